@@ -1,0 +1,1 @@
+"""All I/O that the services share: Kafka, PostgreSQL, gRPC, settings, logs, metrics and traces."""

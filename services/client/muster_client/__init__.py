@@ -1,0 +1,1 @@
+"""The typed async client and the muster command."""

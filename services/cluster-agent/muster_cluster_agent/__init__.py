@@ -1,0 +1,1 @@
+"""The agent of one cluster: makes its replicas match the assignments."""

@@ -1,0 +1,1 @@
+"""The workload language, derived from the proto options; no I/O here."""

@@ -1,0 +1,1 @@
+"""Policies: fills defaults and refuses what is not allowed."""

@@ -1,0 +1,1 @@
+"""The scheduler: inventory, queues, placement and the lifecycle of workloads."""

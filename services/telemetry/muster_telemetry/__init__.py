@@ -1,0 +1,1 @@
+"""Usage accounts and idleness, computed from the agents' samples."""
