@@ -1,1 +1,1 @@
-"""The shared language of all rooms: ids, quantities, lifecycle and reasons. Pure, standard library only."""
+"""The shared language of every room: ids, quantities, lifecycle, reasons. Pure, standard library only."""

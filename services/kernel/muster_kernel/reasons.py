@@ -1,0 +1,174 @@
+"""Why something is as it is: codes with the numbers they carry, never free text.
+
+The scheduler stores and publishes a `Reason`; the client turns it into a sentence with `sentence`. Keeping code and
+numbers apart is what lets a program act on a reason and a translation or a test read it.
+Holds: every code names its numbers in the catalogue below, and a Reason carries exactly these.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from muster_kernel.quantities import format_bytes, format_gpu
+
+
+class WaitingReason(StrEnum):
+    """Why a workload is not placed, from what can never work to what only needs a moment. One dominates."""
+
+    NO_CLUSTER = "NoCluster"
+    NO_POOL = "NoPool"
+    NO_PROJECT = "NoProject"
+    NOT_SUPPORTED = "NotSupported"
+    TOO_LARGE = "TooLarge"
+    OVER_QUOTA = "OverQuota"
+    BACKOFF = "Backoff"
+    CLAIM = "WaitsForClaim"
+    NO_CAPACITY = "NoCapacity"
+    FRAGMENTED = "Fragmented"
+    NODES_UNAVAILABLE = "NodesUnavailable"
+    BEHIND_OTHERS = "BehindOthers"
+    NOT_EVALUATED = "NotEvaluated"
+
+
+class FailureClass(StrEnum):
+    """What ended a replica, and so which budget a restart is taken from."""
+
+    NONE = "None"
+    OURS = "Ours"
+    INFRASTRUCTURE = "Infrastructure"
+    START = "Start"
+    OUT_OF_MEMORY = "OutOfMemory"
+    RETRYABLE_EXIT = "RetryableExit"
+    EXIT = "Exit"
+
+
+class ChangeReason(StrEnum):
+    """Why a phase changed."""
+
+    ADMITTED = "Admitted"
+    POLICY_REFUSED = "PolicyRefused"
+    PLACED = "Placed"
+    ALL_READY = "AllReady"
+    SOME_READY = "SomeReady"
+    REPLICAS_LOST = "ReplicasLost"
+    SUCCEEDED = "Succeeded"
+    EXIT_LIMIT = "ExitLimit"
+    INFRASTRUCTURE_LIMIT = "InfrastructureLimit"
+    START_FAILED = "StartFailed"
+    OUT_OF_MEMORY = "OutOfMemory"
+    RESTART = "Restart"
+    PREEMPTED = "Preempted"
+    TERMINATED_AFTER_PREEMPTION = "TerminatedAfterPreemption"
+    SUSPENDED = "Suspended"
+    RESUMED = "Resumed"
+    DELETED = "Deleted"
+    LIMIT_REACHED = "LimitReached"
+    AGENT_REFUSED = "AgentRefused"
+    CLUSTER_SILENT = "ClusterSilent"
+    CLUSTER_BACK = "ClusterBack"
+    CLUSTER_LOST = "ClusterLost"
+    CLUSTER_REMOVED = "ClusterRemoved"
+    REPLICAS_GONE = "ReplicasGone"
+    NEW_REVISION = "NewRevision"
+    AUTO_DELETED = "AutoDeleted"
+
+
+class Constraint(StrEnum):
+    """What excluded a node for a request, counted in an explanation."""
+
+    WRONG_CLUSTER = "WrongCluster"
+    WRONG_POOL = "WrongPool"
+    WRONG_NODE_TYPE = "WrongNodeType"
+    CLUSTER_NOT_SUPPORTED = "ClusterNotSupported"
+    CLUSTER_SILENT = "ClusterSilent"
+    NODE_UNAVAILABLE = "NodeUnavailable"
+    TAINTED = "Tainted"
+    REFUSED_BEFORE = "RefusedBefore"
+    NO_GPU = "NoGpu"
+    DEVICE_TOO_SMALL = "DeviceTooSmall"
+    NO_IDLE_GPU = "NoIdleGpu"
+    TOO_FEW_GPUS = "TooFewGpus"
+    NO_PORTION = "NoPortion"
+    NO_DEVICE_MEMORY = "NoDeviceMemory"
+    NO_SLICE = "NoSlice"
+    CPU = "Cpu"
+    MEMORY = "Memory"
+    FITS = "Fits"
+
+
+_UNITS: Final = frozenset({"used", "deserved", "short", "requested", "free", "largest"})
+_BYTES: Final = frozenset({"requested_bytes", "free_bytes"})
+
+_CATALOGUE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
+    WaitingReason.NO_CLUSTER: ("no registered cluster is allowed for it", ()),
+    WaitingReason.NO_POOL: ("no cluster has a node in the node pools it asks for", ()),
+    WaitingReason.NO_PROJECT: ("its project is not known to the scheduler yet", ()),
+    WaitingReason.NOT_SUPPORTED: ("{clusters} clusters do not support what it asks for", ("clusters",)),
+    WaitingReason.TOO_LARGE: (
+        "no set of nodes could hold {requested} GPUs even if idle; the largest holds {largest}",
+        ("requested", "largest"),
+    ),
+    WaitingReason.OVER_QUOTA: (
+        "the project uses {used} of the {deserved} GPUs it deserves, "
+        "and non-preemptible work may not exceed quota ({short} short)",
+        ("used", "deserved", "short"),
+    ),
+    WaitingReason.BACKOFF: ("it restarts after a pause, {seconds} s left", ("seconds",)),
+    WaitingReason.CLAIM: ("room has been made for it; {workloads} workloads are still leaving", ("workloads",)),
+    WaitingReason.NO_CAPACITY: (
+        "{requested} GPUs are asked for and {free} are free in the pool",
+        ("requested", "free"),
+    ),
+    WaitingReason.FRAGMENTED: (
+        "{free} GPUs are free in sum, but not where {requested} could be placed together",
+        ("requested", "free"),
+    ),
+    WaitingReason.NODES_UNAVAILABLE: ("{nodes} nodes that could hold it take no new work", ("nodes",)),
+    WaitingReason.BEHIND_OTHERS: ("{workloads} workloads are ahead of it", ("workloads",)),
+    WaitingReason.NOT_EVALUATED: ("it has not been looked at yet", ()),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """A waiting reason and its numbers, in the order in which the catalogue names them. GPUs count 1/7,000."""
+
+    code: WaitingReason
+    numbers: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuses numbers that the code does not have."""
+        named = number_names(self.code)
+        if len(named) != len(self.numbers):
+            raise ValueError(f"{self.code} carries {named}, not {len(self.numbers)} numbers")
+
+    def named(self) -> dict[str, int]:
+        """The numbers under their names."""
+        return dict(zip(number_names(self.code), self.numbers, strict=True))
+
+    def sentence(self) -> str:
+        """The reason for a person."""
+        return _CATALOGUE[self.code][0].format(**{name: _shown(name, value) for name, value in self.named().items()})
+
+
+def number_names(code: WaitingReason) -> tuple[str, ...]:
+    """The names of the numbers that a reason carries."""
+    return _CATALOGUE[code][1]
+
+
+def _shown(name: str, value: int) -> str:
+    if name in _UNITS:
+        return format_gpu(value)
+    return format_bytes(value) if name in _BYTES else str(value)
+
+
+_RETRYABLE_CODES: Final = frozenset({130, 137, 138, 143})
+
+
+def classify_exit(code: int) -> FailureClass:
+    """The class of a command's own exit code. 128 + n stands for a signal n; 0 is no failure."""
+    if code == 0:
+        return FailureClass.NONE
+    return FailureClass.RETRYABLE_EXIT if code in _RETRYABLE_CODES else FailureClass.EXIT
