@@ -1,1 +1,1 @@
-"""Generated from protos/ by `make proto`; nothing here is written by hand."""
+"""Generated from protos/muster by `make proto`; nothing here is written by hand."""

@@ -1,0 +1,1 @@
+"""Generated from protos/muster/events by `make proto`; nothing here is written by hand."""

@@ -1,0 +1,1 @@
+"""Generated from protos/muster/fleet by `make proto`; nothing here is written by hand."""

@@ -1,0 +1,1 @@
+"""Generated from protos/muster/workload by `make proto`; nothing here is written by hand."""
