@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from verbs.paths import BIN, CONTRACTS, PROTOS, PYTHON
-from verbs.shell import VerbFailedError, run, say
+from verbs.shell import VerbFailed, run, say
 
 SERVICE: Final = re.compile(r"^service\s+\w+", re.MULTILINE)
 PACKAGE_DOC: Final = '"""Generated from protos/{folder} by `make proto`; nothing here is written by hand."""\n'
@@ -33,9 +33,14 @@ def generate(into: Path) -> None:
     """Writes the whole generated tree to `into`/muster; `into` must exist."""
     sources = sorted(str(path.relative_to(PROTOS)) for path in PROTOS.rglob("*.proto"))
     if not sources:
-        raise VerbFailedError(f"there is no .proto file under {PROTOS}")
+        raise VerbFailed(f"there is no .proto file under {PROTOS}")
     with_services = [source for source in sources if SERVICE.search((PROTOS / source).read_text(encoding="utf-8"))]
-    protoc = [PYTHON, "-m", "grpc_tools.protoc", f"--proto_path={PROTOS}"]  # it adds its own folder of well-known types
+    protoc: list[str | Path] = [
+        PYTHON,
+        "-m",
+        "grpc_tools.protoc",
+        f"--proto_path={PROTOS}",
+    ]  # it adds its own folder of well-known types
     path = {"PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}"}  # protoc looks its plugins up there
     run([*protoc, f"--python_out={into}", f"--mypy_out=quiet:{into}", *sources], extra=path)
     if with_services:

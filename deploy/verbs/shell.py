@@ -17,7 +17,7 @@ from pathlib import Path
 from verbs.paths import ROOT
 
 
-class VerbFailedError(Exception):
+class VerbFailed(Exception):
     """The verb cannot go on. `code` becomes the exit code; an empty text says that the command has spoken for itself."""
 
     def __init__(self, text: str = "", *, code: int = 1) -> None:
@@ -49,10 +49,10 @@ def run(command: Sequence[str | Path], *, extra: Mapping[str, str] | None = None
     """Runs a command in the foreground and ends the verb where it fails."""
     code = code_of(command, extra=extra, cwd=cwd)
     if code in (128 + signal.SIGINT, 128 + signal.SIGTERM):
-        raise VerbFailedError(code=code)
+        raise VerbFailed(code=code)
     if code != 0:
         words = shlex.join(str(part) for part in command[:6])
-        raise VerbFailedError(f"`{words}{' ..' if len(command) > 6 else ''}` ended with {code}", code=code)  # noqa: PLR2004
+        raise VerbFailed(f"`{words}{' ..' if len(command) > 6 else ''}` ended with {code}", code=code)  # noqa: PLR2004
 
 
 def become(command: Sequence[str | Path], *, extra: Mapping[str, str] | None = None) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from verbs.protos import proto
-from verbs.shell import VerbFailedError, say
+from verbs.shell import VerbFailed, say
 
 VERBS: Final[dict[str, tuple[Callable[[], int], str]]] = {
     "proto": (proto, "generate the Python code of protos/ into services/contracts"),
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
     verb, _ = VERBS[arguments[0]]
     try:
         return verb()
-    except VerbFailedError as failed:
+    except VerbFailed as failed:
         if str(failed):
             say(str(failed))
         return failed.code
