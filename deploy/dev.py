@@ -9,7 +9,7 @@ import sys
 
 if sys.version_info < (3, 11):  # noqa: UP036  said in words: an older Python would end in a traceback about syntax
     sys.exit(
-        f"muster: Python 3.11 or newer is needed, this is {sys.version.split()[0]}; run it as `python3.11 deploy/dev.py ..`"
+        f"muster: Python 3.11 or newer is needed, this is {sys.version.split()[0]}; try `python3.11 deploy/dev.py`"
     )
 
 from verbs.table import main

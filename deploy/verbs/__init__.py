@@ -1,1 +1,1 @@
-"""What stands behind `make VERB`: one module a verb, standard library only, because it runs before anything is installed."""
+"""What stands behind `make VERB`, one module a verb. Standard library only: it runs before anything is installed."""

@@ -1,6 +1,6 @@
 """Where things are in this repository, and where the verbs put what they make.
 
-Used by every verb. Holds: every path is absolute and derived from this file, so that a verb may be called from any folder.
+Used by every verb. Holds: every path is absolute, so that a verb may be called from any folder.
 """
 
 from __future__ import annotations

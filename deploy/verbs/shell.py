@@ -1,24 +1,23 @@
 """Runs the commands that a verb is made of.
 
-Called by every verb. Holds: a command that fails ends its verb with that command's own exit code, and Ctrl-C reaches the command,
-which decides itself how to end (the demo has processes to take down first).
+Called by every verb. Holds: a command that fails ends its verb with that command's own exit code.
 """
 
 from __future__ import annotations
 
 import os
 import shlex
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from verbs.paths import ROOT
 
 
 class VerbFailed(Exception):
-    """The verb cannot go on. `code` becomes the exit code; an empty text says that the command has spoken for itself."""
+    """The verb cannot go on. `code` becomes its exit code; an empty text: the command has spoken for itself."""
 
     def __init__(self, text: str = "", *, code: int = 1) -> None:
         super().__init__(text)
@@ -30,35 +29,36 @@ def say(text: str) -> None:
     print(f"muster: {text}", file=sys.stderr, flush=True)
 
 
+def words_of(command: Sequence[str | Path]) -> list[str]:
+    """A command as the operating system wants it."""
+    return [str(word) for word in command]
+
+
 def code_of(command: Sequence[str | Path], *, extra: Mapping[str, str] | None = None, cwd: Path = ROOT) -> int:
     """Runs a command in the foreground and answers its exit code, 128 + n where signal n ended it.
 
     extra: variables on top of this process's own environment.
     """
-    process = subprocess.Popen([str(part) for part in command], cwd=cwd, env={**os.environ, **(extra or {})})
-    while True:
-        try:
-            code = process.wait()
-        except KeyboardInterrupt:
-            # The terminal has sent the same signal to the command; killing it now would leave its own children behind.
-            continue
-        return code if code >= 0 else 128 - code
+    sys.stdout.flush()  # what we said comes before what the command says
+    done = subprocess.run(words_of(command), cwd=cwd, env={**os.environ, **(extra or {})}, check=False)
+    return done.returncode if done.returncode >= 0 else 128 - done.returncode
 
 
 def run(command: Sequence[str | Path], *, extra: Mapping[str, str] | None = None, cwd: Path = ROOT) -> None:
     """Runs a command in the foreground and ends the verb where it fails."""
     code = code_of(command, extra=extra, cwd=cwd)
-    if code in (128 + signal.SIGINT, 128 + signal.SIGTERM):
-        raise VerbFailed(code=code)
     if code != 0:
-        words = shlex.join(str(part) for part in command[:6])
-        raise VerbFailed(f"`{words}{' ..' if len(command) > 6 else ''}` ended with {code}", code=code)  # noqa: PLR2004
+        raise VerbFailed(f"`{shlex.join(words_of(command)[:5])} ..` ended with {code}", code=code)
 
 
-def become(command: Sequence[str | Path], *, extra: Mapping[str, str] | None = None) -> int:
-    """Runs the verb's main command and answers its exit code; a terminate signal is handed on to it."""
-    process = subprocess.Popen([str(part) for part in command], cwd=ROOT, env={**os.environ, **(extra or {})})
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to the command too
-    signal.signal(signal.SIGTERM, lambda *_: process.terminate())
-    code = process.wait()
-    return code if code >= 0 else 128 - code
+def become(command: Sequence[str | Path], *, extra: Mapping[str, str] | None = None) -> NoReturn:
+    """Turns this process into the command.
+
+    Its exit code, Ctrl-C and a terminate signal then need nobody to hand them on: a parent that dies first would leave
+    a demo behind, and one that waits would have to guess how the demo ended.
+    """
+    os.chdir(ROOT)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    words = words_of(command)
+    os.execve(words[0], words, {**os.environ, **(extra or {})})  # noqa: S606  no shell is what we want here

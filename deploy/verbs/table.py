@@ -9,12 +9,27 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from verbs.bootstrap import setup
+from verbs.lint import lint
+from verbs.lock import lock
 from verbs.protos import proto
 from verbs.shell import VerbFailed, say
+from verbs.stack import compose_down, compose_up, demo
+from verbs.tests import bench, chaos, test
 
 VERBS: Final[dict[str, tuple[Callable[[], int], str]]] = {
+    "demo": (demo, "start everything here, run real workloads, show what happens, leave nothing behind"),
+    "test": (test, "run every test, on a real Kafka and a real PostgreSQL"),
+    "setup": (setup, "install the locked packages and every room into .venv"),
+    "lint": (lint, "ruff, mypy, the arrows between rooms, buf, and whether the generated code is fresh"),
     "proto": (proto, "generate the Python code of protos/ into services/contracts"),
+    "lock": (lock, "resolve every dependency anew into requirements.lock and requirements-torch.lock"),
+    "bench": (bench, "run the benchmarks"),
+    "chaos": (chaos, "kill parts under load and judge what was lost (SEED=1 KILLS=30)"),
+    "compose-up": (compose_up, "start Kafka and PostgreSQL in containers"),
+    "compose-down": (compose_down, "stop them"),
 }
+CANCELLED: Final = 130
 
 
 def usage() -> str:
@@ -37,4 +52,4 @@ def main(arguments: Sequence[str]) -> int:
             say(str(failed))
         return failed.code
     except KeyboardInterrupt:
-        return 130
+        return CANCELLED

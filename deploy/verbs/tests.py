@@ -1,0 +1,66 @@
+"""`test`, `chaos` and `bench`: what runs the code.
+
+Called by people and by .ci/run. Holds: fast suites come first, the pure rooms keep their line coverage, and the last
+line of `test` is pytest's own.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from verbs.bootstrap import setup, setup_with_torch
+from verbs.paths import BIN, PYTHON, ROOT, SERVICES
+from verbs.shell import VerbFailed, become, run, say
+
+PURE_SUITES: Final = ("unit", "properties", "contracts", "simulation")  # in process, in seconds
+REAL_SUITES: Final = ("rules", "integration", "end_to_end")  # on a real Kafka and a real PostgreSQL
+COVERED: Final = 95  # percent of the lines of the kernel and of every domain package
+
+
+def test() -> int:
+    """Runs every test, the pure ones under coverage; stops after the first half where that fails."""
+    setup_with_torch(needed=False)
+    pure, real = existing(PURE_SUITES), existing(REAL_SUITES)
+    sources = ",".join(str(folder.relative_to(ROOT)) for folder in pure_packages())
+    run([PYTHON, "-m", "coverage", "run", f"--source={sources}", "-m", "pytest", *pure])
+    say(f"line coverage of the kernel and of every domain package, at least {COVERED} %:")
+    run([PYTHON, "-m", "coverage", "report", f"--fail-under={COVERED}", "--skip-covered"])
+    if real:
+        run([BIN / "pytest", *real])
+    return 0
+
+
+def chaos() -> int:
+    """Kills services, agents and brokers under load and judges what was lost. SEED and KILLS are variables."""
+    setup()
+    flags = [f"--{name.lower()}={os.environ[name]}" for name in ("SEED", "KILLS") if os.environ.get(name)]
+    become([PYTHON, ROOT / "tests" / "chaos" / "run.py", *flags])
+
+
+def bench() -> int:
+    """Runs each benchmark; the last line of each is a JSON object."""
+    setup()
+    scripts = sorted(
+        path for path in (ROOT / "tests" / "benchmarks").glob("*.py") if not path.name.startswith(("_", "test_"))
+    )
+    if not scripts:
+        raise VerbFailed("there is no benchmark under tests/benchmarks")
+    for script in scripts:
+        say(f"{script.relative_to(ROOT)} --json")
+        run([PYTHON, script, "--json"])
+    return 0
+
+
+def existing(suites: tuple[str, ...]) -> list[str]:
+    """The folders of those suites that hold tests, in the given order."""
+    return [f"tests/{suite}" for suite in suites if any((ROOT / "tests" / suite).rglob("test_*.py"))]
+
+
+def pure_packages(services: Path = SERVICES) -> list[Path]:
+    """The kernel and each service's domain package."""
+    return [
+        services / "kernel" / "muster_kernel",
+        *sorted(path for path in services.glob("*/muster_*/domain") if path.is_dir()),
+    ]
