@@ -1,0 +1,101 @@
+"""What a chaos run does, fixed by its seed: which workloads come when, and what is killed when.
+
+Called by `run.py` and the driver. Pure: the same seed gives the same plan on every machine; only what the machine makes of it differs.
+Holds: every target is killed at least once where there are enough kills, and Kafka comes back empty exactly once, not first and not last.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Final, Literal
+
+SERVICES: Final = ("submission", "policy", "scheduler", "telemetry")
+INFRASTRUCTURE: Final = ("kafka", "postgres")
+WIPE: Final = "kafka-wiped"
+SUPERVISOR: Final = "supervisor"
+
+Shape = Literal["training", "failing", "gang", "mpi", "inference", "suspended"]
+_WEIGHTS: Final[dict[Shape, int]] = {
+    "training": 100,
+    "failing": 14,
+    "gang": 24,
+    "mpi": 16,
+    "inference": 26,
+    "suspended": 20,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A workload that comes `at` seconds after the start and runs `seconds` when nothing disturbs it."""
+
+    at: float
+    name: str
+    shape: Shape
+    seconds: float
+    gpu: str
+    """What each replica asks for: a portion or a number of devices."""
+    workers: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """A kill -9 (or the emptying of Kafka) `at` seconds after the start. `pick` in 0..1 chooses among several processes."""
+
+    at: float
+    target: str
+    pick: float
+
+
+@dataclass(frozen=True, slots=True)
+class ChaosPlan:
+    """Everything that a run does."""
+
+    arrivals: tuple[Arrival, ...]
+    kills: tuple[Kill, ...]
+
+
+def draw(
+    seed: int, workloads: int, kills: int, clusters: tuple[str, ...], gap: tuple[float, float] = (4.0, 8.0)
+) -> ChaosPlan:
+    """The plan of a seed. `gap` bounds the seconds between two kills; arrivals are spread over the same time as the kills."""
+    dice = random.Random(seed)
+    at, times = 0.0, []
+    for _ in range(kills):
+        at += dice.uniform(*gap)
+        times.append(at)
+    targets = _targets(dice, kills, clusters)
+    kill_list = tuple(Kill(t, target, dice.random()) for t, target in zip(times, targets, strict=True))
+    span = max(at * 0.9, 20.0)
+    return ChaosPlan(arrivals=tuple(_arrivals(dice, workloads, span)), kills=kill_list)
+
+
+def _targets(dice: random.Random, kills: int, clusters: tuple[str, ...]) -> list[str]:
+    every = [*SERVICES, "scheduler-standby", *(f"agent-{c}" for c in clusters), SUPERVISOR, *INFRASTRUCTURE]
+    # Supervisors and schedulers are where a mistake costs a device: they are drawn more often.
+    likely = [*every, "scheduler", SUPERVISOR, SUPERVISOR, SUPERVISOR, "submission"]
+    targets = dice.sample(every, min(kills, len(every)))
+    targets += [dice.choice(likely) for _ in range(kills - len(targets))]
+    dice.shuffle(targets)
+    if kills > 2:
+        targets[dice.randrange(kills // 3, max(kills // 3 + 1, 2 * kills // 3))] = WIPE
+    return targets
+
+
+def _arrivals(dice: random.Random, workloads: int, span: float) -> list[Arrival]:
+    shapes = dice.choices(list(_WEIGHTS), weights=list(_WEIGHTS.values()), k=workloads)
+    times = sorted(dice.uniform(0.0, span) for _ in range(workloads))
+    return [
+        Arrival(
+            at=at,
+            name=f"{shape}-{number}",
+            shape=shape,
+            seconds=dice.uniform(0.2, 6.0),
+            gpu=dice.choice(["0.25", "0.5", "1", "2"])
+            if shape in {"training", "suspended"}
+            else dice.choice(["0.5", "1"]),
+            workers=dice.randint(2, 4) if shape in {"gang", "mpi"} else dice.randint(1, 2),
+        )
+        for number, (at, shape) in enumerate(zip(times, shapes, strict=True))
+    ]
