@@ -1,7 +1,8 @@
 """What a chaos run does, fixed by its seed: which workloads come when, and what is killed when.
 
-Called by `run.py` and the driver. Pure: the same seed gives the same plan on every machine; only what the machine makes of it differs.
-Holds: every target is killed at least once where there are enough kills, and Kafka comes back empty exactly once, not first and not last.
+Called by `run.py` and the driver. Pure: the same seed gives the same plan on every machine; only what the machine makes
+of it differs. Holds: every target is killed at least once where there are enough kills, and Kafka comes back empty
+exactly once, not first and not last.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """A kill -9 (or the emptying of Kafka) `at` seconds after the start. `pick` in 0..1 chooses among several processes."""
+    """A kill -9, or the emptying of Kafka, `at` seconds after the start. `pick` in 0..1 chooses among processes."""
 
     at: float
     target: str
@@ -59,7 +60,7 @@ class ChaosPlan:
 def draw(
     seed: int, workloads: int, kills: int, clusters: tuple[str, ...], gap: tuple[float, float] = (4.0, 8.0)
 ) -> ChaosPlan:
-    """The plan of a seed. `gap` bounds the seconds between two kills; arrivals are spread over the same time as the kills."""
+    """The plan of a seed. `gap` bounds the seconds between two kills; arrivals are spread over the same time."""
     dice = random.Random(seed)
     at, times = 0.0, []
     for _ in range(kills):
