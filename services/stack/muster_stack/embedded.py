@@ -1,0 +1,132 @@
+"""Kafka and PostgreSQL held by the calling process itself, without a keeper: what tests start, kill, wipe and start again.
+
+Called by the fixtures. Holds: leaving the context ends the server and deletes its folder.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from muster_stack import kafka, postgres
+from muster_stack.kafka_probe import Broker
+from muster_stack.ports import free_ports
+from muster_stack.processes import kill_group, stop, wait_until
+
+
+def _scratch(kind: str) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix=f"muster-{kind}-"))
+    folder.chmod(0o711)  # root's PostgreSQL runs as another user, who must get through
+    return folder
+
+
+class EmbeddedKafka:
+    """A broker of one's own. `start`, `stop`, `kill` and `wipe` in any order; the port stays."""
+
+    def __init__(self) -> None:
+        self.folder: Final = _scratch("kafka")
+        port, controller_port = free_ports(2)
+        self._server = kafka.KafkaServer(
+            self.folder / "kafka",
+            port=port,
+            controller_port=controller_port,
+            log=self.folder / "kafka.log",
+            runtime=kafka.prepare_runtime(),
+        )
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """The address for clients."""
+        return self._server.bootstrap
+
+    def start(self) -> Broker:
+        """Starts it and returns who it is once it serves."""
+        self._server.prepare()
+        self._process = self._server.command().spawn()
+        wait_until(lambda: self._server.ready() is not None, seconds=kafka.START_DEADLINE, what="Kafka's start")
+        broker = self._server.ready()
+        if broker is None:
+            raise TimeoutError("Kafka answered and then did not")
+        return broker
+
+    def stop(self) -> None:
+        """Ends it in order."""
+        if self._process:
+            stop(self._process, grace=kafka.STOP_GRACE)
+        self._process = None
+
+    def kill(self) -> None:
+        """Ends it with SIGKILL."""
+        if self._process:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
+        self._process = None
+
+    def wipe(self) -> Broker:
+        """Starts it again as another cluster on the same port: all topics, records and offsets are gone."""
+        self.kill()
+        self._server.wipe()
+        return self.start()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class EmbeddedPostgres:
+    """A server of one's own, with the four services' roles. kill -9 loses nothing; it does not fsync, since tests do not cut the power."""
+
+    def __init__(self) -> None:
+        self.folder: Final = _scratch("pg")
+        self.server: Final = postgres.PostgresServer(
+            self.folder / "data",
+            sockets=self.folder / "s",
+            secrets_file=self.folder / "secrets.json",
+            log=self.folder / "postgres.log",
+            durable=False,
+        )
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Starts it and waits until it serves and has the services' roles."""
+        self.server.prepare()
+        self._process = self.server.command().spawn()
+        wait_until(self.server.ready, seconds=postgres.START_DEADLINE, what="PostgreSQL's start")
+        self.server.bootstrap()
+
+    def stop(self) -> None:
+        """Ends it in order; sessions are closed."""
+        if self._process:
+            stop(self._process, grace=postgres.STOP_GRACE, number=postgres.STOP_SIGNAL)
+        self._process = None
+
+    def kill(self) -> None:
+        """Ends it with SIGKILL, its sessions' processes too."""
+        if self._process:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
+            kill_group(self._process.pid)
+        self._process = None
+        self.server.end_leftovers()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)

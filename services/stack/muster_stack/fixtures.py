@@ -1,0 +1,177 @@
+"""pytest fixtures: the real Kafka and the real PostgreSQL that Muster's tests run on.
+
+Loaded by tests/conftest.py with `pytest_plugins = ["muster_stack.fixtures"]`. Both servers come from a given address
+(`MUSTER_TEST_KAFKA=host:port`, `MUSTER_TEST_DATABASE_URL=postgresql://superuser:..@/..`), else the embedded ones are started once for the run.
+
+    kafka_bootstrap   the shared broker's address; topics of other tests may exist there
+    kafka             the same, but empty: every topic was deleted before the test, and with it what groups had committed
+    topic_prefix      `t-<8 hex>.`, for tests that share the broker and choose their topics' names
+    own_kafka         a broker for this test alone, which it may kill, stop and wipe
+    database          a new database with the services' roles and schemas: `database.url("scheduler")`
+    own_postgres      a server for this test alone, which it may kill and start again
+
+Holds: a test sees no row, topic or committed offset of another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote, urlsplit, urlunsplit
+
+import asyncpg
+import pytest
+import pytest_asyncio
+from aiokafka.admin import AIOKafkaAdminClient
+
+from muster_stack.embedded import EmbeddedKafka, EmbeddedPostgres
+from muster_stack.postgres import ADMIN, SERVICES, schemas
+
+_DEADLINE: Final = 20.0  # seconds until a deleted topic is gone
+_SHARED_PASSWORD: Final = "muster-tests"  # noqa: S105 - for roles on a given test server
+
+
+@dataclass(frozen=True, slots=True)
+class TestDatabase:
+    """One database of a test. `template` is the superuser's address in it; the services' differ in role and password."""
+
+    __test__ = False  # pytest takes any class called Test.. for one
+
+    name: str
+    template: str
+    passwords: Callable[[str], str]
+
+    @property
+    def admin_url(self) -> str:
+        """The superuser's address."""
+        return self.template
+
+    def url(self, service: str) -> str:
+        """The address for `submission`, `policy`, `scheduler` or `telemetry`; its schema has the same name."""
+        parts = urlsplit(self.template)
+        host = parts.netloc.rpartition("@")[2]
+        account = f"{service}:{quote(self.passwords(service), safe='')}"
+        return urlunsplit(parts._replace(netloc=f"{account}@{host}"))
+
+
+@dataclass(frozen=True, slots=True)
+class TestServer:
+    """The server that all tests share: `admin` is the superuser's address of its maintenance database."""
+
+    __test__ = False
+
+    admin: str
+    passwords: Callable[[str], str]
+
+    def address(self, database: str) -> str:
+        """The superuser's address of another database."""
+        return urlunsplit(urlsplit(self.admin)._replace(path=f"/{database}"))
+
+
+@pytest.fixture(scope="session")
+def kafka_bootstrap() -> Iterator[str]:
+    """The shared broker's address."""
+    if given := os.environ.get("MUSTER_TEST_KAFKA"):
+        yield given
+        return
+    with EmbeddedKafka() as server:
+        yield server.bootstrap
+
+
+@pytest.fixture
+def topic_prefix() -> str:
+    """Makes topic names that no other test has."""
+    return f"t-{secrets.token_hex(4)}."
+
+
+@pytest_asyncio.fixture
+async def kafka(kafka_bootstrap: str) -> str:
+    """The shared broker's address, with nothing on it."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=kafka_bootstrap)
+    await admin.start()
+    try:
+        await _forget_everything(admin)
+    finally:
+        await admin.close()
+    return kafka_bootstrap
+
+
+async def _forget_everything(admin: AIOKafkaAdminClient) -> None:
+    async def topics() -> list[str]:
+        return [name for name in await admin.list_topics() if not name.startswith("__")]
+
+    if present := await topics():
+        await admin.delete_topics(present)
+
+    async def nothing_left() -> bool:
+        return not await topics()
+
+    await _eventually(nothing_left, "the topics of earlier tests are gone")
+
+
+async def _eventually(condition: Callable[[], Awaitable[bool]], what: str) -> None:
+    deadline = time.monotonic() + _DEADLINE
+    while not await condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {_DEADLINE:g} s: {what}")
+        await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+def own_kafka() -> Iterator[EmbeddedKafka]:
+    """A running broker for this test alone."""
+    with EmbeddedKafka() as server:
+        yield server
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[EmbeddedPostgres]:
+    """A running server for this test alone, with a database `muster`."""
+    with EmbeddedPostgres() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[TestServer]:
+    """The server that all tests share, with the services' roles."""
+    if given := os.environ.get("MUSTER_TEST_DATABASE_URL"):
+        asyncio.run(_make_roles(given))
+        yield TestServer(given, lambda _: _SHARED_PASSWORD)
+        return
+    with EmbeddedPostgres() as server:
+        yield TestServer(server.server.url(ADMIN, "postgres"), server.server.password)
+
+
+async def _make_roles(admin: str) -> None:
+    connection = await asyncpg.connect(admin)
+    try:
+        present = {row["rolname"] for row in await connection.fetch("SELECT rolname FROM pg_roles")}
+        for role in SERVICES:
+            if role not in present:
+                await connection.execute(f"CREATE ROLE {role} LOGIN")
+            await connection.execute(f"ALTER ROLE {role} PASSWORD '{_SHARED_PASSWORD}'")
+            await connection.execute(f"ALTER ROLE {role} SET search_path = {role}")
+    finally:
+        await connection.close()
+
+
+@pytest_asyncio.fixture
+async def database(postgres_server: TestServer) -> AsyncIterator[TestDatabase]:
+    """A database of this test alone; it is dropped afterwards, open connections or not."""
+    name = f"test_{secrets.token_hex(6)}"
+    admin = await asyncpg.connect(postgres_server.admin)
+    try:
+        await admin.execute(f"CREATE DATABASE {name}")
+        address = postgres_server.address(name)
+        inside = await asyncpg.connect(address)
+        await inside.execute(schemas(name))
+        await inside.close()
+        yield TestDatabase(name, address, postgres_server.passwords)
+        await admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    finally:
+        await admin.close()

