@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import random
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["muster_stack.fixtures"]  # the real Kafka and PostgreSQL
 
-# No deadline for one example: two cores are shared with a Kafka and a PostgreSQL, so a clock says nothing about the code.
+# No deadline for one example: two cores are shared with a Kafka and a PostgreSQL, a clock says nothing about the code.
 settings.register_profile("muster", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("long", parent=settings.get_profile("muster"), max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "muster"))
@@ -18,10 +19,15 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "muster"))
 TORCH_MISSING = "torch is not installed: `make test` leaves it out where less than 12 GB of disk are free"
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Draws the seed of this run's properties, unless one is given, so that it can be printed and given again."""
+    if config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = random.randrange(1 << 32)
+
+
 def pytest_report_header(config: pytest.Config) -> str:
-    """Says which seed hypothesis draws from; a failure also prints the blob that repeats it."""
-    seed = config.getoption("hypothesisseed", default=None)
-    return f"hypothesis seed: {seed if seed is not None else 'drawn anew (fix it with --hypothesis-seed=N)'}"
+    """Says how to draw the same examples again."""
+    return f"properties are drawn with --hypothesis-seed={config.option.hypothesis_seed}"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
