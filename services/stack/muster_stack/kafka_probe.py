@@ -1,7 +1,8 @@
 """Asks a Kafka broker whether it serves, and who it is, with one hand-written request.
 
-Called by the keeper several times a second while Kafka starts: a client library would cost it 25 MB and a second of CPU.
-The request is Metadata version 7 without topics, which every broker from 2.1 to 4.x answers; its layout is in Kafka's protocol guide.
+Called by the keeper several times a second while Kafka starts: a client library would cost it 25 MB and a second of
+CPU. The request is Metadata version 7 without topics, which every broker from 2.1 to 4.x answers; its layout is in
+Kafka's protocol guide.
 """
 
 from __future__ import annotations

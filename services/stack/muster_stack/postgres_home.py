@@ -1,8 +1,9 @@
 """Where PostgreSQL's files and binaries lie, and as whom it runs.
 
-Called by postgres.py. PostgreSQL refuses to run as root, so root's stack runs it as an existing unprivileged user, who often may
-not search the folders above the data folder or above the installed package (root's home is 0700). Opening those would be
-a change to the user's machine; instead both then live under /var/lib/muster, linked from the data folder.
+Called by postgres.py. PostgreSQL refuses to run as root, so root's stack runs it as an existing unprivileged user,
+who often may not search the folders above the data folder or above the installed package (root's home is 0700).
+Opening those would be a change to the user's machine; instead both then live under /var/lib/muster, linked from the
+data folder.
 Holds: an ordinary user's stack never touches anything outside its data folder.
 """
 
@@ -49,7 +50,7 @@ class Account:
 
 
 def account() -> Account | None:
-    """Whom to drop to: None unless we are root. `MUSTER_POSTGRES_USER` names another one. Raises StartFailed where there is none."""
+    """Whom to drop to (`MUSTER_POSTGRES_USER` names another one); None unless we are root. Raises StartFailed."""
     if os.geteuid() != 0:
         return None
     named = os.environ.get("MUSTER_POSTGRES_USER")
@@ -90,7 +91,7 @@ def data_folder(wanted: Path, runs_as: Account | None) -> Path:
     if runs_as is None or runs_as.may_search(wanted.parent):
         return wanted
     if wanted.is_symlink():
-        return Path(os.readlink(wanted))
+        return wanted.readlink()
     _make_place()
     _forget_orphans()
     real = _ROOTS_PLACE / hashlib.sha256(os.fsencode(wanted)).hexdigest()[:12]

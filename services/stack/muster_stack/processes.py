@@ -1,7 +1,8 @@
-"""What the stack knows about processes: how to start one, tell it from a later one with its pid, find and end all of a stack.
+"""What the stack knows about processes: to start one, tell it from a later one with its pid, find and end them.
 
-Called by the keeper, the fixtures and `muster down`. Reads /proc directly, because the one question that matters (which living
-process carries this mark in its environment?) is one that a parent's memory cannot answer after kill -9 of the parent.
+Called by the keeper, the fixtures and `muster down`. Reads /proc directly, because the one question that matters
+(which living process carries this mark in its environment?) is one that a parent's memory cannot answer after kill -9
+of the parent.
 Holds: nothing is ended by name; only by (pid, start time), by a mark in its environment, or by its own process group.
 """
 
@@ -56,7 +57,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A process and not its successor: a pid is reused, a (pid, start time) is not. `started` in clock ticks since boot."""
+    """A process and not its successor, which may get the same pid. `started` counts clock ticks since boot."""
 
     pid: int
     started: int
@@ -94,7 +95,7 @@ def environment(pid: int) -> dict[str, str]:
 
 def pids() -> Iterator[int]:
     """Every pid there is."""
-    return (int(entry) for entry in os.listdir(_PROC) if entry.isdigit())
+    return (int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit())
 
 
 def marked(stack: str, matches: Callable[[Mapping[str, str]], bool] = lambda _: True) -> list[Identity]:
@@ -110,12 +111,12 @@ def marked(stack: str, matches: Callable[[Mapping[str, str]], bool] = lambda _: 
 
 
 def working_in(folder: Path) -> list[Identity]:
-    """The living processes whose working folder is `folder`: how PostgreSQL's children are known, which overwrite their environment."""
+    """The living processes that work in `folder`: so PostgreSQL's children are known, which overwrite their marks."""
     wanted = str(folder.resolve())
     found = []
     for pid in pids():
         with suppress(OSError):
-            if os.readlink(_PROC / str(pid) / "cwd") == wanted:
+            if str((_PROC / str(pid) / "cwd").readlink()) == wanted:
                 found.append(identify(pid))
     return [process for process in found if process is not None]
 
@@ -138,9 +139,9 @@ def send(process: Identity, number: int) -> bool:
 
 
 def end_all(find: Callable[[], list[Identity]], *, grace: float) -> int:
-    """Ends everything that `find` returns: SIGTERM, `grace` seconds, then SIGKILL until nothing is found. Returns how many there were.
+    """Ends everything that `find` returns: SIGTERM, after `grace` seconds SIGKILL, until nothing is found.
 
-    `find` is asked again each round, so that a child forked meanwhile is found too.
+    Returns how many there were. `find` is asked again each round, so that a child forked meanwhile is found too.
     """
     seen: set[Identity] = set()
     deadline = time.monotonic() + grace

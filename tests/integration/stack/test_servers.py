@@ -85,7 +85,7 @@ async def test_each_service_has_a_schema_that_the_others_cannot_read(database: T
     for other in set(SERVICES) - {service}:
         theirs = await asyncpg.connect(database.url(other))
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
-            await theirs.fetch(f"SELECT * FROM {service}.secret")
+            await theirs.fetch(f"TABLE {service}.secret")
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await theirs.execute("CREATE TABLE public.leak (a int)")
         await theirs.close()
