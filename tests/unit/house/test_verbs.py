@@ -122,6 +122,15 @@ def test_the_pure_packages_are_the_kernel_and_every_domain(tmp_path: Path) -> No
     ]
 
 
+def test_coverage_is_judged_package_by_package() -> None:
+    files = {
+        "k/a.py": {"summary": {"num_statements": 90, "covered_lines": 90}},
+        "k/b.py": {"summary": {"num_statements": 10, "covered_lines": 0}},
+        "kk/c.py": {"summary": {"num_statements": 10, "covered_lines": 10}},
+    }
+    assert tests.coverage_by_package(files, ["k", "kk", "empty"]) == {"k": 90.0, "kk": 100.0, "empty": 100.0}
+
+
 def test_the_verbs_need_the_standard_library_only() -> None:
     """-I and -S: no site-packages, as on a machine where nothing is installed yet."""
     code = "import sys; sys.path.insert(0, 'deploy'); import verbs.table"
