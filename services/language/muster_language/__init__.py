@@ -1,1 +1,44 @@
-"""The workload language, derived from the proto options; no I/O here."""
+"""The workload language, derived from the proto options; no I/O here.
+
+Submission reads and checks with it, policy merges and judges with it, the client reads, writes and explains with it.
+Holds: nothing about a field is said here that its catalogue row (the option on the field in `protos/`) could say.
+"""
+
+from __future__ import annotations
+
+from muster_language.catalogue import Catalogue, Row, catalogue
+from muster_language.documents import Document, Violation, format_violations
+from muster_language.explain import explain
+from muster_language.merge import Cleared, Layer, LayerName, Merged, language_layer, merge, overlay
+from muster_language.reader import read
+from muster_language.resources import is_preemptible, priority_of, resource_requests
+from muster_language.spec import Kind, WorkloadSpec
+from muster_language.validation import Issue, check_effective, check_layer
+from muster_language.writer import write
+
+__all__ = [
+    "Catalogue",
+    "Cleared",
+    "Document",
+    "Issue",
+    "Kind",
+    "Layer",
+    "LayerName",
+    "Merged",
+    "Row",
+    "Violation",
+    "WorkloadSpec",
+    "catalogue",
+    "check_effective",
+    "check_layer",
+    "explain",
+    "format_violations",
+    "is_preemptible",
+    "language_layer",
+    "merge",
+    "overlay",
+    "priority_of",
+    "read",
+    "resource_requests",
+    "write",
+]

@@ -1,0 +1,59 @@
+"""What reading a document gives: the typed spec, and everything that is wrong with it, each with its place.
+
+Made by the reader; submission turns violations into gRPC field violations, the client prints them.
+Holds: lines and columns count from 1; 0 means that there is no text to point at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from muster_language.spec import Kind, WorkloadSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One error: `path` as a YAML path such as `spec.gpu.value`, `message` what is wrong, `allowed` what would be right."""
+
+    path: str
+    message: str
+    line: int = 0
+    column: int = 0
+    allowed: str = ""
+
+    @property
+    def text(self) -> str:
+        """Message and what is allowed in one sentence, for a channel with one line."""
+        return f"{self.message}: {self.allowed}" if self.allowed else self.message
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One document of a file. `spec` holds what could be read even where there are violations; `kind` is None where the
+    document does not say a known one. `name` is empty where the document gives none or only a prefix."""
+
+    kind: Kind | None
+    spec: WorkloadSpec
+    namespace: str | None
+    name: str
+    violations: list[Violation] = field(default_factory=list)
+    source: str = "<file>"
+    line: int = 1
+
+
+def format_violations(documents: Sequence[Document], *, done: str = "nothing was submitted") -> str:
+    """All errors of a file as a person reads them; empty where there are none. `done` says what was (not) done."""
+    lines: list[str] = []
+    count = 0
+    for document in documents:
+        for violation in document.violations:
+            count += 1
+            place = f"{document.source}:{violation.line}:{violation.column}" if violation.line else document.source
+            where = f" {violation.path}:" if violation.path else ""
+            lines.append(f"{place}:{where} {violation.message}")
+            if violation.allowed:
+                lines.append(f"  {violation.allowed}")
+    if not count:
+        return ""
+    return "\n".join([*lines, f"{count} error{'s' if count > 1 else ''}, {done}"])

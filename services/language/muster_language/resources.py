@@ -1,0 +1,145 @@
+"""What each role of an effective spec needs, in base units, and how the workload ranks: all that the scheduler reads.
+
+Called by policy when it admits. Pure.
+Holds: integers only; amounts become integers in the kernel's quantities and nowhere else.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster.workload.v1 import workload_pb2
+from muster_kernel import mig
+from muster_kernel.quantities import (
+    GPU,
+    MILLI,
+    UNITS_PER_MILLI,
+    UNITS_PER_SEVENTH,
+    parse_bytes,
+    parse_milli_cpu,
+    portion_milli,
+)
+from muster_language.catalogue import catalogue
+from muster_language.merge import overlay
+from muster_language.spec import Kind, WorkloadSpec
+from muster_language.validation import gpu_members
+
+ResourceRequest = workload_pb2.ResourceRequest
+
+PRIORITIES: Final = {
+    "very-low": 10,
+    "low": 25,
+    "medium-low": 40,
+    "medium": 50,
+    "train": 50,
+    "interactive-preemptible": 75,
+    "medium-high": 75,
+    "high": 90,
+    "build": 100,
+    "very-high": 100,
+    "inference": 125,
+}
+_PREEMPTIBLE_BY_CLASS: Final = {"build": False, "inference": False, "interactive-preemptible": True}
+_PRIORITY_BY_KIND: Final = {
+    Kind.WORKSPACE: PRIORITIES["build"],
+    Kind.TRAINING: PRIORITIES["train"],
+    Kind.DISTRIBUTED: PRIORITIES["train"],
+    Kind.INFERENCE: PRIORITIES["inference"],
+}
+
+
+def priority_of(spec: WorkloadSpec) -> int:
+    """The rank of the workload in its project, the higher the sooner; a plain number is itself."""
+    word = spec.priority_class
+    if word.isdecimal():
+        return int(word)
+    return PRIORITIES[word] if word else _PRIORITY_BY_KIND[Kind(spec.kind)]
+
+
+def is_preemptible(spec: WorkloadSpec) -> bool:
+    """Whether others may take its place: what it says, else what its class says, else by its kind."""
+    if spec.HasField("preemptible"):
+        return spec.preemptible
+    by_class = _PREEMPTIBLE_BY_CLASS.get(spec.priority_class)
+    return by_class if by_class is not None else spec.kind in {Kind.TRAINING, Kind.DISTRIBUTED}
+
+
+def complete_master(spec: WorkloadSpec) -> WorkloadSpec | None:
+    """What the master or launcher is given in full: the workers' fields, then its own over them; None without masterSpec.
+
+    A launcher (MPI, ColossalAI) starts the ranks and runs none, so it inherits no GPU.
+    """
+    if not spec.HasField("master_spec"):
+        return None
+    shared = _for_roles(spec)
+    if _has_launcher(spec):
+        for name in gpu_members():
+            shared.ClearField(name)  # type: ignore[arg-type]
+    master = overlay(shared, spec.master_spec)
+    for row in catalogue().rows:
+        if row.own:
+            master.ClearField(row.name)  # type: ignore[arg-type]
+    return master
+
+
+def resource_requests(spec: WorkloadSpec) -> list[ResourceRequest]:
+    """One request per role, the role that starts the others first. Raises ValueError for a spec with EFFECTIVE issues."""
+    match spec.kind:
+        case Kind.DISTRIBUTED:
+            return _gang(spec)
+        case Kind.INFERENCE:
+            return [_request("worker", spec.min_scale if spec.HasField("min_scale") else 1, spec)]
+        case _:
+            return [_request("worker", 1, spec)]
+
+
+def _gang(spec: WorkloadSpec) -> list[ResourceRequest]:
+    master = complete_master(spec)
+    if _has_launcher(spec):
+        return [_request("launcher", 1, master or WorkloadSpec()), _request("worker", spec.workers, spec)]
+    if master is None:
+        return [_request("worker", spec.workers, spec)]
+    return [_request("master", 1, master), _request("worker", spec.workers, spec)]
+
+
+def _has_launcher(spec: WorkloadSpec) -> bool:
+    return spec.framework in {workload_pb2.FRAMEWORK_MPI, workload_pb2.FRAMEWORK_COLOSSALAI}
+
+
+def _for_roles(spec: WorkloadSpec) -> WorkloadSpec:
+    shared = WorkloadSpec()
+    shared.CopyFrom(spec)
+    for row in catalogue().rows:
+        if not row.for_roles:
+            shared.ClearField(row.name)  # type: ignore[arg-type]
+    return shared
+
+
+def _request(role: str, count: int, spec: WorkloadSpec) -> ResourceRequest:
+    request = ResourceRequest(role=role, count=count)
+    if spec.cpu:
+        request.cpu_milli = parse_milli_cpu(spec.cpu)
+    if spec.memory:
+        request.memory_bytes = parse_bytes(spec.memory)
+    _ask_gpu(request, spec)
+    return request
+
+
+def _ask_gpu(request: ResourceRequest, spec: WorkloadSpec) -> None:
+    """Devices, the share of each, and the charge: of a memory request it is known only for a device, so it stays 0."""
+    shares = spec.HasField("gpu_portion_request") or bool(spec.gpu_memory_request) or bool(spec.mig_profile)
+    devices = spec.gpu_devices_request if spec.HasField("gpu_devices_request") else int(shares)
+    request.gpu_devices = devices
+    if devices == 0:
+        return
+    if spec.mig_profile:
+        request.mig_profile = spec.mig_profile
+        request.gpu_charge = devices * mig.compute_of(spec.mig_profile) * UNITS_PER_SEVENTH
+    elif spec.gpu_memory_request:
+        request.gpu_memory_bytes = parse_bytes(spec.gpu_memory_request)
+    elif spec.HasField("gpu_portion_request"):
+        request.gpu_portion_milli = portion_milli(spec.gpu_portion_request)
+        request.gpu_charge = devices * request.gpu_portion_milli * UNITS_PER_MILLI
+    else:
+        request.gpu_portion_milli = MILLI
+        request.gpu_charge = devices * GPU
