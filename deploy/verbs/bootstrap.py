@@ -65,10 +65,13 @@ def install_packages() -> bool:
     STAMP.unlink(missing_ok=True)
     make_venv(uv)
     say("installing the locked packages")
-    uv_pip(uv, ["sync", "--require-hashes", LOCK])
+    with_torch = TORCH_STAMP.exists()  # a sync removes what it is not told of, and 3 GB are not to be fetched twice
+    uv_pip(uv, ["sync", "--require-hashes", LOCK, *([TORCH_LOCK] if with_torch else [])])
     editable = [word for room in rooms() for word in ("-e", room)]
     uv_pip(uv, ["install", "--no-deps", "--no-build-isolation", "--quiet", *editable])
     STAMP.write_text(key, encoding="utf-8")
+    if with_torch:
+        TORCH_STAMP.write_text(torch_key(), encoding="utf-8")
     return True
 
 
@@ -125,7 +128,7 @@ def packages_key() -> str:
 
 
 def torch_key() -> str:
-    """The same for torch; a new sync takes it out again, so that the packages' key is in it."""
+    """The same for torch, which is installed on top of the packages."""
     return digest([TORCH_LOCK], packages_key())
 
 
