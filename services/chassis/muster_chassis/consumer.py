@@ -1,0 +1,386 @@
+"""The consumer loop: reads, hands over to the intake, commits offsets afterwards, and never ends by itself.
+
+Two kinds: `GroupConsumer` shares partitions with other instances and keeps its offsets in Kafka; `AssignedConsumer`
+reads every partition itself and keeps its offsets in PostgreSQL, in the transaction of the handler. A loop that cannot
+reach Kafka or PostgreSQL waits and tries again; on another bus it begins anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError, UnknownMemberIdError
+from google.protobuf.message import Message
+
+from muster_chassis import kafka, logs, metrics
+from muster_chassis.backoff import Backoff
+from muster_chassis.bus import Bus, BusLost, Session
+from muster_chassis.codec import Decoder
+from muster_chassis.database import TRANSIENT, Database, transient
+from muster_chassis.events import Origin
+from muster_chassis.intake import Handler, Intake, Place, Tripped
+from muster_chassis.kafka import KAFKA_TROUBLE
+from muster_chassis.topics import Topic
+from muster_chassis.unit import Unit
+
+_log = logs.get(__name__)
+_POLL_MS: Final = 200
+_RECORDS: Final = 500
+_COMMIT_SECONDS: Final = 0.5
+_SWEEP_SECONDS: Final = 0.5
+_STOP_SECONDS: Final = 5.0
+
+HOP = metrics.histogram(
+    "muster_hop_seconds",
+    unit="seconds",
+    meaning="From staging an event in its producer to its being handed to the handler here (newest of each poll).",
+    action="Slow: compare with muster_outbox_seconds of the producer; the rest is Kafka or this consumer.",
+    labels=("topic",),
+)
+
+
+class Consumer(ABC):
+    """What both kinds share. `caught_up` is set once every partition was read to the end that it had at the start."""
+
+    def __init__(
+        self,
+        database: Database,
+        bus: Bus,
+        *,
+        name: str,
+        topics: Sequence[Topic],
+        handler: Handler,
+        decoder: Decoder,
+        decoders: Mapping[str, Decoder] | None = None,
+        unparked: Iterable[type[Message]] = (),
+        begin: Callable[[Unit], Awaitable[None]] | None = None,
+        records: int = _RECORDS,
+        stores_offsets: bool = False,
+        committed_only: bool = False,
+    ) -> None:
+        """`name`: the group, or the name under which offsets are stored. The rest as Intake has it."""
+        self.name = name
+        self.topics = list(topics)
+        self.caught_up = asyncio.Event()
+        self.intake = Intake(
+            database,
+            handler,
+            topics,
+            decoder,
+            decoders=decoders,
+            unparked=unparked,
+            begin=begin,
+            consumer=name if stores_offsets else "",
+        )
+        self._database = database
+        self._bus = bus
+        self._records = records
+        self._committed_only = committed_only
+        self._stopping = asyncio.Event()
+        self._finished = asyncio.Event()
+        self._ends: dict[TopicPartition, int] = {}
+        self._read_to_end: set[TopicPartition] = set()
+        self._done: dict[Place, int] = {}
+        self._swept = 0.0
+
+    async def run(self) -> None:
+        """Consumes until `stop`. Raises Deposed and OutcomeUnknown for a leader, nothing else."""
+        backoff = Backoff()
+        self._finished.clear()
+        try:
+            while not self._stopping.is_set():
+                try:
+                    async with self._bus.session() as session:
+                        await self._consume(session, backoff)
+                except BusLost:
+                    _log.info("the consumer begins anew on another bus", consumer=self.name)
+                except (*KAFKA_TROUBLE, *TRANSIENT) as error:
+                    if not isinstance(error, KafkaError) and not transient(error):
+                        raise
+                    _log.warning("the consumer tries again", consumer=self.name, error=repr(error))
+                    await backoff.pause()
+        finally:
+            self._finished.set()
+
+    async def stop(self) -> None:
+        """Finishes the batch in hand, commits offsets and returns when that is done."""
+        self._stopping.set()
+        await self._finished.wait()
+
+    def read_to_end(self, topic: str) -> bool:
+        """Whether every partition of `topic` was read to the end that it had when this consumer began."""
+        mine = [tp for tp in self._ends if tp.topic == topic]
+        return bool(mine) and all(tp in self._read_to_end for tp in mine)
+
+    @abstractmethod
+    async def _open(self, session: Session) -> AIOKafkaConsumer:
+        """A started consumer with its partitions and positions."""
+
+    async def _commit(self, consumer: AIOKafkaConsumer, *, force: bool = False) -> None:
+        """Tells Kafka how far it is; nothing to do where offsets are in PostgreSQL."""
+
+    async def _changed(self, consumer: AIOKafkaConsumer) -> bool:
+        """Whether the set of topics has changed, so that the consumer must be opened anew."""
+        return False
+
+    async def _consume(self, session: Session, backoff: Backoff) -> None:
+        self._done.clear()
+        self._forget_ends()
+        self.intake.bus = session.cluster_id
+        await self._bus.wait_for([topic.name for topic in self.topics])
+        await self.intake.look_at_breakers()
+        consumer = await self._open(session)
+        try:
+            while not self._stopping.is_set() and not await self._changed(consumer):
+                self._pause_stopped(consumer)
+                polled = await consumer.getmany(timeout_ms=_POLL_MS, max_records=self._records)
+                await self._learn_ends(consumer)
+                if polled:
+                    await self._process(consumer, polled)
+                    backoff.reset()
+                await self._note_read(consumer)
+                await self._commit(consumer)
+                await self._sweep(consumer)
+        finally:
+            await self._close(consumer)
+
+    async def _process(self, consumer: AIOKafkaConsumer, polled: Mapping[TopicPartition, Sequence[Any]]) -> None:
+        origins = [_origin(record) for records in polled.values() for record in records]
+        for tp, records in polled.items():
+            HOP.labels(tp.topic).observe(max(0.0, time.time() - records[-1].timestamp / 1000))
+        try:
+            await self.intake.process(origins, self._done)
+        except Tripped as tripped:
+            await self._trip(consumer, polled, str(tripped))
+
+    async def _trip(self, consumer: AIOKafkaConsumer, polled: Iterable[TopicPartition], topic: str) -> None:
+        """Stops one topic. What the poll brought and was not handled yet is read again, the others' records too."""
+        reason = self.intake.stopped[topic]
+        _log.error("the consumer of a topic has stopped until it is resumed", topic=topic, reason=reason)
+        self._bus.health.bad(f"consumer {topic}", reason, at_once=True)
+        await self.intake.remember_stop(topic)
+        for tp in polled:
+            position = self._done.get((tp.topic, tp.partition))
+            if position is not None:
+                consumer.seek(tp, position)
+            else:
+                await self._rewind(consumer, tp)
+
+    @abstractmethod
+    async def _rewind(self, consumer: AIOKafkaConsumer, tp: TopicPartition) -> None:
+        """Goes back to the last durable offset of a partition of which nothing was handled since the start."""
+
+    def _pause_stopped(self, consumer: AIOKafkaConsumer) -> None:
+        assigned, paused = consumer.assignment(), consumer.paused()
+        stopped = {tp for tp in assigned if tp.topic in self.intake.stopped}
+        if stopped - paused:
+            consumer.pause(*(stopped - paused))
+        if paused - stopped:
+            for tp in paused - stopped:
+                self._bus.health.good(f"consumer {tp.topic}")
+            consumer.resume(*(paused - stopped))
+
+    async def _sweep(self, consumer: AIOKafkaConsumer) -> None:
+        now = time.monotonic()
+        if now - self._swept < _SWEEP_SECONDS:
+            return
+        self._swept = now
+        mine = {(tp.topic, tp.partition) for tp in consumer.assignment()}
+        await self.intake.sweep(lambda place: place in mine)
+        if self.intake.stopped:
+            await self.intake.look_at_breakers()
+
+    async def _learn_ends(self, consumer: AIOKafkaConsumer) -> None:
+        """For partitions that are new to it: where they end now, and whether their oldest records have gone."""
+        missing = consumer.assignment() - self._ends.keys()
+        if missing:
+            self._ends.update(await consumer.end_offsets(missing))
+            beginnings = await consumer.beginning_offsets(missing)
+            self.intake.cut |= {(tp.topic, tp.partition) for tp, first in beginnings.items() if first > 0}
+
+    async def _note_read(self, consumer: AIOKafkaConsumer) -> None:
+        """Marks what has been read to the end, after it was handled. A position counts, not a record: transaction
+        markers and compaction leave offsets at which nothing is ever delivered.
+        """
+        if self.caught_up.is_set():
+            return
+        assigned = consumer.assignment()
+        for tp in (assigned & self._ends.keys()) - self._read_to_end:
+            if await consumer.position(tp) >= self._ends[tp]:
+                self._read_to_end.add(tp)
+        if assigned and assigned <= self._read_to_end:
+            self.caught_up.set()
+
+    def _forget_ends(self) -> None:
+        self.caught_up.clear()
+        self._ends.clear()
+        self._read_to_end.clear()
+        self.intake.cut = frozenset()
+
+    async def _close(self, consumer: AIOKafkaConsumer) -> None:
+        with suppress(*KAFKA_TROUBLE):
+            async with asyncio.timeout(_STOP_SECONDS):
+                await self._commit(consumer, force=True)
+        await kafka.stop(consumer)
+
+
+class GroupConsumer(Consumer):
+    """Shares its topics with the other instances of the service; offsets in Kafka, committed after the transaction.
+
+    The group's name carries the id of the bus: offsets that were committed on another bus can then never apply.
+    """
+
+    def __init__(self, database: Database, bus: Bus, *, instance: str, **options: Any) -> None:
+        """`instance`: stable name of this process, so that a restart gets its partitions back at once."""
+        super().__init__(database, bus, **options)
+        self._instance = instance
+        self._committed: dict[Place, int] = {}
+        self._committed_at = 0.0
+
+    async def _open(self, session: Session) -> AIOKafkaConsumer:
+        self._committed.clear()
+        consumer = kafka.consumer(
+            self._bus.bootstrap,
+            client=f"{self._bus.client}-{self.name}",
+            group=f"{self.name}@{session.cluster_id}",
+            group_instance=self._instance,
+            committed_only=self._committed_only,
+        )
+        consumer.subscribe([topic.name for topic in self.topics], listener=_Handover(self, consumer))
+        try:
+            await consumer.start()
+        except BaseException:
+            await kafka.stop(consumer)
+            raise
+        return consumer
+
+    async def _commit(self, consumer: AIOKafkaConsumer, *, force: bool = False) -> None:
+        now = time.monotonic()
+        if not force and now - self._committed_at < _COMMIT_SECONDS:
+            return
+        self._committed_at = now
+        mine = {(tp.topic, tp.partition) for tp in consumer.assignment()}
+        due = {place: at for place, at in self._done.items() if place in mine and self._committed.get(place) != at}
+        if not due:
+            return
+        # A rebalance in between makes this commit fail: the next owner reads the records again, and the inbox drops them.
+        with suppress(CommitFailedError, IllegalStateError, UnknownMemberIdError):
+            await consumer.commit({TopicPartition(*place): at for place, at in due.items()})
+            self._committed.update(due)
+
+    async def handed_over(self, consumer: AIOKafkaConsumer) -> None:
+        """Before partitions go to another instance: commits what is done, forgets the rest."""
+        with suppress(*KAFKA_TROUBLE):
+            await self._commit(consumer, force=True)
+        self._committed.clear()
+        self._done.clear()
+        self._forget_ends()
+
+    async def _rewind(self, consumer: AIOKafkaConsumer, tp: TopicPartition) -> None:
+        committed = await consumer.committed(tp)
+        if committed is None:
+            await consumer.seek_to_beginning(tp)
+        else:
+            consumer.seek(tp, committed)
+
+
+class _Handover(ConsumerRebalanceListener):
+    def __init__(self, owner: GroupConsumer, consumer: AIOKafkaConsumer) -> None:
+        self._owner = owner
+        self._consumer = consumer
+
+    async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        if revoked:
+            await self._owner.handed_over(self._consumer)
+
+    async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        _log.info("partitions assigned", consumer=self._owner.name, partitions=len(assigned))
+
+
+class AssignedConsumer(Consumer):
+    """Reads every partition of its topics by itself; offsets in PostgreSQL, in the handler's transaction.
+
+    from_beginning: ignores stored offsets at each start, for memory that is rebuilt from a compacted topic.
+    """
+
+    def __init__(self, database: Database, bus: Bus, *, from_beginning: bool = False, **options: Any) -> None:
+        super().__init__(database, bus, stores_offsets=not from_beginning, **options)
+        self._from_beginning = from_beginning
+        self._opened: frozenset[str] = frozenset()
+
+    def add(self, topic: Topic) -> None:
+        """Reads one more topic from now on (a cluster was registered)."""
+        if topic.name not in self.intake.topics:
+            self.topics.append(topic)
+            self.intake.topics[topic.name] = topic
+
+    async def _changed(self, consumer: AIOKafkaConsumer) -> bool:
+        wanted = frozenset(topic.name for topic in self.topics)
+        if wanted == self._opened:
+            return False
+        counts = await self._bus.wait_for(sorted(wanted))
+        before = consumer.assignment()
+        positions = {tp: await consumer.position(tp) for tp in before}
+        await self._assign(consumer, counts, positions)
+        self.caught_up.clear()
+        return False
+
+    async def _open(self, session: Session) -> AIOKafkaConsumer:
+        consumer = kafka.consumer(
+            self._bus.bootstrap, client=f"{self._bus.client}-{self.name}", committed_only=self._committed_only
+        )
+        try:
+            await consumer.start()
+            counts = await self._bus.wait_for([topic.name for topic in self.topics])
+            await self._assign(consumer, counts, {})
+        except BaseException:
+            await kafka.stop(consumer)
+            raise
+        return consumer
+
+    async def _assign(
+        self, consumer: AIOKafkaConsumer, counts: Mapping[str, int], positions: Mapping[TopicPartition, int]
+    ) -> None:
+        partitions = [TopicPartition(name, number) for name, count in counts.items() for number in range(count)]
+        stored = {} if self._from_beginning else await self._stored_offsets()
+        consumer.assign(partitions)
+        for tp in partitions:
+            at = positions.get(tp, stored.get((tp.topic, tp.partition)))
+            if at is None:
+                await consumer.seek_to_beginning(tp)
+            else:
+                consumer.seek(tp, at)
+        self._opened = frozenset(counts)
+
+    async def _stored_offsets(self) -> dict[Place, int]:
+        rows = await self._database.pool.fetch(
+            "SELECT topic, partition, next_offset FROM consumer_offsets WHERE consumer = $1 AND bus = $2",
+            self.name,
+            self.intake.bus,
+        )
+        return {(row["topic"], row["partition"]): row["next_offset"] for row in rows}
+
+    async def _rewind(self, consumer: AIOKafkaConsumer, tp: TopicPartition) -> None:
+        stored = (await self._stored_offsets()).get((tp.topic, tp.partition))
+        if stored is None:
+            await consumer.seek_to_beginning(tp)
+        else:
+            consumer.seek(tp, stored)
+
+
+def _origin(record: Any) -> Origin:
+    return Origin(
+        record.topic,
+        record.partition,
+        record.offset,
+        record.key,
+        record.value,
+        tuple((name, value if value is not None else b"") for name, value in record.headers),
+        record.timestamp,
+    )

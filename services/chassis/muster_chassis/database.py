@@ -1,0 +1,294 @@
+"""PostgreSQL: one pool a process, one transaction a unit, and an answer to every commit.
+
+Opened by the composition root. Holds: a unit's block either ends with its transaction committed and memory told, or
+with an exception and nothing written. A commit whose answer was lost is looked up by its commit row, once the
+backend that ran it is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import asyncpg
+
+from muster_chassis import identity, logs, metrics
+from muster_chassis.connection import AnyConnection
+from muster_chassis.migrations import Migration, migrate
+from muster_chassis.settings import DatabaseSettings
+from muster_chassis.unit import Unit
+
+_log = logs.get(__name__)
+_OLDEST: Final = 150000
+_RESOLVE_SECONDS: Final = 20.0
+_PAUSE: Final = 0.1
+_WHO: Final = """
+SELECT pg_backend_pid() AS pid,
+       (SELECT backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()) AS started,
+       (SELECT system_identifier::text FROM pg_control_system()) AS server
+"""
+
+COMMITS = metrics.counter(
+    "muster_commits_total",
+    unit="transactions",
+    meaning="Transactions by outcome: committed, failed, or unknown until looked up.",
+    action="Unknown ones that go on: look at the connection to PostgreSQL.",
+    labels=("outcome",),
+)
+COMMIT_SECONDS = metrics.histogram(
+    "muster_commit_seconds",
+    unit="seconds",
+    meaning="Sealing and committing a transaction, the wait for the outbox lock included.",
+    action="Slow: look at the disk of PostgreSQL (fsync) and at long transactions.",
+)
+
+TRANSIENT: Final = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.DeadlockDetectedError,
+    asyncpg.SerializationError,
+    asyncpg.LockNotAvailableError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.ReadOnlySQLTransactionError,
+    ConnectionError,
+    OSError,
+)
+"""What goes away by itself: tried again without limit. A statement that takes too long is not among them."""
+
+
+class DatabaseError(Exception):
+    """The database is not one that Muster can work with."""
+
+
+class OutcomeUnknown(Exception):
+    """A commit got no answer and cannot be looked up: the server is another, or did not come back in time."""
+
+
+def transient(error: BaseException) -> bool:
+    """Whether the same transaction may well succeed later."""
+    if isinstance(error, asyncpg.InterfaceError):
+        # asyncpg raises DataError for a value that does not fit its type; that never goes away.
+        return not isinstance(error, ValueError)
+    return isinstance(error, TRANSIENT) and not isinstance(error, FileNotFoundError | PermissionError)
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """The server process behind a connection, as pg_stat_activity knows it."""
+
+    pid: int
+    started: str
+    server: str
+
+
+class Connection(asyncpg.Connection):
+    """A connection that knows its backend."""
+
+    backend: Backend
+
+
+class Database:
+    """The pool of one service. `woken` callbacks run after a commit that published something."""
+
+    def __init__(self, pool: asyncpg.Pool, settings: DatabaseSettings, source: str) -> None:
+        self.pool = pool
+        self.source = source
+        self.settings = settings
+        self._woken: list[Callable[[], None]] = []
+
+    @classmethod
+    async def open(cls, settings: DatabaseSettings, *, source: str, migrations: Sequence[Migration] = ()) -> Database:
+        """Connects, checks the server, brings the schema up to date and opens the pool.
+
+        source: the service's name, ce_source of all that it publishes. Raises DatabaseError and MigrationError.
+        """
+        connection = await asyncpg.connect(settings.database_url.get_secret_value(), timeout=10)
+        try:
+            await _check_server(connection)
+            await migrate(connection, settings.database_schema, migrations)
+        finally:
+            await connection.close(timeout=5)
+        pool: asyncpg.Pool = await asyncpg.create_pool(  # type: ignore[call-overload]  # the stubs want one record class
+            settings.database_url.get_secret_value(),
+            connection_class=Connection,
+            min_size=2,
+            max_size=settings.database_connections,
+            init=_know_backend,
+            reset=_check_idle,
+            timeout=10,
+            max_inactive_connection_lifetime=0,
+            **_options(settings, source),
+        )
+        return cls(pool, settings, source)
+
+    async def close(self) -> None:
+        """Closes the pool, within 5 seconds."""
+        try:
+            async with asyncio.timeout(5):
+                await self.pool.close()
+        except TimeoutError:
+            self.pool.terminate()
+
+    async def connect(self) -> Connection:
+        """A connection of its own, outside the pool: for locks that a session holds. The caller closes it."""
+        connection: Connection = await asyncpg.connect(
+            self.settings.database_url.get_secret_value(),
+            connection_class=Connection,
+            timeout=10,
+            **_options(self.settings, self.source),
+        )
+        await _know_backend(connection)
+        return connection
+
+    def on_published(self, wake: Callable[[], None]) -> None:
+        """Calls `wake` after every commit that added outbox rows: the relay need not poll."""
+        self._woken.append(wake)
+
+    @asynccontextmanager
+    async def unit(
+        self, now: datetime | None = None, *, begin: Callable[[Unit], Awaitable[None]] | None = None
+    ) -> AsyncIterator[Unit]:
+        """One transaction. `begin` runs first in it (a leader's fence). Raises what the body raises, after a rollback;
+        OutcomeUnknown where the commit got no answer and none can be had.
+        """
+        async with self.pool.acquire() as connection:
+            unit = Unit(connection, now or identity.now(), self.source)
+            await connection.execute("BEGIN")
+            try:
+                if begin is not None:
+                    await begin(unit)
+                yield unit
+                with COMMIT_SECONDS.time():
+                    await unit.seal()
+                    await self._commit(connection, unit)
+            except BaseException:
+                COMMITS.labels("failed").inc()
+                await _rollback(connection)
+                raise
+        self._follow(unit)
+
+    def _follow(self, unit: Unit) -> None:
+        COMMITS.labels("committed").inc()
+        unit.committed()
+        if unit.staged:
+            for wake in self._woken:
+                wake()
+
+    async def _commit(self, connection: AnyConnection, unit: Unit) -> None:
+        """Commits, and finds out where the answer is lost. A cancellation waits for the outcome: a commit that
+        happened without memory following it would leave the two apart.
+        """
+        backend = _backend(connection)
+        commit = asyncio.ensure_future(connection.execute("COMMIT"))
+        cancelled: asyncio.CancelledError | None = None
+        while not commit.done():
+            try:
+                await asyncio.wait({commit})
+            except asyncio.CancelledError as error:
+                cancelled = error
+        try:
+            status = commit.result()
+        except Exception as error:
+            if isinstance(error, asyncpg.PostgresError) and not isinstance(error, TRANSIENT):
+                raise
+            COMMITS.labels("unknown").inc()
+            _log.warning("a commit got no answer", error=repr(error), commit=unit.commit_id)
+            if not await self.resolve(unit.commit_id, backend):
+                raise asyncpg.PostgresConnectionError("the connection was lost before the commit") from error
+        else:
+            if status != "COMMIT":
+                raise asyncpg.InFailedSQLTransactionError("a statement of the transaction had failed unseen")
+        if cancelled is not None:
+            self._follow(unit)
+            raise cancelled
+
+    async def resolve(self, commit_id: str, backend: Backend, *, within: float = _RESOLVE_SECONDS) -> bool:
+        """Whether the transaction with that commit row happened, asked once its backend is gone.
+
+        Raises OutcomeUnknown where the server is another, or does not answer `within` seconds.
+        """
+        try:
+            async with asyncio.timeout(within):
+                while True:
+                    with suppress(*TRANSIENT, TimeoutError):
+                        async with self.pool.acquire(timeout=5) as connection:
+                            answer = await _look_up(connection, commit_id, backend)
+                        if answer is not None:
+                            return answer
+                    await asyncio.sleep(_PAUSE)
+        except TimeoutError as error:
+            raise OutcomeUnknown(f"commit {commit_id} could not be looked up within {within} s") from error
+
+
+async def _look_up(connection: AnyConnection, commit_id: str, backend: Backend) -> bool | None:
+    here = _backend(connection)
+    if here.server != backend.server:
+        raise OutcomeUnknown(f"the server is {here.server}, the commit was sent to {backend.server}")
+    gone = await connection.fetchval(
+        "SELECT NOT EXISTS (SELECT 1 FROM pg_stat_activity WHERE pid = $1 AND backend_start::text = $2)",
+        backend.pid,
+        backend.started,
+    )
+    if await connection.fetchval("SELECT 1 FROM commits WHERE id = $1", commit_id):
+        return True
+    if gone:
+        return False
+    await connection.execute("SELECT pg_terminate_backend($1)", backend.pid)
+    return None
+
+
+def _options(settings: DatabaseSettings, source: str) -> dict[str, Any]:
+    bound = str(int(settings.database_statement_seconds * 1000))
+    return {
+        "command_timeout": settings.database_statement_seconds + 1,
+        "server_settings": {
+            "search_path": settings.database_schema,
+            "application_name": f"muster-{source}",
+            "statement_timeout": bound,
+            "idle_in_transaction_session_timeout": bound,
+            "jit": "off",
+        },
+    }
+
+
+async def _check_server(connection: asyncpg.Connection) -> None:
+    number = int(await connection.fetchval("SHOW server_version_num"))
+    if number < _OLDEST:
+        raise DatabaseError(f"the server is PostgreSQL {number // 10000}; 15 is the oldest that Muster works with")
+    standbys = await connection.fetchval("SELECT count(*) FROM pg_stat_replication WHERE usename IS NOT NULL")
+    if standbys and not await connection.fetchval("SHOW synchronous_standby_names"):
+        raise DatabaseError(
+            f"the server has {standbys} standby(s) and synchronous_standby_names is empty: a failover would lose "
+            "acknowledged work; name a synchronous standby"
+        )
+
+
+async def _know_backend(connection: Connection) -> None:
+    (row,) = await connection.fetch(_WHO)
+    connection.backend = Backend(row["pid"], row["started"], row["server"])
+
+
+def _backend(connection: Any) -> Backend:
+    # The pool hands out a proxy; the attribute lives on the connection behind it.
+    found: Backend = getattr(connection, "_con", connection).backend
+    return found
+
+
+async def _check_idle(connection: asyncpg.Connection) -> None:
+    """Replaces asyncpg's reset, a round trip for every unit: nobody here leaves settings or cursors behind."""
+    if connection.is_in_transaction():
+        await connection.execute("ROLLBACK")
+
+
+async def _rollback(connection: AnyConnection) -> None:
+    if not connection.is_closed() and connection.is_in_transaction():
+        with suppress(*TRANSIENT, asyncpg.PostgresError, TimeoutError):
+            await connection.execute("ROLLBACK")

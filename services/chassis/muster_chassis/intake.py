@@ -1,0 +1,396 @@
+"""What happens to records once they are read: each is handled exactly once, or waits where people can see it.
+
+The consumer loops call `process` with what one poll brought, and `sweep` now and then for what waits. One batch is one
+transaction: inbox, handler, outbox, offsets. When it fails, its records are handled one by one; the one that fails
+again after bounded tries becomes a dead letter, and what follows of its aggregate is parked behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from google.protobuf.message import Message
+
+from muster_chassis import logs, metrics, parking, tracing
+from muster_chassis.backoff import Backoff
+from muster_chassis.breaker import Breaker
+from muster_chassis.codec import Decoder, aggregate_of, inbox_key, place_key, version_of
+from muster_chassis.database import Database, OutcomeUnknown, transient
+from muster_chassis.events import Event, Origin, Reject, Retry
+from muster_chassis.lease import Deposed
+from muster_chassis.parking import BEHIND, GAP, REJECTED, Parking, Waiting
+from muster_chassis.topics import Topic
+from muster_chassis.unit import Settlement, Unit
+
+_log = logs.get(__name__)
+_TRIES: Final = 3
+_SLOW_TRIES: Final = 8  # for a statement that takes too long: a busy server is no poison, a monstrous record is
+
+Handler = Callable[[Unit, Sequence[Event]], Awaitable[None]]
+Place = tuple[str, int]
+"""(topic, partition)."""
+
+HANDLED = metrics.counter(
+    "muster_records_total",
+    unit="records",
+    meaning="Records taken in, by topic and outcome: done, duplicate, parked, rejected.",
+    action="rejected or parked grow: `muster dead-letters list` shows why.",
+    labels=("topic", "outcome"),
+)
+BATCH = metrics.histogram(
+    "muster_batch_records",
+    unit="records",
+    meaning="Records handled in one transaction.",
+    action="Always at the limit: the service is behind; look at muster_batch_seconds.",
+    buckets=metrics.SIZES,
+)
+BATCH_SECONDS = metrics.histogram(
+    "muster_batch_seconds",
+    unit="seconds",
+    meaning="One batch, from the first statement to the answer of the commit.",
+    action="Slow: look at PostgreSQL.",
+)
+RETRIES = metrics.counter(
+    "muster_batch_retries_total",
+    unit="batches",
+    meaning="Batches tried again because of something that goes away by itself.",
+    action="Grows without end: look at PostgreSQL, and at what the handler waits for.",
+)
+TRIPPED = metrics.gauge(
+    "muster_consumer_stopped",
+    unit="1 = stopped",
+    meaning="Whether the consumer of a topic has stopped because nearly everything on it was rejected.",
+    action="Find the fault (a wrong version deployed?), then `muster dead-letters resume`.",
+    labels=("topic",),
+)
+
+
+class Tripped(Exception):
+    """Too much of a topic was rejected; its consumer stops until someone resumes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One record of a batch: decoded, or the reason why it cannot be."""
+
+    key: str
+    origin: Origin
+    aggregate: str
+    version: int
+    event: Event | None
+    reason: str = ""
+
+    @property
+    def line(self) -> tuple[str, str]:
+        """What it waits in: one aggregate on one topic."""
+        return (self.origin.topic, self.aggregate)
+
+
+@dataclass(slots=True)
+class Admission:
+    """What a batch turned into: events for the handler, and records to park."""
+
+    accepted: list[Event] = field(default_factory=list)
+    parked: list[Parking] = field(default_factory=list)
+    seen: dict[tuple[str, str], int] = field(default_factory=dict)
+    duplicates: int = 0
+
+
+class Intake:
+    """Handles the records of one consumer.
+
+    begin: first statement of every transaction (a leader's fence). decoders: for topics whose records are not ours.
+    unparked: types that never wait behind a rejected one (inventory, heartbeats). reading: offsets are stored in the
+    transaction under this consumer's name.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        handler: Handler,
+        topics: Iterable[Topic],
+        decoder: Decoder,
+        *,
+        decoders: Mapping[str, Decoder] | None = None,
+        unparked: Iterable[type[Message]] = (),
+        begin: Callable[[Unit], Awaitable[None]] | None = None,
+        consumer: str = "",
+    ) -> None:
+        self.database = database
+        self.topics = {topic.name: topic for topic in topics}
+        self.bus = ""
+        self.cut: frozenset[Place] = frozenset()
+        """Partitions whose oldest records have gone by retention: a first version above 1 is no gap there."""
+        self.stopped: dict[str, str] = {}
+        """Topics that tripped, with the reason."""
+        self._handler = handler
+        self._decoder = decoder
+        self._decoders = dict(decoders or {})
+        self._unparked = frozenset(cls.DESCRIPTOR.full_name for cls in unparked)
+        self._begin = begin
+        self._consumer = consumer
+        self._breakers: dict[str, Breaker] = {}
+
+    async def process(self, origins: Sequence[Origin], done: dict[Place, int]) -> None:
+        """Handles records in their order. `done` is told the next offset of each partition as it becomes durable.
+
+        Returns when all are done, waiting, or dead letters. Raises Tripped where a topic's consumer must stop;
+        Deposed and OutcomeUnknown for a leader; nothing else.
+        """
+        entries = [self._decode(origin) for origin in origins]
+        try:
+            await self._patiently(lambda: self._once(entries))
+        except (Tripped, Deposed, OutcomeUnknown):
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a handler raises is judged record by record
+            _log.warning("a batch failed, its records are handled one by one", records=len(entries), error=repr(error))
+        else:
+            done.update(_next_offsets(origins))
+            self._check_breakers()
+            return
+        for entry in entries:
+            await self._alone(entry)
+            done.update(_next_offsets([entry.origin]))
+            self._check_breakers()
+
+    async def sweep(self, mine: Callable[[Place], bool] = lambda _: True) -> int:
+        """Handles what waits and may go on now: redrives that were asked for, gaps that have closed, and what stands
+        behind. `mine`: whether this consumer has the partition. Returns how many rows were settled.
+        """
+        settled = 0
+        while True:
+            async with self.database.pool.acquire() as connection:
+                rows = await parking.heads(connection, list(self.topics.values()))
+            rows = [row for row in rows if mine((row.origin.topic, row.origin.partition))]
+            if not rows:
+                return settled
+            for row in rows:
+                await self._waiting(row)
+                settled += 1
+
+    async def look_at_breakers(self) -> None:
+        """Learns which topics are stopped: from before a restart, or no longer since someone resumed them."""
+        rows = await self.database.pool.fetch(
+            "SELECT topic, reason FROM breakers WHERE topic = ANY($1)", list(self.topics)
+        )
+        stopped = {row["topic"]: row["reason"] for row in rows}
+        for topic in self.stopped.keys() - stopped.keys():
+            self._breakers.pop(topic, None)
+            TRIPPED.labels(topic).set(0)
+            _log.info("the consumer was resumed", topic=topic)
+        self.stopped = stopped
+
+    def _decode(self, origin: Origin) -> Entry:
+        decoder = self._decoders.get(origin.topic, self._decoder)
+        try:
+            event = decoder(origin)
+        except Reject as poison:
+            reason = poison.reason
+        except Exception as error:  # noqa: BLE001 - a decoder that fails is one more reason
+            reason = f"{type(error).__name__}: {error}"
+        else:
+            return Entry(inbox_key(event, self.bus), origin, event.aggregate, event.version, event)
+        key = place_key(origin, self.bus)
+        return Entry(key, origin, aggregate_of(origin), version_of(origin), None, reason)
+
+    async def _patiently(self, attempt: Callable[[], Awaitable[None]]) -> None:
+        """Tries again without limit while the trouble is one that goes away."""
+        backoff = Backoff()
+        while True:
+            try:
+                await attempt()
+                return
+            except Exception as error:
+                if not isinstance(error, Retry) and not transient(error):
+                    raise
+                RETRIES.inc()
+                if backoff.attempts in (0, 10) or backoff.attempts % 100 == 0:
+                    _log.warning("a batch is tried again", error=repr(error), attempts=backoff.attempts)
+                await backoff.pause()
+
+    async def _once(self, entries: Sequence[Entry]) -> None:
+        """One batch in one transaction."""
+        with BATCH_SECONDS.time():
+            async with self.database.unit(begin=self._begin) as unit:
+                admission = await self._admit(unit, entries)
+                await self._handle(unit, admission.accepted)
+                for record in admission.parked:
+                    await parking.park(unit, record)
+                unit.settlement = Settlement(
+                    admission.seen, self._consumer, self.bus, self._stored(entry.origin for entry in entries)
+                )
+        self._count(admission)
+
+    async def _handle(self, unit: Unit, events: Sequence[Event]) -> None:
+        if not events:
+            return
+        BATCH.observe(len(events))
+        unit.traces = {event.aggregate: event.traceparent for event in events if event.traceparent}
+        with tracing.span(f"handle {events[0].origin.topic}", events[0].traceparent):
+            await self._handler(unit, events)
+
+    async def _admit(self, unit: Unit, entries: Sequence[Entry]) -> Admission:
+        lines = {entry.line for entry in entries if entry.aggregate}
+        rows = await unit.connection.fetch(
+            "SELECT * FROM admit($1, $2, $3, $4)",
+            [entry.key for entry in entries],
+            [topic for topic, _ in lines],
+            [aggregate for _, aggregate in lines],
+            unit.now,
+        )
+        new = {str(row[1]) for row in rows if row[0] == "new"}
+        known = {(row[2], row[3]): row[4] for row in rows if row[0] == "seen"}
+        blocked = {(row[2], row[3]) for row in rows if row[0] in (REJECTED, BEHIND)}
+        admission = Admission()
+        for entry in entries:
+            if entry.key not in new:
+                admission.duplicates += 1
+                continue
+            new.discard(entry.key)
+            self._place(entry, known, blocked, admission)
+        return admission
+
+    def _place(
+        self,
+        entry: Entry,
+        known: dict[tuple[str, str], int],
+        blocked: set[tuple[str, str]],
+        admission: Admission,
+    ) -> None:
+        """Decides about one new record: handle it, park it, or drop what an older version repeats."""
+        line, last = entry.line, known.get(entry.line, 0)
+        if entry.event is None:
+            admission.parked.append(_parking(entry, REJECTED, entry.reason, 1))
+            if entry.aggregate:
+                blocked.add(line)
+        elif line in blocked and entry.event.type not in self._unparked:
+            admission.parked.append(_parking(entry, BEHIND, "behind a rejected record of the same aggregate", 0))
+        elif entry.version == 0:
+            admission.accepted.append(entry.event)
+        elif entry.version <= last:
+            admission.duplicates += 1
+        elif self._follows(entry, last):
+            known[line] = admission.seen[line] = entry.version
+            admission.accepted.append(entry.event)
+        else:
+            why = f"version {entry.version} came before version {last + 1}"
+            admission.parked.append(_parking(entry, GAP, why, 0))
+
+    def _follows(self, entry: Entry, last: int) -> bool:
+        if entry.version == last + 1 or self.topics[entry.origin.topic].compacted:
+            return True
+        return last == 0 and (entry.origin.topic, entry.origin.partition) in self.cut
+
+    async def _alone(self, entry: Entry) -> None:
+        """One record in a transaction of its own; a dead letter when it fails for good."""
+        reason, attempts = await self._bounded(lambda: self._once([entry]))
+        if not reason:
+            return
+
+        async def give_up() -> None:
+            async with self.database.unit(begin=self._begin) as unit:
+                admission = await self._admit(unit, [entry])
+                if admission.accepted:
+                    await parking.park(unit, _parking(entry, REJECTED, reason, attempts))
+                unit.settlement = Settlement({}, self._consumer, self.bus, self._stored([entry.origin]))
+
+        await self._patiently(give_up)
+        self._note(entry.origin.topic, "rejected")
+        _log.warning("a record goes to the dead letters", topic=entry.origin.topic, key=entry.key, reason=reason)
+
+    async def _bounded(self, attempt: Callable[[], Awaitable[None]]) -> tuple[str, int]:
+        """Tries a few times. Returns ('', tries), or the reason why it failed for good."""
+        backoff, tries = Backoff(first=0.02, last=2.0), 0
+        while True:
+            tries += 1
+            try:
+                await self._patiently(attempt)
+                return "", tries
+            except (Tripped, Deposed, OutcomeUnknown):
+                raise
+            except Reject as poison:
+                return poison.reason, tries
+            except Exception as error:
+                if tries >= (_SLOW_TRIES if _slow(error) else _TRIES):
+                    _log.exception("a record cannot be handled")
+                    return f"{type(error).__name__}: {error}", tries
+                await backoff.pause()
+
+    async def _waiting(self, row: Waiting) -> None:
+        """Handles the head of one line under its first event id; it stays there where it fails again."""
+        entry = self._decode(row.origin)
+
+        async def handle() -> None:
+            if entry.event is None:
+                raise Reject(entry.reason)
+            async with self.database.unit(begin=self._begin) as unit:
+                if not await parking.release(unit, row):
+                    return
+                if row.version == 0 or row.version > row.seen:
+                    await self._handle(unit, [entry.event])
+                if row.version > row.seen:
+                    unit.settlement = Settlement({(row.origin.topic, row.aggregate): row.version})
+
+        reason, attempts = await self._bounded(handle)
+        if not reason:
+            HANDLED.labels(row.origin.topic, "done").inc()
+            return
+
+        async def keep() -> None:
+            async with self.database.unit(begin=self._begin) as unit:
+                await parking.refuse(unit, row, reason)
+
+        await self._patiently(keep)
+        _log.warning("a waiting record failed", topic=row.origin.topic, reason=reason, attempts=row.attempts + attempts)
+
+    def _stored(self, origins: Iterable[Origin]) -> dict[Place, int]:
+        return _next_offsets(origins) if self._consumer else {}
+
+    def _count(self, admission: Admission) -> None:
+        for event in admission.accepted:
+            self._note(event.origin.topic, "done")
+        for record in admission.parked:
+            self._note(record.origin.topic, "rejected" if record.why == REJECTED else "parked")
+
+    def _note(self, topic: str, outcome: str) -> None:
+        HANDLED.labels(topic, outcome).inc()
+        if outcome != "parked" and self.topics[topic].ours:
+            self._breakers.setdefault(topic, Breaker()).note(rejected=outcome == "rejected")
+
+    def _check_breakers(self) -> None:
+        for topic, breaker in self._breakers.items():
+            if breaker.tripped and topic not in self.stopped:
+                rejected, of = breaker.counts
+                self.stopped[topic] = f"{rejected} of the last {of} records were rejected"
+                TRIPPED.labels(topic).set(1)
+                raise Tripped(topic)
+
+    async def remember_stop(self, topic: str) -> None:
+        """Makes a stop survive a restart."""
+
+        async def write() -> None:
+            async with self.database.unit() as unit:
+                await unit.connection.execute(
+                    "INSERT INTO breakers (topic, reason, at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
+                    topic,
+                    self.stopped[topic],
+                    unit.now,
+                )
+
+        await self._patiently(write)
+
+
+def _parking(entry: Entry, why: str, reason: str, attempts: int) -> Parking:
+    trace = entry.event.traceparent if entry.event else tracing.valid(entry.origin.header("traceparent"))
+    return Parking(entry.key, why, entry.origin, entry.aggregate, entry.version, reason, attempts, trace)
+
+
+def _next_offsets(origins: Iterable[Origin]) -> dict[Place, int]:
+    return {(origin.topic, origin.partition): origin.offset + 1 for origin in origins}
+
+
+def _slow(error: Exception) -> bool:
+    return isinstance(error, asyncio.TimeoutError) or type(error).__name__ == "QueryCanceledError"

@@ -1,0 +1,182 @@
+"""Producers and consumers of aiokafka, made one way, and an admin that always answers or says why not.
+
+Called by the bus, the relay, the consumer loops and the agents. Everything that is set here has been measured or
+prevents a named failure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import KafkaError, for_code
+from aiokafka.producer import sender
+from aiokafka.protocol.metadata import MetadataRequest
+
+from muster_chassis import logs
+from muster_chassis.topics import Topic
+
+_log = logs.get(__name__)
+_TOPIC_EXISTS: Final = 36
+_REQUEST_MS: Final = 10_000
+_STOP_SECONDS: Final = 5.0
+_LARGEST_REQUEST: Final = 2 << 20
+_IDLE_MS: Final = 540_000
+
+# Between two transactions aiokafka waits 20 ms for the broker to have written the first one's markers; here they are
+# written after about 2 ms, and every workload that starts pays this wait.
+sender.BACKOFF_OVERRIDE = 0.002
+
+KAFKA_TROUBLE: Final = (KafkaError, ConnectionError, OSError, TimeoutError)
+"""What a broker that is down, restarting or unreachable looks like."""
+
+
+def producer(bootstrap: str, *, client: str, transactional_id: str | None = None) -> AIOKafkaProducer:
+    """An idempotent producer that waits for all replicas; with a `transactional_id` it fences older ones of that id.
+
+    No linger: records that come while a request is under way travel together in the next one.
+    """
+    return AIOKafkaProducer(
+        bootstrap_servers=bootstrap,
+        client_id=client,
+        acks="all",
+        enable_idempotence=True,
+        transactional_id=transactional_id,
+        transaction_timeout_ms=10_000,
+        linger_ms=0,
+        max_batch_size=256 << 10,
+        max_request_size=_LARGEST_REQUEST,
+        request_timeout_ms=_REQUEST_MS,
+        retry_backoff_ms=50,
+        metadata_max_age_ms=30_000,
+    )
+
+
+def consumer(
+    bootstrap: str,
+    *,
+    client: str,
+    group: str | None = None,
+    group_instance: str | None = None,
+    committed_only: bool = False,
+) -> AIOKafkaConsumer:
+    """A consumer that starts at the beginning where it has no offset, and commits only when told to.
+
+    group: offsets in Kafka and partitions by the group; without one the caller assigns partitions itself.
+    committed_only: skips records of transactions that were aborted or are open (assignments).
+    """
+    return AIOKafkaConsumer(
+        bootstrap_servers=bootstrap,
+        client_id=client,
+        group_id=group,
+        group_instance_id=group_instance,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed" if committed_only else "read_uncommitted",
+        fetch_max_wait_ms=200,
+        fetch_min_bytes=1,
+        max_partition_fetch_bytes=1 << 20,
+        request_timeout_ms=_REQUEST_MS,
+        retry_backoff_ms=50,
+        session_timeout_ms=10_000,
+        heartbeat_interval_ms=2_000,
+        rebalance_timeout_ms=10_000,
+        # A batch that waits for PostgreSQL keeps its partitions: nobody else could handle them either.
+        max_poll_interval_ms=24 * 3600 * 1000,
+        metadata_max_age_ms=10_000,
+    )
+
+
+async def stop(part: AIOKafkaConsumer | AIOKafkaProducer | AIOKafkaAdminClient | None) -> None:
+    """Closes a part of aiokafka within 5 seconds; a broker that is gone makes its own stop wait much longer."""
+    if part is None:
+        return
+    close = part.close if isinstance(part, AIOKafkaAdminClient) else part.stop
+    task = asyncio.ensure_future(close())
+    with suppress(Exception):
+        await asyncio.wait_for(task, _STOP_SECONDS)
+
+
+class Probe:
+    """Asks a broker, over one kept connection, which cluster it belongs to."""
+
+    def __init__(self, bootstrap: str, client: str) -> None:
+        self._bootstrap = bootstrap
+        self._name = client
+        self._client: AIOKafkaClient | None = None
+
+    async def cluster_id(self) -> str:
+        """The cluster's id. Raises one of KAFKA_TROUBLE where nobody answers within 5 seconds."""
+        try:
+            async with asyncio.timeout(_STOP_SECONDS):
+                return await self._ask()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Drops the connection; the next question opens a new one."""
+        client, self._client = self._client, None
+        if client is not None:
+            with suppress(Exception):
+                await asyncio.wait_for(asyncio.ensure_future(client.close()), _STOP_SECONDS)
+
+    async def _ask(self) -> str:
+        if self._client is None:
+            self._client = AIOKafkaClient(
+                bootstrap_servers=self._bootstrap, client_id=self._name, request_timeout_ms=3_000
+            )
+            await self._client.bootstrap()
+        node = self._client.get_random_node()
+        answer: Any = await self._client.send(node, MetadataRequest([], allow_auto_topic_creation=False))
+        return str(answer.cluster_id)
+
+
+async def create_topics(bootstrap: str, topics: Iterable[Topic], *, client: str) -> None:
+    """Creates what is missing of `topics`; what exists stays as it is. Raises one of KAFKA_TROUBLE."""
+    wanted = [NewTopic(topic.name, topic.partitions, 1, topic_configs=topic.config) for topic in topics]
+    if not wanted:
+        return
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap, client_id=client, request_timeout_ms=_REQUEST_MS)
+    try:
+        await admin.start()
+        for new in wanted:
+            new.replication_factor = min(3, len(admin._client.cluster.brokers()) or 1)  # noqa: SLF001 - no public way
+        answer: Any = await admin.create_topics(wanted)
+        for name, code, *message in answer.topic_errors:
+            if code not in (0, _TOPIC_EXISTS):
+                raise for_code(code)(f"topic {name}: {message}")
+    finally:
+        await stop(admin)
+
+
+async def partitions_of(bootstrap: str, names: Iterable[str], *, client: str) -> Mapping[str, int]:
+    """How many partitions each of `names` has; those that do not exist are left out."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap, client_id=client, request_timeout_ms=_REQUEST_MS)
+    try:
+        await admin.start()
+        described = await admin.describe_topics(list(names))
+        return {
+            topic["topic"]: len(topic["partitions"])
+            for topic in described
+            if topic["error_code"] == 0 and topic["partitions"]
+        }
+    finally:
+        await stop(admin)
+
+
+__all__ = [
+    "KAFKA_TROUBLE",
+    "Probe",
+    "TopicPartition",
+    "consumer",
+    "create_topics",
+    "partitions_of",
+    "producer",
+    "stop",
+]

@@ -1,0 +1,29 @@
+"""gRPC as Muster's services speak it: who calls, until when, what an error becomes, and each mutation done once."""
+
+from muster_chassis.rpc.auth import TokenAuthenticator, authenticator, everyone_is_local
+from muster_chassis.rpc.caller import LOCAL, Caller, caller, set_caller
+from muster_chassis.rpc.idempotency import once
+from muster_chassis.rpc.interceptor import CallInterceptor, outgoing, remaining
+from muster_chassis.rpc.server import LARGEST_MESSAGE, Server, Service, channel, service
+from muster_chassis.rpc.status import as_service_error, status_of
+
+__all__ = [
+    "LARGEST_MESSAGE",
+    "LOCAL",
+    "CallInterceptor",
+    "Caller",
+    "Server",
+    "Service",
+    "TokenAuthenticator",
+    "as_service_error",
+    "authenticator",
+    "caller",
+    "channel",
+    "everyone_is_local",
+    "once",
+    "outgoing",
+    "remaining",
+    "service",
+    "set_caller",
+    "status_of",
+]

@@ -1,0 +1,77 @@
+"""One mutating call, done once, however often it is sent (rule 4).
+
+Methods call `once` around their work. The key's row, the work and the stored answer are one transaction: a failure
+leaves no trace, a concurrent twin waits for the row and then gets the first one's answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from google.protobuf.message import Message
+
+from muster_chassis.database import Database
+from muster_chassis.errors import AlreadyExists, InvalidArgument, Violation
+from muster_chassis.rpc.caller import caller
+from muster_chassis.text import clean
+from muster_chassis.unit import Unit
+
+_LONGEST: Final = 200
+_TAKE: Final = """
+INSERT INTO idempotency (caller, method, key, body, at) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (caller, method, key) DO UPDATE SET body = excluded.body, response = NULL, at = excluded.at
+    WHERE idempotency.at < excluded.at - interval '24 hours'
+RETURNING true
+"""
+_STORED: Final = "SELECT body, response FROM idempotency WHERE caller = $1 AND method = $2 AND key = $3"
+_KEEP: Final = "UPDATE idempotency SET response = $4 WHERE caller = $1 AND method = $2 AND key = $3"
+
+Response = TypeVar("Response", bound=Message)
+
+
+async def once(
+    database: Database,
+    method: str,
+    request: Message,
+    response: type[Response],
+    work: Callable[[Unit], Awaitable[Response]],
+    *,
+    key: str | None = None,
+) -> Response:
+    """The answer of `work`, done at most once for (caller, method, key) within 24 hours.
+
+    key: defaults to the request's field `idempotency_key`. Raises InvalidArgument for a missing key, AlreadyExists
+    where the key came with another body before, and whatever `work` raises.
+    """
+    key = getattr(request, "idempotency_key", "") if key is None else key
+    _check(key)
+    who, body = clean(caller().subject, 500), _digest(request)
+    async with database.unit() as unit:
+        # Waits here while a twin is under way: its row is locked until its transaction has ended.
+        if await unit.connection.fetchval(_TAKE, who, method, key, body, unit.now):
+            answer = await work(unit)
+            await unit.connection.execute(_KEEP, who, method, key, answer.SerializeToString())
+            return answer
+        (row,) = await unit.connection.fetch(_STORED, who, method, key)
+        if row["body"] != body:
+            raise AlreadyExists(
+                f"idempotency_key {key!r} came with another request before; use a new key for a new request",
+                reason="IDEMPOTENCY_KEY_REUSED",
+            )
+        return response.FromString(row["response"])
+
+
+def _check(key: str) -> None:
+    if 1 <= len(key) <= _LONGEST and "\x00" not in key:
+        return
+    described = f"{len(key)} characters" if key else "missing"
+    raise InvalidArgument(
+        f"idempotency_key is {described}; every call that changes something needs one of 1 to {_LONGEST} characters",
+        violations=[Violation("idempotency_key", f"1 to {_LONGEST} characters, a new UUID for each new request")],
+    )
+
+
+def _digest(request: Message) -> bytes:
+    return hashlib.sha256(request.SerializeToString(deterministic=True)).digest()

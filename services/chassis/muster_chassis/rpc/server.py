@@ -1,0 +1,108 @@
+"""The gRPC server of a process: its services, health, reflection, and a stop that lets calls end.
+
+Opened by the composition root. Health follows `Health`: the process and each of its services are NOT_SERVING while a
+condition has been in trouble beyond its grace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import grpc
+from grpc_health.v1 import health as health_names
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1._async import HealthServicer
+from grpc_reflection.v1alpha import reflection
+
+from muster_chassis.health import Health
+from muster_chassis.rpc.auth import authenticator
+from muster_chassis.rpc.interceptor import CallInterceptor
+from muster_chassis.settings import RpcSettings
+
+LARGEST_MESSAGE: Final = 16 << 20
+_WATCH_SECONDS: Final = 0.25
+_OPTIONS: Final = [
+    ("grpc.max_receive_message_length", LARGEST_MESSAGE),
+    ("grpc.max_send_message_length", LARGEST_MESSAGE),
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    # Two processes on one port would each get half of the calls; the second one must fail instead.
+    ("grpc.so_reuseport", 0),
+]
+_CLIENT_OPTIONS: Final = [
+    *_OPTIONS[:2],
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """One gRPC service: its full name, the generated function that adds it, and what serves it."""
+
+    name: str
+    add: Callable[[Any, Any], None]
+    servicer: Any
+
+
+def service(descriptor: Any, add: Callable[[Any, Any], None], servicer: Any) -> Service:
+    """A service by its descriptor, such as `dead_letters_pb2.DESCRIPTOR.services_by_name["DeadLettersService"]`."""
+    return Service(str(descriptor.full_name), add, servicer)
+
+
+class Server:
+    """The server of one process."""
+
+    def __init__(self, settings: RpcSettings, services: Sequence[Service], health: Health) -> None:
+        self._health = health
+        self._names = [one.name for one in services]
+        self._servicer = HealthServicer()
+        self._server = grpc.aio.server(
+            interceptors=[CallInterceptor(authenticator(settings))],
+            options=_OPTIONS,
+            maximum_concurrent_rpcs=1000,
+        )
+        for one in services:
+            one.add(one.servicer, self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._servicer, self._server)
+        reflection.enable_server_reflection(
+            [*self._names, health_names.SERVICE_NAME, reflection.SERVICE_NAME], self._server
+        )
+        self._listen = settings.grpc_listen
+        self.port = 0
+        """The port that it listens on, once started."""
+
+    async def start(self) -> None:
+        """Listens. Raises RuntimeError where the address is taken."""
+        self.port = self._server.add_insecure_port(self._listen)
+        await self._tell()
+        await self._server.start()
+
+    async def run(self) -> None:
+        """Keeps the health service true, for ever. An eternal task."""
+        while True:
+            await self._tell()
+            await asyncio.sleep(_WATCH_SECONDS)
+
+    async def stop(self, grace: float = 5.0) -> None:
+        """Takes no new calls, and gives those under way `grace` seconds."""
+        await self._servicer.enter_graceful_shutdown()
+        await self._server.stop(grace)
+
+    async def _tell(self) -> None:
+        serving = health_pb2.HealthCheckResponse.SERVING
+        status = serving if self._health.serving else health_pb2.HealthCheckResponse.NOT_SERVING
+        for name in ("", *self._names):
+            await self._servicer.set(name, status)
+
+
+def channel(address: str) -> grpc.aio.Channel:
+    """A channel to another service of ours, with our limits and keepalive. The caller closes it."""
+    return grpc.aio.insecure_channel(address, options=_CLIENT_OPTIONS)

@@ -1,0 +1,110 @@
+"""The typed catalogue of topics: name, owner, partitions, what is kept, and what stands on them.
+
+Each service creates on start what it owns and waits for the rest. There is no automatic creation, so a topic that is
+not declared here does not exist.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+PARTITIONS: Final = 12
+RETENTION_MS: Final = 7 * 24 * 3600 * 1000
+_CLUSTER_ID: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_CLUSTER_TOPIC: Final = re.compile(r"muster\.clusters\.([a-z]([-a-z0-9]*[a-z0-9])?)\.(assignments|reports)")
+
+
+class Cleanup(StrEnum):
+    """What Kafka removes."""
+
+    DELETE = "delete"
+    """Records older than the retention."""
+    COMPACT = "compact"
+    """Records that a newer one of the same key has replaced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic. `owner` creates it; `ours`: only Muster's services write to it, so mass rejection means a fault."""
+
+    name: str
+    owner: str
+    meaning: str
+    cleanup: Cleanup = Cleanup.DELETE
+    partitions: int = PARTITIONS
+    ours: bool = True
+
+    @property
+    def compacted(self) -> bool:
+        """Whether versions may be missing on it without anything being lost."""
+        return self.cleanup is Cleanup.COMPACT
+
+    @property
+    def config(self) -> dict[str, str]:
+        """The topic's configuration for Kafka."""
+        if self.compacted:
+            return {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.3", "max.message.bytes": "2097152"}
+        return {"cleanup.policy": "delete", "retention.ms": str(RETENTION_MS), "max.message.bytes": "2097152"}
+
+
+SUBMISSIONS: Final = Topic("muster.submissions", "submission", "What users ask for: submissions, changes, intents.")
+TENANCY: Final = Topic(
+    "muster.tenancy", "submission", "Departments, projects, quotas, templates as they are now.", Cleanup.COMPACT
+)
+ADMISSIONS: Final = Topic("muster.admissions", "policy", "Verdicts: admitted with the effective spec, or rejected.")
+DECISIONS: Final = Topic("muster.decisions", "scheduler", "Everything that the scheduler decides about a workload.")
+SAMPLES: Final = Topic("muster.samples", "telemetry", "Intervals of GPU and inference use, written by agents.")
+ADVICE: Final = Topic("muster.advice", "telemetry", "Accounted usage, advice to scale, idleness.")
+TRIGGERS: Final = Topic("muster.triggers", "submission", "CloudEvents from outside that start runs.", ours=False)
+DEAD_LETTERS: Final = Topic("muster.dead-letters", "scheduler", "What could not be handled, with the reason.")
+
+FIXED: Final = (SUBMISSIONS, TENANCY, ADMISSIONS, DECISIONS, SAMPLES, ADVICE, TRIGGERS, DEAD_LETTERS)
+_BY_NAME: Final = {topic.name: topic for topic in FIXED}
+
+
+def assignments(cluster: str) -> Topic:
+    """The desired state of one cluster."""
+    return Topic(
+        f"muster.clusters.{_checked(cluster)}.assignments",
+        "scheduler",
+        "Exactly what should run on the cluster; a tombstone releases.",
+        Cleanup.COMPACT,
+        partitions=1,
+    )
+
+
+def reports(cluster: str) -> Topic:
+    """What the agent of one cluster sees."""
+    return Topic(
+        f"muster.clusters.{_checked(cluster)}.reports",
+        "scheduler",
+        "Inventory, replica status, held assignments, heartbeats.",
+        partitions=1,
+    )
+
+
+def owned_by(service: str) -> tuple[Topic, ...]:
+    """The fixed topics that `service` creates."""
+    return tuple(topic for topic in FIXED if topic.owner == service)
+
+
+def named(name: str) -> Topic:
+    """The topic called `name`. Raises KeyError where the catalogue has none."""
+    known = _BY_NAME.get(name)
+    if known is not None:
+        return known
+    match = _CLUSTER_TOPIC.fullmatch(name)
+    if match is None:
+        raise KeyError(f"{name!r} is not in the catalogue of topics")
+    return assignments(match[1]) if match[3] == "assignments" else reports(match[1])
+
+
+def _checked(cluster: str) -> str:
+    if len(cluster) > 63 or _CLUSTER_ID.fullmatch(cluster) is None:  # noqa: PLR2004 - DNS-1035
+        raise ValueError(
+            f"{cluster!r} is no cluster id: lower-case letters, digits and '-', beginning with a letter, at most 63"
+        )
+    return cluster

@@ -1,0 +1,168 @@
+"""One transaction: what a handler writes, what it publishes, and what memory does once it is committed.
+
+Handlers get a Unit from the consumer loop or from `Database.unit`. Whatever was published becomes outbox rows as the
+last statements of the transaction, the commit row the very last; nothing of it is seen by anyone unless it commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+import msgspec
+from google.protobuf.message import Message
+
+from muster_chassis import identity, tracing
+from muster_chassis.codec import LARGEST_VALUE, TOMBSTONE
+from muster_chassis.connection import AnyConnection
+from muster_chassis.events import Reject
+from muster_chassis.topics import Topic, named
+
+ORDINARY: Final = 0
+ASSIGNMENTS: Final = 1
+_NO_HEADERS: Final[Mapping[str, str]] = {}
+_SUFFIX: Final = ".assignments"
+_APPEND: Final = "SELECT append_outbox($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+_COMMIT_ROW: Final = "INSERT INTO commits (id, at) VALUES ($1, $2)"
+_SETTLE: Final = "SELECT settle($1, $2, $3, $4, $5, $6, $7, $8)"
+
+
+class ValueTooLarge(Reject):
+    """An event that nobody could read again: its value is above the limit of a record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """One outbox row to be."""
+
+    event_id: str
+    lane: int
+    topic: str
+    aggregate: str
+    versioned: bool
+    key: bytes
+    type: str
+    headers: str | None
+    value: bytes | None
+    trace: str | None
+
+
+@dataclass(slots=True)
+class Settlement:
+    """What the consumer loop writes beside the handler: versions that it has now seen, and its own offsets."""
+
+    seen: dict[tuple[str, str], int] = field(default_factory=dict)
+    consumer: str = ""
+    bus: str = ""
+    offsets: dict[tuple[str, int], int] = field(default_factory=dict)
+
+
+class Unit:
+    """One open transaction. Not for use after its block has ended, and by one task only."""
+
+    def __init__(self, connection: AnyConnection, now: datetime, source: str) -> None:
+        self.connection = connection
+        self.now = now
+        self.source = source
+        self.commit_id = identity.event_id()
+        self.traces: Mapping[str, str] = {}
+        """The trace of each aggregate whose event is being handled; what is published for it carries it on."""
+        self.settlement: Settlement | None = None
+        self._staged: list[Staged] = []
+        self._after_commit: list[Callable[[], None]] = []
+
+    def publish(
+        self,
+        topic: str | Topic,
+        aggregate: str,
+        message: Message | None,
+        *,
+        key: str | bytes | None = None,
+        headers: Mapping[str, str] = _NO_HEADERS,
+        versioned: bool = True,
+        event_id: str | None = None,
+    ) -> str:
+        """Stages one event and returns its id. `message` None is a tombstone; `key` defaults to the aggregate.
+
+        Raises ValueTooLarge above 1 MiB and KeyError for a topic outside the catalogue.
+        """
+        declared = topic if isinstance(topic, Topic) else named(topic)
+        value = None if message is None else message.SerializeToString()
+        if value is not None and len(value) > LARGEST_VALUE:
+            raise ValueTooLarge(
+                f"{declared.name}: the event of {aggregate} has {len(value)} bytes; at most {LARGEST_VALUE} are allowed"
+            )
+        made = event_id or identity.event_id()
+        plain = aggregate if key is None else key
+        self._staged.append(
+            Staged(
+                event_id=made,
+                lane=ASSIGNMENTS if declared.name.endswith(_SUFFIX) else ORDINARY,
+                topic=declared.name,
+                aggregate=aggregate,
+                versioned=versioned,
+                key=plain.encode() if isinstance(plain, str) else plain,
+                type=TOMBSTONE if message is None else message.DESCRIPTOR.full_name,
+                headers=msgspec.json.encode(dict(headers)).decode() if headers else None,
+                value=value,
+                trace=self.traces.get(aggregate) or tracing.current(),
+            )
+        )
+        return made
+
+    def after_commit(self, action: Callable[[], None]) -> None:
+        """Calls `action` once this transaction is known to be committed, in the order of staging; never otherwise."""
+        self._after_commit.append(action)
+
+    @property
+    def staged(self) -> Sequence[Staged]:
+        """What was published so far."""
+        return self._staged
+
+    async def seal(self) -> None:
+        """Writes the last rows: the consumer's books, the outbox under its lock, the commit row."""
+        if self.settlement is not None:
+            await self._settle(self.settlement)
+        if self._staged:
+            await self._append()
+        await self.connection.execute(_COMMIT_ROW, self.commit_id, self.now)
+
+    def committed(self) -> None:
+        """Lets memory follow. Called by the owner, once."""
+        for action in self._after_commit:
+            action()
+
+    async def _settle(self, settlement: Settlement) -> None:
+        seen, offsets = settlement.seen, settlement.offsets
+        if not seen and not offsets:
+            return
+        await self.connection.execute(
+            _SETTLE,
+            [topic for topic, _ in seen],
+            [aggregate for _, aggregate in seen],
+            list(seen.values()),
+            settlement.consumer,
+            settlement.bus,
+            [topic for topic, _ in offsets],
+            [partition for _, partition in offsets],
+            list(offsets.values()),
+        )
+
+    async def _append(self) -> None:
+        rows = self._staged
+        await self.connection.execute(
+            _APPEND,
+            [row.event_id for row in rows],
+            [row.lane for row in rows],
+            [row.topic for row in rows],
+            [row.aggregate for row in rows],
+            [row.versioned for row in rows],
+            [row.key for row in rows],
+            [row.type for row in rows],
+            [row.headers for row in rows],
+            [row.value for row in rows],
+            [row.trace for row in rows],
+            self.now,
+        )
