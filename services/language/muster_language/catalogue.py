@@ -19,8 +19,8 @@ from muster.options.v1 import options_pb2
 from muster_language import value_types as of
 from muster_language.spec import Kind, WorkloadSpec
 
-# The number of devices belongs to the GPU request as a whole: `gpu: 2` over an inherited `gpu: 0.5` means two devices and
-# not two halves. The row cannot say it by `exclusive`, since beside a portion or memory it is legal in one layer.
+# The number of devices belongs to the GPU request as a whole: `gpu: 2` over an inherited `gpu: 0.5` means two devices
+# and not two halves. The row cannot say it by `exclusive`, since beside a portion or memory it is legal in one layer.
 COMPANIONS: Final[Mapping[str, str]] = MappingProxyType({"gpu_devices_request": "gpu"})
 
 

@@ -14,7 +14,7 @@ from muster_language.spec import Kind, WorkloadSpec
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One error: `path` as a YAML path such as `spec.gpu.value`, `message` what is wrong, `allowed` what would be right."""
+    """One error: `path` such as `spec.gpu.value`, `message` what is wrong, `allowed` what would be right."""
 
     path: str
     message: str
@@ -30,8 +30,11 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One document of a file. `spec` holds what could be read even where there are violations; `kind` is None where the
-    document does not say a known one. `name` is empty where the document gives none or only a prefix."""
+    """One document of a file.
+
+    `spec` holds what could be read even where there are violations; `kind` is None where the document does not say a
+    known one; `name` is empty where it gives none or only a prefix.
+    """
 
     kind: Kind | None
     spec: WorkloadSpec

@@ -13,7 +13,7 @@ from muster_language.catalogue import Row, catalogue, either, nearest
 from muster_language.spec import API_VERSION, Kind, kind_of_document
 
 _WIDTH: Final = 100
-_TYPE_WORDS: Final = {
+_TYPE_WORDS: Final[dict[int, str]] = {
     of.BOOLEAN: "boolean",
     of.STRING: "string",
     of.INTEGER: "integer",
@@ -32,7 +32,7 @@ _KIND_TEXTS: Final = {
 
 
 def explain(path: str) -> str:
-    """The text for `KIND`, `KIND.spec`, or `KIND.spec.FIELD[.MEMBER]`. Raises LookupError with a suggestion otherwise."""
+    """The text for `KIND`, `KIND.spec` or `KIND.spec.FIELD[.MEMBER]`. Raises LookupError with a suggestion."""
     first, *rest = [part for part in path.split(".") if part] or [""]
     kind = kind_of_document(first) or _kind_by_word(first)
     if kind is None:

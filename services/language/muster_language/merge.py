@@ -1,8 +1,8 @@
 """Layers of a workload into one spec: catalogue defaults < policy defaults < template < the workload itself.
 
 Called by policy for the effective spec and by submission where a template is shown. Pure; the fast form is `overlay`.
-Rules: scalars go by presence, items whole by their label at their first position, tombstones take items out, objects go
-member by member, a member of an exclusive group clears the others below it, and what is a workload's own is not inherited.
+Rules: scalars go by presence, items whole by their label at their first position, tombstones take items out, objects
+go member by member, a member of an exclusive group clears the others below it, a workload's own is not inherited.
 Holds: no layer is changed; merging the result of a merge with nothing gives it again.
 """
 
@@ -17,7 +17,7 @@ from typing import Any, Final
 from muster_language import value_types as of
 from muster_language.catalogue import COMPANIONS, Row, catalogue
 from muster_language.labels import label_of
-from muster_language.spec import Kind, WorkloadSpec
+from muster_language.spec import Kind, WorkloadSpec, set_kind
 
 
 class LayerName(StrEnum):
@@ -73,7 +73,7 @@ class _Trace:
 
 
 def merge(layers: Sequence[Layer]) -> Merged:
-    """The spec that the layers, given from low to high, make together. The kind is that of the highest layer with one."""
+    """The spec that the layers, given from low to high, make together; its kind is that of the highest with one."""
     spec = WorkloadSpec()
     trace = _Trace()
     for layer in layers:
@@ -94,7 +94,8 @@ def overlay(low: WorkloadSpec, *higher: WorkloadSpec) -> WorkloadSpec:
 @cache
 def language_layer(kind: Kind) -> Layer:
     """The defaults that the language itself gives to a kind: the lowest layer. Not to be changed by callers."""
-    spec = WorkloadSpec(kind=kind)
+    spec = WorkloadSpec()
+    set_kind(spec, kind)
     for row in catalogue().of_kind(kind):
         if row.default is not None:
             setattr(spec, row.name, _default(row, row.default))

@@ -1,15 +1,15 @@
 """YAML text as a tree of nodes with their places, within limits: nothing is typed yet and nothing is guessed.
 
-Called by the reader only. The tree is built from the event stream in one pass with a stack of its own: composing recurses
-in C and a few thousand nested brackets end the process, while the event stream counts depth before anything is built.
-Holds: whatever the text is, the answer is a value; a scalar is the text that the user wrote, never YAML 1.1's idea of it.
+Called by the reader only. The tree is built from the event stream in one pass with a stack of its own: composing
+recurses in C and 30,000 nested brackets end the process; here depth is counted before anything is built.
+Holds: whatever the text is, the answer is a value; a scalar is what the user wrote, never YAML 1.1's idea of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import yaml
 
@@ -93,7 +93,9 @@ def _events(text: str) -> Iterator[yaml.Event]:
     loader = yaml.CSafeLoader(text)
     try:
         while loader.check_event():
-            yield loader.get_event()
+            event = loader.get_event()
+            if event is not None:
+                yield event
     finally:
         loader.dispose()
 
@@ -171,7 +173,7 @@ class _Builder:
             self._say(event, f"the file has more than {MOST_DOCUMENTS} documents", "split it into several files")
             raise _Stop
         self.documents.append(Loaded(line))
-        self._nodes, self._begin = 0, event.start_mark.index
+        self._nodes, self._begin = 0, _marks(event)[0].index
         if event.version or event.tags:
             self._say(event, "a %YAML or %TAG directive is not taken", "leave the line out")
 
@@ -181,7 +183,7 @@ class _Builder:
             self._give_up(event, f"the document has more than {MOST_NODES} values", "make it smaller")
         if len(self._stack) >= DEEPEST and not isinstance(event, yaml.ScalarEvent):
             self._give_up(event, f"brackets or blocks are nested deeper than {DEEPEST}", f"at most {DEEPEST} levels")
-        if event.end_mark.index - self._begin > LONGEST_DOCUMENT:
+        if _marks(event)[1].index - self._begin > LONGEST_DOCUMENT:
             self._give_up(event, f"the document is longer than {LONGEST_DOCUMENT} characters", "make it smaller")
 
     def _give_up(self, event: yaml.Event, message: str, allowed: str) -> None:
@@ -190,7 +192,7 @@ class _Builder:
         self.documents[-1].root = None
         raise _Stop
 
-    def _tag(self, event: yaml.NodeEvent) -> None:
+    def _tag(self, event: yaml.ScalarEvent | yaml.CollectionStartEvent) -> None:
         tag = event.tag
         if tag not in _CORE_TAGS:
             self._say(event, f"the tag {tag} is not taken", "leave the tag out: the field says what its value is")
@@ -254,4 +256,10 @@ class _Builder:
 
 
 def _place(event: yaml.Event) -> tuple[int, int]:
-    return event.start_mark.line + 1, event.start_mark.column + 1
+    start, _ = _marks(event)
+    return start.line + 1, start.column + 1
+
+
+def _marks(event: yaml.Event) -> tuple[Any, Any]:
+    """Where the event begins and ends; the C parser gives every event both."""
+    return event.start_mark, event.end_mark

@@ -21,7 +21,7 @@ from muster_kernel.quantities import (
 )
 from muster_language.catalogue import catalogue
 from muster_language.merge import overlay
-from muster_language.spec import Kind, WorkloadSpec
+from muster_language.spec import Kind, WorkloadSpec, kind_of
 from muster_language.validation import gpu_members
 
 ResourceRequest = workload_pb2.ResourceRequest
@@ -53,7 +53,7 @@ def priority_of(spec: WorkloadSpec) -> int:
     word = spec.priority_class
     if word.isdecimal():
         return int(word)
-    return PRIORITIES[word] if word else _PRIORITY_BY_KIND[Kind(spec.kind)]
+    return PRIORITIES[word] if word else _PRIORITY_BY_KIND[Kind(int(spec.kind))]
 
 
 def is_preemptible(spec: WorkloadSpec) -> bool:
@@ -61,11 +61,11 @@ def is_preemptible(spec: WorkloadSpec) -> bool:
     if spec.HasField("preemptible"):
         return spec.preemptible
     by_class = _PREEMPTIBLE_BY_CLASS.get(spec.priority_class)
-    return by_class if by_class is not None else spec.kind in {Kind.TRAINING, Kind.DISTRIBUTED}
+    return by_class if by_class is not None else kind_of(spec) in {Kind.TRAINING, Kind.DISTRIBUTED}
 
 
 def complete_master(spec: WorkloadSpec) -> WorkloadSpec | None:
-    """What the master or launcher is given in full: the workers' fields, then its own over them; None without masterSpec.
+    """What the master or launcher is given: the workers' fields, its own over them; None without masterSpec.
 
     A launcher (MPI, ColossalAI) starts the ranks and runs none, so it inherits no GPU.
     """
@@ -83,8 +83,8 @@ def complete_master(spec: WorkloadSpec) -> WorkloadSpec | None:
 
 
 def resource_requests(spec: WorkloadSpec) -> list[ResourceRequest]:
-    """One request per role, the role that starts the others first. Raises ValueError for a spec with EFFECTIVE issues."""
-    match spec.kind:
+    """One request per role, the one that starts the others first. Raises ValueError for a spec with issues."""
+    match kind_of(spec):
         case Kind.DISTRIBUTED:
             return _gang(spec)
         case Kind.INFERENCE:

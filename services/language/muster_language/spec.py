@@ -47,3 +47,17 @@ def kind_of_document(word: str) -> Kind | None:
     """The kind that a document's `kind:` names, without regard to case; None for a word of no kind."""
     folded = word.casefold()
     return next((kind for kind, name in _DOCUMENTS.items() if name.casefold() == folded), None)
+
+
+def kind_of(spec: WorkloadSpec) -> Kind | None:
+    """The kind of a spec; None where it says none, or a number that this build does not know."""
+    return _KINDS.get(int(spec.kind))
+
+
+def set_kind(spec: WorkloadSpec, kind: Kind) -> None:
+    """Sets the kind of a spec."""
+    spec.kind = _PROTO[kind]
+
+
+_KINDS: Final = {int(kind): kind for kind in Kind}
+_PROTO: Final = {Kind(int(number)): number for number in options_pb2.Kind.values() if number}

@@ -17,7 +17,7 @@ from muster_language import value_types as of
 from muster_language.catalogue import COMPANIONS, Row, catalogue, either
 from muster_language.documents import Violation
 from muster_language.labels import label_of
-from muster_language.spec import Kind, WorkloadSpec
+from muster_language.spec import Kind, WorkloadSpec, kind_of
 from muster_language.values import Refused, refusal, shown
 
 MOST_ITEMS: Final = 1_000
@@ -40,7 +40,7 @@ class Issue:
 
 def check_layer(spec: WorkloadSpec) -> list[Violation]:
     """Types, bounds, patterns, lengths, exclusive members, labels, and whether the kind takes each field."""
-    kind = Kind(spec.kind) if spec.kind in set(Kind) else None
+    kind = kind_of(spec)
     found: list[Violation] = []
     if kind is None:
         allowed = either([each.document for each in Kind])
@@ -160,7 +160,7 @@ def _item(row: Row, item: Any, label: str, path: str) -> Found:
 
 
 def check_effective(spec: WorkloadSpec) -> list[Issue]:
-    """What the spec lacks or contradicts once all layers are in: mandatory and cross-field rules, then the layer's own."""
+    """What the spec lacks or contradicts once all layers are in: mandatory and cross-field rules, then LAYER's."""
     rules = (_runnable, _gang, _service, _scaling)
     found = [issue for rule in rules for issue in rule(spec)]
     # A template or a policy default may hold what no edge has seen in this combination.
@@ -190,15 +190,16 @@ def _runnable(spec: WorkloadSpec) -> Iterator[Issue]:
 
 
 def _gang(spec: WorkloadSpec) -> Iterator[Issue]:
-    if spec.kind != Kind.DISTRIBUTED:
+    if kind_of(spec) is not Kind.DISTRIBUTED:
         return
     if not spec.framework:
         yield _missing("distributedFramework", "a distributed workload needs jobType", _words("framework"))
     if not spec.workers:
         yield _missing("numWorkers", "a distributed workload needs workers", "a whole number from 1 on")
-    room = spec.workers * max(1, spec.slots_per_worker)
+    slots = max(1, spec.slots_per_worker)
+    room = spec.workers * slots
     if spec.workers and spec.processes > room:
-        details = f"{spec.processes} processes do not fit {spec.workers} workers with {max(1, spec.slots_per_worker)} slots each"
+        details = f"{spec.processes} processes do not fit {spec.workers} workers with {slots} slots each"
         yield Issue("processes", "language", str(spec.processes), f"at most {room}", details)
 
 
@@ -208,14 +209,14 @@ def _words(name: str) -> str:
 
 
 def _service(spec: WorkloadSpec) -> Iterator[Issue]:
-    if spec.kind == Kind.INFERENCE and not any(not port.deleted for port in spec.ports):
+    if kind_of(spec) is Kind.INFERENCE and not any(not port.deleted for port in spec.ports):
         yield _missing(
             "ports", "an inference service needs a port", "ports: {items: {http: {value: {container: 8000}}}}"
         )
 
 
 def _scaling(spec: WorkloadSpec) -> Iterator[Issue]:
-    if spec.kind != Kind.INFERENCE:
+    if kind_of(spec) is not Kind.INFERENCE:
         return
     low = spec.min_scale if spec.HasField("min_scale") else 1
     high = spec.max_scale if spec.HasField("max_scale") else max(low, 1)

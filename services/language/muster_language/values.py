@@ -110,17 +110,18 @@ def _check(row: Row) -> Callable[[Value], Refused | None]:
         return _portion
     if row.words is not None:
         return _known(row)
-    match row.type:
-        case of.BOOLEAN:
-            return lambda _: None
-        case of.INTEGER | of.NUMBER:
-            return _bounds(row)
-        case of.QUANTITY:
-            return _quantity(row)
-        case of.ARRAY:
-            return _entries
-        case _:
-            return _text(row)
+    makers: dict[int, Callable[[Row], Callable[[Value], Refused | None]]] = {
+        of.BOOLEAN: lambda _: _anything,
+        of.INTEGER: _bounds,
+        of.NUMBER: _bounds,
+        of.QUANTITY: _quantity,
+        of.ARRAY: lambda _: _entries,
+    }
+    return makers.get(row.type, _text)(row)
+
+
+def _anything(_: Value) -> Refused | None:
+    return None
 
 
 def _portion(value: Value) -> Refused | None:

@@ -1,7 +1,7 @@
 """A typed spec as a YAML document that reads back to the same spec.
 
 Called by the client (`muster get -o yaml`, `templates list`) and by submission where it shows a template.
-Holds: `read(write(spec))` gives `spec` again for every spec that the LAYER stage takes; sensitive values are never written.
+Holds: `read(write(spec))` gives `spec` again for every spec that the LAYER stage takes; a secret is never written.
 """
 
 from __future__ import annotations
@@ -13,21 +13,22 @@ import yaml
 from muster_language import value_types as of
 from muster_language.catalogue import Row, catalogue
 from muster_language.labels import label_of
-from muster_language.spec import API_VERSION, Kind, WorkloadSpec
+from muster_language.spec import API_VERSION, WorkloadSpec, kind_of
 
 _WIDTH: Final = 120
 _MASK: Final = "***"
 
 
 def write(spec: WorkloadSpec, *, namespace: str | None = None, metadata_name: str | None = None) -> str:
-    """The document of a spec. `metadata_name` is what Kubernetes calls the object; the spec's own name unless it is given.
+    """The document of a spec. `metadata_name` is what Kubernetes calls the object, else the spec's own name.
 
     Raises ValueError for a spec without a kind.
     """
-    if spec.kind not in set(Kind):
+    kind = kind_of(spec)
+    if kind is None:
         raise ValueError("a spec without a kind cannot be written: no document says what it is")
     metadata = {"name": metadata_name or spec.name, "namespace": namespace}
-    document: dict[str, Any] = {"apiVersion": API_VERSION, "kind": Kind(spec.kind).document}
+    document: dict[str, Any] = {"apiVersion": API_VERSION, "kind": kind.document}
     if any(metadata.values()):
         document["metadata"] = {key: value for key, value in metadata.items() if value}
     document["spec"] = _fields(spec)
