@@ -1,0 +1,102 @@
+"""Kills what the plan says, when it says so, and lets the stack's keeper start it again.
+
+Called by `run.py`. Everything is killed with SIGKILL: no handler, no farewell. Only processes of the run's own stack
+are touched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from muster_stack.errors import StackError
+from muster_stack.processes import REPLICA_MARK, STACK_MARK
+from tests.chaos.plan import SUPERVISOR, WIPE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from muster_stack.keeper.control import Stack
+    from tests.chaos.plan import Kill
+
+_WAIT_FOR_REPLICA = 20.0
+_POLL = 0.1
+
+
+class Killer:
+    """The kills of one run, counted by what was really hit."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._stack = stack
+        self.hits: Counter[str] = Counter()
+
+    async def run(self, kills: Iterable[Kill], since: float) -> None:
+        """All kills at their times; `since` is the loop's time at the run's start. A late one follows at once."""
+        loop = asyncio.get_running_loop()
+        for kill in kills:
+            await asyncio.sleep(max(0.0, since + kill.at - loop.time()))
+            await self._kill(kill)
+
+    async def _kill(self, kill: Kill) -> None:
+        if kill.target == SUPERVISOR:
+            hit = await self._kill_supervisor(kill.pick)
+        elif kill.target == WIPE:
+            await asyncio.to_thread(self._stack.wipe_kafka)
+            hit = True
+        else:
+            hit = await self._kill_part(kill.target)
+        if hit:
+            self.hits[kill.target] += 1
+
+    async def _kill_part(self, name: str) -> bool:
+        """A part that is just being started again is killed as soon as it is there: a kill in a start counts too."""
+        for _ in range(int(_WAIT_FOR_REPLICA / _POLL)):
+            with suppress(StackError):
+                if await asyncio.to_thread(self._stack.kill, name):
+                    return True
+            await asyncio.sleep(_POLL)
+        return False
+
+    async def _kill_supervisor(self, pick: float) -> bool:
+        for _ in range(int(_WAIT_FOR_REPLICA / _POLL)):
+            pids = supervisors(self._stack.layout.key)
+            if pids:
+                with suppress(ProcessLookupError):
+                    os.kill(pids[int(pick * len(pids)) % len(pids)], signal.SIGKILL)
+                    return True
+            await asyncio.sleep(_POLL)
+        return False
+
+
+def marked(stack: str) -> list[tuple[int, str]]:
+    """(pid, replica name) of every process of this stack that carries a replica's mark."""
+    found = []
+    for pid in (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()):
+        environment = _environment(pid)
+        if environment.get(STACK_MARK) == stack:
+            replica = environment.get(REPLICA_MARK)
+            if replica:
+                found.append((pid, replica))
+    return found
+
+
+def supervisors(stack: str) -> list[int]:
+    """The pids of replicas' supervisors, in order: of each replica's processes the one that is the others' ancestor."""
+    eldest: dict[str, int] = {}
+    for pid, replica in sorted(marked(stack)):
+        eldest.setdefault(replica, pid)
+    return sorted(eldest.values())
+
+
+def _environment(pid: int) -> dict[str, str]:
+    try:
+        raw = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return {}
+    pairs = (part.partition(b"=") for part in raw.split(b"\0") if part)
+    return {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
