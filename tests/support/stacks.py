@@ -1,7 +1,7 @@
 """A whole stack of its own for one run: real Kafka, real PostgreSQL, every service a process.
 
-It lives in a folder that the caller gives. Called by the chaos run, the benchmarks and the end-to-end tests. Holds: when the block ends nothing of the stack is
-left running.
+It lives in a folder that the caller gives. Called by the chaos run, the benchmarks and the end-to-end tests. Holds:
+when the block ends nothing of the stack is left running.
 """
 
 from __future__ import annotations
