@@ -1,0 +1,320 @@
+"""The file that declares a local cluster: nodes, devices, what others hold, what the cluster can do.
+
+Read when the agent starts and again whenever the file changes. docs/guides describe it for people.
+Holds: a file with any error is refused as a whole, with every error named; a counted device list always gives the same UUIDs.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
+
+import yaml
+
+from muster_cluster_agent.domain.fleet import Device, Foreign, Identity, Mig, NodeState, Profile, Taint
+from muster_cluster_agent.domain.model import Slice
+from muster_cluster_agent.errors import ClusterFileError
+from muster_kernel.quantities import parse_bytes, parse_milli_cpu
+
+IGNORED_FIELDS: Final = (
+    "image",
+    "imagePullPolicy",
+    "gpuPortionLimit",
+    "gpuMemoryLimit",
+    "volumes",
+    "storage",
+    "pvcs",
+    "dataVolume",
+)
+DEFAULT_POOL: Final = "default"
+_DERIVED: Final = uuid.UUID("6d757374-6572-5000-8000-64657669636e")
+_LEAST_LOST_TIMEOUT: Final = 61
+_TOP: Final = frozenset(
+    {"cluster", "devices", "pool_label", "node_gone_after", "lost_timeout", "log_budget", "profile", "nodes", "foreign"}
+)
+_NODE: Final = frozenset(
+    {"name", "labels", "taints", "cpu", "memory", "state", "drain_deadline", "devices", "anonymous"}
+)
+_DEVICE: Final = frozenset({"uuid", "model", "memory", "healthy", "trouble", "mig"})
+_COUNTED: Final = frozenset({"count", "model", "memory"})
+_FOREIGN: Final = frozenset({"node", "cpu", "memory", "devices", "anonymous"})
+_PROFILE: Final = frozenset(
+    {"identity", "portions", "memory_requests", "memory_isolation", "mig", "ends_replicas_itself"}
+)
+_STATES: Final = ("READY", "CORDONED", "DRAINING", "OUT_OF_SERVICE")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredNode:
+    """A node as the file has it."""
+
+    name: str
+    labels: tuple[tuple[str, str], ...]
+    taints: tuple[Taint, ...]
+    cpu_milli: int
+    memory_bytes: int
+    state: NodeState
+    drain_deadline: float | None
+    devices: tuple[Device, ...]
+    anonymous: int
+    anonymous_model: str
+    anonymous_memory_bytes: int
+    foreign: Foreign
+    pool: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFile:
+    """The whole file. Times in seconds, log_budget in bytes a replica; lost_timeout None: the dead-man's deadline is off."""
+
+    cluster: str
+    nvml: bool
+    node_gone_after: float
+    lost_timeout: float | None
+    log_budget: int
+    profile: Profile
+    nodes: tuple[DeclaredNode, ...]
+
+
+def parse(text: str, *, where: str) -> ClusterFile:
+    """The file's content. Raises ClusterFileError with every error that was found; `where` names the file in them."""
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ClusterFileError(f"{where} is not valid YAML: {error}") from error
+    reader = _Reader()
+    result = _cluster(reader, document)
+    if reader.errors or result is None:
+        raise ClusterFileError("\n".join(f"{where}: {error}" for error in reader.errors))
+    return result
+
+
+class _Reader:
+    """Gathers errors, so that the file's author sees all of them at once."""
+
+    def __init__(self) -> None:
+        self.errors: list[str] = []
+
+    def mapping(self, value: Any, path: str, allowed: frozenset[str]) -> Mapping[str, Any]:
+        if not isinstance(value, dict):
+            self.errors.append(f"{path}: expected names with values, not {value!r}")
+            return {}
+        self.errors.extend(
+            f"{path}.{key}: not known here; allowed are {', '.join(sorted(allowed))}"
+            for key in value
+            if key not in allowed
+        )
+        return value
+
+    def items(self, value: Any, path: str) -> list[Any]:
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            self.errors.append(f"{path}: expected a list, not {value!r}")
+            return []
+        return value
+
+    def get(self, source: Mapping[str, Any], key: str, path: str, convert: Callable[[Any], T], default: T) -> T:
+        """The converted value, or the default where it is left out or wrong (which is then an error)."""
+        if source.get(key) is None:
+            return default
+        try:
+            return convert(source[key])
+        except (ValueError, TypeError, KeyError) as error:
+            self.errors.append(f"{path}.{key}: {error}")
+            return default
+
+
+def _cluster(reader: _Reader, document: Any) -> ClusterFile | None:
+    top = reader.mapping(document, "file", _TOP)
+    name = reader.get(top, "cluster", "file", _text, "")
+    if not name:
+        reader.errors.append("file.cluster: the cluster's id is required")
+    profile = _profile(reader, top.get("profile") or {})
+    foreign = _foreign(reader, top.get("foreign"))
+    pool_label = reader.get(top, "pool_label", "file", _text, "muster.io/pool")
+    nodes = [
+        _node(reader, raw, f"nodes[{index}]", name, pool_label, foreign)
+        for index, raw in enumerate(reader.items(top.get("nodes"), "nodes"))
+    ]
+    _check_nodes(reader, nodes, foreign)
+    lost_timeout = reader.get(top, "lost_timeout", "file", float, 0.0) or None
+    if lost_timeout is not None and lost_timeout < _LEAST_LOST_TIMEOUT:
+        reader.errors.append(f"file.lost_timeout: {lost_timeout} s; at least {_LEAST_LOST_TIMEOUT} s, or leave it out")
+    return ClusterFile(
+        cluster=name,
+        nvml=reader.get(top, "devices", "file", _choice("declared", "nvml"), "declared") == "nvml",
+        node_gone_after=reader.get(top, "node_gone_after", "file", float, 900.0),
+        lost_timeout=lost_timeout,
+        log_budget=reader.get(top, "log_budget", "file", _bytes, 16 << 20),
+        profile=profile,
+        nodes=tuple(nodes),
+    )
+
+
+def _check_nodes(reader: _Reader, nodes: list[DeclaredNode], foreign: Mapping[str, Foreign]) -> None:
+    if not nodes:
+        reader.errors.append("file.nodes: at least one node is required")
+    names = [node.name for node in nodes]
+    uuids = [device.uuid for node in nodes for device in node.devices]
+    reader.errors.extend(f"nodes: {name!r} stands twice" for name in sorted({n for n in names if names.count(n) > 1}))
+    reader.errors.extend(f"devices: {one!r} stands twice" for one in sorted({u for u in uuids if uuids.count(u) > 1}))
+    reader.errors.extend(f"foreign: there is no node {name!r}" for name in sorted(set(foreign) - set(names)))
+
+
+def _profile(reader: _Reader, raw: Any) -> Profile:
+    source = reader.mapping(raw, "profile", _PROFILE)
+    return Profile(
+        backend="local",
+        identity=reader.get(source, "identity", "profile", lambda v: Identity[_text(v).upper()], Identity.UUID),
+        portions=reader.get(source, "portions", "profile", _flag, True),
+        memory_requests=reader.get(source, "memory_requests", "profile", _flag, True),
+        memory_isolation=reader.get(source, "memory_isolation", "profile", _flag, False),
+        mig=reader.get(source, "mig", "profile", lambda v: Mig[_text(v).upper()], Mig.NONE),
+        ends_replicas_itself=reader.get(source, "ends_replicas_itself", "profile", _flag, True),
+        ignored_fields=IGNORED_FIELDS,
+        service_types=("local",),
+    )
+
+
+def _foreign(reader: _Reader, raw: Any) -> dict[str, Foreign]:
+    held = {}
+    for index, item in enumerate(reader.items(raw, "foreign")):
+        path = f"foreign[{index}]"
+        source = reader.mapping(item, path, _FOREIGN)
+        held[reader.get(source, "node", path, _text, "")] = Foreign(
+            cpu_milli=reader.get(source, "cpu", path, _milli_cpu, 0),
+            memory_bytes=reader.get(source, "memory", path, _bytes, 0),
+            devices=tuple(_text(one) for one in reader.items(source.get("devices"), f"{path}.devices")),
+            anonymous=reader.get(source, "anonymous", path, _count, 0),
+        )
+    return held
+
+
+def _node(
+    reader: _Reader, raw: Any, path: str, cluster: str, pool_label: str, foreign: Mapping[str, Foreign]
+) -> DeclaredNode:
+    source = reader.mapping(raw, path, _NODE)
+    name = reader.get(source, "name", path, _text, "")
+    if not name:
+        reader.errors.append(f"{path}.name: a node needs a name")
+    labels = (
+        {_text(k): _text(v) for k, v in (source.get("labels") or {}).items()}
+        if isinstance(source.get("labels") or {}, dict)
+        else {}
+    )
+    anonymous = reader.mapping(source.get("anonymous") or {}, f"{path}.anonymous", _COUNTED)
+    return DeclaredNode(
+        name=name,
+        labels=tuple(sorted(labels.items())),
+        taints=tuple(
+            _taint(reader, one, f"{path}.taints") for one in reader.items(source.get("taints"), f"{path}.taints")
+        ),
+        cpu_milli=reader.get(source, "cpu", path, _milli_cpu, 8000),
+        memory_bytes=reader.get(source, "memory", path, _bytes, 32 << 30),
+        state=reader.get(source, "state", path, lambda v: NodeState[_choice(*_STATES)(v)], NodeState.READY),
+        drain_deadline=reader.get(source, "drain_deadline", path, _time, 0.0) or None,
+        devices=_devices(reader, source.get("devices"), f"{path}.devices", f"{cluster}/{name}"),
+        anonymous=reader.get(anonymous, "count", f"{path}.anonymous", _count, 0),
+        anonymous_model=reader.get(anonymous, "model", f"{path}.anonymous", _text, ""),
+        anonymous_memory_bytes=reader.get(anonymous, "memory", f"{path}.anonymous", _bytes, 0),
+        foreign=foreign.get(name, Foreign()),
+        pool=labels.get(pool_label, DEFAULT_POOL),
+    )
+
+
+def _taint(reader: _Reader, raw: Any, path: str) -> Taint:
+    source = reader.mapping(raw, path, frozenset({"key", "value", "effect"}))
+    return Taint(
+        key=reader.get(source, "key", path, _text, ""),
+        value=reader.get(source, "value", path, _text, ""),
+        effect=reader.get(source, "effect", path, _choice("NoSchedule", "PreferNoSchedule", "NoExecute"), "NoSchedule"),
+    )
+
+
+def _devices(reader: _Reader, raw: Any, path: str, seed: str) -> tuple[Device, ...]:
+    if isinstance(raw, dict):
+        source = reader.mapping(raw, path, _COUNTED)
+        model = reader.get(source, "model", path, _text, "")
+        memory = reader.get(source, "memory", path, _bytes, 0)
+        count = reader.get(source, "count", path, _count, 0)
+        return tuple(Device(derived_uuid(f"{seed}/{slot}"), model, memory, slot) for slot in range(count))
+    return tuple(
+        _device(reader, one, f"{path}[{slot}]", slot, seed) for slot, one in enumerate(reader.items(raw, path))
+    )
+
+
+def derived_uuid(seed: str) -> str:
+    """The UUID of a device that was only counted: the same for the same place."""
+    return f"GPU-{uuid.uuid5(_DERIVED, seed)}"
+
+
+def _device(reader: _Reader, raw: Any, path: str, slot: int, seed: str) -> Device:
+    source = reader.mapping(raw, path, _DEVICE)
+    mig = reader.mapping(source.get("mig") or {}, f"{path}.mig", frozenset({"enabled", "slices"}))
+    slices = [
+        reader.mapping(one, f"{path}.mig.slices", frozenset({"profile", "start", "uuid"}))
+        for one in reader.items(mig.get("slices"), path)
+    ]
+    return Device(
+        uuid=reader.get(source, "uuid", path, _text, derived_uuid(f"{seed}/{slot}")),
+        model=reader.get(source, "model", path, _text, ""),
+        memory_bytes=reader.get(source, "memory", path, _bytes, 0),
+        slot=slot,
+        healthy=reader.get(source, "healthy", path, _flag, True),
+        trouble=reader.get(source, "trouble", path, _text, ""),
+        mig_enabled=reader.get(mig, "enabled", path, _flag, bool(slices)),
+        slices=tuple(
+            Slice(
+                profile=reader.get(one, "profile", path, _text, ""),
+                start=reader.get(one, "start", path, _count, 0),
+                uuid=reader.get(one, "uuid", path, _text, ""),
+            )
+            for one in slices
+        ),
+    )
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, (dict, list)):
+        raise TypeError(f"expected a text, not {value!r}")
+    return str(value)
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"expected true or false, not {value!r}")
+    return value
+
+
+def _count(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"expected a whole number from 0 on, not {value!r}")
+    return value
+
+
+def _bytes(value: Any) -> int:
+    return parse_bytes(str(value))
+
+
+def _milli_cpu(value: Any) -> int:
+    return parse_milli_cpu(str(value))
+
+
+def _time(value: Any) -> float:
+    moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _choice(*words: str) -> Callable[[Any], str]:
+    def convert(value: Any) -> str:
+        if value not in words:
+            raise ValueError(f"{value!r} is not one of {', '.join(words)}")
+        return str(value)
+
+    return convert

@@ -1,0 +1,98 @@
+"""A replica's log within a budget: segments named by their offset, the oldest dropped first.
+
+Written by the supervisor, read by the agent. Standard library only.
+Holds: a position in the log (bytes since the replica's start) means the same for ever, also after older bytes are gone.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+SEGMENTS: Final = 4
+_PREFIX: Final = "log."
+
+
+def segments(folder: str) -> list[tuple[int, str]]:
+    """The segments that exist, as (offset of the first byte, path), oldest first."""
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return []
+    return sorted(
+        (int(name[len(_PREFIX) :]), os.path.join(folder, name))
+        for name in names
+        if name.startswith(_PREFIX) and name[len(_PREFIX) :].isdigit()
+    )
+
+
+class LogWriter:
+    """Appends to a replica's log."""
+
+    def __init__(self, folder: str, budget: int) -> None:
+        """`budget`: bytes that are kept at most."""
+        os.makedirs(folder, exist_ok=True)
+        self._folder = folder
+        self._limit = max(4096, budget // SEGMENTS)
+        existing = segments(folder)
+        self._start = existing[-1][0] + os.path.getsize(existing[-1][1]) if existing else 0
+        self._size = 0
+        self._file = self._open()
+
+    def write(self, chunk: bytes) -> None:
+        """Appends; a full segment is followed by a new one. A full disk loses log lines, never the replica."""
+        try:
+            os.write(self._file, chunk)
+        except OSError:
+            return
+        self._size += len(chunk)
+        if self._size >= self._limit:
+            self._turn()
+
+    def _turn(self) -> None:
+        os.close(self._file)
+        self._start += self._size
+        self._size = 0
+        self._file = self._open()
+        for _, path in segments(self._folder)[:-SEGMENTS]:
+            os.unlink(path)
+
+    def _open(self) -> int:
+        path = os.path.join(self._folder, f"{_PREFIX}{self._start:015d}")
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+
+def read_from(folder: str, position: int, limit: int) -> tuple[int, bytes]:
+    """At most `limit` bytes from `position` on, and the position after them; dropped bytes are skipped."""
+    for start, path in segments(folder):
+        try:
+            size = os.path.getsize(path)
+            if position >= start + size:
+                continue
+            with open(path, "rb") as file:
+                file.seek(max(0, position - start))
+                chunk = file.read(limit)
+        except OSError:
+            continue
+        if chunk:
+            return max(position, start) + len(chunk), chunk
+    return position, b""
+
+
+def tail(folder: str, limit: int) -> bytes:
+    """The last whole lines, at most `limit` bytes."""
+    kept = b""
+    for _, path in reversed(segments(folder)):
+        try:
+            with open(path, "rb") as file:
+                file.seek(max(0, os.path.getsize(path) - limit))
+                kept = file.read() + kept
+        except OSError:
+            continue
+        if len(kept) >= limit:
+            break
+    if len(kept) <= limit:
+        return kept
+    cut = kept[-limit:]
+    newline = cut.find(b"\n")
+    return cut[newline + 1 :] if 0 <= newline < len(cut) - 1 else cut

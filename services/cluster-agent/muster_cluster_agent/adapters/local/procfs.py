@@ -1,0 +1,136 @@
+"""What /proc knows: who lives, since when, whose child it is, and which replica it belongs to.
+
+Called by supervisors (to end their tree) and by the agent (to find strays). Standard library only.
+Holds: a process is named by (pid, start time), since pids are used again; a zombie counts as dead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from typing import Final, NamedTuple
+
+MARK: Final = "MUSTER_REPLICA"
+_MARK_BYTES: Final = f"{MARK}=".encode()
+
+
+class Stat(NamedTuple):
+    """The fields of /proc/PID/stat that are used here."""
+
+    pid: int
+    parent: int
+    state: str
+    start: int
+
+
+def boot_id() -> str:
+    """The kernel's boot id: another one means that nothing recorded before is alive."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+
+
+def stat(pid: int) -> Stat | None:
+    """The process's stat, or None where there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            text = file.read()
+    except OSError:
+        return None
+    # The command's name stands in parentheses and may itself hold spaces and parentheses: fields count from the last one.
+    fields = text[text.rfind(b")") + 2 :].split()
+    return Stat(pid=pid, parent=int(fields[1]), state=fields[0].decode(), start=int(fields[19]))
+
+
+def start_time(pid: int) -> int | None:
+    """When the process started, in clock ticks since boot (field 22); None where it does not live."""
+    found = stat(pid)
+    return found.start if found is not None and found.state not in "ZX" else None
+
+
+def alive(pid: int, start: int) -> bool:
+    """Whether the very process that was recorded still lives."""
+    return pid > 0 and start_time(pid) == start
+
+
+def pids() -> list[int]:
+    """Every process id of now."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def descendants(root: int) -> list[int]:
+    """Every living process below `root`, in no particular order; sessions and groups do not matter."""
+    children: dict[int, list[int]] = {}
+    for pid in pids():
+        found = stat(pid)
+        if found is not None and found.state not in "ZX":
+            children.setdefault(found.parent, []).append(pid)
+    below: list[int] = []
+    queue = [root]
+    while queue:
+        mine = children.get(queue.pop(), [])
+        below.extend(mine)
+        queue.extend(mine)
+    return below
+
+
+def mark_of(pid: int) -> str | None:
+    """The replica to which a process belongs by its environment; None where it carries no mark or is not ours to read."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            environment = file.read()
+    except OSError:
+        return None
+    for entry in environment.split(b"\0"):
+        if entry.startswith(_MARK_BYTES):
+            return entry[len(_MARK_BYTES) :].decode(errors="replace")
+    return None
+
+
+def marked() -> dict[str, list[int]]:
+    """All living processes that carry a replica's mark, by replica."""
+    found: dict[str, list[int]] = {}
+    for pid in pids():
+        name = mark_of(pid)
+        if name is not None and start_time(pid) is not None:
+            found.setdefault(name, []).append(pid)
+    return found
+
+
+def send(pid: int, start: int, number: signal.Signals) -> bool:
+    """Signals the recorded process and no other: the pidfd is opened before the start time is compared."""
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError:
+        return False
+    try:
+        if start_time(pid) != start:
+            return False
+        signal.pidfd_send_signal(handle, number)
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
+def kill_all(targets: list[int]) -> None:
+    """SIGSTOP first, then SIGKILL: a tree that forks while it is being killed would otherwise outrun us."""
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in targets:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
+
+
+def end_marked(replica: str, *, seconds: float) -> bool:
+    """Kills every process that carries the replica's mark until none is left; False if some are after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while True:
+        left = [pid for pid in pids() if mark_of(pid) == replica and start_time(pid) is not None]
+        if not left:
+            return True
+        if time.monotonic() > deadline:
+            return False
+        kill_all(left)
+        time.sleep(0.005)  # the kernel needs a moment to take a killed process out of /proc

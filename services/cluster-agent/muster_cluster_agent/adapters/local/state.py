@@ -1,0 +1,159 @@
+"""The agent's state folder: who this agent is, what it has started, and what it has forgotten.
+
+Opened once by the composition root. Layout:
+
+    lock, instance, starts, epoch       the agent's identity and counters
+    replicas/<name>/                    one folder a replica: spec.json, journal, stop (adapters/local/journal.py)
+    logs/<name>/                        its log, which stays after the folder has gone
+    nodes/<node>/{boot-id,switch}       the nodes of the local cluster
+    history.jsonl                       the spec and journal of every replica that was removed
+    ports.json, alive.json, agent.sock, tools/
+
+Holds: one agent a folder (flock); a file that replaces another is written whole and fsynced before it takes its name.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+import uuid
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any, Final
+
+from muster_cluster_agent.adapters.local import journal
+from muster_cluster_agent.errors import StateFolderError
+
+REMEMBERED: Final = 50_000  # names of removed replicas that are kept; an older name cannot be told from a new one
+
+
+class StateFolder:
+    """The locked folder. Paths are absolute."""
+
+    def __init__(self, root: Path) -> None:
+        """Makes and locks the folder. Raises StateFolderError where another agent has it."""
+        self.root = root.resolve()
+        for name in ("replicas", "logs", "nodes", "tools"):
+            (self.root / name).mkdir(parents=True, exist_ok=True)
+        self.root.chmod(0o700)
+        self._lock = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        _lock_or_fail(self._lock, self.root)
+        self.instance = self._instance()
+        self.start = self._count_start()
+        self.removed: OrderedDict[str, dict[str, Any]] = self._read_history()
+
+    def close(self) -> None:
+        """Gives the folder back."""
+        os.close(self._lock)
+
+    def replica(self, name: str) -> Path:
+        """A replica's folder."""
+        return self.root / "replicas" / name
+
+    def log(self, name: str) -> Path:
+        """A replica's log folder."""
+        return self.root / "logs" / name
+
+    @property
+    def socket(self) -> Path:
+        """Where supervisors tell that their journal has grown."""
+        return self.root / "agent.sock"
+
+    @property
+    def alive(self) -> Path:
+        """The file that supervisors with a dead-man's deadline watch."""
+        return self.root / "alive.json"
+
+    def read_number(self, name: str) -> int:
+        """A kept number; 0 where there is none."""
+        try:
+            return int((self.root / name).read_text())
+        except (OSError, ValueError):
+            return 0
+
+    def keep_number(self, name: str, value: int) -> None:
+        """Keeps a number durably."""
+        replace_file(self.root / name, str(value).encode())
+
+    def remember(self, spec: dict[str, Any], lines: list[dict[str, Any]]) -> None:
+        """Writes down, durably, that a replica is being removed: its name is never used again."""
+        entry = {"spec": spec, "journal": lines, "removed_at": time.time()}
+        file = os.open(self.root / "history.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            os.write(file, json.dumps(entry, separators=(",", ":")).encode() + b"\n")
+            os.fdatasync(file)
+        finally:
+            os.close(file)
+        self._admit(spec)
+
+    def _admit(self, spec: dict[str, Any]) -> None:
+        self.removed[str(spec["name"])] = {key: spec.get(key) for key in ("workload_id", "generation", "attempt")}
+        while len(self.removed) > REMEMBERED:
+            self.removed.popitem(last=False)
+
+    def _read_history(self) -> OrderedDict[str, dict[str, Any]]:
+        self.removed = OrderedDict()
+        try:
+            with (self.root / "history.jsonl").open("rb") as file:
+                for line in file:
+                    try:
+                        self._admit(json.loads(line)["spec"])
+                    except (ValueError, KeyError, TypeError):
+                        continue  # torn by a crash: its folder still exists then
+        except FileNotFoundError:
+            pass
+        return self.removed
+
+    def _instance(self) -> str:
+        path = self.root / "instance"
+        if path.exists():
+            return path.read_text().strip()
+        made = str(uuid.uuid4())
+        replace_file(path, made.encode())
+        return made
+
+    def _count_start(self) -> int:
+        number = self.read_number("starts") + 1
+        self.keep_number("starts", number)
+        return number
+
+
+def _lock_or_fail(lock: int, root: Path) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        raise StateFolderError(
+            f"{root} is in use by another agent; one agent a state folder (MUSTER_STATE_DIR)"
+        ) from error
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Puts `content` in the place of a file, so that a crash leaves the old or the new one."""
+    draft = path.with_name(f".{path.name}.new")
+    with draft.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Makes the folder's entries durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_folder(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]] | None:
+    """A replica's spec and journal; None where the folder is no replica's (any more)."""
+    try:
+        spec = journal.read_spec(str(path))
+    except (OSError, ValueError):
+        return None
+    return spec, journal.read(str(path))

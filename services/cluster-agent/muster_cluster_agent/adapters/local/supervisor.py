@@ -1,0 +1,303 @@
+"""The supervisor of one replica: starts its command, keeps its log and journal, ends its whole tree.
+
+Forked by the fork server, one process a replica, and outlives the agent. Standard library only.
+Holds: what a line of the journal says is on the disk before the thing it permits happens (a start) or is told (an end);
+the command dies with the supervisor (PDEATHSIG); no process of the replica is left when the last line, `gone`, is written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import json
+import os
+import select
+import signal
+import socket
+import time
+from typing import Any, Final
+
+from muster_cluster_agent.adapters.local import journal, procfs
+from muster_cluster_agent.adapters.local.logfile import LogWriter
+
+_PR_SET_PDEATHSIG: Final = 1
+_PR_SET_NAME: Final = 15
+_PR_SET_CHILD_SUBREAPER: Final = 36
+_PIPE_CHUNK: Final = 65536
+_DRAIN_LIMIT: Final = 4 * 1024 * 1024
+_DEADLINE_CHECK: Final = 1.0  # seconds between two looks at the dead-man's file
+_KILL_CHECK: Final = 0.05  # seconds between two rounds of killing
+_NOT_FOUND: Final = 127
+_NOT_EXECUTABLE: Final = 126
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _prctl(option: int, argument: int | bytes) -> None:
+    if _libc.prctl(option, argument, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl({option}) failed")
+
+
+class Supervisor:
+    """One replica's life, from the locked journal to `gone`."""
+
+    def __init__(self, folder: str) -> None:
+        """Locks the journal. Raises whatever keeps the replica from being supervised at all."""
+        self._folder = folder
+        self._journal = journal.Journal(folder, wait=True)
+        self._spec: dict[str, Any] = journal.read_spec(folder)
+        self._log = LogWriter(self._spec["log"]["folder"], int(self._spec["log"]["budget"]))
+        self._child = 0
+        self._output = -1
+        self._exit: int | None = None
+        self._kill_at: float | None = None
+        self._since = time.monotonic()
+        self._wakeup = _wakeup_pipe()
+
+    def run(self) -> None:
+        """Starts the command and stays until no process of the replica is left."""
+        if self._journal.size() > 0:
+            return  # an agent has declared this replica dead before we came: it must not start now
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        if self._start():
+            self._watch()
+        self._end_rest()
+
+    def _start(self) -> bool:
+        """Forks the command, writes down who it is, and only then lets it run. False where it could not be run."""
+        go_read, go_write = os.pipe()
+        error_read, error_write = os.pipe()
+        self._output, output_write = os.pipe()
+        parent = os.getpid()
+        self._child = os.fork()
+        if self._child == 0:
+            os.close(go_write)
+            _become_command(self._spec, parent, go_read, error_write, output_write)
+        for end in (go_read, error_write, output_write):
+            os.close(end)
+        self._journal.append(
+            {"event": "supervised", "pid": parent, "start": procfs.start_time(parent), "boot": procfs.boot_id()},
+            {"event": "started", "pid": self._child, "start": procfs.start_time(self._child)},
+        )
+        os.write(go_write, b"!")
+        os.close(go_write)
+        failed = os.read(error_read, 64)
+        os.close(error_read)
+        if failed:
+            self._refuse(int(failed))
+            return False
+        self._notify()
+        return True
+
+    def _refuse(self, number: int) -> None:
+        code = _NOT_FOUND if number in {errno.ENOENT, errno.ENOTDIR} else _NOT_EXECUTABLE
+        reason = f"{self._spec['argv'][0]}: {os.strerror(number)}"
+        self._log.write(f"muster: cannot run {reason}\n".encode())
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self._child, 0)
+        self._exit = code
+        self._journal.append(
+            {"event": "refused", "code": code, "reason": reason}, {"event": "exited", "code": code, "signal": None}
+        )
+
+    def _watch(self) -> None:
+        """Until the command has ended: its output, its end, and what the agent or the dead-man's deadline wants."""
+        poller = select.poll()
+        poller.register(self._output, select.POLLIN)
+        poller.register(self._wakeup, select.POLLIN)
+        os.set_blocking(self._output, False)
+        while self._exit is None:
+            for descriptor, _ in poller.poll(self._patience()):
+                if descriptor == self._output:
+                    if not self._copy(_PIPE_CHUNK):
+                        poller.unregister(self._output)
+                else:
+                    _empty(self._wakeup)
+                    self._read_stop()
+            self._reap()
+            self._check_deadlines()
+
+    def _patience(self) -> int | None:
+        """Milliseconds until the next deadline has to be looked at; None: none has to."""
+        waits = []
+        if self._kill_at is not None:
+            waits.append(max(0.0, self._kill_at - time.monotonic()))
+        if self._spec.get("deadline"):
+            waits.append(_DEADLINE_CHECK)
+        return int(min(waits) * 1000) + 1 if waits else None
+
+    def _copy(self, limit: int) -> bool:
+        """One chunk of output into the log; False at its end."""
+        try:
+            chunk = os.read(self._output, limit)
+        except BlockingIOError:
+            return True
+        self._log.write(chunk)
+        return bool(chunk)
+
+    def _reap(self) -> None:
+        """Collects everyone who has ended; the command's own end is kept."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid == self._child:
+                self._exit = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+    def _read_stop(self) -> None:
+        """What the agent asks for in the stop file. A later, shorter grace shortens the first one."""
+        try:
+            with open(os.path.join(self._folder, journal.STOP), "rb") as file:
+                wish = json.load(file)
+        except (OSError, ValueError):
+            return
+        self._stop(float(wish.get("grace", 0)), str(wish.get("reason", "asked")))
+
+    def _stop(self, grace: float, reason: str) -> None:
+        at = time.monotonic() + max(0.0, grace)
+        if self._kill_at is not None:
+            self._kill_at = min(self._kill_at, at)
+            return
+        self._journal.append({"event": "stopping", "grace": grace, "reason": reason})
+        self._kill_at = at
+        # The command leads a session of its own, so its group is what a terminal would interrupt.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._child, signal.SIGTERM)
+
+    def _check_deadlines(self) -> None:
+        now = time.monotonic()
+        deadline = self._spec.get("deadline")
+        if (
+            deadline
+            and self._kill_at is None
+            and now - _renewed(deadline["file"], self._since) > float(deadline["seconds"])
+        ):
+            self._stop(0.0, "dead-man")
+        if self._kill_at is not None and now >= self._kill_at:
+            procfs.kill_all(procfs.descendants(os.getpid()))
+            self._kill_at = now + _KILL_CHECK
+
+    def _end_rest(self) -> None:
+        """The command has ended: drains its output, writes its end, and ends what it left behind."""
+        with contextlib.suppress(BlockingIOError, OSError):
+            for _ in range(_DRAIN_LIMIT // _PIPE_CHUNK):
+                chunk = os.read(self._output, _PIPE_CHUNK)
+                if not chunk:
+                    break
+                self._log.write(chunk)
+        code = self._exit if self._exit is not None else 255
+        ended = {"event": "exited", "code": code, "signal": code - 128 if code > 128 else None}
+        gone = {"event": "gone", "evidence": "no-process"}
+        refused = code in {_NOT_FOUND, _NOT_EXECUTABLE} and self._output_never_ran()
+        lines = [] if refused else [ended]
+        if _childless():
+            self._journal.append(*lines, gone)
+        else:
+            if lines:
+                self._journal.append(*lines)
+            self._notify()
+            self._kill_rest()
+            self._journal.append(gone)
+        self._journal.close()
+        self._notify()
+
+    def _output_never_ran(self) -> bool:
+        return any(line.get("event") == "refused" for line in journal.read(self._folder))
+
+    def _kill_rest(self) -> None:
+        """Descendants that outlived the command: within a stop they have the rest of its grace, otherwise none."""
+        while not _childless():
+            self._reap()
+            if self._kill_at is None or time.monotonic() >= self._kill_at:
+                procfs.kill_all(procfs.descendants(os.getpid()))
+            select.select([self._wakeup], [], [], _KILL_CHECK)
+            _empty(self._wakeup)
+            if self._kill_at is not None:
+                self._read_stop()
+
+    def _notify(self) -> None:
+        """Tells the agent, if there is one, that the journal has grown; it looks by itself otherwise."""
+        target = self._spec.get("notify")
+        if not target:
+            return
+        with contextlib.suppress(OSError):
+            folder = os.open(os.path.dirname(target), os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                # Through /proc, since a socket's path may have 107 bytes only and a state folder may be anywhere.
+                with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sender:
+                    sender.sendto(self._spec["name"].encode(), f"/proc/self/fd/{folder}/{os.path.basename(target)}")
+            finally:
+                os.close(folder)
+
+
+def _become_command(spec: dict[str, Any], parent: int, go: int, error: int, output: int) -> None:
+    """In the child: waits for the word, then becomes the user's command. Never returns."""
+    try:
+        _prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+        if os.getppid() != parent or os.read(go, 1) != b"!":
+            os._exit(_NOT_EXECUTABLE)
+        os.setsid()
+        for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_DFL)
+        null = os.open(os.devnull, os.O_RDONLY)
+        for source, target in ((null, 0), (output, 1), (output, 2)):
+            os.dup2(source, target)
+        os.chdir(spec["cwd"])
+        os.execvpe(spec["argv"][0], spec["argv"], spec["env"])  # noqa: S606  no shell is the point
+    except OSError as failure:
+        os.write(error, str(failure.errno or errno.EACCES).encode())
+    finally:
+        os._exit(_NOT_EXECUTABLE)
+
+
+def _wakeup_pipe() -> int:
+    """A descriptor that becomes readable when a signal has come."""
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    os.set_blocking(write, False)
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    for number in (signal.SIGTERM, signal.SIGCHLD):
+        signal.signal(number, lambda _number, _frame: None)
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    return read
+
+
+def _empty(descriptor: int) -> None:
+    with contextlib.suppress(BlockingIOError):
+        while os.read(descriptor, 512):
+            continue
+
+
+def _childless() -> bool:
+    """Whether no process of the replica is left: a subreaper's orphans are its children, so ECHILD says it all."""
+    while True:
+        try:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return True
+        if pid == 0:
+            return False
+
+
+def _renewed(file: str, otherwise: float) -> float:
+    """When the agent's last heartbeat was sent that the bus acknowledged, on the monotonic clock of this boot."""
+    try:
+        with open(file, "rb") as handle:
+            content = json.load(handle)
+        if content["boot"] == procfs.boot_id():
+            return max(otherwise, float(content["monotonic"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return otherwise
+    return otherwise
+
+
+def supervise(folder: str) -> None:
+    """The supervisor process itself: detached from the fork server, gone when its replica is."""
+    os.setsid()
+    _prctl(_PR_SET_NAME, b"muster-replica")
+    Supervisor(folder).run()

@@ -1,0 +1,110 @@
+"""What reconciling may ask of a back end, and what a back end may answer.
+
+Holds: every action may be done twice. A call that timed out after it had worked is simply made again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from muster_cluster_agent.domain.plan import ReplicaPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Write the replica down and start it."""
+
+    plan: ReplicaPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Abandon:
+    """Write the replica down as one that could not be started: FAILED (Start) and GONE."""
+
+    plan: ReplicaPlan
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """End the replica: SIGTERM, and SIGKILL for its whole tree after `grace` seconds."""
+
+    name: str
+    grace: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bury:
+    """Nothing watches over the replica any more: end what is left of it and write down that it is gone."""
+
+    name: str
+    evidence: str
+    fault: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """The replica is gone and everybody knows: forget it. Its log stays within the log budget."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The workload's address leads to these replicas; closed: it is given up for good."""
+
+    workload_id: str
+    replicas: tuple[str, ...]
+    closed: bool = False
+
+
+BackendAction = Create | Abandon | Stop | Bury | Remove | Route
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Tell the scheduler that its assignment cannot be done. `retry_after` in seconds; 0: never."""
+
+    workload_id: str
+    generation: int
+    attempt: int
+    code: str
+    message: str
+    node: str = ""
+    retry_after: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NothingHere:
+    """Tell the scheduler that no process of this run, or of an earlier one, is in the cluster."""
+
+    workload_id: str
+    generation: int
+    attempt: int
+
+
+Action = BackendAction | Refuse | NothingHere
+
+
+class Outcome(Enum):
+    """A back end's answer. UNKNOWN: nobody can say whether it worked; look again and repeat."""
+
+    DONE = "done"
+    ALREADY = "already"
+    CONFLICT = "conflict"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The outcome of one action, with a sentence for people where it is not DONE or ALREADY."""
+
+    outcome: Outcome
+    message: str = ""
+
+
+DONE = Answer(Outcome.DONE)
+ALREADY = Answer(Outcome.ALREADY)

@@ -1,0 +1,139 @@
+"""Nodes and devices as they are reported: full inventories and what changed between two.
+
+Made by a back end, turned into protobuf by `adapters.reports`. Pure.
+Holds: applying `difference(old, new)` to old gives new; a full inventory is the difference to nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from muster_cluster_agent.domain.model import Slice
+
+
+class Identity(Enum):
+    """How devices are told apart; the values are those of the contract's DeviceIdentity."""
+
+    UUID = 1
+    ANONYMOUS = 2
+
+
+class Mig(Enum):
+    """What is done with MIG; the values are those of the contract's MigSupport."""
+
+    NONE = 1
+    STATIC = 2
+    DYNAMIC = 3
+
+
+class NodeState(Enum):
+    """The state of a node; the values are those of the contract's NodeState."""
+
+    READY = 1
+    CORDONED = 2
+    DRAINING = 3
+    NOT_READY = 4
+    OUT_OF_SERVICE = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What a cluster can do."""
+
+    backend: str
+    identity: Identity = Identity.UUID
+    portions: bool = True
+    memory_requests: bool = True
+    memory_isolation: bool = False
+    mig: Mig = Mig.NONE
+    ends_replicas_itself: bool = True
+    ignored_fields: tuple[str, ...] = ()
+    refused_fields: tuple[str, ...] = ()
+    service_types: tuple[str, ...] = ()
+    request_gateway: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One device: UUID, model, memory in bytes, health, MIG slices."""
+
+    uuid: str
+    model: str
+    memory_bytes: int
+    slot: int
+    healthy: bool = True
+    trouble: str = ""
+    mig_enabled: bool = False
+    slices: tuple[Slice, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """What others than Muster hold on a node."""
+
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    devices: tuple[str, ...] = ()
+    anonymous: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """What keeps replicas away from a node."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node. drain_deadline: seconds since 1970, with DRAINING only."""
+
+    name: str
+    uid: str
+    boot_id: str
+    state: NodeState
+    cpu_milli: int
+    memory_bytes: int
+    pool: str = "default"
+    drain_deadline: float | None = None
+    labels: tuple[tuple[str, str], ...] = ()
+    taints: tuple[Taint, ...] = ()
+    foreign: Foreign = field(default_factory=Foreign)
+    devices: tuple[Device, ...] = ()
+    anonymous: int = 0
+    anonymous_model: str = ""
+    anonymous_memory_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """All of a cluster."""
+
+    profile: Profile
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Nodes that are new or changed, and names of those that are gone."""
+
+    changed: tuple[Node, ...]
+    removed: tuple[str, ...]
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to report."""
+        return not self.changed and not self.removed
+
+
+def difference(old: Fleet, new: Fleet) -> Difference | None:
+    """What changed; None where the profile itself has, which only a full report can say."""
+    if old.profile != new.profile:
+        return None
+    before = {node.name: node for node in old.nodes}
+    after = {node.name for node in new.nodes}
+    changed = tuple(node for node in new.nodes if before.get(node.name) != node)
+    return Difference(changed, tuple(name for name in before if name not in after))

@@ -1,0 +1,213 @@
+"""The process that a plan becomes: its words and its environment, once addresses and paths are known.
+
+Called by the local back end when it writes a replica down. Pure.
+Holds: what Muster sets wins over what the user sets (replicas.md 9.3: these names are reserved), and a device is named
+to the process only by what the scheduler gave.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from muster_cluster_agent.domain.model import Share
+from muster_cluster_agent.domain.plan import MpiLauncher, MpiWorker, Plain, ReplicaPlan, Torchrun
+
+LOOPBACK: Final = "127.0.0.1"
+_REFERENCE: Final = re.compile(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where things are on this machine. ports: container port -> the port that this replica was given."""
+
+    folder: str
+    python: str
+    shims: str
+    tools: str  # a folder with agent-rsh, put on the launcher's PATH
+    base_env: tuple[tuple[str, str], ...]
+    master_port: int = 0
+    ports: dict[int, int] = field(default_factory=dict)
+    mpi_prefix: str = ""
+    torch_python: str = ""
+    hosts_file: str = ""
+    host_map: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """What a supervisor starts."""
+
+    argv: tuple[str, ...]
+    env: dict[str, str]
+
+
+def process(plan: ReplicaPlan, places: Places) -> Process:
+    """The plan as a process; `$(NAME)` in its words becomes the value of that variable, as pods have it."""
+    argv, launch_env = _launch(plan, places)
+    env = {
+        **dict(places.base_env),
+        **dict(plan.env),
+        **_identity(plan),
+        **_devices(plan),
+        **_ports(places),
+        **launch_env,
+    }
+    if isinstance(plan.launch, MpiLauncher):
+        env["PATH"] = f"{places.tools}:{env.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"
+    return Process(tuple(expand(word, env) for word in argv), env)
+
+
+def expand(word: str, env: dict[str, str]) -> str:
+    """`$(NAME)` -> its value, `$$` -> `$`; a name that is not set stays as it is written."""
+
+    def value(match: re.Match[str]) -> str:
+        name = match[1]
+        return "$" if name is None else env.get(name, match[0])
+
+    return _REFERENCE.sub(value, word)
+
+
+def _identity(plan: ReplicaPlan) -> dict[str, str]:
+    return {
+        "MUSTER_REPLICA": plan.name,
+        "MUSTER_WORKLOAD_ID": plan.workload_id,
+        "MUSTER_WORKLOAD": plan.workload,
+        "MUSTER_PROJECT": plan.project,
+        "MUSTER_ROLE": plan.role,
+        "MUSTER_INDEX": str(plan.index),
+        "MUSTER_ATTEMPT": str(plan.attempt),
+        "MUSTER_NODE": plan.node,
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def _devices(plan: ReplicaPlan) -> dict[str, str]:
+    """Devices by UUID; anonymous slots are pinned by the cluster's own runtime, so their visibility is left alone."""
+    if plan.anonymous and not plan.shares:
+        return {"MUSTER_DEVICES": json.dumps([{"anonymous": plan.anonymous}])}
+    if isinstance(plan.launch, MpiLauncher):
+        return {"CUDA_VISIBLE_DEVICES": "", "MUSTER_DEVICES": "[]"}
+    visible = ",".join(_visible(share) for share in plan.shares)
+    return {"CUDA_VISIBLE_DEVICES": visible, "MUSTER_DEVICES": json.dumps([described(share) for share in plan.shares])}
+
+
+def _visible(share: Share) -> str:
+    return share.slice.uuid if share.slice is not None and share.slice.uuid else share.device
+
+
+def described(share: Share) -> dict[str, object]:
+    """A share as MUSTER_DEVICES and the journal's spec name it."""
+    if share.slice is not None:
+        return {
+            "uuid": share.device,
+            "slice": {"profile": share.slice.profile, "start": share.slice.start, "uuid": share.slice.uuid},
+        }
+    if share.memory_bytes:
+        return {"uuid": share.device, "bytes": share.memory_bytes}
+    if share.whole or share.portion_milli in {0, 1000}:
+        return {"uuid": share.device, "whole": True}
+    return {"uuid": share.device, "portion": share.portion_milli / 1000}
+
+
+def _ports(places: Places) -> dict[str, str]:
+    given = {f"MUSTER_PORT_{container}": str(port) for container, port in places.ports.items()}
+    if places.ports:
+        given["PORT"] = str(next(iter(places.ports.values())))
+    return given
+
+
+def _launch(plan: ReplicaPlan, places: Places) -> tuple[tuple[str, ...], dict[str, str]]:
+    launch = plan.launch
+    if isinstance(launch, Plain):
+        return launch.argv, _meeting(launch.rank, launch.world, places) if launch.world > 1 else {}
+    if isinstance(launch, Torchrun):
+        return _torchrun(launch, places)
+    if isinstance(launch, MpiWorker):
+        daemon = (places.python, "-I", "-S", f"{places.shims}/execd.py", f"{places.folder}/exec.sock")
+        return daemon, _mpi_common(places)
+    return _mpirun(launch, places)
+
+
+def _meeting(rank: int, world: int, places: Places) -> dict[str, str]:
+    """For a gang whose command finds its peers by itself: the names that torch's env:// rendezvous reads."""
+    return {
+        "MASTER_ADDR": LOOPBACK,
+        "MASTER_PORT": str(places.master_port),
+        "WORLD_SIZE": str(world),
+        "RANK": str(rank),
+        "GLOO_SOCKET_IFNAME": "lo",
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+def _torchrun(launch: Torchrun, places: Places) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Static rendezvous at rank 0. Restarts in place are off: the gang restarts as a whole (replicas.md 0.9)."""
+    env = {
+        "PET_NNODES": str(launch.nodes),
+        "PET_NODE_RANK": str(launch.rank),
+        "PET_NPROC_PER_NODE": str(launch.processes),
+        "PET_MASTER_ADDR": LOOPBACK,
+        "PET_MASTER_PORT": str(places.master_port),
+        "PET_MAX_RESTARTS": "0",
+        "MASTER_ADDR": LOOPBACK,
+        "MASTER_PORT": str(places.master_port),
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+        "GLOO_SOCKET_IFNAME": "lo",
+        "OMP_NUM_THREADS": "1",
+        "MUSTER_RECORD": f"{places.folder}/record.json",
+    }
+    python = _python_beside(launch.python) or places.torch_python or places.python
+    return (python, f"{places.shims}/trun.py", *launch.argv), env
+
+
+def _python_beside(program: str) -> str:
+    """The interpreter that a user's own path to torchrun or python means; empty: whichever the machine has."""
+    folder, _, name = program.rpartition("/")
+    if name.startswith("python"):
+        return program
+    return f"{folder}/python" if folder else ""
+
+
+def _mpirun(launch: MpiLauncher, places: Places) -> tuple[tuple[str, ...], dict[str, str]]:
+    env = {
+        **_mpi_common(places),
+        "OMPI_MCA_plm_rsh_agent": "agent-rsh",
+        "OMPI_MCA_plm_rsh_no_tree_spawn": "1",
+        "OMPI_MCA_orte_default_hostfile": places.hosts_file,
+        "OMPI_MCA_orte_keep_fqdn_hostnames": "1",
+        "OMPI_MCA_rmaps_base_oversubscribe": "1",
+        "OMPI_MCA_hwloc_base_binding_policy": "none",
+        "MUSTER_HOSTS": places.host_map,
+    }
+    program = f"{places.mpi_prefix}/bin/mpirun" if places.mpi_prefix else "mpirun"
+    if launch.wrap:
+        prefix = ("--prefix", places.mpi_prefix) if places.mpi_prefix else ()
+        return (program, *prefix, "-np", str(launch.ranks), *launch.argv), env
+    own = launch.argv[0]
+    return (own if "/" in own else program, *launch.argv[1:]), env
+
+
+def _mpi_common(places: Places) -> dict[str, str]:
+    """As variables, so that an mpirun inside the user's own script finds them too. Without the btl settings it segfaults:
+    shared memory is tried between ranks that are told to be on different hosts (replicas.md 7).
+    """
+    env = {
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "OMPI_MCA_btl": "self,tcp",
+        "OMPI_MCA_btl_tcp_if_include": "lo",
+        "OMPI_MCA_oob_tcp_if_include": "lo",
+        "OMP_NUM_THREADS": "1",
+    }
+    if places.mpi_prefix:
+        env["OMPI_MCA_orte_launch_agent"] = f"{places.mpi_prefix}/bin/orted"
+        env["OPAL_PREFIX"] = places.mpi_prefix
+    return env
+
+
+def hostfile(launch: MpiLauncher) -> str:
+    """The text of the launcher's hostfile."""
+    return "".join(f"{host} slots={slots}\n" for host, slots in launch.hosts)

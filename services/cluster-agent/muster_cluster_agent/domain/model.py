@@ -1,0 +1,247 @@
+"""The values that reconciling works with: what should run, what is seen, and how a replica stands.
+
+Made by `stream.py` out of protobuf (the desired side) and by a back end (the observed side); read by everything in `domain`.
+Holds: a replica's name is its identity (architecture rule 6), so the same plan made twice collides instead of doubling.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+
+RunKey = tuple[int, int]  # (generation, attempt): later ones compare greater
+
+
+class Pattern(StrEnum):
+    """How the replicas of a workload belong together."""
+
+    SINGLE = "single"
+    TORCH = "torch"
+    MPI = "mpi"
+    SERVICE = "service"
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A MIG slice: profile such as 1g.5gb, first memory slot, and its own UUID where it exists already."""
+
+    profile: str
+    start: int
+    uuid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a replica holds of one device: all of it, thousandths, bytes, or a slice. Exactly one is set."""
+
+    device: str
+    whole: bool = False
+    portion_milli: int = 0
+    memory_bytes: int = 0
+    slice: Slice | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """How to tell that a server can serve: HTTP GET on `path`, or a TCP connection where it is empty. Times in seconds."""
+
+    path: str = ""
+    port: int = 0
+    delay: float = 0.0
+    period: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """What the replicas of one role run: command and arguments are one string each, as the language has them."""
+
+    command: str = ""
+    args: str = ""
+    env: tuple[tuple[str, str], ...] = ()
+    working_dir: str = ""
+    ports: tuple[int, ...] = ()
+    probe: Probe | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Replicas of one role on one node with consecutive indices. `shares`: one entry a replica, or none at all."""
+
+    role: str
+    first_index: int
+    count: int
+    node: str
+    k: int = 0
+    shares: tuple[tuple[Share, ...], ...] = ()
+    anonymous: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """One spec and where its replicas run."""
+
+    generation: int
+    attempt: int
+    pattern: Pattern
+    template: Template
+    runs: tuple[Run, ...]
+    master: Template | None = None
+    slots_per_worker: int = 1
+    processes: int = 0
+
+    @property
+    def key(self) -> RunKey:
+        """What orders revisions of one workload."""
+        return (self.generation, self.attempt)
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What should run of a workload here. `grace` in seconds, `start_deadline` in seconds since 1970 (None: none)."""
+
+    workload_id: str
+    epoch: int
+    instance: str
+    revision: int
+    revisions: tuple[Revision, ...]
+    project: str = ""
+    name: str = ""
+    grace: float = 30.0
+    start_deadline: float | None = None
+
+    @property
+    def newest(self) -> Revision:
+        """The revision that the workload is meant to end with."""
+        return self.revisions[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The tombstone: nothing of the workload up to this run may stay."""
+
+    workload_id: str
+    epoch: int
+    generation: int
+    attempt: int
+    grace: float
+    reason: str
+
+    @property
+    def key(self) -> RunKey:
+        """Runs up to and including this one are released."""
+        return (self.generation, self.attempt)
+
+
+class NodeHealth(Enum):
+    """How a node answers."""
+
+    UP = "up"
+    SILENT = "silent"
+    LOST = "lost"  # silent for so long that it counts as gone for good
+    OUT_OF_SERVICE = "out-of-service"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """A node as reconciling needs it. `devices`: UUIDs of the healthy ones."""
+
+    name: str
+    health: NodeHealth
+    boot: str
+    devices: frozenset[str] = frozenset()
+    anonymous: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How the command ended: exit code (128 + n for signal n), and when, in seconds since 1970."""
+
+    code: int
+    at: float
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """A replica as the back end sees it: facts, not judgements.
+
+    supervised: something still watches over it. boot: the boot of its node on which it was made. stop_reason: why we asked
+    it to stop; empty: we did not. fault: why it could not be started or was found dead, without an end of its own.
+    endpoints: its own addresses; service: those of the workload as a whole, where it has one.
+    """
+
+    name: str
+    workload_id: str
+    generation: int
+    attempt: int
+    role: str
+    index: int
+    k: int
+    node: str
+    boot: str
+    pattern: Pattern
+    created_at: float = 0.0
+    supervised: bool = True
+    started_at: float | None = None
+    ready: bool = False
+    stop_reason: str = ""
+    stop_grace: float = 0.0
+    ended: Ended | None = None
+    fault: str = ""
+    fault_is_start: bool = False
+    gone: bool = False
+    evidence: str = ""
+    devices: tuple[str, ...] = ()
+    endpoints: tuple[str, ...] = ()
+    service: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> RunKey:
+        """The run to which it belongs."""
+        return (self.generation, self.attempt)
+
+
+class State(Enum):
+    """A replica's state in the order of its life; the values are those of the contract's ReplicaState."""
+
+    CREATED = 1
+    STARTING = 2
+    READY = 3
+    SUCCEEDED = 4
+    FAILED = 5
+    LOST = 6
+    GONE = 7
+
+
+class Failure(Enum):
+    """Why a replica failed; the values are those of the contract's FailureClass."""
+
+    NONE = 0
+    OURS = 1
+    INFRASTRUCTURE = 2
+    START = 3
+    OUT_OF_MEMORY = 4
+    RETRYABLE_EXIT = 5
+    EXIT = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What is reported of a replica. Times in seconds since 1970."""
+
+    name: str
+    workload_id: str
+    generation: int
+    attempt: int
+    role: str
+    index: int
+    k: int
+    node: str
+    state: State
+    exit_code: int | None = None
+    failure: Failure = Failure.NONE
+    started_at: float | None = None
+    finished_at: float | None = None
+    evidence: str = ""
+    message: str = ""
+    endpoints: tuple[str, ...] = field(default=())

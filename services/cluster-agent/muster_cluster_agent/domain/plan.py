@@ -1,0 +1,232 @@
+"""Which replicas a revision consists of: names, roles, order of start, and how each is launched.
+
+Called by reconcile for every assignment. Pure: addresses and paths come later (`domain.launch`), since only the back end
+knows them.
+Holds: the same revision always gives the same plans; a plan that must wait names the replicas that have to be READY first.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import Final
+
+from muster_cluster_agent.domain.model import Assignment, Pattern, Probe, Revision, Run, Share, Template
+from muster_kernel import ids
+
+LAUNCHERS: Final = frozenset({"launcher", "master"})
+_TORCHRUN: Final = "torchrun"
+_TORCH_MODULE: Final = "torch.distributed.run"
+_MPIRUN: Final = frozenset({"mpirun", "mpiexec", "orterun"})
+
+
+class InvalidCommand(ValueError):
+    """The command cannot be split into words, or there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """The user's command as it stands. world > 1: one of several that meet at a common address."""
+
+    argv: tuple[str, ...]
+    rank: int = 0
+    world: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Torchrun:
+    """torchrun through the wrapper that keeps the true exit code. `argv`: torchrun's own arguments; `python`: whose torch."""
+
+    argv: tuple[str, ...]
+    rank: int
+    nodes: int
+    processes: int
+    python: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MpiWorker:
+    """A worker that executes what mpirun sends it."""
+
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class MpiLauncher:
+    """mpirun over the workers. wrap: the user gave the ranks' command, and mpirun is put before it."""
+
+    argv: tuple[str, ...]
+    hosts: tuple[tuple[str, int], ...]
+    ranks: int
+    wrap: bool
+
+
+Launch = Plain | Torchrun | MpiWorker | MpiLauncher
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaPlan:
+    """One replica as it should be."""
+
+    name: str
+    gang: str  # the base name of its run, shared by all replicas that meet each other
+    workload_id: str
+    project: str
+    workload: str
+    generation: int
+    attempt: int
+    role: str
+    index: int
+    k: int
+    node: str
+    pattern: Pattern
+    launch: Launch
+    env: tuple[tuple[str, str], ...]
+    working_dir: str
+    ports: tuple[int, ...]
+    probe: Probe | None
+    shares: tuple[Share, ...]
+    anonymous: int
+    grace: float
+    after: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """A replica's place: where it stands in its run and in the gang."""
+
+    name: str
+    run: Run
+    index: int
+    shares: tuple[Share, ...]
+    rank: int
+
+
+def replica_plans(assignment: Assignment, revision: Revision) -> tuple[ReplicaPlan, ...]:
+    """The replicas of a revision, launchers last. Raises InvalidCommand."""
+    members = _members(assignment.workload_id, revision)
+    workers = [member for member in members if member.run.role not in LAUNCHERS]
+    return tuple(_plan(assignment, revision, member, workers, len(members)) for member in members)
+
+
+def _members(workload_id: str, revision: Revision) -> list[_Member]:
+    runs = sorted(revision.runs, key=lambda run: (_rank_order(revision.pattern, run.role), run.role, run.first_index))
+    members: list[_Member] = []
+    for run in runs:
+        for offset in range(run.count):
+            index = run.first_index + offset
+            name = ids.replica_name(workload_id, revision.generation, revision.attempt, run.role, index, run.k)
+            shares = run.shares[offset] if offset < len(run.shares) else ()
+            members.append(_Member(name, run, index, shares, rank=len(members)))
+    return members
+
+
+def _rank_order(pattern: Pattern, role: str) -> int:
+    """An MPI launcher starts last; the master of a torch gang is rank 0, so that its port is where the others look."""
+    if role not in LAUNCHERS:
+        return 1
+    return 2 if pattern is Pattern.MPI else 0
+
+
+def _plan(
+    assignment: Assignment, revision: Revision, member: _Member, workers: list[_Member], world: int
+) -> ReplicaPlan:
+    template = template_of(revision, member.run.role)
+    launching = revision.pattern is Pattern.MPI and member.run.role in LAUNCHERS
+    return ReplicaPlan(
+        name=member.name,
+        gang=ids.base_name(assignment.workload_id, revision.generation, revision.attempt),
+        workload_id=assignment.workload_id,
+        project=assignment.project,
+        workload=assignment.name,
+        generation=revision.generation,
+        attempt=revision.attempt,
+        role=member.run.role,
+        index=member.index,
+        k=member.run.k,
+        node=member.run.node,
+        pattern=revision.pattern,
+        launch=_launch(revision, member, workers, world),
+        env=template.env,
+        working_dir=template.working_dir,
+        ports=template.ports,
+        probe=_probe(revision.pattern, template),
+        shares=member.shares,
+        anonymous=member.run.anonymous,
+        grace=assignment.grace,
+        after=tuple(worker.name for worker in workers) if launching else (),
+    )
+
+
+def template_of(revision: Revision, role: str) -> Template:
+    """What a role runs: the master's own template, filled from the workers' where it is silent."""
+    own = revision.master
+    if own is None or role not in LAUNCHERS:
+        return revision.template
+    base = revision.template
+    own_command = bool(own.command or own.args)
+    return Template(
+        command=own.command if own_command else base.command,
+        args=own.args if own_command else base.args,
+        env=tuple({**dict(base.env), **dict(own.env)}.items()),
+        working_dir=own.working_dir or base.working_dir,
+        ports=own.ports or base.ports,
+        probe=own.probe or base.probe,
+    )
+
+
+def _launch(revision: Revision, member: _Member, workers: list[_Member], world: int) -> Launch:
+    template = template_of(revision, member.run.role)
+    if revision.pattern is Pattern.MPI and member.run.role not in LAUNCHERS:
+        return MpiWorker(slots=revision.slots_per_worker)
+    argv = words(template)
+    if revision.pattern is Pattern.MPI:
+        return _mpi_launcher(revision, argv, workers)
+    if revision.pattern is Pattern.TORCH:
+        torch = _torchrun(argv, member, world)
+        return torch if torch is not None else Plain(argv, rank=member.rank, world=world)
+    return Plain(argv)
+
+
+def words(template: Template) -> tuple[str, ...]:
+    """The command and its arguments as a shell would split them. Raises InvalidCommand."""
+    try:
+        argv = tuple(shlex.split(template.command) + shlex.split(template.args))
+    except ValueError as error:
+        raise InvalidCommand(f"the command cannot be split into words: {error}") from error
+    if not argv:
+        raise InvalidCommand(
+            "there is no command: the local back end has no image whose entry point it could run; set `command`"
+        )
+    if any("\0" in word for word in argv):
+        raise InvalidCommand("the command holds a NUL character, which no process can be given")
+    return argv
+
+
+def _mpi_launcher(revision: Revision, argv: tuple[str, ...], workers: list[_Member]) -> MpiLauncher:
+    hosts = tuple((worker.name, revision.slots_per_worker) for worker in workers)
+    ranks = revision.processes or len(workers) * revision.slots_per_worker
+    wrap = argv[0].rpartition("/")[2] not in _MPIRUN
+    return MpiLauncher(argv=argv, hosts=hosts, ranks=ranks, wrap=wrap)
+
+
+def _torchrun(argv: tuple[str, ...], member: _Member, world: int) -> Torchrun | None:
+    """The command as a torchrun call, or None where it is something else."""
+    program = argv[0].rpartition("/")[2]
+    if program == _TORCHRUN:
+        arguments, python = argv[1:], argv[0] if "/" in argv[0] else ""
+    elif program.startswith("python") and argv[1:3] == ("-m", _TORCH_MODULE):
+        arguments, python = argv[3:], argv[0]
+    else:
+        return None
+    devices = len([share for share in member.shares if share.whole]) or member.run.anonymous
+    return Torchrun(argv=arguments, rank=member.rank, nodes=world, processes=max(1, devices), python=python)
+
+
+def _probe(pattern: Pattern, template: Template) -> Probe | None:
+    """A service is asked on its first port where nothing else is said; anything else is asked only where it says so."""
+    if template.probe is not None and (template.probe.port or template.ports):
+        return template.probe
+    if pattern is Pattern.SERVICE and template.ports:
+        return Probe()
+    return None

@@ -1,0 +1,263 @@
+"""What to do so that what runs becomes what should run: (desired, observed, now) -> actions, for one workload.
+
+Called by `handlers.py` after every change of either side, any number of times. Pure.
+Holds (each is a property test):
+- absence never releases: without an assignment and without a tombstone nothing is stopped;
+- nothing is created while a replica of another run of the workload, or an earlier k of it, still has processes;
+- a name that was removed is never created again;
+- a replica is removed only when it is gone, reported so, and a tombstone or newer assignment has released it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Final
+
+from muster_cluster_agent.domain import status
+from muster_cluster_agent.domain.actions import Abandon, Action, Bury, Create, NothingHere, Refuse, Remove, Route, Stop
+from muster_cluster_agent.domain.model import (
+    Assignment,
+    NodeHealth,
+    NodeView,
+    Observed,
+    Pattern,
+    Release,
+    Revision,
+    RunKey,
+    State,
+)
+from muster_cluster_agent.domain.plan import InvalidCommand, ReplicaPlan, replica_plans
+
+STRAGGLER_SECONDS: Final = 120.0  # how long the others may go on after the deciding replica has succeeded
+_AGAIN_SOON: Final = 30  # seconds until a node that was not ready may be tried again
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Everything that reconciling one workload may look at.
+
+    told: names whose GONE the bus has acknowledged. removed: names that were here once and are forgotten.
+    planned: the names of the last assignment that was seen; they tell whether a release has to say more than the replicas do.
+    """
+
+    desired: Assignment | Release | None
+    observed: tuple[Observed, ...]
+    nodes: Mapping[str, NodeView]
+    told: AbstractSet[str] = frozenset()
+    removed: AbstractSet[str] = frozenset()
+    planned: frozenset[str] = frozenset()
+    answered: bool = False
+    held_back: bool = False
+
+
+@dataclass(slots=True)
+class _Verdict:
+    """What is being gathered for one workload."""
+
+    actions: list[Action] = field(default_factory=list)
+    stopping: set[str] = field(default_factory=set)
+
+    def stop(self, replica: Observed, grace: float, reason: str) -> None:
+        """Asks once; a shorter grace is worth asking again."""
+        if replica.gone or replica.name in self.stopping:
+            return
+        self.stopping.add(replica.name)
+        if not replica.stop_reason or grace < replica.stop_grace:
+            self.actions.append(Stop(replica.name, grace, replica.stop_reason or reason))
+
+
+def reconcile(scene: Scene, now: float) -> tuple[Action, ...]:
+    """The actions that are due. `now` in seconds since 1970. The same scene gives the same actions."""
+    verdict = _Verdict()
+    for replica in scene.observed:
+        _look_after(replica, scene.nodes.get(replica.node), verdict)
+    match scene.desired:
+        case Release() as release:
+            _release(release, scene, verdict)
+        case Assignment() as assignment:
+            _assign(assignment, scene, now, verdict)
+        case None:
+            pass
+    verdict.actions.extend(_routes(scene))
+    return tuple(verdict.actions)
+
+
+def _look_after(replica: Observed, node: NodeView | None, verdict: _Verdict) -> None:
+    """What is due whatever is desired: bury the dead, and stop what runs on a device that is no longer there."""
+    if replica.gone:
+        return
+    evidence = _lost_for_good(replica, node)
+    if evidence:
+        verdict.actions.append(Bury(replica.name, evidence, _FAULTS[evidence]))
+    elif not replica.supervised and node is not None and node.health is NodeHealth.UP:
+        verdict.actions.append(
+            Bury(replica.name, "no-process", "" if replica.ended else "its supervisor was found dead")
+        )
+    elif node is not None and node.health is NodeHealth.UP and not set(replica.devices) <= node.devices:
+        verdict.stop(replica, 0.0, status.DEVICE_LOST)
+
+
+_FAULTS: Final = {
+    "out-of-service": "its node was taken out of service",
+    "node-gone": "its node has been silent for too long",
+    "boot-id-changed": "its node was started anew",
+}
+
+
+def _lost_for_good(replica: Observed, node: NodeView | None) -> str:
+    """The evidence that a replica's node is gone for good (architecture rule 7); empty: there is none."""
+    if node is None:
+        return "" if replica.supervised else "node-gone"
+    if node.health is NodeHealth.OUT_OF_SERVICE:
+        return "out-of-service"
+    if node.health is NodeHealth.LOST:
+        return "node-gone"
+    return "boot-id-changed" if replica.boot != node.boot and node.health is NodeHealth.UP else ""
+
+
+def _release(release: Release, scene: Scene, verdict: _Verdict) -> None:
+    """The tombstone: ends what it names and anything older, then forgets it; newer runs are not its business."""
+    covered = [replica for replica in scene.observed if replica.key <= release.key]
+    for replica in covered:
+        verdict.stop(replica, release.grace, release.reason or "released")
+        if replica.gone and replica.name in scene.told:
+            verdict.actions.append(Remove(replica.name))
+    unseen = not scene.planned or scene.planned - {replica.name for replica in covered} - scene.removed
+    if unseen and not scene.answered and all(replica.gone for replica in covered):
+        verdict.actions.append(NothingHere(release.workload_id, release.generation, release.attempt))
+
+
+def _assign(assignment: Assignment, scene: Scene, now: float, verdict: _Verdict) -> None:
+    wanted: dict[str, ReplicaPlan] = {}
+    for revision in assignment.revisions:
+        try:
+            plans = replica_plans(assignment, revision)
+        except (InvalidCommand, ValueError) as error:
+            verdict.actions.append(_refusal(assignment, revision, "InvalidCommand", str(error)))
+            continue
+        wanted.update((plan.name, plan) for plan in plans)
+    _drop_unwanted(assignment, scene, wanted, verdict)
+    for revision in assignment.revisions:
+        mine = [plan for plan in wanted.values() if (plan.generation, plan.attempt) == revision.key]
+        _run(assignment, revision, mine, scene, now, verdict)
+
+
+def _drop_unwanted(assignment: Assignment, scene: Scene, wanted: Mapping[str, ReplicaPlan], verdict: _Verdict) -> None:
+    """A newer assignment releases what it does not name. What is newer than the assignment itself stays untouched."""
+    for replica in scene.observed:
+        if replica.name in wanted or replica.key > assignment.newest.key:
+            continue
+        verdict.stop(replica, assignment.grace, status.REPLACED)
+        if replica.gone and replica.name in scene.told:
+            verdict.actions.append(Remove(replica.name))
+
+
+def _run(
+    assignment: Assignment, revision: Revision, plans: list[ReplicaPlan], scene: Scene, now: float, verdict: _Verdict
+) -> None:
+    """One revision: starts what is missing, or takes the gang down where one of it has failed."""
+    here = {replica.name: replica for replica in scene.observed if replica.key == revision.key}
+    mine = [here[plan.name] for plan in plans if plan.name in here]
+    missing = [plan for plan in plans if plan.name not in here and plan.name not in scene.removed]
+    if revision.pattern is not Pattern.SERVICE:
+        if _settle_gang(revision, mine, len(plans), assignment.grace, now, verdict):
+            return
+    if not missing or scene.held_back:
+        return
+    refusal = _unfit(assignment, revision, missing, scene.nodes)
+    if refusal is not None:
+        if not mine:
+            verdict.actions.append(refusal)
+        return
+    if _in_the_way(missing, scene.observed, {r.key for r in assignment.revisions}):
+        return
+    verdict.actions.extend(_starts(assignment, missing, here, now))
+
+
+def _settle_gang(
+    revision: Revision, mine: list[Observed], size: int, grace: float, now: float, verdict: _Verdict
+) -> bool:
+    """Whether the gang is past starting: a member failed (all go), or the deciding one has succeeded (the rest follow)."""
+    ends = {replica.name: status.how_it_ended(replica) for replica in mine}
+    failed = [r for r in mine if ends[r.name] is State.FAILED]
+    if failed:
+        for replica in mine:
+            if ends[replica.name] is None:
+                verdict.stop(replica, grace, status.GANG)
+        return True
+    decider = _decider(revision, mine)
+    if decider is None or ends[decider.name] is not State.SUCCEEDED:
+        return False
+    late = decider.ended is not None and now - decider.ended.at >= STRAGGLER_SECONDS
+    for replica in mine:
+        if ends[replica.name] is None and (revision.pattern is Pattern.MPI or late):
+            verdict.stop(replica, grace, status.COMPLETED if revision.pattern is Pattern.MPI else status.STRAGGLER)
+    return len(mine) == size
+
+
+def _decider(revision: Revision, mine: list[Observed]) -> Observed | None:
+    """The replica whose end decides: MPI's launcher, else the one with rank 0."""
+    launchers = [r for r in mine if r.role in {"launcher", "master"}]
+    if revision.pattern is Pattern.MPI or launchers:
+        return launchers[0] if launchers else None
+    return next((r for r in mine if r.index == 0), None)
+
+
+def _unfit(
+    assignment: Assignment, revision: Revision, missing: list[ReplicaPlan], nodes: Mapping[str, NodeView]
+) -> Refuse | None:
+    """Why what is missing cannot be started where it is told to; None: it can."""
+    for plan in missing:
+        node = nodes.get(plan.node)
+        if node is None:
+            return _refusal(assignment, revision, "UnknownNode", f"this cluster has no node {plan.node!r}", plan.node)
+        if node.health is not NodeHealth.UP:
+            return _refusal(
+                assignment, revision, "NodeNotReady", f"node {plan.node} is {node.health.value}", plan.node, _AGAIN_SOON
+            )
+        lacking = sorted({share.device for share in plan.shares} - node.devices)
+        if lacking:
+            text = f"node {plan.node} has no healthy device {', '.join(lacking)}"
+            return _refusal(assignment, revision, "UnknownDevice", text, plan.node, _AGAIN_SOON)
+    return None
+
+
+def _refusal(
+    assignment: Assignment, revision: Revision, code: str, message: str, node: str = "", retry: int = 0
+) -> Refuse:
+    return Refuse(assignment.workload_id, revision.generation, revision.attempt, code, message, node, retry)
+
+
+def _in_the_way(missing: list[ReplicaPlan], observed: Iterable[Observed], runs: AbstractSet[RunKey]) -> bool:
+    """Whether something of another run, or an earlier one of the same places, still has processes."""
+    places = {(plan.generation, plan.attempt, plan.role, plan.index) for plan in missing}
+    for replica in observed:
+        if replica.gone:
+            continue
+        if replica.key not in runs or (*replica.key, replica.role, replica.index) in places:
+            return True
+    return False
+
+
+def _starts(
+    assignment: Assignment, missing: list[ReplicaPlan], here: Mapping[str, Observed], now: float
+) -> Iterable[Action]:
+    late = assignment.start_deadline is not None and now > assignment.start_deadline
+    for plan in missing:
+        waiting = [name for name in plan.after if name not in here or not here[name].ready]
+        if not waiting:
+            yield Create(plan)
+        elif late:
+            yield Abandon(plan, f"{len(waiting)} of {len(plan.after)} workers were not ready before the start deadline")
+
+
+def _routes(scene: Scene) -> Iterable[Action]:
+    """Where the workload's address leads: to what is ready, unless the workload is being released."""
+    servers = [replica for replica in scene.observed if replica.service]
+    if not servers:
+        return
+    ready = sorted(r.name for r in servers if r.ready and not r.ended and not r.gone and not r.stop_reason)
+    closed = isinstance(scene.desired, Release) and all(r.gone for r in servers)
+    yield Route(servers[0].workload_id, tuple(ready), closed)

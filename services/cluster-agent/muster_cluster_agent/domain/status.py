@@ -1,0 +1,95 @@
+"""How a replica stands: the judgement over what a back end saw, and the failure class that budgets count by.
+
+Called for every observed replica after each change. Pure.
+Holds: the first fact wins (replicas.md 9.0): a command that had ended before we asked it to stop has ended by itself, and
+an end is never taken back by what happens to its node later.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster_cluster_agent.domain.model import Failure, NodeHealth, NodeView, Observed, Pattern, State, Status
+from muster_kernel.reasons import FailureClass, classify_exit
+
+COMPLETED: Final = "completed"  # stopped since the work it served is done: an MPI worker after its launcher's success
+STRAGGLER: Final = "stragglers-killed"  # stopped since the deciding replica had succeeded long enough before
+GANG: Final = "gang-member-failed"
+REPLACED: Final = "replaced"
+DEVICE_LOST: Final = "device-lost"
+DEAD_MAN: Final = "dead-man"
+
+_GOOD_STOPS: Final = frozenset({COMPLETED, STRAGGLER})
+_INFRASTRUCTURE_STOPS: Final = frozenset({DEVICE_LOST, DEAD_MAN})
+_BY_EXIT: Final = {
+    FailureClass.NONE: Failure.NONE,
+    FailureClass.RETRYABLE_EXIT: Failure.RETRYABLE_EXIT,
+    FailureClass.EXIT: Failure.EXIT,
+}
+
+
+def judge(replica: Observed, node: NodeView | None) -> Status:
+    """The status to report. `node` is None where the back end does not know the replica's node any more."""
+    state = _state(replica, node)
+    failure = failure_of(replica) if state in {State.FAILED, State.GONE} else Failure.NONE
+    ended = replica.ended
+    return Status(
+        name=replica.name,
+        workload_id=replica.workload_id,
+        generation=replica.generation,
+        attempt=replica.attempt,
+        role=replica.role,
+        index=replica.index,
+        k=replica.k,
+        node=replica.node,
+        state=state,
+        exit_code=ended.code if ended is not None else None,
+        failure=failure,
+        started_at=replica.started_at,
+        finished_at=ended.at if ended is not None else None,
+        evidence=replica.evidence if replica.gone else "",
+        message=_message(replica),
+        endpoints=replica.endpoints if state is State.READY else (),
+    )
+
+
+def how_it_ended(replica: Observed) -> State | None:
+    """SUCCEEDED or FAILED where it has ended or is gone, else None."""
+    if replica.ended is None and not replica.gone and not replica.fault:
+        return None
+    return State.SUCCEEDED if failure_of(replica) is Failure.NONE else State.FAILED
+
+
+def failure_of(replica: Observed) -> Failure:
+    """The class of its failure, first match; NONE where it succeeded (or has not ended)."""
+    if replica.stop_reason:
+        if replica.stop_reason in _GOOD_STOPS:
+            return Failure.NONE
+        return Failure.INFRASTRUCTURE if replica.stop_reason in _INFRASTRUCTURE_STOPS else Failure.OURS
+    if replica.ended is not None:
+        if replica.pattern is Pattern.SERVICE and replica.ended.code == 0:
+            return Failure.RETRYABLE_EXIT  # a server that ends has failed, whatever it says of itself
+        return _BY_EXIT[classify_exit(replica.ended.code)]
+    if replica.fault or replica.gone:
+        return Failure.START if replica.fault_is_start else Failure.INFRASTRUCTURE
+    return Failure.NONE
+
+
+def _state(replica: Observed, node: NodeView | None) -> State:
+    if replica.gone:
+        return State.GONE
+    ended = how_it_ended(replica)
+    if ended is not None:
+        return ended
+    if node is None or node.health is not NodeHealth.UP:
+        return State.LOST
+    if replica.ready:
+        return State.READY
+    return State.STARTING if replica.started_at is not None else State.CREATED
+
+
+def _message(replica: Observed) -> str:
+    parts = [replica.fault, replica.ended.reason if replica.ended is not None else ""]
+    if replica.stop_reason:
+        parts.append(f"stopped: {replica.stop_reason}")
+    return "; ".join(part for part in parts if part)
