@@ -1,0 +1,152 @@
+"""The table of verbs, and what happens around each of them: parsing, errors, exit codes.
+
+The entry point of the `muster` script. A verb's module is imported when the verb is used, so that `muster --help` and
+completion do not pay for all of them. Verbs of the local stack (up, down, status, demo) come from the entry-point
+group `muster.commands`: whoever installs the stack has them, and this package never imports it. Holds: every way out
+ends in one of `Exit`; with --json errors are JSON too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import entry_points, version
+from typing import Final
+
+import stamina.instrumentation
+from cyclopts import App, CycloptsError, Group
+
+from muster_client.cli.exits import Exit, exit_of
+from muster_client.cli.failures import show_failure, show_usage_error
+from muster_client.errors import MusterError
+
+COMMANDS_GROUP: Final = "muster.commands"
+_HERE: Final = "muster_client.cli"
+
+_WORKLOADS: Final = Group("Workloads", sort_key=10)
+_FLEET: Final = Group("Fleet and projects", sort_key=20)
+_STACK: Final = Group("A stack on this machine", sort_key=30)
+
+_VERBS: Final = (
+    ("submit", f"{_HERE}.submitting:submit", "Submit the workloads of a file.", _WORKLOADS),
+    ("validate", f"{_HERE}.submitting:validate", "Check a file without submitting it.", _WORKLOADS),
+    ("list", f"{_HERE}.workloads:list_workloads", "List workloads.", _WORKLOADS),
+    ("get", f"{_HERE}.workloads:get", "Show one workload.", _WORKLOADS),
+    ("describe", f"{_HERE}.workloads:describe", "Tell everything about one workload.", _WORKLOADS),
+    ("why", f"{_HERE}.workloads:why", "Say why a workload waits.", _WORKLOADS),
+    ("logs", f"{_HERE}.following:logs", "Print the log of a workload.", _WORKLOADS),
+    ("watch", f"{_HERE}.following:watch", "Follow what happens to workloads.", _WORKLOADS),
+    ("suspend", f"{_HERE}.workloads:suspend", "Stop a workload and keep its place in the books.", _WORKLOADS),
+    ("resume", f"{_HERE}.workloads:resume", "Let a suspended workload run again.", _WORKLOADS),
+    ("delete", f"{_HERE}.workloads:delete", "Delete workloads.", _WORKLOADS),
+    ("explain", f"{_HERE}.explaining:explain", "Explain the fields of the workload language.", _WORKLOADS),
+    ("usage", f"{_HERE}.operations:usage", "Show who has used how much.", _FLEET),
+)
+_GROUPS: Final = (
+    ("projects", "Projects and their quotas.", {
+        "list": ("tenancy:list_projects", "List projects."),
+        "create": ("tenancy:create_project", "Make a project."),
+        "set-quota": ("tenancy:set_quota", "Set what a project deserves in a node pool."),
+    }),
+    ("templates", "Templates that workloads inherit from.", {
+        "list": ("tenancy:list_templates", "List templates."),
+        "apply": ("tenancy:apply_templates", "Make or change the templates of a file."),
+    }),
+    ("triggers", "Rules that turn events into runs.", {
+        "list": ("tenancy:list_triggers", "List triggers."),
+        "apply": ("tenancy:apply_triggers", "Make or change the triggers of files."),
+    }),
+    ("clusters", "The clusters of the fleet.", {
+        "list": ("fleet:list_clusters", "List clusters."),
+        "register": ("fleet:register_cluster", "Make a cluster known."),
+        "adopt": ("fleet:adopt_cluster", "Bind a cluster to another agent instance."),
+    }),
+    ("nodes", "The nodes and who holds their devices.", {
+        "list": ("fleet:list_nodes", "List nodes."),
+        "force-gone": ("fleet:force_gone", "Declare that nothing on a node runs any more."),
+    }),
+    ("dead-letters", "What a service could not handle.", {
+        "list": ("operations:list_dead_letters", "List dead letters."),
+        "redrive": ("operations:redrive", "Try dead letters again."),
+        "resume": ("operations:resume_consumer", "Let a stopped consumer go on."),
+    }),
+)  # fmt: skip
+_STACK_HELP: Final = {
+    "up": "Start a stack on this machine.",
+    "down": "Stop it.",
+    "status": "Show how it is.",
+    "demo": "Run every kind of workload on a stack of its own and check what happened.",
+}
+
+
+def build() -> App:
+    """The whole command."""
+    app = App(
+        name="muster",
+        help="One control plane for GPU workloads over many clusters.",
+        version=lambda: version("muster-client"),
+        help_format="plaintext",
+        result_action="return_value",
+        suppress_keyboard_interrupt=False,
+    )
+    app["--help"].group = app["--version"].group = Group("About", sort_key=99)
+    for name, where, text, group in _VERBS:
+        app.command(where, name=name, help=text, group=group)
+    for name, text, commands in _GROUPS:
+        app.command(_noun(name, text, commands))
+    for point in entry_points(group=COMMANDS_GROUP):
+        app.command(point.value, name=point.name, help=_STACK_HELP.get(point.name, ""), group=_STACK)
+    app.register_install_completion_command()
+    return app
+
+
+def _noun(name: str, text: str, commands: dict[str, tuple[str, str]]) -> App:
+    noun = App(name=name, help=text, group=_FLEET)
+    for verb, (where, line) in commands.items():
+        noun.command(f"{_HERE}.{where}", name=verb, help=line)
+    return noun
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command and leaves the process with its exit code."""
+    sys.exit(int(run(sys.argv[1:] if arguments is None else arguments)))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs the command; returns its exit code."""
+    # The library would log every attempt, on stdout where structlog is installed; a person hears of it once, from
+    # `Common.muster`.
+    stamina.instrumentation.set_on_retry_hooks([])
+    wants_json = "--json" in arguments
+    try:
+        answer = build()(_with_default_verb(arguments), exit_on_error=False, print_error=False)
+        if inspect.iscoroutine(answer):
+            answer = asyncio.run(answer)
+    except CycloptsError as problem:
+        show_usage_error(problem, as_json=wants_json)
+        return Exit.INVALID
+    except MusterError as problem:
+        show_failure(problem, as_json=wants_json)
+        return exit_of(problem)
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        return Exit.INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read us has read enough (| head). Python would complain once more when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.OK
+    return answer if isinstance(answer, int) else Exit.OK
+
+
+def _with_default_verb(arguments: Sequence[str]) -> list[str]:
+    """`muster clusters` and `muster clusters --json` list: a noun without a verb is a question."""
+    nouns = {name: commands for name, _, commands in _GROUPS}
+    words = list(arguments)
+    if words and words[0] in nouns:
+        rest = words[1:]
+        asks_help = any(word in {"-h", "--help"} for word in rest)
+        if not asks_help and (not rest or rest[0].startswith("-")):
+            return [words[0], "list", *rest]
+    return words

@@ -1,0 +1,98 @@
+"""Files of documents: read, checked on the spot, and cut into the pieces that are sent.
+
+Called by submit, validate and `templates apply`. Errors of the language are found here, without a control plane; what
+the control plane finds is shown the same way, with its lines counted in the whole file.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import muster_language as language
+from muster_client.cli.failures import InvalidDocuments
+from muster_client.errors import InvalidInput, MusterError, Violation
+
+STDIN: Final = "-"
+_SEPARATOR: Final = re.compile(r"^(---|\.\.\.)(\s|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One document of a file. `offset`: lines of the file before its first."""
+
+    source: str
+    text: str
+    offset: int
+    document: language.Document
+
+    @property
+    def name(self) -> str:
+        """What it calls itself, for messages: its name, else its place in the file."""
+        return self.document.name or f"{self.source}:{self.document.line}"
+
+    def placed(self, violations: Iterable[Violation]) -> list[Violation]:
+        """The control plane's violations with their lines counted in the whole file."""
+        return [replace(each, line=each.line + self.offset) if each.line else each for each in violations]
+
+
+def read_files(files: Sequence[Path], *, done: str = "nothing was submitted") -> list[Piece]:
+    """Every document of every file. Raises InvalidDocuments with all the errors of the first file that has any."""
+    pieces: list[Piece] = []
+    for path in files:
+        source, text = _text(path)
+        documents = language.read(text, source=source)
+        violations = [_violation(each) for document in documents for each in document.violations]
+        if violations or not documents:
+            raise InvalidDocuments(source, violations or [Violation("", "no document in it")], done=done)
+        pieces += _pieces(source, text, documents)
+    return pieces
+
+
+def refused(piece: Piece, problem: MusterError, *, done: str) -> MusterError:
+    """The control plane's refusal of a piece, in the form of a file's errors where it names fields."""
+    if isinstance(problem, InvalidInput) and problem.violations:
+        return InvalidDocuments(piece.source, piece.placed(problem.violations), done=done)
+    return type(problem)(
+        f"{piece.name}: {problem.message}" if piece.name not in problem.message else problem.message,
+        detail=problem.detail,
+    )
+
+
+def _text(path: Path) -> tuple[str, str]:
+    if str(path) == STDIN:
+        return "<stdin>", sys.stdin.read()
+    try:
+        return str(path), path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as problem:
+        raise InvalidInput(f"{path}: not UTF-8 at byte {problem.start}; documents are text in UTF-8") from None
+    except OSError as problem:
+        raise InvalidInput(f"{path}: {problem.strerror or problem}") from None
+
+
+def _violation(found: language.Violation) -> Violation:
+    message = f"{found.message}\n{found.allowed}" if found.allowed else found.message
+    return Violation(found.path, message, found.line, found.column)
+
+
+def _pieces(source: str, text: str, documents: Sequence[language.Document]) -> list[Piece]:
+    """Cuts a file where its documents begin; a separator belongs to neither side."""
+    lines = text.split("\n")
+    starts = [0, *(document.line - 1 for document in documents[1:]), len(lines)]
+    pieces = []
+    for index, document in enumerate(documents):
+        own = lines[starts[index] : starts[index + 1]]
+        if index:
+            own[0] = _SEPARATOR.sub("", own[0], count=1)
+        while index + 1 < len(documents) and own and _is_between(own[-1]):
+            own.pop()
+        pieces.append(Piece(source, "\n".join(own) + "\n", starts[index], document))
+    return pieces
+
+
+def _is_between(line: str) -> bool:
+    return not line.strip() or line.lstrip().startswith("#") or _SEPARATOR.match(line) is not None

@@ -1,0 +1,61 @@
+"""`muster explain`: the workload language, from its own catalogue. It asks no control plane."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import muster_language as language
+from muster_client.cli.exits import Exit
+from muster_client.cli.options import Common
+from muster_client.cli.output import emit, say
+from muster_client.errors import NotFound
+
+_NO_OPTIONS = Common()
+_KINDS: Final = (
+    language.Kind.TRAINING,
+    language.Kind.DISTRIBUTED,
+    language.Kind.INFERENCE,
+    language.Kind.WORKSPACE,
+)
+
+
+def explain(path: str = "", *, common: Common = _NO_OPTIONS) -> int:
+    """Explains the workload language: its kinds, the fields of a kind, or one field.
+
+    Args:
+        path: A kind (TrainingWorkload, training), a field of it (training.spec.gpu), or a field alone (gpu).
+        common: Connection (not used: the language is part of this command).
+    """
+    text = _text(path) if path else _kinds()
+    if common.json:
+        emit({"path": path, "text": text})
+    else:
+        say(text.rstrip("\n"))
+    return Exit.OK
+
+
+def _kinds() -> str:
+    lines = ["The kinds of workload:", ""]
+    lines += [f"  {kind.document:<22}{_description(kind)}" for kind in _KINDS]
+    return "\n".join([*lines, "", "`muster explain KIND` lists a kind's fields, `muster explain gpu` tells of one."])
+
+
+def _description(kind: language.Kind) -> str:
+    """The sentence of the kind's own explanation."""
+    lines = language.explain(kind.document).splitlines()
+    start = next((index for index, line in enumerate(lines) if line.startswith("DESCRIPTION")), len(lines))
+    told = lines[start + 1 :]
+    end = told.index("") if "" in told else len(told)
+    return " ".join(line.strip() for line in told[:end])
+
+
+def _text(path: str) -> str:
+    """The text for a path; a field without a kind is looked up in every kind, the commonest first."""
+    tries = [path, *(f"{kind.document}.spec.{path.removeprefix('spec.')}" for kind in _KINDS)]
+    problem: LookupError | None = None
+    for each in tries:
+        try:
+            return language.explain(each)
+        except LookupError as found:
+            problem = problem or found
+    raise NotFound(str(problem.args[0]) if problem and problem.args else f"{path}: nothing to explain")

@@ -1,0 +1,105 @@
+"""Errors, for people and for programs.
+
+Called by `main`, and by the verbs that read documents. To a person:
+
+    train.yaml:14:7: spec.gpu.value: 1.5 is not a GPU request
+      0 is no GPU, 0.01 to 1 a portion, a whole number above 1 that many devices
+    1 error, nothing was submitted
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from cyclopts import CycloptsError
+from rich.console import Console
+
+from muster_client.cli.exits import Exit, exit_of
+from muster_client.errors import Detail, InvalidInput, MusterError, Unavailable, Violation
+
+
+class InvalidDocuments(InvalidInput):
+    """A file that cannot be used. `source` is its name; `done` says what was (not) done with it."""
+
+    def __init__(self, source: str, violations: Sequence[Violation], *, done: str) -> None:
+        count = f"{len(violations)} error{'' if len(violations) == 1 else 's'}"
+        super().__init__(f"{count}, {done}", detail=Detail(violations=tuple(violations)))
+        self.source = source
+
+
+def show_failure(problem: MusterError, *, as_json: bool) -> None:
+    """Prints an error on stderr."""
+    if as_json:
+        _line(json.dumps({"error": failure_json(problem), "exit": int(exit_of(problem))}, ensure_ascii=False))
+    else:
+        _line(failure_text(problem))
+
+
+def show_usage_error(problem: CycloptsError, *, as_json: bool) -> None:
+    """Prints what is wrong with the command line on stderr."""
+    text = str(problem)
+    if as_json:
+        _line(json.dumps({"error": {"code": "USAGE", "message": text}, "exit": int(Exit.INVALID)}, ensure_ascii=False))
+    else:
+        _line(f"muster: {text}\n  `muster --help` lists the verbs, `muster VERB --help` what a verb takes")
+
+
+def failure_text(problem: MusterError) -> str:
+    """An error as a person reads it."""
+    source = problem.source if isinstance(problem, InvalidDocuments) else ""
+    lines = [_violation_text(each, source) for each in problem.violations]
+    if isinstance(problem, InvalidDocuments):
+        return "\n".join([*lines, problem.message])
+    if isinstance(problem, Unavailable):
+        return "\n".join([f"muster: {_unavailable(problem)}", *lines])
+    if lines:
+        # The message of such an answer repeats its first violation: the places say it better.
+        return "\n".join([f"muster: {problem.message}" if len(lines) > 1 else "", *lines]).lstrip("\n")
+    return f"muster: {problem.message}"
+
+
+def failure_json(problem: MusterError) -> dict[str, Any]:
+    """An error as a program reads it."""
+    told: dict[str, Any] = {"code": problem.code.name, "message": problem.message}
+    if problem.detail.reason:
+        told["reason"] = problem.detail.reason
+    if isinstance(problem, Unavailable) and problem.service:
+        told["service"] = problem.service
+    if problem.retry_after is not None:
+        told["retryAfterSeconds"] = problem.retry_after
+    if problem.violations:
+        source = problem.source if isinstance(problem, InvalidDocuments) else ""
+        told["violations"] = [_violation_json(each, source) for each in problem.violations]
+    return told
+
+
+def _unavailable(problem: Unavailable) -> str:
+    if problem.service and problem.service not in problem.message:
+        return f"{problem.service} does not answer: {problem.message}"
+    if problem.message.startswith("the control plane at"):
+        return f"{problem.message}\n  is it up? `muster status` says so, `muster up` starts one"
+    return problem.message
+
+
+def _violation_text(violation: Violation, source: str) -> str:
+    place = f"{source}:{violation.line}:{violation.column}: " if violation.line else (f"{source}: " if source else "")
+    where = f"{violation.path}: " if violation.path else ""
+    wrong, _, allowed = violation.message.partition("\n")
+    text = f"{place}{where}{wrong}"
+    return f"{text}\n  {allowed.strip()}" if allowed else text
+
+
+def _violation_json(violation: Violation, source: str) -> dict[str, Any]:
+    told: dict[str, Any] = {"path": violation.path, "message": violation.message.replace("\n", ": ")}
+    if source:
+        told["file"] = source
+    if violation.line:
+        told |= {"line": violation.line, "column": violation.column}
+    return told
+
+
+def _line(text: str) -> None:
+    Console(file=sys.stderr, highlight=False).print(text, markup=False, soft_wrap=True)

@@ -1,0 +1,149 @@
+"""One workload, told to a person: how it is and why, where it runs, on what, how to reach it, and its times.
+
+Pure: now is an argument. A section that has nothing to say is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from rich.console import Group
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from muster.workload.v1 import workload_pb2
+from muster_client.cli.render.amounts import clock, span, time_of
+from muster_client.cli.render.plain import word_of
+from muster_client.cli.render.tables import coloured, grid
+from muster_client.words import kind_word, phase_word
+
+
+def describe(workload: workload_pb2.Workload, now: datetime) -> Group:
+    """Everything about it that a person asks first, in that order."""
+    return Group(*_sections(workload, now))
+
+
+def _sections(workload: workload_pb2.Workload, now: datetime) -> Iterator[Text | Table | Padding]:
+    yield _headline(workload)
+    yield Padding(_facts(workload), (1, 0, 0, 2))
+    if workload.issues:
+        yield from _section("Refused by policy", *(Text(each) for each in workload.issues))
+    if workload.replicas:
+        yield from _section("Replicas", _replicas(workload))
+    if workload.endpoints:
+        yield from _section("Endpoints", *(Text(each) for each in workload.endpoints))
+    if workload.conditions:
+        yield from _section("Conditions", _conditions(workload))
+    yield from _section("Times", _times(workload, now))
+
+
+def _section(heading: str, *parts: Text | Table) -> Iterator[Text | Padding]:
+    yield Text(f"\n{heading}", style="bold")
+    for part in parts:
+        yield Padding(part, (0, 0, 0, 2))
+
+
+def _headline(workload: workload_pb2.Workload) -> Text:
+    text = Text.assemble((workload.name, "bold"), " is ", coloured(phase_word(workload.phase)))
+    if workload.reason.message:
+        text.append(f": {workload.reason.message}")
+    return text
+
+
+def _facts(workload: workload_pb2.Workload) -> Table:
+    facts = [
+        ("Id", workload.id),
+        ("Project", workload.project),
+        ("Kind", kind_word(workload.spec.kind)),
+        ("Asks for", asks(workload)),
+        ("Runs in", _place(workload)),
+        ("Wanted", _wanted(workload)),
+        ("Owner", _owner(workload)),
+        ("Spec", f"generation {workload.generation}, attempt {workload.attempt}"),
+    ]
+    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    for name, value in facts:
+        if value:
+            table.add_row(Text(name, style="dim"), Text(value))
+    return table
+
+
+def asks(workload: workload_pb2.Workload) -> str:
+    """What each of its replicas asks for, in the user's own numbers."""
+    spec = workload.effective_spec if workload.HasField("effective_spec") else workload.spec
+    parts = [_gpu(spec)]
+    if spec.HasField("workers"):
+        parts.insert(0, f"{spec.workers} workers, each")
+    elif spec.HasField("min_scale") and spec.min_scale > 1:
+        parts.insert(0, f"{spec.min_scale} replicas, each")
+    parts += [f"{spec.cpu} CPU"] if spec.cpu else []
+    parts += [f"{spec.memory} memory"] if spec.memory else []
+    return ", ".join(part for part in parts if part).replace("each,", "each")
+
+
+def _gpu(spec: workload_pb2.WorkloadSpec) -> str:
+    devices = spec.gpu_devices_request
+    if spec.gpu_memory_request:
+        return f"{spec.gpu_memory_request} of GPU memory" + (f" on {devices} devices" if devices > 1 else "")
+    if spec.mig_profile:
+        return f"a {spec.mig_profile} slice"
+    if spec.HasField("gpu_portion_request") and spec.gpu_portion_request < 1:
+        return f"{spec.gpu_portion_request:g} GPU" + (f" on {devices} devices" if devices > 1 else "")
+    whole = devices or int(spec.gpu_portion_request)
+    return f"{whole} GPU{'s' if whole > 1 else ''}" if whole else "no GPU"
+
+
+def _place(workload: workload_pb2.Workload) -> str:
+    if not workload.cluster:
+        return ""
+    return f"{workload.cluster}, node pool {workload.node_pool}" if workload.node_pool else workload.cluster
+
+
+def _wanted(workload: workload_pb2.Workload) -> str:
+    return str(word_of(workload_pb2.DesiredPhase.DESCRIPTOR, workload.desired))
+
+
+def _owner(workload: workload_pb2.Workload) -> str:
+    how = str(word_of(workload_pb2.Origin.DESCRIPTOR, workload.origin)).lower()
+    text = workload.owner.subject + (f" by {how}" if how else "")
+    if workload.owner.trigger:
+        text += f", through trigger {workload.owner.trigger}"
+    return text + (f", event {workload.caused_by}" if workload.caused_by else "")
+
+
+def _replicas(workload: workload_pb2.Workload) -> Table:
+    return grid(
+        ["REPLICA", "STATE", "NODE", "EXIT", "DEVICES"],
+        (
+            [
+                f"{each.role}-{each.index}",
+                coloured(each.state),
+                each.node or "-",
+                str(each.exit_code) if each.HasField("exit_code") else "-",
+                ", ".join(each.devices) or each.message or "-",
+            ]
+            for each in workload.replicas
+        ),
+        right=["EXIT"],
+    )
+
+
+def _conditions(workload: workload_pb2.Workload) -> Table:
+    return grid(
+        ["CONDITION", "HOLDS", "WHY"],
+        ([each.type, "yes" if each.status else "no", each.reason.message] for each in workload.conditions),
+    )
+
+
+def _times(workload: workload_pb2.Workload, now: datetime) -> Table:
+    created, started = time_of(workload.created_at), time_of(workload.started_at)
+    finished = time_of(workload.finished_at)
+    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    for name, moment in (("Submitted", created), ("Started", started), ("Ended", finished)):
+        if moment is not None:
+            table.add_row(Text(name, style="dim"), clock(moment), f"{span((now - moment).total_seconds())} ago")
+    if started is not None:
+        table.add_row(Text("Ran for", style="dim"), span(((finished or now) - started).total_seconds()), "")
+    return table

@@ -1,0 +1,203 @@
+"""Tables for people: no lines, two spaces between columns, 80 columns wide at least in mind.
+
+Called by the verbs that list things. Pure: now is an argument. Holds: the first column is never cut, because it is
+what people copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from rich.table import Table
+from rich.text import Text
+
+from muster.api.v1 import dead_letters_pb2, templates_pb2, triggers_pb2, usage_pb2
+from muster.fleet.v1 import fleet_pb2
+from muster.tenancy.v1 import tenancy_pb2
+from muster.workload.v1 import workload_pb2
+from muster_client.cli.render.amounts import age, cores, gpus, memory, time_of
+from muster_client.words import cluster_state_word, kind_word, node_state_word, phase_word
+
+_GOOD = frozenset({"Running", "Completed", "Ready", "READY", "SUCCEEDED"})
+_BAD = frozenset({"Failed", "Unknown", "FAILED", "LOST", "NotReady", "OutOfService", "unhealthy"})
+_QUIET = frozenset({"Stopped", "Deleted", "Deleting", "GONE"})
+
+
+def coloured(word: str) -> Text:
+    """A state in its colour: green is well, red needs somebody, dim is over, yellow is on its way."""
+    if word in _GOOD:
+        style = "green"
+    elif word in _BAD:
+        style = "red"
+    else:
+        style = "dim" if word in _QUIET else "yellow"
+    return Text(word, style=style)
+
+
+def grid(headings: Sequence[str], rows: Iterable[Sequence[str | Text]], *, right: Iterable[str] = ()) -> Table:
+    """A table. Columns named in `right` hold numbers. The last one gives way where the terminal is narrow."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_edge=False)
+    numbers = set(right)
+    for index, heading in enumerate(headings):
+        first, last = index == 0, index == len(headings) - 1
+        table.add_column(
+            heading,
+            justify="right" if heading in numbers else "left",
+            no_wrap=not last or heading in numbers,
+            overflow="fold" if last else "ellipsis",
+            min_width=8 if first else None,
+        )
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def workloads(items: Iterable[workload_pb2.Workload], now: datetime) -> Table:
+    """One line a workload."""
+    return grid(
+        ["NAME", "PROJECT", "KIND", "PHASE", "PLACE", "READY", "AGE"],
+        (
+            [
+                each.name,
+                each.project,
+                kind_word(each.spec.kind),
+                coloured(phase_word(each.phase)),
+                each.cluster or "-",
+                ready(each),
+                age(time_of(each.created_at), now),
+            ]
+            for each in items
+        ),
+        right=["READY", "AGE"],
+    )
+
+
+def ready(workload: workload_pb2.Workload) -> str:
+    """How many replicas are ready or done, of how many; - where none are known."""
+    if not workload.replicas:
+        return "-"
+    good = sum(each.state in {"READY", "SUCCEEDED"} for each in workload.replicas)
+    return f"{good}/{len(workload.replicas)}"
+
+
+def projects(items: Iterable[tenancy_pb2.Project]) -> Table:
+    """One line a project and node pool."""
+    rows: list[list[str | Text]] = []
+    for each in items:
+        quotas = list(each.quotas) or [tenancy_pb2.PoolQuota()]
+        for index, quota in enumerate(quotas):
+            rows.append(
+                [
+                    each.name if index == 0 else "",
+                    each.department if index == 0 else "",
+                    quota.node_pool or "-",
+                    gpus(quota.gpu_deserved),
+                    gpus(quota.gpu_limit) if quota.HasField("gpu_limit") else "-",
+                    str(quota.over_quota_weight),
+                    each.namespace if index == 0 else "",
+                ]
+            )
+    return grid(
+        ["NAME", "DEPARTMENT", "POOL", "DESERVED", "LIMIT", "WEIGHT", "NAMESPACE"],
+        rows,
+        right=["DESERVED", "LIMIT", "WEIGHT"],
+    )
+
+
+def templates(items: Iterable[templates_pb2.Template]) -> Table:
+    """One line a template."""
+    return grid(
+        ["NAME", "PROJECT", "KIND", "VERSION"],
+        ([each.name, each.project or "(all)", kind_word(each.spec.kind), str(each.version)] for each in items),
+        right=["VERSION"],
+    )
+
+
+def triggers(items: Iterable[triggers_pb2.Trigger]) -> Table:
+    """One line a trigger."""
+    return grid(
+        ["NAME", "PROJECT", "TEMPLATE", "ENABLED", "FIRED", "EVENT TYPE"],
+        (
+            [each.name, each.project, each.template, "yes" if each.enabled else "no", str(each.fired), each.event_type]
+            for each in items
+        ),
+        right=["FIRED"],
+    )
+
+
+def clusters(items: Iterable[fleet_pb2.Cluster], now: datetime) -> Table:
+    """One line a cluster."""
+    return grid(
+        ["CLUSTER", "STATE", "NODES", "GPUS", "FREE", "HEARD", "AGENT"],
+        (
+            [
+                each.id,
+                coloured(cluster_state_word(each.state)),
+                str(each.nodes),
+                str(each.devices),
+                f"{each.free_devices:g}",
+                age(time_of(each.heard_at), now),
+                each.agent_instance or "-",
+            ]
+            for each in items
+        ),
+        right=["NODES", "GPUS", "FREE", "HEARD"],
+    )
+
+
+def nodes(items: Iterable[fleet_pb2.NodeView]) -> Table:
+    """One line a node."""
+    return grid(
+        ["NODE", "CLUSTER", "POOL", "STATE", "CPU", "MEMORY", "GPUS FREE", "HELD BY"],
+        (
+            [
+                each.name,
+                each.cluster,
+                each.pool,
+                coloured(node_state_word(each.state)),
+                f"{cores(each.free_cpu_milli)}/{cores(each.cpu_milli)}",
+                f"{memory(each.free_memory_bytes)}/{memory(each.memory_bytes)}",
+                f"{sum(device.free_milli for device in each.devices) / 1000:g}/{len(each.devices)}",
+                ", ".join(sorted({name for device in each.devices for name in device.workloads})) or "-",
+            ]
+            for each in items
+        ),
+        right=["CPU", "MEMORY", "GPUS FREE"],
+    )
+
+
+def usage(items: Sequence[usage_pb2.WorkloadUsage]) -> Table:
+    """One line a workload, the sum of each project above its own."""
+    sums: dict[str, float] = {}
+    for each in items:
+        sums[each.project] = sums.get(each.project, 0.0) + each.gpu_seconds
+    rows: list[list[str | Text]] = []
+    for project in sorted(sums, key=lambda name: (-sums[name], name)):
+        rows.append([Text(project, style="bold"), "", *(Text(cell, style="bold") for cell in _spent(sums[project]))])
+        rows += [["", each.name, *_spent(each.gpu_seconds)] for each in items if each.project == project]
+    return grid(["PROJECT", "WORKLOAD", "GPU-SECONDS", "GPU-HOURS"], rows, right=["GPU-SECONDS", "GPU-HOURS"])
+
+
+def _spent(gpu_seconds: float) -> list[str]:
+    return [f"{gpu_seconds:,.1f}", f"{gpu_seconds / 3600:.3f}"]
+
+
+def dead_letters(items: Iterable[dead_letters_pb2.DeadLetter], now: datetime) -> Table:
+    """One line a dead letter."""
+    return grid(
+        ["ID", "SERVICE", "TOPIC", "TRIES", "PARKED", "AGE", "REASON"],
+        (
+            [
+                each.id,
+                each.service,
+                each.topic.removeprefix("muster."),
+                str(each.attempts),
+                str(each.parked),
+                age(time_of(each.at), now),
+                each.reason,
+            ]
+            for each in items
+        ),
+        right=["TRIES", "PARKED", "AGE"],
+    )

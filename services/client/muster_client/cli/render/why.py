@@ -1,0 +1,61 @@
+"""Why a workload waits, as an answer to a person. Pure: now is an argument."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from muster.events.v1 import scheduler_pb2
+from muster_client.cli.render.amounts import ordinal, span, time_of
+from muster_client.words import phase_word
+from muster_kernel.lifecycle import WAITING
+
+_WAITING = frozenset(phase.value for phase in WAITING)
+_LABEL = 13
+_WHEN = "It would start now if"
+
+
+def why_text(told: scheduler_pb2.Explanation, now: datetime) -> str:
+    """The explanation: what it waits for, what blocks it, how the nodes stand, and what would let it start."""
+    phase = phase_word(told.phase)
+    if phase not in _WAITING:
+        return _not_waiting(told, phase)
+    paragraphs = [_headline(told, now), _blocked(told)]
+    if told.unblockers:
+        paragraphs.append(_unblockers(list(told.unblockers)))
+    return "\n\n".join(part for part in paragraphs if part)
+
+
+def _not_waiting(told: scheduler_pb2.Explanation, phase: str) -> str:
+    text = f"{told.name} does not wait: it is {phase}."
+    return f"{text}\n\n  {'Reason':<{_LABEL}}{told.reason.message}" if told.reason.message else text
+
+
+def _headline(told: scheduler_pb2.Explanation, now: datetime) -> str:
+    text = f"{told.name} waits for {told.asks or 'its place'}"
+    if told.node_pool:
+        text += f" in node pool {told.node_pool}"
+    queued = time_of(told.queued_at)
+    beside = [f"queued {span((now - queued).total_seconds())}"] if queued else []
+    if told.rank:
+        beside.append(f"{ordinal(told.rank)} in {told.project}")
+    return text + (f" ({', '.join(beside)})." if beside else ".")
+
+
+def _blocked(told: scheduler_pb2.Explanation) -> str:
+    lines = [f"  {'Blocked by':<{_LABEL}}{told.reason.message or told.reason.code or 'not known yet'}"]
+    if told.excluded:
+        phrases = " · ".join(_phrase(each) for each in told.excluded)
+        lines.append(f"  {'Nodes':<{_LABEL}}{phrases}")
+    return "\n".join(lines)
+
+
+def _phrase(excluded: scheduler_pb2.ExcludedNodes) -> str:
+    text = excluded.text or excluded.constraint
+    return text if text[:1].isdigit() else f"{excluded.nodes} {text}"
+
+
+def _unblockers(phrases: list[str]) -> str:
+    indent = " " * (len(_WHEN) + 6)
+    ends = [", or"] * (len(phrases) - 1) + ["."]
+    lines = [f"{phrase}{end}" for phrase, end in zip(phrases, ends, strict=True)]
+    return f"  {_WHEN}    " + f"\n{indent}".join(lines)

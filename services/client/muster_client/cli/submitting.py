@@ -1,0 +1,156 @@
+"""`muster submit` and `muster validate`.
+
+Holds: a file with an error in any document submits none of them; what the control plane refuses later is said per
+document, and the others stay submitted.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from muster.options.v1 import options_pb2
+from muster.workload.v1 import workload_pb2
+from muster_client.calls import new_key
+from muster_client.cli.documents import read_files, refused
+from muster_client.cli.exits import Exit
+from muster_client.cli.failures import InvalidDocuments, failure_json, show_failure
+from muster_client.cli.options import Common
+from muster_client.cli.output import emit, notes, say
+from muster_client.cli.render.plain import plain
+from muster_client.errors import InvalidInput, MusterError, Unavailable
+from muster_client.muster import LONGEST_VERDICT, Muster
+from muster_client.watching import WatchItem, until
+from muster_client.words import TERMINAL, phase_of, phase_word
+from muster_kernel.lifecycle import Phase
+
+_NO_OPTIONS = Common()
+_SERVES = frozenset({Phase.RUNNING})
+
+Files = Annotated[list[Path], Parameter(name=["--file", "-f"], negative="")]
+
+
+async def submit(
+    *,
+    file: Files,
+    wait: bool | None = None,
+    timeout: float | None = None,
+    cluster: str = "",
+    key: str = "",
+    common: Common = _NO_OPTIONS,
+) -> int:
+    """Submits every document of the files, in order.
+
+    Without --wait or --no-wait it waits up to 5 seconds for policy's verdict, so that a refusal is seen at once.
+
+    Args:
+        file: A file of documents; - reads standard input. May be given several times.
+        wait: Wait until each has ended, or serves (inference); exit 1 where one failed. --no-wait: not even for policy.
+        timeout: Seconds to wait at most with --wait; exit 4 afterwards.
+        cluster: The only cluster in which they may run.
+        key: Idempotency key: repeating a command with the same key does nothing twice. Made anew where it is left out.
+        common: Connection.
+    """
+    pieces = read_files(file)
+    base = key or new_key()
+    done: list[workload_pb2.Workload] = []
+    failed: list[MusterError] = []
+    async with common.muster() as muster:
+        for index, piece in enumerate(pieces):
+            verdict = 0.0 if wait is False else LONGEST_VERDICT
+            try:
+                project = await common.project_for(muster, piece.document.namespace)
+                workload = await muster.submit(
+                    piece.text, project=project, cluster=cluster, verdict=verdict, key=f"{base}-{index}"
+                )
+            except Unavailable as problem:
+                raise _repeatable(problem, base) from None
+            except MusterError as problem:
+                failed.append(refused(piece, problem, done="this workload was not submitted"))
+                continue
+            if not common.json:
+                say(_line(workload))
+            done.append(workload)
+        if wait:
+            done = [await _wait(muster, each, timeout, quiet=common.json) for each in done]
+    return _result(done, failed, as_json=common.json)
+
+
+async def validate(*, file: Files, local: bool = False, common: Common = _NO_OPTIONS) -> int:
+    """Checks every document of the files and shows every error; makes nothing.
+
+    Args:
+        file: A file of documents; - reads standard input. May be given several times.
+        local: Ask no control plane: only the language's own rules.
+        common: Connection.
+    """
+    pieces = read_files(file, done="nothing would be submitted")
+    if not local:
+        async with common.muster() as muster:
+            for piece in pieces:
+                project = await common.project_for(muster, piece.document.namespace)
+                if found := await muster.validate(piece.text, project=project):
+                    raise InvalidDocuments(piece.source, piece.placed(found), done="nothing would be submitted")
+    if common.json:
+        emit({"valid": True, "documents": len(pieces)})
+    else:
+        say(f"{len(pieces)} document{'' if len(pieces) == 1 else 's'}, no errors")
+    return Exit.OK
+
+
+def _line(workload: workload_pb2.Workload) -> str:
+    phase = phase_of(workload)
+    text = f"{workload.name} in project {workload.project}: {phase.value if phase else workload.phase}"
+    if workload.issues:
+        text += "".join(f"\n  {issue}" for issue in workload.issues)
+    elif phase is Phase.FAILED and workload.reason.message:
+        text += f"\n  {workload.reason.message}"
+    return f"{text}  ({workload.id})"
+
+
+def _repeatable(problem: Unavailable, key: str) -> Unavailable:
+    """Whether it was done is not known: the same key answers that without doing it twice."""
+    return type(problem)(
+        f"{problem.message}\n  to try again without submitting anything twice: the same command with --key {key}",
+        detail=problem.detail,
+    )
+
+
+async def _wait(
+    muster: Muster, workload: workload_pb2.Workload, timeout: float | None, *, quiet: bool
+) -> workload_pb2.Workload:
+    """The workload once it has ended or serves; every phase it enters meanwhile is a line for a person."""
+    goal = _SERVES if workload.spec.kind == options_pb2.KIND_INFERENCE else TERMINAL
+    told: list[str] = []
+
+    def tell(item: WatchItem) -> None:
+        if item.workload is None or quiet:
+            return
+        text = _progress(item.workload)
+        if text not in told[-1:]:
+            told.append(text)
+            notes().print(f"  {text}", markup=False, soft_wrap=True, style="dim")
+
+    items = muster.watch(workload=workload.id)
+    return await until(items, goal, workload.name, timeout, tell)
+
+
+def _progress(workload: workload_pb2.Workload) -> str:
+    where = f" in {workload.cluster}" if workload.cluster else ""
+    why = f": {workload.reason.message}" if workload.reason.message else ""
+    return f"{workload.name}: {phase_word(workload.phase)}{where}{why}"
+
+
+def _result(done: list[workload_pb2.Workload], failed: list[MusterError], *, as_json: bool) -> int:
+    if as_json:
+        emit([*(plain(each) for each in done), *({"error": failure_json(each)} for each in failed)])
+    else:
+        for problem in failed:
+            show_failure(problem, as_json=False)
+    if any(isinstance(each, InvalidInput) for each in failed):
+        return Exit.INVALID
+    if failed or any(phase_of(each) is Phase.FAILED for each in done):
+        return Exit.FAILED
+    return Exit.OK

@@ -1,0 +1,197 @@
+"""Verbs about workloads that are there already."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from muster.workload.v1 import workload_pb2
+from muster_client.cli.exits import Exit
+from muster_client.cli.options import Common
+from muster_client.cli.output import emit, say
+from muster_client.cli.render import tables
+from muster_client.cli.render.describe import describe as described
+from muster_client.cli.render.why import why_text
+from muster_client.errors import InvalidInput
+from muster_client.muster import Muster
+from muster_client.words import phase_word
+from muster_kernel.lifecycle import Phase
+
+_NO_OPTIONS = Common()
+
+
+async def list_workloads(
+    prefix: str = "",
+    *,
+    phase: Annotated[list[str] | None, Parameter(negative="")] = None,
+    deleted: Annotated[bool, Parameter(negative="")] = False,
+    limit: int = 0,
+    common: Common = _NO_OPTIONS,
+) -> int:
+    """Lists workloads, newest first.
+
+    Args:
+        prefix: Only names that begin so.
+        phase: Only workloads in this phase, such as Running. May be given several times.
+        deleted: Also deleted ones.
+        limit: At most this many; 0: all.
+        common: Connection.
+    """
+    phases = [_phase(word) for word in phase or ()]
+    found: list[workload_pb2.Workload] = []
+    async with common.muster() as muster:
+        wanted = muster.list(project=common.project or "", phases=phases, name_prefix=prefix, include_deleted=deleted)
+        async for each in wanted:
+            found.append(each)
+            if limit and len(found) >= limit:
+                break
+    if common.json:
+        emit(found)
+    elif found:
+        say(tables.workloads(found, datetime.now(UTC)))
+    else:
+        say("no workloads; `muster submit -f FILE` makes one")
+    return Exit.OK
+
+
+def _phase(word: str) -> Phase:
+    found = next((phase for phase in Phase if phase.value.lower() == word.lower()), None)
+    if found is None:
+        raise InvalidInput(f"--phase {word}: no such phase; they are {', '.join(phase.value for phase in Phase)}")
+    return found
+
+
+async def get(
+    workload: str,
+    *,
+    output: Annotated[Literal["table", "yaml", "json"], Parameter(name=["--output", "-o"])] = "table",
+    common: Common = _NO_OPTIONS,
+) -> int:
+    """Shows one workload, by name or id.
+
+    Args:
+        workload: Its name or id.
+        output: A table, the document it was made from (yaml), or everything (json).
+        common: Connection.
+    """
+    async with common.muster() as muster:
+        found = await common.id_of(muster, workload)
+        if output == "yaml" and not common.json:
+            say((await muster.get_yaml(found)).rstrip("\n"))
+            return Exit.OK
+        shown = await muster.get(found)
+    if output == "json" or common.json:
+        emit(shown)
+    else:
+        say(tables.workloads([shown], datetime.now(UTC)))
+    return Exit.OK
+
+
+async def describe(workload: str, *, common: Common = _NO_OPTIONS) -> int:
+    """Tells everything about one workload: how it is and why, where it runs, how to reach it.
+
+    Args:
+        workload: Its name or id.
+        common: Connection.
+    """
+    async with common.muster() as muster:
+        shown = await muster.get(await common.id_of(muster, workload))
+    if common.json:
+        emit(shown)
+    else:
+        say(described(shown, datetime.now(UTC)))
+    return Exit.OK
+
+
+async def why(workload: str, *, common: Common = _NO_OPTIONS) -> int:
+    """Says why a workload waits, and what would let it start.
+
+    Args:
+        workload: Its name or id.
+        common: Connection.
+    """
+    async with common.muster() as muster:
+        told = await muster.why(await common.id_of(muster, workload))
+    if common.json:
+        emit(told)
+    else:
+        say(why_text(told, datetime.now(UTC)))
+    return Exit.OK
+
+
+async def suspend(
+    workload: str, *, wait: bool = False, timeout: float | None = None, common: Common = _NO_OPTIONS
+) -> int:
+    """Stops a workload and keeps its place in the books.
+
+    Args:
+        workload: Its name or id.
+        wait: Wait until nothing of it runs any more.
+        timeout: Seconds to wait at most; exit 4 afterwards.
+        common: Connection.
+    """
+    return await _act(
+        workload, lambda muster, found: muster.suspend(found), Phase.STOPPED if wait else None, timeout, common
+    )
+
+
+async def resume(
+    workload: str, *, wait: bool = False, timeout: float | None = None, common: Common = _NO_OPTIONS
+) -> int:
+    """Lets a suspended workload run again.
+
+    Args:
+        workload: Its name or id.
+        wait: Wait until it runs.
+        timeout: Seconds to wait at most; exit 4 afterwards.
+        common: Connection.
+    """
+    return await _act(
+        workload, lambda muster, found: muster.resume(found), Phase.RUNNING if wait else None, timeout, common
+    )
+
+
+async def delete(
+    workload: str, /, *more: str, wait: bool = False, timeout: float | None = None, common: Common = _NO_OPTIONS
+) -> int:
+    """Deletes workloads; what still runs of them is stopped.
+
+    Args:
+        workload: Its name or id.
+        more: Further names or ids.
+        wait: Wait until nothing of them is left.
+        timeout: Seconds to wait at most for each; exit 4 afterwards.
+        common: Connection.
+    """
+    worst = 0
+    for each in (workload, *more):
+        worst = max(
+            worst,
+            await _act(
+                each, lambda muster, found: muster.delete(found), Phase.DELETED if wait else None, timeout, common
+            ),
+        )
+    return worst
+
+
+async def _act(
+    workload: str,
+    action: Callable[[Muster, str], Awaitable[workload_pb2.Workload]],
+    goal: Phase | None,
+    timeout: float | None,
+    common: Common,
+) -> int:
+    """Asks for something, waits for `goal` where there is one, and shows the workload as it is then."""
+    async with common.muster() as muster:
+        shown = await action(muster, await common.id_of(muster, workload))
+        if goal is not None:
+            shown = await muster.wait(shown.id, phases={goal}, timeout=timeout)
+    if common.json:
+        emit(shown)
+    else:
+        say(f"{shown.name}: {phase_word(shown.phase)}")
+    reached = goal is None or phase_word(shown.phase) == goal.value
+    return Exit.OK if reached else Exit.FAILED

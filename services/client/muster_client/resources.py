@@ -1,0 +1,236 @@
+"""Everything that is not a workload: projects, templates, triggers, clusters, nodes and dead letters.
+
+Made once per client; `muster.projects.create(..)` and so on. Holds what muster.py holds: a key on every mutation, a
+deadline on every call, the API's own messages as answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from decimal import Decimal
+from fractions import Fraction
+
+import grpc
+
+from muster.api.v1 import (
+    dead_letters_pb2,
+    dead_letters_pb2_grpc,
+    fleet_pb2_grpc,
+    templates_pb2,
+    templates_pb2_grpc,
+    tenancy_pb2,
+    tenancy_pb2_grpc,
+    triggers_pb2,
+    triggers_pb2_grpc,
+)
+from muster.api.v1 import fleet_pb2 as fleet_api_pb2
+from muster.fleet.v1 import fleet_pb2
+from muster.tenancy.v1 import tenancy_pb2 as books_pb2
+from muster_client.calls import Calls, new_key
+from muster_client.drafts import Draft, draft_of
+from muster_client.pages import pages
+from muster_kernel.quantities import GPU
+
+PAGE = 200
+Number = int | float | str | Decimal
+
+
+def gpu_units(gpus: Number) -> int:
+    """GPUs as the accounts count them, in 1/7,000. Raises ValueError for what is not exact there, or negative."""
+    try:
+        units = Fraction(str(gpus)) * GPU
+    except (ValueError, ZeroDivisionError):
+        raise ValueError(f"{gpus!r} is not a number of GPUs: expected 0 or more, such as 4 or 0.5") from None
+    if units < 0 or units.denominator != 1:
+        raise ValueError(f"{gpus!r} is not a number of GPUs: expected 0 or more, in steps of 0.001")
+    return int(units)
+
+
+def pool_quota(pool: str, gpus: Number, *, limit: Number | None = None, weight: int = 1) -> books_pb2.PoolQuota:
+    """A quota in one node pool: `gpus` deserved, `limit` the most that may be held, `weight` in the surplus."""
+    return books_pb2.PoolQuota(
+        node_pool=pool,
+        gpu_deserved=gpu_units(gpus),
+        gpu_limit=None if limit is None else gpu_units(limit),
+        over_quota_weight=weight,
+    )
+
+
+class _Resource:
+    def __init__(self, calls: Calls, channel: grpc.aio.Channel) -> None:
+        self._calls = calls
+        self._channel = channel
+
+
+class Projects(_Resource):
+    """The queues into which workloads go."""
+
+    async def create(
+        self,
+        name: str,
+        *,
+        department: str = "",
+        namespace: str = "",
+        quotas: Iterable[books_pb2.PoolQuota] = (),
+        node_pools: Iterable[str] = (),
+        key: str | None = None,
+    ) -> books_pb2.Project:
+        """Makes a project. `node_pools`: what its workloads try by default. Raises AlreadyExists, InvalidInput."""
+        request = tenancy_pb2.CreateProjectRequest(
+            name=name,
+            department=department,
+            namespace=namespace,
+            quotas=quotas,
+            default_node_pools=node_pools,
+            idempotency_key=key or new_key(),
+        )
+        stub = tenancy_pb2_grpc.TenancyServiceStub(self._channel)
+        return (await self._calls.unary(stub.CreateProject, request)).project
+
+    def list(self) -> AsyncIterator[books_pb2.Project]:
+        """The projects, by name."""
+        stub = tenancy_pb2_grpc.TenancyServiceStub(self._channel)
+
+        async def page(token: str) -> tuple[Sequence[books_pb2.Project], str]:
+            request = tenancy_pb2.ListProjectsRequest(page_size=PAGE, page_token=token)
+            answer = await self._calls.unary(stub.ListProjects, request)
+            return answer.projects, answer.next_page_token
+
+        return pages(page)
+
+    async def set_quota(self, project: str, quota: books_pb2.PoolQuota, *, key: str | None = None) -> books_pb2.Project:
+        """Replaces a project's quota in the quota's node pool. Below what is in use is legal and stops nothing."""
+        request = tenancy_pb2.SetProjectQuotaRequest(project=project, quota=quota, idempotency_key=key or new_key())
+        stub = tenancy_pb2_grpc.TenancyServiceStub(self._channel)
+        return (await self._calls.unary(stub.SetProjectQuota, request)).project
+
+
+class Templates(_Resource):
+    """Values that workloads inherit by naming them as baseWorkload."""
+
+    async def apply(
+        self,
+        draft: Draft,
+        *,
+        project: str = "",
+        everywhere: bool = False,
+        key: str | None = None,
+    ) -> templates_pb2.Template:
+        """Makes a template or changes it. `everywhere`: for all projects. Raises InvalidInput with every violation."""
+        request = templates_pb2.ApplyTemplateRequest(draft=draft_of(draft, project), idempotency_key=key or new_key())
+        setattr(request, "global", everywhere)  # the field's name is a word of Python's own
+        stub = templates_pb2_grpc.TemplatesServiceStub(self._channel)
+        return (await self._calls.unary(stub.ApplyTemplate, request)).template
+
+    def list(self, *, project: str = "") -> AsyncIterator[templates_pb2.Template]:
+        """The templates of a project and the global ones; of all projects where none is named."""
+        stub = templates_pb2_grpc.TemplatesServiceStub(self._channel)
+
+        async def page(token: str) -> tuple[Sequence[templates_pb2.Template], str]:
+            request = templates_pb2.ListTemplatesRequest(project=project, page_size=PAGE, page_token=token)
+            answer = await self._calls.unary(stub.ListTemplates, request)
+            return answer.templates, answer.next_page_token
+
+        return pages(page)
+
+
+class Triggers(_Resource):
+    """Rules that turn events into runs."""
+
+    async def apply(self, trigger: triggers_pb2.Trigger, *, key: str | None = None) -> triggers_pb2.Trigger:
+        """Makes a trigger or changes it. Raises InvalidInput, NotFound for its project or template."""
+        request = triggers_pb2.ApplyTriggerRequest(trigger=trigger, idempotency_key=key or new_key())
+        stub = triggers_pb2_grpc.TriggersServiceStub(self._channel)
+        return (await self._calls.unary(stub.ApplyTrigger, request)).trigger
+
+    def list(self, *, project: str = "") -> AsyncIterator[triggers_pb2.Trigger]:
+        """The triggers, by name."""
+        stub = triggers_pb2_grpc.TriggersServiceStub(self._channel)
+
+        async def page(token: str) -> tuple[Sequence[triggers_pb2.Trigger], str]:
+            request = triggers_pb2.ListTriggersRequest(project=project, page_size=PAGE, page_token=token)
+            answer = await self._calls.unary(stub.ListTriggers, request)
+            return answer.triggers, answer.next_page_token
+
+        return pages(page)
+
+
+class Clusters(_Resource):
+    """The clusters of the fleet."""
+
+    async def register(self, cluster: str, *, lost_timeout: int = 0, key: str | None = None) -> fleet_pb2.Cluster:
+        """Makes a cluster known.
+
+        `lost_timeout`: seconds of silence after which its replicas count as gone; 0: never.
+        """
+        request = fleet_api_pb2.RegisterClusterRequest(
+            cluster=cluster, lost_timeout_seconds=lost_timeout, idempotency_key=key or new_key()
+        )
+        stub = fleet_pb2_grpc.FleetServiceStub(self._channel)
+        return (await self._calls.unary(stub.RegisterCluster, request)).cluster
+
+    def list(self) -> AsyncIterator[fleet_pb2.Cluster]:
+        """The clusters, by id."""
+        stub = fleet_pb2_grpc.FleetServiceStub(self._channel)
+
+        async def page(token: str) -> tuple[Sequence[fleet_pb2.Cluster], str]:
+            request = fleet_api_pb2.ListClustersRequest(page_size=PAGE, page_token=token)
+            answer = await self._calls.unary(stub.ListClusters, request)
+            return answer.clusters, answer.next_page_token
+
+        return pages(page)
+
+    async def adopt(self, cluster: str, instance: str, *, key: str | None = None) -> fleet_api_pb2.AdoptClusterResponse:
+        """Binds a cluster to another agent instance; what the old one held is declared gone first. Raises NotFound."""
+        request = fleet_api_pb2.AdoptClusterRequest(
+            cluster=cluster, instance=instance, idempotency_key=key or new_key()
+        )
+        stub = fleet_pb2_grpc.FleetServiceStub(self._channel)
+        return await self._calls.unary(stub.AdoptCluster, request)
+
+
+class Nodes(_Resource):
+    """The nodes with their devices."""
+
+    def list(self, *, cluster: str = "") -> AsyncIterator[fleet_pb2.NodeView]:
+        """The nodes, by cluster and name."""
+        stub = fleet_pb2_grpc.FleetServiceStub(self._channel)
+
+        async def page(token: str) -> tuple[Sequence[fleet_pb2.NodeView], str]:
+            request = fleet_api_pb2.ListNodesRequest(cluster=cluster, page_size=PAGE, page_token=token)
+            answer = await self._calls.unary(stub.ListNodes, request)
+            return answer.nodes, answer.next_page_token
+
+        return pages(page)
+
+    async def force_gone(self, cluster: str, node: str, *, key: str | None = None) -> int:
+        """Declares everything on a node gone, on an operator's word; how many replicas that were. Raises NotFound."""
+        request = fleet_api_pb2.ForceGoneNodeRequest(cluster=cluster, node=node, idempotency_key=key or new_key())
+        stub = fleet_pb2_grpc.FleetServiceStub(self._channel)
+        return (await self._calls.unary(stub.ForceGoneNode, request)).declared_gone
+
+
+class DeadLetters(_Resource):
+    """What a service could not handle."""
+
+    async def list(
+        self, *, service: str = "", include_done: bool = False, limit: int = 50
+    ) -> dead_letters_pb2.ListDeadLettersResponse:
+        """The newest `limit` dead letters (at most 500), and which services did not answer."""
+        request = dead_letters_pb2.ListDeadLettersRequest(service=service, include_done=include_done, page_size=limit)
+        stub = dead_letters_pb2_grpc.DeadLettersServiceStub(self._channel)
+        return await self._calls.unary(stub.ListDeadLetters, request)
+
+    async def redrive(
+        self, ids: Iterable[str] = (), *, service: str = "", key: str | None = None
+    ) -> dead_letters_pb2.RedriveDeadLettersResponse:
+        """Hands dead letters to their handler again; all of `service` where no ids are given. Raises NotFound."""
+        request = dead_letters_pb2.RedriveDeadLettersRequest(service=service, ids=ids, idempotency_key=key or new_key())
+        stub = dead_letters_pb2_grpc.DeadLettersServiceStub(self._channel)
+        return await self._calls.unary(stub.RedriveDeadLetters, request)
+
+    async def resume(self, service: str, *, topic: str = "", key: str | None = None) -> Sequence[str]:
+        """Lets a consumer go on that stopped because too much was rejected; the topics that go on."""
+        request = dead_letters_pb2.ResumeConsumerRequest(service=service, topic=topic, idempotency_key=key or new_key())
+        stub = dead_letters_pb2_grpc.DeadLettersServiceStub(self._channel)
+        return (await self._calls.unary(stub.ResumeConsumer, request)).topics
