@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import tempfile
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -147,10 +147,10 @@ class KafkaServer:
         """Forgets every topic, record and offset. The broker must not run; the next `prepare` makes another cluster."""
         shutil.rmtree(self._records, ignore_errors=True)
 
-    def command(self, *, env: dict[str, str] | None = None, extra: Sequence[str] = ()) -> Command:
-        """How to start it."""
+    def command(self, *, env: Mapping[str, str] | None = None, extra: Sequence[str] = ()) -> Command:
+        """How to start it; `env` is added to the little that Java needs."""
         argv = self._runtime.java("kafka.Kafka", str(self._properties), logging=self._logging, extra=extra)
-        return Command(argv=argv, log=self._log, env=env or _plain_environment(), cwd=self.folder)
+        return Command(argv=argv, log=self._log, env={**_plain_environment(), **(env or {})}, cwd=self.folder)
 
     def ready(self) -> Broker | None:
         """Who answers on its port, once it serves."""

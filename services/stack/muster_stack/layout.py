@@ -62,8 +62,9 @@ class Layout:
 
     @property
     def control(self) -> Path:
-        """The keeper's control socket; under the socket folder, because of the path limit."""
-        return self.sockets / "control"
+        """The keeper's control socket: in the data folder where the path limit allows it."""
+        near = self.root / "control"
+        return near if len(os.fsencode(near)) <= _SOCKET_PATH_LIMIT else self.sockets / "control"
 
     @property
     def logs(self) -> Path:

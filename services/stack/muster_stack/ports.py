@@ -5,21 +5,27 @@ Called by the keeper once per data folder (the ports are then kept in stack.json
 
 from __future__ import annotations
 
+import random
 import socket
-from contextlib import ExitStack
+from collections.abc import Collection
+from itertools import islice
+from typing import Final
 
-LOOPBACK = "127.0.0.1"
+LOOPBACK: Final = "127.0.0.1"
+_RANGE: Final = range(20000, 32000)
 
 
-def free_ports(count: int) -> list[int]:
-    """`count` different ports on which nobody listens now: all are held until the last is found."""
-    with ExitStack() as held:
-        found = []
-        for _ in range(count):
-            probe = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
-            probe.bind((LOOPBACK, 0))
-            found.append(int(probe.getsockname()[1]))
-        return found
+def free_ports(count: int, *, but_not: Collection[int] = ()) -> list[int]:
+    """`count` different ports on which nobody listens now, none of `but_not`. Raises OSError where there are too few.
+
+    They lie below the range from which systems lend ports to outgoing connections: a server that is restarted would
+    otherwise find its own port lent to somebody for a while.
+    """
+    candidates = random.SystemRandom().sample(_RANGE, len(_RANGE))
+    found = list(islice((port for port in candidates if port not in but_not and is_free(port)), count))
+    if len(found) < count:
+        raise OSError(f"only {len(found)} of {count} ports in {_RANGE.start}-{_RANGE.stop - 1} are free")
+    return found
 
 
 def is_free(port: int) -> bool:

@@ -1,0 +1,40 @@
+"""The clusters that a fresh stack declares, and the policy it begins with.
+
+Called by the keeper. The files are the user's once written: an edit stays, a deleted cluster comes back only where no
+other is declared. What they may contain is documented in docs/ and read by the cluster agent and the policy service.
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import Final
+
+import yaml
+
+from muster_stack.errors import StackError
+from muster_stack.keeper.parts import Cluster
+from muster_stack.layout import Layout
+
+DEFAULTS: Final = ("north", "south")
+
+
+def write_defaults(layout: Layout) -> None:
+    """Writes the default declarations where there are none, and the default policy where there is none."""
+    defaults = resources.files("muster_stack") / "defaults"
+    if not any(layout.clusters.glob("*.yaml")):
+        for name in DEFAULTS:
+            (layout.clusters / f"{name}.yaml").write_text((defaults / f"{name}.yaml").read_text())
+    if not layout.policy.exists():
+        layout.policy.write_text((defaults / "policy.yaml").read_text())
+
+
+def declared(layout: Layout) -> list[Cluster]:
+    """The clusters declared in the data folder. Raises StackError for a file that does not name its cluster."""
+    clusters = []
+    for file in sorted(layout.clusters.glob("*.yaml")):
+        document = yaml.safe_load(file.read_text())
+        name = document.get("cluster") if isinstance(document, dict) else None
+        if not isinstance(name, str):
+            raise StackError(f"{file}: the key `cluster` names the cluster with a text such as `north`; found {name!r}")
+        clusters.append(Cluster(name, file))
+    return clusters

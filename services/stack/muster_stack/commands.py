@@ -1,0 +1,168 @@
+"""The verbs `muster up`, `down`, `status`: how a person starts, ends and sees a stack.
+
+The `muster` command finds them by entry point, never by import: group `muster.commands`, the entry's name is the
+verb, what it loads is a function that cyclopts can mount (`app.command(entry.load(), name=entry.name)`); it returns
+the exit code, or None for 0.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from cyclopts import Parameter
+from rich.console import Console
+from rich.table import Table
+
+from muster_stack import preflight
+from muster_stack.errors import NotRunning, StackError, StartFailed
+from muster_stack.keeper import sweep
+from muster_stack.keeper.control import Stack
+from muster_stack.keeper.state import State
+from muster_stack.layout import Layout
+from muster_stack.processes import send, wait_until
+
+Data = Annotated[
+    Path | None, Parameter(name=["--data"], help="The data folder (default: MUSTER_HOME, else ~/.muster).")
+]
+
+_START_DEADLINE: Final = 180.0  # seconds, downloads included
+_POLL: Final = 0.1
+_MINUTE: Final = 60
+_HOUR: Final = 3600
+
+
+def up(
+    *,
+    data: Data = None,
+    detach: Annotated[bool, Parameter(name=["--detach", "-d"], help="Return when it is ready.", negative="")] = False,
+    standby: Annotated[bool, Parameter(help="Start a second scheduler that follows.", negative="")] = False,
+    hold: Annotated[bool, Parameter(help="Agents accept workloads and start nothing.", negative="")] = False,
+    log_level: Annotated[str, Parameter(help="Of the services: DEBUG, INFO, WARNING or ERROR.")] = "INFO",
+) -> int:
+    """Start Muster on this machine: real Kafka and PostgreSQL, all services, two clusters of local processes."""
+    layout = Layout.of(data)
+    argv = keeper_command(layout, standby=standby, hold=hold, log_level=log_level)
+    try:
+        preflight.check(layout)
+        if detach:
+            _show(start_detached(layout, argv))
+            return 0
+    except StackError as error:
+        return _complain(error)
+    sys.stdout.flush()
+    return os.execv(argv[0], argv)  # noqa: S606 - the terminal's Ctrl-C is for the keeper, and a command line's memory is not needed
+
+
+def down(*, data: Data = None) -> int:
+    """End the stack: services, Kafka, PostgreSQL and every replica, also what a killed `muster up` left running."""
+    layout = Layout.of(data)
+    try:
+        ended = end(layout)
+    except (StackError, TimeoutError) as error:
+        return _complain(error)
+    sys.stdout.write(f"{ended}\n")
+    return 0
+
+
+def status(*, data: Data = None, as_json: Annotated[bool, Parameter(name=["--json"], negative="")] = False) -> int:
+    """Show what runs; exit code 0 only if everything is ready."""
+    layout = Layout.of(data)
+    try:
+        seen = Stack(layout).status()
+    except NotRunning as error:
+        left = len(sweep.everything(layout))
+        seen = {"ready": False, "services": {}, "left_behind": left}
+        if not as_json:
+            sys.stderr.write(f"{error}\n")
+            if left:
+                sys.stderr.write(f"{left} processes of a killed stack still run; `muster down` ends them\n")
+            return 1
+    except StackError as error:
+        return _complain(error)
+    if as_json:
+        sys.stdout.write(json.dumps(seen) + "\n")
+    else:
+        _show(seen)
+    return 0 if seen["ready"] else 1
+
+
+def keeper_command(layout: Layout, *, standby: bool = False, hold: bool = False, log_level: str = "INFO") -> list[str]:
+    """The command line of the keeper."""
+    flags = [flag for flag, wanted in (("--standby", standby), ("--hold", hold)) if wanted]
+    module = ["-m", "muster_stack.keeper"]
+    return [sys.executable, *module, "--data", str(layout.root), "--log-level", log_level, *flags]
+
+
+def start_detached(layout: Layout, argv: list[str], *, seconds: float = _START_DEADLINE) -> dict[str, Any]:
+    """Starts a keeper that outlives us and waits until everything is ready; returns the status. Raises StartFailed."""
+    layout.make()
+    log = layout.log("keeper")
+    begin = log.stat().st_size if log.exists() else 0
+    with log.open("ab") as output:
+        keeper = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
+    deadline = time.monotonic() + seconds
+    while keeper.poll() is None and time.monotonic() < deadline:
+        with suppress(NotRunning):  # it is still fetching, or has not yet opened its socket
+            if State.load(layout).keeper is not None:
+                return Stack(layout).wait_ready(max(deadline - time.monotonic(), 0))
+        time.sleep(_POLL)
+    with log.open("rb") as output:
+        output.seek(begin)
+        told = output.read().decode(errors="replace").strip()
+    raise StartFailed(told or f"the stack did not start; its log is {log}")
+
+
+def end(layout: Layout) -> str:
+    """Ends a running stack, or what a killed one left behind; returns what was done. Raises TimeoutError."""
+    try:
+        Stack(layout).stop()
+    except NotRunning:
+        _end_silent_keeper(layout)
+        left = sweep.end_everything(layout)
+        return f"nothing ran in {layout.root}" if not left else f"ended {left} processes that a killed stack had left"
+    return f"the stack in {layout.root} is down; its data stays there"
+
+
+def _end_silent_keeper(layout: Layout) -> None:
+    keeper = State.load(layout).keeper
+    if keeper is None or not keeper.alive():
+        return
+    # It is there and does not answer: without it, what it kept can be ended.
+    send(keeper, signal.SIGKILL)
+    wait_until(lambda: not keeper.alive(), seconds=10, what="the keeper's end")
+
+
+def _complain(error: Exception) -> int:
+    sys.stderr.write(f"{error}\n")
+    return 1
+
+
+def _show(seen: Mapping[str, Any]) -> None:
+    table = Table(box=None, pad_edge=False)
+    for column in ("SERVICE", "STATE", "PID", "RESTARTS", "UPTIME", "ADDRESS"):
+        table.add_column(column, justify="right" if column in {"PID", "RESTARTS", "UPTIME"} else "left")
+    for name, row in seen["services"].items():
+        address = next((row[kind] for kind in ("grpc", "bootstrap", "socket") if kind in row), "")
+        uptime = _duration(time.time() - row["since"]) if row["pid"] else ""
+        table.add_row(name, row["state"], str(row["pid"] or ""), str(row["restarts"]), uptime, address)
+    Console().print(table)
+    if unregistered := seen.get("unregistered"):
+        sys.stdout.write(f"not registered yet: {', '.join(unregistered)}\n")
+
+
+def _duration(seconds: float) -> str:
+    whole = int(seconds)
+    if whole < _MINUTE:
+        return f"{whole}s"
+    if whole < _HOUR:
+        return f"{whole // _MINUTE}m{whole % _MINUTE:02}s"
+    return f"{whole // _HOUR}h{whole % _HOUR // _MINUTE:02}m"

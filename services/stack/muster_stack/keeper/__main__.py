@@ -1,0 +1,60 @@
+"""`python -m muster_stack.keeper --data FOLDER`: the process that `muster up` becomes. It imports no gRPC."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from pathlib import Path
+
+from muster_stack import kafka
+from muster_stack.clusters import declared, write_defaults
+from muster_stack.errors import StackError
+from muster_stack.keeper import sweep
+from muster_stack.keeper.house import Keeper, only_one
+from muster_stack.keeper.parts import compose
+from muster_stack.keeper.state import Options, State
+from muster_stack.layout import Layout
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m muster_stack.keeper", description=__doc__)
+    parser.add_argument("--data", type=Path, default=None)
+    parser.add_argument("--standby", action="store_true")
+    parser.add_argument("--hold", action="store_true")
+    parser.add_argument("--log-level", default="INFO")
+    return parser.parse_args()
+
+
+async def _keep(layout: Layout, options: Options) -> None:
+    runtime = kafka.prepare_runtime(_say)
+    write_defaults(layout)
+    clusters = declared(layout)
+    state = State.load(layout)
+    state.options = options
+    parts = compose(state, runtime, clusters)
+    await Keeper(state, parts, register=[cluster.name for cluster in clusters], say=_say).run()
+
+
+def main() -> int:
+    """Keeps a stack until it is told to stop; 0 when it ended in order."""
+    given = _arguments()
+    layout = Layout.of(given.data)
+    try:
+        with only_one(layout):
+            if left := sweep.end_services(layout):
+                _say(f"ended {left} processes that a killed keeper had left behind")
+            asyncio.run(_keep(layout, Options(standby=given.standby, hold=given.hold, log_level=given.log_level)))
+    except StackError as error:
+        _say(str(error))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

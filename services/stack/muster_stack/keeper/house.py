@@ -1,0 +1,154 @@
+"""The whole keeper: one process that starts a stack in order, keeps it, answers for it, and ends it in order.
+
+Started by `python -m muster_stack.keeper` (which `muster up` becomes) and, with parts of their own, by the tests.
+Holds: one keeper a data folder (a lock that dies with the process); when it ends by itself nothing is left running.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from muster_stack.errors import AlreadyRunning, StackError
+from muster_stack.keeper import control, sweep
+from muster_stack.keeper.child import Child, Phase
+from muster_stack.keeper.parts import KAFKA, Parts
+from muster_stack.keeper.state import State, describe, ourselves, read
+from muster_stack.layout import Layout
+
+_REGISTER_PAUSE: Final = 1.0
+
+
+class Keeper:
+    """Runs the parts of one stack until it is told to stop."""
+
+    def __init__(self, state: State, parts: Parts, *, register: Sequence[str] = (), say: Callable[[str], None]) -> None:
+        """`register`: clusters to make known to submission. `say`: what a person at the terminal reads."""
+        self._state = state
+        self._parts = parts
+        self._say = say
+        self._layout = state.layout
+        self._unregistered = set(register)
+        self._stopping = asyncio.Event()
+        self._hurry = False
+        self._children = {part.name: Child(part, self._write, say) for part in parts.all}
+
+    async def run(self) -> None:
+        """Until a signal or `stop`: then everything is ended, replicas too."""
+        self._state.keeper = ourselves()
+        self._listen_to_signals()
+        server = await control.serve(self._layout.control, self._answer)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                kept = [tasks.create_task(child.keep(), name=name) for name, child in self._children.items()]
+                opening = tasks.create_task(self._open(), name="open")
+                await self._stopping.wait()
+                opening.cancel()
+                await self._close()
+                for task in kept:
+                    task.cancel()
+        finally:
+            self._state.keeper = None
+            self._write()
+            server.close()
+            self._layout.control.unlink(missing_ok=True)  # last: whoever waits for our end looks at it
+
+    async def _open(self) -> None:
+        for row in self._parts.rows:
+            children = [self._children[part.name] for part in row]
+            for child in children:
+                child.want()
+            await asyncio.gather(*(child.until_ready() for child in children))
+            self._say(f"ready: {', '.join(child.part.name for child in children)}")
+        await self._register()
+        self._say(f"Muster is up in {self._layout.root} (submission: {self._parts.submission}); Ctrl-C ends it")
+
+    async def _register(self) -> None:
+        while self._unregistered and self._parts.submission:
+            argv = (sys.executable, "-m", "muster_stack.register", self._parts.submission, *sorted(self._unregistered))
+            with self._layout.log("register").open("ab") as log:
+                process = await asyncio.create_subprocess_exec(*argv, stdout=log, stderr=log)
+            if await process.wait() == 0:
+                self._unregistered.clear()
+            else:
+                await asyncio.sleep(_REGISTER_PAUSE)
+
+    async def _close(self) -> None:
+        for row in reversed(self._parts.rows):
+            if row is self._parts.rows[0]:
+                # Kafka and PostgreSQL are still there, nobody else: what agents left running ends now.
+                await asyncio.to_thread(sweep.end_replicas, self._layout)
+            grace = 0.0 if self._hurry else None
+            await asyncio.gather(*(self._children[part.name].drop(grace=grace) for part in row))
+        await asyncio.to_thread(sweep.end_everything, self._layout)
+
+    def _listen_to_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._told_to_stop)
+
+    def _told_to_stop(self) -> None:
+        if self._stopping.is_set():
+            self._hurry = True
+            return
+        self._say("stopping (once more: without patience)")
+        self._stopping.set()
+
+    def _write(self) -> None:
+        self._state.write(list(self._children.values()))
+
+    async def _answer(self, request: Mapping[str, Any]) -> Any:
+        match request:
+            case {"do": "status"}:
+                return self._status()
+            case {"do": "kill", "name": str(name), "signal": int(number)}:
+                return self._child(name).send(number)
+            case {"do": "wipe_kafka"}:
+                return await self._wipe_kafka()
+            case {"do": "stop"}:
+                self._told_to_stop()
+                return True
+            case _:
+                raise StackError(f"unknown request {request}; there are status, kill, wipe_kafka and stop")
+
+    def _status(self) -> dict[str, Any]:
+        ready = all(child.phase is Phase.READY for child in self._children.values()) and not self._unregistered
+        rows = {name: describe(child) for name, child in self._children.items()}
+        return {"ready": ready, "unregistered": sorted(self._unregistered), "services": rows}
+
+    def _child(self, name: str) -> Child:
+        if name not in self._children:
+            raise StackError(f"there is no part {name!r}; there are {', '.join(self._children)}")
+        return self._children[name]
+
+    async def _wipe_kafka(self) -> str:
+        if self._parts.kafka is None:
+            raise StackError("this stack has no Kafka of its own")
+        child = self._child(KAFKA)
+        await child.drop(grace=0)
+        await asyncio.to_thread(self._parts.kafka.wipe)
+        child.want()
+        await child.until_ready()
+        broker = await asyncio.to_thread(self._parts.kafka.ready)
+        return broker.cluster_id if broker else ""
+
+
+@contextmanager
+def only_one(layout: Layout) -> Iterator[None]:
+    """Holds the folder's lock in the block; it dies with the process, even by kill -9. Raises AlreadyRunning."""
+    layout.make()
+    with layout.lock.open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            keeper = read(layout).get("keeper") or {}
+            raise AlreadyRunning(
+                f"a stack already runs in {layout.root} (process {keeper.get('pid', 'unknown')}): "
+                "use it, end it with `muster down`, or start another one with --data FOLDER"
+            ) from None
+        yield

@@ -1,0 +1,219 @@
+"""What a stack consists of: every part with its command, environment and ports, and in which order they start.
+
+Called by house.py. Services are started by `python -m`, none is imported; their settings go through the environment
+alone.
+Holds: every process carries MUSTER_STACK_ID and MUSTER_SERVICE, so that it can be found without its keeper.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from muster_stack import kafka, postgres
+from muster_stack.kafka import KafkaServer
+from muster_stack.keeper import probes
+from muster_stack.keeper.child import Part, nothing
+from muster_stack.keeper.state import State
+from muster_stack.layout import Layout
+from muster_stack.ports import LOOPBACK
+from muster_stack.postgres import PostgresServer
+from muster_stack.processes import SERVICE_MARK, STACK_MARK, Command
+
+KAFKA: Final = "kafka"
+POSTGRES: Final = "postgres"
+SUBMISSION: Final = "submission"
+STANDBY: Final = "scheduler-standby"
+_CORE: Final = (SUBMISSION, "policy", "scheduler", "telemetry")
+_SERVER_CALM: Final = 5.0  # seconds between two probes of a ready Kafka or PostgreSQL
+_SCHEMAS: Final = {STANDBY: "scheduler"}  # a service's schema has its own name otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A declared cluster: its id and its declaration."""
+
+    name: str
+    file: Path
+
+    @property
+    def service(self) -> str:
+        """The name of its agent's part."""
+        return f"agent-{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """All parts in the order of their start: a row starts when the row before is ready, and stops before it stops."""
+
+    rows: Sequence[Sequence[Part]]
+    kafka: KafkaServer | None = None
+    submission: str | None = None  # the address where clusters are registered
+
+    @property
+    def all(self) -> list[Part]:
+        """Every part."""
+        return [part for row in self.rows for part in row]
+
+
+def services_of(state: State) -> list[str]:
+    """The services besides the agents."""
+    return [*_CORE, STANDBY] if state.options.standby else list(_CORE)
+
+
+def compose(state: State, runtime: kafka.Runtime, clusters: Sequence[Cluster]) -> Parts:
+    """The embedded stack. Chooses the ports and keeps them in `state`."""
+    names = [*services_of(state), *(cluster.service for cluster in clusters)]
+    wanted = [f"{name}.{kind}" for name in names for kind in ("grpc", "metrics")]
+    state.choose_ports(["kafka", "kafka.controller", *wanted])
+    layout = state.layout
+    broker = KafkaServer(
+        layout.kafka,
+        port=state.ports["kafka"],
+        controller_port=state.ports["kafka.controller"],
+        log=layout.log(KAFKA),
+        runtime=runtime,
+    )
+    database = PostgresServer(
+        layout.postgres, sockets=layout.sockets, secrets_file=layout.secrets, log=layout.log(POSTGRES)
+    )
+    maker = _Maker(state, broker, database)
+    return Parts(
+        rows=[
+            [_kafka_part(broker, layout), _postgres_part(database, layout)],
+            [maker.service(name) for name in services_of(state)],
+            [maker.agent(cluster) for cluster in clusters],
+        ],
+        kafka=broker,
+        submission=maker.address(SUBMISSION),
+    )
+
+
+def marks(layout: Layout, name: str) -> dict[str, str]:
+    """What every process of a stack carries in its environment."""
+    return {STACK_MARK: layout.key, SERVICE_MARK: name}
+
+
+def _kafka_part(broker: KafkaServer, layout: Layout) -> Part:
+    return Part(
+        name=KAFKA,
+        command=lambda: broker.command(env=marks(layout, KAFKA)),
+        ready=probes.of_kafka(broker),
+        prepare=broker.prepare,
+        stop_grace=kafka.STOP_GRACE,
+        addresses=(("bootstrap", broker.bootstrap),),
+        calm=_SERVER_CALM,
+    )
+
+
+def _postgres_part(database: PostgresServer, layout: Layout) -> Part:
+    def prepare() -> None:
+        database.end_leftovers()
+        database.prepare()
+
+    return Part(
+        name=POSTGRES,
+        command=lambda: database.command(env=marks(layout, POSTGRES)),
+        ready=probes.of_postgres(database),
+        prepare=prepare,
+        settle=database.bootstrap,
+        stop_signal=postgres.STOP_SIGNAL,
+        stop_grace=postgres.STOP_GRACE,
+        addresses=(("socket", str(layout.sockets)),),
+        calm=_SERVER_CALM,
+    )
+
+
+class _Maker:
+    """Makes the parts that are Muster's own services."""
+
+    def __init__(self, state: State, broker: KafkaServer, database: PostgresServer) -> None:
+        self._state = state
+        self._layout = state.layout
+        self._broker = broker
+        self._database = database
+
+    def address(self, name: str, kind: str = "grpc") -> str:
+        return f"{LOOPBACK}:{self._state.ports[f'{name}.{kind}']}"
+
+    def service(self, name: str) -> Part:
+        schema = _SCHEMAS.get(name, name)
+
+        def environment() -> dict[str, str]:
+            # Asked at every start: the password exists only after PostgreSQL's first one.
+            own = {"MUSTER_DATABASE_URL": self._database.url(schema), "MUSTER_DATABASE_SCHEMA": schema}
+            return {**self._shared(name), **own, **self._particular(name)}
+
+        return self._part(name, f"muster_{schema}", environment)
+
+    def agent(self, cluster: Cluster) -> Part:
+        name = cluster.service
+        own = {
+            "MUSTER_CLUSTER_FILE": str(cluster.file),
+            "MUSTER_STATE_DIR": str(self._layout.agent(cluster.name)),
+            "MUSTER_SUBMISSION_ADDRESS": self.address(SUBMISSION),
+            "MUSTER_HOLD": "true" if self._state.options.hold else "false",
+        }
+        folder = self._layout.agent(cluster.name)
+
+        def prepare() -> None:
+            folder.mkdir(parents=True, exist_ok=True)
+
+        return self._part(name, "muster_cluster_agent", lambda: {**self._shared(name), **own}, prepare)
+
+    def _part(
+        self,
+        name: str,
+        module: str,
+        environment: Callable[[], Mapping[str, str]],
+        prepare: Callable[[], None] = nothing,
+    ) -> Part:
+        ports = self._state.ports
+        grpc, metrics = ports[f"{name}.grpc"], ports[f"{name}.metrics"]
+        is_agent = module == "muster_cluster_agent"
+        return Part(
+            name=name,
+            command=lambda: Command(
+                argv=(sys.executable, "-m", module),
+                log=self._layout.log(name),
+                env=environment(),
+                cwd=self._layout.root,
+            ),
+            ready=probes.of_service(metrics=metrics, grpc=None if is_agent else grpc),
+            prepare=prepare,
+            owns_group=not is_agent,
+            addresses=(("grpc", self.address(name)), ("metrics", self.address(name, "metrics"))),
+        )
+
+    def _shared(self, name: str) -> dict[str, str]:
+        # The user's own MUSTER_* settings are meant for the command line, not for services that we configure.
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith("MUSTER_")}
+        return {
+            **inherited,
+            **marks(self._layout, name),
+            "PYTHONUNBUFFERED": "1",
+            "MUSTER_KAFKA_BOOTSTRAP": self._broker.bootstrap,
+            "MUSTER_GRPC_LISTEN": self.address(name),
+            "MUSTER_METRICS_LISTEN": self.address(name, "metrics"),
+            "MUSTER_INSTANCE": name,
+            "MUSTER_AUTH": "off",
+            "MUSTER_LOG_LEVEL": self._state.options.log_level,
+        }
+
+    def _particular(self, name: str) -> dict[str, str]:
+        if name == SUBMISSION:
+            return {
+                "MUSTER_SCHEDULER_ADDRESS": self._schedulers(),
+                "MUSTER_POLICY_ADDRESS": self.address("policy"),
+                "MUSTER_TELEMETRY_ADDRESS": self.address("telemetry"),
+            }
+        return {"MUSTER_POLICY_FILE": str(self._layout.policy)} if name == "policy" else {}
+
+    def _schedulers(self) -> str:
+        if not self._state.options.standby:
+            return self.address("scheduler")
+        return f"ipv4:{self.address('scheduler')},{self.address(STANDBY)}"  # gRPC's own form for two addresses

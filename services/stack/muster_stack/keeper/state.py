@@ -1,0 +1,100 @@
+"""`stack.json`: what runs, where, and since when.
+
+Written by the keeper at every change, whole and atomically; read by clients that look for submission's address, by
+`muster status` when no keeper answers, and by the next keeper, which takes over the ports. Holds: no secret is in it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from muster_stack.keeper.child import Child
+from muster_stack.layout import Layout
+from muster_stack.ports import free_ports, is_free
+from muster_stack.processes import Identity, identify
+
+VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What `muster up` was asked for; a restart without options starts plainly."""
+
+    standby: bool = False  # a second scheduler that follows
+    hold: bool = False  # agents accept assignments and start nothing
+    log_level: str = "INFO"
+
+
+@dataclass(slots=True)
+class State:
+    """The document. `ports` by purpose, such as `submission.grpc`; `keeper` is who writes it."""
+
+    layout: Layout
+    ports: dict[str, int] = field(default_factory=dict)
+    keeper: Identity | None = None
+    options: Options = field(default_factory=Options)
+
+    @classmethod
+    def load(cls, layout: Layout) -> State:
+        """What the last keeper of this folder wrote; an empty one where there is none or it is damaged."""
+        document = read(layout)
+        keeper = document.get("keeper")
+        return cls(
+            layout,
+            ports={name: int(port) for name, port in document.get("ports", {}).items()},
+            keeper=Identity(keeper["pid"], keeper["started"]) if keeper else None,
+            options=Options(**document.get("options", {})),
+        )
+
+    def choose_ports(self, purposes: Sequence[str]) -> None:
+        """Gives each purpose a port: the one it had, else, where it had none or somebody sits on it, a new one."""
+        lacking = [name for name in purposes if name not in self.ports or not is_free(self.ports[name])]
+        fresh = free_ports(len(lacking), but_not=self.ports.values())
+        self.ports |= dict(zip(lacking, fresh, strict=True))
+
+    def write(self, children: Sequence[Child]) -> None:
+        """Replaces the file; whoever reads sees the old or the new one, never a part."""
+        document = {
+            "version": VERSION,
+            "stack": self.layout.key,
+            "keeper": asdict(self.keeper) if self.keeper else None,
+            "options": asdict(self.options),
+            "ports": self.ports,
+            "services": {child.part.name: describe(child) for child in children},
+        }
+        partial = self.layout.state.with_suffix(".partial")
+        partial.write_text(json.dumps(document, indent=2) + "\n")
+        partial.replace(self.layout.state)
+
+
+def describe(child: Child) -> dict[str, Any]:
+    """One part's row: addresses (`grpc`, `metrics`, ..), phase, process and history."""
+    identity = child.identity
+    return {
+        **dict(child.part.addresses),
+        "state": child.phase.value,
+        "pid": identity.pid if identity else None,
+        "started": identity.started if identity else None,
+        "since": child.since,
+        "restarts": child.restarts,
+        "last_exit": child.last_exit,
+        "log": child.log,
+    }
+
+
+def read(layout: Layout) -> Mapping[str, Any]:
+    """The document as it lies there, or nothing."""
+    try:
+        document: dict[str, Any] = json.loads(layout.state.read_text())
+    except (FileNotFoundError, json.JSONDecodeError):
+        return {}
+    return document if document.get("version") == VERSION else {}
+
+
+def ourselves() -> Identity | None:
+    """The calling process."""
+    return identify(os.getpid())
