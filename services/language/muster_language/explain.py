@@ -54,7 +54,7 @@ def _head(kind: Kind) -> list[str]:
 
 
 def _described(text: str) -> list[str]:
-    return ["DESCRIPTION:", fill(text, _WIDTH, initial_indent="    ", subsequent_indent="    ")]
+    return ["DESCRIPTION:", fill(text, _WIDTH, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False)]
 
 
 def _kind(kind: Kind, *, inside: bool) -> str:
