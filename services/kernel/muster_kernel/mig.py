@@ -68,8 +68,13 @@ _NAMES: Final = {
 }
 
 
-def _card(model: str, slices: int, names: Iterable[str], shapes: tuple[tuple[int, int, tuple[int, ...], int], ...],
-          media: frozenset[str]) -> Card:
+def _card(
+    model: str,
+    slices: int,
+    names: Iterable[str],
+    shapes: tuple[tuple[int, int, tuple[int, ...], int], ...],
+    media: frozenset[str],
+) -> Card:
     profiles: dict[str, Profile] = {}
     for name, (compute, memory, starts, at_most) in zip(names, shapes, strict=True):
         profiles[name] = Profile(name, compute, memory, starts, at_most)

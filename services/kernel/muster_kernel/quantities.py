@@ -29,7 +29,7 @@ _POWERS: Final = {"K": 1, "k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 
 @dataclass(frozen=True, slots=True)
 class GpuRequest:
-    """What `gpu` asks for: `devices` cards, `milli` milli-GPU on each. Whole cards have milli = 1000; none is (0, 0)."""
+    """What `gpu` asks for: `devices` cards, `milli` milli-GPU on each. Whole: milli = 1000; none: (0, 0)."""
 
     devices: int
     milli: int
@@ -44,7 +44,9 @@ def parse_bytes(text: str) -> int:
     """Bytes of a memory quantity such as `512Mi`, `2G` or `1.5Gi`. Raises ValueError saying what is allowed."""
     number, suffix = _split(text, what="memory")
     if suffix == "m":
-        raise ValueError(f"memory {text!r}: the suffix m (thousandths) is for CPU only; use none, K, M, G, T, P, E or Ki..")
+        raise ValueError(
+            f"memory {text!r}: the suffix m (thousandths) is for CPU only; use none, K, M, G, T, P, E or Ki.."
+        )
     factor = _factor(suffix)
     return _exact(number * factor, text, "memory", "bytes")
 
@@ -132,8 +134,10 @@ def format_milli_cpu(amount: int) -> str:
 def _split(text: str, *, what: str) -> tuple[Fraction, str]:
     match = QUANTITY.fullmatch(text) if len(text) <= _LONGEST_TEXT else None
     if match is None:
-        raise ValueError(f"{what} {text[:_LONGEST_TEXT]!r} is not a quantity: a number that is not negative, with one of "
-                         f"{'m, k or no suffix' if what == 'cpu' else 'K M G T P E, Ki Mi Gi Ti Pi Ei or no suffix'}")
+        raise ValueError(
+            f"{what} {text[:_LONGEST_TEXT]!r} is not a quantity: a number that is not negative, with one of "
+            f"{'m, k or no suffix' if what == 'cpu' else 'K M G T P E, Ki Mi Gi Ti Pi Ei or no suffix'}"
+        )
     return Fraction(match[1]), match[2] or ""
 
 

@@ -22,10 +22,12 @@ class WaitingReason(StrEnum):
     NO_PROJECT = "NoProject"
     NOT_SUPPORTED = "NotSupported"
     TOO_LARGE = "TooLarge"
+    OVER_LIMIT = "OverLimit"
     OVER_QUOTA = "OverQuota"
     BACKOFF = "Backoff"
     CLAIM = "WaitsForClaim"
     NO_CAPACITY = "NoCapacity"
+    NO_HOST_CAPACITY = "NoHostCapacity"
     FRAGMENTED = "Fragmented"
     NODES_UNAVAILABLE = "NodesUnavailable"
     BEHIND_OTHERS = "BehindOthers"
@@ -98,7 +100,7 @@ class Constraint(StrEnum):
     FITS = "Fits"
 
 
-_UNITS: Final = frozenset({"used", "deserved", "short", "requested", "free", "largest"})
+_UNITS: Final = frozenset({"used", "deserved", "short", "requested", "free", "largest", "limit"})
 _BYTES: Final = frozenset({"requested_bytes", "free_bytes"})
 
 _CATALOGUE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
@@ -111,15 +113,22 @@ _CATALOGUE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ("requested", "largest"),
     ),
     WaitingReason.OVER_QUOTA: (
-        "the project uses {used} of the {deserved} GPUs it deserves, "
-        "and non-preemptible work may not exceed quota ({short} short)",
+        "non-preemptible work uses {used} of the {deserved} GPUs that the project deserves ({short} short)",
         ("used", "deserved", "short"),
+    ),
+    WaitingReason.OVER_LIMIT: (
+        "the project uses {used} of the {limit} GPUs that it may hold at most ({short} short)",
+        ("used", "limit", "short"),
     ),
     WaitingReason.BACKOFF: ("it restarts after a pause, {seconds} s left", ("seconds",)),
     WaitingReason.CLAIM: ("room has been made for it; {workloads} workloads are still leaving", ("workloads",)),
     WaitingReason.NO_CAPACITY: (
         "{requested} GPUs are asked for and {free} are free in the pool",
         ("requested", "free"),
+    ),
+    WaitingReason.NO_HOST_CAPACITY: (
+        "no node has the CPU and memory for its {replicas} replicas",
+        ("replicas",),
     ),
     WaitingReason.FRAGMENTED: (
         "{free} GPUs are free in sum, but not where {requested} could be placed together",

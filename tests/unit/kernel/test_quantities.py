@@ -13,7 +13,16 @@ from muster_kernel import quantities as q
 
 @pytest.mark.parametrize(
     ("text", "amount"),
-    [("0", 0), ("512", 512), ("1K", 1000), ("1k", 1000), ("1Ki", 1024), ("1.5Gi", 3 << 29), ("2G", 2 * 10**9), ("1Ei", 1 << 60)],
+    [
+        ("0", 0),
+        ("512", 512),
+        ("1K", 1000),
+        ("1k", 1000),
+        ("1Ki", 1024),
+        ("1.5Gi", 3 << 29),
+        ("2G", 2 * 10**9),
+        ("1Ei", 1 << 60),
+    ],
 )
 def test_memory(text: str, amount: int) -> None:
     assert q.parse_bytes(text) == amount
@@ -38,7 +47,14 @@ def test_cpu_refused(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "devices", "milli", "units"),
-    [("0", 0, 0, 0), ("0.01", 1, 10, 70), ("0.5", 1, 500, 3500), ("1", 1, 1000, 7000), ("1.0", 1, 1000, 7000), ("8", 8, 1000, 56000)],
+    [
+        ("0", 0, 0, 0),
+        ("0.01", 1, 10, 70),
+        ("0.5", 1, 500, 3500),
+        ("1", 1, 1000, 7000),
+        ("1.0", 1, 1000, 7000),
+        ("8", 8, 1000, 56000),
+    ],
 )
 def test_gpu(text: str, devices: int, milli: int, units: int) -> None:
     request = q.parse_gpu(text)
@@ -72,7 +88,16 @@ def test_memory_is_charged_to_the_next_hundredth() -> None:
 
 @pytest.mark.parametrize(
     ("units", "text"),
-    [(0, "0"), (3500, "0.5"), (7000, "1"), (1000, "1/7"), (17000, "2 3/7"), (-3500, "-0.5"), (-1000, "-1/7"), (1, "0.000")],
+    [
+        (0, "0"),
+        (3500, "0.5"),
+        (7000, "1"),
+        (1000, "1/7"),
+        (17000, "2 3/7"),
+        (-3500, "-0.5"),
+        (-1000, "-1/7"),
+        (1, "0.000"),
+    ],
 )
 def test_accounts_for_people(units: int, text: str) -> None:
     assert q.format_gpu(units) == text

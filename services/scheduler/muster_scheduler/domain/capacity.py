@@ -1,0 +1,119 @@
+"""The index of free capacity of one (cluster, node pool): which nodes are worth an exact test for a shape.
+
+Kept by the inventory after every change of a node, asked by placement. Bitmaps of node ordinals (Python integers) per
+quantised free amount, so that a search touches only nodes that have enough devices, tightest first.
+Holds: a node that takes no new replicas stands in no bitmap; ordinals follow the nodes' names, so that the order of
+candidates depends on the state alone and not on the order in which nodes were reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from muster_scheduler.domain.journal import Journal
+from muster_scheduler.domain.nodes import Node
+from muster_scheduler.domain.requests import Kind, Role, Shape
+
+_HUNDRED: Final = 100
+
+
+class Buckets(NamedTuple):
+    """Where one node stands: its idle devices (-1: nowhere), the free hundredths of its shared cards, slices or not."""
+
+    idle: int
+    shares: frozenset[int]
+    sliceable: bool
+
+
+NOWHERE: Final = Buckets(-1, frozenset(), sliceable=False)
+
+
+def buckets_of(node: Node) -> Buckets:
+    """Where a node belongs."""
+    if not node.open:
+        return NOWHERE
+    shares = frozenset(free for device in node.devices if (free := device.share_free))
+    return Buckets(node.idle, shares, any(device.mig for device in node.devices))
+
+
+class Capacity:
+    """The index of one (cluster, node pool). `position` grows whenever something could fit that did not before."""
+
+    __slots__ = ("_idle", "_journal", "_shared", "_sliceable", "_stands", "nodes", "position", "total", "trials")
+
+    def __init__(self, journal: Journal, nodes: list[Node]) -> None:
+        """Indexes `nodes`, which have to be sorted by name."""
+        self._journal = journal
+        self.nodes = nodes
+        self.position = 0
+        self._idle: list[int] = [0]
+        self._shared: list[int] = [0] * (_HUNDRED + 1)
+        self._sliceable = 0
+        self._stands: list[Buckets] = [NOWHERE] * len(nodes)
+        self.total = 0
+        self.trials: dict[tuple[Role, ...], tuple[bool, int]] = {}  # see trial.py
+        for ordinal, node in enumerate(nodes):
+            node.ordinal = ordinal
+            self._move(ordinal, buckets_of(node))
+
+    def update(self, node: Node) -> None:
+        """Puts a node where it belongs now; undone with the journal."""
+        now = buckets_of(node)
+        before = self._stands[node.ordinal]
+        if now != before:
+            self._journal.note(self._move, node.ordinal, before)
+            self._move(node.ordinal, now)
+
+    def _move(self, ordinal: int, to: Buckets) -> None:
+        bit = 1 << ordinal
+        before = self._stands[ordinal]
+        if before.idle >= 0:
+            self._idle[before.idle] &= ~bit
+            self.total -= before.idle
+        for free in before.shares:
+            self._shared[free] &= ~bit
+        while len(self._idle) <= to.idle:
+            self._idle.append(0)
+        if to.idle >= 0:
+            self._idle[to.idle] |= bit
+            self.total += to.idle
+        for free in to.shares:
+            self._shared[free] |= bit
+        self._sliceable = self._sliceable | bit if to.sliceable else self._sliceable & ~bit
+        self._stands[ordinal] = to
+
+    def candidates(self, shape: Shape) -> Iterator[Node]:
+        """Nodes that may hold one replica of `shape`, the one that it fills best first. A node may come twice."""
+        for bitmap in self._bitmaps(shape):
+            left = bitmap
+            while left:
+                lowest = left & -left
+                left ^= lowest
+                yield self.nodes[lowest.bit_length() - 1]
+
+    def _bitmaps(self, shape: Shape) -> Iterator[int]:
+        match shape.kind:
+            case Kind.NONE:
+                yield from self._idle
+            case Kind.WHOLE:
+                yield from self._idle[shape.devices :]
+            case Kind.PORTION if shape.devices == 1:
+                yield from self._shared[shape.milli // 10 :]
+                yield from self._idle[1:]
+            case Kind.PORTION | Kind.MEMORY:
+                yield from self._shared[1:]
+                yield from self._idle[1:]
+            case Kind.SLICE:
+                yield self._sliceable
+
+    def check(self) -> None:
+        """The index says what the nodes say."""
+        for ordinal, node in enumerate(self.nodes):
+            if node.ordinal != ordinal:
+                raise AssertionError(f"{node.key} believes to be number {node.ordinal}, it is {ordinal}")
+            if self._stands[ordinal] != buckets_of(node):
+                raise AssertionError(f"{node.key} stands at {self._stands[ordinal]}, should at {buckets_of(node)}")
+        idle = sum(bucket.bit_count() * n for n, bucket in enumerate(self._idle))
+        if idle != self.total:
+            raise AssertionError(f"{self.total} idle devices counted, the bitmaps have {idle}")

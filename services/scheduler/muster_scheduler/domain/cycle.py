@@ -1,0 +1,181 @@
+"""One scheduling cycle, readable aloud: look at what is due, start what has its room, take heads, place, make room.
+
+Called by `State.propose` inside an open transaction; bounded by a budget of work, never by time. Where the budget ends,
+the next cycle goes on, because what was not tried is still in the queue.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster_kernel.lifecycle import WAITING, LifecycleEvent, Phase
+from muster_kernel.reasons import ChangeReason, Reason, WaitingReason
+from muster_scheduler.domain.course import advance, claim_holder, drop_claim, healthy, restart_due, waits_for_nobody
+from muster_scheduler.domain.decisions import Placed
+from muster_scheduler.domain.placement import Budget, clusters_for, place_gang
+from muster_scheduler.domain.preemption import OthersLeave, Room, carry_out, make_room
+from muster_scheduler.domain.reasoning import why_not
+from muster_scheduler.domain.requests import total_charge
+from muster_scheduler.domain.service import grow
+from muster_scheduler.domain.waiting import ClassKey
+from muster_scheduler.domain.workloads import SECOND, Claim, Planned, Replica, Request, Workload
+from muster_scheduler.domain.world import World
+
+_TOLD_A_CYCLE: Final = 256  # members of a blocked class that are told so in one cycle
+
+
+def run(world: World, budget: Budget) -> None:
+    """One cycle."""
+    look_at_due(world)
+    start_claims(world)
+    for workload_id in sorted(world.hungry):
+        grow(world, world.workloads[workload_id], budget)
+    while not budget.spent:
+        head = take_head(world)
+        if head is None:
+            return
+        decide(world, *head, budget)
+
+
+def look_at_due(world: World) -> None:
+    """Backoffs that have ended, nodes that are no longer left out, automatic deletions."""
+    for workload_id in world.timers.due(world.now):
+        workload = world.workloads.get(workload_id)
+        if workload is None:
+            continue
+        over = [node for node, until in workload.avoid.items() if until <= world.now]
+        if over:
+            world.set(workload, avoid={n: until for n, until in workload.avoid.items() if n not in over})
+        if workload.phase in WAITING and workload.claim is None and workload.not_before <= world.now:
+            if over or workload.id not in world.waiting:
+                world.waiting.add(workload)
+        elif workload.phase is Phase.TERMINATING:
+            restart_due(world, workload)
+        elif workload.phase in {Phase.COMPLETED, Phase.FAILED}:
+            _auto_delete(world, workload)
+
+
+def _auto_delete(world: World, workload: Workload) -> None:
+    after = workload.request.auto_deletion if workload.request else None
+    if after is not None and workload.finished + after * SECOND <= world.now:
+        advance(world, workload, LifecycleEvent.AUTO_DELETE, ChangeReason.AUTO_DELETED)
+
+
+def start_claims(world: World) -> None:
+    """Claims whose room is free become placements; those whose room broke meanwhile are planned anew."""
+    for workload_id in sorted(world.claims):
+        workload = world.workloads[workload_id]
+        claim = workload.claim
+        if claim is None:
+            continue
+        if not _sound(world, workload, claim):
+            drop_claim(world, workload)
+            world.waiting.add(workload)
+        elif waits_for_nobody(claim):
+            _start_claim(world, workload, claim)
+
+
+def _sound(world: World, workload: Workload, claim: Claim) -> bool:
+    cluster = world.clusters.get(claim.cluster)
+    if cluster is None or cluster.silent:
+        return False
+    return all(healthy(world, Replica(claim_holder(workload, p.role, p.rank), p.node, p.grant)) for p in claim.planned)
+
+
+def _start_claim(world: World, workload: Workload, claim: Claim) -> None:
+    units = sum(planned.grant.charge for planned in claim.planned)
+    preemptible = workload.request is None or workload.request.preemptible
+    world.queues.charge(workload.project, claim.pool, -units, preemptible=preemptible)
+    world.set(workload, claim=None)
+    world.journal.drop(world.claims, workload.id)
+    settle(world, workload, claim.cluster, claim.pool, claim.planned)
+
+
+def take_head(world: World) -> tuple[Workload, ClassKey] | None:
+    """The next workload to look at: of the project that is least full for its quota, the first in its order."""
+    best: tuple[tuple[int, int], str, Workload, ClassKey] | None = None
+    for project in world.waiting.projects():
+        head = world.waiting.head(project)
+        if head is None:
+            continue
+        workload = world.workloads[head[0]]
+        pool = head[1].pools[0] if head[1].pools else ""
+        ratio = world.queues.ratio(project, pool)
+        if best is None or (ratio, project) < (best[0], best[1]):
+            best = (ratio, project, workload, head[1])
+    return (best[2], best[3]) if best else None
+
+
+def decide(world: World, workload: Workload, key: ClassKey, budget: Budget) -> None:
+    """Places one head, makes room for it, or blocks its class with the reason."""
+    request = workload.request
+    if request is None:
+        world.waiting.remove(workload.id)
+        return
+    refusal = place(world, workload, request, budget)
+    if refusal is None:
+        return
+    room = None
+    if refusal.code is WaitingReason.NOT_EVALUATED:
+        room = make_room(world, workload, budget)
+        refusal = why_not(world, workload)
+    if isinstance(room, Room):
+        carry_out(world, workload, room)
+        return
+    if isinstance(room, OthersLeave):
+        refusal = Reason(WaitingReason.CLAIM, (room.workloads,))
+    block(world, key, refusal)
+
+
+def place(world: World, workload: Workload, request: Request, budget: Budget) -> Reason | None:
+    """Tries the workload's pools in its order. None where it was placed; NOT_EVALUATED where room is what lacks."""
+    units = total_charge(request.roles)
+    refusal: Reason | None = None
+    room_lacks = False
+    for pool in request.pools:
+        no_quota = world.queues.refusal(workload.project, pool, units, preemptible=request.preemptible)
+        if no_quota is not None:
+            refusal = refusal or no_quota
+            continue
+        room_lacks = True
+        for cluster in clusters_for(world, request, pool):
+            planned = place_gang(world, workload, request.roles, cluster, pool, budget)
+            if planned is not None:
+                settle(world, workload, cluster, pool, planned)
+                return None
+    if room_lacks or refusal is None:
+        return Reason(WaitingReason.NOT_EVALUATED)
+    return refusal
+
+
+def settle(world: World, workload: Workload, cluster: str, pool: str, planned: tuple[Planned, ...]) -> None:
+    """The workload has its place: its replicas enter the books, its record is written."""
+    world.set(
+        workload,
+        cluster=cluster,
+        pool=pool,
+        placed=world.now,
+        first_placed=workload.first_placed or world.now,
+        not_before=0,
+        snapshot_due=False,
+        endpoints=(),
+        conditions=(),
+    )
+    for p in planned:
+        world.take(workload, Replica(claim_holder(workload, p.role, p.rank), p.node, p.grant))
+    world.decide(Placed(workload.id, world.now))
+    advance(world, workload, LifecycleEvent.PLACED, ChangeReason.PLACED)
+    world.rewrite(workload)
+    request = workload.request
+    if request is not None and request.preemptible:
+        world.waiting.wake_higher(workload.project, pool, request.priority)
+    if not workload.replicas:
+        advance(world, workload, LifecycleEvent.ALL_READY, ChangeReason.ALL_READY)
+
+
+def block(world: World, key: ClassKey, reason: Reason) -> None:
+    """The class waits until something that it could use changes; its members are told why, where that is new."""
+    members = world.waiting.members(key)[:_TOLD_A_CYCLE]
+    world.waiting.block(key, reason)
+    for member in members:
+        world.tell(world.workloads[member], reason)

@@ -1,0 +1,235 @@
+"""What comes in: the facts and requests that change the scheduler's state, as plain values.
+
+stream.py and rpc.py make them from protobuf; `State.apply` takes them. Times are microseconds since 1970 in UTC.
+`id` is the event's own id, quoted where a request is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from muster_kernel.reasons import FailureClass
+from muster_scheduler.domain.clusters import Profile
+from muster_scheduler.domain.nodes import Node
+from muster_scheduler.domain.queues import Quota
+from muster_scheduler.domain.requests import Share
+from muster_scheduler.domain.workloads import ReplicaState, Request
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """Policy lets a workload run."""
+
+    workload: str
+    project: str
+    department: str
+    namespace: str
+    name: str
+    owner: str
+    submitted: int
+    active: bool
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """Policy refuses a generation of a workload."""
+
+    workload: str
+    generation: int
+    project: str
+    name: str
+    submitted: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class SuspendRequested:
+    """Somebody wants it suspended."""
+
+    id: str
+    workload: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeRequested:
+    """Somebody wants it to run again."""
+
+    id: str
+    workload: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionRequested:
+    """Somebody wants it gone."""
+
+    id: str
+    workload: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectChanged:
+    """A project as it stands here; quotas by node pool."""
+
+    name: str
+    department: str
+    quotas: tuple[tuple[str, Quota], ...]
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectRemoved:
+    """A project is no more."""
+
+    name: str
+
+
+class Order(NamedTuple):
+    """Where a report stands among those of its cluster."""
+
+    instance: str
+    start: int
+    sequence: int
+    observed: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRegistered:
+    """A cluster may report from now on. lost_timeout: seconds, 0: never given up by time alone."""
+
+    cluster: str
+    lost_timeout: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAdopted:
+    """Another agent instance takes a cluster over; what the old one held is declared gone."""
+
+    cluster: str
+    instance: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeForcedGone:
+    """An operator vouches that nothing runs on a node any more."""
+
+    cluster: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class InventoryReported:
+    """Nodes of a cluster: all of them, or what changed since the sequence before."""
+
+    cluster: str
+    order: Order
+    full: bool
+    sequence: int
+    profile: Profile | None
+    nodes: tuple[Node, ...]
+    removed: tuple[str, ...]
+
+
+class Status(NamedTuple):
+    """What an agent knows of one replica. An empty role: nothing of the whole attempt is there (state gone only)."""
+
+    role: str
+    rank: int
+    k: int
+    node: str
+    state: ReplicaState | None
+    gone: bool
+    exit_code: int | None = None
+    failure: FailureClass = FailureClass.NONE
+    name: str = ""
+    message: str = ""
+    endpoints: tuple[str, ...] = ()
+    devices: tuple[Share, ...] = ()
+    started: int = 0
+    finished: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaReported:
+    """One replica changed."""
+
+    cluster: str
+    order: Order
+    workload: str
+    generation: int
+    attempt: int
+    status: Status
+    endpoints: tuple[str, ...] = ()
+    conditions: tuple[tuple[str, bool, str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentRefused:
+    """An agent will not do what an assignment says. retry_after: seconds; 0: never, the reason is permanent."""
+
+    cluster: str
+    order: Order
+    workload: str
+    generation: int
+    attempt: int
+    code: str
+    message: str
+    node: str
+    retry_after: int
+
+
+class Held(NamedTuple):
+    """One assignment that an agent holds."""
+
+    workload: str
+    generation: int
+    attempt: int
+    epoch: int
+    replicas: tuple[Status, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentsHeld:
+    """Everything that an agent holds."""
+
+    cluster: str
+    order: Order
+    held: tuple[Held, ...]
+    highest_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatSeen:
+    """An agent lives."""
+
+    cluster: str
+    order: Order
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleAdvised:
+    """A service should have another number of replicas."""
+
+    workload: str
+    replicas: int
+
+
+Event = (
+    Admitted
+    | Rejected
+    | SuspendRequested
+    | ResumeRequested
+    | DeletionRequested
+    | ProjectChanged
+    | ProjectRemoved
+    | ClusterRegistered
+    | ClusterAdopted
+    | NodeForcedGone
+    | InventoryReported
+    | ReplicaReported
+    | AssignmentRefused
+    | AssignmentsHeld
+    | HeartbeatSeen
+    | ScaleAdvised
+)

@@ -1,0 +1,69 @@
+"""The undo log: every change of the truth goes through it, so that an aborted transaction leaves no trace.
+
+Used by everything in this package that changes state. Derived structures that can be made anew from the truth (queues,
+timers) stay outside; the capacity index takes part, because placement rolls back to marks all the time.
+Holds: `rollback(mark)` restores exactly what stood at the mark, in reverse order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+_ABSENT: Final = object()
+
+
+class Journal:
+    """Changes since the last `clear`, newest last."""
+
+    __slots__ = ("_log",)
+
+    def __init__(self) -> None:
+        """Begins empty."""
+        self._log: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
+
+    def set(self, target: object, name: str, value: object) -> None:
+        """Sets an attribute and remembers what it was."""
+        self._log.append((setattr, (target, name, getattr(target, name))))
+        setattr(target, name, value)
+
+    def put(self, mapping: dict[K, V], key: K, value: V) -> None:
+        """Sets an entry of a dict and remembers what it was."""
+        self._log.append((_restore, (mapping, key, mapping.get(key, _ABSENT))))
+        mapping[key] = value
+
+    def drop(self, mapping: dict[K, V], key: K) -> V | None:
+        """Removes an entry of a dict and remembers it. None where there was none."""
+        if key not in mapping:
+            return None
+        value = mapping.pop(key)
+        self._log.append((_restore, (mapping, key, value)))
+        return value
+
+    def note(self, undo: Callable[..., Any], *arguments: object) -> None:
+        """Remembers how to undo a change that was made otherwise."""
+        self._log.append((undo, arguments))
+
+    def mark(self) -> int:
+        """A point to which `rollback` can return."""
+        return len(self._log)
+
+    def rollback(self, mark: int = 0) -> None:
+        """Undoes everything after the mark."""
+        while len(self._log) > mark:
+            undo, arguments = self._log.pop()
+            undo(*arguments)
+
+    def clear(self) -> None:
+        """Forgets: what has been changed stays."""
+        self._log.clear()
+
+
+def _restore(mapping: dict[K, Any], key: K, value: object) -> None:
+    # The order of a dict is not part of the truth: everything that decides sorts by a stable id.
+    if value is _ABSENT:
+        del mapping[key]
+    else:
+        mapping[key] = value

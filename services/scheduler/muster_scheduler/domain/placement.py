@@ -1,0 +1,155 @@
+"""Where a gang goes: all of it into one (cluster, node pool), or none of it.
+
+Called by the cycle for heads of the queue, by preemption under a mark of the journal, and by explanations.
+Deterministic: roles go largest first, nodes in the order of the capacity index, devices tightest first.
+Holds: on failure the inventory is exactly as before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from muster_kernel.reasons import Constraint
+from muster_scheduler.domain.capacity import Capacity
+from muster_scheduler.domain.clusters import Cluster, Standing, supports
+from muster_scheduler.domain.course import claim_holder
+from muster_scheduler.domain.nodes import Mig, Node, fit
+from muster_scheduler.domain.requests import Grant, Role, Shape
+from muster_scheduler.domain.workloads import Planned, Request, Workload
+from muster_scheduler.domain.world import World
+
+
+@dataclass(slots=True)
+class Budget:
+    """Work that one cycle may do: exact tests of nodes, and simulated evictions. Never wall time."""
+
+    visits: int = 20_000
+    evictions: int = 256
+
+    @property
+    def spent(self) -> bool:
+        """Whether the cycle has to come back later."""
+        return self.visits <= 0
+
+
+def eligible(world: World, request: Request, cluster: Cluster | None) -> bool:
+    """Whether the cluster may be given this request now: admitted there, able to run it, and fresh."""
+    return able(request, cluster) and ready(world, cluster)
+
+
+def able(request: Request, cluster: Cluster | None) -> bool:
+    """Whether the cluster is allowed and its profile supports all that the request asks for."""
+    if cluster is None or cluster.profile is None or (request.clusters and cluster.id not in request.clusters):
+        return False
+    profile = cluster.profile
+    return all(supports(profile, role.shape, request.fields) for role in request.roles)
+
+
+def ready(world: World, cluster: Cluster | None) -> bool:
+    """Whether new work may be given to the cluster now."""
+    if cluster is None:
+        return False
+    return cluster.standing(world.now, world.limits.stale_after) is Standing.READY
+
+
+def clusters_for(world: World, request: Request, pool: str) -> list[str]:
+    """Eligible clusters with nodes in the pool: the one with the most idle devices first, then by id."""
+    found = [c for c in world.inventory.clusters_with(pool) if eligible(world, request, world.clusters.get(c))]
+    if len(found) > 1:
+        found.sort(key=lambda cluster: (-_idle(world, cluster, pool), cluster))
+    return found
+
+
+def _idle(world: World, cluster: str, pool: str) -> int:
+    capacity = world.inventory.capacity(cluster, pool)
+    return capacity.total if capacity else 0
+
+
+def mig_of(world: World, cluster: str) -> Mig:
+    """What the cluster does with MIG."""
+    known = world.clusters.get(cluster)
+    return known.profile.mig if known and known.profile else Mig.NONE
+
+
+def place_gang(
+    world: World, workload: Workload, roles: tuple[Role, ...], cluster: str, pool: str, budget: Budget
+) -> tuple[Planned, ...] | None:
+    """Charges every replica of the gang to nodes of one (cluster, pool) and says where; None where not all fit."""
+    capacity = world.inventory.capacity(cluster, pool)
+    if capacity is None:
+        return None
+    mark = world.journal.mark()
+    mig = mig_of(world, cluster)
+    avoided = frozenset(workload.avoid)
+    planned: list[Planned] = []
+    for role in sorted(roles, key=_largest_first):
+        found = _place_role(world, workload, role, capacity, mig, avoided, budget)
+        if found is None:
+            world.journal.rollback(mark)
+            return None
+        planned += found
+    return tuple(planned)
+
+
+def _largest_first(role: Role) -> tuple[int, int, int, str]:
+    return -role.charge, -role.shape.cpu, -role.shape.memory, role.name
+
+
+def _place_role(
+    world: World,
+    workload: Workload,
+    role: Role,
+    capacity: Capacity,
+    mig: Mig,
+    avoided: frozenset[tuple[str, str]],
+    budget: Budget,
+) -> list[Planned] | None:
+    planned: list[Planned] = []
+    refused: set[int] = set()
+    while len(planned) < role.size:
+        node = _first_that_fits(role.shape, capacity, mig, avoided, refused, budget)
+        if node is None:
+            return None
+        while len(planned) < role.size:
+            grant = fit(node, role.shape, mig)
+            if isinstance(grant, Constraint):
+                refused.add(node.ordinal)
+                break
+            index = len(planned)
+            world.inventory.charge(claim_holder(workload, role.name, index), node.key, grant)
+            planned.append(Planned(role.name, index, node.key, grant))
+    return planned
+
+
+def _first_that_fits(
+    shape: Shape,
+    capacity: Capacity,
+    mig: Mig,
+    avoided: frozenset[tuple[str, str]],
+    refused: set[int],
+    budget: Budget,
+) -> Node | None:
+    for node in capacity.candidates(shape):
+        if node.ordinal in refused:
+            continue
+        budget.visits -= 1
+        if node.key not in avoided and not isinstance(fit(node, shape, mig), Constraint):
+            return node
+        refused.add(node.ordinal)
+    return None
+
+
+def place_replica(
+    world: World, workload: Workload, role: Role, index: int, k: int, budget: Budget
+) -> tuple[tuple[str, str], Grant] | None:
+    """Charges one more replica in the workload's own (cluster, pool) and says where; None where it does not fit."""
+    capacity = world.inventory.capacity(workload.cluster, workload.pool)
+    if capacity is None:
+        return None
+    mig = mig_of(world, workload.cluster)
+    node = _first_that_fits(role.shape, capacity, mig, frozenset(workload.avoid), set(), budget)
+    grant = fit(node, role.shape, mig) if node else None
+    if node is None or not isinstance(grant, Grant):
+        return None
+    world.inventory.charge(claim_holder(workload, role.name, index, k), node.key, grant)
+    return node.key, grant

@@ -1,0 +1,79 @@
+"""The one dominant reason for which a workload has no place, with its numbers.
+
+Called by the cycle when a class is blocked. From what can never work to what only needs somebody to leave; counts per
+node are not made here but when somebody asks (explain.py).
+"""
+
+from __future__ import annotations
+
+from muster_kernel.quantities import GPU, PORTION_STEP, UNITS_PER_MILLI
+from muster_kernel.reasons import Reason, WaitingReason
+from muster_scheduler.domain.nodes import Device, Mode, Node
+from muster_scheduler.domain.placement import able, ready
+from muster_scheduler.domain.requests import replica_count, total_charge
+from muster_scheduler.domain.trial import largest_possible
+from muster_scheduler.domain.workloads import Request, Workload
+from muster_scheduler.domain.world import World
+
+
+def why_not(world: World, workload: Workload) -> Reason:
+    """The dominant reason for which an admitted workload with quota has no place now."""
+    request = workload.request
+    if request is None:
+        return Reason(WaitingReason.NOT_EVALUATED)
+    with_nodes = [c for pool in request.pools for c in world.inventory.clusters_with(pool)]
+    if not with_nodes:
+        return Reason(WaitingReason.NO_POOL)
+    allowed = [c for c in with_nodes if not request.clusters or c in request.clusters]
+    if not allowed:
+        return Reason(WaitingReason.NO_CLUSTER)
+    supporting = [c for c in allowed if able(request, world.clusters.get(c))]
+    if not supporting:
+        return Reason(WaitingReason.NOT_SUPPORTED, (len(set(allowed)),))
+    return _short_of_room(world, workload, request)
+
+
+def _short_of_room(world: World, workload: Workload, request: Request) -> Reason:
+    pools = [
+        (cluster, pool)
+        for pool in request.pools
+        for cluster in world.inventory.clusters_with(pool)
+        if able(request, world.clusters.get(cluster))
+    ]
+    wanted = total_charge(request.roles)
+    possible = [largest_possible(world, workload, cluster, pool) for cluster, pool in pools]
+    if None not in possible and not any(fits for fits, _ in filter(None, possible)):
+        return Reason(WaitingReason.TOO_LARGE, (wanted, max(size for _, size in filter(None, possible))))
+    open_pools = [(c, p) for c, p in pools if ready(world, world.clusters.get(c))]
+    free = max((_free_units(world, c, p) for c, p in open_pools), default=0)
+    if not open_pools:
+        closed = sum(len(capacity.nodes) for c, p in pools if (capacity := world.inventory.capacity(c, p)))
+        return Reason(WaitingReason.NODES_UNAVAILABLE, (closed,))
+    if wanted and free >= wanted:
+        return Reason(WaitingReason.FRAGMENTED, (wanted, free))
+    if not wanted:
+        return Reason(WaitingReason.NO_HOST_CAPACITY, (replica_count(request.roles),))
+    return Reason(WaitingReason.NO_CAPACITY, (wanted, free))
+
+
+def _free_units(world: World, cluster: str, pool: str) -> int:
+    capacity = world.inventory.capacity(cluster, pool)
+    if capacity is None:
+        return 0
+    return sum(free_units(node) for node in capacity.nodes if node.open)
+
+
+def free_units(node: Node) -> int:
+    """What a node's devices could still give, in 1/7,000 GPU; slices by their memory."""
+    if node.slots:
+        return node.free_slots * GPU
+    return sum(_device_units(device) for device in node.devices)
+
+
+def _device_units(device: Device) -> int:
+    if device.whole_free:
+        return GPU
+    if device.mig and device.mode in {Mode.IDLE, Mode.SLICED}:
+        slices = device.card.slices if device.card else 7
+        return GPU * (slices - device.mask.bit_count()) // slices
+    return device.share_free * PORTION_STEP * UNITS_PER_MILLI

@@ -1,0 +1,198 @@
+"""The scheduler as a state machine: events in, decisions out, everything undone where the transaction failed.
+
+handlers.py drives it: `begin(now)`, `apply(event)` for what a batch consumed, `propose(budget)` for a cycle, then
+`commit()` after the database has committed, or `abort()` after it has not. Between begin and commit nobody else may
+look: readers take the same lock.
+Holds: after `abort` the truth is exactly what it was at `begin` (`digest` proves it); the next decision follows from
+the truth alone, so a rebuild from the database decides the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from muster_kernel.lifecycle import LifecycleEvent
+from muster_scheduler.domain import admission, cycle, events, fleet, reports
+from muster_scheduler.domain.decisions import Decision, PhaseChange
+from muster_scheduler.domain.limits import Limits
+from muster_scheduler.domain.placement import Budget
+from muster_scheduler.domain.workloads import Workload
+from muster_scheduler.domain.world import Touched, World
+
+E = LifecycleEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What an open transaction has to write and to publish. Valid until `commit` or `abort`."""
+
+    decisions: tuple[Decision, ...]
+    touched: Touched
+    again_at: int | None  # when the next cycle has something to do by time alone; None: never
+    unfinished: bool  # the budget was spent before the queue was
+
+
+class State:
+    """The one aggregate."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        """Begins with nothing known."""
+        self.world = World(limits)
+        self._open = False
+
+    # -- transactions ------------------------------------------------------------------------------------------------
+
+    def begin(self, now: int) -> None:
+        """Opens a transaction at `now`, microseconds since 1970. Time never runs backwards in here."""
+        if self._open:
+            raise RuntimeError("a transaction is open already: commit or abort it first")
+        self._open = True
+        self.world.now = max(self.world.now, now)
+
+    def apply(self, event: events.Event) -> None:
+        """Takes one event."""
+        _HANDLERS[type(event)](self.world, event)
+
+    def propose(self, budget: Budget | None = None) -> bool:
+        """Runs one cycle. Whether its budget was spent before the queue was."""
+        budget = budget or Budget()
+        fleet.watch_clocks(self.world)
+        cycle.run(self.world, budget)
+        return budget.spent
+
+    def plan(self, *, unfinished: bool = False) -> Plan:
+        """What the open transaction decided and changed so far."""
+        self._tell_replicas()
+        return Plan(tuple(self.world.decisions), self.world.touched, self.next_time(), unfinished)
+
+    def _tell_replicas(self) -> None:
+        """News of replicas travels as a PhaseChange of its own where no phase changed after it."""
+        world = self.world
+        told = {d.workload for d in world.decisions if isinstance(d, PhaseChange)}
+        for workload_id in world.stirred:
+            if workload_id not in told:
+                w = world.workloads[workload_id]
+                world.decide(PhaseChange(w.id, w.attempt, w.phase, w.phase, w.desired, w.reason, w.message, world.now))
+        world.stirred.clear()
+
+    def commit(self) -> None:
+        """The database has it: the changes stay."""
+        self.world.journal.clear()
+        self._close()
+
+    def abort(self) -> None:
+        """The database has not: everything is as it was at `begin`."""
+        self.world.journal.rollback()
+        self.world.derive()
+        self._close()
+
+    def _close(self) -> None:
+        self.world.decisions.clear()
+        self.world.touched = Touched()
+        self.world.stirred.clear()
+        self._open = False
+
+    # -- asking ------------------------------------------------------------------------------------------------------
+
+    def next_time(self) -> int | None:
+        """When a cycle has something to do by time alone, or None."""
+        return self.world.timers.next()
+
+    def restart_clocks(self, now: int) -> None:
+        """Every clock of silence starts anew: after a takeover, and after the bus was lost."""
+        self.world.now = max(self.world.now, now)
+        for cluster in self.world.clusters.values():
+            cluster.fresh = self.world.now
+        self.world.orphans.clear()
+
+    def check(self) -> None:
+        """Raises AssertionError where the books do not agree."""
+        from muster_scheduler.domain.checks import check  # noqa: PLC0415 - tests and simulation only
+
+        check(self.world)
+
+    def digest(self) -> str:
+        """A hash over the whole truth, independent of the order in which it came about."""
+        return hashlib.sha256(repr(canonical(self.world)).encode()).hexdigest()
+
+
+def canonical(world: World) -> object:
+    """The truth as nested tuples in a fixed order."""
+    nodes = [
+        (
+            n.key,
+            n.pool,
+            n.state.value,
+            n.present,
+            n.used_cpu,
+            n.used_memory,
+            n.used_slots,
+            sorted(n.entries.items()),
+            [(d.uuid, d.healthy, d.foreign, d.mode.value, d.free_milli, d.free_bytes, d.mask) for d in n.devices],
+        )
+        for _, n in sorted(world.inventory.nodes.items())
+    ]
+    clusters = [repr(cluster) for _, cluster in sorted(world.clusters.items())]
+    projects = [(p.name, p.version, sorted(p.quotas.items())) for _, p in sorted(world.queues.projects.items())]
+    accounts = sorted(world.queues.accounts.items())
+    placed = sorted((key, sorted(members)) for key, members in world.placed.items() if members)
+    workloads = [_of_workload(w) for _, w in sorted(world.workloads.items())]
+    return nodes, clusters, projects, accounts, placed, sorted(world.claims), sorted(world.hungry), workloads
+
+
+_KEYED: Final = ("replicas", "leaving", "rolling", "avoid", "replacements")
+
+
+def _of_workload(workload: Workload) -> tuple[object, ...]:
+    plain = tuple(repr(getattr(workload, name)) for name in Workload.__slots__ if name not in _KEYED)
+    keyed = tuple(repr(sorted(getattr(workload, name).items(), key=_key)) for name in _KEYED)
+    return plain + keyed
+
+
+def _key(item: tuple[Any, Any]) -> Any:
+    return item[0]
+
+
+def _on_suspend(world: World, event: events.SuspendRequested) -> None:
+    admission.on_request(world, event.workload, E.SUSPEND, event.id)
+
+
+def _on_resume(world: World, event: events.ResumeRequested) -> None:
+    admission.on_request(world, event.workload, E.RESUME, event.id)
+
+
+def _on_delete(world: World, event: events.DeletionRequested) -> None:
+    admission.on_request(world, event.workload, E.DELETE, event.id)
+
+
+def _on_replica(world: World, event: events.ReplicaReported) -> None:
+    if fleet.accept(world, event.cluster, event.order) is not None:
+        reports.on_report(world, event)
+
+
+def _on_assignment_refused(world: World, event: events.AssignmentRefused) -> None:
+    if fleet.accept(world, event.cluster, event.order) is not None:
+        reports.on_assignment_refused(world, event)
+
+
+_HANDLERS: Final[dict[type, Callable[[World, Any], None]]] = {
+    events.Admitted: admission.on_admitted,
+    events.Rejected: admission.on_rejected,
+    events.SuspendRequested: _on_suspend,
+    events.ResumeRequested: _on_resume,
+    events.DeletionRequested: _on_delete,
+    events.ProjectChanged: admission.on_project,
+    events.ProjectRemoved: admission.on_project_removed,
+    events.ClusterRegistered: fleet.on_registered,
+    events.ClusterAdopted: fleet.on_adopted,
+    events.NodeForcedGone: fleet.on_forced_gone,
+    events.InventoryReported: fleet.on_inventory,
+    events.ReplicaReported: _on_replica,
+    events.AssignmentRefused: _on_assignment_refused,
+    events.AssignmentsHeld: fleet.on_held,
+    events.HeartbeatSeen: fleet.on_heartbeat,
+    events.ScaleAdvised: admission.on_scale_advised,
+}

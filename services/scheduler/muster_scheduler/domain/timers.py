@@ -1,0 +1,32 @@
+"""What has to be looked at again at a certain time: backoffs, left-out nodes, automatic deletion.
+
+Derived and lazy: an entry only says "look then"; whether there is still something to do is read from the workload. So
+an entry too many does no harm, and a rebuild or an abort simply asks every workload again.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+
+class Timers:
+    """Times at which workloads want to be looked at."""
+
+    def __init__(self) -> None:
+        """Begins empty."""
+        self._heap: list[tuple[int, str]] = []
+
+    def at(self, time: int, workload: str) -> None:
+        """Looks at the workload at that time (microseconds since 1970)."""
+        heapq.heappush(self._heap, (time, workload))
+
+    def due(self, now: int) -> list[str]:
+        """Workloads whose time has come, each once, by time and id."""
+        ripe: dict[str, None] = {}
+        while self._heap and self._heap[0][0] <= now:
+            ripe[heapq.heappop(self._heap)[1]] = None
+        return list(ripe)
+
+    def next(self) -> int | None:
+        """The time of the next entry, or None."""
+        return self._heap[0][0] if self._heap else None

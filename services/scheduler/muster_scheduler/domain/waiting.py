@@ -1,0 +1,205 @@
+"""The queue: what waits, grouped by class, so that a class that did not fit is tried once and not once a member.
+
+Derived from the workloads (it is rebuilt after an abort) and never changes a decision: a blocked class is one that
+would fail again, because nothing that it could use has changed.
+Called by the lifecycle (add, remove), by whatever frees capacity (wake) and by the cycle (next, block).
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from muster_kernel.reasons import Reason
+from muster_scheduler.domain.requests import Role
+from muster_scheduler.domain.workloads import Workload
+
+
+class ClassKey(NamedTuple):
+    """What makes two waiting workloads equal to the scheduler."""
+
+    project: str
+    priority: int
+    preemptible: bool
+    roles: tuple[Role, ...]
+    pools: tuple[str, ...]
+    clusters: tuple[str, ...]
+    fields: frozenset[str]
+    avoid: frozenset[tuple[str, str]]
+
+
+class Place(NamedTuple):
+    """Where a workload stands within its project: the higher priority first, then the older, then by id."""
+
+    rank: int  # -priority
+    submitted: int
+    id: str
+
+
+@dataclass(slots=True, eq=False)
+class Bucket:
+    """The waiting members of one class. `reason`: why it is blocked; None while it is worth a try."""
+
+    key: ClassKey
+    members: list[Place] = field(default_factory=list)
+    count: int = 0
+    reason: Reason | None = None
+
+
+def class_of(workload: Workload) -> ClassKey:
+    """The class of an admitted workload."""
+    request = workload.request
+    if request is None:
+        raise ValueError(f"workload {workload.id} is not admitted, so it has no class")
+    return ClassKey(
+        workload.project,
+        request.priority,
+        request.preemptible,
+        request.roles,
+        request.pools,
+        request.clusters,
+        request.fields,
+        frozenset(workload.avoid),
+    )
+
+
+class Queue:
+    """All that waits and may be tried, by class."""
+
+    def __init__(self) -> None:
+        """Begins empty."""
+        self.buckets: dict[ClassKey, Bucket] = {}
+        self._of: dict[str, ClassKey] = {}
+        self._places: dict[str, Place] = {}
+        self._heads: dict[str, list[tuple[Place, ClassKey]]] = {}
+        self._by_pool: dict[str, dict[ClassKey, None]] = {}
+        self._by_project: dict[str, dict[ClassKey, None]] = {}
+
+    def __contains__(self, workload: str) -> bool:
+        """Whether the workload stands in the queue."""
+        return workload in self._of
+
+    def __len__(self) -> int:
+        """How many stand in the queue."""
+        return len(self._of)
+
+    def add(self, workload: Workload) -> Reason | None:
+        """Puts a workload in. The reason of its class where that is blocked already, else None: worth a try."""
+        key = class_of(workload)
+        place = Place(-key.priority, workload.submitted, workload.id)
+        self.remove(workload.id)
+        bucket = self.buckets.get(key)
+        if bucket is None:
+            bucket = self.buckets[key] = Bucket(key)
+        heapq.heappush(bucket.members, place)
+        bucket.count += 1
+        self._of[workload.id], self._places[workload.id] = key, place
+        if bucket.reason is None:
+            self._offer(bucket)
+        return bucket.reason
+
+    def remove(self, workload: str) -> None:
+        """Takes a workload out; one that is not in stays out."""
+        key = self._of.pop(workload, None)
+        if key is None:
+            return
+        del self._places[workload]
+        bucket = self.buckets[key]
+        bucket.count -= 1
+        if bucket.count == 0:
+            self._forget(key)
+        elif bucket.reason is None:
+            self._offer(bucket)
+
+    def _forget(self, key: ClassKey) -> None:
+        del self.buckets[key]
+        for pool in key.pools:
+            self._by_pool.get(pool, {}).pop(key, None)
+        self._by_project.get(key.project, {}).pop(key, None)
+
+    def _head(self, bucket: Bucket) -> Place | None:
+        while bucket.members:
+            head = bucket.members[0]
+            if self._places.get(head.id) == head and self._of.get(head.id) == bucket.key:
+                return head
+            heapq.heappop(bucket.members)
+        return None
+
+    def _offer(self, bucket: Bucket) -> None:
+        head = self._head(bucket)
+        if head is not None:
+            heapq.heappush(self._heads.setdefault(bucket.key.project, []), (head, bucket.key))
+
+    def projects(self) -> list[str]:
+        """The projects that have something worth a try, by name."""
+        return sorted(project for project in list(self._heads) if self.head(project) is not None)
+
+    def head(self, project: str) -> tuple[str, ClassKey] | None:
+        """The project's next workload worth a try and its class."""
+        heads = self._heads.get(project, [])
+        while heads:
+            place, key = heads[0]
+            bucket = self.buckets.get(key)
+            if bucket is not None and bucket.reason is None and self._head(bucket) == place:
+                return place.id, key
+            heapq.heappop(heads)
+        self._heads.pop(project, None)
+        return None
+
+    def block(self, key: ClassKey, reason: Reason) -> None:
+        """The class did not fit: not tried again before one of its pools or its project is woken."""
+        bucket = self.buckets.get(key)
+        if bucket is None:
+            return
+        bucket.reason = reason
+        for pool in key.pools:
+            self._by_pool.setdefault(pool, {})[key] = None
+        self._by_project.setdefault(key.project, {})[key] = None
+
+    def wake_pool(self, pool: str) -> None:
+        """Something in this node pool changed for the better."""
+        for key in self._by_pool.pop(pool, {}):
+            self._wake(key)
+
+    def wake_project(self, project: str) -> None:
+        """The project's quota or use changed."""
+        for key in self._by_project.pop(project, {}):
+            self._wake(key)
+
+    def wake_all(self) -> None:
+        """A cluster came or changed what it can do."""
+        for key in list(self.buckets):
+            self._wake(key)
+
+    def wake_higher(self, project: str, pool: str, priority: int) -> None:
+        """Preemptible work of `priority` was placed: what waits above it in that project may now take its place."""
+        for key in list(self._by_project.get(project, {})):
+            if key.priority > priority and pool in key.pools:
+                self._wake(key)
+
+    def _wake(self, key: ClassKey) -> None:
+        bucket = self.buckets.get(key)
+        if bucket is not None and bucket.reason is not None:
+            bucket.reason = None
+            self._offer(bucket)
+
+    def reason(self, workload: str) -> Reason | None:
+        """Why the workload's class is blocked; None where it is not, or the workload does not wait."""
+        key = self._of.get(workload)
+        return self.buckets[key].reason if key else None
+
+    def members(self, key: ClassKey) -> list[str]:
+        """Who waits in a class, in order."""
+        bucket = self.buckets.get(key)
+        if bucket is None:
+            return []
+        valid = {place for place in bucket.members if self._places.get(place.id) == place}
+        return [place.id for place in sorted(valid) if self._of.get(place.id) == key]
+
+    def ahead(self, workload: str) -> int:
+        """How many workloads of its project stand before it."""
+        key, place = self._of.get(workload), self._places.get(workload)
+        if key is None or place is None:
+            return 0
+        return sum(1 for other, spot in self._places.items() if spot < place and self._of[other].project == key.project)

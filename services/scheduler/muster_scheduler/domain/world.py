@@ -1,0 +1,187 @@
+"""Everything that the state machine knows, in one place, and the small changes that all its parts make.
+
+Truth: workloads, inventory, queues (accounts), clusters; changed through the journal only. Derived: the queue and the
+timers, which `derive` makes anew from the truth. `decisions` and `touched` belong to the open transaction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from muster_kernel.lifecycle import RELEASING, WAITING, Phase
+from muster_kernel.reasons import Reason, WaitingReason
+from muster_scheduler.domain.clusters import Cluster
+from muster_scheduler.domain.decisions import Assign, Decision, Queued, Waiting
+from muster_scheduler.domain.inventory import Inventory
+from muster_scheduler.domain.journal import Journal
+from muster_scheduler.domain.limits import WAITING_EVERY, Limits
+from muster_scheduler.domain.queues import Queues
+from muster_scheduler.domain.requests import Holder
+from muster_scheduler.domain.timers import Timers
+from muster_scheduler.domain.waiting import Queue
+from muster_scheduler.domain.workloads import SECOND, Ending, Replica, Workload
+
+
+@dataclass(slots=True)
+class Touched:
+    """What the open transaction has changed and its adapter has to write; insertion-ordered sets."""
+
+    workloads: dict[str, None] = field(default_factory=dict)
+    replicas: dict[Holder, None] = field(default_factory=dict)
+    clusters: dict[str, None] = field(default_factory=dict)
+    nodes: dict[tuple[str, str], None] = field(default_factory=dict)
+    projects: dict[str, None] = field(default_factory=dict)
+
+    def clear(self) -> None:
+        """Begins a new transaction."""
+        for kept in (self.workloads, self.replicas, self.clusters, self.nodes, self.projects):
+            kept.clear()
+
+
+class World:
+    """The state machine's whole memory."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        """Begins with nothing known."""
+        self.limits = limits or Limits()
+        self.journal = Journal()
+        self.inventory = Inventory(self.journal)
+        self.queues = Queues(self.journal)
+        self.workloads: dict[str, Workload] = {}
+        self.clusters: dict[str, Cluster] = {}
+        self.placed: dict[tuple[str, str], dict[str, None]] = {}  # (cluster, pool) -> workloads that hold something
+        self.claims: dict[str, None] = {}
+        self.hungry: dict[str, None] = {}  # inference services that lack replicas
+        self.orphans: dict[tuple[str, str], tuple[int, int, int]] = {}  # (cluster, id) -> (since, generation, attempt)
+        self.waiting = Queue()
+        self.timers = Timers()
+        self.decisions: list[Decision] = []
+        self.touched = Touched()
+        self.told: dict[str, tuple[WaitingReason, int]] = {}  # what each waiting workload was last told, and when
+        self.stirred: dict[str, None] = {}  # workloads of whose replicas something new is known
+        self.now = 0
+
+    # -- small changes -----------------------------------------------------------------------------------------------
+
+    def set(self, workload: Workload, **values: object) -> None:
+        """Sets attributes of a workload."""
+        for name, value in values.items():
+            if getattr(workload, name) != value:
+                self.journal.set(workload, name, value)
+        self.touched.workloads[workload.id] = None
+
+    def set_replica(self, replica: Replica, **values: object) -> None:
+        """Sets attributes of a replica."""
+        for name, value in values.items():
+            if getattr(replica, name) != value:
+                self.journal.set(replica, name, value)
+        self.touched.replicas[replica.holder] = None
+
+    def decide(self, decision: Decision) -> None:
+        """Tells the outside."""
+        self.decisions.append(decision)
+
+    def find(self, workload_id: str) -> Workload:
+        """The workload, made in Creating where nothing was heard of it yet."""
+        known = self.workloads.get(workload_id)
+        if known is None:
+            known = Workload(workload_id, submitted=self.now)
+            self.journal.put(self.workloads, workload_id, known)
+            self.touched.workloads[workload_id] = None
+        return known
+
+    def rewrite(self, workload: Workload) -> None:
+        """Has the workload's record on its cluster's topic written anew."""
+        self.set(workload, record=workload.record + 1)
+        self.decide(Assign(workload.cluster, workload.id))
+
+    def tell(self, workload: Workload, reason: Reason) -> None:
+        """Tells the outside why a workload waits: where it is new, and at most once a minute."""
+        told = self.told.get(workload.id)
+        if told is None:
+            pool = workload.request.pools[0] if workload.request and workload.request.pools else ""
+            self.decide(Queued(workload.id, pool, workload.queued))
+        elif told[0] is reason.code or told[1] + WAITING_EVERY > self.now:
+            return
+        self.told[workload.id] = reason.code, self.now
+        self.decide(Waiting(workload.id, reason))
+
+    # -- replicas ----------------------------------------------------------------------------------------------------
+
+    def take(self, workload: Workload, replica: Replica) -> None:
+        """Puts a replica whose grant is already charged to the inventory into the books."""
+        holder = replica.holder
+        self.journal.put(workload.replicas, (holder.role, holder.rank), replica)
+        preemptible = workload.request is None or workload.request.preemptible
+        self.queues.charge(workload.project, workload.pool, replica.grant.charge, preemptible=preemptible)
+        self.touched.replicas[holder] = None
+        members = self.placed.get((workload.cluster, workload.pool))
+        if members is None:
+            members = {}
+            self.journal.put(self.placed, (workload.cluster, workload.pool), members)
+        if workload.id not in members:
+            self.journal.put(members, workload.id, None)
+
+    def unaccount(self, workload: Workload, replica: Replica) -> None:
+        """Takes a replica out of its project's accounts, where it still is in them."""
+        if replica.accounted:
+            preemptible = workload.request is None or workload.request.preemptible
+            self.queues.charge(workload.project, workload.pool, -replica.grant.charge, preemptible=preemptible)
+            self.set_replica(replica, accounted=False)
+
+    def give_back(self, workload: Workload, replica: Replica) -> None:
+        """Returns what a replica held: the one way in which capacity comes back."""
+        self.inventory.release(replica.holder, replica.node)
+        node = self.inventory.nodes.get(replica.node)
+        if node is not None and not node.present and not node.entries:
+            self.inventory.drop_node(replica.node)
+            self.touched.nodes[replica.node] = None
+        self.unaccount(workload, replica)
+        self.set_replica(replica, gone=True, kept=False)
+        self.waiting.wake_pool(workload.pool)
+        self.waiting.wake_project(workload.project)
+
+    def clear_run(self, workload: Workload) -> None:
+        """Forgets the replicas of a run of which nothing is left."""
+        for replica in workload.replicas.values():
+            self.touched.replicas[replica.holder] = None
+        self.set(workload, replicas={}, replacements={})
+        self.leave_pool(workload)
+
+    def leave_pool(self, workload: Workload) -> None:
+        """Notes that the workload holds nothing in its pool any more."""
+        members = self.placed.get((workload.cluster, workload.pool))
+        if members is not None:
+            self.journal.drop(members, workload.id)
+        self.journal.drop(self.hungry, workload.id)
+
+    # -- derived -----------------------------------------------------------------------------------------------------
+
+    def derive(self) -> None:
+        """Makes the queue and the timers anew from the truth."""
+        self.waiting, self.timers, self.told = Queue(), Timers(), {}
+        for workload_id in sorted(self.workloads):
+            self.watch(self.workloads[workload_id])
+
+    def watch(self, workload: Workload) -> None:
+        """Puts a workload into the queue and the timers, wherever it belongs now."""
+        if workload.phase in WAITING:
+            if workload.claim is None:
+                if workload.not_before > self.now:
+                    self.timers.at(workload.not_before, workload.id)
+                else:
+                    self.waiting.add(workload)
+            if workload.avoid:
+                self.timers.at(min(workload.avoid.values()), workload.id)
+        elif workload.phase is Phase.TERMINATING and workload.ending is Ending.RESTART:
+            self.timers.at(workload.not_before, workload.id)
+        elif workload.phase in {Phase.COMPLETED, Phase.FAILED}:
+            after = workload.request.auto_deletion if workload.request else None
+            if after is not None:
+                self.timers.at(workload.finished + after * SECOND, workload.id)
+        for _, not_before in workload.replacements.values():
+            self.timers.at(not_before, workload.id)
+
+    def leaving(self, workload: Workload) -> bool:
+        """Whether what the workload holds is on its way back."""
+        return workload.phase in RELEASING or workload.phase in {Phase.COMPLETED, Phase.FAILED}
