@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import os
 import random
@@ -23,6 +24,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Draws the seed of this run's properties, unless one is given, so that it can be printed and given again."""
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = random.randrange(1 << 32)
+    # pytest-asyncio asks for the current loop before it sets its own; Python 3.11 would make one, which nobody closes,
+    # and a later test would fail for its ResourceWarning. Once told that there is none, it makes none.
+    asyncio.set_event_loop(None)
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -1,6 +1,7 @@
-"""Kafka and PostgreSQL held by the calling process itself, without a keeper: for tests to start, kill and wipe.
+"""Throw-away servers and stacks for tests, to start, kill and wipe.
 
-Called by the fixtures. Holds: leaving the context ends the server and deletes its folder.
+Called by the fixtures. Kafka and PostgreSQL alone are held by the calling process, a whole stack by a real keeper.
+Holds: leaving the context ends everything and deletes the folder (a stack's stays where the block failed).
 """
 
 from __future__ import annotations
@@ -9,12 +10,17 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 from muster_stack import kafka, postgres
+from muster_stack.commands import end, keeper_command, start_detached
 from muster_stack.kafka_probe import Broker
+from muster_stack.keeper.control import Stack
+from muster_stack.layout import Layout
 from muster_stack.ports import free_ports
 from muster_stack.processes import kill_group, stop, wait_until
 
@@ -23,6 +29,30 @@ def _scratch(kind: str) -> Path:
     folder = Path(tempfile.mkdtemp(prefix=f"muster-{kind}-"))
     folder.chmod(0o711)  # root's PostgreSQL runs as another user, who must get through
     return folder
+
+
+@contextmanager
+def temporary_stack(
+    *, standby: bool = False, hold: bool = False, clusters: Mapping[str, str] | None = None, seconds: float = 180
+) -> Iterator[Stack]:
+    """The whole stack in a folder of its own, ready; ended and forgotten afterwards.
+
+    `clusters`: declarations (YAML) by name, instead of the default two. Where the block fails, the folder with its logs
+    stays, and its place is added to the error as a note. Raises StartFailed.
+    """
+    layout = Layout.of(_scratch("stack"))
+    layout.make()
+    for name, declaration in (clusters or {}).items():
+        (layout.clusters / f"{name}.yaml").write_text(declaration)
+    try:
+        start_detached(layout, keeper_command(layout, standby=standby, hold=hold), seconds=seconds)
+        yield Stack(layout)
+    except BaseException as error:
+        error.add_note(f"the stack's logs are in {layout.logs}")
+        end(layout)
+        raise
+    end(layout)
+    shutil.rmtree(layout.root, ignore_errors=True)
 
 
 class EmbeddedKafka:

@@ -10,6 +10,8 @@ started once for the run.
     own_kafka         a broker for this test alone, which it may kill, stop and wipe
     database          a new database with the services' roles and schemas: `database.url("scheduler")`
     own_postgres      a server for this test alone, which it may kill and start again
+    running_stack     the whole stack, shared by the run: `.status()`, `.kill(..)`, `.layout`; embedded.temporary_stack
+                      makes one of a test's own
 
 Holds: a test sees no row, topic or committed offset of another one.
 """
@@ -30,7 +32,8 @@ import pytest
 import pytest_asyncio
 from aiokafka.admin import AIOKafkaAdminClient
 
-from muster_stack.embedded import EmbeddedKafka, EmbeddedPostgres
+from muster_stack.embedded import EmbeddedKafka, EmbeddedPostgres, temporary_stack
+from muster_stack.keeper.control import Stack
 from muster_stack.postgres import ADMIN, SERVICES, schemas
 
 _DEADLINE: Final = 20.0  # seconds until a deleted topic is gone
@@ -135,6 +138,13 @@ def own_postgres() -> Iterator[EmbeddedPostgres]:
     """A running server for this test alone, with a database `muster`."""
     with EmbeddedPostgres() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def running_stack() -> Iterator[Stack]:
+    """The whole embedded stack with its two default clusters, ready."""
+    with temporary_stack() as stack:
+        yield stack
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ children, which overwrite theirs, by their working folder. Holds: a replica outl
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -30,7 +31,9 @@ def end_services(layout: Layout) -> int:
 def end_everything(layout: Layout) -> int:
     """Ends all processes of this stack, replicas too. Returns how many were left after the replicas' own end."""
     end_replicas(layout)
-    return end_all(lambda: everything(layout), grace=_GRACE)
+    count = end_all(lambda: everything(layout), grace=_GRACE)
+    shutil.rmtree(layout.sockets, ignore_errors=True)  # it may lie in /tmp, where nobody would look for it
+    return count
 
 
 def end_replicas(layout: Layout) -> None:
