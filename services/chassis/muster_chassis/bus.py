@@ -30,7 +30,7 @@ CHANGES = metrics.counter(
     "muster_bus_changes_total",
     unit="changes",
     meaning="How often Kafka turned out to be another cluster than before.",
-    action="Not planned: find out who wiped or replaced Kafka. Workloads are safe, outside events not yet read are not.",
+    action="Not planned? Find out who replaced Kafka. Workloads are safe, outside events not yet read are not.",
 )
 
 

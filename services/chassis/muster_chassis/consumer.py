@@ -48,7 +48,7 @@ HOP = metrics.histogram(
 class Consumer(ABC):
     """What both kinds share. `caught_up` is set once every partition was read to the end that it had at the start."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all by name; most have a default
         self,
         database: Database,
         bus: Bus,
@@ -122,7 +122,7 @@ class Consumer(ABC):
     async def _open(self, session: Session) -> AIOKafkaConsumer:
         """A started consumer with its partitions and positions."""
 
-    async def _commit(self, consumer: AIOKafkaConsumer, *, force: bool = False) -> None:
+    async def _commit(self, consumer: AIOKafkaConsumer, *, force: bool = False) -> None:  # noqa: B027 - may be nothing
         """Tells Kafka how far it is; nothing to do where offsets are in PostgreSQL."""
 
     async def _changed(self, consumer: AIOKafkaConsumer) -> bool:
@@ -151,7 +151,7 @@ class Consumer(ABC):
             await self._close(consumer)
 
     async def _process(self, consumer: AIOKafkaConsumer, polled: Mapping[TopicPartition, Sequence[Any]]) -> None:
-        origins = [_origin(record) for records in polled.values() for record in records]
+        origins = [origin_of(record) for records in polled.values() for record in records]
         for tp, records in polled.items():
             HOP.labels(tp.topic).observe(max(0.0, time.time() - records[-1].timestamp / 1000))
         try:
@@ -205,8 +205,9 @@ class Consumer(ABC):
             self.intake.cut |= {(tp.topic, tp.partition) for tp, first in beginnings.items() if first > 0}
 
     async def _note_read(self, consumer: AIOKafkaConsumer) -> None:
-        """Marks what has been read to the end, after it was handled. A position counts, not a record: transaction
-        markers and compaction leave offsets at which nothing is ever delivered.
+        """Marks what has been read to the end, after it was handled.
+
+        A position counts, not a record: transaction markers and compaction leave offsets without a record.
         """
         if self.caught_up.is_set():
             return
@@ -269,7 +270,7 @@ class GroupConsumer(Consumer):
         due = {place: at for place, at in self._done.items() if place in mine and self._committed.get(place) != at}
         if not due:
             return
-        # A rebalance in between makes this commit fail: the next owner reads the records again, and the inbox drops them.
+        # A rebalance in between makes this commit fail: the next owner reads them again, and its inbox drops them.
         with suppress(CommitFailedError, IllegalStateError, UnknownMemberIdError):
             await consumer.commit({TopicPartition(*place): at for place, at in due.items()})
             self._committed.update(due)
@@ -374,7 +375,8 @@ class AssignedConsumer(Consumer):
             consumer.seek(tp, stored)
 
 
-def _origin(record: Any) -> Origin:
+def origin_of(record: Any) -> Origin:
+    """What aiokafka delivered, as we keep it."""
     return Origin(
         record.topic,
         record.partition,

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import asyncpg
 
@@ -156,11 +156,12 @@ class Database:
     async def unit(
         self, now: datetime | None = None, *, begin: Callable[[Unit], Awaitable[None]] | None = None
     ) -> AsyncIterator[Unit]:
-        """One transaction. `begin` runs first in it (a leader's fence). Raises what the body raises, after a rollback;
-        OutcomeUnknown where the commit got no answer and none can be had.
+        """One transaction. `begin` runs first in it (a leader's fence).
+
+        Raises what the body raises, after a rollback; OutcomeUnknown where the commit got no answer, ever.
         """
         async with self.pool.acquire() as connection:
-            unit = Unit(connection, now or identity.now(), self.source)
+            unit = Unit(cast("asyncpg.Connection", connection), now or identity.now(), self.source)
             await connection.execute("BEGIN")
             try:
                 if begin is not None:
@@ -183,8 +184,9 @@ class Database:
                 wake()
 
     async def _commit(self, connection: AnyConnection, unit: Unit) -> None:
-        """Commits, and finds out where the answer is lost. A cancellation waits for the outcome: a commit that
-        happened without memory following it would leave the two apart.
+        """Commits, and finds out where the answer is lost.
+
+        A cancellation waits for the outcome: memory that did not follow a commit would be apart from the database.
         """
         backend = _backend(connection)
         commit = asyncio.ensure_future(connection.execute("COMMIT"))

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import grpc
+from google.protobuf.message import Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +49,15 @@ class ServiceError(Exception):
         violations: Sequence[Violation] = (),
         metadata: Mapping[str, str] | None = None,
         retry_after: float | None = None,
+        details: Sequence[Message] = (),
     ) -> None:
         super().__init__(message)
         self.message = message
         self.error_reason = reason or self.reason
         self.violations = tuple(violations)
         self.metadata = dict(metadata or {})
+        self.details = tuple(details)
+        """Further details for programs, packed into the status as they are."""
         self.retry_after = retry_after
         """Seconds after which trying again makes sense; None where it never does or is up to the caller."""
 

@@ -157,8 +157,9 @@ class Intake:
             self._check_breakers()
 
     async def sweep(self, mine: Callable[[Place], bool] = lambda _: True) -> int:
-        """Handles what waits and may go on now: redrives that were asked for, gaps that have closed, and what stands
-        behind. `mine`: whether this consumer has the partition. Returns how many rows were settled.
+        """Handles what waits and may go on now: redrives that were asked for, closed gaps, and what stands behind.
+
+        mine: whether this consumer has the partition. Returns how many rows were settled.
         """
         settled = 0
         while True:
@@ -313,7 +314,7 @@ class Intake:
                 raise
             except Reject as poison:
                 return poison.reason, tries
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - whatever it is, it counts as a try
                 if tries >= (_SLOW_TRIES if _slow(error) else _TRIES):
                     _log.exception("a record cannot be handled")
                     return f"{type(error).__name__}: {error}", tries

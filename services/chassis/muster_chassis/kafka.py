@@ -7,7 +7,7 @@ prevents a named failure.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -96,7 +96,7 @@ async def stop(part: AIOKafkaConsumer | AIOKafkaProducer | AIOKafkaAdminClient |
     """Closes a part of aiokafka within 5 seconds; a broker that is gone makes its own stop wait much longer."""
     if part is None:
         return
-    close = part.close if isinstance(part, AIOKafkaAdminClient) else part.stop
+    close: Callable[[], Awaitable[None]] = part.close if isinstance(part, AIOKafkaAdminClient) else part.stop
     task = asyncio.ensure_future(close())
     with suppress(Exception):
         await asyncio.wait_for(task, _STOP_SECONDS)

@@ -93,7 +93,7 @@ class _Quiet(WSGIRequestHandler):
 
 
 class Exposition:
-    """The HTTP side door of a process: /metrics for Prometheus, /healthz with the reasons for people.
+    """The HTTP side door of a process: /metrics for Prometheus, /healthz and /ready with the reasons.
 
     It runs in a thread of its own, so that it still answers when the event loop does not.
     """
@@ -120,7 +120,7 @@ class Exposition:
         return self._server.server_port
 
     def _answer(self, environ: Any, start_response: Any) -> Iterable[bytes]:
-        if environ.get("PATH_INFO") != "/healthz":
+        if environ.get("PATH_INFO") not in ("/healthz", "/ready"):
             return cast("Iterable[bytes]", self._metrics(environ, start_response))
         troubles = self._health()
         status = "200 OK" if not troubles else "503 Service Unavailable"

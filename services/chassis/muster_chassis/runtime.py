@@ -60,8 +60,10 @@ class Runtime:
         self._stack.push_async_callback(close)
 
     def eternal(self, name: str, run: Callable[[], Awaitable[None]], *, stop: Stop | None = None) -> None:
-        """A task that never ends. `stop` asks it to finish what it has in hand: intake, stopped before the drains;
-        without it the task is cancelled after them.
+        """A task that never ends.
+
+        stop: asks it to finish what it has in hand: intake, stopped before the drains. Without it the task is
+        cancelled after them.
         """
         self._tasks.append(_Task(name, run, stop))
 
@@ -167,5 +169,5 @@ async def _quietly(name: str, stop: Stop | None) -> None:
         return
     try:
         await stop()
-    except Exception:
+    except Exception:  # noqa: BLE001 - one part must not keep the others from stopping
         _log.exception("a part could not be stopped in order", part=name)

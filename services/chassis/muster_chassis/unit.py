@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+import asyncpg
 import msgspec
 from google.protobuf.message import Message
 
 from muster_chassis import identity, tracing
 from muster_chassis.codec import LARGEST_VALUE, TOMBSTONE
-from muster_chassis.connection import AnyConnection
 from muster_chassis.events import Reject
 from muster_chassis.topics import Topic, named
 
@@ -62,7 +62,7 @@ class Settlement:
 class Unit:
     """One open transaction. Not for use after its block has ended, and by one task only."""
 
-    def __init__(self, connection: AnyConnection, now: datetime, source: str) -> None:
+    def __init__(self, connection: asyncpg.Connection, now: datetime, source: str) -> None:
         self.connection = connection
         self.now = now
         self.source = source

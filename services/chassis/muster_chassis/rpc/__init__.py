@@ -5,7 +5,7 @@ from muster_chassis.rpc.caller import LOCAL, Caller, caller, set_caller
 from muster_chassis.rpc.idempotency import once
 from muster_chassis.rpc.interceptor import CallInterceptor, outgoing, remaining
 from muster_chassis.rpc.server import LARGEST_MESSAGE, Server, Service, channel, service
-from muster_chassis.rpc.status import as_service_error, status_of
+from muster_chassis.rpc.status import as_service_error, passed_on, status_of
 
 __all__ = [
     "LARGEST_MESSAGE",
@@ -22,6 +22,7 @@ __all__ = [
     "everyone_is_local",
     "once",
     "outgoing",
+    "passed_on",
     "remaining",
     "service",
     "set_caller",

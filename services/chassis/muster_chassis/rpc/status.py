@@ -18,7 +18,7 @@ from google.rpc.status_pb2 import Status
 
 from muster_chassis import tracing
 from muster_chassis.database import OutcomeUnknown, transient
-from muster_chassis.errors import DeadlineExceeded, InvalidArgument, ServiceError, Unavailable
+from muster_chassis.errors import DeadlineExceeded, InvalidArgument, ServiceError, Unavailable, Violation
 from muster_chassis.events import Reject
 from muster_chassis.lease import Deposed
 from muster_chassis.text import clean
@@ -61,12 +61,51 @@ def status_of(error: ServiceError) -> Status:
         delay = Duration()
         delay.FromMilliseconds(int(error.retry_after * 1000))
         details.append(RetryInfo(retry_delay=delay))
+    details.extend(error.details)
     status = Status(code=int(error.code.value[0]), message=clean(error.message, _MESSAGE))
     for detail in details:
         packed = AnyMessage()
         packed.Pack(detail)
         status.details.append(packed)
     return status
+
+
+def passed_on(service: str, error: grpc.aio.AioRpcError) -> ServiceError:
+    """What a caller is told when another service of ours answered our own call with `error`.
+
+    A refusal keeps its code, words and details. A service that does not answer is named, in words and in the
+    metadata of ErrorInfo, so that the caller knows which one is down.
+    """
+    code = error.code()
+    if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED):
+        kind = DeadlineExceeded if code is grpc.StatusCode.DEADLINE_EXCEEDED else Unavailable
+        return kind(
+            f"{service} does not answer; repeat the call with the same idempotency key",
+            metadata={"service": service},
+            retry_after=1.0,
+        )
+    known = next((kind for kind in ServiceError.__subclasses__() if kind.code is code), None)
+    if known is None:
+        return Unavailable(f"{service} failed: {error.details()}", metadata={"service": service})
+    return _with_details(known(error.details() or f"{service} refused"), error)
+
+
+def _with_details(answer: ServiceError, error: grpc.aio.AioRpcError) -> ServiceError:
+    for key, value in error.trailing_metadata() or ():
+        if key == "grpc-status-details-bin" and isinstance(value, bytes):
+            _read_details(answer, Status.FromString(value))
+    return answer
+
+
+def _read_details(answer: ServiceError, status: Status) -> None:
+    info, bad, retry = ErrorInfo(), BadRequest(), RetryInfo()
+    for detail in status.details:
+        if detail.Unpack(info):
+            answer.error_reason, answer.metadata = info.reason, dict(info.metadata)
+        elif detail.Unpack(bad):
+            answer.violations = tuple(Violation(one.field, one.description) for one in bad.field_violations)
+        elif detail.Unpack(retry):
+            answer.retry_after = retry.retry_delay.ToMilliseconds() / 1000
 
 
 def internal(traceparent: str) -> Status:

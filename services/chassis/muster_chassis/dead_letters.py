@@ -1,0 +1,159 @@
+"""DeadLettersService: what this service could not handle, shown, tried again, and its stopped consumers resumed.
+
+Every service mounts one. Redriving only marks rows; the consumer loop handles them in its own order, under the first
+event id, so that memory and database stay with one writer. The call waits for what comes of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from typing import Any, Final
+
+from muster.api.v1 import dead_letters_pb2 as pb
+from muster.api.v1 import dead_letters_pb2_grpc
+from muster_chassis.database import Database
+from muster_chassis.errors import InvalidArgument, NotFound, Violation
+from muster_chassis.rpc.idempotency import once
+from muster_chassis.rpc.interceptor import remaining
+from muster_chassis.rpc.server import Service, service
+from muster_chassis.text import clean
+from muster_chassis.unit import Unit
+
+_PAGE: Final = 50
+_LARGEST_PAGE: Final = 500
+_MOST: Final = 1000
+_WAIT: Final = 20.0
+_PAUSE: Final = 0.05
+_LIST: Final = """
+SELECT p.id, p.event_id::text AS event_id, p.topic, p.partition, p.record_offset, p.reason, p.aggregate, p.attempts,
+       p.at, p.done_at, (SELECT count(*) FROM parked b WHERE p.aggregate <> '' AND b.topic = p.topic
+                         AND b.aggregate = p.aggregate AND b.why <> 'rejected' AND b.done_at IS NULL) AS behind
+FROM parked p WHERE p.why = 'rejected' AND p.id < $1 AND ($2 OR p.done_at IS NULL) ORDER BY p.id DESC LIMIT $3
+"""
+_ASK: Final = """
+UPDATE parked SET asked = true WHERE why = 'rejected' AND done_at IS NULL AND id IN (
+    SELECT id FROM parked WHERE why = 'rejected' AND done_at IS NULL
+    AND (cardinality($1::uuid[]) = 0 OR event_id = ANY($1)) ORDER BY id LIMIT $2)
+RETURNING event_id::text
+"""
+_STATE: Final = "SELECT asked, done_at, reason FROM parked WHERE event_id = ANY($1::uuid[])"
+
+
+class DeadLetters(dead_letters_pb2_grpc.DeadLettersServiceServicer):
+    """The servicer of one service."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def ListDeadLetters(self, request: pb.ListDeadLettersRequest, context: Any) -> pb.ListDeadLettersResponse:
+        """The dead letters, newest first."""
+        if self._elsewhere(request.service):
+            return pb.ListDeadLettersResponse()
+        size = min(request.page_size or _PAGE, _LARGEST_PAGE)
+        rows = await self._database.pool.fetch(_LIST, _before(request.page_token), request.include_done, size)
+        return pb.ListDeadLettersResponse(
+            dead_letters=[self._letter(row) for row in rows],
+            next_page_token=str(rows[-1]["id"]) if len(rows) == size else "",
+        )
+
+    async def RedriveDeadLetters(
+        self, request: pb.RedriveDeadLettersRequest, context: Any
+    ) -> pb.RedriveDeadLettersResponse:
+        """Tries them again, in order, and waits for the outcome as long as the caller does (20 s at most)."""
+        if self._elsewhere(request.service):
+            return pb.RedriveDeadLettersResponse()
+        wanted = [_uuid(text) for text in request.ids]
+
+        async def ask(unit: Unit) -> pb.RedriveDeadLettersRequest:
+            rows = await unit.connection.fetch(_ASK, wanted, _MOST)
+            found = [row["event_id"] for row in rows]
+            if missing := [text for text in wanted if text not in found]:
+                raise NotFound(f"no dead letter of {self._database.source} waits under {', '.join(missing[:5])}")
+            return pb.RedriveDeadLettersRequest(ids=found)
+
+        asked = await once(self._database, "RedriveDeadLetters", request, pb.RedriveDeadLettersRequest, ask)
+        return await self._outcome(list(asked.ids), remaining(context, _WAIT))
+
+    async def ResumeConsumer(self, request: pb.ResumeConsumerRequest, context: Any) -> pb.ResumeConsumerResponse:
+        """Lets a consumer go on that stopped because too much was rejected."""
+        if self._elsewhere(request.service):
+            return pb.ResumeConsumerResponse()
+
+        async def resume(unit: Unit) -> pb.ResumeConsumerResponse:
+            rows = await unit.connection.fetch(
+                "DELETE FROM breakers WHERE $1 = '' OR topic = $1 RETURNING topic", clean(request.topic, 300)
+            )
+            return pb.ResumeConsumerResponse(topics=sorted(row["topic"] for row in rows))
+
+        return await once(self._database, "ResumeConsumer", request, pb.ResumeConsumerResponse, resume)
+
+    def _elsewhere(self, name: str) -> bool:
+        return bool(name) and name != self._database.source
+
+    def _letter(self, row: Any) -> pb.DeadLetter:
+        letter = pb.DeadLetter(
+            id=row["event_id"],
+            service=self._database.source,
+            topic=row["topic"],
+            partition=row["partition"],
+            offset=row["record_offset"],
+            reason=row["reason"],
+            aggregate=row["aggregate"],
+            attempts=row["attempts"],
+            parked=row["behind"],
+            done=row["done_at"] is not None,
+        )
+        letter.at.FromDatetime(row["at"])
+        return letter
+
+    async def _outcome(self, ids: list[str], seconds: float) -> pb.RedriveDeadLettersResponse:
+        """Waits until none of them is under way; what still is when the time is over counts as failed."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while True:
+            rows = await self._database.pool.fetch(_STATE, ids)
+            waiting = [row for row in rows if row["asked"]]
+            if not waiting or loop.time() >= deadline:
+                break
+            await asyncio.sleep(_PAUSE)
+        failed = [row for row in rows if row["done_at"] is None and not row["asked"]]
+        reasons = [row["reason"] for row in failed]
+        if waiting:
+            reasons.append(f"{len(waiting)} still wait for their consumer")
+        return pb.RedriveDeadLettersResponse(
+            handled=len(ids) - len(failed) - len(waiting), failed=len(failed) + len(waiting), reasons=reasons[:20]
+        )
+
+
+def dead_letters_service(database: Database) -> Service:
+    """What a composition root mounts."""
+    return service(
+        pb.DESCRIPTOR.services_by_name["DeadLettersService"],
+        dead_letters_pb2_grpc.add_DeadLettersServiceServicer_to_server,
+        DeadLetters(database),
+    )
+
+
+def _before(token: str) -> int:
+    if not token:
+        return 2**63 - 1
+    if token.isascii() and token.isdecimal() and len(token) < 19:  # noqa: PLR2004 - stays below 2^63
+        return int(token)
+    raise InvalidArgument(
+        f"page_token {clean(token, 40)!r} is none of ours; leave it empty for the first page",
+        violations=[Violation("page_token", "the next_page_token of the page before")],
+    )
+
+
+def _uuid(text: str) -> str:
+    try:
+        return str(uuid.UUID(text))
+    except ValueError as error:
+        raise InvalidArgument(
+            f"{clean(text, 60)!r} is no id of a dead letter: expected a UUID as `muster dead-letters list` shows it",
+            violations=[Violation("ids", "UUIDs")],
+        ) from error
+
+
+__all__ = ["DeadLetters", "dead_letters_service"]
