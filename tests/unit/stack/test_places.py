@@ -1,0 +1,125 @@
+"""Paths, ports and room: what a stack takes from the machine, and what it says where there is not enough."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from muster_stack import preflight
+from muster_stack.clusters import declared, write_defaults
+from muster_stack.commands import status
+from muster_stack.errors import NoRoom, StackError
+from muster_stack.keeper.state import Options, State, ourselves, read
+from muster_stack.layout import Layout, default_data_folder
+from muster_stack.ports import LOOPBACK, free_ports, is_free, listens
+
+
+def test_two_spellings_of_a_folder_are_one_stack(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "data")
+    assert Layout.of(tmp_path / "link") == Layout.of(tmp_path / "x" / ".." / "data")
+    assert Layout.of(tmp_path / "data").key != Layout.of(tmp_path / "other").key
+
+
+def test_the_default_folder_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_HOME", "/somewhere")
+    assert default_data_folder() == Path("/somewhere")
+    monkeypatch.delenv("MUSTER_HOME")
+    assert default_data_folder() == Path.home() / ".muster"
+
+
+@pytest.mark.parametrize("depth", [1, 40])
+def test_socket_paths_stay_below_their_limit(tmp_path: Path, depth: int) -> None:
+    layout = Layout.of(tmp_path.joinpath(*["folder"] * depth))
+    assert len(os.fsencode(layout.sockets / ".s.PGSQL.5432.lock")) <= 107
+    assert len(os.fsencode(layout.control)) <= 107
+
+
+def test_the_data_folder_is_its_owners_alone(tmp_path: Path) -> None:
+    layout = Layout.of(tmp_path / "data")
+    layout.make()
+    assert layout.root.stat().st_mode & 0o077 == 0
+
+
+def test_free_ports_are_different_free_and_not_the_kept_ones() -> None:
+    first = free_ports(200)
+    second = free_ports(200, but_not=first)
+    assert len({*first, *second}) == 400
+
+
+def test_a_taken_port_is_neither_free_nor_silent() -> None:
+    with socket.socket() as server:
+        server.bind((LOOPBACK, 0))
+        server.listen()
+        port = server.getsockname()[1]
+        assert not is_free(port)
+        assert listens(port)
+    assert not listens(port)
+
+
+def test_the_next_keeper_takes_the_same_ports_unless_somebody_sits_there(tmp_path: Path) -> None:
+    layout = Layout.of(tmp_path)
+    state = State.load(layout)
+    state.choose_ports(["kafka", "submission.grpc"])
+    state.options = Options(standby=True)
+    state.keeper = ourselves()
+    state.write([])
+
+    again = State.load(layout)
+    assert again.keeper == ourselves()
+    assert again.options == Options(standby=True)
+    with socket.socket() as squatter:
+        squatter.bind((LOOPBACK, again.ports["kafka"]))
+        squatter.listen()
+        again.choose_ports(["kafka", "submission.grpc", "policy.grpc"])
+    assert again.ports["submission.grpc"] == state.ports["submission.grpc"]
+    assert again.ports["kafka"] != state.ports["kafka"]
+    assert len(set(again.ports.values())) == 3
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"version": 99, "ports": {"kafka": 1}}'])
+def test_a_state_file_that_cannot_be_used_counts_as_none(tmp_path: Path, text: str) -> None:
+    layout = Layout.of(tmp_path)
+    layout.state.write_text(text)
+    assert read(layout) == {}
+    assert State.load(layout).ports == {}
+
+
+def test_no_room_names_every_lack_at_once(tmp_path: Path) -> None:
+    preflight.check(Layout.of(tmp_path), disk=1, memory=1)
+    with pytest.raises(NoRoom) as raised:
+        preflight.check(Layout.of(tmp_path), disk=1 << 60, memory=1 << 60)
+    text = str(raised.value)
+    assert "disk of the data folder" in text
+    assert "disk of the downloads folder" in text
+    assert "memory:" in text
+
+
+def test_status_of_nothing_is_a_failure_that_programs_can_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status(data=tmp_path) == 1
+    assert "muster up" in capsys.readouterr().err
+    assert status(data=tmp_path, as_json=True) == 1
+    assert json.loads(capsys.readouterr().out) == {"ready": False, "services": {}, "left_behind": 0}
+
+
+def test_declared_clusters_are_the_users_once_written(tmp_path: Path) -> None:
+    layout = Layout.of(tmp_path)
+    layout.make()
+    write_defaults(layout)
+    assert [cluster.name for cluster in declared(layout)] == ["north", "south"]
+
+    (layout.clusters / "south.yaml").unlink()
+    layout.policy.write_text("mine")
+    write_defaults(layout)
+    assert [cluster.name for cluster in declared(layout)] == ["north"]
+    assert layout.policy.read_text() == "mine"
+
+    (layout.clusters / "bad.yaml").write_text("nodes: []")
+    with pytest.raises(StackError, match=r"bad\.yaml: the key `cluster`"):
+        declared(layout)
