@@ -1,10 +1,10 @@
 """What can go wrong in the agent.
 
 AgentError
-    ClusterFileError    the cluster file cannot be used        (the agent does not start; a running one keeps the last good one)
-    StateFolderError    the state folder belongs to another agent, or cannot be written
-    BackendError        the back end does not answer           (looked at again)
-    BadRecord           a record that is no assignment         (dead letter; architecture rule 11)
+    ClusterFileError    the cluster file cannot be used        (the agent does not start; a running one keeps the last
+    good one) StateFolderError    the state folder belongs to another agent, or cannot be written BackendError
+    the back end does not answer           (looked at again) BadRecord           a record that is no assignment
+    (dead letter; architecture rule 11)
 
 None becomes a gRPC code: agents serve no calls of users.
 """
@@ -29,7 +29,10 @@ class BackendError(AgentError):
 
 
 class BadRecord(AgentError):
-    """A record on the assignments topic that cannot be understood. `workload_id`: whose it is, as far as it can be told."""
+    """A record on the assignments topic that cannot be understood.
+
+    `workload_id`: whose it is, as far as it can be told.
+    """
 
     def __init__(self, reason: str, workload_id: str = "", generation: int = 0, attempt: int = 0) -> None:
         """`reason`: a sentence for people."""

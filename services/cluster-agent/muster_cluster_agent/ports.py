@@ -7,12 +7,13 @@ out after having worked.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from muster_cluster_agent.domain.actions import Answer, BackendAction
-from muster_cluster_agent.domain.fleet import Fleet
-from muster_cluster_agent.domain.model import NodeView, Observed
+from muster_cluster_agent.domain.actions import Answer, BackendAction, Refuse
+from muster_cluster_agent.domain.fleet import Difference, Fleet
+from muster_cluster_agent.domain.model import NodeView, Observed, Status
+from muster_cluster_agent.domain.usage import Sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,4 +65,96 @@ class Backend(Protocol):
 
     async def log_tail(self, name: str, limit: int) -> bytes:
         """The last lines of a replica's log, at most `limit` bytes."""
+        ...
+
+    async def renew(self, sent_at: float) -> None:
+        """The bus has acknowledged a heartbeat that was sent at `sent_at` on the monotonic clock (dead-man's d.
+
+        Eadline).
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StatusReport:
+    """A replica changed. `endpoints`: the workload's own; `ignored`: fields of the spec that have no effect here."""
+
+    status: Status
+    endpoints: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    log_tail: bytes = b""
+    traceparent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InventoryReport:
+    """All nodes (`fleet`), or what has changed since the last report (`difference`)."""
+
+    fleet: Fleet
+    difference: Difference | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One assignment that is held, with its replicas as they are."""
+
+    workload_id: str
+    generation: int
+    attempt: int
+    epoch: int
+    replicas: tuple[Status, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HeldReport:
+    """Every assignment that is held."""
+
+    assignments: tuple[Held, ...]
+    highest_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class RefusalReport:
+    """An assignment that cannot be done."""
+
+    refusal: Refuse
+    traceparent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BeatReport:
+    """The agent lives. `sent_at`: monotonic seconds. healthy: the back end answers."""
+
+    sent_at: float
+    healthy: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SampleReport:
+    """An interval in which a replica held devices."""
+
+    sample: Sample
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A record that could not be understood, with its bytes as they were."""
+
+    reason: str
+    topic: str
+    partition: int
+    offset: int
+    key: bytes
+    value: bytes
+    headers: tuple[tuple[str, bytes], ...] = field(default=())
+
+
+Report = StatusReport | InventoryReport | HeldReport | RefusalReport | BeatReport | SampleReport | DeadLetter
+
+
+class Reporter(Protocol):
+    """Where reports go. In order, at least once; what it cannot keep it asks for again by a resync."""
+
+    def tell(self, report: Report) -> None:
+        """Queues a report; never blocks."""
         ...

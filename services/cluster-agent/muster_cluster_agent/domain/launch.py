@@ -191,8 +191,9 @@ def _mpirun(launch: MpiLauncher, places: Places) -> tuple[tuple[str, ...], dict[
 
 
 def _mpi_common(places: Places) -> dict[str, str]:
-    """As variables, so that an mpirun inside the user's own script finds them too. Without the btl settings it segfaults:
-    shared memory is tried between ranks that are told to be on different hosts (replicas.md 7).
+    """As variables, so that an mpirun inside the user's own script finds them too.
+
+    Without the btl settings it segfaults: shared memory is tried between ranks that are told to be on different hosts.
     """
     env = {
         "OMPI_ALLOW_RUN_AS_ROOT": "1",

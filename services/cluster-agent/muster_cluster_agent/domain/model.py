@@ -1,7 +1,8 @@
 """The values that reconciling works with: what should run, what is seen, and how a replica stands.
 
-Made by `stream.py` out of protobuf (the desired side) and by a back end (the observed side); read by everything in `domain`.
-Holds: a replica's name is its identity (architecture rule 6), so the same plan made twice collides instead of doubling.
+Made by `stream.py` out of protobuf (the desired side) and by a back end (the observed side); read by everything in
+`domain`. Holds: a replica's name is its identity (architecture rule 6), so the same plan made twice collides instead
+of doubling.
 """
 
 from __future__ import annotations
@@ -43,7 +44,10 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """How to tell that a server can serve: HTTP GET on `path`, or a TCP connection where it is empty. Times in seconds."""
+    """How to tell that a server can serve: HTTP GET on `path`, or a TCP connection where it is empty.
+
+    Times in seconds.
+    """
 
     path: str = ""
     port: int = 0
@@ -88,6 +92,7 @@ class Revision:
     master: Template | None = None
     slots_per_worker: int = 1
     processes: int = 0
+    ignored: tuple[str, ...] = ()  # fields that the spec sets and the back end does not look at
 
     @property
     def key(self) -> RunKey:
@@ -165,8 +170,9 @@ class Ended:
 class Observed:
     """A replica as the back end sees it: facts, not judgements.
 
-    supervised: something still watches over it. boot: the boot of its node on which it was made. stop_reason: why we asked
-    it to stop; empty: we did not. fault: why it could not be started or was found dead, without an end of its own.
+    supervised: something still watches over it. boot: the boot of its node on which it was made. stop_reason: why we
+    asked it to stop; empty: we did not. fault: why it could not be started or was found dead, without an end of its
+    own.
     endpoints: its own addresses; service: those of the workload as a whole, where it has one.
     """
 
@@ -194,6 +200,9 @@ class Observed:
     devices: tuple[str, ...] = ()
     endpoints: tuple[str, ...] = ()
     service: tuple[str, ...] = ()
+    charge: int = 0  # what it holds of devices, in 1/7,000 GPU
+    project: str = ""
+    workload: str = ""
 
     @property
     def key(self) -> RunKey:

@@ -1,8 +1,8 @@
 """Which replicas a revision consists of: names, roles, order of start, and how each is launched.
 
-Called by reconcile for every assignment. Pure: addresses and paths come later (`domain.launch`), since only the back end
-knows them.
-Holds: the same revision always gives the same plans; a plan that must wait names the replicas that have to be READY first.
+Called by reconcile for every assignment. Pure: addresses and paths come later (`domain.launch`), since only the back
+end knows them. Holds: the same revision always gives the same plans; a plan that must wait names the replicas that
+have to be READY first.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ class Plain:
 
 @dataclass(frozen=True, slots=True)
 class Torchrun:
-    """torchrun through the wrapper that keeps the true exit code. `argv`: torchrun's own arguments; `python`: whose torch."""
+    """torchrun through the wrapper that keeps the true exit code.
+
+    `argv`: torchrun's own arguments; `python`: whose torch.
+    """
 
     argv: tuple[str, ...]
     rank: int

@@ -39,7 +39,8 @@ class Scene:
     """Everything that reconciling one workload may look at.
 
     told: names whose GONE the bus has acknowledged. removed: names that were here once and are forgotten.
-    planned: the names of the last assignment that was seen; they tell whether a release has to say more than the replicas do.
+    planned: the names of the last assignment that was seen; they tell whether a release has to say more than the
+    replicas do.
     """
 
     desired: Assignment | Release | None
@@ -161,9 +162,9 @@ def _run(
     here = {replica.name: replica for replica in scene.observed if replica.key == revision.key}
     mine = [here[plan.name] for plan in plans if plan.name in here]
     missing = [plan for plan in plans if plan.name not in here and plan.name not in scene.removed]
-    if revision.pattern is not Pattern.SERVICE:
-        if _settle_gang(revision, mine, len(plans), assignment.grace, now, verdict):
-            return
+    gang = revision.pattern is not Pattern.SERVICE
+    if gang and _settle_gang(revision, mine, len(plans), assignment.grace, now, verdict):
+        return
     if not missing or scene.held_back:
         return
     refusal = _unfit(assignment, revision, missing, scene.nodes)
@@ -179,7 +180,10 @@ def _run(
 def _settle_gang(
     revision: Revision, mine: list[Observed], size: int, grace: float, now: float, verdict: _Verdict
 ) -> bool:
-    """Whether the gang is past starting: a member failed (all go), or the deciding one has succeeded (the rest follow)."""
+    """Whether the gang is past starting: a member failed (all go), or the deciding one has succeeded (the.
+
+    Rest follow).
+    """
     ends = {replica.name: status.how_it_ended(replica) for replica in mine}
     failed = [r for r in mine if ends[r.name] is State.FAILED]
     if failed:

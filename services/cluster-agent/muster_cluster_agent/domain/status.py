@@ -1,8 +1,8 @@
 """How a replica stands: the judgement over what a back end saw, and the failure class that budgets count by.
 
 Called for every observed replica after each change. Pure.
-Holds: the first fact wins (replicas.md 9.0): a command that had ended before we asked it to stop has ended by itself, and
-an end is never taken back by what happens to its node later.
+Holds: the first fact wins (replicas.md 9.0): a command that had ended before we asked it to stop has ended by itself,
+and an end is never taken back by what happens to its node later.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Ports on the loopback interface, given out once at a time.
 
-Used by the local back end. Holds: a port that a living replica was given is not given to another; the range lies below the
-kernel's ephemeral ports, so that an outgoing connection cannot take one between being given and being listened on.
+Used by the local back end. Holds: a port that a living replica was given is not given to another; the range lies
+below the kernel's ephemeral ports, so that an outgoing connection cannot take one between being given and being
+listened on.
 """
 
 from __future__ import annotations

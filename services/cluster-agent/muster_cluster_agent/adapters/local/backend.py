@@ -1,25 +1,26 @@
 """The local back end: replicas as supervised processes on the nodes of a cluster file.
 
-The first implementation of `ports.Backend`. Memory is a cache of the state folder: what is on the disk is the truth, and a
-restarted agent finds it there (architecture rule 10). Blocking work runs in a few threads of its own.
-Holds: the folder is fsynced before the fork server is asked; nothing is removed that still has processes.
+The first implementation of `ports.Backend`. Memory is a cache of the state folder: what is on the disk is the truth,
+and a restarted agent finds it there (architecture rule 10). Blocking work runs in a few threads of its own. Holds:
+the folder is fsynced before the fork server is asked; nothing is removed that still has processes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import structlog
 
-from muster_cluster_agent.adapters.local import cluster_file, logfile, machine, nvml, readiness
+from muster_cluster_agent.adapters.local import cluster_file, logfile, machine, nvml, procfs, readiness
 from muster_cluster_agent.adapters.local.addresses import Ports
 from muster_cluster_agent.adapters.local.nodes import Nodes
 from muster_cluster_agent.adapters.local.nursery import Nursery
@@ -80,7 +81,7 @@ class LocalBackend:
         self._changed: set[str] = set()
         self._fleet_changed = False
 
-    async def __aenter__(self) -> LocalBackend:
+    async def __aenter__(self) -> Self:
         """Opens it."""
         await self.open()
         return self
@@ -89,7 +90,7 @@ class LocalBackend:
         """Closes it."""
         await self.close()
 
-    # -------------------------------------------------------------------------------------------------- life of the agent
+    # ------------------------------------------------------------------------------------------------ life of the agent
 
     async def open(self) -> None:
         """Finds what runs and begins to watch it."""
@@ -120,7 +121,7 @@ class LocalBackend:
         await self._nursery.close()
         self._threads.shutdown(wait=True)
 
-    # ------------------------------------------------------------------------------------------------------------ reading
+    # ---------------------------------------------------------------------------------------------------------- reading
 
     async def list(self, workload_id: str | None = None) -> Sequence[Observed]:
         """Every replica that is not removed, or those of one workload."""
@@ -164,7 +165,13 @@ class LocalBackend:
         """The last lines of a replica's log, at most `limit` bytes."""
         return await self._blocking(lambda: logfile.tail(str(self._state.log(name)), limit))
 
-    # ------------------------------------------------------------------------------------------------------------- acting
+    async def renew(self, sent_at: float) -> None:
+        """Supervisors with a dead-man's deadline read here when the bus was last reached."""
+        if self.declared.lost_timeout is not None:
+            content = json.dumps({"boot": procfs.boot_id(), "monotonic": sent_at}).encode()
+            await self._blocking(lambda: self._state.alive.write_bytes(content))
+
+    # ----------------------------------------------------------------------------------------------------------- acting
 
     async def act(self, action: BackendAction) -> Answer:
         """Does one action."""
@@ -192,7 +199,10 @@ class LocalBackend:
                 return DONE
 
     async def _create(self, plan: ReplicaPlan) -> Answer:
-        """Writes the folder, then asks for its supervisor. Whatever happens between the two, the folder is never started again."""
+        """Writes the folder, then asks for its supervisor.
+
+        Whatever happens between the two, the folder is never started again.
+        """
         refusal = self._refusal(plan)
         if refusal is not None:
             return refusal
@@ -260,7 +270,7 @@ class LocalBackend:
         self._dismiss(replica)
         return DONE
 
-    # ----------------------------------------------------------------------------------------------------------- watching
+    # --------------------------------------------------------------------------------------------------------- watching
 
     def _adopt(self, replica: Replica) -> None:
         self._replicas[replica.name] = replica

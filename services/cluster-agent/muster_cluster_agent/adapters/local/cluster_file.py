@@ -1,7 +1,8 @@
 """The file that declares a local cluster: nodes, devices, what others hold, what the cluster can do.
 
 Read when the agent starts and again whenever the file changes. docs/guides describe it for people.
-Holds: a file with any error is refused as a whole, with every error named; a counted device list always gives the same UUIDs.
+Holds: a file with any error is refused as a whole, with every error named; a counted device list always gives the
+same UUIDs.
 """
 
 from __future__ import annotations
@@ -70,7 +71,10 @@ class DeclaredNode:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFile:
-    """The whole file. Times in seconds, log_budget in bytes a replica; lost_timeout None: the dead-man's deadline is off."""
+    """The whole file.
+
+    Times in seconds, log_budget in bytes a replica; lost_timeout None: the dead-man's deadline is off.
+    """
 
     cluster: str
     nvml: bool

@@ -4,7 +4,8 @@ Started by the agent with a socket as its standard input, ends when the agent do
 be started again at any time. Standard library only: what it imports stays in the memory of every supervisor.
 Holds: it forks from its only thread, since PDEATHSIG fires when the forking thread ends.
 
-A request is one line, the folder of a replica; the answer is one line, `<pid> <folder>`, pid 0 where no fork was possible.
+A request is one line, the folder of a replica; the answer is one line, `<pid> <folder>`, pid 0 where no fork was
+possible.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ def _fork(folder: str) -> int:
         pid = os.fork()
     except OSError:
         return 0
-    if pid:
-        return pid
-    _serve(folder)
+    if pid == 0:
+        _serve(folder)
+    return pid
 
 
 def _serve(folder: str) -> NoReturn:

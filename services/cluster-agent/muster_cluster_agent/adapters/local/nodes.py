@@ -1,7 +1,8 @@
-"""The nodes of a local cluster: declared in the file, each with a boot id and a switch that kills, freezes or reboots it.
+"""The nodes of a local cluster: each with a boot id, and a switch that kills, freezes or reboots it.
 
-Used by the local back end, which polls `look`. Holds: a switch is obeyed any number of times with the same result; a node
-that is silent is told from one that is gone by time, by another boot id or by being marked out of service, as rule 7 says.
+Used by the local back end, which polls `look`. Holds: a switch is obeyed any number of times with the same result; a
+node that is silent is told from one that is gone by time, by another boot id or by being marked out of service, as
+rule 7 says.
 """
 
 from __future__ import annotations
@@ -66,7 +67,10 @@ class Nodes:
                 self._files[node.name] = self._open(node.name)
 
     def look(self) -> set[str]:
-        """Reads the switches and obeys them; the names of nodes whose health has changed. Blocks: call it in a thread."""
+        """Reads the switches and obeys them; the names of nodes whose health has changed.
+
+        Blocks: call it in a thread.
+        """
         changed = set()
         for node in self.file.nodes:
             files = self._files[node.name]
@@ -180,7 +184,10 @@ class Nodes:
             procfs.send(pid, start, number)
 
     def _end(self, name: str) -> None:
-        """SIGKILL until nothing of the node is left: supervisors first, since they would kill and report in good order."""
+        """SIGKILL until nothing of the node is left: supervisors first, since they would kill and report in go.
+
+        Od order.
+        """
         for _ in range(_ROUNDS):
             left = [(pid, start) for pid, start in self._processes(name) if procfs.alive(pid, start)]
             if not left:

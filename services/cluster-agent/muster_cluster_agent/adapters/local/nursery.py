@@ -21,7 +21,10 @@ from muster_cluster_agent.errors import BackendError
 _READY: Final = b"ready\n"
 _START_SECONDS: Final = 10.0
 _FORK_SECONDS: Final = 10.0
-_CODE: Final = "import sys; sys.path.insert(0, sys.argv[1]); from muster_cluster_agent.adapters.local.forkserver import main; main()"
+_CODE: Final = (
+    "import sys; sys.path.insert(0, sys.argv[1]); "
+    "from muster_cluster_agent.adapters.local.forkserver import main; main()"
+)
 
 log = structlog.get_logger(__name__)
 

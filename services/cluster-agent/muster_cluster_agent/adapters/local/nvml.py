@@ -15,7 +15,10 @@ from muster_cluster_agent.errors import ClusterFileError
 
 
 def fill(file: ClusterFile) -> ClusterFile:
-    """The file with the machine's devices on its node. Raises ClusterFileError where there is no driver, or devices are listed."""
+    """The file with the machine's devices on its node.
+
+    Raises ClusterFileError where there is no driver, or devices are listed.
+    """
     if len(file.nodes) != 1 or file.nodes[0].devices:
         raise ClusterFileError("devices: nvml takes exactly one node, without a list of devices")
     return replace(file, nodes=(replace(file.nodes[0], devices=found()),))

@@ -38,7 +38,8 @@ def stat(pid: int) -> Stat | None:
             text = file.read()
     except OSError:
         return None
-    # The command's name stands in parentheses and may itself hold spaces and parentheses: fields count from the last one.
+    # The command's name stands in parentheses and may itself hold spaces and parentheses: fields count from the last
+    # one.
     fields = text[text.rfind(b")") + 2 :].split()
     return Stat(pid=pid, parent=int(fields[1]), state=fields[0].decode(), start=int(fields[19]))
 
@@ -76,7 +77,10 @@ def descendants(root: int) -> list[int]:
 
 
 def mark_of(pid: int) -> str | None:
-    """The replica to which a process belongs by its environment; None where it carries no mark or is not ours to read."""
+    """The replica to which a process belongs by its environment; None where it carries no mark or is not o.
+
+    Urs to read.
+    """
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             environment = file.read()

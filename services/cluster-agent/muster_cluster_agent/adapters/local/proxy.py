@@ -1,7 +1,7 @@
 """One local address for a service of many replicas: a TCP proxy that takes them in turn.
 
-Used by the local back end, one Proxy a workload. Holds: only routed (READY) replicas get connections; the port stays the
-same over restarts of the agent; a connection whose replica does not answer is tried at the next one.
+Used by the local back end, one Proxy a workload. Holds: only routed (READY) replicas get connections; the port stays
+the same over restarts of the agent; a connection whose replica does not answer is tried at the next one.
 """
 
 from __future__ import annotations

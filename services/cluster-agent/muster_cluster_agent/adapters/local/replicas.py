@@ -1,7 +1,8 @@
 """Replica folders: written before a process starts, read as facts, buried and removed.
 
 Used by the local back end; everything here blocks and runs in a thread, except `facts`, which is pure.
-Holds: a folder appears under its name whole and fsynced or not at all; a name that exists, or was removed, is never made again.
+Holds: a folder appears under its name whole and fsynced or not at all; a name that exists, or was removed, is never
+made again.
 """
 
 from __future__ import annotations
@@ -94,6 +95,9 @@ def facts(replica: Replica, service: tuple[str, ...] = ()) -> Observed:
         devices=tuple(str(device["uuid"]) for device in spec.get("devices", ()) if "uuid" in device),
         endpoints=tuple(f"http://127.0.0.1:{port}" for port in spec.get("ports", {}).values()),
         service=service,
+        charge=int(spec.get("charge", 0)),
+        project=str(spec.get("project", "")),
+        workload=str(spec.get("workload", "")),
     )
 
 

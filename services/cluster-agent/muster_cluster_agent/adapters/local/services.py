@@ -32,7 +32,10 @@ class Services:
                 await self.offer(replica)
 
     async def offer(self, replica: Replica) -> None:
-        """Opens the address of a replica's workload where it has one. A port lost to somebody else is said, not fatal."""
+        """Opens the address of a replica's workload where it has one.
+
+        A port lost to somebody else is said, not fatal.
+        """
         port = int(replica.spec.get("service_port") or 0)
         workload = str(replica.spec["workload_id"])
         if not port or workload in self._proxies:

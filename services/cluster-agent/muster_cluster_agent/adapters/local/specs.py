@@ -17,7 +17,7 @@ from muster_cluster_agent.adapters.local.cluster_file import ClusterFile
 from muster_cluster_agent.adapters.local.machine import Machine
 from muster_cluster_agent.adapters.local.replicas import Replica, ReplicaStore, write_text
 from muster_cluster_agent.adapters.local.state import StateFolder
-from muster_cluster_agent.domain import launch
+from muster_cluster_agent.domain import launch, usage
 from muster_cluster_agent.domain.model import Pattern
 from muster_cluster_agent.domain.plan import MpiLauncher, ReplicaPlan, Torchrun
 
@@ -58,6 +58,7 @@ class SpecWriter:
             "created_at": time.time(),
             "devices": [launch.described(share) for share in plan.shares],
             "anonymous": plan.anonymous,
+            "charge": usage.charge(plan.shares, plan.anonymous, {d.uuid: d for n in file.nodes for d in n.devices}),
             "argv": list(process.argv),
             "env": process.env,
             "cwd": self._cwd(plan),
@@ -74,7 +75,10 @@ class SpecWriter:
         return spec
 
     def write(self, store: ReplicaStore, spec: dict[str, Any], plan: ReplicaPlan) -> bool:
-        """Puts the spec on the disk; a launcher's files go beside the log, where they exist before it starts. Blocks."""
+        """Puts the spec on the disk; a launcher's files go beside the log, where they exist before it starts.
+
+        Blocks.
+        """
         if isinstance(plan.launch, MpiLauncher):
             folder = self._launcher_folder(plan)
             folder.mkdir(parents=True, exist_ok=True)

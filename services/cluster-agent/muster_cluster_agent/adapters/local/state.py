@@ -48,6 +48,10 @@ class StateFolder:
         """Gives the folder back."""
         os.close(self._lock)
 
+    async def aclose(self) -> None:
+        """The same, as the runtime asks for it."""
+        self.close()
+
     def replica(self, name: str) -> Path:
         """A replica's folder."""
         return self.root / "replicas" / name

@@ -2,7 +2,8 @@
 
 Forked by the fork server, one process a replica, and outlives the agent. Standard library only.
 Holds: what a line of the journal says is on the disk before the thing it permits happens (a start) or is told (an end);
-the command dies with the supervisor (PDEATHSIG); no process of the replica is left when the last line, `gone`, is written.
+the command dies with the supervisor (PDEATHSIG); no process of the replica is left when the last line, `gone`, is
+written.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ _DRAIN_LIMIT: Final = 4 * 1024 * 1024
 _DEADLINE_CHECK: Final = 1.0  # seconds between two looks at the dead-man's file
 _KILL_CHECK: Final = 0.05  # seconds between two rounds of killing
 _NOT_FOUND: Final = 127
+_SIGNALLED: Final = 128  # plus the signal: the exit code of a command that a signal ended
 _NOT_EXECUTABLE: Final = 126
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -146,7 +148,7 @@ class Supervisor:
             if pid == 0:
                 return
             if pid == self._child:
-                self._exit = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+                self._exit = _SIGNALLED + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
     def _read_stop(self) -> None:
         """What the agent asks for in the stop file. A later, shorter grace shortens the first one."""
@@ -190,7 +192,7 @@ class Supervisor:
                     break
                 self._log.write(chunk)
         code = self._exit if self._exit is not None else 255
-        ended = {"event": "exited", "code": code, "signal": code - 128 if code > 128 else None}
+        ended = {"event": "exited", "code": code, "signal": code - _SIGNALLED if code > _SIGNALLED else None}
         gone = {"event": "gone", "evidence": "no-process"}
         refused = code in {_NOT_FOUND, _NOT_EXECUTABLE} and self._output_never_ran()
         lines = [] if refused else [ended]

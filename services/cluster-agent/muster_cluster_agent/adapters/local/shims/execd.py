@@ -2,8 +2,9 @@
 
     python -I -S execd.py <socket>
 
-One connection is one command: a JSON line {"argv", "env"} with the caller's standard streams beside it (SCM_RIGHTS); the answer
-is one line, the exit code. A caller that goes away takes its command with it. SIGTERM ends the daemon with 0.
+One connection is one command: a JSON line {"command", "env"} with the caller's standard streams beside it
+(SCM_RIGHTS); the answer is one line, the exit code. A caller that goes away takes its command with it. SIGTERM ends
+the daemon with 0.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def start(connection: socket.socket) -> Call | None:
             stderr=streams[2],
             env=environment,
             start_new_session=True,
-            preexec_fn=_die_with_me,  # single thread: safe here, and the command must not outlive its worker
+            preexec_fn=_die_with_me,  # noqa: PLW1509  one thread only; the command must not outlive its worker
         )
     except (OSError, ValueError, KeyError, IndexError, TypeError):
         with contextlib.suppress(OSError):

@@ -2,8 +2,8 @@
 
     agent-rsh [options] <host> <command words>
 
-$MUSTER_HOSTS names a JSON file: host -> the socket of its daemon. Exits with the command's own code; 255 where the worker
-cannot be reached, as ssh does.
+$MUSTER_HOSTS names a JSON file: host -> the socket of its daemon. Exits with the command's own code; 255 where the
+worker cannot be reached, as ssh does.
 """
 
 from __future__ import annotations

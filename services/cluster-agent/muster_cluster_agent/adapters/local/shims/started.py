@@ -2,8 +2,8 @@
 
     python started.py <folder> <program> <arguments>
 
-Writes `<folder>/started` before and `<folder>/exit` after. A launcher that answers 0 without having started anything on a
-worker is caught by the missing marker (replicas.md 0.3).
+Writes `<folder>/started` before and `<folder>/exit` after. A launcher that answers 0 without having started anything
+on a worker is caught by the missing marker (replicas.md 0.3).
 """
 
 from __future__ import annotations

@@ -1,0 +1,173 @@
+"""Records of the assignments topic as domain values.
+
+Used by `stream.py`. Raises BadRecord, with as much as could be read of whose record it is; never anything else.
+Holds: a device is 16 bytes of its UUID or its name as text, and comes out as the name that the inventory has.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from muster.fleet.v1 import fleet_pb2
+from muster.options.v1 import options_pb2
+from muster.workload.v1 import workload_pb2
+from muster_cluster_agent.domain.model import (
+    Assignment,
+    Pattern,
+    Probe,
+    Release,
+    Revision,
+    Run,
+    Share,
+    Slice,
+    Template,
+)
+from muster_cluster_agent.errors import BadRecord
+
+_UUID_BYTES: Final = 16
+_LARGEST: Final = 1 << 20
+_LONGEST_GRACE: Final = 300.0
+_IGNORED: Final = {"image": "image", "image_pull_policy": "imagePullPolicy"}
+
+Names = Callable[[bytes], str]
+
+
+def device_name(raw: bytes, known: Mapping[bytes, str]) -> str:
+    """The device's name in the inventory. Sixteen bytes that no device here has are printed as a GPU's UUID."""
+    if raw in known:
+        return known[raw]
+    if len(raw) == _UUID_BYTES:
+        return f"GPU-{uuid.UUID(bytes=raw)}"
+    return raw.decode("utf-8", "replace")
+
+
+def uuid_bytes(name: str) -> bytes:
+    """How a device of that name is written in an assignment: the 16 bytes of its UUID where it has one, el.
+
+    Se its text.
+    """
+    for prefix in ("GPU-", "MIG-", ""):
+        if name.startswith(prefix):
+            try:
+                return uuid.UUID(name.removeprefix(prefix)).bytes
+            except ValueError:
+                continue
+    return name.encode()
+
+
+def release(workload_id: str, headers: Mapping[str, bytes]) -> Release:
+    """A tombstone, from its headers."""
+    try:
+        return Release(
+            workload_id=workload_id,
+            epoch=int(headers["epoch"]),
+            generation=int(headers["generation"]),
+            attempt=int(headers["attempt"]),
+            grace=min(_LONGEST_GRACE, max(0.0, float(headers.get("grace", b"30")))),
+            reason=headers.get("reason", b"").decode("utf-8", "replace")[:200],
+        )
+    except (KeyError, ValueError) as error:
+        raise BadRecord(
+            f"a tombstone needs generation, attempt and epoch as numbers: {error!r}", workload_id
+        ) from error
+
+
+def assignment(workload_id: str, value: bytes, devices: Mapping[bytes, str]) -> Assignment:
+    """An assignment, from its bytes. `devices`: the names of this cluster's devices by their bytes."""
+    if len(value) > _LARGEST:
+        raise BadRecord(f"the record has {len(value)} bytes; an assignment has at most {_LARGEST}", workload_id)
+    try:
+        message = fleet_pb2.Assignment.FromString(value)
+    except (DecodeError, ValueError) as error:
+        raise BadRecord(f"the value is no Assignment: {error}", workload_id) from error
+    if message.workload_id != workload_id:
+        raise BadRecord(f"the key says {workload_id!r}, the value {message.workload_id!r}", workload_id)
+    if not message.revisions:
+        raise BadRecord("an assignment needs a revision", workload_id)
+    newest = message.revisions[-1]
+    try:
+        return _assignment(message, devices)
+    except ValueError as error:
+        raise BadRecord(str(error), workload_id, newest.generation, newest.attempt) from error
+
+
+def _assignment(message: fleet_pb2.Assignment, devices: Mapping[bytes, str]) -> Assignment:
+    return Assignment(
+        workload_id=message.workload_id,
+        epoch=message.epoch,
+        instance=message.agent_instance,
+        revision=message.revision,
+        revisions=tuple(_revision(one, devices) for one in message.revisions),
+        project=message.project,
+        name=message.name,
+        grace=min(_LONGEST_GRACE, float(message.grace_seconds)),
+        start_deadline=message.start_deadline.ToNanoseconds() / 1e9 if message.HasField("start_deadline") else None,
+    )
+
+
+def _revision(message: fleet_pb2.Revision, devices: Mapping[bytes, str]) -> Revision:
+    spec = message.spec
+    return Revision(
+        generation=message.generation,
+        attempt=message.attempt,
+        pattern=_pattern(spec),
+        template=_template(spec),
+        runs=tuple(_run(run, devices) for run in message.runs),
+        master=_template(spec.master_spec) if spec.HasField("master_spec") else None,
+        slots_per_worker=spec.slots_per_worker or 1,
+        processes=spec.processes,
+        ignored=tuple(word for name, word in _IGNORED.items() if spec.HasField(name)),  # type: ignore[arg-type]
+    )
+
+
+def _pattern(spec: workload_pb2.WorkloadSpec) -> Pattern:
+    if spec.kind == options_pb2.KIND_INFERENCE:
+        return Pattern.SERVICE
+    if spec.kind == options_pb2.KIND_DISTRIBUTED:
+        return Pattern.MPI if spec.framework == workload_pb2.FRAMEWORK_MPI else Pattern.TORCH
+    if spec.kind in {options_pb2.KIND_TRAINING, options_pb2.KIND_WORKSPACE}:
+        return Pattern.SINGLE
+    raise ValueError(f"this agent does not know how to run a workload of kind {spec.kind}")
+
+
+def _template(spec: workload_pb2.WorkloadSpec) -> Template:
+    probe = None
+    if spec.HasField("readiness_probe"):
+        asked = spec.readiness_probe
+        probe = Probe(asked.path, asked.port, float(asked.initial_delay_seconds), float(asked.period_seconds))
+    return Template(
+        command=spec.command,
+        args=spec.args,
+        env=tuple((item.label, item.value) for item in spec.environment if not item.deleted),
+        working_dir=spec.working_dir,
+        ports=tuple(dict.fromkeys(port.container for port in spec.ports if not port.deleted and port.container)),
+        probe=probe,
+    )
+
+
+def _run(run: fleet_pb2.ReplicaRun, devices: Mapping[bytes, str]) -> Run:
+    return Run(
+        role=run.role,
+        first_index=run.first_index,
+        count=run.count,
+        node=run.node,
+        k=run.k,
+        shares=tuple(tuple(_share(share, devices) for share in one.shares) for one in run.devices),
+        anonymous=run.anonymous_devices,
+    )
+
+
+def _share(share: fleet_pb2.DeviceShare, devices: Mapping[bytes, str]) -> Share:
+    device = device_name(share.device, devices)
+    kind = share.WhichOneof("share")
+    if kind == "slice":
+        return Share(device, slice=Slice(share.slice.profile, share.slice.start, share.slice.uuid))
+    if kind == "portion_milli":
+        return Share(device, portion_milli=share.portion_milli)
+    if kind == "memory_bytes":
+        return Share(device, memory_bytes=share.memory_bytes)
+    return Share(device, whole=True)

@@ -1,0 +1,243 @@
+"""Reports as the contract's messages.
+
+Used by the Kafka reporter alone. Pure translation: nothing is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from google.protobuf.message import Message
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from muster.events.v1 import agent_pb2, dead_letter_pb2
+from muster.fleet.v1 import fleet_pb2
+from muster.workload.v1 import workload_pb2
+from muster_chassis.text import clean
+from muster_cluster_agent.domain.fleet import Device, Fleet, Foreign, Node, Profile
+from muster_cluster_agent.domain.model import Slice, Status
+from muster_cluster_agent.ports import (
+    BeatReport,
+    DeadLetter,
+    Held,
+    HeldReport,
+    InventoryReport,
+    RefusalReport,
+    Report,
+    SampleReport,
+    StatusReport,
+)
+
+SERVICE: Final = "cluster-agent"
+_MESSAGE_LIMIT: Final = 1000
+_LOG_LIMIT: Final = 4000
+_VALUE_LIMIT: Final = 64 << 10
+_IGNORED: Final = "FieldIgnored"
+
+
+def timestamp(seconds: float | None) -> Timestamp | None:
+    """Seconds since 1970 as protobuf has them."""
+    if seconds is None:
+        return None
+    stamp = Timestamp()
+    stamp.FromDatetime(datetime.fromtimestamp(seconds, UTC))
+    return stamp
+
+
+def message(report: Report, order: agent_pb2.ReportOrder, inventory_sequence: int, letter_id: str) -> Message:
+    """The report as a message. `inventory_sequence` counts inventories, `letter_id` names a dead letter."""
+    match report:
+        case StatusReport():
+            return _status_changed(report, order)
+        case InventoryReport():
+            return agent_pb2.InventoryReported(order=order, inventory=_inventory(report, inventory_sequence))
+        case HeldReport():
+            held = [_held(one) for one in report.assignments]
+            return agent_pb2.AssignmentsHeld(order=order, assignments=held, highest_epoch=report.highest_epoch)
+        case RefusalReport():
+            return _refused(report, order)
+        case BeatReport(healthy=healthy):
+            health = agent_pb2.BACKEND_HEALTH_OK if healthy else agent_pb2.BACKEND_HEALTH_UNREACHABLE
+            return agent_pb2.Heartbeat(order=order, backend=health)
+        case SampleReport():
+            return _sampled(report, order.cluster)
+        case DeadLetter():
+            return _dead_letter(report, order, letter_id)
+
+
+def _status_changed(report: StatusReport, order: agent_pb2.ReportOrder) -> agent_pb2.ReplicaStatusChanged:
+    status = report.status
+    return agent_pb2.ReplicaStatusChanged(
+        order=order,
+        workload_id=status.workload_id,
+        generation=status.generation,
+        attempt=status.attempt,
+        status=replica_status(status, report.log_tail),
+        endpoints=report.endpoints,
+        conditions=_conditions(report.ignored, order.observed_at),
+    )
+
+
+def replica_status(status: Status, log_tail: bytes = b"") -> fleet_pb2.ReplicaStatus:
+    """How a replica stands."""
+    return fleet_pb2.ReplicaStatus(
+        name=status.name,
+        role=status.role,
+        index=status.index,
+        k=status.k,
+        node=status.node,
+        state=fleet_pb2.ReplicaState.ValueType(status.state.value),
+        exit_code=status.exit_code,
+        failure=fleet_pb2.FailureClass.ValueType(status.failure.value),
+        started_at=timestamp(status.started_at),
+        finished_at=timestamp(status.finished_at),
+        endpoints=status.endpoints,
+        gone_evidence=status.evidence,
+        message=clean(status.message, _MESSAGE_LIMIT),
+        log_tail=clean(log_tail, _LOG_LIMIT) if log_tail else "",
+    )
+
+
+def _conditions(ignored: Sequence[str], since: Timestamp) -> list[workload_pb2.Condition]:
+    if not ignored:
+        return []
+    text = f"the local back end runs commands on the machine itself: {', '.join(ignored)} had no effect"
+    reason = workload_pb2.Reason(code=_IGNORED, message=text)
+    return [workload_pb2.Condition(type="ImageAndVolumesIgnored", status=True, reason=reason, since=since)]
+
+
+def _held(held: Held) -> agent_pb2.HeldAssignment:
+    return agent_pb2.HeldAssignment(
+        workload_id=held.workload_id,
+        generation=held.generation,
+        attempt=held.attempt,
+        epoch=held.epoch,
+        replicas=[replica_status(status) for status in held.replicas],
+    )
+
+
+def _refused(report: RefusalReport, order: agent_pb2.ReportOrder) -> agent_pb2.AssignmentRefused:
+    refusal = report.refusal
+    return agent_pb2.AssignmentRefused(
+        order=order,
+        workload_id=refusal.workload_id,
+        generation=refusal.generation,
+        attempt=refusal.attempt,
+        reason=workload_pb2.Reason(code=refusal.code, message=clean(refusal.message, _MESSAGE_LIMIT)),
+        node=refusal.node,
+        retry_after_seconds=refusal.retry_after,
+    )
+
+
+def _sampled(report: SampleReport, cluster: str) -> agent_pb2.UsageSampled:
+    sample = report.sample
+    message = agent_pb2.UsageSampled(
+        workload_id=sample.workload_id,
+        generation=sample.generation,
+        attempt=sample.attempt,
+        replica=sample.replica,
+        to=timestamp(sample.until),
+        gpu_charge=sample.charge,
+        devices=sample.devices,
+        project=sample.project,
+        name=sample.name,
+        cluster=cluster,
+    )
+    since = timestamp(sample.since)
+    if since is not None:
+        getattr(message, "from").CopyFrom(since)  # the field is called as Python calls a statement
+    return message
+
+
+def _dead_letter(letter: DeadLetter, order: agent_pb2.ReportOrder, letter_id: str) -> dead_letter_pb2.DeadLettered:
+    headers = [dead_letter_pb2.RecordHeader(name=name, value=value) for name, value in letter.headers]
+    return dead_letter_pb2.DeadLettered(
+        id=letter_id,
+        service=f"{SERVICE}/{order.cluster}",
+        reason=clean(letter.reason, 2000),
+        topic=letter.topic,
+        partition=letter.partition,
+        offset=letter.offset,
+        key=letter.key,
+        value=letter.value[:_VALUE_LIMIT],
+        headers=headers,
+        attempts=1,
+        at=order.observed_at,
+        aggregate=clean(letter.key, 200),
+    )
+
+
+def _inventory(report: InventoryReport, sequence: int) -> fleet_pb2.Inventory:
+    fleet, changed = report.fleet, report.difference
+    if changed is None:
+        return fleet_pb2.Inventory(full=True, sequence=sequence, profile=_profile(fleet.profile), nodes=_nodes(fleet))
+    nodes = [_node(node) for node in changed.changed]
+    return fleet_pb2.Inventory(full=False, sequence=sequence, nodes=nodes, removed_nodes=changed.removed)
+
+
+def _nodes(fleet: Fleet) -> list[fleet_pb2.Node]:
+    return [_node(node) for node in fleet.nodes]
+
+
+def _profile(profile: Profile) -> fleet_pb2.ClusterProfile:
+    return fleet_pb2.ClusterProfile(
+        backend=profile.backend,
+        identity=fleet_pb2.DeviceIdentity.ValueType(profile.identity.value),
+        portions=profile.portions,
+        memory_requests=profile.memory_requests,
+        memory_isolation=profile.memory_isolation,
+        mig=fleet_pb2.MigSupport.ValueType(profile.mig.value),
+        ends_replicas_itself=profile.ends_replicas_itself,
+        ignored_fields=profile.ignored_fields,
+        refused_fields=profile.refused_fields,
+        service_types=profile.service_types,
+        request_gateway=profile.request_gateway,
+    )
+
+
+def _node(node: Node) -> fleet_pb2.Node:
+    return fleet_pb2.Node(
+        name=node.name,
+        uid=node.uid,
+        boot_id=node.boot_id,
+        state=fleet_pb2.NodeState.ValueType(node.state.value),
+        drain_deadline=timestamp(node.drain_deadline),
+        labels=dict(node.labels),
+        taints=[fleet_pb2.Taint(key=t.key, value=t.value, effect=t.effect) for t in node.taints],
+        cpu_milli=node.cpu_milli,
+        memory_bytes=node.memory_bytes,
+        foreign=_foreign(node.foreign),
+        devices=[_device(device) for device in node.devices],
+        anonymous_devices=node.anonymous,
+        anonymous_model=node.anonymous_model,
+        anonymous_memory_bytes=node.anonymous_memory_bytes,
+        pool=node.pool,
+    )
+
+
+def _foreign(foreign: Foreign) -> fleet_pb2.Foreign:
+    return fleet_pb2.Foreign(
+        cpu_milli=foreign.cpu_milli,
+        memory_bytes=foreign.memory_bytes,
+        devices=foreign.devices,
+        anonymous_devices=foreign.anonymous,
+    )
+
+
+def _device(device: Device) -> fleet_pb2.Device:
+    return fleet_pb2.Device(
+        uuid=device.uuid,
+        model=device.model,
+        memory_bytes=device.memory_bytes,
+        healthy=device.healthy,
+        trouble=device.trouble,
+        mig_enabled=device.mig_enabled,
+        slices=[_slice(one) for one in device.slices],
+        slot=device.slot,
+    )
+
+
+def _slice(one: Slice) -> fleet_pb2.MigSlice:
+    return fleet_pb2.MigSlice(profile=one.profile, start=one.start, uuid=one.uuid)

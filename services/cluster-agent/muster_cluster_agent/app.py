@@ -1,0 +1,76 @@
+"""The composition root: which part is given to which.
+
+Called by the runtime once. The order matters: the state folder is locked before anything is read, what runs is found
+before the first assignment is read, and nothing is done before the assignments were read to their end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from muster_chassis.bus import Bus
+from muster_chassis.runtime import Runtime
+from muster_cluster_agent.adapters.identity import FolderIdentity
+from muster_cluster_agent.adapters.local.backend import LocalBackend
+from muster_cluster_agent.adapters.local.state import StateFolder
+from muster_cluster_agent.adapters.reports import KafkaReporter, sent_at
+from muster_cluster_agent.handlers import Agent
+from muster_cluster_agent.ports import Report
+from muster_cluster_agent.rpc import Gateway
+from muster_cluster_agent.sampling import Sampler
+from muster_cluster_agent.settings import AgentSettings
+from muster_cluster_agent.stream import Assignments
+
+_LAST_REPORTS = 2.0  # seconds for what is queued when the agent is told to stop
+
+
+async def compose(runtime: Runtime, settings: AgentSettings) -> None:
+    """Opens every part and names the eternal tasks."""
+    state = StateFolder(settings.state_dir)
+    runtime.close_last(state.aclose)
+    backend = await runtime.enter(LocalBackend(settings.cluster_file, state))
+    cluster = backend.declared.cluster
+    identity = FolderIdentity(state.root / "bus")
+    bus = Bus(settings.kafka_bootstrap, client=f"agent-{cluster}", identity=identity, health=runtime.health)
+    runtime.close_last(bus.close)
+    reporter = KafkaReporter(bus, cluster, state.instance, state.start)
+    agent = Agent(backend, reporter, state.instance, hold=settings.hold, epoch=state.read_number("epoch"))
+    await agent.adopt()
+    sampler = Sampler(backend, reporter)
+    _wire(runtime, reporter, agent, sampler, backend)
+
+    async def keep_epoch(epoch: int) -> None:
+        await asyncio.to_thread(state.keep_number, "epoch", epoch)
+
+    assignments = Assignments(bus, cluster, agent, backend, reporter, keep_epoch)
+    gateway = Gateway(settings.submission_address, cluster, state.instance, backend, settings.token_file)
+    await bus.open()
+    runtime.eternal("bus", bus.watch)
+    runtime.eternal("reports", reporter.run)
+    runtime.eternal("assignments", assignments.run)
+    runtime.eternal("work", agent.work)
+    runtime.eternal("watch", agent.watch)
+    runtime.eternal("heartbeat", agent.beat)
+    runtime.eternal("usage", sampler.run)
+    runtime.eternal("gateway", gateway.run)
+
+
+def _wire(runtime: Runtime, reporter: KafkaReporter, agent: Agent, sampler: Sampler, backend: LocalBackend) -> None:
+    """Who hears that the bus has a report."""
+    renewals: set[asyncio.Task[None]] = set()
+
+    def renew(report: Report) -> None:
+        moment = sent_at(report)
+        if moment is not None:
+            task = asyncio.ensure_future(backend.renew(moment))
+            renewals.add(task)
+            task.add_done_callback(renewals.discard)
+
+    reporter.acknowledged.extend((agent.acknowledged, sampler.acknowledged, renew))
+    reporter.resync = agent.resync
+
+    async def drain() -> None:
+        async with asyncio.timeout(_LAST_REPORTS):
+            await reporter.drain()
+
+    runtime.drain(drain)

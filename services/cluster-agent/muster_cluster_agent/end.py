@@ -1,0 +1,63 @@
+"""`python -m muster_cluster_agent.end <state folder>`: ends every replica of a folder, also where its agent is dead.
+
+Called by `muster down`, which leaves nothing running. Supervisors are asked first, so that their journals are whole;
+then everything that carries a mark of this folder's replicas is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from muster_cluster_agent.adapters.local import journal, procfs
+
+_SECONDS: Final = 5.0
+_USAGE: Final = 2
+
+
+def end(state: Path, seconds: float = _SECONDS) -> int:
+    """Ends all; how many processes are left after `seconds` (0 unless they cannot be killed)."""
+    folders = [path for path in (state / "replicas").glob("w-*") if path.is_dir()]
+    supervisors = []
+    for folder in folders:
+        line = next((one for one in journal.read(str(folder)) if one.get("event") == "supervised"), None)
+        if line is None:
+            continue
+        (folder / journal.STOP).write_text(json.dumps({"grace": 0, "reason": "stack-down"}))
+        supervisors.append((int(line["pid"]), int(line["start"] or 0)))
+    for pid, start in supervisors:
+        procfs.send(pid, start, signal.SIGCONT)
+        procfs.send(pid, start, signal.SIGTERM)
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and any(procfs.alive(*one) for one in supervisors):
+        time.sleep(0.02)  # another program's end is awaited, and it tells nobody
+    for pid, start in supervisors:
+        procfs.send(pid, start, signal.SIGKILL)
+    names = {folder.name for folder in folders}
+    left: list[int] = []
+    for _ in range(50):
+        left = [pid for name, pids in procfs.marked().items() if name in names for pid in pids]
+        if not left:
+            return 0
+        procfs.kill_all(left)
+        time.sleep(0.02)  # the kernel takes them out of /proc in its own time
+    return len(left)
+
+
+def main() -> int:
+    """The command."""
+    if len(sys.argv) != _USAGE:
+        sys.stderr.write("usage: python -m muster_cluster_agent.end <state folder>\n")
+        return 2
+    left = end(Path(sys.argv[1]))
+    if left:
+        sys.stderr.write(f"{left} processes of replicas could not be ended\n")
+    return 1 if left else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

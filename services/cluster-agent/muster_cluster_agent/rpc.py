@@ -1,0 +1,204 @@
+"""What comes in over gRPC: questions that submission sends down the one stream that the agent keeps open to it.
+
+Run by `app.py` as an eternal task. Holds: the agent connects, never the other way round; each question is answered by a
+task of its own within a bound, and none of them outlives the stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+import grpc.aio
+
+from muster.api.v1 import agent_gateway_pb2, agent_gateway_pb2_grpc
+from muster_chassis import logs
+from muster_chassis.backoff import Backoff
+from muster_cluster_agent.errors import BackendError
+from muster_cluster_agent.ports import Backend
+
+_MOST_QUESTIONS: Final = 64
+_QUEUE: Final = 256
+_CHUNK: Final = 64 << 10
+_FOLLOW_SECONDS: Final = 0.2
+_LOOK_AGAIN: Final = 10  # rounds of following after which new replicas are looked for
+_LARGEST_TAIL: Final = 4 << 20
+
+_log = logs.get(__name__)
+
+Answer = agent_gateway_pb2.ConnectRequest
+
+
+class Gateway:
+    """The agent's stream to submission."""
+
+    def __init__(
+        self, address: str, cluster: str, instance: str, backend: Backend, token_file: Path | None = None
+    ) -> None:
+        self._address = address
+        self._hello = agent_gateway_pb2.AgentHello(cluster=cluster, instance=instance)
+        self._backend = backend
+        self._token_file = token_file
+
+    async def run(self) -> None:
+        """Stays connected for ever; submission may come and go."""
+        backoff = Backoff(first=0.2, last=5.0)
+        while True:
+            try:
+                await self._connected(backoff)
+            except (grpc.RpcError, OSError) as error:
+                _log.info("the stream to submission has ended", address=self._address, error=str(error)[:300])
+            await backoff.pause()
+
+    async def _connected(self, backoff: Backoff) -> None:
+        options = [("grpc.keepalive_time_ms", 20_000), ("grpc.keepalive_timeout_ms", 10_000)]
+        async with grpc.aio.insecure_channel(self._address, options=options) as channel:
+            stub = agent_gateway_pb2_grpc.AgentGatewayServiceStub(channel)
+            outgoing: asyncio.Queue[Answer] = asyncio.Queue(_QUEUE)
+            await outgoing.put(Answer(hello=self._hello))
+            call = stub.Connect(_sent(outgoing), metadata=await self._metadata())
+            questions: dict[str, asyncio.Task[None]] = {}
+            try:
+                async for question in call:
+                    backoff.reset()
+                    self._hear(question, questions, outgoing)
+            finally:
+                call.cancel()
+                for task in questions.values():
+                    task.cancel()
+                await asyncio.gather(*questions.values(), return_exceptions=True)
+
+    async def _metadata(self) -> tuple[tuple[str, str], ...]:
+        if self._token_file is None:
+            return ()
+        token = await asyncio.to_thread(self._token_file.read_text)
+        return (("authorization", f"Bearer {token.strip()}"),)
+
+    def _hear(
+        self,
+        question: agent_gateway_pb2.ConnectResponse,
+        questions: dict[str, asyncio.Task[None]],
+        outgoing: asyncio.Queue[Answer],
+    ) -> None:
+        if question.HasField("stop_log"):
+            task = questions.pop(question.stop_log.request_id, None)
+            if task is not None:
+                task.cancel()
+        elif question.HasField("pull_log"):
+            asked = question.pull_log
+            for done in [name for name, task in questions.items() if task.done()]:
+                del questions[done]
+            answer = self._answer(asked, outgoing, busy=len(questions) >= _MOST_QUESTIONS)
+            questions[asked.request_id] = asyncio.create_task(answer, name=f"log {asked.request_id}")
+
+    async def _answer(self, asked: agent_gateway_pb2.PullLog, outgoing: asyncio.Queue[Answer], *, busy: bool) -> None:
+        if busy:
+            await outgoing.put(_trouble(asked.request_id, "too many logs are being read here; try again later"))
+            return
+        try:
+            await LogPull(self._backend, asked, outgoing).run()
+        except (BackendError, OSError) as error:
+            await outgoing.put(_trouble(asked.request_id, f"the log cannot be read: {error}"))
+
+
+class LogPull:
+    """One question for a log: the chosen replicas of the workload's newest run, from their beginning or th.
+
+    Eir last lines.
+    """
+
+    def __init__(self, backend: Backend, asked: agent_gateway_pb2.PullLog, outgoing: asyncio.Queue[Answer]) -> None:
+        self._backend = backend
+        self._asked = asked
+        self._outgoing = outgoing
+        self._positions: dict[str, int] = {}
+
+    async def run(self) -> None:
+        """Until the end of the log, or, following, until the workload has no living replica or the question is.
+
+        Withdrawn.
+        """
+        rounds = 0
+        idle_after_end = False
+        while True:
+            if rounds % _LOOK_AGAIN == 0:
+                await self._choose()
+            rounds += 1
+            moved = [await self._send_new(name) for name in self._positions]
+            if any(moved):
+                continue
+            if not self._asked.follow or idle_after_end:
+                break
+            idle_after_end = await self._ended()
+            await asyncio.sleep(_FOLLOW_SECONDS)
+        trouble = "" if self._positions else "no log of it is kept here"
+        await self._put(
+            Answer(log=agent_gateway_pb2.LogChunk(request_id=self._asked.request_id, last=True, trouble=trouble))
+        )
+
+    async def _choose(self) -> None:
+        names = [name for name in await self._backend.replicas_with_logs(self._asked.workload_id) if self._meant(name)]
+        if not names:
+            return
+        newest = _run_of(names[-1])
+        for name in names:
+            if _run_of(name) == newest and name not in self._positions:
+                self._positions[name] = await self._first_position(name)
+
+    def _meant(self, name: str) -> bool:
+        wanted = self._asked.replica
+        return not wanted or name == wanted or _short(name) == wanted
+
+    async def _first_position(self, name: str) -> int:
+        lines = self._asked.tail_lines
+        if not lines:
+            return 0
+        end, held = 0, b""
+        while True:
+            piece = await self._backend.read_log(name, end, _CHUNK)
+            if not piece.data:
+                break
+            held = (held + piece.data)[-_LARGEST_TAIL:]
+            end = piece.position
+        kept = b"".join(held.splitlines(keepends=True)[-lines:])
+        return end - len(kept)
+
+    async def _send_new(self, name: str) -> bool:
+        piece = await self._backend.read_log(name, self._positions[name], _CHUNK)
+        if not piece.data:
+            return False
+        self._positions[name] = piece.position
+        chunk = agent_gateway_pb2.LogChunk(request_id=self._asked.request_id, replica=_short(name), data=piece.data)
+        chunk.at.GetCurrentTime()
+        await self._put(Answer(log=chunk))
+        return True
+
+    async def _ended(self) -> bool:
+        """Whether every replica whose log is followed has ended."""
+        alive = {r.name for r in await self._backend.list(self._asked.workload_id) if r.ended is None and not r.gone}
+        return bool(self._positions) and not alive & self._positions.keys()
+
+    async def _put(self, answer: Answer) -> None:
+        await self._outgoing.put(answer)
+
+
+async def _sent(outgoing: asyncio.Queue[Answer]) -> AsyncIterator[Answer]:
+    while True:
+        yield await outgoing.get()
+
+
+def _trouble(request_id: str, text: str) -> Answer:
+    return Answer(log=agent_gateway_pb2.LogChunk(request_id=request_id, last=True, trouble=text))
+
+
+def _run_of(name: str) -> tuple[int, int]:
+    """(generation, attempt) of a replica's name `w-<digest>-g<generation>-a<attempt>-<role>-<index>-r<k>`."""
+    _, _, generation, attempt, *_ = name.split("-")
+    return int(generation[1:]), int(attempt[1:])
+
+
+def _short(name: str) -> str:
+    """`worker-3` of a replica's name."""
+    return "-".join(name.split("-")[4:-1])

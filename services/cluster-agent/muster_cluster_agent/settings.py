@@ -1,0 +1,19 @@
+"""What the environment tells an agent, beside what every process of Muster is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+
+from muster_chassis.settings import Address, Settings
+
+
+class AgentSettings(Settings):
+    """An agent has no database and serves no calls; it reads a cluster file and owns a state folder."""
+
+    cluster_file: Path = Field(description="The file that declares the cluster.")
+    state_dir: Path = Field(description="The agent's own folder; one agent a folder.")
+    submission_address: Address = Field(description="Where submission serves the agents' gateway, HOST:PORT.")
+    hold: bool = Field(default=False, description="Accept assignments and start nothing (benchmarks).")
+    token_file: Path | None = Field(default=None, description="A file with the token that submission asks agents for.")

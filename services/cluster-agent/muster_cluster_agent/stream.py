@@ -1,0 +1,142 @@
+"""What comes in over Kafka: the assignments of this cluster, from the beginning, committed records only.
+
+Run by `app.py` as an eternal task. Holds: the agent acts only after the topic was read to its end; records are taken in
+their order; one that cannot be understood becomes a dead letter and is told about, and nothing waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
+from muster_chassis import kafka, logs, metrics, topics, tracing
+from muster_chassis.backoff import Backoff
+from muster_chassis.bus import Bus, BusLost
+from muster_cluster_agent.adapters import decode
+from muster_cluster_agent.domain.actions import Refuse
+from muster_cluster_agent.errors import BadRecord
+from muster_cluster_agent.handlers import Agent
+from muster_cluster_agent.ports import Backend, DeadLetter, Reporter
+from muster_kernel.ids import is_uuid
+
+_POLL_MS: Final = 1000
+_BATCH: Final = 500
+
+RECORDS = metrics.counter(
+    "muster_agent_records_total",
+    unit="records",
+    meaning="Records of the assignments topic, by what became of them.",
+    action="If `bad` grows, read the dead letters: `muster dead-letters list`.",
+    labels=("outcome",),
+)
+
+_log = logs.get(__name__)
+
+
+class Assignments:
+    """The consumer of one cluster's assignments. keep_epoch: awaited when the highest epoch has grown."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        cluster: str,
+        agent: Agent,
+        backend: Backend,
+        reporter: Reporter,
+        keep_epoch: Callable[[int], Awaitable[None]],
+    ) -> None:
+        self._bus = bus
+        self._cluster = cluster
+        self._agent = agent
+        self._backend = backend
+        self._reporter = reporter
+        self._keep_epoch = keep_epoch
+        self._kept_epoch = agent.epoch
+        self._partition = TopicPartition(topics.assignments(cluster).name, 0)
+
+    async def run(self) -> None:
+        """Reads for ever, from the beginning after every loss of the bus."""
+        backoff = Backoff()
+        while True:
+            try:
+                async with self._bus.session():
+                    await self._bus.wait_for([self._partition.topic])
+                    await self._follow(backoff)
+            except BusLost:
+                self._agent.reread()
+            except kafka.KAFKA_TROUBLE as error:
+                _log.warning("assignments cannot be read", error=repr(error))
+                await backoff.pause()
+
+    async def _follow(self, backoff: Backoff) -> None:
+        consumer = kafka.consumer(self._bus.bootstrap, client=f"agent-{self._cluster}", committed_only=True)
+        try:
+            await consumer.start()
+            consumer.assign([self._partition])
+            await consumer.seek_to_beginning(self._partition)
+            end = (await consumer.end_offsets([self._partition]))[self._partition]
+            while await consumer.position(self._partition) < end:
+                await self._poll(consumer)
+            self._agent.caught_up()
+            await self._agent.tell_state()
+            backoff.reset()
+            while True:
+                await self._poll(consumer)
+        finally:
+            await kafka.stop(consumer)
+
+    async def _poll(self, consumer: AIOKafkaConsumer) -> None:
+        batches = await consumer.getmany(self._partition, timeout_ms=_POLL_MS, max_records=_BATCH)
+        devices = await self._devices()
+        for record in batches.get(self._partition, ()):
+            await self._take(record, devices)
+        if self._agent.epoch != self._kept_epoch:
+            self._kept_epoch = self._agent.epoch
+            await self._keep_epoch(self._kept_epoch)
+
+    async def _devices(self) -> Mapping[bytes, str]:
+        nodes = await self._backend.nodes()
+        return {decode.uuid_bytes(name): name for node in nodes.values() for name in node.devices}
+
+    async def _take(self, record: Any, devices: Mapping[bytes, str]) -> None:
+        key = (record.key or b"").decode("utf-8", "replace")
+        if "/" in key:
+            RECORDS.labels("other").inc()
+            return  # keys of later kinds: project/ID, node/ID, capacity/POOL
+        headers = dict(record.headers)
+        try:
+            if not is_uuid(key):
+                raise BadRecord(f"the key {key[:80]!r} is no workload id")
+            value = (
+                decode.release(key, headers) if record.value is None else decode.assignment(key, record.value, devices)
+            )
+        except BadRecord as bad:
+            RECORDS.labels("bad").inc()
+            self._reject(record, bad)
+            return
+        taken = self._agent.take(value, tracing.valid(_text(headers.get("traceparent"))))
+        RECORDS.labels("taken" if taken else "refused").inc()
+        await asyncio.sleep(0)
+
+    def _reject(self, record: Any, bad: BadRecord) -> None:
+        self._reporter.tell(
+            DeadLetter(
+                reason=str(bad),
+                topic=record.topic,
+                partition=record.partition,
+                offset=record.offset,
+                key=record.key or b"",
+                value=record.value or b"",
+                headers=tuple(record.headers),
+            )
+        )
+        if bad.workload_id:
+            refusal = Refuse(bad.workload_id, bad.generation, bad.attempt, "BadRecord", str(bad))
+            self._agent.refuse(refusal)
+
+
+def _text(raw: bytes | None) -> str | None:
+    return None if raw is None else raw.decode("ascii", "replace")
