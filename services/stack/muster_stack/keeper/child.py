@@ -159,7 +159,7 @@ class Child:
 
     async def _watch(self) -> None:
         while True:
-            ready = await self.part.ready()
+            ready = await self._probe()
             if ready and self.phase is Phase.STARTING:
                 ready = await self._settle()
             if ready:
@@ -167,6 +167,12 @@ class Child:
             elif self.phase is Phase.READY:
                 self._turn(Phase.UNREADY)
             await asyncio.sleep(self.part.calm if ready else _EAGER)
+
+    async def _probe(self) -> bool:
+        try:
+            return await self.part.ready()
+        except OSError:  # no memory for a probe, say: the part itself may be well
+            return False
 
     async def _settle(self) -> bool:
         try:

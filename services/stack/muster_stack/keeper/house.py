@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from typing import Any, Final
 from muster_stack.errors import AlreadyRunning, StackError
 from muster_stack.keeper import control, sweep
 from muster_stack.keeper.child import Child, Phase
-from muster_stack.keeper.parts import KAFKA, Parts
+from muster_stack.keeper.parts import KAFKA, SUBMISSION, Parts, marks
 from muster_stack.keeper.state import State, describe, ourselves, read
 from muster_stack.layout import Layout
 
@@ -34,6 +35,7 @@ class Keeper:
         self._say = say
         self._layout = state.layout
         self._unregistered = set(register)
+        self._registered = asyncio.Event()
         self._stopping = asyncio.Event()
         self._hurry = False
         self._children = {part.name: Child(part, self._write, say) for part in parts.all}
@@ -46,13 +48,18 @@ class Keeper:
         try:
             async with asyncio.TaskGroup() as tasks:
                 kept = [tasks.create_task(child.keep(), name=name) for name, child in self._children.items()]
-                opening = tasks.create_task(self._open(), name="open")
+                opening = (
+                    tasks.create_task(self._open(), name="open"),
+                    tasks.create_task(self._register(), name="register"),
+                )
                 await self._stopping.wait()
-                opening.cancel()
+                for task in opening:
+                    task.cancel()
                 await self._close()
                 for task in kept:
                     task.cancel()
         finally:
+            sweep.end_services(self._layout)  # nothing is left after an orderly end; this is for any other
             self._state.keeper = None
             self._write()
             server.close()
@@ -65,18 +72,26 @@ class Keeper:
                 child.want()
             await asyncio.gather(*(child.until_ready() for child in children))
             self._say(f"ready: {', '.join(child.part.name for child in children)}")
-        await self._register()
+        await self._registered.wait()
         self._say(f"Muster is up in {self._layout.root} (submission: {self._parts.submission}); Ctrl-C ends it")
 
     async def _register(self) -> None:
+        # Beside the start of the agents, which are not ready before their clusters' topics exist.
         while self._unregistered and self._parts.submission:
-            argv = (sys.executable, "-m", "muster_stack.register", self._parts.submission, *sorted(self._unregistered))
-            with self._layout.log("register").open("ab") as log:
-                process = await asyncio.create_subprocess_exec(*argv, stdout=log, stderr=log)
-            if await process.wait() == 0:
-                self._unregistered.clear()
-            else:
+            await self._children[SUBMISSION].until_ready()
+            if await self._run_register(self._parts.submission) != 0:
                 await asyncio.sleep(_REGISTER_PAUSE)
+        self._registered.set()
+
+    async def _run_register(self, address: str) -> int:
+        argv = (sys.executable, "-m", "muster_stack.register", address, *sorted(self._unregistered))
+        environment = {**os.environ, **marks(self._layout, "register")}
+        with self._layout.log("register").open("ab") as log:
+            process = await asyncio.create_subprocess_exec(*argv, stdout=log, stderr=log, env=environment)
+        status = await process.wait()
+        if status == 0:
+            self._unregistered.clear()
+        return status
 
     async def _close(self) -> None:
         for row in reversed(self._parts.rows):
