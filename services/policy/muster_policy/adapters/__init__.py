@@ -1,0 +1,1 @@
+"""The real things behind policy's ports."""

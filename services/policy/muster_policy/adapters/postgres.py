@@ -1,0 +1,129 @@
+"""Policy's books in PostgreSQL: one statement for a whole batch, whatever its size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Final
+
+from muster.events.v1.submission_pb2 import WorkloadSubmitted
+from muster_chassis import identity
+from muster_chassis.database import Database
+from muster_chassis.unit import Unit
+from muster_policy.ports import Key, Project, Submission, Told
+
+_ENDED_ROWS: Final = 2_000
+_KEPT: Final = timedelta(days=7)
+
+_VERDICTS: Final = """
+SELECT v.workload_id, v.generation, v.type, v.message
+FROM unnest($1::uuid[], $2::bigint[]) AS w(workload_id, generation)
+JOIN verdicts v ON v.workload_id = w.workload_id AND v.generation = w.generation
+"""
+_RECORD: Final = """
+INSERT INTO verdicts (workload_id, generation, type, message, at)
+SELECT w, g, t, m, $5 FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::bytea[]) AS u(w, g, t, m)
+"""
+_CHANGE: Final = """
+INSERT INTO projects AS p (name, version, node_pools, gone)
+SELECT n, v, string_to_array(nullif(l, ''), ','), g
+FROM unnest($1::text[], $2::bigint[], $3::text[], $4::boolean[]) AS u(n, v, l, g)
+ON CONFLICT (name) DO UPDATE
+SET gone = excluded.gone,
+    version = CASE WHEN excluded.gone THEN p.version ELSE excluded.version END,
+    node_pools = CASE WHEN excluded.gone THEN p.node_pools ELSE excluded.node_pools END
+WHERE excluded.gone OR p.gone OR excluded.version >= p.version
+"""
+_WAIT: Final = """
+INSERT INTO waiting (workload_id, generation, project, needs, message, trace, at)
+SELECT w, g, p, n, m, t, $7
+FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::bigint[], $5::bytea[], $6::text[]) AS u(w, g, p, n, m, t)
+ON CONFLICT (workload_id, generation) DO NOTHING
+"""
+_DUE: Final = """
+DELETE FROM waiting WHERE (workload_id, generation) IN (
+    SELECT w.workload_id, w.generation FROM waiting w JOIN projects p ON p.name = w.project
+    WHERE p.gone OR p.version >= w.needs ORDER BY w.at LIMIT $1 FOR UPDATE OF w SKIP LOCKED)
+RETURNING message, trace
+"""
+_DELETED: Final = """
+WITH unasked AS (DELETE FROM waiting WHERE workload_id = ANY($1::uuid[]))
+UPDATE verdicts SET deleted_at = coalesce(deleted_at, $2) WHERE workload_id = ANY($1::uuid[])
+"""
+
+
+class PostgresBooks:
+    """The books of one instance; the tables are the service's own."""
+
+    async def verdicts(self, unit: Unit, keys: Iterable[Key]) -> Mapping[Key, Told]:
+        """The verdicts that were given before."""
+        wanted = list(keys)
+        rows = await unit.connection.fetch(_VERDICTS, [key[0] for key in wanted], [key[1] for key in wanted])
+        keyed = [((str(row["workload_id"]), int(row["generation"])), row) for row in rows]
+        return {key: Told(key, row["type"], row["message"]) for key, row in keyed}
+
+    async def record(self, unit: Unit, told: Sequence[Told]) -> None:
+        """Keeps new verdicts."""
+        await unit.connection.execute(
+            _RECORD,
+            [each.key[0] for each in told],
+            [each.key[1] for each in told],
+            [each.type for each in told],
+            [each.value for each in told],
+            unit.now,
+        )
+
+    async def projects(self, unit: Unit, names: Iterable[str]) -> Mapping[str, Project]:
+        """The copies of the projects that are known."""
+        rows = await unit.connection.fetch(
+            "SELECT name, version, node_pools, gone FROM projects WHERE name = ANY($1::text[])", list(names)
+        )
+        found = (Project(row["name"], row["version"], tuple(row["node_pools"] or ()), row["gone"]) for row in rows)
+        return {project.name: project for project in found}
+
+    async def change(self, unit: Unit, projects: Sequence[Project]) -> None:
+        """Takes newer versions of projects; an older one changes nothing."""
+        newest = {project.name: project for project in projects}  # one row a statement: the last one of the batch
+        rows = list(newest.values())
+        await unit.connection.execute(
+            _CHANGE,
+            [each.name for each in rows],
+            [each.version for each in rows],
+            [",".join(each.node_pools) for each in rows],
+            [each.gone for each in rows],
+        )
+
+    async def wait(self, unit: Unit, submissions: Sequence[Submission]) -> None:
+        """Keeps submissions until the copy of their project is new enough."""
+        await unit.connection.execute(
+            _WAIT,
+            [each.key[0] for each in submissions],
+            [each.key[1] for each in submissions],
+            [each.submitted.project for each in submissions],
+            [each.submitted.tenancy_version for each in submissions],
+            [each.submitted.SerializeToString() for each in submissions],
+            [each.traceparent for each in submissions],
+            unit.now,
+        )
+
+    async def take_due(self, unit: Unit, limit: int) -> list[Submission]:
+        """Takes out submissions whose project is new enough now, the oldest first."""
+        rows = await unit.connection.fetch(_DUE, limit)
+        return [Submission(WorkloadSubmitted.FromString(row["message"]), row["trace"]) for row in rows]
+
+    async def deleted(self, unit: Unit, workloads: Sequence[str]) -> None:
+        """Notes that somebody wants these workloads gone: nothing of them waits any longer."""
+        await unit.connection.execute(_DELETED, list(workloads), unit.now)
+
+
+async def ended(database: Database, *, forget: bool) -> Sequence[str]:
+    """Workloads that were asked to go 7 days ago (`forget`: 14), whose rows may go; theirs here go with the latter."""
+    before = identity.now() - _KEPT * (2 if forget else 1)
+    if not forget:
+        sql = "SELECT DISTINCT workload_id::text AS id FROM verdicts WHERE deleted_at < $1 LIMIT $2"
+    else:
+        sql = (
+            "DELETE FROM verdicts WHERE workload_id IN (SELECT DISTINCT workload_id FROM verdicts "
+            "WHERE deleted_at < $1 LIMIT $2) RETURNING workload_id::text AS id"
+        )
+    return [row["id"] for row in await database.pool.fetch(sql, before, _ENDED_ROWS)]

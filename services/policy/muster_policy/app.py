@@ -1,0 +1,105 @@
+"""Policy put together: the only file that knows every part.
+
+Order of the start: the policy file (a bad one ends the start), PostgreSQL, Kafka with the topics that policy owns, then
+gRPC, the relay, the consumer and the release of what waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from importlib.resources import files
+from typing import Final
+
+import asyncpg
+
+from muster_chassis import logs
+from muster_chassis.bus import Bus, DatabaseIdentity
+from muster_chassis.consumer import GroupConsumer
+from muster_chassis.database import TRANSIENT, Database
+from muster_chassis.dead_letters import dead_letters_service
+from muster_chassis.migrations import load
+from muster_chassis.outbox import Relay
+from muster_chassis.retention import Retention
+from muster_chassis.rpc import Server
+from muster_chassis.runtime import Runtime
+from muster_chassis.topics import SUBMISSIONS, TENANCY, owned_by
+from muster_policy.adapters.file import PolicyFile
+from muster_policy.adapters.herald import KafkaHerald
+from muster_policy.adapters.postgres import PostgresBooks, ended
+from muster_policy.domain.bench import Bench
+from muster_policy.handlers import Handlers
+from muster_policy.rpc import policies_service
+from muster_policy.settings import PolicySettings
+from muster_policy.stream import DECODER, Stream
+
+_log = logs.get(__name__)
+NAME: Final = "policy"
+_RELEASE_SECONDS: Final = 2.0
+_DRAIN_SECONDS: Final = 3.0
+
+
+async def compose(runtime: Runtime, settings: PolicySettings) -> None:
+    """Opens everything and names the eternal tasks."""
+    bench = Bench()
+    if settings.policy_file is not None:
+        file = PolicyFile(settings.policy_file, bench)
+        await file.load()
+        runtime.eternal("policy file", file.watch)
+    migrations = load(NAME, files("muster_policy") / "migrations")
+    database = await Database.open(settings, source=NAME, migrations=migrations)
+    runtime.close_last(database.close)
+    bus = Bus(
+        settings.kafka_bootstrap,
+        client=settings.instance,
+        identity=DatabaseIdentity(database),
+        owned=owned_by(NAME),
+        health=runtime.health,
+    )
+    runtime.close_last(bus.close)
+    await bus.open()
+    handlers = Handlers(bench, PostgresBooks(), KafkaHerald())
+    await _serve(runtime, settings, database, bench)
+    _flow(runtime, settings, database, bus, handlers)
+
+
+async def _serve(runtime: Runtime, settings: PolicySettings, database: Database, bench: Bench) -> None:
+    server = Server(settings, [policies_service(bench), dead_letters_service(database)], runtime.health)
+    await server.start()
+    runtime.close_last(server.stop)
+    runtime.eternal("grpc health", server.run)
+
+
+def _flow(runtime: Runtime, settings: PolicySettings, database: Database, bus: Bus, handlers: Handlers) -> None:
+    relay = Relay(database, bus)
+    consumer = GroupConsumer(
+        database,
+        bus,
+        instance=settings.instance,
+        name=NAME,
+        topics=[SUBMISSIONS, TENANCY],
+        handler=Stream(handlers),
+        decoder=DECODER,
+    )
+    retention = Retention(
+        database, deletable=partial(ended, database, forget=False), forgotten=partial(ended, database, forget=True)
+    )
+    runtime.eternal("bus", bus.watch)
+    runtime.eternal("relay", relay.run)
+    runtime.eternal("consumer", consumer.run, stop=consumer.stop)
+    runtime.eternal("release", partial(release, database, handlers))
+    runtime.eternal("retention", retention.run)
+    runtime.drain(partial(relay.drain, _DRAIN_SECONDS))
+
+
+async def release(database: Database, handlers: Handlers) -> None:
+    """Every two seconds judges what waited and no longer has to. An eternal task."""
+    while True:
+        await asyncio.sleep(_RELEASE_SECONDS)
+        try:
+            if not await database.pool.fetchval("SELECT EXISTS (SELECT 1 FROM waiting)"):
+                continue
+            async with database.unit() as unit:
+                await handlers.release(unit)
+        except (*TRANSIENT, asyncpg.PostgresError, TimeoutError) as error:
+            _log.warning("what waits could not be looked at, tried again", error=repr(error))

@@ -1,0 +1,1 @@
+"""What policy decides, as functions over values."""

@@ -1,0 +1,118 @@
+"""The verdict about one submission: a pure function of its layers, the policy and what the project says.
+
+Called by the handlers for every generation once. Steps, readable aloud: lay the layers over each other, see what the
+language has against the result, see what the policy has against it, then say what it needs or why it may not run.
+Holds: equal arguments give equal verdicts; nothing of the arguments is changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from muster_language import (
+    Kind,
+    Layer,
+    LayerName,
+    Merged,
+    WorkloadSpec,
+    check_effective,
+    is_preemptible,
+    language_layer,
+    merge,
+    priority_of,
+    resource_requests,
+)
+from muster_language.resources import complete_master
+from muster_language.spec import kind_of
+from muster_policy.domain.policy import Policy
+from muster_policy.domain.rules import Objection, objections
+
+DEFAULT_POOL: Final = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What the verdict depends on beside the layers: the project's node pools, in order."""
+
+    node_pools: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """It may run. `requests` are the language's ResourceRequest, one per role; `sources`: path -> layer."""
+
+    effective: WorkloadSpec
+    requests: tuple[Any, ...]
+    sources: tuple[tuple[str, LayerName], ...]
+    warnings: tuple[str, ...]
+    node_pools: tuple[str, ...]
+    preemptible: bool
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """It may not run as it is."""
+
+    issues: tuple[Objection, ...]
+    warnings: tuple[str, ...]
+
+
+Verdict = Admitted | Rejected
+
+
+def judge(own: WorkloadSpec, base: WorkloadSpec | None, policy: Policy, context: Context) -> Verdict:
+    """The verdict about a workload whose layers are `own` and, where it names a template, `base`."""
+    kind = kind_of(own)
+    if kind is None:
+        return Rejected((Objection("kind", "language", "", "", "the kind of workload is not said"),), ())
+    merged = merge(_layers(kind, own, base, policy))
+    warnings = tuple(_warnings(merged.spec))
+    found = [Objection(each.path, each.rule, each.given, each.allowed, each.details) for each in _language(merged)]
+    found += objections(merged, policy.section(kind), policy)
+    if found:
+        return Rejected(tuple(found), warnings)
+    return _admit(merged, context, warnings)
+
+
+def _layers(kind: Kind, own: WorkloadSpec, base: WorkloadSpec | None, policy: Policy) -> list[Layer]:
+    defaults = Layer(LayerName.POLICY, policy.section(kind).defaults)
+    template = [Layer(LayerName.TEMPLATE, base)] if base is not None else []
+    return [language_layer(kind), defaults, *template, Layer(LayerName.WORKLOAD, own)]
+
+
+def _language(merged: Merged) -> list[Any]:
+    return list(check_effective(merged.spec))
+
+
+def _admit(merged: Merged, context: Context, warnings: tuple[str, ...]) -> Admitted:
+    spec = merged.spec
+    requests = tuple(resource_requests(spec))
+    master = complete_master(spec)
+    if master is not None:
+        # Agents speak no merge: what the master is given stands in the effective spec in full.
+        spec.master_spec.CopyFrom(master)
+    return Admitted(
+        effective=spec,
+        requests=requests,
+        sources=tuple(merged.provenance.items()),
+        warnings=warnings,
+        node_pools=tuple(spec.node_pools.values) or context.node_pools or (DEFAULT_POOL,),
+        preemptible=is_preemptible(spec),
+        priority=priority_of(spec),
+    )
+
+
+def _warnings(spec: WorkloadSpec) -> list[str]:
+    found = []
+    if spec.terminate_after_preemption and not is_preemptible(spec):
+        found.append("terminateAfterPreemption has no effect: the workload is not preemptible")
+    if (
+        spec.HasField("max_scale")
+        and spec.HasField("min_scale")
+        and spec.max_scale > spec.min_scale
+        and not spec.metric
+    ):
+        found.append("without a metric the service scales with its traffic between 0 and 1 replicas")
+    return found

@@ -1,0 +1,1 @@
+"""Numbered SQL of policy's schema."""

@@ -1,0 +1,98 @@
+"""What the handlers need of the world: the books that policy keeps, and a way to tell its verdicts.
+
+The real ones are under `adapters/`. Everything takes the Unit of the transaction in which it happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from muster.events.v1.submission_pb2 import WorkloadSubmitted
+from muster_chassis.unit import Unit
+from muster_policy.domain.judging import Verdict
+from muster_policy.domain.policy import Policy
+
+Key = tuple[str, int]
+"""A workload's id and the generation of its spec."""
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """Policy's copy of a project. `gone`: it was deleted, and no newer version will come."""
+
+    name: str
+    version: int
+    node_pools: tuple[str, ...]
+    gone: bool = False
+
+    def has(self, version: int) -> bool:
+        """Whether this copy is at least as new as `version`."""
+        return self.gone or self.version >= version
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """One generation of a workload that wants a verdict."""
+
+    submitted: WorkloadSubmitted
+    traceparent: str | None = None
+
+    @property
+    def key(self) -> Key:
+        """What the verdict is kept under."""
+        return self.submitted.workload_id, self.submitted.generation
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A verdict as it was published: the message's type and bytes."""
+
+    key: Key
+    type: str
+    value: bytes
+
+
+class Books(Protocol):
+    """Verdicts, projects and what waits, in one transaction."""
+
+    async def verdicts(self, unit: Unit, keys: Iterable[Key]) -> Mapping[Key, Told]:
+        """The verdicts that were given before."""
+        ...
+
+    async def record(self, unit: Unit, told: Sequence[Told]) -> None:
+        """Keeps new verdicts."""
+        ...
+
+    async def projects(self, unit: Unit, names: Iterable[str]) -> Mapping[str, Project]:
+        """The copies of the projects that are known."""
+        ...
+
+    async def change(self, unit: Unit, projects: Sequence[Project]) -> None:
+        """Takes newer versions of projects; an older one changes nothing."""
+        ...
+
+    async def wait(self, unit: Unit, submissions: Sequence[Submission]) -> None:
+        """Keeps submissions until the copy of their project is new enough."""
+        ...
+
+    async def take_due(self, unit: Unit, limit: int) -> list[Submission]:
+        """Takes out submissions whose project is new enough now, the oldest first."""
+        ...
+
+    async def deleted(self, unit: Unit, workloads: Sequence[str]) -> None:
+        """Notes that somebody wants these workloads gone: nothing of them waits any longer."""
+        ...
+
+
+class Herald(Protocol):
+    """Tells the others."""
+
+    def tell(self, unit: Unit, submission: Submission, verdict: Verdict, policy: Policy, digest: str) -> Told:
+        """Publishes a verdict and says what was published."""
+        ...
+
+    def repeat(self, unit: Unit, told: Told) -> None:
+        """Publishes a verdict once more as it was."""
+        ...
