@@ -139,3 +139,13 @@ class Journal:
     def versions(self, aggregate: str) -> list[int]:
         """The versions of one aggregate, as they came."""
         return [version for name, version in self.handled if name == aggregate]
+
+
+@asynccontextmanager
+async def opened(url: str, name: str = "policy", **options: Any) -> AsyncIterator[Database]:
+    """A service's database alone."""
+    database = await Database.open(settings(url, name, **options), source=name)
+    try:
+        yield database
+    finally:
+        await database.close()

@@ -47,3 +47,12 @@ def eventually_now(
         if time.monotonic() > deadline:
             raise TimeoutError(f"not within {within} s; last seen: {seen!r}")
         time.sleep(every)
+
+
+async def until(condition: Callable[[], object], *, within: float = 20.0, every: float = 0.02) -> None:
+    """Lets the event loop work until `condition()` is true. Raises TimeoutError after `within` seconds."""
+
+    async def look() -> object:
+        return condition()
+
+    await eventually(look, within=within, every=every)
