@@ -21,7 +21,7 @@ def main() -> None:
     total = world.allreduce(mine, op=add)
     ranks = size * (size + 1) // 2
     right = all(value == float(ranks * (index + 1)) for index, value in enumerate(total))
-    seen = world.gather((rank, os.environ.get("MUSTER_INDEX", "?"), right), root=0)
+    seen = world.gather((rank, os.environ.get("MUSTER_INDEX", "?"), right), root=0) or []
     if rank == 0:
         workers = {str(each): worker for each, worker, _ in seen}
         summary = {"ranks": size, "right": all(ok for _, _, ok in seen), "sum": total[0], "workers": workers}

@@ -1,7 +1,7 @@
 """A data-parallel training: a small network learns the sine, each process on a part of the points of its own.
 
-A user's program, started by torchrun: two workers with two processes each make a world of four. Gradients meet over gloo.
-The last line of rank 0 is a JSON summary.
+A user's program, started by torchrun: two workers with two processes each make a world of four. Gradients meet over
+gloo. The last line of rank 0 is a JSON summary.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main() -> None:
     for step in range(1, STEPS + 1):
         optimizer.zero_grad()
         loss = torch.nn.functional.mse_loss(model(points), torch.sin(points))
-        loss.backward()
+        torch.autograd.backward(loss)
         optimizer.step()
         losses.append(mean(loss.detach(), world))
         if rank == 0 and step % 40 == 0:

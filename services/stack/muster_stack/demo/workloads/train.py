@@ -1,7 +1,7 @@
 """A small training: a line is fitted to noisy points, step by step, and every step is kept.
 
-A user's program: standard library only, it knows nothing of Muster but its environment. Its last line is a JSON summary.
-Stopped and started again it goes on where it was, if CHECKPOINT names a file.
+A user's program: standard library only, it knows nothing of Muster but its environment. Its last line is a JSON
+summary. Stopped and started again it goes on where it was, if CHECKPOINT names a file.
 """
 
 from __future__ import annotations

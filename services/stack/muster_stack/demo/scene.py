@@ -1,0 +1,96 @@
+"""What every act has at hand: the client, the diary, the documents, and the evidence that can be gathered.
+
+Called by the acts. Holds: everything goes through the public gRPC API, except what a person would look at from
+outside (HTTP answers, the process table) and the events, which outsiders put on Kafka.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from string import Template
+from typing import Any, Final
+
+import yaml
+
+from muster.api.v1 import triggers_pb2
+from muster.workload.v1 import workload_pb2
+from muster_client import Muster, Phase
+from muster_stack.demo.diary import Diary, DidNotHappen, Entry
+from muster_stack.processes import environment, pids
+
+PROJECT: Final = "research"
+START: Final = 120.0  # seconds that anything may take at most to begin or to end
+_WORKLOAD_MARK: Final = "MUSTER_WORKLOAD_ID"
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One run of the demo."""
+
+    muster: Muster
+    diary: Diary
+    bootstrap: str
+    scratch: Path
+
+    def document(self, name: str) -> str:
+        """A document of the demo, with the folders of this machine filled in."""
+        text = (resources.files("muster_stack.demo") / "documents" / f"{name}.yaml").read_text()
+        programs = resources.files("muster_stack.demo") / "workloads"
+        return Template(text).safe_substitute(programs=str(programs), scratch=str(self.scratch))
+
+    def trigger(self, name: str) -> triggers_pb2.Trigger:
+        """A trigger of the demo."""
+        told = yaml.safe_load(self.document(name))
+        return triggers_pb2.Trigger(
+            name=told["name"],
+            project=told["project"],
+            template=told["template"],
+            event_type=told["eventType"],
+            environment=told["environment"],
+            enabled=True,
+        )
+
+    async def submit(self, name: str) -> workload_pb2.Workload:
+        """Submits a document through the public API."""
+        return await self.muster.submit(self.document(name), key=f"demo-{name}")
+
+    async def completed(self, workload: str) -> Entry:
+        """Its story once it has completed. Raises DidNotHappen."""
+        return await self.diary.becomes(workload, Phase.COMPLETED, seconds=START)
+
+    async def log(self, workload: str, replica: str = "") -> str:
+        """What its replicas wrote, one after the other."""
+        parts: dict[str, bytes] = {}
+        async for piece in self.muster.logs(workload, replica=replica):
+            parts[piece.replica] = parts.get(piece.replica, b"") + piece.data
+        return "\n".join(part.decode(errors="replace") for _, part in sorted(parts.items()))
+
+    async def summary(self, workload: str) -> dict[str, Any]:
+        """The JSON object that the program printed at its end. Raises DidNotHappen where its log has none."""
+        return summary_of(await self.log(workload))
+
+
+def summary_of(log: str) -> dict[str, Any]:
+    """The last line of a log that is a JSON object."""
+    for line in reversed(log.splitlines()):
+        if line.startswith("{"):
+            try:
+                found: dict[str, Any] = json.loads(line)
+            except ValueError:
+                continue
+            return found
+    raise DidNotHappen(f"the log has no summary; it ends with: {log[-300:].strip() or 'nothing'}")
+
+
+def exit_codes(entry: Entry) -> list[int]:
+    """The exit codes that its replicas are reported with."""
+    return [replica.exit_code for replica in entry.workload.replicas if replica.HasField("exit_code")]
+
+
+def processes_of(workload: str) -> list[int]:
+    """The living processes that carry this workload's id in their environment."""
+    return [pid for pid in pids() if pid != os.getpid() and environment(pid).get(_WORKLOAD_MARK) == workload]
