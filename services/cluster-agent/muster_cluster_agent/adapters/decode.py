@@ -27,6 +27,7 @@ from muster_cluster_agent.domain.model import (
     Template,
 )
 from muster_cluster_agent.errors import BadRecord
+from muster_kernel.ids import is_uuid
 
 _UUID_BYTES: Final = 16
 _LARGEST: Final = 1 << 20
@@ -46,17 +47,9 @@ def device_name(raw: bytes, known: Mapping[bytes, str]) -> str:
 
 
 def uuid_bytes(name: str) -> bytes:
-    """How a device of that name is written in an assignment: the 16 bytes of its UUID where it has one, el.
-
-    Se its text.
-    """
-    for prefix in ("GPU-", "MIG-", ""):
-        if name.startswith(prefix):
-            try:
-                return uuid.UUID(name.removeprefix(prefix)).bytes
-            except ValueError:
-                continue
-    return name.encode()
+    """How an assignment writes a device of that name: a GPU's canonical UUID as 16 bytes, anything else as its text."""
+    text = name.removeprefix("GPU-")
+    return uuid.UUID(text).bytes if is_uuid(text) else name.encode()
 
 
 def release(workload_id: str, headers: Mapping[str, bytes]) -> Release:

@@ -162,20 +162,8 @@ def _plan(
 
 
 def template_of(revision: Revision, role: str) -> Template:
-    """What a role runs: the master's own template, filled from the workers' where it is silent."""
-    own = revision.master
-    if own is None or role not in LAUNCHERS:
-        return revision.template
-    base = revision.template
-    own_command = bool(own.command or own.args)
-    return Template(
-        command=own.command if own_command else base.command,
-        args=own.args if own_command else base.args,
-        env=tuple({**dict(base.env), **dict(own.env)}.items()),
-        working_dir=own.working_dir or base.working_dir,
-        ports=own.ports or base.ports,
-        probe=own.probe or base.probe,
-    )
+    """What a role runs. The master's own template is complete: policy has laid the workers' fields under it."""
+    return revision.master if revision.master is not None and role in LAUNCHERS else revision.template
 
 
 def _launch(revision: Revision, member: _Member, workers: list[_Member], world: int) -> Launch:

@@ -25,6 +25,7 @@ _KEPT: Final = (
     "TZ",
     "USER",
     "LD_LIBRARY_PATH",
+    "MUSTER_STACK_ID",
     "PYTHONPATH",
     "VIRTUAL_ENV",
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import subprocess
 import sys
@@ -56,7 +57,7 @@ class Nursery:
                     stdout=errors,
                     stderr=errors,
                     cwd="/",
-                    env={"PATH": "/usr/bin:/bin"},
+                    env={name: os.environ[name] for name in ("PATH", "MUSTER_STACK_ID") if name in os.environ},
                     start_new_session=True,
                 )
             reader, self._writer = await asyncio.open_connection(sock=ours)
