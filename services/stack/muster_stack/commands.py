@@ -46,7 +46,7 @@ def up(
     detach: Annotated[bool, Parameter(name=["--detach", "-d"], help="Return when it is ready.", negative="")] = False,
     standby: Annotated[bool, Parameter(help="Start a second scheduler that follows.", negative="")] = False,
     hold: Annotated[bool, Parameter(help="Agents accept workloads and start nothing.", negative="")] = False,
-    log_level: Annotated[str, Parameter(help="Of the services: DEBUG, INFO, WARNING or ERROR.")] = "INFO",
+    log_level: Annotated[str, Parameter(help="Of the services: debug, info, warning or error.")] = "info",
 ) -> int:
     """Start Muster on this machine: real Kafka and PostgreSQL, all services, two clusters of local processes."""
     layout = Layout.of(data)
@@ -95,7 +95,7 @@ def status(*, data: Data = None, as_json: Annotated[bool, Parameter(name=["--jso
     return 0 if seen["ready"] else 1
 
 
-def keeper_command(layout: Layout, *, standby: bool = False, hold: bool = False, log_level: str = "INFO") -> list[str]:
+def keeper_command(layout: Layout, *, standby: bool = False, hold: bool = False, log_level: str = "info") -> list[str]:
     """The command line of the keeper."""
     flags = [flag for flag, wanted in (("--standby", standby), ("--hold", hold)) if wanted]
     module = ["-m", "muster_stack.keeper"]

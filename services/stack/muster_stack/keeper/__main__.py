@@ -27,7 +27,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, default=None)
     parser.add_argument("--standby", action="store_true")
     parser.add_argument("--hold", action="store_true")
-    parser.add_argument("--log-level", default="INFO")
+    parser.add_argument("--log-level", default="info")
     return parser.parse_args()
 
 

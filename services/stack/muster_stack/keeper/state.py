@@ -26,7 +26,7 @@ class Options:
 
     standby: bool = False  # a second scheduler that follows
     hold: bool = False  # agents accept assignments and start nothing
-    log_level: str = "INFO"
+    log_level: str = "info"
 
 
 @dataclass(slots=True)

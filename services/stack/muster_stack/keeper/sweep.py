@@ -29,9 +29,11 @@ def end_services(layout: Layout) -> int:
 
 
 def end_everything(layout: Layout) -> int:
-    """Ends all processes of this stack, replicas too. Returns how many were left after the replicas' own end."""
+    """Ends all processes of this stack, replicas too. Returns how many there were, without those whose journals were closed."""
+    # Agents first: a living one would take the end of its replicas for failures.
+    count = end_services(layout)
     end_replicas(layout)
-    count = end_all(lambda: everything(layout), grace=_GRACE)
+    count += end_all(lambda: everything(layout), grace=_GRACE)
     shutil.rmtree(layout.sockets, ignore_errors=True)  # it may lie in /tmp, where nobody would look for it
     return count
 
