@@ -29,7 +29,7 @@ def end_services(layout: Layout) -> int:
 
 
 def end_everything(layout: Layout) -> int:
-    """Ends all processes of this stack, replicas too. Returns how many there were, without those whose journals were closed."""
+    """Ends all processes of this stack, replicas too. Returns how many there were, agents' own endings not counted."""
     # Agents first: a living one would take the end of its replicas for failures.
     count = end_services(layout)
     end_replicas(layout)
