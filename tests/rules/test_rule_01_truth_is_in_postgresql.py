@@ -14,12 +14,12 @@ from typing import Any
 import asyncpg
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
+
 from muster_chassis.consumer import GroupConsumer
 from muster_chassis.events import Event
 from muster_chassis.intake import Admission, Entry, Intake
 from muster_chassis.topics import SUBMISSIONS
 from muster_chassis.unit import Unit
-
 from tests.support.records import intake, record, with_ledger
 from tests.support.stations import DECODER, Journal, opened, station
 from tests.support.waiting import until
@@ -72,7 +72,7 @@ async def _arrived_after_a_crash(database: Any, kafka: str, kind: type[GroupCons
 
         journal = Journal()
         options: dict[str, Any] = {"name": "policy", "instance": "p-0", "topics": [SUBMISSIONS], "decoder": DECODER}
-        first = receiver.go(kind(receiver.database, receiver.bus, handler=die, **options).run)
+        first = receiver.begin(kind(receiver.database, receiver.bus, handler=die, **options).run)
         await sender.publish("w1")
         await asyncio.wait_for(holding.wait(), 20)
         first.cancel()

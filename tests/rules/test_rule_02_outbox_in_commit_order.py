@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
+
 from muster_chassis import outbox
 from muster_chassis.database import Database
 from muster_chassis.intake import Entry, Intake
 from muster_chassis.outbox import OutOfOrder, Relay
 from muster_chassis.topics import SUBMISSIONS
-
 from tests.support.records import intake, record, with_ledger
 from tests.support.stations import asked, opened, station
 from tests.support.waiting import until
@@ -93,7 +93,7 @@ async def _publish_a_broken_outbox(database: Any, kafka: str) -> list[tuple[str,
         relay = _Recording(here.database, here.bus)
         await here.publish("w1", "w1", "w1")
         await here.database.pool.execute("UPDATE outbox SET version = 7 WHERE version = 2")
-        task = here.go(relay.run)
+        task = here.begin(relay.run)
         await until(lambda: task.done() or len(relay.sent) == 3)
         if task.done():
             task.result()

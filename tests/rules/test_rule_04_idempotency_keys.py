@@ -11,12 +11,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+
 from muster.api.v1.dead_letters_pb2 import ResumeConsumerRequest, ResumeConsumerResponse
 from muster_chassis.database import Database
 from muster_chassis.errors import AlreadyExists, InvalidArgument
 from muster_chassis.rpc import Caller, idempotency, once, set_caller
 from muster_chassis.unit import Unit
-
 from tests.support.stations import opened
 
 _ALWAYS_NEW = "SELECT true WHERE ($1::text, $2::text, $3::text, $4::bytea, $5::timestamptz) IS NOT NULL"

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from google.protobuf.message import Message
+
 from muster_chassis import identity
 from muster_chassis.codec import encode_headers
 from muster_chassis.database import Database
@@ -15,7 +16,6 @@ from muster_chassis.events import Event, Origin
 from muster_chassis.intake import Handler, Intake
 from muster_chassis.topics import SUBMISSIONS, Topic
 from muster_chassis.unit import Unit
-
 from tests.support.stations import DECODER, asked
 
 _offsets = itertools.count()

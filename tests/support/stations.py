@@ -42,11 +42,14 @@ class Station:
     bus: Bus
     tasks: list[asyncio.Task[Any]] = field(default_factory=list)
 
-    def go(self, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+    def go(self, work: Callable[[], Awaitable[None]]) -> None:
         """Runs `work` until the test ends."""
-        task = asyncio.ensure_future(work())
-        self.tasks.append(task)
-        return task
+        self.tasks.append(asyncio.ensure_future(work()))
+
+    def begin(self, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+        """The same; the test may look at what became of it."""
+        self.go(work)
+        return self.tasks[-1]
 
     def relay(self, **options: Any) -> Relay:
         """A running relay."""
@@ -62,7 +65,7 @@ class Station:
         **options: Any,
     ) -> GroupConsumer | AssignedConsumer:
         """A running consumer of `topics`."""
-        shared = {
+        shared: dict[str, Any] = {
             "name": self.name,
             "topics": list(topics) or [SUBMISSIONS],
             "handler": handler,
@@ -96,10 +99,12 @@ def settings(url: str, schema: str, **options: Any) -> DatabaseSettings:
 
 
 @asynccontextmanager
-async def station(name: str, url: str, kafka: str, *, watch: bool = False, **options: Any) -> AsyncIterator[Station]:
-    """A service called `name` with the topics that it owns, closed at the end."""
+async def station(
+    name: str, url: str, kafka: str, *, watch: bool = False, kind: type[Bus] = Bus, **options: Any
+) -> AsyncIterator[Station]:
+    """A service called `name` with the topics that it owns, closed at the end. `watch`: runs the bus's watch."""
     opened = await Database.open(settings(url, name, **options), source=name)
-    bus = Bus(kafka, client=name, identity=DatabaseIdentity(opened), owned=[*owned_by(name), DEAD_LETTERS])
+    bus = kind(kafka, client=name, identity=DatabaseIdentity(opened), owned=[*owned_by(name), DEAD_LETTERS])
     here = Station(name, opened, bus)
     try:
         await bus.open()

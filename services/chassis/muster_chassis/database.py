@@ -172,9 +172,13 @@ class Database:
                     await self._commit(connection, unit)
             except BaseException:
                 COMMITS.labels("failed").inc()
-                await _rollback(connection)
+                try:
+                    await _rollback(connection)
+                finally:
+                    unit.rolled_back()
                 raise
-        self._follow(unit)
+            # Nothing is awaited between the commit and this: a cancellation must not come between the two.
+            self._follow(unit)
 
     def _follow(self, unit: Unit) -> None:
         COMMITS.labels("committed").inc()

@@ -102,6 +102,12 @@ async def stop(part: AIOKafkaConsumer | AIOKafkaProducer | AIOKafkaAdminClient |
         await asyncio.wait_for(task, _STOP_SECONDS)
 
 
+def seen(answer: asyncio.Future[Any]) -> None:
+    """Takes note of an answer's error, so that those behind the first failed one are not reported as never read."""
+    if not answer.cancelled():
+        answer.exception()
+
+
 class Probe:
     """Asks a broker, over one kept connection, which cluster it belongs to."""
 
@@ -178,5 +184,6 @@ __all__ = [
     "create_topics",
     "partitions_of",
     "producer",
+    "seen",
     "stop",
 ]

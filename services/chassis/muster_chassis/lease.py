@@ -85,6 +85,7 @@ class Leadership:
         self._name = name
         self._lease = lease
         self._floor = floor
+        self._connection: Connection | None = None
         self.term: Term | None = None
 
     async def run(
@@ -98,33 +99,36 @@ class Leadership:
         whose epoch no one else has. Other exceptions of either end this task. On cancellation the lease is given back,
         so that a standby need not wait for it to run out.
         """
-        connection: Connection | None = None
         backoff = Backoff(first=0.1, last=2.0)
         while True:
             try:
-                if connection is None or connection.is_closed():
-                    connection = await self._database.connect()
-                term, deadline = await self._follow(connection, follow)
+                term, deadline = await self._follow(follow)
                 backoff.reset()
-                await self._lead(connection, term, deadline, lead)
+                await self._lead(term, deadline, lead)
             except Deposed as error:
                 _log.warning("stepped down", why=str(error))
             except _TROUBLE as error:
                 _log.warning("the lease cannot be asked for", error=repr(error))
                 await backoff.pause()
             except BaseException:
-                await self._give_back(connection)
+                await self._give_back()
                 raise
             finally:
                 LEADS.set(0)
                 self.term = None
 
-    async def _follow(self, connection: Connection, follow: Callable[[], Awaitable[None]] | None) -> tuple[Term, float]:
+    async def _connected(self) -> Connection:
+        """The connection that asks and renews: one of its own, since the pool may be used up by the work."""
+        if self._connection is None or self._connection.is_closed():
+            self._connection = await self._database.connect()
+        return self._connection
+
+    async def _follow(self, follow: Callable[[], Awaitable[None]] | None) -> tuple[Term, float]:
         follower = asyncio.ensure_future(follow()) if follow else None
         try:
             while True:
                 asked = time.monotonic()
-                epoch = await self._take(connection)
+                epoch = await self._take()
                 if epoch is not None:
                     return Term(epoch), asked + self._lease - _MARGIN
                 if follower is None or not follower.done():
@@ -139,8 +143,9 @@ class Leadership:
                 if not follower.cancelled() and (error := follower.exception()):
                     raise error
 
-    async def _take(self, connection: Connection) -> int | None:
+    async def _take(self) -> int | None:
         """Tries a takeover; the new epoch, or None while another's lease runs."""
+        connection = await self._connected()
         sql = "SELECT holder = $2 OR expires < clock_timestamp() FROM lease_renewal WHERE name = $1"
         free = await connection.fetchval(sql, self._name, self._holder)
         if free is False:
@@ -174,7 +179,6 @@ class Leadership:
 
     async def _lead(
         self,
-        connection: Connection,
         term: Term,
         deadline: float,
         lead: Callable[[Term], Awaitable[None]],
@@ -184,7 +188,7 @@ class Leadership:
         EPOCH.set(term.epoch)
         _log.info("leads", epoch=term.epoch, holder=self._holder)
         work = asyncio.ensure_future(lead(term))
-        renewal = asyncio.ensure_future(self._renew(connection, term, deadline))
+        renewal = asyncio.ensure_future(self._renew(term, deadline))
         try:
             await asyncio.wait({work, renewal}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -197,16 +201,14 @@ class Leadership:
         if not work.cancelled():
             raise RuntimeError("the leader's work ended by itself")
 
-    async def _renew(self, connection: Connection, term: Term, deadline: float) -> None:
+    async def _renew(self, term: Term, deadline: float) -> None:
         """Renews until it cannot; raises Deposed. Time is counted from before each question was sent."""
         while True:
             await asyncio.sleep(RENEW_SECONDS * min(1.0, self._lease / LEASE_SECONDS))
             asked = time.monotonic()
             try:
                 async with asyncio.timeout(max(0.0, deadline - asked)):
-                    if connection.is_closed():
-                        connection = await self._database.connect()
-                    renewed = await connection.fetchval(
+                    renewed = await (await self._connected()).fetchval(
                         "UPDATE lease_renewal SET expires = clock_timestamp() + make_interval(secs => $4) "
                         "WHERE name = $1 AND holder = $2 AND epoch = $3 RETURNING true",
                         self._name,
@@ -222,8 +224,9 @@ class Leadership:
                 raise Deposed("another holds the lease")
             deadline = asked + self._lease - _MARGIN
 
-    async def _give_back(self, connection: Connection | None) -> None:
-        if connection is None or connection.is_closed():
+    async def _give_back(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is None:
             return
         with suppress(*_TROUBLE):
             async with asyncio.timeout(2):
@@ -232,5 +235,5 @@ class Leadership:
                     self._name,
                     self._holder,
                 )
-        with suppress(*_TROUBLE):
-            await connection.close(timeout=1)
+                await connection.close(timeout=1)
+        connection.terminate()

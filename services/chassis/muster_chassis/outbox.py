@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import asyncpg
@@ -213,11 +213,10 @@ class Relay:
                 traceparent=row["trace"],
                 extra=msgspec.json.decode(row["headers"]) if row["headers"] else (),
             )
-            if tracing.recording():
-                with tracing.span(f"publish {row['topic']}", row["trace"]):
-                    acknowledged.append(await producer.send(row["topic"], row["value"], row["key"], headers=headers))
-            else:
-                acknowledged.append(await producer.send(row["topic"], row["value"], row["key"], headers=headers))
+            with tracing.span(f"publish {row['topic']}", row["trace"]) if tracing.recording() else nullcontext():
+                answer = await producer.send(row["topic"], row["value"], row["key"], headers=headers)
+            answer.add_done_callback(kafka.seen)
+            acknowledged.append(answer)
         for answer in acknowledged:
             await answer
 

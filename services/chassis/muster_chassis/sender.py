@@ -113,7 +113,10 @@ class Sender:
                 self._batch.append(await self._queue.get())
             while len(self._batch) < _BATCH and not self._queue.empty():
                 self._batch.append(self._queue.get_nowait())
-            answers = [await producer.send(out.topic, out.value, out.key, headers=out.headers) for out in self._batch]
+            answers = []
+            for out in self._batch:
+                answers.append(await producer.send(out.topic, out.value, out.key, headers=out.headers))
+                answers[-1].add_done_callback(kafka.seen)
             for answer in answers:
                 await answer
             for out in self._batch:

@@ -72,6 +72,7 @@ class Unit:
         self.settlement: Settlement | None = None
         self._staged: list[Staged] = []
         self._after_commit: list[Callable[[], None]] = []
+        self._after_rollback: list[Callable[[], None]] = []
 
     def publish(
         self,
@@ -116,6 +117,10 @@ class Unit:
         """Calls `action` once this transaction is known to be committed, in the order of staging; never otherwise."""
         self._after_commit.append(action)
 
+    def after_rollback(self, action: Callable[[], None]) -> None:
+        """Calls `action` once this transaction is over without being known to be committed; never otherwise."""
+        self._after_rollback.append(action)
+
     @property
     def staged(self) -> Sequence[Staged]:
         """What was published so far."""
@@ -131,7 +136,14 @@ class Unit:
 
     def committed(self) -> None:
         """Lets memory follow. Called by the owner, once."""
+        self._after_rollback.clear()
         for action in self._after_commit:
+            action()
+
+    def rolled_back(self) -> None:
+        """Lets memory undo what it had done ahead. Called by the owner where the transaction did not commit."""
+        actions, self._after_rollback = self._after_rollback, []
+        for action in actions:
             action()
 
     async def _settle(self, settlement: Settlement) -> None:

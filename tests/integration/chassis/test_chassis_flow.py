@@ -5,20 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from muster_chassis.events import Reject
-from muster_chassis.topics import SUBMISSIONS
 
-from tests.support.stations import Journal, asked, station
-from tests.support.waiting import eventually_now
-
-
-async def _many(journal: Journal, count: int) -> None:
-    from tests.support.waiting import eventually
-
-    async def look() -> int:
-        return len(journal.handled)
-
-    await eventually(look, lambda seen: seen >= count)
+from tests.support.stations import Journal, station
+from tests.support.waiting import until
 
 
 @pytest.mark.parametrize("assigned", [False, True])
@@ -32,7 +21,7 @@ async def test_events_arrive_once_and_in_order(database: Any, kafka: str, assign
         consumer = receiver.consume(journal, assigned=assigned)
         for _ in range(3):
             await sender.publish(*(f"w{n}" for n in range(100)))
-        await _many(journal, 300)
+        await until(lambda: len(journal.handled) >= 300)
         assert len(journal.handled) == 300
         assert all(journal.versions(f"w{n}") == [1, 2, 3] for n in range(100))
         assert max(journal.batches) > 1
@@ -40,5 +29,5 @@ async def test_events_arrive_once_and_in_order(database: Any, kafka: str, assign
         again = Journal()
         receiver.consume(again, assigned=assigned)
         await sender.publish("w0")
-        await _many(again, 1)
+        await until(lambda: again.handled)
         assert again.handled == [("w0", 4)]
