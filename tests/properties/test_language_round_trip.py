@@ -33,7 +33,7 @@ def values(row: Row) -> st.SearchStrategy[Any]:
         return st.integers(1, 100).map(lambda hundredths: hundredths / 100)
     if row.type == of.QUANTITY:
         return st.sampled_from(["1", "0.5", "2", "250m"] if row.quantity == "CPU" else ["1", "250M", "4Gi", "1.5Gi"])
-    simple = {
+    simple: dict[int, st.SearchStrategy[Any]] = {
         of.BOOLEAN: st.booleans(),
         of.INTEGER: whole_numbers(row),
         of.NUMBER: st.floats(row.minimum or 0, 1e6, allow_nan=False),

@@ -1,4 +1,4 @@
-"""Merging layers: the worked example of the language, presence, exclusive groups, tombstones, objects and provenance."""
+"""Merging layers: the worked example of the language, presence, exclusive groups, tombstones, objects, provenance."""
 
 from __future__ import annotations
 

@@ -1,0 +1,104 @@
+"""One contract for the books of policy: in memory and in PostgreSQL alike."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from datetime import timedelta
+from importlib.resources import files
+from typing import Any
+
+import pytest
+
+from muster_chassis import identity
+from muster_chassis.database import Database
+from muster_chassis.migrations import load
+from muster_chassis.unit import Unit
+from muster_policy.adapters.postgres import PostgresBooks, ended
+from muster_policy.ports import Books, Project, Told
+from tests.support.policy_books import MemoryBooks, no_unit, submission
+from tests.support.stations import settings
+
+
+class House:
+    """Books, and units to use them in."""
+
+    def __init__(self, books: Books, database: Database | None = None) -> None:
+        self.books = books
+        self.database = database
+
+    def unit(self) -> AbstractAsyncContextManager[Unit]:
+        return nullcontext(no_unit()) if self.database is None else self.database.unit()
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Database]:
+    migrations = load("policy", files("muster_policy") / "migrations")
+    database = await Database.open(settings(url, "policy"), source="policy", migrations=migrations)
+    try:
+        yield database
+    finally:
+        await database.close()
+
+
+@pytest.fixture(params=["memory", "postgres"])
+async def house(request: pytest.FixtureRequest, database: Any) -> AsyncIterator[House]:
+    if request.param == "memory":
+        yield House(MemoryBooks())
+        return
+    async with opened(database.url("policy")) as here:
+        yield House(PostgresBooks(), here)
+
+
+async def test_verdicts_are_kept(house: House) -> None:
+    first, second = submission(1).key, submission(2).key
+    told = [Told(first, "t", b"a"), Told(second, "t", b"b")]
+    async with house.unit() as unit:
+        assert await house.books.verdicts(unit, [first]) == {}
+        await house.books.record(unit, told)
+        assert await house.books.verdicts(unit, [first, submission(1, generation=2).key]) == {first: told[0]}
+
+
+async def test_projects_only_become_newer(house: House) -> None:
+    async with house.unit() as unit:
+        await house.books.change(unit, [Project("a", 2, ("x", "y")), Project("b", 1, ())])
+        await house.books.change(unit, [Project("a", 1, ())])
+        assert await house.books.projects(unit, ["a", "b", "c"]) == {
+            "a": Project("a", 2, ("x", "y")),
+            "b": Project("b", 1, ()),
+        }
+        await house.books.change(unit, [Project("a", 0, (), gone=True)])
+        assert (await house.books.projects(unit, ["a"]))["a"] == Project("a", 2, ("x", "y"), gone=True)
+        await house.books.change(unit, [Project("a", 1, ("z",))])
+        assert (await house.books.projects(unit, ["a"]))["a"] == Project("a", 1, ("z",))
+
+
+async def test_what_waits_is_taken_once_when_its_project_is_there(house: House) -> None:
+    late = submission(1, needs=2, trace="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+    async with house.unit() as unit:
+        await house.books.wait(unit, [late, submission(2, project="b"), submission(3, project="b")])
+        await house.books.wait(unit, [late])
+        assert await house.books.take_due(unit, 10) == []
+        await house.books.change(unit, [Project("team-a", 2, ())])
+        assert await house.books.take_due(unit, 10) == [late]
+        assert await house.books.take_due(unit, 10) == []
+        await house.books.deleted(unit, [submission(2).key[0]])
+        await house.books.change(unit, [Project("b", 0, (), gone=True)])
+        assert [each.key for each in await house.books.take_due(unit, 10)] == [submission(3).key]
+
+
+async def test_rows_of_deleted_workloads_go_in_the_end(database: Any) -> None:
+    async with opened(database.url("policy")) as here:
+        books = PostgresBooks()
+        async with here.unit() as unit:
+            await books.record(unit, [Told(submission(n).key, "t", b"") for n in (1, 2)])
+            await books.deleted(unit, [submission(1).key[0]])
+        assert await ended(here, forget=False) == []
+        for days, kept in ((8, 2), (15, 1)):
+            await here.pool.execute(
+                "UPDATE verdicts SET deleted_at = $1 WHERE deleted_at IS NOT NULL",
+                identity.now() - timedelta(days=days),
+            )
+            assert await ended(here, forget=False) == [submission(1).key[0]]
+            assert len(await ended(here, forget=True)) == (0 if kept == 2 else 1)
+            assert await here.pool.fetchval("SELECT count(*) FROM verdicts") == kept

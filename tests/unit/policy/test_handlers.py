@@ -1,0 +1,60 @@
+"""One verdict a generation; what cannot be judged yet waits and holds up nobody."""
+
+from __future__ import annotations
+
+from muster_policy.domain.bench import Bench
+from muster_policy.domain.judging import Admitted
+from muster_policy.handlers import Batch, Handlers
+from muster_policy.ports import Project
+from tests.support.policy_books import MemoryBooks, MemoryHerald, no_unit, submission
+
+
+def house() -> tuple[Handlers, MemoryBooks, MemoryHerald]:
+    books, herald = MemoryBooks(), MemoryHerald()
+    return Handlers(Bench(), books, herald), books, herald
+
+
+async def test_a_submission_is_judged_once_and_answered_twice() -> None:
+    handlers, books, herald = house()
+    await handlers.on_batch(no_unit(), Batch([Project("team-a", 3, ("p",))], [submission(1, needs=3)]))
+    [(key, verdict)] = herald.said
+    assert isinstance(verdict, Admitted)
+    assert verdict.node_pools == ("p",)
+    assert list(books.told) == [key]
+    await handlers.on_batch(no_unit(), Batch(submissions=[submission(1, needs=3), submission(1, generation=2)]))
+    assert herald.again == [key]
+    assert [each[1] for each in books.told] == [1, 2]
+
+
+async def test_it_waits_for_its_project_and_others_do_not_wait_for_it() -> None:
+    handlers, books, herald = house()
+    await handlers.on_batch(no_unit(), Batch([Project("team-a", 1, ())]))
+    late = submission(1, needs=2, trace="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+    await handlers.on_batch(no_unit(), Batch(submissions=[late, submission(2), submission(3, project="new")]))
+    assert [key[0][-1] for key, _ in herald.said] == ["2"]
+    assert await handlers.release(no_unit()) == 0
+    unit = no_unit()
+    await handlers.on_batch(unit, Batch([Project("team-a", 2, ())]))
+    assert [key[0][-1] for key, _ in herald.said] == ["2", "1"]
+    assert unit.traces[late.key[0]] == late.traceparent
+    await handlers.on_batch(no_unit(), Batch([Project("new", 0, (), gone=True)]))
+    assert [key[0][-1] for key, _ in herald.said] == ["2", "1", "3"]
+    assert not books.waiting
+
+
+async def test_an_older_version_changes_nothing_and_release_mends_what_two_instances_missed() -> None:
+    handlers, books, herald = house()
+    await handlers.on_batch(no_unit(), Batch([Project("team-a", 5, ("new",)), Project("team-a", 4, ("old",))]))
+    assert books.known["team-a"].node_pools == ("new",)
+    books.waiting[submission(1).key] = submission(1)
+    assert await handlers.release(no_unit()) == 1
+    assert len(herald.said) == 1
+
+
+async def test_a_deleted_workload_waits_no_longer() -> None:
+    handlers, _, herald = house()
+    waiting = submission(1)
+    await handlers.on_batch(no_unit(), Batch(submissions=[waiting]))
+    await handlers.on_batch(no_unit(), Batch(deletions=[waiting.key[0]]))
+    await handlers.on_batch(no_unit(), Batch([Project("team-a", 9, ())]))
+    assert not herald.said
