@@ -1,0 +1,20 @@
+"""Starts submission: `python -m muster_submission`, settings from the environment."""
+
+from __future__ import annotations
+
+from muster_chassis.runtime import Runtime, run
+from muster_submission.app import NAME, compose
+from muster_submission.settings import SubmissionSettings
+
+
+async def _compose(runtime: Runtime, settings: SubmissionSettings) -> None:
+    await compose(runtime, settings)
+
+
+def main() -> None:
+    """Runs until SIGTERM."""
+    run(NAME, SubmissionSettings, _compose)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""What people read: one workload, a page of them, a stretch of the change log. Outside of transactions.
+
+A page and the log's head beside it come from one statement, so from one snapshot: that is what lets a watch go on
+after a page without a gap and without showing a workload fall back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import asyncpg
+
+from muster.workload.v1.workload_pb2 import Workload
+from muster_submission.adapters import views
+from muster_submission.adapters.views import ChangeRow
+from muster_submission.domain.cursors import Reach
+from muster_submission.domain.filters import Filter
+
+_HEAD: Final = "SELECT greatest((SELECT max(seq) FROM changes), (SELECT seq FROM changes_floor)) AS head"
+_REACH: Final = "SELECT seq AS floor, greatest((SELECT max(seq) FROM changes), seq) AS head FROM changes_floor"
+_BY_ID: Final = f"SELECT {views.COLUMNS} FROM {views.SOURCE} WHERE w.id = $1"  # noqa: S608 - constants only
+_BY_IDS: Final = f"SELECT {views.COLUMNS} FROM {views.SOURCE} WHERE w.id = ANY ($1)"  # noqa: S608 - constants only
+# The one that holds the name, else the newest of those that have let it go.
+_BY_NAME: Final = (
+    f"SELECT {views.COLUMNS} FROM {views.SOURCE} "  # noqa: S608 - constants only
+    "WHERE w.project = $1 AND w.name = $2 ORDER BY w.held DESC, w.id DESC LIMIT 1"
+)
+_CHANGES: Final = """
+SELECT seq, workload_id::text AS workload_id, project, name, kind, event, text, previous, phase, desired, reason_code,
+       reason_message, generation, attempt, cluster, node_pool
+FROM changes WHERE seq > $1 ORDER BY seq LIMIT $2
+"""
+_PRUNE: Final = """
+WITH old AS (
+    SELECT seq FROM changes WHERE seq <= (SELECT min(seq) + $2 FROM changes) AND at < $1::timestamptz ORDER BY seq
+), gone AS (
+    DELETE FROM changes c USING old WHERE c.seq = old.seq RETURNING c.seq
+)
+UPDATE changes_floor SET seq = greatest(changes_floor.seq, (SELECT max(seq) FROM gone))
+WHERE EXISTS (SELECT 1 FROM gone) RETURNING seq
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of workloads, newest first; `head`: how far the change log was; `full`: more may follow."""
+
+    workloads: list[Workload]
+    head: int
+    full: bool
+
+    @property
+    def last(self) -> str:
+        """The id with which the page ends."""
+        return self.workloads[-1].id if self.workloads else ""
+
+
+class Reading:
+    """Questions to the read model."""
+
+    def __init__(self, pool: asyncpg.Pool) -> None:
+        self._pool = pool
+
+    async def by_id(self, workload_id: str) -> Workload | None:
+        """The workload with that id."""
+        row = await self._pool.fetchrow(_BY_ID, workload_id)
+        return None if row is None else views.workload(row)
+
+    async def with_verdict(self, workload_id: str) -> tuple[Workload | None, int]:
+        """The workload, and what policy has said of it so far."""
+        row = await self._pool.fetchrow(_BY_ID, workload_id)
+        return (None, 0) if row is None else (views.workload(row), row["verdict"])
+
+    async def by_name(self, project: str, name: str) -> Workload | None:
+        """The workload that holds the name, else the newest that had it."""
+        row = await self._pool.fetchrow(_BY_NAME, project, name)
+        return None if row is None else views.workload(row)
+
+    async def by_ids(self, ids: Iterable[str]) -> dict[str, Workload]:
+        """Those that exist, by id."""
+        return {row["id"]: views.workload(row) for row in await self._pool.fetch(_BY_IDS, list(ids))}
+
+    async def page(self, wanted: Filter, size: int, after: str = "") -> Page:
+        """The `size` newest workloads in view that are older than `after` ('' for the first page)."""
+        where, arguments = _conditions(wanted, after)
+        arguments.append(size)
+        statement = (
+            f"SELECT h.head, x.* FROM ({_HEAD}) h LEFT JOIN LATERAL ("  # noqa: S608 - values go by number
+            f"SELECT {views.COLUMNS} FROM {views.SOURCE} WHERE {where} ORDER BY w.id DESC LIMIT ${len(arguments)}"
+            ") x ON true"
+        )
+        rows = await self._pool.fetch(statement, *arguments)
+        shown = [views.workload(row) for row in rows if row["id"] is not None]
+        return Page(shown, rows[0]["head"], len(shown) == size)
+
+    async def reach(self) -> Reach:
+        """What the change log holds."""
+        (row,) = await self._pool.fetch(_REACH)  # changes_floor has one row
+        return Reach(row["floor"], row["head"])
+
+    async def changes(self, after: int, limit: int) -> Sequence[ChangeRow]:
+        """The next entries of the change log."""
+        rows = await self._pool.fetch(_CHANGES, after, limit)
+        return [ChangeRow(row["seq"], row["workload_id"], row) for row in rows]
+
+    async def prune(self, before: Any, at_most: int) -> bool:
+        """Drops entries older than `before`, a bounded number of the oldest. Returns whether anything went."""
+        return await self._pool.fetchval(_PRUNE, before, at_most) is not None
+
+
+def _conditions(wanted: Filter, after: str) -> tuple[str, list[Any]]:
+    parts, arguments = ["true"], list[Any]()
+
+    def add(condition: str, value: Any) -> None:
+        arguments.append(value)
+        parts.append(condition.format(f"${len(arguments)}"))
+
+    if wanted.workload_id:
+        add("w.id = {}", wanted.workload_id)
+        return " AND ".join(parts), arguments
+    if wanted.project:
+        add("w.project = {}", wanted.project)
+    if wanted.kinds:
+        add("w.kind = ANY ({}::smallint[])", sorted(wanted.kinds))
+    if wanted.name_prefix:
+        add("starts_with(w.name, {})", wanted.name_prefix)
+    if wanted.phases:
+        add("w.phase = ANY ({}::smallint[])", sorted(wanted.phases))
+        if wanted.only_live():
+            parts.append("NOT w.ended")
+    elif not wanted.include_deleted:
+        parts.append("NOT w.gone")
+    if after:
+        add("w.id < {}", after)
+    return " AND ".join(parts), arguments

@@ -1,0 +1,49 @@
+"""Usage by workload in PostgreSQL, from telemetry's accounts. An account is a total, so the latest one counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import asyncpg
+
+from muster_chassis.unit import Unit
+from muster_submission.ports import Account
+
+LONGEST: Final = 1000
+"""How many workloads one answer has at most."""
+_KEEP: Final = """
+INSERT INTO usage AS k (workload_id, project, name, gpu_seconds, until)
+SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::float8[], $5::timestamptz[])
+ON CONFLICT (workload_id) DO UPDATE SET
+    project = excluded.project, name = excluded.name, gpu_seconds = excluded.gpu_seconds, until = excluded.until
+WHERE k.until < excluded.until
+"""
+
+
+class PostgresUsage:
+    """Usage on PostgreSQL."""
+
+    def __init__(self, pool: asyncpg.Pool) -> None:
+        self._pool = pool
+
+    async def keep(self, unit: Unit, accounts: Mapping[str, Account]) -> None:
+        """Takes in accounts by workload id; an older one changes nothing."""
+        ids = sorted(accounts)  # rows are locked in one order
+        await unit.connection.execute(
+            _KEEP,
+            ids,
+            [accounts[one].project for one in ids],
+            [accounts[one].name for one in ids],
+            [accounts[one].gpu_seconds for one in ids],
+            [accounts[one].until for one in ids],
+        )
+
+    async def heaviest(self, project: str) -> Sequence[Any]:
+        """The heaviest workloads, of one project or of all."""
+        return await self._pool.fetch(
+            "SELECT workload_id::text AS workload_id, project, name, gpu_seconds, until FROM usage "
+            "WHERE $1 = '' OR project = $1 ORDER BY gpu_seconds DESC, workload_id LIMIT $2",
+            project,
+            LONGEST,
+        )

@@ -1,0 +1,267 @@
+"""The composition root: the only file that knows everything. Opens the parts, wires them, names the eternal tasks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
+
+from muster.api.v1 import (
+    agent_gateway_pb2,
+    agent_gateway_pb2_grpc,
+    dead_letters_pb2,
+    dead_letters_pb2_grpc,
+    explain_pb2,
+    explain_pb2_grpc,
+    fleet_pb2,
+    fleet_pb2_grpc,
+    policies_pb2,
+    policies_pb2_grpc,
+    templates_pb2,
+    templates_pb2_grpc,
+    tenancy_pb2,
+    tenancy_pb2_grpc,
+    triggers_pb2,
+    triggers_pb2_grpc,
+    usage_pb2,
+    usage_pb2_grpc,
+    workloads_pb2,
+    workloads_pb2_grpc,
+)
+from muster_chassis import identity, logs, topics
+from muster_chassis.bus import Bus, DatabaseIdentity
+from muster_chassis.consumer import GroupConsumer
+from muster_chassis.database import TRANSIENT, Database
+from muster_chassis.dead_letters import DeadLetters
+from muster_chassis.migrations import of_package
+from muster_chassis.outbox import Relay
+from muster_chassis.retention import Retention
+from muster_chassis.rpc import Server, Service, service
+from muster_chassis.runtime import Runtime
+from muster_submission.adapters.agents import Agents
+from muster_submission.adapters.feed import Feed
+from muster_submission.adapters.owners import Owner
+from muster_submission.adapters.reading import Reading
+from muster_submission.adapters.templates import PostgresTemplates
+from muster_submission.adapters.tenancy import PostgresTenancy
+from muster_submission.adapters.triggers import PostgresTriggers
+from muster_submission.adapters.usage import PostgresUsage
+from muster_submission.adapters.verdicts import Verdicts
+from muster_submission.adapters.workloads import PostgresWorkloads
+from muster_submission.handlers.drafts import Drafts
+from muster_submission.handlers.intents import Intents
+from muster_submission.handlers.progress import Follow
+from muster_submission.handlers.submit import Submit
+from muster_submission.handlers.templates import Library
+from muster_submission.handlers.tenancy import Projects
+from muster_submission.handlers.triggers import Firing, Rules
+from muster_submission.handlers.usage import Accounts
+from muster_submission.rpc.agent_gateway import AgentGateway
+from muster_submission.rpc.dead_letters import AllDeadLetters
+from muster_submission.rpc.explain import Explain
+from muster_submission.rpc.fleet import Fleet
+from muster_submission.rpc.logs import LogReading
+from muster_submission.rpc.policies import Policies
+from muster_submission.rpc.templates import Templates
+from muster_submission.rpc.tenancy import Tenancy
+from muster_submission.rpc.triggers import Triggers
+from muster_submission.rpc.usage import Usage
+from muster_submission.rpc.watch import Watching
+from muster_submission.rpc.workloads import Workloads
+from muster_submission.settings import SubmissionSettings, addresses
+from muster_submission.stream import FOLLOWED, Followed, Triggered, cloud_event, decoder
+
+NAME: Final = "submission"
+_log = logs.get(__name__)
+_LOG_KEPT: Final = timedelta(hours=24)
+_PRUNE_SECONDS: Final = 60.0
+_PRUNE_ROWS: Final = 5000
+_TRIGGER_RECORDS: Final = 100  # each takes locks of its own
+_DRAIN_SECONDS: Final = 3.0
+_ENDED: Final = """
+SELECT id::text FROM workloads WHERE gone AND finished_at < now() - make_interval(days => $1) ORDER BY id LIMIT 5000
+"""
+_DELETED_KEPT: Final = 7
+_FORGOTTEN_AFTER: Final = 14
+
+
+class Application:
+    """The parts of one process, wired."""
+
+    def __init__(self, runtime: Runtime, settings: SubmissionSettings, database: Database, bus: Bus) -> None:
+        self.runtime = runtime
+        self.settings = settings
+        self.database = database
+        self.bus = bus
+        self.reading = Reading(database.pool)
+        self.feed = Feed(self.reading)
+        self.verdicts = Verdicts()
+        self.agents = Agents()
+        self.books = PostgresWorkloads()
+        self.tenancy = PostgresTenancy(database.pool)
+        self.templates = PostgresTemplates(database.pool)
+        self.triggers = PostgresTriggers(database.pool)
+        self.usage = PostgresUsage(database.pool)
+        self.drafts = Drafts(self.tenancy, self.templates)
+        self.submit = Submit(self.books, self.feed)
+        self.projects = Projects(self.tenancy)
+        self.scheduler = Owner("scheduler", addresses(settings.scheduler_address))
+        self.policy = Owner("policy", addresses(settings.policy_address))
+        self.telemetry = Owner("telemetry", addresses(settings.telemetry_address))
+
+    def consumers(self) -> tuple[GroupConsumer, GroupConsumer]:
+        """The consumer of what is followed, and that of foreign events."""
+        follow = Follow(self.books, self.feed, self.verdicts.tell)
+        followed = GroupConsumer(
+            self.database,
+            self.bus,
+            instance=self.settings.instance,
+            name=NAME,
+            topics=FOLLOWED,
+            handler=Followed(follow, Accounts(self.usage)),
+            decoder=decoder(),
+        )
+        firing = Firing(self.triggers, self.drafts, self.submit, self.database.unit)
+        triggered = GroupConsumer(
+            self.database,
+            self.bus,
+            instance=self.settings.instance,
+            name=f"{NAME}-triggers",
+            topics=[topics.TRIGGERS],
+            handler=Triggered(firing),
+            decoder=cloud_event,
+            records=_TRIGGER_RECORDS,
+        )
+        return followed, triggered
+
+    def services(self) -> Sequence[Service]:
+        """Everything that is served."""
+        everyone = [self.policy, self.scheduler, self.telemetry]
+        own = DeadLetters(self.database)
+        library, rules = Library(self.templates, self.drafts), Rules(self.triggers, self.drafts)
+        return [
+            self._workloads(),
+            service(
+                tenancy_pb2.DESCRIPTOR.services_by_name["TenancyService"],
+                tenancy_pb2_grpc.add_TenancyServiceServicer_to_server,
+                Tenancy(self.database, self.tenancy, self.projects),
+            ),
+            service(
+                templates_pb2.DESCRIPTOR.services_by_name["TemplatesService"],
+                templates_pb2_grpc.add_TemplatesServiceServicer_to_server,
+                Templates(self.database, self.templates, library),
+            ),
+            service(
+                triggers_pb2.DESCRIPTOR.services_by_name["TriggersService"],
+                triggers_pb2_grpc.add_TriggersServiceServicer_to_server,
+                Triggers(self.database, self.triggers, rules),
+            ),
+            service(
+                usage_pb2.DESCRIPTOR.services_by_name["UsageService"],
+                usage_pb2_grpc.add_UsageServiceServicer_to_server,
+                Usage(self.usage),
+            ),
+            service(
+                dead_letters_pb2.DESCRIPTOR.services_by_name["DeadLettersService"],
+                dead_letters_pb2_grpc.add_DeadLettersServiceServicer_to_server,
+                AllDeadLetters(own, everyone),
+            ),
+            *self._passed_on(),
+        ]
+
+    def _workloads(self) -> Service:
+        servicer = Workloads(
+            self.database,
+            self.reading,
+            self.drafts,
+            self.submit,
+            Intents(self.books, self.feed),
+            self.verdicts,
+            Watching(self.reading, self.feed),
+            LogReading(self.reading, self.feed, self.agents),
+        )
+        return service(
+            workloads_pb2.DESCRIPTOR.services_by_name["WorkloadsService"],
+            workloads_pb2_grpc.add_WorkloadsServiceServicer_to_server,
+            servicer,
+        )
+
+    def _passed_on(self) -> Sequence[Service]:
+        return [
+            service(
+                fleet_pb2.DESCRIPTOR.services_by_name["FleetService"],
+                fleet_pb2_grpc.add_FleetServiceServicer_to_server,
+                Fleet(self.scheduler),
+            ),
+            service(
+                explain_pb2.DESCRIPTOR.services_by_name["ExplainService"],
+                explain_pb2_grpc.add_ExplainServiceServicer_to_server,
+                Explain(self.scheduler, self.reading),
+            ),
+            service(
+                policies_pb2.DESCRIPTOR.services_by_name["PoliciesService"],
+                policies_pb2_grpc.add_PoliciesServiceServicer_to_server,
+                Policies(self.policy),
+            ),
+            service(
+                agent_gateway_pb2.DESCRIPTOR.services_by_name["AgentGatewayService"],
+                agent_gateway_pb2_grpc.add_AgentGatewayServiceServicer_to_server,
+                AgentGateway(self.agents),
+            ),
+        ]
+
+    async def keep_bounded(self) -> None:
+        """Prunes the log of changes and old firings, once a minute. An eternal task."""
+        while True:
+            try:
+                while await self.reading.prune(identity.now() - _LOG_KEPT, _PRUNE_ROWS):
+                    pass
+                await self.triggers.forget(identity.now(), _PRUNE_ROWS)
+            except (*TRANSIENT, TimeoutError) as error:
+                _log.warning("old rows could not be removed, tried again in a minute", error=repr(error))
+            await asyncio.sleep(_PRUNE_SECONDS)
+
+    async def ended(self, days: int) -> list[str]:
+        """Workloads that have been Deleted for so many days."""
+        return [row["id"] for row in await self.database.pool.fetch(_ENDED, days)]
+
+
+async def compose(runtime: Runtime, settings: SubmissionSettings) -> Application:
+    """Opens and wires everything, and names the eternal tasks."""
+    database = await Database.open(settings, source=NAME, migrations=of_package(NAME, "muster_submission"))
+    runtime.close_last(database.close)
+    bus = Bus(
+        settings.kafka_bootstrap,
+        client=f"muster-{NAME}-{settings.instance}",
+        identity=DatabaseIdentity(database),
+        owned=topics.owned_by(NAME),
+        health=runtime.health,
+    )
+    runtime.close_last(bus.close)
+    app = Application(runtime, settings, database, bus)
+    for owner in (app.scheduler, app.policy, app.telemetry):
+        runtime.close_last(owner.close)
+    async with database.unit() as unit:
+        await app.projects.ensure_default_department(unit)
+    relay = Relay(database, bus)
+    server = Server(settings, app.services(), runtime.health)
+    retention = Retention(
+        database, deletable=lambda: app.ended(_DELETED_KEPT), forgotten=lambda: app.ended(_FORGOTTEN_AFTER)
+    )
+
+    async def stop_serving() -> None:
+        app.agents.end()
+        await server.stop()
+
+    runtime.eternal("bus", bus.watch)
+    runtime.eternal("relay", relay.run)
+    for consumer in app.consumers():
+        runtime.eternal(f"consumer {consumer.name}", consumer.run, stop=consumer.stop)
+    runtime.eternal("feed", app.feed.run)
+    runtime.eternal("retention", retention.run)
+    runtime.eternal("pruning", app.keep_bounded)
+    runtime.eternal("rpc", server.run, stop=stop_serving)
+    runtime.drain(lambda: relay.drain(_DRAIN_SECONDS))
+    await server.start()
+    return app

@@ -1,0 +1,1 @@
+"""What submission decides, as functions over values: no clock, no randomness, no I/O, no protobuf."""

@@ -1,0 +1,135 @@
+"""What can go wrong at the front door, and which gRPC code each becomes.
+
+ServiceError (chassis)
+  DraftRefused        INVALID_ARGUMENT     a draft, with every violation
+  BadQuestion         INVALID_ARGUMENT     a page token, cursor or size that cannot be read
+  NoSuchProject       NOT_FOUND            says which projects there are
+  NoSuchTemplate      NOT_FOUND
+  NoSuchWorkload      NOT_FOUND
+  NameTaken           ALREADY_EXISTS       a workload, project or namespace of that name is there
+  PhaseForbids        FAILED_PRECONDITION  the phase does not allow it
+  FieldsFixed         FAILED_PRECONDITION  names the fields that a running service cannot change
+  CursorTooOld        FAILED_PRECONDITION  list again
+  NoAgent             UNAVAILABLE          the cluster's agent is not connected
+  OwnerSilent         UNAVAILABLE          the service that owns the answer does not answer; names it
+  LogTrouble          FAILED_PRECONDITION  the agent has nothing (more) to send
+  ReaderTooSlow       RESOURCE_EXHAUSTED   a log's reader did not keep up
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from muster_chassis.errors import (
+    AlreadyExists,
+    FailedPrecondition,
+    InvalidArgument,
+    NotFound,
+    ResourceExhausted,
+    Unavailable,
+    Violation,
+)
+from muster_submission.domain.problems import Problem
+
+
+def violations(problems: Sequence[Problem]) -> list[Violation]:
+    """Problems as gRPC field violations: the path, then the place and the sentence."""
+    return [Violation(problem.path, problem.sentence()) for problem in problems]
+
+
+class DraftRefused(InvalidArgument):
+    """What was sent breaks rules that it can never meet as it is."""
+
+    reason = "DRAFT_REFUSED"
+
+    def __init__(self, what: str, problems: Sequence[Problem]) -> None:
+        said = "; ".join(f"{one.path}: {one.sentence()}" if one.path else one.sentence() for one in problems[:5])
+        more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""  # noqa: PLR2004 - what fits in a line
+        super().__init__(f"{what} is refused: {said}{more}", violations=violations(problems))
+        self.problems = tuple(problems)
+
+
+class BadQuestion(InvalidArgument):
+    """A question that cannot be read."""
+
+    reason = "BAD_QUESTION"
+
+
+class NoSuchProject(NotFound):
+    """The project does not exist."""
+
+    reason = "NO_SUCH_PROJECT"
+
+
+class NoSuchTemplate(NotFound):
+    """The template does not exist."""
+
+    reason = "NO_SUCH_TEMPLATE"
+
+
+class NoSuchWorkload(NotFound):
+    """The workload does not exist."""
+
+    reason = "NO_SUCH_WORKLOAD"
+
+
+class NameTaken(AlreadyExists):
+    """Something of that name is there."""
+
+    reason = "NAME_TAKEN"
+
+
+class PhaseForbids(FailedPrecondition):
+    """The phase of the workload does not allow it."""
+
+    reason = "PHASE_FORBIDS"
+
+
+class FieldsFixed(FailedPrecondition):
+    """These fields cannot change while the workload is there."""
+
+    reason = "FIELDS_FIXED"
+
+
+class CursorTooOld(FailedPrecondition):
+    """The change log does not reach back to the cursor."""
+
+    reason = "CURSOR_TOO_OLD"
+
+
+class NoAgent(Unavailable):
+    """The agent of the cluster is not connected."""
+
+    reason = "NO_AGENT"
+
+    def __init__(self, cluster: str) -> None:
+        super().__init__(
+            f"the agent of cluster {cluster} is not connected; logs come from it. Repeat when it is back",
+            metadata={"service": f"agent/{cluster}"},
+            retry_after=2.0,
+        )
+
+
+class OwnerSilent(Unavailable):
+    """A service that owns the answer does not answer."""
+
+    reason = "SERVICE_SILENT"
+
+    def __init__(self, service: str, where: Sequence[str], why: str) -> None:
+        super().__init__(
+            f"{service} does not answer at {', '.join(where)} ({why}); the other services go on, repeat the call later",
+            metadata={"service": service},
+            retry_after=1.0,
+        )
+
+
+class LogTrouble(FailedPrecondition):
+    """The agent has no (more) log to send."""
+
+    reason = "NO_LOG"
+
+
+class ReaderTooSlow(ResourceExhausted):
+    """The reader of a log did not keep up with it."""
+
+    reason = "READER_TOO_SLOW"

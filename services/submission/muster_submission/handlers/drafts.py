@@ -1,0 +1,223 @@
+"""What somebody sent, checked as far as it can be alone: a typed spec or a document becomes a Checked, or is refused.
+
+Called for submissions, templates, updates and validation. Refusals are values, so that a bulk call can answer each
+item; a single call raises the same refusal as an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import grpc
+
+from muster.api.v1 import workloads_pb2 as api
+from muster.tenancy.v1.tenancy_pb2 import Project
+from muster.workload.v1 import workload_pb2 as wl
+from muster_chassis.errors import ServiceError
+from muster_kernel.ids import check_name
+from muster_language import Kind, Violation, check_layer, read
+from muster_submission.domain.names import Given, Naming, Prefixed, naming
+from muster_submission.domain.problems import Problem
+from muster_submission.errors import DraftRefused, NameTaken, NoSuchProject, NoSuchTemplate
+from muster_submission.ports import Base, Templates, Tenancy
+
+LARGEST_SPEC: Final = 256 << 10
+"""Bytes of one layer: three of them and the rest of an event fit into a record."""
+_KINDS: Final = {int(kind): kind for kind in Kind}
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A draft that is not taken: its code, a sentence, every problem."""
+
+    code: grpc.StatusCode
+    message: str
+    problems: tuple[Problem, ...] = ()
+
+    def error(self) -> ServiceError:
+        """The refusal as the error of a single call."""
+        match self.code:
+            case grpc.StatusCode.NOT_FOUND if self.problems:
+                return NoSuchTemplate(self.message)
+            case grpc.StatusCode.NOT_FOUND:
+                return NoSuchProject(self.message)
+            case grpc.StatusCode.ALREADY_EXISTS:
+                return NameTaken(self.message)
+            case _:
+                return DraftRefused("the workload", self.problems)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A draft that stands alone: its project, the user's own layer, how it gets its name, what it inherits from."""
+
+    project: Project
+    spec: wl.WorkloadSpec
+    naming: Naming
+    origin: wl.Origin.ValueType
+    cluster: str
+    base: Base | None = None
+
+    @property
+    def desired(self) -> int:
+        """The number of the desired phase: Stopped where the user said so from the start."""
+        held = self.spec.HasField("active") and not self.spec.active
+        return wl.DESIRED_PHASE_STOPPED if held else wl.DESIRED_PHASE_RUNNING
+
+
+def refused(problems: Sequence[Problem]) -> Refusal:
+    """A refusal for rules of the language that the draft breaks."""
+    count = len(problems)
+    return Refusal(
+        grpc.StatusCode.INVALID_ARGUMENT, f"{count} error{'s' if count > 1 else ''}, nothing was made", tuple(problems)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The layer of a draft, the namespace that its document names, and what is wrong with it."""
+
+    spec: wl.WorkloadSpec
+    namespace: str
+    origin: wl.Origin.ValueType
+    problems: list[Problem]
+
+
+def read_draft(draft: api.WorkloadDraft) -> Read:
+    """The layer in a draft, checked by the language alone."""
+    match draft.WhichOneof("form"):
+        case "spec":
+            problems = [_problem(one) for one in check_layer(draft.spec)]
+            return Read(draft.spec, "", wl.ORIGIN_GRPC, [*problems, *_too_large(draft.spec)])
+        case "yaml":
+            return _read_yaml(draft.yaml)
+        case _:
+            nothing = Problem("draft", "there is neither a spec nor a document: give one of them")
+            return Read(wl.WorkloadSpec(), "", wl.ORIGIN_GRPC, [nothing])
+
+
+def _read_yaml(text: str) -> Read:
+    documents = read(text)
+    first = documents[0]
+    problems = [_problem(one) for document in documents for one in document.violations]
+    if len(documents) > 1:
+        line = documents[1].line
+        problems.append(Problem("", f"{len(documents)} documents: a draft holds one, send the others apart", line, 1))
+    return Read(first.spec, first.namespace or "", wl.ORIGIN_YAML, [*problems, *_too_large(first.spec)])
+
+
+def _problem(found: Violation) -> Problem:
+    return Problem(found.path, found.text, found.line, found.column)
+
+
+def _too_large(spec: wl.WorkloadSpec) -> Iterable[Problem]:
+    size = spec.ByteSize()
+    if size > LARGEST_SPEC:
+        yield Problem("spec", f"the spec has {size} bytes; at most {LARGEST_SPEC} are allowed")
+
+
+class Drafts:
+    """Checks drafts against what is there: projects and templates."""
+
+    def __init__(self, tenancy: Tenancy, templates: Templates) -> None:
+        self._tenancy = tenancy
+        self._templates = templates
+
+    async def check(self, drafts: Sequence[api.WorkloadDraft]) -> list[Checked | Refusal]:
+        """An answer for each draft, in order. Templates are looked up for all of them at once."""
+        found = [await self._one(draft) for draft in drafts]
+        wanted = {
+            (one.project.name, one.spec.base_workload)
+            for one in found
+            if isinstance(one, Checked) and one.spec.base_workload
+        }
+        if not wanted:
+            return found
+        bases = await self._templates.find(wanted)
+        return [_with_base(one, bases) if isinstance(one, Checked) else one for one in found]
+
+    async def _one(self, draft: api.WorkloadDraft) -> Checked | Refusal:
+        layer = read_draft(draft)
+        spec, problems = layer.spec, list(layer.problems)
+        if spec.usage == wl.USAGE_TEMPLATE:
+            problems.append(Problem("spec.usage", "this is a template: apply it as one, or leave usage out"))
+        named = naming(spec.name or None, spec.name_prefix or None)
+        if isinstance(named, Problem) and not _said(problems, ("name", "namePrefix")):
+            problems.append(Problem(f"spec.{named.path}", named.message))
+        problems.extend(_cluster(draft.cluster))
+        project = await self.project(draft.project, layer.namespace)
+        if isinstance(project, Problem):
+            problems.append(project)
+        # What the language says comes first: a person mends the document in one go.
+        if problems or isinstance(named, Problem) or isinstance(project, Problem):
+            return refused(problems)
+        if isinstance(project, Refusal):
+            return project
+        return Checked(project, spec, named, layer.origin, draft.cluster)
+
+    async def project(self, name: str, namespace: str) -> Project | Refusal | Problem:
+        """The project that a draft names, or its document's namespace."""
+        if not name and not namespace:
+            return Problem("project", "no project is named: give one, or a namespace in the document's metadata")
+        found = await self._tenancy.project(name) if name else await self._tenancy.project_of_namespace(namespace)
+        if found is None:
+            return await self._no_project(name, namespace)
+        if namespace and found.namespace != namespace:
+            return Problem(
+                "metadata.namespace",
+                f"{namespace!r} is not the namespace of project {found.name}, which is {found.namespace!r}: name only one",
+            )
+        return found
+
+    async def _no_project(self, name: str, namespace: str) -> Refusal:
+        names = await self._tenancy.some_names()
+        there = f"there are {', '.join(names)}" if names else "there is none yet"
+        hint = f"`muster projects create {name}` makes it" if name else ""
+        if not name and await self._tenancy.project(namespace) is not None:
+            hint = f"{namespace!r} is a project's name: its namespace goes here, or its name as the project"
+        what = f"project {name!r} does not exist" if name else f"no project has the namespace {namespace!r}"
+        return Refusal(grpc.StatusCode.NOT_FOUND, f"{what}; {there}{f'. {hint}' if hint else ''}")
+
+    async def base(self, project: str, name: str) -> Base | None:
+        """The template of that name for a project: its own, else the global one."""
+        return (await self._templates.find([(project, name)])).get((project, name))
+
+
+def _with_base(one: Checked, bases: dict[tuple[str, str], Base]) -> Checked | Refusal:
+    name = one.spec.base_workload
+    if not name:
+        return one
+    base = bases.get((one.project.name, name))
+    if base is None:
+        message = (
+            f"template {name!r} does not exist in project {one.project.name}, and no global one does; "
+            "`muster templates list` shows what there is"
+        )
+        return Refusal(grpc.StatusCode.NOT_FOUND, message, (Problem("spec.baseWorkload", message),))
+    if base.spec.kind != one.spec.kind:
+        message = f"template {name!r} is of kind {_word(base.spec.kind)}, the workload of kind {_word(one.spec.kind)}"
+        return refused([Problem("spec.baseWorkload", f"{message}: they have to be the same")])
+    return Checked(one.project, one.spec, one.naming, one.origin, one.cluster, base)
+
+
+def _word(kind: int) -> str:
+    known = _KINDS.get(kind)
+    return known.document if known else str(kind)
+
+
+def _cluster(cluster: str) -> Iterable[Problem]:
+    if cluster:
+        try:
+            check_name(cluster)
+        except ValueError as error:
+            yield Problem("cluster", str(error))
+
+
+def _said(problems: Iterable[Problem], fields: Sequence[str]) -> bool:
+    """Whether the language has already spoken about one of these fields."""
+    return any(field in problem.path.split(".") for problem in problems for field in fields)
+
+
+__all__ = ["LARGEST_SPEC", "Checked", "Drafts", "Given", "Prefixed", "Read", "Refusal", "read_draft", "refused"]

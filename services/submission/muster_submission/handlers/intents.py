@@ -1,0 +1,133 @@
+"""What people want of workloads that are there: suspend, resume, delete, change.
+
+Called by the rpc under an idempotency key. The scheduler owns the phase: here the wish is written down and published,
+and the answer shows the workload as the read model has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+from google.protobuf.message import Message
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from muster.events.v1 import submission_pb2 as events
+from muster.options.v1 import options_pb2
+from muster.workload.v1 import workload_pb2 as wl
+from muster_chassis.topics import SUBMISSIONS
+from muster_chassis.unit import Unit
+from muster_kernel.lifecycle import DesiredPhase, Phase
+from muster_language import catalogue
+from muster_submission.domain import phases
+from muster_submission.domain.names import Given
+from muster_submission.domain.phases import ENDED
+from muster_submission.domain.problems import Problem
+from muster_submission.domain.requests import Ask, Impossible, Request, judge
+from muster_submission.errors import DraftRefused, FieldsFixed, NoSuchWorkload, PhaseForbids
+from muster_submission.handlers.drafts import Checked
+from muster_submission.handlers.submit import submitted
+from muster_submission.ports import Waker, WorkloadBooks
+
+_MESSAGES: Final[dict[Request, Callable[..., Message]]] = {
+    Request.SUSPEND: events.SuspendRequested,
+    Request.RESUME: events.ResumeRequested,
+    Request.DELETE: events.DeletionRequested,
+}
+
+
+class Intents:
+    """Writes down what people want."""
+
+    def __init__(self, books: WorkloadBooks, waker: Waker) -> None:
+        self._books = books
+        self._waker = waker
+
+    async def ask(self, unit: Unit, request: Request, workload_id: str, by: str) -> wl.Workload:
+        """Publishes a request about a workload. Raises NoSuchWorkload and PhaseForbids."""
+        shown = await self._shown(unit, workload_id)
+        match judge(request, shown.name, _phase(shown), _desired(shown)):
+            case Impossible(why=why):
+                raise PhaseForbids(why, metadata={"phase": _phase(shown)})
+            case Ask():
+                message = _MESSAGES[request](workload_id=workload_id, requested_by=by, requested_at=_stamp(unit.now))
+                unit.publish(SUBMISSIONS, workload_id, message)
+        return shown
+
+    async def change(self, unit: Unit, workload_id: str, draft: Checked, by: wl.Owner) -> wl.Workload:
+        """Gives a running service a new spec. Raises NoSuchWorkload, PhaseForbids, FieldsFixed, DraftRefused."""
+        await self._books.lock(unit, [workload_id])
+        shown = await self._shown(unit, workload_id)
+        _changeable(shown, draft)
+        changed = changed_fields(shown.spec, draft.spec)
+        if not changed:
+            return shown
+        _only_mutable(shown, changed)
+        generation = shown.generation + 1
+        await self._books.change_spec(unit, workload_id, generation, draft.spec.SerializeToString(), draft.base)
+        told = submitted(unit, workload_id, shown.name, draft, by, shown.caused_by, generation)
+        unit.publish(SUBMISSIONS, workload_id, events.SpecChanged(submitted=told))
+        unit.after_commit(self._waker.poke)
+        return await self._shown(unit, workload_id)
+
+    async def _shown(self, unit: Unit, workload_id: str) -> wl.Workload:
+        shown = await self._books.show(unit, workload_id)
+        if shown is None:
+            raise NoSuchWorkload(f"workload {workload_id} does not exist")
+        return shown
+
+
+def changed_fields(before: wl.WorkloadSpec, after: wl.WorkloadSpec) -> list[str]:
+    """The names of the fields that differ, in the catalogue's order, the name itself left out."""
+    return [
+        row.name
+        for row in catalogue().rows
+        if row.name not in {"name", "name_prefix"} and _value(before, row.name) != _value(after, row.name)
+    ]
+
+
+def _value(spec: wl.WorkloadSpec, name: str) -> object:
+    descriptor = spec.DESCRIPTOR.fields_by_name[name]
+    if descriptor.is_repeated:
+        return list(getattr(spec, name))
+    return getattr(spec, name) if spec.HasField(name) else None  # type: ignore[arg-type]  # the catalogue's names
+
+
+def _changeable(shown: wl.Workload, draft: Checked) -> None:
+    if shown.spec.kind != options_pb2.KIND_INFERENCE:
+        raise PhaseForbids(f"{shown.name} is no inference service, and only those can change while they run")
+    if _phase(shown) in ENDED or _phase(shown) is Phase.DELETING:
+        raise PhaseForbids(f"{shown.name} is {_phase(shown)}: submit it anew", metadata={"phase": _phase(shown)})
+    problems = []
+    if isinstance(draft.naming, Given) and draft.naming.name != shown.name:
+        problems.append(Problem("spec.name", f"{draft.naming.name!r} is not {shown.name!r}: a name cannot change"))
+    if draft.project.name != shown.project:
+        problems.append(Problem("project", f"{draft.project.name!r} is not {shown.project!r}: it cannot move"))
+    if problems:
+        raise DraftRefused("the change", problems)
+
+
+def _only_mutable(shown: wl.Workload, changed: list[str]) -> None:
+    rows = catalogue().by_name
+    fixed = [rows[name].yaml for name in changed if not rows[name].mutable]
+    if fixed:
+        raise FieldsFixed(
+            f"{', '.join(fixed)} of {shown.name} cannot change while it runs: delete it and submit it anew, or change "
+            "only fields that `muster explain` calls mutable",
+            metadata={"fields": ",".join(fixed)},
+        )
+
+
+def _phase(shown: wl.Workload) -> Phase:
+    return phases.phase(shown.phase) or Phase.CREATING
+
+
+def _desired(shown: wl.Workload) -> DesiredPhase:
+    return phases.desired_phase(shown.desired) or DesiredPhase.RUNNING
+
+
+def _stamp(now: datetime) -> Timestamp:
+    made = Timestamp()
+    made.FromDatetime(now)
+    return made

@@ -1,0 +1,156 @@
+"""Acknowledging workloads: names, rows, events, in one transaction and a handful of statements, one or a thousand.
+
+Called by the rpc under an idempotency key, and by triggers. Holds: what was acknowledged has its row, its line in the
+change log and its WorkloadSubmitted in the same commit, and its name was free.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import grpc
+
+from muster.events.v1 import submission_pb2 as events
+from muster.workload.v1 import workload_pb2 as wl
+from muster_chassis import metrics
+from muster_chassis.topics import SUBMISSIONS
+from muster_chassis.unit import Unit
+from muster_kernel.ids import uuid7
+from muster_submission.domain.names import Given, Naming, Prefixed, demand, resolve
+from muster_submission.domain.problems import Problem
+from muster_submission.handlers.drafts import Checked, Refusal
+from muster_submission.ports import NewWorkload, Waker, WorkloadBooks
+
+_ROUNDS: Final = 3  # a given name can slip in between taking a number and making the row
+
+SUBMITTED = metrics.counter(
+    "muster_workloads_submitted_total",
+    unit="workloads",
+    meaning="Drafts by outcome: acknowledged or refused.",
+    action="Refused ones that go on: look at what the callers send.",
+    labels=("outcome",),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """A workload that was made."""
+
+    id: str
+    name: str
+
+
+def new_ids(now: datetime, count: int) -> list[str]:
+    """Ids that sort in the order of a call: a counter stands where a UUIDv7 allows one, before the random part."""
+    milliseconds = int(now.timestamp() * 1000)
+    return [uuid7(milliseconds, number.to_bytes(2, "big") + os.urandom(8)) for number in range(count)]
+
+
+class Submit:
+    """Makes workloads out of checked drafts."""
+
+    def __init__(self, books: WorkloadBooks, waker: Waker) -> None:
+        self._books = books
+        self._waker = waker
+
+    async def make(
+        self, unit: Unit, drafts: Sequence[Checked], owner: wl.Owner, *, caused_by: str = ""
+    ) -> list[Acknowledged | Refusal]:
+        """Makes all whose name is free, and answers for each in order. The rest of the unit is the caller's."""
+        if not drafts:
+            return []
+        ids = new_ids(unit.now, len(drafts))
+        left = list(range(len(drafts)))
+        answers: list[Acknowledged | Refusal] = [_taken(draft.naming, draft) for draft in drafts]
+        owned = owner.SerializeToString()
+        for _ in range(_ROUNDS):
+            names = await self._names(unit, [drafts[at] for at in left])
+            rows = [_row(ids[at], name, drafts[at], owned, caused_by) for at, name in zip(left, names, strict=True)]
+            made = await self._books.make(unit, rows)
+            for at, name in zip(left, names, strict=True):
+                if ids[at] in made:
+                    answers[at] = Acknowledged(ids[at], name)
+                    _publish(unit, ids[at], name, drafts[at], owner, caused_by)
+            left = [at for at in left if ids[at] not in made and isinstance(drafts[at].naming, Prefixed)]
+            if not left:
+                break
+        unit.after_commit(lambda: _count(answers))
+        unit.after_commit(self._waker.poke)
+        return answers
+
+    async def _names(self, unit: Unit, drafts: Sequence[Checked]) -> list[str]:
+        namings = [(draft.project.name, draft.naming) for draft in drafts]
+        wanted = demand(namings)
+        numbers = await self._books.take_numbers(unit, wanted) if wanted else {}
+        return resolve(namings, numbers)
+
+
+def _count(answers: Sequence[Acknowledged | Refusal]) -> None:
+    made = sum(isinstance(answer, Acknowledged) for answer in answers)
+    SUBMITTED.labels("acknowledged").inc(made)
+    SUBMITTED.labels("refused").inc(len(answers) - made)
+
+
+def _taken(named: Naming, draft: Checked) -> Refusal:
+    project = draft.project.name
+    if isinstance(named, Given):
+        message = (
+            f"name {named.name!r} is taken in project {project}: choose another, delete the workload that has it, "
+            "or use a namePrefix"
+        )
+        return Refusal(grpc.StatusCode.ALREADY_EXISTS, message, (Problem("spec.name", message),))
+    message = f"no free number was found for prefix {named.prefix!r} in project {project}: repeat the call"
+    return Refusal(grpc.StatusCode.ALREADY_EXISTS, message, (Problem("spec.namePrefix", message),))
+
+
+def _row(workload_id: str, name: str, draft: Checked, owner: bytes, caused_by: str) -> NewWorkload:
+    base = draft.base
+    return NewWorkload(
+        id=workload_id,
+        project=draft.project.name,
+        name=name,
+        kind=draft.spec.kind,
+        desired=draft.desired,
+        spec=draft.spec.SerializeToString(),
+        base_spec=None if base is None else base.spec.SerializeToString(),
+        template_id="" if base is None else base.template_id,
+        template_version=0 if base is None else base.version,
+        owner=owner,
+        origin=draft.origin,
+        caused_by=caused_by,
+        asked_cluster=draft.cluster,
+    )
+
+
+def submitted(
+    unit: Unit, workload_id: str, name: str, draft: Checked, owner: wl.Owner, caused_by: str, generation: int = 1
+) -> events.WorkloadSubmitted:
+    """The event that tells policy and the scheduler of a workload, or of its new generation."""
+    message = events.WorkloadSubmitted(
+        workload_id=workload_id,
+        generation=generation,
+        name=name,
+        spec=draft.spec,
+        owner=owner,
+        project=draft.project.name,
+        department=draft.project.department,
+        asked_cluster=draft.cluster,
+        tenancy_version=draft.project.version,
+        origin=draft.origin,
+        caused_by=caused_by,
+        namespace=draft.project.namespace,
+    )
+    message.submitted_at.FromDatetime(unit.now)
+    if draft.base is not None:
+        message.base_spec.CopyFrom(draft.base.spec)
+        message.template_id = draft.base.template_id
+        message.template_version = draft.base.version
+    return message
+
+
+def _publish(unit: Unit, workload_id: str, name: str, draft: Checked, owner: wl.Owner, caused_by: str) -> None:
+    unit.publish(SUBMISSIONS, workload_id, submitted(unit, workload_id, name, draft, owner, caused_by))

@@ -1,0 +1,1 @@
+"""Numbered SQL: the schema of submission. Applied by the chassis at start, in order, once each."""

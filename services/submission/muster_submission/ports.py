@@ -1,0 +1,216 @@
+"""What handlers need of the world: the books of workloads, tenancy, templates and triggers, and someone to wake.
+
+Each has its real thing under `adapters/`. Everything that takes a Unit belongs to that transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from muster.tenancy.v1.tenancy_pb2 import Department, Project
+from muster.workload.v1.workload_pb2 import Owner, Workload, WorkloadSpec
+from muster_chassis.unit import Unit
+from muster_submission.domain.progress import Progress
+from muster_submission.domain.triggers import Firing, Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A template as a layer: what a workload inherits from."""
+
+    template_id: str
+    version: int
+    name: str
+    project: str
+    spec: WorkloadSpec
+
+
+@dataclass(frozen=True, slots=True)
+class NewWorkload:
+    """One row to make. The bytes are serialised messages."""
+
+    id: str
+    project: str
+    name: str
+    kind: int
+    desired: int
+    spec: bytes
+    base_spec: bytes | None
+    template_id: str
+    template_version: int
+    owner: bytes
+    origin: int
+    caused_by: str
+    asked_cluster: str
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the change log: what happened to a workload and what it is after that."""
+
+    workload_id: str
+    event: str
+    text: str
+    before: int
+    after: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """What a verdict brings beside progress: the effective spec, serialised, or the issues."""
+
+    workload_id: str
+    effective_spec: bytes | None
+    issues: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Batch:
+    """What one batch of events makes of the workloads: last values, change log, verdicts."""
+
+    progress: dict[str, Progress] = field(default_factory=dict)
+    status: dict[str, bytes] = field(default_factory=dict)
+    lines: list[Line] = field(default_factory=list)
+    brought: dict[str, Brought] = field(default_factory=dict)
+
+
+class WorkloadBooks(Protocol):
+    """The rows of workloads, within a transaction."""
+
+    async def make(self, unit: Unit, rows: Sequence[NewWorkload]) -> frozenset[str]:
+        """Makes the rows whose name is free and logs them. Returns their ids."""
+        ...
+
+    async def take_numbers(
+        self, unit: Unit, demand: Iterable[tuple[str, str, int]]
+    ) -> dict[tuple[str, str], Sequence[int]]:
+        """Hands out numbers of name prefixes, which nobody else will get."""
+        ...
+
+    async def lock(self, unit: Unit, ids: Iterable[str]) -> dict[str, Progress]:
+        """The progress of those that exist, locked until the transaction ends, always in one order."""
+        ...
+
+    async def keep(self, unit: Unit, batch: Batch) -> None:
+        """Writes a batch back. Its rows are locked."""
+        ...
+
+    async def change_spec(self, unit: Unit, workload_id: str, generation: int, spec: bytes, base: Base | None) -> None:
+        """Writes a new spec of a locked row and logs it."""
+        ...
+
+    async def show(self, unit: Unit, workload_id: str) -> Workload | None:
+        """A workload as people see it; None where there is none."""
+        ...
+
+
+class Tenancy(Protocol):
+    """Departments and projects."""
+
+    async def project(self, name: str) -> Project | None:
+        """A project; answered from memory where it is known."""
+        ...
+
+    async def project_of_namespace(self, namespace: str) -> Project | None:
+        """The project whose namespace it is."""
+        ...
+
+    async def some_names(self, unit: Unit | None = None) -> Sequence[str]:
+        """A few names of projects, for an error message.
+
+        Within a transaction `unit` is given: asking the pool for a second connection there could wait for ever.
+        """
+        ...
+
+    async def department(self, unit: Unit, name: str) -> Department | None:
+        """A department."""
+        ...
+
+    async def add_department(self, unit: Unit, department: Department) -> bool:
+        """Makes a department; False where it is there already."""
+        ...
+
+    async def add_project(self, unit: Unit, project: Project) -> str:
+        """Makes a project; returns '' or what is taken: name or namespace."""
+        ...
+
+    async def lock_project(self, unit: Unit, name: str) -> Project | None:
+        """A project, locked until the transaction ends."""
+        ...
+
+    async def save_project(self, unit: Unit, project: Project) -> None:
+        """Writes a locked project."""
+        ...
+
+
+class Templates(Protocol):
+    """Templates as layers."""
+
+    async def find(self, wanted: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Base]:
+        """For each (project, name): the project's template, else the global one of that name."""
+        ...
+
+    async def save(self, unit: Unit, base: Base) -> Base:
+        """Makes the template (project, name) or replaces its spec; the answer has its id and new version."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRule:
+    """A trigger in the books: the rule, for whom it acts, how often it has fired."""
+
+    rule: Rule
+    owner: Owner
+    fired: int
+    version: int
+
+
+class Triggers(Protocol):
+    """Rules and what they have fired."""
+
+    async def save(self, unit: Unit, rule: Rule, owner: Owner) -> StoredRule:
+        """Makes a rule or replaces it."""
+        ...
+
+    async def for_types(self, unit: Unit, types: Iterable[str]) -> Sequence[StoredRule]:
+        """The enabled rules of these event types, by name."""
+        ...
+
+    async def firing(self, unit: Unit, rule: Rule, source: str, event_id: str) -> Firing | None:
+        """The last firing of a rule by an event, locked against another one."""
+        ...
+
+    async def remember(
+        self, unit: Unit, rule: Rule, source: str, event_id: str, firing: Firing, workload_id: str
+    ) -> None:
+        """Writes a firing and counts it."""
+        ...
+
+
+class Usage(Protocol):
+    """What workloads have used."""
+
+    async def keep(self, unit: Unit, accounts: Mapping[str, Account]) -> None:
+        """Takes in accounts by workload id; an older one changes nothing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """GPU-seconds of one workload up to a moment."""
+
+    project: str
+    name: str
+    gpu_seconds: float
+    until: datetime
+
+
+class Waker(Protocol):
+    """Someone in this process who follows the change log."""
+
+    def poke(self) -> None:
+        """There is something new."""
+        ...

@@ -1,0 +1,75 @@
+"""AgentGatewayService: where agents come in, so that they can be asked for logs.
+
+Holds: the first message of a stream says who it is; the stream ends when the agent goes, when a newer one of its
+cluster comes, or when this process stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any, Final
+
+from muster.api.v1 import agent_gateway_pb2 as api
+from muster.api.v1 import agent_gateway_pb2_grpc
+from muster_chassis import logs
+from muster_chassis.text import clean
+from muster_kernel.ids import check_name
+from muster_submission.adapters.agents import Agents, AgentStream
+from muster_submission.errors import BadQuestion
+
+_log = logs.get(__name__)
+_HELLO_SECONDS: Final = 10.0
+
+
+class AgentGateway(agent_gateway_pb2_grpc.AgentGatewayServiceServicer):
+    """The servicer."""
+
+    def __init__(self, agents: Agents) -> None:
+        self._agents = agents
+
+    async def Connect(
+        self, request_iterator: AsyncIterator[api.ConnectRequest], context: Any
+    ) -> AsyncIterator[api.ConnectResponse]:
+        """One agent's stream."""
+        hello = await _hello(request_iterator)
+        stream = self._agents.connect(hello.cluster, hello.instance)
+        _log.info("an agent connected", cluster=hello.cluster, instance=hello.instance)
+        listening = asyncio.create_task(_listen(request_iterator, stream), name=f"agent {hello.cluster}")
+        try:
+            while (question := await stream.questions.get()) is not None:
+                yield question
+        finally:
+            self._agents.disconnect(stream)
+            listening.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await listening
+            _log.info("an agent has gone", cluster=hello.cluster, instance=hello.instance)
+
+
+async def _hello(incoming: AsyncIterator[api.ConnectRequest]) -> api.AgentHello:
+    try:
+        async with asyncio.timeout(_HELLO_SECONDS):
+            first = await anext(aiter(incoming))
+    except StopAsyncIteration:
+        raise BadQuestion("the stream ended before the agent said who it is") from None
+    if first.WhichOneof("message") != "hello":
+        raise BadQuestion("the first message of an agent is its hello")
+    hello = first.hello
+    try:
+        check_name(hello.cluster)
+    except ValueError as error:
+        raise BadQuestion(f"hello.cluster: {error}") from error
+    hello.instance = clean(hello.instance, 100)
+    return hello
+
+
+async def _listen(incoming: AsyncIterator[api.ConnectRequest], stream: AgentStream) -> None:
+    """Takes the agent's answers until it has gone."""
+    try:
+        async for message in incoming:
+            if message.WhichOneof("message") == "log":
+                await stream.answer(message.log)
+    finally:
+        stream.end()

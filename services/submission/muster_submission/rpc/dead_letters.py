@@ -1,0 +1,147 @@
+"""DeadLettersService for everyone: submission's own dead letters and those of the services behind it.
+
+Each service keeps and serves its own; a call that names one goes there, a call that names none goes to all, and says
+who did not answer. A page token holds where each service's list goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final
+
+from muster.api.v1 import dead_letters_pb2 as api
+from muster.api.v1 import dead_letters_pb2_grpc
+from muster_chassis.dead_letters import DeadLetters
+from muster_chassis.errors import NotFound
+from muster_chassis.text import clean
+from muster_submission.adapters.owners import Owner
+from muster_submission.errors import BadQuestion, OwnerSilent
+
+OWN: Final = "submission"
+_STUB: Final = dead_letters_pb2_grpc.DeadLettersServiceStub
+_PAGE: Final = 50
+_LARGEST: Final = 500
+
+
+class AllDeadLetters(dead_letters_pb2_grpc.DeadLettersServiceServicer):
+    """The servicer."""
+
+    def __init__(self, own: DeadLetters, owners: Sequence[Owner]) -> None:
+        self._own = own
+        self._owners = {owner.name: owner for owner in owners if owner.where}
+
+    async def ListDeadLetters(self, request: api.ListDeadLettersRequest, context: Any) -> api.ListDeadLettersResponse:
+        """The dead letters of one service or of all, newest first within a page."""
+        size = request.page_size or _PAGE
+        if size > _LARGEST:
+            raise BadQuestion(f"page_size is {size}; 1 to {_LARGEST} are allowed, 0 means {_PAGE}")
+        begun = _read_token(request.page_token)
+        names = [name for name in self._names(request.service) if begun is None or name in begun]
+        each = max(1, size // max(1, len(names)))
+
+        async def ask(name: str) -> api.ListDeadLettersResponse:
+            asked = api.ListDeadLettersRequest(
+                service=name,
+                page_size=each,
+                page_token="" if begun is None else begun[name],
+                include_done=request.include_done,
+            )
+            if name == OWN:
+                return await self._own.ListDeadLetters(asked, context)
+            return await self._owners[name].ask(_STUB, "ListDeadLetters", asked, api.ListDeadLettersResponse, context)
+
+        return _merged(await _all(names, ask))
+
+    async def RedriveDeadLetters(
+        self, request: api.RedriveDeadLettersRequest, context: Any
+    ) -> api.RedriveDeadLettersResponse:
+        """Hands dead letters to their handlers again; without a service, whichever has them."""
+
+        async def ask(name: str) -> api.RedriveDeadLettersResponse:
+            asked = api.RedriveDeadLettersRequest(
+                service=name, ids=request.ids, idempotency_key=request.idempotency_key
+            )
+            if name == OWN:
+                return await self._own.RedriveDeadLetters(asked, context)
+            return await self._owners[name].ask(
+                _STUB, "RedriveDeadLetters", asked, api.RedriveDeadLettersResponse, context
+            )
+
+        merged = api.RedriveDeadLettersResponse()
+        missing = list[NotFound]()
+        answers = await _all(self._names(request.service), ask, missing)
+        for answer in answers.values():
+            if isinstance(answer, OwnerSilent):
+                merged.reasons.append(answer.message)
+                continue
+            merged.handled += answer.handled
+            merged.failed += answer.failed
+            merged.reasons.extend(answer.reasons)
+        if missing and not answers:
+            raise missing[0]
+        return merged
+
+    async def ResumeConsumer(self, request: api.ResumeConsumerRequest, context: Any) -> api.ResumeConsumerResponse:
+        """Lets a stopped consumer go on."""
+        name = next(iter(self._names(request.service)))
+        if not request.service or name == OWN:
+            return await self._own.ResumeConsumer(request, context)
+        return await self._owners[name].ask(_STUB, "ResumeConsumer", request, api.ResumeConsumerResponse, context)
+
+    def _names(self, service: str) -> list[str]:
+        known = [OWN, *self._owners]
+        if not service:
+            return known
+        if service not in known:
+            raise BadQuestion(f"service {clean(service, 60)!r} is none of {', '.join(known)}")
+        return [service]
+
+
+async def _all(
+    names: Sequence[str], ask: Callable[[str], Awaitable[Any]], missing: list[NotFound] | None = None
+) -> dict[str, Any]:
+    """Each service's answer, or OwnerSilent; those that have nothing of it go to `missing`. One named alone raises."""
+    found = await asyncio.gather(*(ask(name) for name in names), return_exceptions=True)
+    answers: dict[str, Any] = {}
+    for name, answer in zip(names, found, strict=True):
+        if isinstance(answer, NotFound) and missing is not None:
+            missing.append(answer)
+        elif isinstance(answer, BaseException) and (len(names) == 1 or not isinstance(answer, OwnerSilent)):
+            raise answer
+        else:
+            answers[name] = answer
+    return answers
+
+
+def _merged(answers: Mapping[str, Any]) -> api.ListDeadLettersResponse:
+    page = api.ListDeadLettersResponse()
+    tokens: dict[str, str] = {}
+    letters: list[api.DeadLetter] = []
+    for name, answer in answers.items():
+        if isinstance(answer, OwnerSilent):
+            page.unanswered.append(name)
+            continue
+        letters.extend(answer.dead_letters)
+        page.unanswered.extend(answer.unanswered)
+        if answer.next_page_token:
+            tokens[name] = answer.next_page_token
+    letters.sort(key=lambda one: (one.at.seconds, one.at.nanos), reverse=True)
+    page.dead_letters.extend(letters)
+    if tokens:
+        page.next_page_token = base64.urlsafe_b64encode(json.dumps(tokens).encode()).decode()
+    return page
+
+
+def _read_token(token: str) -> dict[str, str] | None:
+    if not token:
+        return None
+    try:
+        read = json.loads(base64.b64decode(token, altchars=b"-_", validate=True))
+    except (ValueError, RecursionError):
+        read = None
+    if not isinstance(read, dict) or not all(isinstance(one, str) for one in read.values()):
+        raise BadQuestion("page_token is not one that this service gave out: begin with an empty one")
+    return read

@@ -1,0 +1,62 @@
+"""StreamLogs: the log of a workload, pulled through the agent of the cluster where it is or was.
+
+A workload that has no place yet has no log; with `follow` the call waits until it has one, or until it has ended
+without. What has ended can be read as long as its agent keeps the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Final
+
+from muster.api.v1 import workloads_pb2 as api
+from muster.workload.v1 import workload_pb2 as wl
+from muster_submission.adapters.agents import Agents
+from muster_submission.adapters.feed import Feed
+from muster_submission.adapters.reading import Reading
+from muster_submission.domain import phases
+from muster_submission.domain.phases import ENDED
+from muster_submission.errors import BadQuestion, LogTrouble
+from muster_submission.rpc.reading import find
+
+_BREATH: Final = 1.0
+_REPLICA_LIMIT: Final = 100
+
+
+class LogReading:
+    """Serves logs."""
+
+    def __init__(self, reading: Reading, feed: Feed, agents: Agents) -> None:
+        self._reading = reading
+        self._feed = feed
+        self._agents = agents
+
+    async def read(self, request: api.StreamLogsRequest) -> AsyncIterator[api.StreamLogsResponse]:
+        """The pieces of a log. Raises NoSuchWorkload, NoAgent, LogTrouble and ReaderTooSlow."""
+        if len(request.replica) > _REPLICA_LIMIT:
+            raise BadQuestion(f"replica has {len(request.replica)} characters: expected a name such as worker-0")
+        shown = await find(self._reading, request.workload)
+        if not shown.cluster and request.follow:
+            shown = await self._placed(shown)
+        if not shown.cluster:
+            raise LogTrouble(f"{shown.name} has no log: it is {phases.PHASES[shown.phase - 1]} and was never placed")
+        pieces = self._agents.read(
+            shown.cluster, shown.id, replica=request.replica, follow=request.follow, tail_lines=request.tail_lines
+        )
+        async with aclosing(pieces):  # a caller that goes away stops the agent now, not at some later collection
+            async for piece in pieces:
+                answer = api.StreamLogsResponse(replica=piece.replica, data=piece.data)
+                if piece.HasField("at"):
+                    answer.at.CopyFrom(piece.at)
+                yield answer
+
+    async def _placed(self, shown: wl.Workload) -> wl.Workload:
+        """The workload once it has a place, or has ended."""
+        with self._feed:
+            while True:
+                position = (await self._reading.reach()).head
+                now = await self._reading.by_id(shown.id)
+                if now is None or now.cluster or phases.PHASES[now.phase - 1] in ENDED:
+                    return now or shown
+                await self._feed.moved(position, _BREATH)

@@ -1,0 +1,50 @@
+"""TemplatesService: templates, from which workloads inherit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from muster.api.v1 import templates_pb2 as api
+from muster.api.v1 import templates_pb2_grpc
+from muster_chassis.database import Database
+from muster_chassis.rpc import once
+from muster_chassis.unit import Unit
+from muster_submission.adapters.templates import PostgresTemplates
+from muster_submission.domain.cursors import page_token
+from muster_submission.errors import BadQuestion
+from muster_submission.handlers.templates import Library
+from muster_submission.ports import Base
+from muster_submission.rpc.reading import page_of
+
+
+class Templates(templates_pb2_grpc.TemplatesServiceServicer):
+    """The servicer."""
+
+    def __init__(self, database: Database, books: PostgresTemplates, library: Library) -> None:
+        self._database = database
+        self._books = books
+        self._library = library
+
+    async def ApplyTemplate(self, request: api.ApplyTemplateRequest, context: Any) -> api.ApplyTemplateResponse:
+        """Makes a template or changes it."""
+        wanted = await self._library.check(request)
+
+        async def work(unit: Unit) -> api.ApplyTemplateResponse:
+            return api.ApplyTemplateResponse(template=_shown(await self._library.save(unit, wanted)))
+
+        return await once(self._database, "ApplyTemplate", request, api.ApplyTemplateResponse, work)
+
+    async def ListTemplates(self, request: api.ListTemplatesRequest, context: Any) -> api.ListTemplatesResponse:
+        """The templates, by name."""
+        if "\x00" in request.project:
+            raise BadQuestion("project holds a NUL character; no name has one")
+        bound = b"templates\x00" + request.project.encode()
+        size, after = page_of(request.page_size, request.page_token, bound)
+        name, _, project = after.partition("/")
+        found = await self._books.page(request.project, size, (name, project))
+        token = page_token(f"{found[-1].name}/{found[-1].project}", bound) if len(found) == size else ""
+        return api.ListTemplatesResponse(templates=[_shown(one) for one in found], next_page_token=token)
+
+
+def _shown(base: Base) -> api.Template:
+    return api.Template(id=base.template_id, name=base.name, project=base.project, version=base.version, spec=base.spec)

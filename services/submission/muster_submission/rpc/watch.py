@@ -1,0 +1,99 @@
+"""WatchWorkloads: a snapshot, its end, then every change, each with the cursor at which a watch goes on.
+
+A watch without a cursor begins with a snapshot; one with a cursor goes on after it, or is told to list again.
+Holds: between the snapshot's end and the end of the stream every change in view is shown once, in commit order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Final
+
+from muster.api.v1 import workloads_pb2 as api
+from muster_chassis.text import clean
+from muster_submission.adapters.feed import Change, Feed
+from muster_submission.adapters.reading import Reading
+from muster_submission.domain.cursors import BadToken, TooOld, go_on, read_cursor
+from muster_submission.domain.filters import Filter
+from muster_submission.domain.snapshots import Shown
+from muster_submission.errors import BadQuestion, CursorTooOld
+from muster_submission.rpc.reading import filter_of, find
+
+_PAGE: Final = 500
+_BREATH: Final = 1.0  # seconds after which a quiet watch looks by itself, should a wake-up have been missed
+
+
+class Watching:
+    """Serves watches."""
+
+    def __init__(self, reading: Reading, feed: Feed) -> None:
+        self._reading = reading
+        self._feed = feed
+
+    async def watch(self, request: api.WatchWorkloadsRequest) -> AsyncIterator[api.WatchWorkloadsResponse]:
+        """The items of one watch. Raises BadQuestion, NoSuchWorkload and CursorTooOld."""
+        wanted = await self._filter(request)
+        with self._feed:
+            shown = Shown()
+            if request.cursor:
+                position = await self._after(request.cursor)
+            else:
+                async for item in self._snapshot(wanted, shown):
+                    yield item
+                position = shown.start
+                yield api.WatchWorkloadsResponse(kind=api.WATCH_ITEM_KIND_SNAPSHOT_END, cursor=str(position))
+            async for change in self._changes(position):
+                if wanted.takes(change.subject, change.before, change.after) and not shown.has(
+                    change.subject.workload_id, change.seq
+                ):
+                    yield _item(change)
+
+    async def _filter(self, request: api.WatchWorkloadsRequest) -> Filter:
+        wanted = filter_of(request.filter)
+        if not request.HasField("workload"):
+            return wanted
+        return replace(wanted, workload_id=(await find(self._reading, request.workload)).id)
+
+    async def _after(self, cursor: str) -> int:
+        try:
+            position = read_cursor(cursor)
+        except BadToken as error:
+            raise BadQuestion(clean(str(error), 300)) from error
+        found = go_on(position, await self._reading.reach())
+        if isinstance(found, TooOld):
+            raise CursorTooOld(found.why)
+        return found
+
+    async def _snapshot(self, wanted: Filter, shown: Shown) -> AsyncIterator[api.WatchWorkloadsResponse]:
+        after = ""
+        while True:
+            page = await self._reading.page(wanted, _PAGE, after)
+            shown.add(page.last if page.full else "", page.head)
+            for workload in page.workloads:
+                yield api.WatchWorkloadsResponse(
+                    kind=api.WATCH_ITEM_KIND_SNAPSHOT, workload=workload, cursor=str(shown.start)
+                )
+            if not page.full:
+                return
+            after = page.last
+
+    async def _changes(self, position: int) -> AsyncIterator[Change]:
+        while True:
+            news = await self._feed.after(position)
+            for change in news:
+                yield change
+            if news:
+                position = news[-1].seq
+            else:
+                await self._feed.moved(position, _BREATH)
+
+
+def _item(change: Change) -> api.WatchWorkloadsResponse:
+    return api.WatchWorkloadsResponse(
+        kind=api.WATCH_ITEM_KIND_CHANGE,
+        workload=change.workload,
+        cursor=str(change.seq),
+        event=change.event,
+        text=change.text,
+    )

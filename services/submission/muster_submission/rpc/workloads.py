@@ -1,0 +1,225 @@
+"""WorkloadsService: submit, show, steer. Watching and logs have files of their own, which this one mounts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, Final, TypeVar
+
+import grpc
+
+from muster.api.v1 import workloads_pb2 as api
+from muster.api.v1 import workloads_pb2_grpc
+from muster.workload.v1 import workload_pb2 as wl
+from muster_chassis.database import Database
+from muster_chassis.rpc import caller, once, remaining
+from muster_chassis.text import clean
+from muster_chassis.unit import Unit
+from muster_kernel.ids import is_uuid
+from muster_language import write
+from muster_submission.adapters.reading import Reading
+from muster_submission.adapters.verdicts import Verdicts
+from muster_submission.domain.cursors import page_token
+from muster_submission.domain.problems import Problem
+from muster_submission.domain.progress import NOT_JUDGED
+from muster_submission.domain.requests import Request
+from muster_submission.errors import BadQuestion
+from muster_submission.handlers.drafts import Checked, Drafts, Refusal
+from muster_submission.handlers.intents import Intents
+from muster_submission.handlers.submit import Acknowledged, Submit
+from muster_submission.rpc.logs import LogReading
+from muster_submission.rpc.reading import checked_id, filter_of, find, owner, page_of
+from muster_submission.rpc.watch import Watching
+
+MOST: Final = 1000
+"""Drafts in one bulk call."""
+_LONGEST_WAIT: Final = 5000  # milliseconds for policy's verdict
+Answer = TypeVar("Answer", api.SuspendWorkloadResponse, api.ResumeWorkloadResponse, api.DeleteWorkloadResponse)
+
+
+class Workloads(workloads_pb2_grpc.WorkloadsServiceServicer):
+    """The servicer."""
+
+    def __init__(
+        self,
+        database: Database,
+        reading: Reading,
+        drafts: Drafts,
+        submit: Submit,
+        intents: Intents,
+        verdicts: Verdicts,
+        watching: Watching,
+        log_reading: LogReading,
+    ) -> None:
+        self._database = database
+        self._reading = reading
+        self._drafts = drafts
+        self._submit = submit
+        self._intents = intents
+        self._verdicts = verdicts
+        self._watching = watching
+        self._logs = log_reading
+
+    async def SubmitWorkload(self, request: api.SubmitWorkloadRequest, context: Any) -> api.SubmitWorkloadResponse:
+        """Acknowledges a workload, and waits for policy's verdict as long as the caller wants."""
+        if request.wait_for_verdict_ms > _LONGEST_WAIT:
+            raise BadQuestion(f"wait_for_verdict_ms is {request.wait_for_verdict_ms}; 0 to {_LONGEST_WAIT} are allowed")
+
+        # Checked outside of the transaction: what is looked up for it must not hold one connection and ask for another.
+        (checked,) = await self._drafts.check([request.draft])
+        if isinstance(checked, Refusal):
+            raise checked.error()
+        who = owner()
+
+        async def work(unit: Unit) -> api.SubmitWorkloadResponse:
+            (answer,) = await self._submit.make(unit, [checked], who)
+            if isinstance(answer, Refusal):
+                raise answer.error()
+            return api.SubmitWorkloadResponse(workload=_creating(unit, answer, checked, who))
+
+        response = await once(self._database, "SubmitWorkload", request, api.SubmitWorkloadResponse, work)
+        if request.wait_for_verdict_ms:
+            seconds = remaining(context, request.wait_for_verdict_ms / 1000)
+            return api.SubmitWorkloadResponse(workload=await self._judged(response.workload, seconds))
+        return response
+
+    async def _judged(self, made: wl.Workload, seconds: float) -> wl.Workload:
+        """The workload once policy has judged it, or as it is after that time."""
+        with self._verdicts.expect(made.id) as expectation:
+            shown, verdict = await self._reading.with_verdict(made.id)
+            if verdict == NOT_JUDGED:
+                await expectation.wait(seconds)
+                shown, _ = await self._reading.with_verdict(made.id)
+        return shown or made
+
+    async def SubmitWorkloads(self, request: api.SubmitWorkloadsRequest, context: Any) -> api.SubmitWorkloadsResponse:
+        """Acknowledges up to 1,000 workloads in one transaction, with an answer for each."""
+        count = len(request.drafts)
+        if count > MOST:
+            raise BadQuestion(f"{count} drafts in one call; at most {MOST} are allowed: send the rest in another call")
+
+        checked = await self._drafts.check(request.drafts)
+        good = [one for one in checked if isinstance(one, Checked)]
+
+        async def work(unit: Unit) -> api.SubmitWorkloadsResponse:
+            answers = iter(await self._submit.make(unit, good, owner()))
+            return api.SubmitWorkloadsResponse(
+                outcomes=[_outcome(next(answers) if isinstance(one, Checked) else one) for one in checked]
+            )
+
+        return await once(self._database, "SubmitWorkloads", request, api.SubmitWorkloadsResponse, work)
+
+    async def GetWorkload(self, request: api.GetWorkloadRequest, context: Any) -> api.GetWorkloadResponse:
+        """One workload, with its spec as a document."""
+        shown = await find(self._reading, request.workload)
+        return api.GetWorkloadResponse(workload=shown, yaml=write(shown.spec, metadata_name=shown.name))
+
+    async def ListWorkloads(self, request: api.ListWorkloadsRequest, context: Any) -> api.ListWorkloadsResponse:
+        """Workloads, newest first."""
+        wanted = filter_of(request.filter)
+        size, after = page_of(request.page_size, request.page_token, wanted.canonical())
+        if after and not is_uuid(after):
+            raise BadQuestion("page_token is not one of this list: begin with an empty one")
+        page = await self._reading.page(wanted, size, after)
+        token = page_token(page.last, wanted.canonical()) if page.full else ""
+        return api.ListWorkloadsResponse(workloads=page.workloads, next_page_token=token, cursor=str(page.head))
+
+    async def WatchWorkloads(
+        self, request: api.WatchWorkloadsRequest, context: Any
+    ) -> AsyncIterator[api.WatchWorkloadsResponse]:
+        """Workloads as they are, then every change."""
+        async for item in self._watching.watch(request):
+            yield item
+
+    async def StreamLogs(self, request: api.StreamLogsRequest, context: Any) -> AsyncIterator[api.StreamLogsResponse]:
+        """The log of a workload's replicas."""
+        async for piece in self._logs.read(request):
+            yield piece
+
+    async def SuspendWorkload(self, request: api.SuspendWorkloadRequest, context: Any) -> api.SuspendWorkloadResponse:
+        """Asks that a workload is suspended."""
+        return await self._ask(Request.SUSPEND, request, api.SuspendWorkloadResponse)
+
+    async def ResumeWorkload(self, request: api.ResumeWorkloadRequest, context: Any) -> api.ResumeWorkloadResponse:
+        """Asks that a suspended workload runs again."""
+        return await self._ask(Request.RESUME, request, api.ResumeWorkloadResponse)
+
+    async def DeleteWorkload(self, request: api.DeleteWorkloadRequest, context: Any) -> api.DeleteWorkloadResponse:
+        """Asks that a workload goes away."""
+        return await self._ask(Request.DELETE, request, api.DeleteWorkloadResponse)
+
+    async def _ask(self, wish: Request, request: Any, response: type[Answer]) -> Answer:
+        ref: api.WorkloadRef = request.workload
+        workload_id = checked_id(ref.id) if ref.id else (await find(self._reading, ref)).id
+
+        async def work(unit: Unit) -> Answer:
+            shown = await self._intents.ask(unit, wish, workload_id, clean(caller().subject, 500))
+            return response(workload=shown)
+
+        return await once(self._database, f"{wish.capitalize()}Workload", request, response, work)
+
+    async def UpdateWorkload(self, request: api.UpdateWorkloadRequest, context: Any) -> api.UpdateWorkloadResponse:
+        """Changes the spec of a running inference service."""
+        known = await find(self._reading, request.workload)
+        (checked,) = await self._drafts.check([_named(request.draft, known)])
+        if isinstance(checked, Refusal):
+            raise checked.error()
+
+        async def work(unit: Unit) -> api.UpdateWorkloadResponse:
+            shown = await self._intents.change(unit, known.id, checked, owner())
+            return api.UpdateWorkloadResponse(workload=shown)
+
+        return await once(self._database, "UpdateWorkload", request, api.UpdateWorkloadResponse, work)
+
+    async def ValidateWorkload(
+        self, request: api.ValidateWorkloadRequest, context: Any
+    ) -> api.ValidateWorkloadResponse:
+        """Every error of a document, without making anything."""
+        (checked,) = await self._drafts.check([request.draft])
+        if isinstance(checked, Checked):
+            return api.ValidateWorkloadResponse()
+        problems = checked.problems or (Problem("project", checked.message),)
+        return api.ValidateWorkloadResponse(violations=[_violation(one) for one in problems])
+
+
+def _named(draft: api.WorkloadDraft, known: wl.Workload) -> api.WorkloadDraft:
+    """The draft of a change; one that names neither project nor workload means those that it changes."""
+    named = api.WorkloadDraft()
+    named.CopyFrom(draft)
+    if not named.project and named.WhichOneof("form") == "spec":
+        named.project = known.project
+    if named.WhichOneof("form") == "spec" and not named.spec.name and not named.spec.name_prefix:
+        named.spec.name = known.name
+    return named
+
+
+def _creating(unit: Unit, made: Acknowledged, draft: Checked, who: wl.Owner) -> wl.Workload:
+    """The workload as it was just written; reading it back would cost a round trip."""
+    shown = wl.Workload(
+        id=made.id,
+        project=draft.project.name,
+        name=made.name,
+        spec=draft.spec,
+        phase=wl.PHASE_CREATING,
+        desired=wl.DesiredPhase.ValueType(draft.desired),
+        owner=who,
+        origin=draft.origin,
+        generation=1,
+    )
+    shown.created_at.FromDatetime(unit.now)
+    return shown
+
+
+def _outcome(answer: Acknowledged | Refusal) -> api.SubmitOutcome:
+    if isinstance(answer, Acknowledged):
+        return api.SubmitOutcome(workload_id=answer.id, name=answer.name)
+    return api.SubmitOutcome(
+        code=_number(answer.code), message=answer.message, violations=[_violation(one) for one in answer.problems]
+    )
+
+
+def _number(code: grpc.StatusCode) -> int:
+    return int(code.value[0])
+
+
+def _violation(problem: Problem) -> api.Violation:
+    return api.Violation(path=problem.path, message=problem.message, line=problem.line, column=problem.column)
