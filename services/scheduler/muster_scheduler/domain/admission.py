@@ -23,6 +23,7 @@ _REASONS = {E.SUSPEND: ChangeReason.SUSPENDED, E.RESUME: ChangeReason.RESUMED, E
 def on_admitted(world: World, event: Admitted) -> None:
     """Policy lets a generation run: the first one queues it, a later one changes what runs."""
     workload = world.find(event.workload)
+    world.touched.requests[event.workload] = None
     if event.request.generation <= workload.generation or workload.phase in {Phase.DELETING, Phase.DELETED}:
         return
     if workload.phase is not Phase.CREATING:

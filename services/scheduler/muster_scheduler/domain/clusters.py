@@ -47,7 +47,6 @@ class Cluster:
     instance: str = ""  # the agent instance to which it is bound; empty: to the first that reports
     profile: Profile | None = None
     start: int = 0  # of the agent, as last reported
-    sequence: int = 0
     observed: int = 0
     inventory_sequence: int = 0
     full_needed: bool = True  # deltas wait for a full inventory
@@ -55,9 +54,9 @@ class Cluster:
     silent: bool = False
     lost_timeout: int = 0  # seconds; 0: never given up by time alone
 
-    def standing(self, now: int, stale_after: int, *, adopted: bool = True) -> Standing:
+    def standing(self, now: int, stale_after: int) -> Standing:
         """How it stands now; `stale_after` in microseconds."""
-        if not self.instance or self.profile is None or not adopted:
+        if not self.instance or self.profile is None:
             return Standing.REGISTERED
         if self.silent:
             return Standing.UNKNOWN

@@ -98,4 +98,5 @@ class Release(NamedTuple):
     reason: str
 
 
-Decision = Queued | Claimed | Placed | Waiting | Preempted | Scaled | PhaseChange | Refused | Assign | Release
+Event = Queued | Claimed | Placed | Waiting | Preempted | Scaled | PhaseChange | Refused
+Decision = Event | Assign | Release

@@ -135,7 +135,10 @@ def canonical(world: World) -> object:
         )
         for _, n in sorted(world.inventory.nodes.items())
     ]
-    clusters = [repr(cluster) for _, cluster in sorted(world.clusters.items())]
+    clusters = [
+        (c.id, c.instance, repr(c.profile), c.start, c.inventory_sequence, c.full_needed, c.silent, c.lost_timeout)
+        for _, c in sorted(world.clusters.items())
+    ]
     projects = [(p.name, p.version, sorted(p.quotas.items())) for _, p in sorted(world.queues.projects.items())]
     accounts = sorted(world.queues.accounts.items())
     placed = sorted((key, sorted(members)) for key, members in world.placed.items() if members)

@@ -27,15 +27,11 @@ class Touched:
     """What the open transaction has changed and its adapter has to write; insertion-ordered sets."""
 
     workloads: dict[str, None] = field(default_factory=dict)
+    requests: dict[str, None] = field(default_factory=dict)  # workloads with a generation that is new
     replicas: dict[Holder, None] = field(default_factory=dict)
     clusters: dict[str, None] = field(default_factory=dict)
     nodes: dict[tuple[str, str], None] = field(default_factory=dict)
     projects: dict[str, None] = field(default_factory=dict)
-
-    def clear(self) -> None:
-        """Begins a new transaction."""
-        for kept in (self.workloads, self.replicas, self.clusters, self.nodes, self.projects):
-            kept.clear()
 
 
 class World:

@@ -1,0 +1,201 @@
+"""Decisions and the books as protobuf: events for muster.decisions, records for a cluster's assignments.
+
+Pure functions of domain values. A device's name travels as 16 bytes where it is `GPU-` and a UUID, else as text.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from muster.events.v1 import scheduler_pb2
+from muster.fleet.v1 import fleet_pb2
+from muster.workload.v1 import workload_pb2
+from muster_kernel.ids import is_uuid, replica_name
+from muster_kernel.lifecycle import DesiredPhase, Phase
+from muster_kernel.reasons import ChangeReason
+from muster_scheduler.domain.decisions import PhaseChange
+from muster_scheduler.domain.requests import Grant, Kind, Share
+from muster_scheduler.domain.workloads import SECOND, Replica, Request, Workload
+
+PHASES: Final = {phase: workload_pb2.Phase.Value(f"PHASE_{phase.name}") for phase in Phase}
+DESIRED: Final = {phase: workload_pb2.DesiredPhase.Value(f"DESIRED_PHASE_{phase.name}") for phase in DesiredPhase}
+_PREFIX: Final = "GPU-"
+_UUID_BYTES: Final = 16
+SENTENCES: Final[dict[ChangeReason, str]] = {
+    ChangeReason.ADMITTED: "policy admitted it",
+    ChangeReason.POLICY_REFUSED: "policy refused it",
+    ChangeReason.PLACED: "it has its devices; its replicas are starting",
+    ChangeReason.ALL_READY: "all replicas are ready",
+    ChangeReason.SOME_READY: "some replicas are ready",
+    ChangeReason.REPLICAS_LOST: "some replicas are not ready",
+    ChangeReason.SUCCEEDED: "it ended well",
+    ChangeReason.EXIT_LIMIT: "its command failed and has no restart left",
+    ChangeReason.INFRASTRUCTURE_LIMIT: "it met too many infrastructure faults",
+    ChangeReason.START_FAILED: "it could not be started",
+    ChangeReason.OUT_OF_MEMORY: "it used more memory than it was given",
+    ChangeReason.RESTART: "it is started again after a failure",
+    ChangeReason.PREEMPTED: "it gives its place to another workload",
+    ChangeReason.TERMINATED_AFTER_PREEMPTION: "it was preempted and is not to be started again",
+    ChangeReason.SUSPENDED: "somebody suspended it",
+    ChangeReason.RESUMED: "somebody resumed it",
+    ChangeReason.DELETED: "somebody deleted it",
+    ChangeReason.LIMIT_REACHED: "it reached a limit",
+    ChangeReason.AGENT_REFUSED: "the cluster's agent refused it",
+    ChangeReason.CLUSTER_SILENT: "its cluster is silent",
+    ChangeReason.CLUSTER_BACK: "its cluster answers again",
+    ChangeReason.CLUSTER_LOST: "its cluster was given up",
+    ChangeReason.CLUSTER_REMOVED: "its cluster was removed",
+    ChangeReason.REPLICAS_GONE: "nothing of it is running any more",
+    ChangeReason.NEW_REVISION: "a new revision rolls out",
+    ChangeReason.AUTO_DELETED: "its time after completion is over",
+}
+
+
+def timestamp(microseconds: int) -> Timestamp:
+    """A time of the domain."""
+    return Timestamp(seconds=microseconds // SECOND, nanos=microseconds % SECOND * 1000)
+
+
+def device_bytes(name: str) -> bytes:
+    """How a device's name travels."""
+    bare = name.removeprefix(_PREFIX)
+    return uuid.UUID(bare).bytes if is_uuid(bare) else name.encode()
+
+
+def device_name(raw: bytes, known: Iterable[str] = ()) -> str:
+    """The device that was meant: one of `known` where the text is one, else a UUID."""
+    names = frozenset(known)
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        text = ""
+    if text in names or len(raw) != _UUID_BYTES:
+        return text
+    bare = str(uuid.UUID(bytes=raw))
+    return bare if bare in names else f"{_PREFIX}{bare}"
+
+
+def _share(share: Share) -> fleet_pb2.DeviceShare:
+    raw = device_bytes(share.device)
+    match share.kind:
+        case Kind.PORTION:
+            return fleet_pb2.DeviceShare(device=raw, portion_milli=share.milli)
+        case Kind.MEMORY:
+            return fleet_pb2.DeviceShare(device=raw, memory_bytes=share.bytes)
+        case Kind.SLICE:
+            return fleet_pb2.DeviceShare(device=raw, slice=fleet_pb2.MigSlice(profile=share.profile, start=share.start))
+        case _:
+            return fleet_pb2.DeviceShare(device=raw, whole=True)
+
+
+Spot = tuple[str, int, int, str, Grant]
+"""(role, rank, k, node, grant) of one replica."""
+
+
+def runs(spots: Sequence[Spot]) -> list[fleet_pb2.ReplicaRun]:
+    """Replicas as runs: same role, node and k, ranks without a gap."""
+    made: list[fleet_pb2.ReplicaRun] = []
+    for role, rank, k, node, grant in sorted(spots, key=lambda spot: spot[:2]):
+        last = made[-1] if made else None
+        if (
+            last is None
+            or (last.role, last.node, last.k) != (role, node, k)
+            or last.first_index + last.count != rank
+            or last.anonymous_devices != grant.slots
+            or bool(last.devices) != bool(grant.shares)
+        ):
+            last = fleet_pb2.ReplicaRun(role=role, first_index=rank, k=k, node=node, anonymous_devices=grant.slots)
+            made.append(last)
+        last.count += 1
+        if grant.shares:
+            last.devices.append(fleet_pb2.ReplicaDevices(shares=[_share(share) for share in grant.shares]))
+    return made
+
+
+def spots_of(replicas: Iterable[Replica]) -> list[Spot]:
+    """Where replicas stand."""
+    return [(r.holder.role, r.holder.rank, r.holder.k, r.node[1], r.grant) for r in replicas]
+
+
+def placed(workload: Workload, at: int) -> scheduler_pb2.WorkloadPlaced:
+    """The event of a placement."""
+    return scheduler_pb2.WorkloadPlaced(
+        workload_id=workload.id,
+        generation=workload.generation,
+        attempt=workload.attempt,
+        cluster=workload.cluster,
+        node_pool=workload.pool,
+        replicas=runs(spots_of(workload.replicas.values())),
+        placed_at=timestamp(at),
+    )
+
+
+def assignment(workload: Workload, *, epoch: int, instance: str, grace: int) -> fleet_pb2.Assignment:
+    """The record that says what of the workload should run on its cluster now."""
+    made = fleet_pb2.Assignment(
+        workload_id=workload.id,
+        epoch=epoch,
+        agent_instance=instance,
+        revision=workload.record,
+        project=workload.project,
+        department=workload.department,
+        namespace=workload.namespace,
+        name=workload.name,
+        requested_by=workload.owner,
+        priority_class=str(workload.request.priority) if workload.request else "",
+        start_deadline=timestamp(workload.placed + 600 * SECOND),
+        grace_seconds=grace,
+        submitted_at=timestamp(workload.submitted),
+    )
+    if workload.rolling and workload.old is not None:
+        _revision(made, workload, workload.old, workload.rolling.values())
+    if workload.request is not None:
+        _revision(made, workload, workload.request, workload.replicas.values())
+    return made
+
+
+def _revision(record: fleet_pb2.Assignment, workload: Workload, request: Request, replicas: Iterable[Replica]) -> None:
+    held = list(replicas)
+    attempt = min((replica.holder.attempt for replica in held), default=workload.attempt)
+    revision = record.revisions.add(generation=request.generation, attempt=attempt)
+    revision.spec.ParseFromString(request.spec)
+    revision.runs.extend(runs(spots_of(held)))
+
+
+def phase_changed(workload: Workload, change: PhaseChange) -> scheduler_pb2.PhaseChanged:
+    """The event of a phase, with the replicas as they are known now."""
+    return scheduler_pb2.PhaseChanged(
+        workload_id=workload.id,
+        generation=workload.generation,
+        attempt=change.attempt,
+        **{"from": PHASES[change.before]},
+        to=PHASES[change.after],
+        reason=workload_pb2.Reason(code=change.reason.value, message=change.message or SENTENCES[change.reason]),
+        at=timestamp(change.at),
+        replicas=[replica_of(replica) for replica in workload.everyone()],
+        endpoints=workload.endpoints,
+        desired=DESIRED[change.desired],
+        conditions=[
+            workload_pb2.Condition(type=kind, status=status, reason=workload_pb2.Reason(code=code, message=text))
+            for kind, status, code, text in workload.conditions
+        ],
+    )
+
+
+def replica_of(replica: Replica) -> workload_pb2.Replica:
+    """A replica as people see it."""
+    h = replica.holder
+    return workload_pb2.Replica(
+        name=replica.name or replica_name(h.workload, h.generation, h.attempt, h.role, h.rank, h.k),
+        role=h.role,
+        index=h.rank,
+        node=replica.node[1],
+        state="GONE" if replica.gone else replica.state.value,
+        exit_code=replica.exit_code,
+        devices=[share.device for share in replica.grant.shares],
+        message=replica.message,
+    )

@@ -1,0 +1,131 @@
+"""The way out: decisions of an open transaction become outbox rows of the same transaction.
+
+Called by the handlers. Holds: events of a workload keep the order in which they were decided; of several records for
+one (cluster, workload) in a transaction only the last is written, since a record is state and not a message.
+"""
+
+from __future__ import annotations
+
+from google.protobuf.message import Message
+
+from muster.events.v1 import scheduler_pb2
+from muster.workload.v1 import workload_pb2
+from muster_chassis.topics import DECISIONS, assignments
+from muster_chassis.unit import Unit
+from muster_kernel.reasons import Reason
+from muster_scheduler.adapters import encoding
+from muster_scheduler.domain import decisions as d
+from muster_scheduler.domain.explain import explain_briefly
+from muster_scheduler.domain.state import Plan
+from muster_scheduler.domain.workloads import Planned, Workload
+from muster_scheduler.domain.world import World
+
+
+class Publisher:
+    """Publishes under one epoch."""
+
+    def __init__(self, epoch: int) -> None:
+        """`epoch`: what every record carries; agents refuse lower ones than they have seen."""
+        self._epoch = epoch
+
+    def publish(self, unit: Unit, plan: Plan, world: World) -> None:
+        """Stages the events, then the records."""
+        records: dict[tuple[str, str], d.Assign | d.Release] = {}
+        for decision in plan.decisions:
+            if isinstance(decision, d.Assign | d.Release):
+                records.pop((decision.cluster, decision.workload), None)
+                records[decision.cluster, decision.workload] = decision
+            else:
+                unit.publish(DECISIONS, decision.workload, event_of(decision, world))
+        for record in records.values():
+            self._record(unit, record, world)
+
+    def _record(self, unit: Unit, record: d.Assign | d.Release, world: World) -> None:
+        topic = assignments(record.cluster)
+        if isinstance(record, d.Release):
+            headers = {
+                "generation": str(record.generation),
+                "attempt": str(record.attempt),
+                "epoch": str(self._epoch),
+                "grace": str(record.grace),
+                "reason": record.reason,
+            }
+            unit.publish(topic, record.workload, None, headers=headers)
+            return
+        workload, cluster = world.workloads[record.workload], world.clusters[record.cluster]
+        message = encoding.assignment(workload, epoch=self._epoch, instance=cluster.instance, grace=world.limits.grace)
+        unit.publish(topic, record.workload, message)
+
+
+def event_of(decision: d.Event, world: World) -> Message:
+    """The event of one decision."""
+    workload = world.workloads[decision.workload]
+    match decision:
+        case d.PhaseChange():
+            return encoding.phase_changed(workload, decision)
+        case d.Placed(at=at):
+            return encoding.placed(workload, at)
+        case d.Queued(pool=pool, at=at):
+            return scheduler_pb2.WorkloadQueued(
+                workload_id=workload.id,
+                generation=workload.generation,
+                project=workload.project,
+                node_pool=pool,
+                queued_at=encoding.timestamp(at),
+            )
+        case d.Waiting(reason=reason):
+            return _waiting(world, workload, reason)
+        case d.Claimed(cluster=cluster, planned=planned, waits_for=waits_for):
+            return _claimed(workload, cluster, planned, waits_for)
+        case d.Preempted(attempt=attempt, by=by):
+            return _preempted(world, workload, attempt, by)
+        case d.Scaled(before=before, after=after):
+            return scheduler_pb2.WorkloadScaled(
+                workload_id=workload.id, generation=workload.generation, **{"from": before}, to=after
+            )
+        case d.Refused(request=request, phase=phase):
+            why = workload_pb2.Reason(code="PhaseDoesNotAllow", message=f"it is {phase.value}")
+            return scheduler_pb2.RequestRefused(workload_id=workload.id, request=request, reason=why)
+
+
+def _waiting(world: World, workload: Workload, reason: Reason) -> scheduler_pb2.WorkloadWaiting:
+    brief = explain_briefly(world, workload, reason)
+    explanation = scheduler_pb2.Explanation(
+        workload_id=workload.id,
+        name=workload.name,
+        reason=workload_pb2.Reason(code=reason.code.value, message=reason.sentence()),
+        asks=brief.asks,
+        node_pool=brief.pool,
+        queued_at=encoding.timestamp(workload.queued),
+        phase=encoding.PHASES[workload.phase],
+        project=workload.project,
+    )
+    return scheduler_pb2.WorkloadWaiting(
+        workload_id=workload.id, generation=workload.generation, explanation=explanation
+    )
+
+
+def _claimed(
+    workload: Workload, cluster: str, planned: tuple[Planned, ...], waits_for: tuple[str, ...]
+) -> scheduler_pb2.WorkloadClaimed:
+    spots = [(p.role, p.rank, 0, p.node[1], p.grant) for p in planned]
+    return scheduler_pb2.WorkloadClaimed(
+        workload_id=workload.id,
+        generation=workload.generation,
+        replicas=encoding.runs(spots),
+        cluster=cluster,
+        waits_for=waits_for,
+    )
+
+
+def _preempted(world: World, workload: Workload, attempt: int, by: str) -> scheduler_pb2.WorkloadPreempted:
+    taker = world.workloads.get(by)
+    name = taker.name if taker else by
+    return scheduler_pb2.WorkloadPreempted(
+        workload_id=workload.id,
+        generation=workload.generation,
+        attempt=attempt,
+        by=by,
+        by_name=name,
+        why=workload_pb2.Reason(code="HigherPriority", message=f"{name} has a higher priority in the same project"),
+    )

@@ -1,0 +1,210 @@
+"""The state in PostgreSQL: written in sets, read back whole.
+
+Called by the handlers inside their unit, and once at the start of a term. Holds: whatever a transaction touched is
+written in it, in at most one statement per table, so that a batch of hundreds of workloads costs a handful of round
+trips; `load` gives back a state whose digest is that of the one that was written.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import asyncpg
+
+from muster_chassis.unit import Unit
+from muster_kernel.lifecycle import Phase
+from muster_scheduler.adapters import rows
+from muster_scheduler.domain.course import claim_holder
+from muster_scheduler.domain.limits import Limits
+from muster_scheduler.domain.requests import Holder
+from muster_scheduler.domain.state import Plan, State
+from muster_scheduler.domain.workloads import Replica, Request, Workload
+from muster_scheduler.domain.world import Touched, World
+
+_WORKLOADS: Final = """
+INSERT INTO workloads (id, project, name, phase, desired, generation, attempt, updated, body)
+SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::int[],
+                     array_fill($8::timestamptz, ARRAY[cardinality($1)]), $9::text[])
+ON CONFLICT (id) DO UPDATE SET project = excluded.project, name = excluded.name, phase = excluded.phase,
+    desired = excluded.desired, generation = excluded.generation, attempt = excluded.attempt,
+    updated = excluded.updated, body = excluded.body
+"""
+_REQUESTS: Final = """
+INSERT INTO requests (workload, generation, body, spec)
+SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::bytea[]) ON CONFLICT DO NOTHING
+"""
+_REPLICAS: Final = """
+INSERT INTO replicas (workload, generation, attempt, role, rank, k, place, body)
+SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::int[], $4::text[], $5::int[], $6::int[], $7::text[], $8::text[])
+ON CONFLICT (workload, generation, attempt, role, rank, k) DO UPDATE SET place = excluded.place, body = excluded.body
+"""
+_REPLICAS_OVER: Final = """
+DELETE FROM replicas r USING unnest($1::uuid[], $2::bigint[], $3::int[], $4::text[], $5::int[], $6::int[])
+    AS o(workload, generation, attempt, role, rank, k)
+WHERE r.workload = o.workload AND r.generation = o.generation AND r.attempt = o.attempt
+  AND r.role = o.role AND r.rank = o.rank AND r.k = o.k
+"""
+_CLUSTERS: Final = """
+INSERT INTO clusters (id, body) SELECT * FROM unnest($1::text[], $2::text[])
+ON CONFLICT (id) DO UPDATE SET body = excluded.body
+"""
+_NODES: Final = """
+INSERT INTO nodes (cluster, name, body) SELECT * FROM unnest($1::text[], $2::text[], $3::text[])
+ON CONFLICT (cluster, name) DO UPDATE SET body = excluded.body
+"""
+_NODES_OVER: Final = """
+DELETE FROM nodes n USING unnest($1::text[], $2::text[]) AS o(cluster, name)
+WHERE n.cluster = o.cluster AND n.name = o.name
+"""
+_PROJECTS: Final = """
+INSERT INTO projects (name, body) SELECT * FROM unnest($1::text[], $2::text[])
+ON CONFLICT (name) DO UPDATE SET body = excluded.body
+"""
+
+
+class PostgresStore:
+    """The store of the leader."""
+
+    async def write(self, unit: Unit, plan: Plan, world: World) -> None:
+        """Writes everything that the open transaction touched."""
+        touched = plan.touched
+        if touched.clusters:
+            pairs = [(c, rows.of_cluster(world.clusters[c])) for c in touched.clusters]
+            await unit.connection.execute(_CLUSTERS, *_columns(pairs))
+        if touched.projects:
+            await self._projects(unit, touched, world)
+        if touched.nodes:
+            await self._nodes(unit, touched, world)
+        if touched.workloads:
+            await self._workloads(unit, touched, world)
+        if touched.replicas:
+            await self._replicas(unit, touched, world)
+
+    async def _projects(self, unit: Unit, touched: Touched, world: World) -> None:
+        known = world.queues.projects
+        kept = [(name, rows.of_project(known[name])) for name in touched.projects if name in known]
+        if kept:
+            await unit.connection.execute(_PROJECTS, *_columns(kept))
+        over = [name for name in touched.projects if name not in known]
+        if over:
+            await unit.connection.execute("DELETE FROM projects WHERE name = ANY($1)", over)
+
+    async def _nodes(self, unit: Unit, touched: Touched, world: World) -> None:
+        nodes = world.inventory.nodes
+        kept = [(*key, rows.of_node(nodes[key])) for key in touched.nodes if key in nodes]
+        if kept:
+            await unit.connection.execute(_NODES, *_columns(kept))
+        over = [key for key in touched.nodes if key not in nodes]
+        if over:
+            await unit.connection.execute(_NODES_OVER, *_columns(over))
+
+    async def _workloads(self, unit: Unit, touched: Touched, world: World) -> None:
+        changed = [world.workloads[workload_id] for workload_id in touched.workloads]
+        lines = [(w.id, w.project, w.name, w.phase.value, w.desired.value, w.generation, w.attempt) for w in changed]
+        bodies = [rows.of_workload(w, hungry=w.id in world.hungry) for w in changed]
+        await unit.connection.execute(_WORKLOADS, *_columns(lines), unit.now, bodies)
+        asked = [(w.id, w.request) for w in (world.workloads[i] for i in touched.requests) if w.request is not None]
+        if asked:
+            requests = [(i, r.generation, rows.of_request(r), r.spec) for i, r in asked]
+            await unit.connection.execute(_REQUESTS, *_columns(requests))
+
+    async def _replicas(self, unit: Unit, touched: Touched, world: World) -> None:
+        kept: list[tuple[object, ...]] = []
+        over: list[Holder] = []
+        for holder in touched.replicas:
+            workload = world.workloads[holder.workload]
+            replica = workload.find(holder)
+            if replica is None:
+                over.append(holder)
+            else:
+                kept.append((*holder, place_of(workload, holder), rows.of_replica(replica)))
+        if kept:
+            await unit.connection.execute(_REPLICAS, *_columns(kept))
+        if over:
+            await unit.connection.execute(_REPLICAS_OVER, *_columns(over))
+
+
+def place_of(workload: Workload, holder: Holder) -> str:
+    """In which of the workload's sets a replica is."""
+    if holder in workload.leaving:
+        return "leaving"
+    return "rolling" if holder in workload.rolling else "current"
+
+
+def _columns(lines: Any) -> list[list[Any]]:
+    return [list(column) for column in zip(*lines, strict=True)]
+
+
+async def load(connection: asyncpg.Connection, limits: Limits, now: int) -> State:
+    """The state as the database has it. Clocks of silence start at `now`, microseconds since 1970."""
+    state = State(limits)
+    world = state.world
+    world.now = now
+    for row in await connection.fetch("SELECT id, body FROM clusters"):
+        world.clusters[row["id"]] = rows.to_cluster(row["id"], row["body"], now)
+    for row in await connection.fetch("SELECT name, body FROM projects"):
+        world.queues.projects[row["name"]] = rows.to_project(row["name"], row["body"])
+    nodes = await connection.fetch("SELECT cluster, name, body FROM nodes")
+    world.inventory.put_nodes(rows.to_node(row["cluster"], row["name"], row["body"]) for row in nodes)
+    await _load_workloads(connection, world)
+    await _load_replicas(connection, world)
+    for workload in world.workloads.values():
+        _charge_claim(world, workload)
+    world.journal.clear()
+    world.derive()
+    return state
+
+
+async def _load_workloads(connection: asyncpg.Connection, world: World) -> None:
+    requests: dict[str, dict[int, Request]] = {}
+    for row in await connection.fetch("SELECT workload, generation, body, spec FROM requests"):
+        made = rows.to_request(row["body"], row["spec"])
+        requests.setdefault(str(row["workload"]), {})[row["generation"]] = made
+    columns = "id, project, name, phase, desired, generation, attempt, body"
+    for row in await connection.fetch(f"SELECT {columns} FROM workloads"):  # noqa: S608 - a constant
+        workload, old, hungry = rows.to_workload(row)
+        known = requests.get(workload.id, {})
+        workload.request, workload.old = known.get(row["generation"]), known.get(old)
+        world.workloads[workload.id] = workload
+        if hungry:
+            world.hungry[workload.id] = None
+
+
+async def _load_replicas(connection: asyncpg.Connection, world: World) -> None:
+    for row in await connection.fetch("SELECT * FROM replicas"):
+        replica = rows.to_replica(row)
+        workload = world.workloads[replica.holder.workload]
+        _put(workload, replica, row["place"])
+        if replica.charged:
+            world.inventory.charge(replica.holder, replica.node, replica.grant)
+        if replica.accounted:
+            preemptible = workload.request is None or workload.request.preemptible
+            world.queues.charge(workload.project, workload.pool, replica.grant.charge, preemptible=preemptible)
+        world.placed.setdefault((workload.cluster, workload.pool), {})[workload.id] = None
+
+
+def _put(workload: Workload, replica: Replica, place: str) -> None:
+    if place == "current":
+        workload.replicas[replica.holder.role, replica.holder.rank] = replica
+    elif place == "rolling":
+        workload.rolling[replica.holder] = replica
+    else:
+        workload.leaving[replica.holder] = replica
+
+
+def _charge_claim(world: World, workload: Workload) -> None:
+    claim = workload.claim
+    if claim is None:
+        return
+    world.claims[workload.id] = None
+    for planned in claim.planned:
+        world.inventory.charge(claim_holder(workload, planned.role, planned.rank), planned.node, planned.grant)
+    preemptible = workload.request is None or workload.request.preemptible
+    units = sum(planned.grant.charge for planned in claim.planned)
+    world.queues.charge(workload.project, claim.pool, units, preemptible=preemptible)
+
+
+async def ended_before(connection: asyncpg.Connection, moment: Any, limit: int = 2000) -> list[str]:
+    """Workloads that were Deleted before `moment`."""
+    sql = "SELECT id::text FROM workloads WHERE phase = $1 AND updated < $2 ORDER BY updated LIMIT $3"
+    return [row["id"] for row in await connection.fetch(sql, Phase.DELETED.value, moment, limit)]

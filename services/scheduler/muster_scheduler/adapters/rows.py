@@ -1,0 +1,247 @@
+"""How the state's parts look in the database: JSON bodies that msgspec reads back into the very same values.
+
+Used by postgres.py alone. A body holds what no query asks for; what queries ask for are columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from muster_kernel.lifecycle import DesiredPhase, Phase
+from muster_kernel.reasons import ChangeReason, FailureClass
+from muster_scheduler.domain.clusters import Cluster, Profile
+from muster_scheduler.domain.nodes import Device, Node, NodeState
+from muster_scheduler.domain.queues import Project, Quota
+from muster_scheduler.domain.requests import Grant, Holder
+from muster_scheduler.domain.workloads import Claim, Ending, Replica, ReplicaState, Request, Workload
+
+_NOTHING: Final = b""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterBody:
+    """A cluster's row."""
+
+    instance: str
+    profile: Profile | None
+    start: int
+    observed: int
+    inventory_sequence: int
+    full_needed: bool
+    silent: bool
+    lost_timeout: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceBody:
+    """A device within a node's row."""
+
+    uuid: str
+    model: str
+    memory: int
+    slot: int
+    healthy: bool
+    foreign: bool
+    mig: bool
+    layout: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeBody:
+    """A node's row, without what is charged: that follows from the replicas."""
+
+    pool: str
+    uid: str
+    boot: str
+    state: NodeState
+    cpu: int
+    memory: int
+    foreign_cpu: int
+    foreign_memory: int
+    devices: tuple[DeviceBody, ...]
+    slots: int
+    foreign_slots: int
+    slot_model: str
+    slot_memory: int
+    labels: tuple[tuple[str, str], ...]
+    taints: tuple[tuple[str, str, str], ...]
+    drain_deadline: int
+    present: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectBody:
+    """A project's row."""
+
+    department: str
+    version: int
+    quotas: dict[str, Quota]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadBody:
+    """A workload's row beside its columns."""
+
+    department: str
+    namespace: str
+    owner: str
+    submitted: int
+    reason: ChangeReason
+    message: str
+    queued: int
+    cluster: str
+    pool: str
+    placed: int
+    first_placed: int
+    ending: Ending
+    exits: int
+    faults: int
+    ours: int
+    not_before: int
+    avoid: list[tuple[tuple[str, str], int]]
+    claim: Claim | None
+    preempted_by: str
+    record: int
+    finished: int
+    scale: int | None
+    snapshot_due: bool
+    endpoints: tuple[str, ...]
+    conditions: tuple[tuple[str, bool, str, str], ...]
+    replacements: list[tuple[tuple[str, int], tuple[int, int]]]
+    old_generation: int
+    hungry: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaBody:
+    """A replica's row beside its key."""
+
+    node: tuple[str, str]
+    grant: Grant
+    state: ReplicaState
+    gone: bool
+    kept: bool
+    accounted: bool
+    failure: FailureClass
+    exit_code: int | None
+    seen: tuple[int, int]
+    name: str
+    message: str
+    endpoints: tuple[str, ...]
+    started: int
+    finished: int
+
+
+_encode = msgspec.json.Encoder().encode
+_cluster = msgspec.json.Decoder(ClusterBody)
+_node = msgspec.json.Decoder(NodeBody)
+_project = msgspec.json.Decoder(ProjectBody)
+_workload = msgspec.json.Decoder(WorkloadBody)
+_replica = msgspec.json.Decoder(ReplicaBody)
+_request = msgspec.json.Decoder(Request)
+
+
+def text(body: object) -> str:
+    """The JSON text of a body. NUL, which PostgreSQL cannot keep, is left out."""
+    return _encode(body).decode().replace("\\u0000", "")
+
+
+def _copy(source: object, into: type[Any], **other: object) -> Any:
+    names = [name for name in into.__slots__ if name not in other]
+    return into(**{name: getattr(source, name) for name in names}, **other)
+
+
+def of_cluster(cluster: Cluster) -> str:
+    """A cluster's body."""
+    return text(_copy(cluster, ClusterBody))
+
+
+def to_cluster(cluster_id: str, body: str, now: int) -> Cluster:
+    """The cluster of a row; its clock of silence starts now."""
+    read = _cluster.decode(body)
+    cluster = Cluster(cluster_id, fresh=now)
+    for name in ClusterBody.__slots__:
+        setattr(cluster, name, getattr(read, name))
+    return cluster
+
+
+def of_node(node: Node) -> str:
+    """A node's body."""
+    return text(_copy(node, NodeBody, devices=tuple(_copy(device, DeviceBody) for device in node.devices)))
+
+
+def to_node(cluster: str, name: str, body: str) -> Node:
+    """The node of a row, with nothing charged to it yet."""
+    read = _node.decode(body)
+    plain = {field: getattr(read, field) for field in NodeBody.__slots__ if field != "devices"}
+    devices = [
+        _copy(device, Device, entries={}, free_milli=0, free_bytes=0, mask=0, mode=None) for device in read.devices
+    ]
+    for device in devices:
+        device.tally()
+    return Node(cluster, name, devices=devices, **plain)
+
+
+def of_project(project: Project) -> str:
+    """A project's body."""
+    return text(_copy(project, ProjectBody))
+
+
+def to_project(name: str, body: str) -> Project:
+    """The project of a row."""
+    read = _project.decode(body)
+    return Project(name, read.department, read.version, read.quotas)
+
+
+def of_workload(workload: Workload, *, hungry: bool) -> str:
+    """A workload's body."""
+    return text(
+        _copy(
+            workload,
+            WorkloadBody,
+            avoid=sorted(workload.avoid.items()),
+            replacements=sorted(workload.replacements.items()),
+            old_generation=workload.old.generation if workload.old else 0,
+            hungry=hungry,
+        )
+    )
+
+
+def to_workload(row: Any) -> tuple[Workload, int, bool]:
+    """The workload of a row without request and replicas, its older revision's generation, and whether it is hungry."""
+    read = _workload.decode(row["body"])
+    workload = Workload(str(row["id"]), project=row["project"], name=row["name"])
+    skipped = {"avoid", "replacements", "old_generation", "hungry"}
+    for name in WorkloadBody.__slots__:
+        if name not in skipped:
+            setattr(workload, name, getattr(read, name))
+    workload.phase, workload.desired = Phase(row["phase"]), DesiredPhase(row["desired"])
+    workload.attempt = row["attempt"]
+    workload.avoid, workload.replacements = dict(read.avoid), dict(read.replacements)
+    return workload, read.old_generation, read.hungry
+
+
+def of_request(request: Request) -> str:
+    """A request's body, without the spec."""
+    return text(request._replace(spec=_NOTHING))
+
+
+def to_request(body: str, spec: bytes) -> Request:
+    """The request of a row."""
+    return _request.decode(body)._replace(spec=spec)
+
+
+def of_replica(replica: Replica) -> str:
+    """A replica's body."""
+    return text(_copy(replica, ReplicaBody))
+
+
+def to_replica(row: Any) -> Replica:
+    """The replica of a row."""
+    holder = Holder(str(row["workload"]), row["generation"], row["attempt"], row["role"], row["rank"], row["k"])
+    read = _replica.decode(row["body"])
+    plain = {name: getattr(read, name) for name in ReplicaBody.__slots__}
+    return Replica(holder, leaving=row["place"] == "leaving", **plain)

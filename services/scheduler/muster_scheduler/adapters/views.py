@@ -1,0 +1,132 @@
+"""Clusters and nodes as people see them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster.fleet.v1 import fleet_pb2
+from muster_scheduler.adapters.encoding import timestamp
+from muster_scheduler.domain.clusters import Profile, Standing
+from muster_scheduler.domain.nodes import Device, Mig, Mode, Node
+from muster_scheduler.domain.world import World
+
+_STANDINGS: Final = {
+    Standing.REGISTERED: fleet_pb2.CLUSTER_STATE_REGISTERED,
+    Standing.READY: fleet_pb2.CLUSTER_STATE_READY,
+    Standing.STALE: fleet_pb2.CLUSTER_STATE_STALE,
+    Standing.UNKNOWN: fleet_pb2.CLUSTER_STATE_UNKNOWN,
+}
+_MIG: Final = {
+    Mig.NONE: fleet_pb2.MIG_SUPPORT_NONE,
+    Mig.STATIC: fleet_pb2.MIG_SUPPORT_STATIC,
+    Mig.DYNAMIC: fleet_pb2.MIG_SUPPORT_DYNAMIC,
+}
+_WHOLE: Final = 1000
+
+
+def cluster(world: World, cluster_id: str) -> fleet_pb2.Cluster:
+    """A cluster as it stands now."""
+    known = world.clusters[cluster_id]
+    nodes = list(world.inventory.in_cluster(cluster_id))
+    view = fleet_pb2.Cluster(
+        id=cluster_id,
+        state=_STANDINGS[known.standing(world.now, world.limits.stale_after)],
+        agent_instance=known.instance,
+        nodes=len(nodes),
+        devices=sum(n.slots or len(n.devices) for n in nodes),
+        free_devices=sum(_free(n) for n in nodes) / _WHOLE,
+    )
+    if known.profile is not None:
+        view.profile.CopyFrom(_profile(known.profile))
+    if known.instance:
+        view.heard_at.CopyFrom(timestamp(known.fresh))
+    return view
+
+
+def _profile(profile: Profile) -> fleet_pb2.ClusterProfile:
+    anonymous = fleet_pb2.DEVICE_IDENTITY_ANONYMOUS
+    return fleet_pb2.ClusterProfile(
+        backend=profile.backend,
+        identity=anonymous if profile.anonymous else fleet_pb2.DEVICE_IDENTITY_UUID,
+        portions=profile.portions,
+        memory_requests=profile.memory_requests,
+        memory_isolation=profile.memory_isolation,
+        mig=_MIG[profile.mig],
+        ends_replicas_itself=profile.ends_replicas_itself,
+        ignored_fields=profile.ignored_fields,
+        refused_fields=profile.refused_fields,
+        service_types=profile.service_types,
+        request_gateway=profile.request_gateway,
+    )
+
+
+def held(world: World, cluster_id: str) -> int:
+    """How many replicas hold something in a cluster."""
+    return sum(len(node.entries) for node in world.inventory.in_cluster(cluster_id))
+
+
+def _free(node: Node) -> int:
+    """Milli-GPU that are free."""
+    if node.slots:
+        return node.free_slots * _WHOLE
+    return sum(_free_of(device) for device in node.devices)
+
+
+def _free_of(device: Device) -> int:
+    if device.mode in {Mode.UNHEALTHY, Mode.FOREIGN, Mode.WHOLE}:
+        return 0
+    if device.mode is Mode.SLICED:
+        slices = device.card.slices if device.card else 8
+        return _WHOLE * (slices - device.mask.bit_count()) // slices
+    return max(0, device.free_milli) if device.entries else _WHOLE
+
+
+def node(world: World, of: Node) -> fleet_pb2.NodeView:
+    """A node with its devices and who holds them."""
+    state = of.state.value if of.present else "NOT_READY"
+    return fleet_pb2.NodeView(
+        cluster=of.cluster,
+        name=of.name,
+        pool=of.pool,
+        state=fleet_pb2.NodeState.Value(f"NODE_STATE_{state}"),
+        cpu_milli=of.cpu,
+        free_cpu_milli=max(0, of.free_cpu),
+        memory_bytes=of.memory,
+        free_memory_bytes=max(0, of.free_memory),
+        devices=_slots(world, of) if of.slots else [_device(world, device) for device in of.devices],
+    )
+
+
+def _device(world: World, device: Device) -> fleet_pb2.DeviceUse:
+    holders = sorted({holder.workload for holder in device.entries})
+    return fleet_pb2.DeviceUse(
+        uuid=device.uuid,
+        model=device.model,
+        mode=device.mode.value,
+        free_milli=_free_of(device),
+        free_memory_bytes=max(0, device.free_bytes),
+        workloads=[_name(world, holder) for holder in holders],
+    )
+
+
+def _slots(world: World, of: Node) -> list[fleet_pb2.DeviceUse]:
+    """Anonymous slots: which is whose is not known, so they are shown as counted."""
+    names = [_name(world, holder.workload) for holder, grant in sorted(of.entries.items()) for _ in range(grant.slots)]
+    made = []
+    for slot in range(of.slots):
+        mode, workloads = Mode.IDLE, []
+        if slot < len(names):
+            mode, workloads = Mode.WHOLE, [names[slot]]
+        elif slot >= of.slots - of.foreign_slots:
+            mode = Mode.FOREIGN
+        free = _WHOLE if mode is Mode.IDLE else 0
+        use = fleet_pb2.DeviceUse(
+            uuid=f"{of.name}/{slot}", model=of.slot_model, mode=mode.value, free_milli=free, workloads=workloads
+        )
+        made.append(use)
+    return made
+
+
+def _name(world: World, workload_id: str) -> str:
+    workload = world.workloads.get(workload_id)
+    return workload.name if workload is not None and workload.name else workload_id

@@ -1,0 +1,191 @@
+"""The scheduler's composition root: the only file that knows everything.
+
+One process is a candidate: it follows until the lease is free, then leads. Whatever belongs to leading (state,
+consumer, the producer of assignments, the clock) lives within one term and is thrown away with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from contextlib import suppress
+from datetime import timedelta
+from typing import Final
+
+from muster_chassis import identity, logs
+from muster_chassis.bus import Bus, DatabaseIdentity
+from muster_chassis.consumer import AssignedConsumer
+from muster_chassis.database import Database
+from muster_chassis.dead_letters import dead_letters_service
+from muster_chassis.lease import Deposed, Leadership, Term
+from muster_chassis.migrations import of_package
+from muster_chassis.outbox import Relay
+from muster_chassis.retention import Retention
+from muster_chassis.rpc.server import Server
+from muster_chassis.runtime import Runtime
+from muster_chassis.topics import ADMISSIONS, ADVICE, SUBMISSIONS, TENANCY, Topic, assignments, owned_by, reports
+from muster_chassis.unit import ASSIGNMENTS
+from muster_scheduler import stream
+from muster_scheduler.adapters.highest import highest_epoch
+from muster_scheduler.adapters.outgoing import Publisher
+from muster_scheduler.adapters.postgres import PostgresStore, ended_before, load
+from muster_scheduler.handlers import Handlers, micros
+from muster_scheduler.rpc import Desk, services
+from muster_scheduler.settings import SchedulerSettings
+
+_log = logs.get(__name__)
+NAME: Final = "scheduler"
+TRANSACTIONAL_ID: Final = "muster-assignments"
+_TICK: Final = 1.0
+_SHORT: Final = 0.02
+_DRAIN: Final = 3.0
+_KEPT: Final = timedelta(days=7)
+_READ: Final = (SUBMISSIONS, TENANCY, ADMISSIONS, ADVICE)
+
+
+async def compose(runtime: Runtime, settings: SchedulerSettings) -> None:
+    """Opens everything and names the eternal tasks."""
+    database = await Database.open(settings, source=NAME, migrations=of_package(NAME, "muster_scheduler"))
+    runtime.close_last(database.close)
+    bus = Bus(
+        settings.kafka_bootstrap,
+        client=settings.instance,
+        identity=DatabaseIdentity(database),
+        owned=owned_by(NAME),
+        health=runtime.health,
+    )
+    runtime.close_last(bus.close)
+    clusters = await _registered(database)
+    await bus.open()
+    await bus.create([topic for cluster in clusters for topic in topics_of(cluster)])
+    scheduler = Scheduler(database, bus, settings)
+    relay = Relay(database, bus)
+    server = Server(settings, [*services(scheduler.desk), dead_letters_service(database)], runtime.health)
+    await server.start()
+    runtime.close_last(server.stop)
+    runtime.eternal("watch", bus.watch)
+    runtime.eternal("relay", relay.run)
+    runtime.eternal("leadership", scheduler.run)
+    runtime.eternal("server", server.run)
+    runtime.eternal("retention", Retention(database, deletable=scheduler.over, forgotten=scheduler.forgotten).run)
+    runtime.drain(lambda: relay.drain(_DRAIN))
+
+
+def topics_of(cluster: str) -> tuple[Topic, Topic]:
+    """The two topics of a cluster."""
+    return assignments(cluster), reports(cluster)
+
+
+async def _registered(database: Database) -> list[str]:
+    rows = await database.pool.fetch("SELECT id FROM clusters ORDER BY id")
+    return [row["id"] for row in rows]
+
+
+class Scheduler:
+    """One candidate for leading."""
+
+    def __init__(self, database: Database, bus: Bus, settings: SchedulerSettings) -> None:
+        """Leads nothing yet."""
+        self._database = database
+        self._bus = bus
+        self._settings = settings
+        self._changed = asyncio.Event()
+        self.desk = Desk(database, self._register)
+        self._leadership = Leadership(database, f"{settings.instance}/{identity.event_id()}", floor=self._floor)
+        self._consumer: AssignedConsumer | None = None
+        bus.on_change(self._on_bus_change)
+
+    async def run(self) -> None:
+        """Follows and leads, for ever."""
+        await self._leadership.run(self._lead, self._follow)
+
+    async def over(self) -> list[str]:
+        """Workloads whose outbox rows may go."""
+        async with self._database.pool.acquire() as connection:
+            return await ended_before(connection, identity.now() - _KEPT)  # type: ignore[arg-type]  # the pool's proxy
+
+    async def forgotten(self) -> list[str]:
+        """Workloads whose version numbers may go."""
+        async with self._database.pool.acquire() as connection:
+            return await ended_before(connection, identity.now() - 2 * _KEPT)  # type: ignore[arg-type]  # see above
+
+    async def _floor(self) -> int:
+        """The highest epoch on the assignment topics: a restored database must not lead under an old one."""
+        topics = [assignments(cluster).name for cluster in await _registered(self._database)]
+        return await highest_epoch(self._settings.kafka_bootstrap, topics, client=self._settings.instance)
+
+    async def _on_bus_change(self, _: str) -> None:
+        self._changed.set()
+
+    async def _follow(self) -> None:
+        """A standby reads along now and then, so that a state that cannot be loaded is known before it is needed."""
+        while True:
+            async with self._database.pool.acquire() as connection:
+                state = await load(connection, self._settings.limits(), micros(identity.now()))  # type: ignore[arg-type]
+            _log.debug("follows", workloads=len(state.world.workloads))
+            await asyncio.sleep(30 * _TICK)
+
+    async def _lead(self, term: Term) -> None:
+        """One term: rebuild, republish, read up, decide; ends by Deposed or cancellation."""
+        self._changed.clear()
+        async with self._database.pool.acquire() as connection:
+            state = await load(connection, self._settings.limits(), micros(identity.now()))  # type: ignore[arg-type]
+        gc.collect()
+        gc.freeze()
+        handlers = Handlers(state, PostgresStore(), Publisher(term.epoch), visits=self._settings.cycle_visits)
+        clusters = sorted(state.world.clusters)
+        consumer = AssignedConsumer(
+            self._database,
+            self._bus,
+            name=NAME,
+            topics=[*_READ, *(reports(cluster) for cluster in clusters)],
+            handler=handlers.on_events,
+            decoder=stream.decoder(),
+            unparked=stream.UNPARKED,
+            begin=term.fence,
+        )
+        relay = Relay(self._database, self._bus, lane=ASSIGNMENTS, transactional_id=TRANSACTIONAL_ID)
+        await self._republish(handlers, term)
+        self._consumer = consumer
+        self.desk.open(handlers, term)
+        try:
+            await self._work(handlers, consumer, relay, term)
+        finally:
+            self.desk.close()
+            self._consumer = None
+            gc.unfreeze()
+
+    async def _republish(self, handlers: Handlers, term: Term) -> None:
+        async with self._database.unit(begin=term.fence) as unit:
+            await handlers.republish(unit)
+
+    async def _work(self, handlers: Handlers, consumer: AssignedConsumer, relay: Relay, term: Term) -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(consumer.run(), name="consumer")
+                tasks.create_task(relay.run(), name="assignments")
+                tasks.create_task(self._clock(handlers, consumer, term), name="clock")
+                tasks.create_task(self._step_down_on_change(), name="bus change")
+        except* Deposed as deposed:
+            raise Deposed(str(deposed.exceptions[0])) from deposed
+
+    async def _step_down_on_change(self) -> None:
+        await self._changed.wait()
+        raise Deposed("Kafka is another cluster: a new term begins on it")
+
+    async def _clock(self, handlers: Handlers, consumer: AssignedConsumer, term: Term) -> None:
+        """Cycles that time asks for: backoffs, silences, what a spent budget left over."""
+        await consumer.caught_up.wait()
+        await handlers.start_deciding(identity.now())
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(handlers.again.wait(), handlers.pause(identity.now(), _SHORT, _TICK))
+            handlers.again.clear()
+            async with self._database.unit(begin=term.fence) as unit:
+                await handlers.transact(unit, ())
+
+    async def _register(self, cluster: str) -> None:
+        """Makes a cluster's topics and reads its reports from now on."""
+        await self._bus.create(topics_of(cluster))
+        if self._consumer is not None:
+            self._consumer.add(reports(cluster))

@@ -1,0 +1,208 @@
+"""Why a workload waits, for a person: the dominant reason, what excludes which nodes, and what would let it start.
+
+Called when somebody asks, never by a cycle. Reads the live state; `explain` tries changes under a mark of the journal
+and takes them back, so that what it says would help has really been tried.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final, NamedTuple
+
+from muster_kernel.lifecycle import WAITING
+from muster_kernel.quantities import GPU, format_bytes, format_gpu
+from muster_kernel.reasons import Constraint, Reason, WaitingReason
+from muster_scheduler.domain.clusters import Standing
+from muster_scheduler.domain.nodes import Node, NodeState, fit
+from muster_scheduler.domain.placement import Budget, able, clusters_for, mig_of, place_gang
+from muster_scheduler.domain.requests import Kind, Role, Shape, total_charge
+from muster_scheduler.domain.workloads import SECOND, Request, Workload
+from muster_scheduler.domain.world import World
+
+_LISTED: Final = 3
+
+PHRASES: Final[dict[Constraint, str]] = {
+    Constraint.WRONG_CLUSTER: "are in clusters that it may not use",
+    Constraint.WRONG_POOL: "are in other node pools",
+    Constraint.WRONG_NODE_TYPE: "are of another type",
+    Constraint.CLUSTER_NOT_SUPPORTED: "are in clusters that do not support what it asks for",
+    Constraint.CLUSTER_SILENT: "are in clusters that have not been heard of lately",
+    Constraint.NODE_UNAVAILABLE: "take no new work",
+    Constraint.TAINTED: "have a taint that it does not tolerate",
+    Constraint.REFUSED_BEFORE: "refused it lately",
+    Constraint.NO_GPU: "have no such GPU",
+    Constraint.DEVICE_TOO_SMALL: "have GPUs with too little memory",
+    Constraint.NO_IDLE_GPU: "have no idle GPU",
+    Constraint.TOO_FEW_GPUS: "have too few idle GPUs",
+    Constraint.NO_PORTION: "have no GPU with that portion free",
+    Constraint.NO_DEVICE_MEMORY: "have no GPU with that much memory free",
+    Constraint.NO_SLICE: "have no room for that MIG slice",
+    Constraint.CPU: "have too little free CPU",
+    Constraint.MEMORY: "have too little free memory",
+    Constraint.FITS: "would do",
+}
+
+
+class Brief(NamedTuple):
+    """What every explanation begins with."""
+
+    asks: str
+    pool: str
+
+
+class Explanation(NamedTuple):
+    """The whole answer. `excluded`: (constraint, nodes, phrase), the most frequent first; FITS last."""
+
+    reason: Reason | None
+    asks: str
+    pool: str
+    rank: int
+    excluded: tuple[tuple[Constraint, int, str], ...]
+    unblockers: tuple[str, ...]
+
+
+def asks(roles: tuple[Role, ...]) -> str:
+    """What a gang asks for, in words."""
+    parts = [_role(role, len(roles) > 1) for role in roles if role.shape.kind is not Kind.NONE] or [
+        _role(role, len(roles) > 1) for role in roles
+    ]
+    return ", ".join(parts) or "no replica"
+
+
+def _role(role: Role, named: bool) -> str:  # noqa: FBT001 - whether to say whose it is
+    each = _shape(role.shape)
+    many = f"{role.size} x {each}" if role.size != 1 else each
+    return f"{many} ({role.name})" if named else many
+
+
+def _shape(shape: Shape) -> str:
+    match shape.kind:
+        case Kind.NONE:
+            return f"{shape.cpu / 1000:g} CPU, {format_bytes(shape.memory)}"
+        case Kind.WHOLE:
+            return f"{shape.devices} GPU{'s' if shape.devices != 1 else ''}"
+        case Kind.PORTION:
+            each = f"{shape.milli / 1000:g} GPU"
+            return each if shape.devices == 1 else f"{each} on each of {shape.devices} devices"
+        case Kind.MEMORY:
+            return f"{format_bytes(shape.bytes)} of GPU memory"
+        case Kind.SLICE:
+            return f"a {shape.profile} slice"
+
+
+def explain_briefly(world: World, workload: Workload, reason: Reason) -> Brief:
+    """What is published with a changed reason: cheap, since hundreds may be told at once."""
+    del world, reason
+    request = workload.request
+    if request is None:
+        return Brief("", "")
+    return Brief(asks(request.roles), request.pools[0] if request.pools else "")
+
+
+def explain(world: World, workload: Workload) -> Explanation:
+    """The whole answer, from the state of this moment."""
+    request = workload.request
+    if request is None:
+        return Explanation(None, "", "", 0, (), ())
+    brief = explain_briefly(world, workload, Reason(WaitingReason.NOT_EVALUATED))
+    if workload.phase not in WAITING:
+        return Explanation(None, brief.asks, workload.pool or brief.pool, 0, (), ())
+    reason = dominant(world, workload)
+    excluded = _excluded(world, workload, request)
+    rank = world.waiting.ahead(workload.id) + 1 if workload.id in world.waiting else 0
+    return Explanation(reason, brief.asks, brief.pool, rank, excluded, tuple(_unblockers(world, workload, request)))
+
+
+def dominant(world: World, workload: Workload) -> Reason:
+    """The one reason."""
+    if workload.claim is not None:
+        return Reason(WaitingReason.CLAIM, (len(workload.claim.waits_for),))
+    if workload.not_before > world.now:
+        return Reason(WaitingReason.BACKOFF, ((workload.not_before - world.now + SECOND - 1) // SECOND,))
+    return world.waiting.reason(workload.id) or Reason(WaitingReason.NOT_EVALUATED)
+
+
+def _excluded(world: World, workload: Workload, request: Request) -> tuple[tuple[Constraint, int, str], ...]:
+    largest = max(request.roles, key=lambda role: (role.charge, role.shape.cpu), default=None)
+    if largest is None:
+        return ()
+    found = Counter(constraint_of(world, workload, request, largest.shape, n) for n in world.inventory.nodes.values())
+    order = sorted(found.items(), key=lambda item: (item[0] is Constraint.FITS, -item[1], item[0].value))
+    return tuple((constraint, number, PHRASES[constraint]) for constraint, number in order)
+
+
+def constraint_of(world: World, workload: Workload, request: Request, shape: Shape, node: Node) -> Constraint:
+    """The first constraint that a node fails for one replica, or FITS."""
+    cluster = world.clusters.get(node.cluster)
+    if request.clusters and node.cluster not in request.clusters:
+        return Constraint.WRONG_CLUSTER
+    if node.pool not in request.pools:
+        return Constraint.WRONG_POOL
+    if not able(request, cluster):
+        return Constraint.CLUSTER_NOT_SUPPORTED
+    if cluster is None or cluster.standing(world.now, world.limits.stale_after) is not Standing.READY:
+        return Constraint.CLUSTER_SILENT
+    if not node.present or node.state is not NodeState.READY:
+        return Constraint.NODE_UNAVAILABLE
+    if not node.open:
+        return Constraint.TAINTED
+    if node.key in workload.avoid:
+        return Constraint.REFUSED_BEFORE
+    outcome = fit(node, shape, mig_of(world, node.cluster))
+    return outcome if isinstance(outcome, Constraint) else Constraint.FITS
+
+
+def _unblockers(world: World, workload: Workload, request: Request) -> list[str]:
+    """What would let it start, the smallest change first; each was tried out on the live state and taken back."""
+    found: list[str] = []
+    units = total_charge(request.roles)
+    for pool in request.pools:
+        refusal = world.queues.refusal(workload.project, pool, units, preemptible=request.preemptible)
+        if refusal is None:
+            found += _who_would_have_to_end(world, workload, request, pool)
+        elif refusal.code is WaitingReason.OVER_QUOTA and _has_room(world, workload, request, pool):
+            deserved = refusal.numbers[1] + refusal.numbers[2]
+            found.append(f"it were preemptible (there is room in node pool {pool}, over quota)")
+            found.append(f"{workload.project} deserved {format_gpu(deserved)} GPUs in node pool {pool}")
+        elif refusal.code is WaitingReason.OVER_QUOTA:
+            deserved = refusal.numbers[1] + refusal.numbers[2]
+            found.append(
+                f"{workload.project} deserved {format_gpu(deserved)} GPUs in node pool {pool}, and there was room"
+            )
+    return found
+
+
+def _has_room(world: World, workload: Workload, request: Request, pool: str) -> bool:
+    mark = world.journal.mark()
+    fits = any(
+        place_gang(world, workload, request.roles, cluster, pool, Budget()) is not None
+        for cluster in clusters_for(world, request, pool)
+    )
+    world.journal.rollback(mark)
+    return fits
+
+
+def _who_would_have_to_end(world: World, workload: Workload, request: Request, pool: str) -> list[str]:
+    """The single running workloads whose end would make room, the smallest ones."""
+    found: list[str] = []
+    for cluster in clusters_for(world, request, pool):
+        holding = [world.workloads[w] for w in world.placed.get((cluster, pool), {}) if w != workload.id]
+        holding.sort(key=lambda other: (sum(r.grant.charge for r in other.everyone()), other.id))
+        for other in holding[:64]:
+            if len(found) >= _LISTED:
+                return found
+            if _fits_without(world, workload, request, cluster, pool, other):
+                held = sum(r.grant.charge for r in other.everyone())
+                kind = "preemptible" if other.request and other.request.preemptible else "non-preemptible"
+                found.append(f"{other.name or other.id} ({held / GPU:g} GPU, {kind}, {other.phase.value}) ended")
+    return found
+
+
+def _fits_without(world: World, workload: Workload, request: Request, cluster: str, pool: str, other: Workload) -> bool:
+    mark = world.journal.mark()
+    for replica in other.everyone():
+        if replica.charged:
+            world.inventory.release(replica.holder, replica.node)
+    fits = place_gang(world, workload, request.roles, cluster, pool, Budget(2_000)) is not None
+    world.journal.rollback(mark)
+    return fits

@@ -1,0 +1,46 @@
+"""What callers of the scheduler may be told, and which gRPC code each becomes.
+
+ServiceError (chassis)
+Unavailable
+NotLeading         UNAVAILABLE          a standby, or a leader that still reads up
+NotFound
+UnknownCluster     NOT_FOUND
+UnknownNode        NOT_FOUND
+UnknownWorkload    NOT_FOUND
+FailedPrecondition
+NodeAnswers        FAILED_PRECONDITION  its agent says that it is there: it cannot be forced gone
+"""
+
+from __future__ import annotations
+
+from muster_chassis.errors import FailedPrecondition, NotFound, Unavailable
+
+
+class NotLeading(Unavailable):
+    """This process does not lead, or has not read everything yet."""
+
+    reason = "NOT_LEADING"
+
+
+class UnknownCluster(NotFound):
+    """No cluster of that id is registered."""
+
+    reason = "UNKNOWN_CLUSTER"
+
+
+class UnknownNode(NotFound):
+    """The cluster has no node of that name."""
+
+    reason = "UNKNOWN_NODE"
+
+
+class UnknownWorkload(NotFound):
+    """The scheduler has never heard of that workload."""
+
+    reason = "UNKNOWN_WORKLOAD"
+
+
+class NodeAnswers(FailedPrecondition):
+    """The node is ready, so nobody may vouch for it being gone."""
+
+    reason = "NODE_ANSWERS"

@@ -1,0 +1,25 @@
+"""What the handlers need from outside the domain: a place that keeps the state, and a way out for decisions."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from muster_chassis.unit import Unit
+from muster_scheduler.domain.state import Plan
+from muster_scheduler.domain.world import World
+
+
+class Store(Protocol):
+    """Keeps the state."""
+
+    async def write(self, unit: Unit, plan: Plan, world: World) -> None:
+        """Writes what an open transaction has touched."""
+        ...
+
+
+class Outgoing(Protocol):
+    """Publishes decisions."""
+
+    def publish(self, unit: Unit, plan: Plan, world: World) -> None:
+        """Stages the events and records of an open transaction."""
+        ...

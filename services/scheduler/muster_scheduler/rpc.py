@@ -1,0 +1,255 @@
+"""What comes in over gRPC: FleetService and ExplainService.
+
+A `Desk` is open while this process leads; a standby answers UNAVAILABLE, and the caller tries again. Commands go
+through the same handlers as records do; questions read the committed state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from muster.api.v1 import explain_pb2, explain_pb2_grpc, fleet_pb2, fleet_pb2_grpc
+from muster.events.v1 import scheduler_pb2
+from muster.workload.v1 import workload_pb2
+from muster_chassis import identity
+from muster_chassis.database import Database
+from muster_chassis.errors import InvalidArgument, Violation
+from muster_chassis.lease import Term
+from muster_chassis.rpc.idempotency import once
+from muster_chassis.rpc.server import Service, service
+from muster_chassis.text import clean
+from muster_chassis.unit import Unit
+from muster_kernel.ids import check_name
+from muster_scheduler.adapters import encoding, views
+from muster_scheduler.domain import events
+from muster_scheduler.domain.explain import Explanation, explain
+from muster_scheduler.domain.nodes import NodeState
+from muster_scheduler.domain.state import State
+from muster_scheduler.domain.workloads import Workload
+from muster_scheduler.errors import NodeAnswers, NotLeading, UnknownCluster, UnknownNode, UnknownWorkload
+from muster_scheduler.handlers import Handlers, micros
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+_PAGE: Final = 50
+_LARGEST_PAGE: Final = 500
+_CLUSTER_LIMIT: Final = 40
+
+
+class Desk:
+    """Where calls find the leader's handlers."""
+
+    def __init__(self, database: Database, register: Callable[[str], Awaitable[None]]) -> None:
+        """`register`: makes a cluster's topics."""
+        self.database = database
+        self.register = register
+        self._open: tuple[Handlers, Term] | None = None
+
+    def open(self, handlers: Handlers, term: Term) -> None:
+        """This process leads."""
+        self._open = handlers, term
+
+    def close(self) -> None:
+        """It no longer does."""
+        self._open = None
+
+    def leader(self) -> tuple[Handlers, Term]:
+        """The handlers of the term. Raises NotLeading."""
+        if self._open is None:
+            raise NotLeading("this scheduler does not lead at the moment; repeat the call", retry_after=0.5)
+        return self._open
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[State]:
+        """The committed state, at the present time."""
+        handlers, _ = self.leader()
+        async with handlers.reading() as state:
+            yield state
+
+    async def command(self, unit: Unit, *incoming: events.Event) -> State:
+        """Applies commands within a unit of the leader."""
+        handlers, term = self.leader()
+        await term.fence(unit)
+        await handlers.transact(unit, incoming)
+        return handlers.state
+
+
+class Fleet(fleet_pb2_grpc.FleetServiceServicer):
+    """Clusters and nodes."""
+
+    def __init__(self, desk: Desk) -> None:
+        """Serves from `desk`."""
+        self._desk = desk
+
+    async def RegisterCluster(
+        self, request: fleet_pb2.RegisterClusterRequest, context: Any
+    ) -> fleet_pb2.RegisterClusterResponse:
+        """Makes a cluster known and creates its topics."""
+        cluster = _cluster_id(request.cluster)
+        self._desk.leader()
+        await self._desk.register(cluster)
+
+        async def work(unit: Unit) -> fleet_pb2.RegisterClusterResponse:
+            state = await self._desk.command(unit, events.ClusterRegistered(cluster, request.lost_timeout_seconds))
+            return fleet_pb2.RegisterClusterResponse(cluster=views.cluster(state.world, cluster))
+
+        return await once(self._desk.database, "RegisterCluster", request, fleet_pb2.RegisterClusterResponse, work)
+
+    async def ListClusters(
+        self, request: fleet_pb2.ListClustersRequest, context: Any
+    ) -> fleet_pb2.ListClustersResponse:
+        """The clusters, by id."""
+        async with self._desk.reading() as state:
+            state.world.now = max(state.world.now, micros(identity.now()))
+            ids = [cluster for cluster in sorted(state.world.clusters) if cluster > request.page_token]
+            size = _size(request.page_size)
+            page = [views.cluster(state.world, cluster) for cluster in ids[:size]]
+        return fleet_pb2.ListClustersResponse(clusters=page, next_page_token=page[-1].id if len(ids) > size else "")
+
+    async def AdoptCluster(
+        self, request: fleet_pb2.AdoptClusterRequest, context: Any
+    ) -> fleet_pb2.AdoptClusterResponse:
+        """Binds a cluster to another agent instance."""
+        if not request.instance:
+            raise InvalidArgument(
+                "no agent instance is named; `muster status` or the agent's log shows it",
+                violations=[Violation("instance", "the id of the agent instance that is to speak for the cluster")],
+            )
+
+        async def work(unit: Unit) -> fleet_pb2.AdoptClusterResponse:
+            handlers, _ = self._desk.leader()
+            _known_cluster(handlers.state, request.cluster)
+            before = views.held(handlers.state.world, request.cluster)
+            adopted = events.ClusterAdopted(request.cluster, clean(request.instance, 200))
+            state = await self._desk.command(unit, adopted)
+            view = views.cluster(state.world, request.cluster)
+            return fleet_pb2.AdoptClusterResponse(cluster=view, declared_gone=before)
+
+        return await once(self._desk.database, "AdoptCluster", request, fleet_pb2.AdoptClusterResponse, work)
+
+    async def ListNodes(self, request: fleet_pb2.ListNodesRequest, context: Any) -> fleet_pb2.ListNodesResponse:
+        """The nodes with their devices and who holds them."""
+        after = tuple(request.page_token.split("/", 1)) if request.page_token else ("", "")
+        async with self._desk.reading() as state:
+            if request.cluster:
+                _known_cluster(state, request.cluster)
+            nodes = state.world.inventory.nodes
+            keys = [k for k in sorted(nodes) if k > after and request.cluster in {"", k[0]}]
+            size = _size(request.page_size)
+            page = [views.node(state.world, nodes[key]) for key in keys[:size]]
+        token = "/".join(keys[size - 1]) if len(keys) > size else ""
+        return fleet_pb2.ListNodesResponse(nodes=page, next_page_token=token)
+
+    async def ForceGoneNode(
+        self, request: fleet_pb2.ForceGoneNodeRequest, context: Any
+    ) -> fleet_pb2.ForceGoneNodeResponse:
+        """Declares everything on a node GONE."""
+
+        async def work(unit: Unit) -> fleet_pb2.ForceGoneNodeResponse:
+            handlers, _ = self._desk.leader()
+            before = _forceable(handlers.state, request.cluster, request.node)
+            await self._desk.command(unit, events.NodeForcedGone(request.cluster, request.node))
+            return fleet_pb2.ForceGoneNodeResponse(declared_gone=before)
+
+        return await once(self._desk.database, "ForceGoneNode", request, fleet_pb2.ForceGoneNodeResponse, work)
+
+
+def _forceable(state: State, cluster: str, name: str) -> int:
+    """How many replicas a node holds, where an operator may vouch for it. Raises UnknownNode, NodeAnswers."""
+    _known_cluster(state, cluster)
+    node = state.world.inventory.nodes.get((cluster, name))
+    if node is None:
+        raise UnknownNode(f"cluster {cluster} has no node {clean(name, 80)!r}; `muster nodes` lists them")
+    if node.present and node.state is NodeState.READY and not state.world.clusters[cluster].silent:
+        raise NodeAnswers(
+            f"node {name} of {cluster} is ready and its agent answers: what runs there is running; "
+            "switch the node off first, or delete the workloads"
+        )
+    return len(node.entries)
+
+
+class Explain(explain_pb2_grpc.ExplainServiceServicer):
+    """Why a workload waits."""
+
+    def __init__(self, desk: Desk) -> None:
+        """Serves from `desk`."""
+        self._desk = desk
+
+    async def Why(self, request: explain_pb2.WhyRequest, context: Any) -> explain_pb2.WhyResponse:
+        """The explanation, from the state of this moment."""
+        async with self._desk.reading() as state:
+            state.world.now = max(state.world.now, micros(identity.now()))
+            workload = _find(state, request)
+            return explain_pb2.WhyResponse(explanation=_explanation(workload, explain(state.world, workload)))
+
+
+def _find(state: State, request: explain_pb2.WhyRequest) -> Workload:
+    world = state.world
+    found = world.workloads.get(request.workload_id)
+    if found is None and not request.workload_id and request.name:
+        named = [w for w in world.workloads.values() if (w.project, w.name) == (request.project, request.name)]
+        found = max(named, key=lambda w: (w.phase.value != "Deleted", w.submitted, w.id), default=None)
+    if found is None:
+        asked = request.workload_id or f"{request.project}/{request.name}"
+        raise UnknownWorkload(f"the scheduler has not heard of workload {clean(asked, 120)!r} (yet)")
+    return found
+
+
+def _explanation(workload: Workload, answer: Explanation) -> scheduler_pb2.Explanation:
+    reason = answer.reason
+    if reason is not None:
+        said = workload_pb2.Reason(code=reason.code.value, message=reason.sentence())
+    else:
+        text = workload.message or encoding.SENTENCES[workload.reason]
+        said = workload_pb2.Reason(code=workload.reason.value, message=text)
+    return scheduler_pb2.Explanation(
+        workload_id=workload.id,
+        name=workload.name,
+        reason=said,
+        asks=answer.asks,
+        node_pool=answer.pool,
+        queued_at=encoding.timestamp(workload.queued),
+        rank=answer.rank,
+        excluded=[
+            scheduler_pb2.ExcludedNodes(constraint=constraint.value, nodes=number, text=text)
+            for constraint, number, text in answer.excluded
+        ],
+        unblockers=answer.unblockers,
+        phase=encoding.PHASES[workload.phase],
+        project=workload.project,
+    )
+
+
+def _known_cluster(state: State, cluster: str) -> None:
+    if cluster not in state.world.clusters:
+        raise UnknownCluster(f"no cluster {clean(cluster, 80)!r} is registered; `muster clusters` lists them")
+
+
+def _cluster_id(text: str) -> str:
+    try:
+        return check_name(text, limit=_CLUSTER_LIMIT)
+    except ValueError as error:
+        raise InvalidArgument(str(error), violations=[Violation("cluster", str(error))]) from error
+
+
+def _size(asked: int) -> int:
+    return min(asked or _PAGE, _LARGEST_PAGE)
+
+
+def services(desk: Desk) -> tuple[Service, Service]:
+    """What the composition root mounts."""
+    return (
+        service(
+            fleet_pb2.DESCRIPTOR.services_by_name["FleetService"],
+            fleet_pb2_grpc.add_FleetServiceServicer_to_server,
+            Fleet(desk),
+        ),
+        service(
+            explain_pb2.DESCRIPTOR.services_by_name["ExplainService"],
+            explain_pb2_grpc.add_ExplainServiceServicer_to_server,
+            Explain(desk),
+        ),
+    )

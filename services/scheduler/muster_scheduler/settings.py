@@ -1,0 +1,30 @@
+"""The scheduler's settings: what every service has, and what is the scheduler's own."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from muster_chassis.settings import ServiceSettings
+from muster_scheduler.domain.limits import Limits
+from muster_scheduler.domain.workloads import SECOND
+
+
+class SchedulerSettings(ServiceSettings):
+    """Everything from the environment (`MUSTER_*`)."""
+
+    stale_seconds: float = Field(
+        default=30.0, gt=0, description="A cluster whose last observation is older gets nothing new, in seconds."
+    )
+    silent_seconds: float = Field(
+        default=50.0, gt=0, description="A cluster whose last observation is older is Unknown, in seconds."
+    )
+    grace_seconds: int = Field(
+        default=30, ge=0, le=300, description="Between SIGTERM and SIGKILL when a replica is taken down, in seconds."
+    )
+    cycle_visits: int = Field(
+        default=20_000, ge=100, description="Exact tests of nodes in one scheduling cycle; then the next one goes on."
+    )
+
+    def limits(self) -> Limits:
+        """What of these the domain lives by."""
+        return Limits(int(self.stale_seconds * SECOND), int(self.silent_seconds * SECOND), self.grace_seconds)
