@@ -85,7 +85,7 @@ def ensure(tell: Tell | None = None, *, cache: Path | None = None) -> list[Path]
     folder = (cache or cache_folder()) / "jars"
     folder.mkdir(parents=True, exist_ok=True)
     wanted = locked()
-    with _one_at_a_time(folder / ".lock"):
+    with one_at_a_time(folder / ".lock"):
         missing = [jar for jar in wanted if not jar.is_at(folder / jar.file_name)]
         if missing:
             _fetch(missing, folder, _Progress(missing, tell or tell_on_stderr))
@@ -99,8 +99,8 @@ def tell_on_stderr(text: str) -> None:
 
 
 @contextmanager
-def _one_at_a_time(path: Path) -> Iterator[None]:
-    # Two stacks started at once would write the same files.
+def one_at_a_time(path: Path) -> Iterator[None]:
+    """Holds a file's lock in the block: two stacks started at once would write the same files."""
     with path.open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

