@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
+# gRPC reads it once, when it is loaded; its remarks about connections would stand between our own lines on stderr.
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+
 from muster_client.cli.app import main
 
 __all__ = ["main"]

@@ -15,12 +15,12 @@ from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
 from muster_client.calls import new_key
 from muster_client.cli.documents import read_files, refused
-from muster_client.cli.exits import Exit
+from muster_client.cli.exits import Exit, exit_of
 from muster_client.cli.failures import InvalidDocuments, failure_json, show_failure
 from muster_client.cli.options import Common
 from muster_client.cli.output import emit, notes, say
 from muster_client.cli.render.plain import plain
-from muster_client.errors import InvalidInput, MusterError, Unavailable
+from muster_client.errors import MusterError, Unavailable
 from muster_client.muster import LONGEST_VERDICT, Muster
 from muster_client.watching import WatchItem, until
 from muster_client.words import TERMINAL, phase_of, phase_word
@@ -149,8 +149,6 @@ def _result(done: list[workload_pb2.Workload], failed: list[MusterError], *, as_
     else:
         for problem in failed:
             show_failure(problem, as_json=False)
-    if any(isinstance(each, InvalidInput) for each in failed):
-        return Exit.INVALID
-    if failed or any(phase_of(each) is Phase.FAILED for each in done):
-        return Exit.FAILED
-    return Exit.OK
+    if failed:
+        return exit_of(failed[0])
+    return Exit.FAILED if any(phase_of(each) is Phase.FAILED for each in done) else Exit.OK

@@ -1,0 +1,64 @@
+"""A control plane of its own for every test of the client, and nothing of the machine's environment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from muster_client.cli.app import run
+from tests.support.control_plane import World, control_plane
+
+
+@pytest.fixture(autouse=True)
+def no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("MUSTER_SERVER", "MUSTER_TOKEN", "MUSTER_PROJECT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MUSTER_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+@pytest.fixture
+def plane() -> Iterator[tuple[str, World]]:
+    with control_plane() as made:
+        yield made
+
+
+@pytest.fixture
+def server(plane: tuple[str, World]) -> str:
+    return plane[0]
+
+
+@pytest.fixture
+def world(plane: tuple[str, World]) -> World:
+    return plane[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """How a command ended and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Command:
+    """The muster command against one server."""
+
+    def __init__(self, server: str, captured: pytest.CaptureFixture[str]) -> None:
+        self._server = server
+        self._captured = captured
+
+    def __call__(self, *arguments: str, server: bool = True) -> Ran:
+        self._captured.readouterr()
+        code = run([*arguments, *(["--server", self._server] if server else [])])
+        seen = self._captured.readouterr()
+        return Ran(code, seen.out, seen.err)
+
+
+@pytest.fixture
+def muster(server: str, capsys: pytest.CaptureFixture[str]) -> Command:
+    return Command(server, capsys)
