@@ -1,0 +1,129 @@
+"""A workload through the scheduler on the real Kafka and PostgreSQL: from the admission to the end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import grpc
+import pytest_asyncio
+
+from muster.api.v1 import explain_pb2, explain_pb2_grpc, fleet_pb2, fleet_pb2_grpc
+from muster.events.v1 import scheduler_pb2, submission_pb2
+from muster.fleet.v1 import fleet_pb2 as fleet
+from muster.workload.v1 import workload_pb2 as w
+from muster_chassis.topics import reports
+from muster_stack.fixtures import TestDatabase
+from tests.support.scheduling import Candidate, Neighbours, neighbours, scheduler
+from tests.support.waiting import eventually, until
+
+
+class Road:
+    """A scheduler, its neighbours and a channel to it."""
+
+    def __init__(self, candidate: Candidate, others: Neighbours, channel: grpc.aio.Channel) -> None:
+        self.candidate = candidate
+        self.others = others
+        self.fleet = fleet_pb2_grpc.FleetServiceStub(channel)
+        self.explain = explain_pb2_grpc.ExplainServiceStub(channel)
+
+    async def register(self, cluster: str = "north", devices: int = 8) -> None:
+        """A cluster with one node."""
+        request = fleet_pb2.RegisterClusterRequest(cluster=cluster, idempotency_key=f"register-{cluster}")
+        await self.fleet.RegisterCluster(request, wait_for_ready=True)
+        await self.others.inventory(cluster, devices)
+
+    async def placed(self, workload: str) -> fleet.Assignment:
+        """Waits for the record."""
+        await until(lambda: self.others.last_record(workload) is not None)
+        record = self.others.last_record(workload)
+        assert record is not None
+        return record
+
+    async def phase(self, workload: str, phase: int) -> None:
+        """Waits for a phase."""
+        await until(lambda: self.others.phases(workload)[-1:] == [phase])
+
+
+@pytest_asyncio.fixture
+async def road(kafka: str, database: TestDatabase) -> AsyncIterator[Road]:
+    """The road of one test; retries while the candidate is not leading yet."""
+    async with neighbours(kafka, "north") as others, scheduler(database.url("scheduler"), kafka) as candidate:
+        address = candidate.runtime.settings.grpc_listen  # type: ignore[attr-defined]
+        async with grpc.aio.insecure_channel(address) as channel:
+            made = Road(candidate, others, channel)
+
+            async def leads() -> bool:
+                try:
+                    await made.fleet.ListClusters(fleet_pb2.ListClustersRequest())
+                except grpc.aio.AioRpcError as error:
+                    assert error.code() is grpc.StatusCode.UNAVAILABLE, error
+                    return False
+                return True
+
+            await eventually(leads)
+            yield made
+
+
+async def test_a_training_from_admission_to_its_end(road: Road) -> None:
+    await road.register()
+    await road.others.project()
+    workload = await road.others.admit("hello")
+    record = await road.placed(workload)
+    assert record.epoch >= 1
+    assert record.agent_instance == "agent-1"
+    assert record.revisions[0].spec.command == "true"
+    assert record.revisions[0].runs[0].devices[0].shares[0].whole
+    assert len(record.revisions[0].runs[0].devices[0].shares[0].device) == 16
+    assert road.others.phases(workload) == [w.PHASE_PENDING, w.PHASE_INITIALIZING]
+    assert len(road.others.said(workload, scheduler_pb2.WorkloadPlaced)) == 1
+    await road.others.status("north", record, fleet.REPLICA_STATE_STARTING)
+    await road.others.status("north", record, fleet.REPLICA_STATE_READY)
+    await road.phase(workload, w.PHASE_RUNNING)
+    await road.others.status("north", record, fleet.REPLICA_STATE_SUCCEEDED, 0)
+    await road.phase(workload, w.PHASE_COMPLETED)
+    await until(lambda: road.others.records[workload][-1][0] is None)
+    headers = road.others.records[workload][-1][1]
+    assert (headers["generation"], headers["attempt"], headers["reason"]) == ("1", "1", "Succeeded")
+    await road.others.status("north", record, fleet.REPLICA_STATE_GONE, 0)
+
+    async def free() -> float:
+        answer = await road.fleet.ListClusters(fleet_pb2.ListClustersRequest())
+        return float(answer.clusters[0].free_devices)
+
+    assert await eventually(free, lambda seen: seen == 8) == 8
+
+
+async def test_why_nodes_and_intents(road: Road) -> None:
+    await road.register(devices=2)
+    await road.others.project()
+    large = await road.others.admit("large", devices=4)
+    await until(lambda: road.others.said(large, scheduler_pb2.WorkloadWaiting))
+    answer = await road.explain.Why(explain_pb2.WhyRequest(project="p", name="large"))
+    assert answer.explanation.reason.code == "TooLarge"
+    assert answer.explanation.asks == "4 GPUs"
+    assert [(e.constraint, e.nodes) for e in answer.explanation.excluded] == [("TooFewGpus", 1)]
+    one, two = await road.others.admit("one"), await road.others.admit("two", devices=2)
+    record = await road.placed(one)
+    await until(lambda: road.others.said(two, scheduler_pb2.WorkloadWaiting))
+    answer = await road.explain.Why(explain_pb2.WhyRequest(workload_id=two))
+    assert answer.explanation.reason.code == "NoCapacity"
+    assert any("one (1 GPU" in line for line in answer.explanation.unblockers)
+    nodes = await road.fleet.ListNodes(fleet_pb2.ListNodesRequest(cluster="north"))
+    assert [list(device.workloads) for device in nodes.nodes[0].devices] == [["one"], []]
+    await road.others.ask(submission_pb2.SuspendRequested, one)
+    await road.phase(one, w.PHASE_STOPPING)
+    await road.others.status("north", record, fleet.REPLICA_STATE_GONE)
+    await road.phase(one, w.PHASE_STOPPED)
+    await road.placed(two)
+    await road.others.ask(submission_pb2.ResumeRequested, one)
+    await road.phase(one, w.PHASE_RESUMING)
+    await road.others.ask(submission_pb2.DeletionRequested, one)
+    await road.phase(one, w.PHASE_DELETED)
+
+
+async def test_poison_does_not_block(road: Road) -> None:
+    await road.register()
+    await road.others.project()
+    await road.others._producer.send_and_wait(reports("north").name, b"\xff\x00garbage", b"x", headers=[])
+    workload = await road.others.admit("after")
+    await road.placed(workload)
