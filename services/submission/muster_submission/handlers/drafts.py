@@ -167,7 +167,7 @@ class Drafts:
         if namespace and found.namespace != namespace:
             return Problem(
                 "metadata.namespace",
-                f"{namespace!r} is not the namespace of project {found.name}, which is {found.namespace!r}: name only one",
+                f"{namespace!r} is not the namespace of project {found.name}, which is {found.namespace!r}",
             )
         return found
 
