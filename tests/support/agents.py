@@ -153,7 +153,7 @@ class Scheduler:
         topic = topics.assignments(CLUSTER).name
         await self.producer.send_and_wait(topic, value, key=key.encode(), headers=list(headers))
 
-    async def wait_for(self, wanted: Callable[[Any], bool], *, within: float = 20.0) -> Any:
+    async def wait_for(self, wanted: Callable[[Any], object], *, within: float = 60.0) -> Any:
         """The first message, seen before or yet to come, that is wanted."""
         for message in self.seen:
             if wanted(message):
@@ -170,7 +170,7 @@ class Scheduler:
                 if found is not None:
                     return found
 
-    async def state(self, workload: str, state: int, *, index: int | None = None, within: float = 20.0) -> Any:
+    async def state(self, workload: str, state: int, *, index: int | None = None, within: float = 60.0) -> Any:
         """The first report of a workload's replica in that state."""
 
         def wanted(message: Message) -> bool:

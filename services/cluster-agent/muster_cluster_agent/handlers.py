@@ -275,6 +275,7 @@ class Agent:
     async def _settle(self, workload_id: str) -> None:
         """Tells how the workload's replicas stand, then does what is due."""
         case = self._case(workload_id)
+        self._nodes = await self._backend.nodes()
         observed = tuple(await self._backend.list(workload_id))
         await self._tell(case, observed)
         scene = Scene(

@@ -1,4 +1,4 @@
-"""The agent's whole road: an assignment on the bus becomes a process, its end a report, the tombstone an empty folder."""
+"""The agent's whole road: an assignment becomes a process, its end a report, the tombstone an empty folder."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ async def test_bad_records_become_dead_letters_and_the_rest_flows(bus: Scheduler
     refused = await bus.wait_for(lambda m: isinstance(m, agent_pb2.AssignmentRefused))
     assert refused.workload_id == workload_id(1)
     assert refused.retry_after_seconds == 0
-    await bus.wait_for(lambda m: sum(isinstance(one, dead_letter_pb2.DeadLettered) for one in bus.seen) == 3, within=10)
+    await bus.wait_for(lambda _: sum(isinstance(one, dead_letter_pb2.DeadLettered) for one in bus.seen) == 3, within=10)
 
 
 async def test_lower_epochs_and_other_instances_are_not_obeyed(bus: Scheduler, agent: AgentProcess) -> None:

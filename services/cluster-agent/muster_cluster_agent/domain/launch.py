@@ -55,7 +55,7 @@ def process(plan: ReplicaPlan, places: Places) -> Process:
         **_ports(places),
         **launch_env,
     }
-    if isinstance(plan.launch, MpiLauncher):
+    if isinstance(plan.launch, MpiLauncher | MpiWorker):  # orted, too, ends at once where it cannot find the agent
         env["PATH"] = f"{places.tools}:{env.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"
     return Process(tuple(expand(word, env) for word in argv), env)
 
@@ -176,6 +176,7 @@ def _mpirun(launch: MpiLauncher, places: Places) -> tuple[tuple[str, ...], dict[
         **_mpi_common(places),
         "OMPI_MCA_plm_rsh_agent": "agent-rsh",
         "OMPI_MCA_plm_rsh_no_tree_spawn": "1",
+        "OMPI_MCA_orte_leave_session_attached": "1",  # an orted that fails says why, and goes with its launcher
         "OMPI_MCA_orte_default_hostfile": places.hosts_file,
         "OMPI_MCA_orte_keep_fqdn_hostnames": "1",
         "OMPI_MCA_rmaps_base_oversubscribe": "1",
@@ -201,6 +202,7 @@ def _mpi_common(places: Places) -> dict[str, str]:
         "OMPI_MCA_btl": "self,tcp",
         "OMPI_MCA_btl_tcp_if_include": "lo",
         "OMPI_MCA_oob_tcp_if_include": "lo",
+        "PMIX_MCA_gds": "hash",  # not the store in shared memory: workers of one machine would share its files
         "OMP_NUM_THREADS": "1",
     }
     if places.mpi_prefix:

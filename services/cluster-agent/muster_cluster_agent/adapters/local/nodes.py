@@ -56,12 +56,14 @@ class Nodes:
         self._root = root
         self._processes = processes
         self._files: dict[str, _NodeFiles] = {}
+        self._views: dict[str, NodeView] | None = None
         self.file = file
         self.declare(file)
 
     def declare(self, file: ClusterFile) -> None:
         """The file has changed."""
         self.file = file
+        self._views = None
         for node in file.nodes:
             if node.name not in self._files:
                 self._files[node.name] = self._open(node.name)
@@ -72,6 +74,7 @@ class Nodes:
         Blocks: call it in a thread.
         """
         changed = set()
+        self._views = None  # a silent node becomes a lost one by the clock alone
         for node in self.file.nodes:
             files = self._files[node.name]
             if self._obey(node.name, files):
@@ -80,7 +83,10 @@ class Nodes:
 
     def views(self, now: float) -> dict[str, NodeView]:
         """The nodes as reconciling needs them. `now` in seconds since 1970."""
-        return {node.name: self._view(node, now) for node in self.file.nodes}
+        views = self._views
+        if views is None:
+            views = self._views = {node.name: self._view(node, now) for node in self.file.nodes}
+        return views
 
     def boot(self, name: str) -> str:
         """The boot id of a node; empty where there is no such node."""
@@ -103,6 +109,8 @@ class Nodes:
         files = self._files[node.name]
         if node.state is NodeState.OUT_OF_SERVICE or files.switch is Switch.OUT_OF_SERVICE:
             return NodeHealth.OUT_OF_SERVICE
+        if files.switch is Switch.REBOOT:
+            return NodeHealth.SILENT
         if files.switch in {Switch.KILL, Switch.FREEZE}:
             return NodeHealth.LOST if now - files.since >= self.file.node_gone_after else NodeHealth.SILENT
         return NodeHealth.UP
@@ -164,6 +172,7 @@ class Nodes:
 
     def _turn(self, name: str, files: _NodeFiles, wanted: Switch, since: float, stamp: int) -> bool:
         before, files.switch, files.since = files.switch, wanted, since
+        self._views = None  # before anything dies: who sees a supervisor end must know that its node did
         if before is Switch.FREEZE and wanted is not Switch.FREEZE:
             self._signal(name, signal.SIGCONT)
         if wanted is Switch.FREEZE:
@@ -176,6 +185,7 @@ class Nodes:
             replace_file(files.folder / "boot-id", files.boot.encode())
             replace_file(files.folder / "switch", Switch.UP.encode())
             files.switch, stamp = Switch.UP, (files.folder / "switch").stat().st_mtime_ns
+            self._views = None
         files.stamp = stamp
         return before is not wanted or wanted is Switch.REBOOT
 
