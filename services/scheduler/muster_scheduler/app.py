@@ -132,7 +132,9 @@ class Scheduler:
             state = await load(connection, self._settings.limits(), micros(identity.now()))  # type: ignore[arg-type]
         gc.collect()
         gc.freeze()
-        handlers = Handlers(state, PostgresStore(), Publisher(term.epoch), visits=self._settings.cycle_visits)
+        handlers = Handlers(
+            state, PostgresStore(), Publisher(term.epoch), stream.translate, visits=self._settings.cycle_visits
+        )
         clusters = sorted(state.world.clusters)
         consumer = AssignedConsumer(
             self._database,

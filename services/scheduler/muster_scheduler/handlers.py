@@ -23,9 +23,9 @@ from muster_scheduler.domain.state import Plan, State
 from muster_scheduler.domain.workloads import SECOND
 from muster_scheduler.domain.world import World
 from muster_scheduler.ports import Outgoing, Store
-from muster_scheduler.stream import translate
 
 _log = logs.get(__name__)
+Translate = Callable[[Event], events.Event | None]
 CYCLE = metrics.histogram(
     "muster_scheduler_cycle_seconds",
     unit="seconds",
@@ -66,8 +66,10 @@ def micros(moment: datetime) -> int:
 class Handlers:
     """Everything that changes the state, for one term of leading."""
 
-    def __init__(self, state: State, store: Store, outgoing: Outgoing, *, visits: int = 20_000) -> None:
-        """`visits`: exact tests of nodes that one cycle may do."""
+    def __init__(
+        self, state: State, store: Store, outgoing: Outgoing, translate: Translate, *, visits: int = 20_000
+    ) -> None:
+        """`translate`: what a record means to the domain. `visits`: exact tests of nodes that one cycle may do."""
         self.state = state
         self.deciding = False
         """Whether cycles run: not before every partition was read to its end (rule 5)."""
@@ -75,12 +77,13 @@ class Handlers:
         """Set when a cycle should follow although no event comes."""
         self._store = store
         self._outgoing = outgoing
+        self._translate = translate
         self._visits = visits
         self._lock = asyncio.Lock()
 
     async def on_events(self, unit: Unit, batch: Sequence[Event]) -> None:
         """A batch of records, in one transaction."""
-        await self.transact(unit, (made for event in batch if (made := translate(event)) is not None))
+        await self.transact(unit, (made for event in batch if (made := self._translate(event)) is not None))
 
     async def transact(
         self, unit: Unit, incoming: Iterable[events.Event], *, before: Callable[[World], None] | None = None
