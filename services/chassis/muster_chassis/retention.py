@@ -34,7 +34,7 @@ _PUBLISHED: Final = (
     "id <= (SELECT coalesce(min(p.last), 0) FROM relay_positions p WHERE p.lane = o.lane)"  # never what is not sent yet
 )
 _SUPERSEDED: Final = f"""
-(o.lane = 1 OR o.topic = 'muster.tenancy') AND o.{_PUBLISHED} AND EXISTS (
+(o.lane = 1 OR o.topic IN ('muster.tenancy', 'muster.advice')) AND o.{_PUBLISHED} AND EXISTS (
     SELECT 1 FROM outbox n WHERE n.topic = o.topic AND n.aggregate = o.aggregate AND n.id > o.id)
 """  # noqa: S608 - constants of this file
 REMOVED = metrics.counter(

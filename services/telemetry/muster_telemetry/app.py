@@ -1,0 +1,95 @@
+"""Telemetry put together: the only file that knows every part."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from functools import partial
+from importlib.resources import files
+from typing import Final
+
+import asyncpg
+
+from muster_chassis import identity, logs
+from muster_chassis.bus import Bus, DatabaseIdentity
+from muster_chassis.database import TRANSIENT, Database
+from muster_chassis.dead_letters import dead_letters_service
+from muster_chassis.intake import Intake
+from muster_chassis.migrations import load
+from muster_chassis.outbox import Relay
+from muster_chassis.retention import Retention
+from muster_chassis.rpc import Server
+from muster_chassis.runtime import Runtime
+from muster_chassis.topics import SAMPLES, owned_by
+from muster_telemetry.adapters.postgres import PostgresAccounts
+from muster_telemetry.handlers import AT_ONCE, Handlers
+from muster_telemetry.samples import DECODER
+from muster_telemetry.settings import TelemetrySettings
+from muster_telemetry.stream import Samples, SampleStream
+
+_log = logs.get(__name__)
+NAME: Final = "telemetry"
+_DRAIN_SECONDS: Final = 3.0
+_FORGET_AFTER: Final = timedelta(days=15)  # a day beyond the inbox, which stops older repeats
+_FORGET_SECONDS: Final = 600.0
+
+
+async def compose(runtime: Runtime, settings: TelemetrySettings) -> None:
+    """Opens everything and names the eternal tasks."""
+    migrations = load(NAME, files("muster_telemetry") / "migrations")
+    database = await Database.open(settings, source=NAME, migrations=migrations)
+    runtime.close_last(database.close)
+    bus = Bus(
+        settings.kafka_bootstrap,
+        client=settings.instance,
+        identity=DatabaseIdentity(database),
+        owned=owned_by(NAME),
+        health=runtime.health,
+    )
+    runtime.close_last(bus.close)
+    await bus.open()
+    server = Server(settings, [dead_letters_service(database)], runtime.health)
+    await server.start()
+    runtime.close_last(server.stop)
+    accounts = PostgresAccounts()
+    handlers = Handlers(accounts)
+    intake = Intake(database, Samples(handlers), [SAMPLES], DECODER)
+    await intake.look_at_breakers()
+    stream = SampleStream(bus, intake, name=NAME, instance=settings.instance)
+    relay = Relay(database, bus)
+    runtime.eternal("grpc health", server.run)
+    runtime.eternal("bus", bus.watch)
+    runtime.eternal("relay", relay.run)
+    runtime.eternal("samples", stream.run, stop=stream.stop)
+    runtime.eternal("sweep", stream.sweep)
+    runtime.eternal("announce", partial(announce, database, handlers, settings.announce_seconds))
+    runtime.eternal("forget", partial(forget, database, accounts))
+    runtime.eternal("retention", Retention(database).run)
+    runtime.drain(partial(relay.drain, _DRAIN_SECONDS))
+
+
+async def announce(database: Database, handlers: Handlers, seconds: float) -> None:
+    """Tells changed accounts, at most once in `seconds`. An eternal task."""
+    told = 0
+    while True:
+        if told < AT_ONCE:
+            await asyncio.sleep(seconds)
+        told = 0
+        try:
+            if not await database.pool.fetchval("SELECT EXISTS (SELECT 1 FROM accounts WHERE changed)"):
+                continue  # nothing to tell: no transaction, no fsync
+            async with database.unit() as unit:
+                told = await handlers.announce(unit)
+        except (*TRANSIENT, asyncpg.PostgresError, TimeoutError) as error:
+            _log.warning("accounts could not be told, tried again", error=repr(error))
+
+
+async def forget(database: Database, accounts: PostgresAccounts) -> None:
+    """Every ten minutes forgets replicas that ended long ago. An eternal task."""
+    while True:
+        try:
+            async with database.unit() as unit:
+                await accounts.forget(unit, identity.now() - _FORGET_AFTER)
+        except (*TRANSIENT, asyncpg.PostgresError, TimeoutError) as error:
+            _log.warning("old coverage could not be removed, tried again", error=repr(error))
+        await asyncio.sleep(_FORGET_SECONDS)

@@ -1,0 +1,1 @@
+"""How usage is counted, as functions over values."""

@@ -1,0 +1,1 @@
+"""Numbered SQL of telemetry's schema."""
