@@ -12,11 +12,13 @@ import time
 import urllib.request
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer
 
 from muster_client import Phase, phase_word
+from muster_client.cli.render.why import why_text
 from muster_stack.demo.diary import DidNotHappen, Entry
 from muster_stack.demo.scene import PROJECT, START, Scene, exit_codes, processes_of
 
@@ -211,7 +213,7 @@ async def giant(scene: Scene) -> str:
         told = await scene.muster.why(workload.id)
     _require(told.reason.code == "TooLarge", f"why says {told.reason.code}: {told.reason.message}")
     _require(phase_word(told.phase) == Phase.PENDING.value, f"it is {phase_word(told.phase)}")
-    scene.diary.explanations.append(told)
+    scene.diary.explanations.append(why_text(told, datetime.now(UTC)))
     await scene.muster.delete(workload.id, key="demo-delete-giant")
     entry = await scene.diary.becomes(workload.id, Phase.DELETED, seconds=START)
     _require(Phase.RUNNING not in entry.phases, "it ran all the same")
@@ -219,12 +221,12 @@ async def giant(scene: Scene) -> str:
 
 
 ACTS: Final = (
-    Act("a training on half a GPU", ("half-a-gpu",), half),
-    Act("data-parallel training by torchrun, 2 x 2", ("data-parallel",), parallel),
-    Act("an MPI job of 4 ranks", ("allreduce",), allreduce),
-    Act("an inference service, called over HTTP", ("squares",), service),
-    Act("a run started by an event", ("nightly",), event),
-    Act("a training suspended and resumed", ("patient",), patient),
-    Act("one preempted by a higher priority", ("background", "urgent"), preempted),
-    Act("one that can never fit, and why", ("giant",), giant),
+    Act("training on half a GPU", ("half-a-gpu",), half),
+    Act("torchrun, 2 x 2 processes", ("data-parallel",), parallel),
+    Act("MPI, 4 ranks", ("allreduce",), allreduce),
+    Act("inference over HTTP", ("squares",), service),
+    Act("run started by an event", ("nightly",), event),
+    Act("suspended and resumed", ("patient",), patient),
+    Act("preempted, finished later", ("background", "urgent"), preempted),
+    Act("never fits, and why", ("giant",), giant),
 )

@@ -21,7 +21,6 @@ from rich.console import Console, RenderableType
 
 from muster_client import Muster, MusterError, pool_quota
 from muster_client.cli.render import tables
-from muster_client.cli.render.why import why_text
 from muster_stack import preflight
 from muster_stack.demo.acts import ACTS, Act
 from muster_stack.demo.diary import Diary, DidNotHappen
@@ -76,13 +75,13 @@ async def _run(acts: Sequence[Act], console: Console) -> int:
     begun = time.monotonic()
     with Screen(console) as screen:
         async with own_stack(screen.starting) as house:
-            screen.say(f"the stack is up after {time.monotonic() - begun:.0f} s: {', '.join(house.services)}")
+            screen.say(f"the stack is up after {time.monotonic() - begun:.0f} s: {len(house.services)} processes")
             outcomes, farewell = await _play(acts, screen, house)
     outcomes.append(_clean(house, time.monotonic() - begun))
     screen.checks(outcomes, time.monotonic() - begun)
     for part in farewell:
         console.print()
-        console.print(part, markup=not isinstance(part, str))
+        console.print(part, markup=False, soft_wrap=isinstance(part, str))
     return 0 if all(outcome.happened for outcome in outcomes) else 1
 
 
@@ -148,12 +147,12 @@ async def _farewell(muster: Muster, diary: Diary) -> list[RenderableType]:
     now = datetime.now(UTC)
     listed = [each async for each in muster.list(project=PROJECT)]
     used = list(await muster.usage(project=PROJECT))
-    parts: list[RenderableType] = [why_text(told, now) for told in diary.explanations]
+    parts: list[RenderableType] = list(diary.explanations)
     parts.append(tables.workloads(listed, now))
     return [*parts, tables.usage(used)] if used else parts
 
 
 def _clean(house: House, seconds: float) -> Outcome:
     left = house.left_behind()
-    told = "no process of the stack, its folder is gone" if not left else f"{left} processes still run"
-    return Outcome("nothing is left running", told, seconds, happened=not left)
+    told = "no process is left, the folder is gone" if not left else f"{left} processes still run"
+    return Outcome("nothing left running", told, seconds, happened=not left)

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from muster.events.v1 import scheduler_pb2
 from muster.workload.v1 import workload_pb2
 from muster_client import Muster, Phase, WatchItem, phase_of, phase_word
 
@@ -48,7 +47,7 @@ class Diary:
     def __init__(self) -> None:
         self.entries: dict[str, Entry] = {}
         self.lines: list[str] = []
-        self.explanations: list[scheduler_pb2.Explanation] = []
+        self.explanations: list[str] = []  # as `muster why` gave them
         self._changed = asyncio.Condition()
 
     async def keep(self, muster: Muster) -> None:

@@ -17,7 +17,8 @@ from muster.fleet.v1 import fleet_pb2
 from muster.tenancy.v1 import tenancy_pb2
 from muster.workload.v1 import workload_pb2
 from muster_client.cli.render.amounts import age, cores, gpus, memory, time_of
-from muster_client.words import cluster_state_word, kind_word, node_state_word, phase_word
+from muster_client.words import TERMINAL, cluster_state_word, kind_word, node_state_word, phase_of, phase_word
+from muster_kernel.lifecycle import Phase
 
 _GOOD = frozenset({"Running", "Completed", "Ready", "READY", "SUCCEEDED"})
 _BAD = frozenset({"Failed", "Unknown", "FAILED", "LOST", "NotReady", "OutOfService", "unhealthy"})
@@ -74,8 +75,8 @@ def workloads(items: Iterable[workload_pb2.Workload], now: datetime) -> Table:
 
 
 def ready(workload: workload_pb2.Workload) -> str:
-    """How many replicas are ready or done, of how many; - where none are known."""
-    if not workload.replicas:
+    """How many replicas are ready, of how many; - where none are known or none should be."""
+    if not workload.replicas or phase_of(workload) in TERMINAL | {Phase.STOPPED}:
         return "-"
     good = sum(each.state in {"READY", "SUCCEEDED"} for each in workload.replicas)
     return f"{good}/{len(workload.replicas)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from datetime import datetime
 
 from muster.events.v1 import scheduler_pb2
@@ -11,6 +12,8 @@ from muster_kernel.lifecycle import WAITING
 
 _WAITING = frozenset(phase.value for phase in WAITING)
 _LABEL = 13
+_WIDTH = 80
+_FIRM = "\u00a0"
 _WHEN = "It would start now if"
 
 
@@ -27,7 +30,9 @@ def why_text(told: scheduler_pb2.Explanation, now: datetime) -> str:
 
 def _not_waiting(told: scheduler_pb2.Explanation, phase: str) -> str:
     text = f"{told.name} does not wait: it is {phase}."
-    return f"{text}\n\n  {'Reason':<{_LABEL}}{told.reason.message}" if told.reason.message else text
+    if not told.reason.message:
+        return text
+    return "\n".join([text, "", *_labelled("Reason", told.reason.message)])
 
 
 def _headline(told: scheduler_pb2.Explanation, now: datetime) -> str:
@@ -42,11 +47,18 @@ def _headline(told: scheduler_pb2.Explanation, now: datetime) -> str:
 
 
 def _blocked(told: scheduler_pb2.Explanation) -> str:
-    lines = [f"  {'Blocked by':<{_LABEL}}{told.reason.message or told.reason.code or 'not known yet'}"]
+    lines = _labelled("Blocked by", told.reason.message or told.reason.code or "not known yet")
     if told.excluded:
-        phrases = " · ".join(_phrase(each) for each in told.excluded)
-        lines.append(f"  {'Nodes':<{_LABEL}}{phrases}")
+        # A phrase is not broken: the spaces inside it are made firm while the lines are filled.
+        phrases = [_phrase(each).replace(" ", _FIRM) for each in told.excluded]
+        lines += _labelled("Nodes", f"{_FIRM}· ".join(phrases))
     return "\n".join(lines)
+
+
+def _labelled(label: str, text: str) -> list[str]:
+    first, rest = f"  {label:<{_LABEL}}", " " * (_LABEL + 2)
+    filled = textwrap.wrap(text, _WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False)
+    return [line.replace(_FIRM, " ") for line in filled]
 
 
 def _phrase(excluded: scheduler_pb2.ExcludedNodes) -> str:
