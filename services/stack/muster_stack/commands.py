@@ -155,6 +155,9 @@ def _show(seen: Mapping[str, Any]) -> None:
         uptime = _duration(time.time() - row["since"]) if row["pid"] else ""
         table.add_row(name, row["state"], str(row["pid"] or ""), str(row["restarts"]), uptime, address)
     Console().print(table)
+    for name, row in seen["services"].items():
+        if row.get("why"):
+            sys.stdout.write(f"{name}: {row['why']}\n")
     if unregistered := seen.get("unregistered"):
         sys.stdout.write(f"not registered yet: {', '.join(unregistered)}\n")
 

@@ -13,6 +13,7 @@ from muster_stack import preflight
 from muster_stack.clusters import declared, write_defaults
 from muster_stack.commands import status
 from muster_stack.errors import NoRoom, StackError
+from muster_stack.keeper.logs import shorten
 from muster_stack.keeper.state import Options, State, ourselves, read
 from muster_stack.layout import Layout, default_data_folder
 from muster_stack.ports import LOOPBACK, free_ports, is_free, listens
@@ -123,3 +124,15 @@ def test_declared_clusters_are_the_users_once_written(tmp_path: Path) -> None:
     (layout.clusters / "bad.yaml").write_text("nodes: []")
     with pytest.raises(StackError, match=r"bad\.yaml: the key `cluster`"):
         declared(layout)
+
+
+def test_a_long_log_is_cut_under_its_writer(tmp_path: Path) -> None:
+    with (tmp_path / "policy.log").open("ab", buffering=0) as log:
+        log.write(b"x" * 100)
+        shorten(tmp_path, limit=100)
+        assert (tmp_path / "policy.log").stat().st_size == 100
+        log.write(b"y")
+        shorten(tmp_path, limit=100)
+        log.write(b"z")
+    assert (tmp_path / "policy.log").read_bytes() == b"z"
+    assert (tmp_path / "policy.log.1").read_bytes() == b"x" * 100 + b"y"

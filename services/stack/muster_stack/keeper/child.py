@@ -58,6 +58,7 @@ class Part:
     owns_group: bool = True  # an agent does not: what it leaves behind is a user's replica
     addresses: tuple[tuple[str, str], ...] = ()  # ("grpc", "127.0.0.1:4711"): for people and clients
     calm: float = _CALM
+    awaited: bool = True  # whether the next row waits for it; nobody needs telemetry to start
 
 
 class Child:
@@ -71,6 +72,7 @@ class Child:
         self.since = time.time()  # of the phase's process
         self.restarts = 0
         self.last_exit: int | None = None
+        self.why: str | None = None  # it is not ready, in its own words
         self.log: str = ""
         self._changed = changed
         self._say = say
@@ -94,7 +96,8 @@ class Child:
             async with asyncio.timeout(self.part.stop_grace if grace is None else grace):
                 await self._idle.wait()
         except TimeoutError:
-            self._say(f"{self.part.name} did not stop in time: killed")
+            if grace != 0:
+                self._say(f"{self.part.name} did not stop in time: killed")
             self._signal(signal.SIGKILL)
             await self._idle.wait()
         self._turn(Phase.STOPPED)
@@ -140,6 +143,7 @@ class Child:
             self._say(f"{self.part.name} could not be started: {error}")
         finally:
             self.identity = None
+            self.why = None
             self._idle.set()
 
     async def _run(self, command: Command) -> None:
@@ -159,28 +163,29 @@ class Child:
 
     async def _watch(self) -> None:
         while True:
-            ready = await self._probe()
-            if ready and self.phase is Phase.STARTING:
-                ready = await self._settle()
+            self.why = await self._probe()
+            if self.why is None and self.phase is Phase.STARTING:
+                self.why = await self._settle()
+            ready = self.why is None
             if ready:
                 self._turn(Phase.READY)
             elif self.phase is Phase.READY:
                 self._turn(Phase.UNREADY)
             await asyncio.sleep(self.part.calm if ready else _EAGER)
 
-    async def _probe(self) -> bool:
+    async def _probe(self) -> str | None:
         try:
             return await self.part.ready()
-        except OSError:  # no memory for a probe, say: the part itself may be well
-            return False
+        except OSError as error:  # no memory for a probe, say: the part itself may be well
+            return f"it could not be asked: {error}"
 
-    async def _settle(self) -> bool:
+    async def _settle(self) -> str | None:
         try:
             await asyncio.to_thread(self.part.settle)
         except StackError as error:
             self._say(f"{self.part.name}: {error}")
-            return False
-        return True
+            return str(error)
+        return None
 
     def _signal(self, number: int) -> bool:
         # Its exit is collected by our own loop only, so the pid cannot be another's here.

@@ -124,5 +124,9 @@ class Stack:
 
 def _unready(status: Mapping[str, Any]) -> list[str]:
     rows = status["services"].items()
-    waiting = [f"{name} is {row['state']} (its log: {row['log']})" for name, row in rows if row["state"] != "ready"]
+    waiting = [f"{name} is {_phase(row)} (its log: {row['log']})" for name, row in rows if row["state"] != "ready"]
     return waiting or [f"clusters are not registered yet: {', '.join(status.get('unregistered', []))}"]
+
+
+def _phase(row: Mapping[str, Any]) -> str:
+    return f"{row['state']}, {row['why']}" if row.get("why") else str(row["state"])

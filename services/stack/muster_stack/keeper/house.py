@@ -18,6 +18,7 @@ from typing import Any, Final
 from muster_stack.errors import AlreadyRunning, StackError
 from muster_stack.keeper import control, sweep
 from muster_stack.keeper.child import Child, Phase
+from muster_stack.keeper.logs import keep_short
 from muster_stack.keeper.parts import KAFKA, SUBMISSION, Parts, marks
 from muster_stack.keeper.state import State, describe, ourselves, read
 from muster_stack.layout import Layout
@@ -48,12 +49,13 @@ class Keeper:
         try:
             async with asyncio.TaskGroup() as tasks:
                 kept = [tasks.create_task(child.keep(), name=name) for name, child in self._children.items()]
-                opening = (
+                beside = (
                     tasks.create_task(self._open(), name="open"),
                     tasks.create_task(self._register(), name="register"),
+                    tasks.create_task(keep_short(self._layout.logs), name="logs"),
                 )
                 await self._stopping.wait()
-                for task in opening:
+                for task in beside:
                     task.cancel()
                 await self._close()
                 for task in kept:
@@ -70,8 +72,10 @@ class Keeper:
             children = [self._children[part.name] for part in row]
             for child in children:
                 child.want()
-            await asyncio.gather(*(child.until_ready() for child in children))
-            self._say(f"ready: {', '.join(child.part.name for child in children)}")
+            awaited = [child for child in children if child.part.awaited]
+            await asyncio.gather(*(child.until_ready() for child in awaited))
+            self._say(f"ready: {', '.join(child.part.name for child in awaited)}")
+        await asyncio.gather(*(child.until_ready() for child in self._children.values()))
         await self._registered.wait()
         self._say(f"Muster is up in {self._layout.root} (submission: {self._parts.submission}); Ctrl-C ends it")
 

@@ -28,7 +28,8 @@ KAFKA: Final = "kafka"
 POSTGRES: Final = "postgres"
 SUBMISSION: Final = "submission"
 STANDBY: Final = "scheduler-standby"
-_CORE: Final = (SUBMISSION, "policy", "scheduler", "telemetry")
+TELEMETRY: Final = "telemetry"
+_CORE: Final = (SUBMISSION, "policy", "scheduler", TELEMETRY)
 _SERVER_CALM: Final = 5.0  # seconds between two probes of a ready Kafka or PostgreSQL
 _SCHEMAS: Final = {STANDBY: "scheduler"}  # a service's schema has its own name otherwise
 
@@ -186,6 +187,7 @@ class _Maker:
             ready=probes.of_service(metrics=metrics, grpc=None if is_agent else grpc),
             prepare=prepare,
             owns_group=not is_agent,
+            awaited=name != TELEMETRY,
             addresses=(("grpc", self.address(name)), ("metrics", self.address(name, "metrics"))),
         )
 

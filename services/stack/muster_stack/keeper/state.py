@@ -82,6 +82,7 @@ def describe(child: Child) -> dict[str, Any]:
         "since": child.since,
         "restarts": child.restarts,
         "last_exit": child.last_exit,
+        "why": child.why,
         "log": child.log,
     }
 
