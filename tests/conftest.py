@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib.util
 import os
 import random
@@ -32,6 +33,22 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_report_header(config: pytest.Config) -> str:
     """Says how to draw the same examples again."""
     return f"properties are drawn with --hypothesis-seed={config.option.hypothesis_seed}"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> None:
+    """Collects before a failure is shown.
+
+    A library's future that complains of itself while pytest parses the failing test's source breaks that parse in
+    Python 3.11 ("AST constructor recursion depth mismatch"), and with it the whole run.
+    """
+    if call.excinfo is not None:
+        gc.collect()
+
+
+def pytest_sessionfinish() -> None:
+    """Collects what is left now: a library's futures that nobody asked complain before the summary, not below it."""
+    gc.collect()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
