@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from random import Random
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +21,7 @@ def test_coverage_is_the_union(spans: list[Span]) -> None:
     for span in spans:
         covered, new = cover(covered, span)
         total += new
-        assert all(low[1] < high[0] for low, high in zip(covered, covered[1:], strict=False))
+        assert all(low[1] < high[0] for low, high in pairwise(covered))
     union = {moment for start, end in spans for moment in range(start, end)}
     assert total == len(union)
     assert {moment for start, end in covered for moment in range(start, end)} == union
@@ -26,7 +29,7 @@ def test_coverage_is_the_union(spans: list[Span]) -> None:
 
 @given(st.lists(st.tuples(SPANS, st.sampled_from(["r-0", "r-1"])), max_size=20), st.randoms(), st.integers(0, 20))
 def test_accounts_do_not_depend_on_order_repeats_or_batches(
-    intervals: list[tuple[Span, str]], random: st.randoms, cut: int
+    intervals: list[tuple[Span, str]], random: Random, cut: int
 ) -> None:
     samples = [Sample("w", "p", "n", replica, span, 7) for span, replica in intervals]
     mixed = samples * 2

@@ -37,7 +37,7 @@ class Service:
     metrics: str
     log: Path
 
-    async def ready(self, within: float = 20.0) -> None:
+    async def ready(self, within: float = 60.0) -> None:
         """Waits until it says that it serves. Raises AssertionError with its log where it has ended."""
 
         async def look() -> bool:
@@ -55,7 +55,7 @@ class Service:
         self.process.kill()
         self.process.wait()
 
-    async def end(self, within: float = 15.0) -> int:
+    async def end(self, within: float = 30.0) -> int:
         """SIGTERM; the exit status. Raises TimeoutError where it does not end."""
         self.process.send_signal(signal.SIGTERM)
 

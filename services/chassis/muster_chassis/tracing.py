@@ -14,7 +14,6 @@ from contextvars import ContextVar
 from typing import Final
 
 from opentelemetry import trace
-from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
@@ -30,6 +29,9 @@ def configure(service: str, instance: str, endpoint: str | None) -> None:
     global _provider  # noqa: PLW0603 - one process, one exporter
     if endpoint is None:
         return
+    # Half a second of every process's start, paid only where something is exported.
+    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
+
     resource = Resource.create({"service.name": f"muster-{service}", "service.instance.id": instance})
     _provider = TracerProvider(resource=resource)
     _provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint, insecure=True)))

@@ -31,7 +31,9 @@ def test_a_repeat_and_an_overlap_count_once() -> None:
 
 
 def test_replicas_of_one_workload_add_up() -> None:
-    _, growth = count([SAMPLE, replace(SAMPLE, replica="r-1"), replace(SAMPLE, workload="v", replica="r-2", charge=0)], {})
+    _, growth = count(
+        [SAMPLE, replace(SAMPLE, replica="r-1"), replace(SAMPLE, workload="v", replica="r-2", charge=0)], {}
+    )
     assert [(each.workload, gpu_seconds(each.amount)) for each in growth] == [("w", 2.0), ("v", 0.0)]
 
 
