@@ -22,6 +22,8 @@ from verbs.shell import VerbFailed, code_of, run, say
 
 STAMP: Final = VENV / ".muster-installed"
 TORCH_STAMP: Final = VENV / ".muster-torch-installed"
+# Compiled now: ten processes that start at once would each compile the same modules, torch alone for 20 seconds.
+INSTALLED: Final = ("--require-hashes", "--compile-bytecode")
 # The interpreter is the one that runs us: a downloaded one would come from an address that nobody here has chosen.
 UV_SETTINGS: Final = {"UV_PYTHON_DOWNLOADS": "never", "VIRTUAL_ENV": str(VENV)}
 
@@ -66,7 +68,7 @@ def install_packages() -> bool:
     make_venv(uv)
     say("installing the locked packages")
     with_torch = TORCH_STAMP.exists()  # a sync removes what it is not told of, and 3 GB are not to be fetched twice
-    uv_pip(uv, ["sync", "--require-hashes", LOCK, *([TORCH_LOCK] if with_torch else [])])
+    uv_pip(uv, ["sync", *INSTALLED, LOCK, *([TORCH_LOCK] if with_torch else [])])
     editable = [word for room in rooms() for word in ("-e", room)]
     uv_pip(uv, ["install", "--no-deps", "--no-build-isolation", "--quiet", *editable])
     STAMP.write_text(key, encoding="utf-8")
@@ -78,7 +80,7 @@ def install_packages() -> bool:
 def install_torch() -> None:
     """Adds the torch group to .venv."""
     say("installing torch (about 3 GB to download, once)")
-    uv_pip(find_uv(), ["install", "--require-hashes", "-r", TORCH_LOCK])
+    uv_pip(find_uv(), ["install", *INSTALLED, "-r", TORCH_LOCK])
     TORCH_STAMP.write_text(torch_key(), encoding="utf-8")
 
 
