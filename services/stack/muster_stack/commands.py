@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -107,18 +106,30 @@ def start_detached(layout: Layout, argv: list[str], *, seconds: float = _START_D
     layout.make()
     log = layout.log("keeper")
     begin = log.stat().st_size if log.exists() else 0
-    with log.open("ab") as output:
-        keeper = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
+    keeper = _spawn_for_good(argv, log)
     deadline = time.monotonic() + seconds
-    while keeper.poll() is None and time.monotonic() < deadline:
+    while not _has_ended(keeper) and time.monotonic() < deadline:
         with suppress(NotRunning):  # it is still fetching, or has not yet opened its socket
-            if State.load(layout).keeper is not None:
+            known = State.load(layout).keeper
+            if known is not None and known.pid == keeper:  # not another one, which holds the folder already
                 return Stack(layout).wait_ready(max(deadline - time.monotonic(), 0))
         time.sleep(_POLL)
     with log.open("rb") as output:
         output.seek(begin)
         told = output.read().decode(errors="replace").strip()
     raise StartFailed(told or f"the stack did not start; its log is {log}")
+
+
+def _spawn_for_good(argv: list[str], log: Path) -> int:
+    """Starts a process in a session of its own that outlives us; returns its pid. A Popen would claim it as its own."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    output = [(os.POSIX_SPAWN_OPEN, number, str(log), flags, 0o600) for number in (1, 2)]
+    actions = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0), *output]
+    return os.posix_spawn(argv[0], argv, os.environ, file_actions=actions, setsid=True)
+
+
+def _has_ended(child: int) -> bool:
+    return os.waitpid(child, os.WNOHANG)[0] == child
 
 
 def end(layout: Layout) -> str:
