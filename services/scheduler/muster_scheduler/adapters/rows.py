@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from muster_kernel.lifecycle import DesiredPhase, Phase
-from muster_kernel.reasons import ChangeReason, FailureClass
+from muster_kernel.reasons import ChangeReason, FailureClass, WaitingReason
 from muster_scheduler.domain.clusters import Cluster, Profile
 from muster_scheduler.domain.nodes import Device, Node, NodeState
 from muster_scheduler.domain.queues import Project, Quota
@@ -92,6 +92,8 @@ class WorkloadBody:
     reason: ChangeReason
     message: str
     queued: int
+    told: WaitingReason | None
+    told_at: int
     cluster: str
     pool: str
     placed: int

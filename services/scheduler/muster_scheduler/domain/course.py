@@ -62,7 +62,7 @@ def _enter(world: World, workload: Workload, before: Phase) -> None:
     phase = workload.phase
     if before in WAITING:
         world.waiting.remove(workload.id)
-        world.told.pop(workload.id, None)
+        world.set(workload, told=None)
     if phase in WAITING:
         if phase is Phase.RESUMING:
             world.set(workload, attempt=workload.attempt + 1, ours=workload.ours + 1, not_before=0)

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from muster_kernel.lifecycle import ACTIVE, DesiredPhase, Phase
-from muster_kernel.reasons import ChangeReason, FailureClass
+from muster_kernel.reasons import ChangeReason, FailureClass, WaitingReason
 from muster_scheduler.domain.requests import Grant, Holder, Role
 
 SECOND: Final = 1_000_000  # microseconds
@@ -136,6 +136,8 @@ class Workload:
     message: str = ""
     attempt: int = 1
     queued: int = 0  # since when it waits
+    told: WaitingReason | None = None  # what was last published of why it waits; None: that it is queued neither
+    told_at: int = 0
     cluster: str = ""
     pool: str = ""
     placed: int = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from muster_kernel.lifecycle import RELEASING, WAITING, Phase
-from muster_kernel.reasons import Reason, WaitingReason
+from muster_kernel.reasons import Reason
 from muster_scheduler.domain.clusters import Cluster
 from muster_scheduler.domain.decisions import Assign, Decision, Queued, Waiting
 from muster_scheduler.domain.inventory import Inventory
@@ -53,7 +53,6 @@ class World:
         self.timers = Timers()
         self.decisions: list[Decision] = []
         self.touched = Touched()
-        self.told: dict[str, tuple[WaitingReason, int]] = {}  # what each waiting workload was last told, and when
         self.stirred: dict[str, None] = {}  # workloads of whose replicas something new is known
         self.now = 0
 
@@ -93,13 +92,12 @@ class World:
 
     def tell(self, workload: Workload, reason: Reason) -> None:
         """Tells the outside why a workload waits: where it is new, and at most once a minute."""
-        told = self.told.get(workload.id)
-        if told is None:
+        if workload.told is None:
             pool = workload.request.pools[0] if workload.request and workload.request.pools else ""
             self.decide(Queued(workload.id, pool, workload.queued))
-        elif told[0] is reason.code or told[1] + WAITING_EVERY > self.now:
+        elif workload.told is reason.code or workload.told_at + WAITING_EVERY > self.now:
             return
-        self.told[workload.id] = reason.code, self.now
+        self.set(workload, told=reason.code, told_at=self.now)
         self.decide(Waiting(workload.id, reason))
 
     # -- replicas ----------------------------------------------------------------------------------------------------
@@ -155,7 +153,7 @@ class World:
 
     def derive(self) -> None:
         """Makes the queue and the timers anew from the truth."""
-        self.waiting, self.timers, self.told = Queue(), Timers(), {}
+        self.waiting, self.timers = Queue(), Timers()
         for workload_id in sorted(self.workloads):
             self.watch(self.workloads[workload_id])
 

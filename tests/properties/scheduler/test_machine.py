@@ -1,0 +1,300 @@
+"""The scheduler under anything: whatever comes in whatever order, its laws hold after every step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import HealthCheck, note, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from muster_kernel.lifecycle import ACTIVE, Phase
+from muster_kernel.reasons import FailureClass
+from muster_scheduler.domain import decisions as d
+from muster_scheduler.domain import events
+from muster_scheduler.domain.clusters import Profile
+from muster_scheduler.domain.nodes import Mig, Mode, NodeState
+from muster_scheduler.domain.placement import Budget
+from muster_scheduler.domain.requests import Role
+from muster_scheduler.domain.state import State
+from muster_scheduler.domain.workloads import ReplicaState, WorkloadKind
+from tests.support.fleets import (
+    GIB,
+    Fleet,
+    device_memory,
+    devices,
+    host,
+    mig_slice,
+    node,
+    portion,
+    request,
+    role,
+    whole,
+)
+
+SHAPES = st.sampled_from(
+    [
+        whole(1),
+        whole(2),
+        whole(4),
+        portion(300),
+        portion(500),
+        portion(200, 2),
+        device_memory(30 * GIB),
+        mig_slice("1g.10gb"),
+        mig_slice("3g.40gb"),
+        host(),
+    ]
+)
+ROLES: st.SearchStrategy[tuple[Role, ...]] = st.lists(
+    st.tuples(SHAPES, st.integers(1, 3)), min_size=1, max_size=2
+).map(lambda parts: tuple(role(shape, size, f"r{n}") for n, (shape, size) in enumerate(parts)))
+NUMBERS = st.integers(1, 12)
+
+
+class Checked(Fleet):
+    """A fleet that does every transaction twice: aborted, then committed, with the same decisions."""
+
+    def send(self, *incoming: events.Event, budget: Budget | None = None) -> list[d.Decision]:
+        before = self.state.digest()
+        first = self._try(incoming)
+        self.state.abort()
+        assert self.state.digest() == before, "an abort left a trace"
+        second = self._try(incoming)
+        assert firm(first) == firm(second), "the same events were decided differently"
+        self.decisions += second
+        self.state.commit()
+        self.state.check()
+        return second
+
+    def _try(self, incoming: Sequence[events.Event]) -> list[d.Decision]:
+        self.state.begin(self.now)
+        for event in incoming:
+            self.state.apply(event)
+        self.state.propose()
+        return list(self.state.plan().decisions)
+
+
+def firm(decisions: list[d.Decision]) -> list[d.Decision]:
+    """All but what people are told while nothing changes: a rebuilt queue looks at once at what the other skips."""
+    return [one for one in decisions if not isinstance(one, d.Waiting | d.Queued)]
+
+
+class SchedulerMachine(RuleBasedStateMachine):
+    """No device is over-given, gangs are whole, quotas keep, nobody is evicted in vain, aborts leave no trace."""
+
+    fleet: Checked
+
+    @initialize()
+    def begin(self) -> None:
+        self.fleet = Checked(
+            node("n1", 4),
+            node("n2", cards=[*devices("c1-n2", 2), *devices("c1-n2m", 2, mig=True)]),
+            node("m1", 4, cluster="c2", pool="other"),
+            node("m2", 0, cluster="c2", slots=3),
+            profile=Profile(mig=Mig.DYNAMIC),
+            quota=6,
+        )
+        self.fleet.project("q", {"default": 2, "other": 1})
+        self.known: list[int] = []
+
+    @rule(
+        number=NUMBERS,
+        roles=ROLES,
+        priority=st.sampled_from([25, 50, 75]),
+        preemptible=st.booleans(),
+        project=st.sampled_from("pq"),
+        pools=st.sampled_from([("default",), ("other", "default"), ("other",)]),
+        terminate=st.booleans(),
+        active=st.sampled_from([True, True, True, False]),
+    )
+    def submit(  # noqa: PLR0913
+        self,
+        number: int,
+        roles: tuple[Role, ...],
+        priority: int,
+        preemptible: bool,
+        project: str,
+        pools: tuple[str, ...],
+        terminate: bool,
+        active: bool,
+    ) -> None:
+        asked = request(
+            *roles,
+            priority=priority,
+            preemptible=preemptible,
+            pools=pools,
+            terminate_after_preemption=terminate,
+            backoff_limit=2,
+        )
+        self.fleet.submit(number, asked, project=project, active=active)
+        self.note(number)
+
+    @rule(number=NUMBERS, size=st.integers(1, 3), most=st.integers(1, 4), generation=st.integers(1, 3))
+    def serve(self, number: int, size: int, most: int, generation: int) -> None:
+        asked = request(
+            role(whole(1), size), kind=WorkloadKind.INFERENCE, max_scale=most, generation=generation, priority=75
+        )
+        self.fleet.submit(number, asked)
+        self.note(number)
+
+    @rule(number=NUMBERS, replicas=st.integers(0, 5))
+    def scale(self, number: int, replicas: int) -> None:
+        self.fleet.send(events.ScaleAdvised(self.id(number), replicas))
+
+    @rule(number=NUMBERS, wish=st.sampled_from("srd"))
+    def intend(self, number: int, wish: str) -> None:
+        kind = {"s": events.SuspendRequested, "r": events.ResumeRequested, "d": events.DeletionRequested}[wish]
+        self.fleet.send(kind("e", self.id(number)))
+        self.note(number)
+
+    @rule(number=NUMBERS, pick=st.integers(0, 5), state=st.sampled_from(list(ReplicaState)[1:]), late=st.booleans())
+    def report(self, number: int, pick: int, state: ReplicaState, late: bool) -> None:
+        self._report(number, pick, state, gone=False, late=late)
+
+    @rule(number=NUMBERS, pick=st.integers(0, 5), everything=st.booleans())
+    def vanish(self, number: int, pick: int, everything: bool) -> None:
+        if number not in self.known:
+            return
+        for each in range(len(self.fleet.workload(number).everyone()) if everything else 1):
+            self._report(number, 0 if everything else pick, None, gone=True, late=False)
+            del each
+
+    def _report(self, number: int, pick: int, state: ReplicaState | None, *, gone: bool, late: bool) -> None:
+        if number not in self.known:
+            return
+        left = [r for r in self.fleet.workload(number).everyone() if not r.gone]
+        if not left:
+            return
+        holder = left[pick % len(left)].holder
+        status = events.Status(
+            holder.role,
+            holder.rank,
+            holder.k,
+            "",
+            state,
+            gone,
+            {ReplicaState.SUCCEEDED: 0, ReplicaState.FAILED: 1}.get(state) if state else None,
+            FailureClass.EXIT if state is ReplicaState.FAILED else FailureClass.NONE,
+        )
+        cluster = self.fleet.workload(number).cluster
+        order = self.fleet.order(cluster)
+        if late:
+            order = order._replace(sequence=1)
+        report = events.ReplicaReported(cluster, order, holder.workload, holder.generation, holder.attempt, status)
+        self.fleet.send(report, report)
+
+    @rule(number=NUMBERS, forever=st.booleans())
+    def refuse(self, number: int, forever: bool) -> None:
+        if number not in self.known:
+            return
+        w = self.fleet.workload(number)
+        if w.replicas:
+            node_name = min(w.replicas.values(), key=lambda r: r.holder).node[1]
+            order = self.fleet.order(w.cluster)
+            retry = 0 if forever else 30
+            self.fleet.send(
+                events.AssignmentRefused(w.cluster, order, w.id, w.generation, w.attempt, "C", "m", node_name, retry)
+            )
+
+    @rule(seconds=st.sampled_from([1, 5, 31, 400]))
+    def pass_time(self, seconds: int) -> None:
+        self.fleet.wait(seconds)
+
+    @rule(seconds=st.sampled_from([20, 60]))
+    def fall_silent(self, seconds: int) -> None:
+        self.fleet.now += seconds * 1_000_000
+        self.fleet.send()
+
+    @rule(cluster=st.sampled_from(["c1", "c2"]))
+    def snapshot(self, cluster: str) -> None:
+        held = []
+        for number in sorted(set(self.known)):
+            w = self.fleet.workload(number)
+            if w.cluster == cluster and w.everyone():
+                held.append(events.Held(w.id, w.generation, w.attempt, 1, ()))
+        self.fleet.send(events.AssignmentsHeld(cluster, self.fleet.order(cluster), tuple(held), 1))
+
+    @rule(state=st.sampled_from(list(NodeState)), broken=st.booleans())
+    def change_node(self, state: NodeState, broken: bool) -> None:
+        cards = devices("c1-n1", 4)
+        cards[0].healthy = not broken
+        other = node("n2", cards=[*devices("c1-n2", 2), *devices("c1-n2m", 2, mig=True)])
+        profile = Profile(mig=Mig.DYNAMIC)
+        self.fleet.inventory("c1", [node("n1", cards=cards, state=state), other], profile=profile)
+
+    @rule(lose=st.booleans())
+    def lose_node(self, lose: bool) -> None:
+        nodes = [] if lose else [node("m1", 4, cluster="c2", pool="other"), node("m2", 0, cluster="c2", slots=3)]
+        self.fleet.inventory("c2", nodes, profile=Profile(mig=Mig.DYNAMIC))
+
+    @rule(quota=st.integers(0, 10))
+    def change_quota(self, quota: int) -> None:
+        self.fleet.project("p", {"default": quota, "other": quota})
+
+    @rule(cluster=st.sampled_from(["c1", "c2"]))
+    @precondition(lambda self: self.fleet.now % 7 == 0)
+    def adopt(self, cluster: str) -> None:
+        instance = self.fleet.world.clusters[cluster].instance
+        self.fleet.send(events.ClusterAdopted(cluster, instance + "x"))
+        self.fleet.send(events.ClusterAdopted(cluster, f"agent-{cluster}"))
+
+    @rule(cluster=st.sampled_from(["c1", "c2"]), name=st.sampled_from(["n1", "m1"]))
+    def force_gone(self, cluster: str, name: str) -> None:
+        self.fleet.send(events.NodeForcedGone(cluster, name))
+
+    def id(self, number: int) -> str:
+        from tests.support.fleets import workload_id
+
+        return workload_id(number)
+
+    def note(self, number: int) -> None:
+        self.known.append(number)
+        w = self.fleet.workload(number)
+        note(f"{number}: {w.phase} on {[r.holder[2:] for r in w.everyone()]}")
+
+    @invariant()
+    def real_holders_fit(self) -> None:
+        if not hasattr(self, "fleet"):
+            return
+        promised = {w for w in self.fleet.world.claims}
+        for each in self.fleet.world.inventory.nodes.values():
+            running = sum(grant.slots for holder, grant in each.entries.items() if holder.workload not in promised)
+            assert running <= each.slots
+            for device in each.devices:
+                if device.mode in {Mode.IDLE}:
+                    assert not device.entries
+
+    @invariant()
+    def index_finds_what_fits(self) -> None:
+        """A class that is blocked for want of room would fail again if it were tried."""
+        if not hasattr(self, "fleet"):
+            return
+        world = self.fleet.world
+        before = self.fleet.state.digest()
+        probe: State = self.fleet.state
+        probe.begin(self.fleet.now)
+        world.waiting.wake_all()
+        probe.propose()
+        made = [one for one in probe.plan().decisions if isinstance(one, d.Placed | d.Preempted)]
+        probe.abort()
+        assert not made, f"a blocked class could have been placed: {made}"
+        assert self.fleet.state.digest() == before
+
+    @invariant()
+    def active_have_their_record(self) -> None:
+        if not hasattr(self, "fleet"):
+            return
+        for number in set(self.known):
+            w = self.fleet.workload(number)
+            records = self.fleet.records(number)
+            if w.phase in ACTIVE:
+                assert isinstance(records[-1], d.Assign), f"{w.phase} without a record"
+            elif records and w.phase not in {Phase.UNKNOWN}:
+                assert isinstance(records[-1], d.Release), f"{w.phase} with a record"
+
+
+SchedulerMachine.TestCase.settings = settings(
+    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+)
+TestScheduler = SchedulerMachine.TestCase
