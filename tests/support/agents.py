@@ -163,7 +163,7 @@ class Scheduler:
                 found = None
                 batches = await self.consumer.getmany(timeout_ms=200)
                 for record in (record for batch in batches.values() for record in batch):
-                    message = _TYPES[dict(record.headers)["ce_type"].decode()].FromString(record.value)
+                    message = _TYPES[dict(record.headers)["ce_type"].decode()].FromString(record.value or b"")
                     self.seen.append(message)
                     if found is None and wanted(message):
                         found = message

@@ -131,7 +131,7 @@ class Door:
         await producer.start()
         try:
             for value, headers in events:
-                await producer.send_and_wait(TRIGGERS.name, value, headers=headers)
+                await producer.send_and_wait(TRIGGERS.name, value, key=b"", headers=headers)
         finally:
             await producer.stop()
 

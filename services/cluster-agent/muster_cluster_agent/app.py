@@ -68,6 +68,7 @@ def _wire(runtime: Runtime, reporter: KafkaReporter, agent: Agent, sampler: Samp
 
     reporter.acknowledged.extend((agent.acknowledged, sampler.acknowledged, renew))
     reporter.resync = agent.resync
+    agent.ended = sampler.ended
 
     async def drain() -> None:
         async with asyncio.timeout(_LAST_REPORTS):

@@ -41,6 +41,7 @@ HEARTBEAT_SECONDS: Final = 10.0
 RESYNC_SECONDS: Final = 300.0
 _RETRY_SECONDS: Final = 0.5
 _LONGEST_RETRY: Final = 30.0
+_TRIES: Final = 5
 _LOG_TAIL: Final = 4096
 _REMEMBERED: Final = 50_000  # releases and removed names that are kept in memory; the back end keeps its own for good
 
@@ -93,6 +94,7 @@ class Agent:
         self._told_fleet: Fleet | None = None
         self._reading = True
         self._sound = True
+        self.ended: Callable[[Observed], None] | None = None
 
     # ------------------------------------------------------------------------------------------- what comes in
 
@@ -251,6 +253,7 @@ class Agent:
                 await self._settle(workload_id)
             except Exception:  # one bad workload must not stop the others: said, and tried again later
                 log.exception("workload_failed", workload_id=workload_id)
+                self._give_up(workload_id)
                 self._again(workload_id)
             finally:
                 self._busy.discard(workload_id)
@@ -265,6 +268,15 @@ class Agent:
                 del self._queue[workload_id]
                 return workload_id
         return None
+
+    def _give_up(self, workload_id: str) -> None:
+        """After bounded tries the scheduler is told, so that the workload does not wait for ever on a fault of ours."""
+        case = self._case(workload_id)
+        if case.tries == _TRIES and isinstance(case.desired, Assignment):
+            newest = case.desired.newest
+            text = f"the agent failed {_TRIES} times to work on it; its log says why"
+            refusal = Refuse(workload_id, newest.generation, newest.attempt, "AgentError", text, retry_after=60)
+            self._refuse_once(case, refusal)
 
     def _again(self, workload_id: str) -> None:
         case = self._case(workload_id)
@@ -333,6 +345,8 @@ class Agent:
             due = self._book.due(status)
             if not due:
                 continue
+            if status.state is State.GONE and self.ended is not None:
+                self.ended(replica)
             tail = b""
             if any(one.state is State.FAILED for one in due):
                 tail = await self._backend.log_tail(replica.name, _LOG_TAIL)

@@ -47,6 +47,11 @@ class Sampler:
         self._known = {name: until for name, until in self._known.items() if name in present}
         self._told = dict(self._known)
 
+    def ended(self, replica: Observed) -> None:
+        """The replica is gone: what is not told yet is told now, before a release takes the replica away."""
+        if replica.charge and replica.started_at is not None:
+            self._tell(replica, self._clock(), _AT_ONCE)
+
     def acknowledged(self, report: Report) -> None:
         """The bus has the interval."""
         if isinstance(report, SampleReport):
@@ -56,20 +61,13 @@ class Sampler:
     def _tell(self, replica: Observed, now: float, budget: int) -> int:
         started = replica.started_at or now
         done = max(self._told.get(replica.name, 0.0), self._known.get(replica.name, 0.0))
-        for since, until in intervals(started, _free_since(replica), done, now):
+        for since, until in intervals(started, replica.gone_at if replica.gone else None, done, now):
             if budget <= 0:
                 break
             budget -= 1
             self._told[replica.name] = until
             self._reporter.tell(SampleReport(_sample(replica, since, until)))
         return budget
-
-
-def _free_since(replica: Observed) -> float | None:
-    """When the devices became free; what was found dead counts to its end, since nobody saw the moment."""
-    if not replica.gone:
-        return None
-    return replica.ended.at if replica.ended is not None else replica.started_at
 
 
 def _sample(replica: Observed, since: float, until: float) -> Sample:

@@ -196,6 +196,7 @@ class Observed:
     fault: str = ""
     fault_is_start: bool = False
     gone: bool = False
+    gone_at: float | None = None
     evidence: str = ""
     devices: tuple[str, ...] = ()
     endpoints: tuple[str, ...] = ()

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
@@ -50,6 +52,7 @@ from muster_kernel import ids
 
 _LOOK_SECONDS: Final = 0.25
 _SCAN_SECONDS: Final = 10.0
+_NVML_LOOKS: Final = 80  # looks at the switches between two looks at the devices
 _THREADS: Final = 4
 _LOGS_KEPT: Final = 2000  # log folders of removed replicas; the oldest go first
 
@@ -207,7 +210,7 @@ class LocalBackend:
         if refusal is not None:
             return refusal
         spec = self._writer.spec(plan, self._nodes.boot(plan.node), self.declared, self._replicas.values())
-        replica = Replica(spec, [])
+        replica = Replica(spec, [], starting=True)
         self._replicas[plan.name] = replica
         try:
             made = await self._blocking(lambda: self._writer.write(self._store, spec, plan))
@@ -218,9 +221,16 @@ class LocalBackend:
             self._reread(plan.name)
             return ALREADY
         await self._services.offer(replica)
-        pid = await self._nursery.fork(self._state.replica(plan.name))
-        self._attend(replica, pid)
+        await self._fork(replica)
         return DONE
+
+    async def _fork(self, replica: Replica) -> None:
+        """Asks for the supervisor. Without an answer the journal tells: one that nobody holds will be buried."""
+        try:
+            self._attend(replica, await self._nursery.fork(self._state.replica(replica.name)))
+        finally:
+            replica.starting = False
+            self._reread(replica.name)
 
     def _refusal(self, plan: ReplicaPlan) -> Answer | None:
         if plan.name in self._replicas:
@@ -336,7 +346,7 @@ class LocalBackend:
 
     def _starting(self, known: Replica, fresh: Replica) -> bool:
         """Between the fork and the first line nobody holds the journal, and yet somebody is coming."""
-        return known.supervised and not fresh.lines and known.name in self._pidfds
+        return known.starting or (known.supervised and not fresh.lines and known.name in self._pidfds)
 
     def _ask_readiness(self, replica: Replica) -> None:
         task = f"ready {replica.name}"
@@ -370,24 +380,31 @@ class LocalBackend:
         self._tell(replica)
 
     async def _watch_nodes(self) -> None:
-        """The switches, and the cluster file."""
+        """The switches, the cluster file, and what NVML sees."""
+        looks = itertools.count(1)
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             changed = await self._blocking(self._nodes.look)
-            if self._file_changed() or changed:
+            again = self.declared.nvml and next(looks) % _NVML_LOOKS == 0
+            if await self._blocking(partial(self._file_changed, again=again)) or changed:
                 self._fleet_changed = True
                 for replica in self._replicas.values():
                     self._reread(replica.name)
                 self._changes.set()
 
-    def _file_changed(self) -> bool:
-        """A broken file is said and the last good one kept: an editor's half-written file must not stop a cluster."""
+    def _file_changed(self, *, again: bool) -> bool:
+        """Reads a file that has changed, or reads it `again` for the devices that NVML finds.
+
+        A broken file is said and the last good one kept: an editor's half-written file must not stop a cluster.
+        """
         try:
             stamp = self._file.stat().st_mtime_ns
-            if stamp == self._file_stamp:
+            if stamp == self._file_stamp and not again:
                 return False
             self._file_stamp = stamp
-            self.declared = _read_file(self._file)
+            before, self.declared = self.declared, _read_file(self._file)
+            if before == self.declared:
+                return False
         except (OSError, ClusterFileError) as error:
             log.error("cluster_file_refused", error=str(error))  # noqa: TRY400  the sentence is the whole story
             return False

@@ -13,7 +13,7 @@ import shutil
 import signal
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,7 +35,7 @@ class Replica:
     lines: Lines
     supervised: bool = True
     ready: bool = False
-    seen: int = field(default=0)
+    starting: bool = False  # its supervisor was asked for, and the fork server has not answered
 
     @property
     def name(self) -> str:
@@ -91,6 +91,7 @@ def facts(replica: Replica, service: tuple[str, ...] = ()) -> Observed:
         fault=str(abandoned["reason"]) if abandoned is not None else "",
         fault_is_start=abandoned is not None and bool(abandoned.get("start_failed")),
         gone=gone is not None,
+        gone_at=float(gone["at"]) if gone is not None else None,
         evidence=str(gone["evidence"]) if gone is not None else "",
         devices=tuple(str(device["uuid"]) for device in spec.get("devices", ()) if "uuid" in device),
         endpoints=tuple(f"http://127.0.0.1:{port}" for port in spec.get("ports", {}).values()),

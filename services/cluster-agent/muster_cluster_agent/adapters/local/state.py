@@ -15,6 +15,7 @@ Holds: one agent a folder (flock); a file that replaces another is written whole
 from __future__ import annotations
 
 import fcntl
+import itertools
 import json
 import os
 import time
@@ -99,15 +100,20 @@ class StateFolder:
 
     def _read_history(self) -> OrderedDict[str, dict[str, Any]]:
         self.removed = OrderedDict()
-        try:
-            with (self.root / "history.jsonl").open("rb") as file:
-                for line in file:
-                    try:
-                        self._admit(json.loads(line)["spec"])
-                    except (ValueError, KeyError, TypeError):
-                        continue  # torn by a crash: its folder still exists then
-        except FileNotFoundError:
-            pass
+        path = self.root / "history.jsonl"
+        if not path.exists():
+            return self.removed
+        lines = 0
+        with path.open("rb") as file:
+            for lines, line in enumerate(file, 1):  # noqa: B007  the number of lines is what is wanted
+                try:
+                    self._admit(json.loads(line)["spec"])
+                except (ValueError, KeyError, TypeError):
+                    continue  # torn by a crash: its folder still exists then
+        if lines > 2 * REMEMBERED:
+            with path.open("rb") as file:
+                kept = b"".join(itertools.islice(file, lines - REMEMBERED, None))
+            replace_file(path, kept)
         return self.removed
 
     def _instance(self) -> str:
