@@ -55,6 +55,19 @@ def configure(service: str, instance: str, level: str) -> None:
     structlog.contextvars.bind_contextvars(service=service, instance=instance)
 
 
+# Until `configure` is called (tests, tools): plain lines through the standard library. structlog's own default would
+# render every traceback with all local variables, which takes half a minute for one that holds events.
+structlog.configure(
+    processors=[
+        structlog.stdlib.add_log_level,
+        structlog.processors.format_exc_info,
+        structlog.processors.KeyValueRenderer(key_order=["event"]),
+    ],
+    wrapper_class=structlog.stdlib.BoundLogger,
+    logger_factory=structlog.stdlib.LoggerFactory(),
+)
+
+
 def get(name: str) -> structlog.stdlib.BoundLogger:
     """The logger of one module."""
     logger: structlog.stdlib.BoundLogger = structlog.get_logger(name)

@@ -1,0 +1,292 @@
+"""Rule 11: poison never blocks and never vanishes.
+
+Taken out here: the bound on tries (one record blocks everything), parking (what follows a rejected record is handled
+before it), the one transaction of dead letter, parked row and inbox outcome (one of them is missing after a crash), the
+first event id of a redrive (it is handled twice), and the breaker (a faulty consumer empties a whole topic).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from muster.api.v1 import dead_letters_pb2 as pb
+from muster.events.v1.dead_letter_pb2 import DeadLettered
+from muster.events.v1.submission_pb2 import DeletionRequested
+from muster_chassis import identity, parking
+from muster_chassis.breaker import Breaker
+from muster_chassis.database import Database
+from muster_chassis.dead_letters import DeadLetters
+from muster_chassis.events import Origin, Reject
+from muster_chassis.intake import Entry, Intake, Tripped
+from muster_chassis.topics import SUBMISSIONS, TRIGGERS
+from tests.support.calls import Call
+from tests.support.records import Ledger, intake, poison, record, with_ledger
+from tests.support.stations import DECODER, opened
+
+
+async def _dead(here: Database, *, done: bool = False) -> list[pb.DeadLetter]:
+    request = pb.ListDeadLettersRequest(include_done=done)
+    return list((await DeadLetters(here).ListDeadLetters(request, Call())).dead_letters)
+
+
+async def _redrive(here: Database, consumer: Intake, *ids: str) -> pb.RedriveDeadLettersResponse:
+    """The call, and beside it the sweep that the consumer's loop makes."""
+    request = pb.RedriveDeadLettersRequest(ids=ids, idempotency_key=identity.event_id())
+    answer = asyncio.ensure_future(DeadLetters(here).RedriveDeadLetters(request, Call()))
+    while not answer.done():
+        await consumer.sweep()
+        await asyncio.wait({answer}, timeout=0.02)
+    return answer.result()
+
+
+# ------------------------------------------------------------------------------------------------ it never blocks
+
+
+class _Stubborn(Intake):
+    """Tries for ever."""
+
+    async def _bounded(self, attempt: Any) -> tuple[str, int]:
+        while True:
+            reason, _tries = await super()._bounded(attempt)
+            if not reason:
+                return "", 1
+
+
+async def _flow_past_poison(database: Any, kind: type[Intake]) -> dict[str, int]:
+    async with opened(database.url("policy")) as here:
+        ledger = await with_ledger(here)
+        ledger.refuse["bad"] = ValueError("a bug")
+        consumer = intake(here, ledger, kind)
+        work = asyncio.ensure_future(consumer.process([record("bad", 1), record("w1", 1)], {}))
+        await asyncio.wait({work}, timeout=3)
+        work.cancel()
+        await asyncio.wait({work})
+        return ledger.memory
+
+
+async def test_what_cannot_be_handled_does_not_stop_the_others(database: Any) -> None:
+    assert await _flow_past_poison(database, Intake) == {"w1": 1}
+
+
+async def test_without_bounded_tries_it_stops_them(database: Any) -> None:
+    assert await _flow_past_poison(database, _Stubborn) == {}
+
+
+# ------------------------------------------------------------------------------------------------ order is kept
+
+
+class _NoParking(Intake):
+    """Lets everything past what was rejected."""
+
+    def _place(self, entry: Entry, known: Any, blocked: Any, admission: Any) -> None:
+        blocked.clear()
+        super()._place(
+            Entry(entry.key, entry.origin, entry.aggregate, 0, entry.event, entry.reason), known, blocked, admission
+        )
+
+
+async def _order_after_a_redrive(database: Any, kind: type[Intake]) -> list[tuple[str, int]]:
+    async with opened(database.url("policy")) as here:
+        ledger = await with_ledger(here)
+        ledger.refuse["w1"] = Reject("not now")
+        consumer = intake(here, ledger, kind)
+        await consumer.process([record("w1", 1)], {})
+        ledger.refuse.clear()
+        await consumer.process([record("w1", 2), record("w2", 1), record("w1", 3)], {})
+        await _redrive(here, consumer)
+        return [(name, version) for name, version in ledger.order if name == "w1"]
+
+
+async def test_what_follows_a_rejected_record_waits_behind_it(database: Any) -> None:
+    assert await _order_after_a_redrive(database, Intake) == [("w1", 1), ("w1", 2), ("w1", 3)]
+
+
+async def test_without_parking_it_overtakes(database: Any) -> None:
+    assert (await _order_after_a_redrive(database, _NoParking))[0] == ("w1", 2)
+
+
+# ------------------------------------------------------------------------------------------------ it never vanishes
+
+
+async def _traces_of_poison(here: Database, event: str) -> tuple[bool, bool, bool]:
+    """Whether there is a parked row, an inbox outcome `parked`, a dead letter in the outbox."""
+    parked = await here.pool.fetchval("SELECT count(*) FROM parked WHERE event_id = $1", event)
+    inbox = await here.pool.fetchval("SELECT outcome FROM inbox WHERE event_id = $1", event)
+    told = await here.pool.fetchval("SELECT count(*) FROM outbox WHERE topic = 'muster.dead-letters'")
+    return bool(parked), inbox == "parked", bool(told)
+
+
+class _Killed(BaseException):
+    """The process is gone: nothing catches this."""
+
+
+def _die(*_: object) -> None:
+    raise _Killed
+
+
+class _PiecesApart(Intake):
+    """Writes the three down one after the other, each for itself."""
+
+    async def _alone(self, entry: Entry) -> None:
+        async with self.database.unit() as unit:
+            await self._admit(unit, [entry])
+        raise ConnectionError("killed in between")
+
+
+async def _after_a_crash(database: Any, kind: type[Intake], monkeypatch: pytest.MonkeyPatch) -> tuple[bool, ...]:
+    """The process dies while it writes the dead letter; then the record is delivered again."""
+    async with opened(database.url("policy")) as here:
+        ledger = await with_ledger(here)
+        ledger.refuse["bad"] = Reject("never")
+        event = identity.event_id()
+        same = [record("bad", event_id=event)]
+
+        with monkeypatch.context() as patch:
+            patch.setattr(parking, "tell", _die)
+            with pytest.raises((_Killed, ConnectionError)):
+                await intake(here, ledger, kind).process(same, {})
+        await intake(here, ledger).process(same, {})
+        return await _traces_of_poison(here, event)
+
+
+async def test_dead_letter_parked_row_and_outcome_are_one(database: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await _after_a_crash(database, Intake, monkeypatch) == (True, True, True)
+
+
+async def test_apart_a_crash_makes_poison_vanish(database: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await _after_a_crash(database, _PiecesApart, monkeypatch) == (False, False, False)
+
+
+async def test_the_dead_letter_tells_everything(database: Any) -> None:
+    async with opened(database.url("policy")) as here:
+        ledger = await with_ledger(here)
+        bad = poison("w1", 3)
+        await intake(here, ledger).process([bad], {})
+        row = await here.pool.fetchrow("SELECT key, value FROM outbox")
+        assert row is not None
+        letter = DeadLettered.FromString(row["value"])
+        assert (letter.service, letter.topic, letter.offset) == ("policy", "muster.submissions", bad.offset)
+        assert (letter.key, letter.value, letter.aggregate) == (b"w1", b"\xff\xff\xff", "w1")
+        assert row["key"] == b"w1"
+        assert "no muster.events.v1.SuspendRequested" in letter.reason
+        [shown] = await _dead(here)
+        assert (shown.id, shown.reason, shown.attempts) == (letter.id, letter.reason, 1)
+
+
+# ------------------------------------------------------------------------------------------------ redrive
+
+
+async def test_a_redrive_hands_over_the_stored_bytes_under_the_first_id(database: Any) -> None:
+    async with opened(database.url("policy")) as here:
+        ledger = await with_ledger(here)
+        ledger.refuse["w1"] = Reject("not yet")
+        consumer = intake(here, ledger)
+        event = identity.event_id()
+        same = [record("w1", 1, event_id=event)]
+        await consumer.process(same, {})
+        failed = await _redrive(here, consumer, event)
+        assert (failed.handled, failed.failed, list(failed.reasons)) == (0, 1, ["not yet"])
+        ledger.refuse.clear()
+        assert (await _redrive(here, consumer, event)).handled == 1
+        await consumer.process(same, {})
+        assert ledger.memory == {"w1": 1}
+        assert await _dead(here) == []
+        [done] = await _dead(here, done=True)
+        assert done.done
+        assert done.attempts == 2
+
+
+class _NewIdentity(Intake):
+    """Handles what waits under a new id, and leaves the inbox alone."""
+
+    async def _waiting(self, row: Any) -> None:
+        await self.database.pool.execute("DELETE FROM parked WHERE id = $1", row.id)
+        await self.database.pool.execute("DELETE FROM inbox WHERE event_id = $1", row.key)
+        await self.process([record(row.aggregate)], {})
+
+
+async def _redelivered_after_a_redrive(database: Any, kind: type[Intake]) -> int:
+    async with opened(database.url("policy")) as here:
+        ledger = await with_ledger(here)
+        ledger.refuse["w1"] = Reject("not yet")
+        consumer = intake(here, ledger, kind)
+        same = [record("w1")]
+        await consumer.process(same, {})
+        ledger.refuse.clear()
+        await _redrive(here, consumer)
+        await consumer.process(same, {})
+        return ledger.memory["w1"]
+
+
+async def test_what_was_redriven_is_a_duplicate_afterwards(database: Any) -> None:
+    assert await _redelivered_after_a_redrive(database, Intake) == 1
+
+
+async def test_under_a_new_id_it_would_be_handled_again(database: Any) -> None:
+    assert await _redelivered_after_a_redrive(database, _NewIdentity) == 2
+
+
+# ------------------------------------------------------------------------------------------------ the breaker
+
+
+class _NeverTrips(Breaker):
+    """Counts, and lets everything go on."""
+
+    @property
+    def tripped(self) -> bool:
+        return False
+
+
+async def _feed_poison(here: Database, ledger: Ledger, records: list[Origin], **options: Any) -> int:
+    """How many dead letters there are once the consumer has stopped or is through."""
+    consumer = Intake(here, ledger, [SUBMISSIONS, TRIGGERS], DECODER, **options)
+    consumer.bus = "test-bus"
+    for start in range(0, len(records), 20):
+        try:
+            await consumer.process(records[start : start + 20], {})
+        except Tripped as tripped:
+            await consumer.remember_stop(str(tripped))
+            break
+    return int(await here.pool.fetchval("SELECT count(*) FROM parked"))
+
+
+async def test_when_most_of_a_topic_is_rejected_its_consumer_stops(database: Any) -> None:
+    async with opened(database.url("policy")) as here:
+        ledger = await with_ledger(here)
+        assert await _feed_poison(here, ledger, [poison(f"w{n}") for n in range(300)]) == 100
+        consumer = intake(here, ledger)
+        await consumer.look_at_breakers()
+        assert consumer.stopped == {"muster.submissions": "100 of the last 100 records were rejected"}
+        resume = pb.ResumeConsumerRequest(idempotency_key="k")
+        assert list((await DeadLetters(here).ResumeConsumer(resume, Call())).topics) == ["muster.submissions"]
+        await consumer.look_at_breakers()
+        assert consumer.stopped == {}
+
+
+async def test_without_the_breaker_the_whole_topic_is_emptied(database: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("muster_chassis.intake.Breaker", _NeverTrips)
+    async with opened(database.url("policy")) as here:
+        ledger = await with_ledger(here)
+        assert await _feed_poison(here, ledger, [poison(f"w{n}") for n in range(300)]) == 300
+
+
+async def test_foreign_records_never_stop_their_consumer(database: Any) -> None:
+    async with opened(database.url("policy")) as here:
+        ledger = await with_ledger(here)
+        assert await _feed_poison(here, ledger, [poison(f"w{n}", topic=TRIGGERS) for n in range(300)]) == 300
+
+
+async def test_heartbeats_are_not_parked(database: Any) -> None:
+    async with opened(database.url("policy")) as here:
+        ledger = await with_ledger(here)
+        consumer = intake(here, ledger, unparked=[DeletionRequested])
+        await consumer.process([poison("east")], {})
+        await consumer.process([record("east", message=_heartbeat()), record("east")], {})
+        assert ledger.memory == {"east": 1}
+
+
+def _heartbeat() -> DeletionRequested:
+    return DeletionRequested(workload_id="stands for a type that is not parked")
