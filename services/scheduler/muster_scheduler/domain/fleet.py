@@ -53,7 +53,8 @@ def accept(world: World, cluster_id: str, order: Order) -> Cluster | None:
         world.journal.set(cluster, "start", order.start)
         world.journal.set(cluster, "full_needed", value=True)
         world.touched.clusters[cluster_id] = None
-    if (order.observed, order.start) > (cluster.observed, 0) or not cluster.fresh:
+    # Any other observation than the last one is a new one: an agent's clock may be set back while it works.
+    if order.observed != cluster.observed or not cluster.fresh:
         _freshen(world, cluster, order.observed)
     return cluster
 

@@ -1,0 +1,136 @@
+"""Inference services: replicas come and go, are scaled, replaced and rolled over."""
+
+from __future__ import annotations
+
+from muster_kernel.lifecycle import Phase
+from muster_kernel.reasons import FailureClass
+from muster_scheduler.domain import events
+from muster_scheduler.domain.decisions import Assign, Scaled
+from muster_scheduler.domain.workloads import ReplicaState, Request, WorkloadKind
+from tests.support.fleets import Fleet, node, request, role, whole
+
+
+def service(size: int = 2, *, generation: int = 1, most: int = 4) -> Request:
+    return request(
+        role(whole(1), size), kind=WorkloadKind.INFERENCE, generation=generation, max_scale=most, preemptible=False
+    )
+
+
+def test_degraded_and_back() -> None:
+    fleet = Fleet(node("n1"))
+    workload = fleet.submit(1, service())
+    fleet.send(fleet.status(1, ReplicaState.READY, rank=0))
+    assert workload.phase is Phase.DEGRADED
+    fleet.send(fleet.status(1, ReplicaState.READY, rank=1))
+    assert workload.phase is Phase.RUNNING
+    fleet.send(fleet.status(1, ReplicaState.LOST, rank=1))
+    assert workload.phase is Phase.DEGRADED
+    fleet.send(fleet.status(1, ReplicaState.READY, rank=1))
+    assert workload.phase is Phase.RUNNING
+
+
+def test_a_failing_replica_is_replaced_without_limit() -> None:
+    fleet = Fleet(node("n1"))
+    workload = fleet.submit(1, service())
+    fleet.run(1)
+    for k in range(8):
+        assert workload.replicas["worker", 1].holder.k == k
+        fleet.send(fleet.status(1, ReplicaState.FAILED, rank=1, exit_code=1, failure=FailureClass.EXIT))
+        assert workload.phase is Phase.DEGRADED
+        fleet.send(fleet.status(1, None, rank=1, gone=True))
+        assert ("worker", 1) not in workload.replicas
+        fleet.wait(361)
+        fleet.send(fleet.status(1, ReplicaState.READY, rank=1))
+        assert workload.phase is Phase.RUNNING
+    assert workload.attempt == 1
+    assert workload.exits == 8
+
+
+def test_a_server_that_exits_with_zero_is_replaced_too() -> None:
+    fleet = Fleet(node("n1"))
+    workload = fleet.submit(1, service(1))
+    fleet.run(1)
+    fleet.finish(1)
+    assert workload.phase is Phase.DEGRADED
+    fleet.wait(11)
+    fleet.run(1)
+    assert workload.phase is Phase.RUNNING
+
+
+def test_scaling_within_what_the_spec_allows() -> None:
+    fleet = Fleet(node("n1"))
+    workload = fleet.submit(1, service(2, most=4))
+    fleet.run(1)
+    fleet.send(events.ScaleAdvised(workload.id, 9))
+    assert len(workload.replicas) == 4
+    assert Scaled(workload.id, 2, 4) in fleet.decisions
+    fleet.run(1)
+    fleet.send(events.ScaleAdvised(workload.id, 0))
+    assert sorted(workload.replicas) == [("worker", 0), ("worker", 1)]
+    assert len(workload.leaving) == 2
+    fleet.gone(1)
+    assert not workload.leaving
+
+
+def test_a_new_revision_beside_the_old_one() -> None:
+    fleet = Fleet(node("n1"))
+    workload = fleet.submit(1, service())
+    fleet.run(1)
+    fleet.send(fleet.admitted(1, service(generation=2)))
+    assert workload.phase is Phase.UPDATING
+    assert len(workload.rolling) == 2
+    assert len(workload.replicas) == 2
+    assert {r.holder.generation for r in workload.replicas.values()} == {2}
+    fleet.report(1, ReplicaState.READY)
+    assert not workload.rolling
+    assert workload.phase is Phase.RUNNING
+    assert workload.old is None
+    assert isinstance(fleet.records(1)[-1], Assign)
+    old = [holder for holder in workload.leaving]
+    assert {holder.generation for holder in old} == {1}
+
+
+def test_a_new_revision_in_the_place_of_the_old_one() -> None:
+    fleet = Fleet(node("n1", 2))
+    workload = fleet.submit(1, service())
+    fleet.run(1)
+    fleet.send(fleet.admitted(1, service(generation=2)))
+    assert workload.phase is Phase.UPDATING
+    for _ in range(2):
+        (holder,) = workload.leaving
+        fleet.send(fleet.status(1, None, rank=holder.rank, k=holder.k, generation=1, gone=True))
+        fleet.report(1, ReplicaState.READY)
+    assert workload.phase is Phase.RUNNING
+    assert {r.holder.generation for r in workload.replicas.values()} == {2}
+
+
+def test_a_waiting_service_takes_its_new_generation() -> None:
+    fleet = Fleet(node("n1", 1))
+    workload = fleet.submit(1, service(2))
+    assert workload.phase is Phase.PENDING
+    fleet.send(fleet.admitted(1, service(1, generation=2)))
+    assert workload.phase is Phase.INITIALIZING
+    assert workload.generation == 2
+
+
+def test_a_service_without_replicas_is_running() -> None:
+    fleet = Fleet(node("n1", 1))
+    assert fleet.submit(1, service(0)).phase is Phase.RUNNING
+
+
+def test_scale_advice_for_a_training_means_nothing() -> None:
+    fleet = Fleet(node("n1"))
+    workload = fleet.submit(1)
+    fleet.send(events.ScaleAdvised(workload.id, 5))
+    assert len(workload.replicas) == 1
+
+
+def test_new_generations_of_trainings_and_of_the_final_are_ignored() -> None:
+    fleet = Fleet(node("n1"))
+    training = fleet.submit(1)
+    fleet.send(fleet.admitted(1, request(generation=2)))
+    assert training.generation == 1
+    fleet.submit(2, service())
+    fleet.send(events.DeletionRequested("e", fleet.workload(2).id))
+    fleet.send(fleet.admitted(2, service(generation=2)))
+    assert fleet.workload(2).generation == 1
