@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -78,7 +79,8 @@ class EmbeddedKafka:
     def start(self) -> Broker:
         """Starts it and returns who it is once it serves."""
         self._server.prepare()
-        self._process = self._server.command().spawn()
+        # A test run that is killed takes its servers with it.
+        self._process = replace(self._server.command(), dies_with_parent=signal.SIGKILL).spawn()
         wait_until(lambda: self._server.ready() is not None, seconds=kafka.START_DEADLINE, what="Kafka's start")
         broker = self._server.ready()
         if broker is None:
@@ -135,7 +137,7 @@ class EmbeddedPostgres:
     def start(self) -> None:
         """Starts it and waits until it serves and has the services' roles."""
         self.server.prepare()
-        self._process = self.server.command().spawn()
+        self._process = replace(self.server.command(), dies_with_parent=signal.SIGQUIT).spawn()
         wait_until(self.server.ready, seconds=postgres.START_DEADLINE, what="PostgreSQL's start")
         self.server.bootstrap()
 

@@ -8,19 +8,25 @@ Holds: nothing is ended by name; only by (pid, start time), by a mark in its env
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
+import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 STACK_MARK = "MUSTER_STACK_ID"
 SERVICE_MARK = "MUSTER_SERVICE"
 REPLICA_MARK = "MUSTER_REPLICA"
 
+_libc = ctypes.CDLL(None, use_errno=True)
+_PR_SET_PDEATHSIG = 1
 _PROC = Path("/proc")
 _START_TIME_FIELD = 19  # field 22 of /proc/PID/stat, counted after the command's closing parenthesis
 _STATE_FIELD = 0
@@ -36,11 +42,15 @@ class Command:
     cwd: Path | None = None
     user: int | None = None  # uid and gid to drop to; None keeps ours
     group: int | None = None
+    dies_with_parent: int | None = None  # the signal that it gets when whoever spawned it is gone, kill -9 included
 
     def spawn(self) -> subprocess.Popen[bytes]:
         """Starts it in a process group of its own, so that a Ctrl-C at the terminal reaches the keeper alone."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        with self.log.open("ab") as log:
+        # "Parent" is the thread that forks: from one that ends before the process does, the wish would kill too early.
+        lasting = threading.current_thread() is threading.main_thread()
+        ask = partial(_ask_for_signal, self.dies_with_parent) if self.dies_with_parent and lasting else None
+        with self.log.open("ab") as log, _forking_quietly():
             return subprocess.Popen(
                 list(self.argv),
                 stdin=subprocess.DEVNULL,
@@ -52,7 +62,21 @@ class Command:
                 user=self.user,
                 group=self.group,
                 extra_groups=None if self.user is None else [],
+                preexec_fn=ask,  # noqa: PLW1509 - one system call, which takes no lock
             )
+
+
+@contextmanager
+def _forking_quietly() -> Iterator[None]:
+    # From Python 3.12 on a fork beside threads warns; what we do there takes no lock.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        yield
+
+
+def _ask_for_signal(number: int) -> None:
+    # Runs in the child, after it has dropped to its user: a change of user forgets this wish.
+    _libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)

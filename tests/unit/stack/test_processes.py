@@ -105,3 +105,15 @@ def test_stopping_a_leader_ends_its_group(started: Started) -> None:
 def test_a_condition_that_never_holds_is_named() -> None:
     with pytest.raises(TimeoutError, match=r"the impossible: not within 0\.05 s"):
         wait_until(lambda: False, seconds=0.05, what="the impossible")
+
+
+def test_what_is_to_die_with_its_parent_does(started: Started, tmp_path: Path) -> None:
+    script = (
+        "import sys, signal, pathlib; from muster_stack.processes import Command;"
+        f"child = Command(argv=(sys.executable, '-c', {_IGNORES!r}), log=pathlib.Path({str(tmp_path / 'child')!r}),"
+        f"env={{{STACK_MARK!r}: {started.mark!r}}}, dies_with_parent=signal.SIGKILL).spawn(); {_WAITS}"
+    )
+    parent = started(script)
+    wait_until(lambda: len(marked(started.mark)) == 2, seconds=10, what="the child runs")
+    parent.kill()
+    wait_until(lambda: not marked(started.mark), seconds=10, what="the child's end")
