@@ -29,7 +29,7 @@ _OPTIONS: Final = [
     ("grpc.max_send_message_length", LARGEST_MESSAGE),
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
     # Two processes on one port would each get half of the calls; the second one must fail instead.
     ("grpc.so_reuseport", 0),
