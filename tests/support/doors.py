@@ -143,7 +143,7 @@ def key() -> str:
 
 def training(**spec: Any) -> wl.WorkloadSpec:
     """A training of one command."""
-    return wl.WorkloadSpec(kind=options_pb2.KIND_TRAINING, **({"command": "true"} | spec))
+    return wl.WorkloadSpec(**({"kind": options_pb2.KIND_TRAINING, "command": "true"} | spec))
 
 
 def draft(project: str = PROJECT, **spec: Any) -> workloads_pb2.WorkloadDraft:
@@ -153,9 +153,7 @@ def draft(project: str = PROJECT, **spec: Any) -> workloads_pb2.WorkloadDraft:
 
 def moved(to: wl.Phase.ValueType, *, attempt: int = 1, **more: Any) -> scheduler_pb2.PhaseChanged:
     """A phase as the scheduler says it."""
-    message = scheduler_pb2.PhaseChanged(
-        generation=1, attempt=attempt, to=to, desired=wl.DESIRED_PHASE_RUNNING, **more
-    )
+    message = scheduler_pb2.PhaseChanged(generation=1, attempt=attempt, to=to, desired=wl.DESIRED_PHASE_RUNNING, **more)
     message.at.GetCurrentTime()
     return message
 

@@ -49,7 +49,7 @@ async def shown(here: Door, workload_id: str, *phases: wl.Phase.ValueType) -> wl
 async def test_the_road(database: Any, kafka: str) -> None:
     async with door(database, kafka) as here:
         heard = Heard()
-        here.scheduler.consume(heard, SUBMISSIONS, decoder=DECODER)
+        here.scheduler.consume(heard, SUBMISSIONS, decoder=DECODER, assigned=True)
         await here.project()
         made = await here.submit(name="first", gpu_devices_request=1)
         assert (made.phase, made.name, made.generation) == (wl.PHASE_CREATING, "first", 1)
@@ -61,7 +61,9 @@ async def test_the_road(database: Any, kafka: str) -> None:
         assert event.message.spec == made.spec
 
         await here.admit(made, backoff_limit=3)
-        await here.decide(made.id, placed(), moved(wl.PHASE_INITIALIZING), moved(wl.PHASE_RUNNING, endpoints=["http://x"]))
+        await here.decide(
+            made.id, placed(), moved(wl.PHASE_INITIALIZING), moved(wl.PHASE_RUNNING, endpoints=["http://x"])
+        )
         now = await shown(here, made.id, wl.PHASE_RUNNING)
         now = await eventually(lambda: here.get(made.id), lambda one: one.HasField("effective_spec"))
         assert (now.cluster, now.attempt, list(now.endpoints)) == ("east", 1, ["http://x"])
@@ -91,10 +93,13 @@ async def test_the_road(database: Any, kafka: str) -> None:
 async def test_a_verdict_is_waited_for(database: Any, kafka: str) -> None:
     async with door(database, kafka) as here:
         await here.project()
+        early = await here.submit(name="early")  # the consumers have joined once this one is admitted
+        await here.admit(early)
+        await eventually(lambda: here.get(early.id), lambda one: one.HasField("effective_spec"))
+
         waiting = asyncio.create_task(here.submit(name="w", wait=5000))
-        made = await eventually(
-            lambda: here.workloads.ListWorkloads(api.ListWorkloadsRequest()), lambda page: bool(page.workloads)
-        )
+        filtered = api.ListWorkloadsRequest(filter=api.WorkloadFilter(name_prefix="w"))
+        made = await eventually(lambda: here.workloads.ListWorkloads(filtered), lambda page: bool(page.workloads))
         await here.reject(made.workloads[0], "8 is too many: at most 4")
         answer = await waiting
         assert answer.phase == wl.PHASE_FAILED

@@ -15,10 +15,10 @@ from typing import Any, Final
 from muster.api.v1 import dead_letters_pb2 as api
 from muster.api.v1 import dead_letters_pb2_grpc
 from muster_chassis.dead_letters import DeadLetters
-from muster_chassis.errors import NotFound
+from muster_chassis.errors import NotFound, ServiceError
 from muster_chassis.text import clean
 from muster_submission.adapters.owners import Owner
-from muster_submission.errors import BadQuestion, OwnerSilent
+from muster_submission.errors import BadQuestion
 
 OWN: Final = "submission"
 _STUB: Final = dead_letters_pb2_grpc.DeadLettersServiceStub
@@ -73,9 +73,9 @@ class AllDeadLetters(dead_letters_pb2_grpc.DeadLettersServiceServicer):
         merged = api.RedriveDeadLettersResponse()
         missing = list[NotFound]()
         answers = await _all(self._names(request.service), ask, missing)
-        for answer in answers.values():
-            if isinstance(answer, OwnerSilent):
-                merged.reasons.append(answer.message)
+        for name, answer in answers.items():
+            if isinstance(answer, ServiceError):
+                merged.reasons.append(f"{name}: {answer.message}")
                 continue
             merged.handled += answer.handled
             merged.failed += answer.failed
@@ -103,13 +103,13 @@ class AllDeadLetters(dead_letters_pb2_grpc.DeadLettersServiceServicer):
 async def _all(
     names: Sequence[str], ask: Callable[[str], Awaitable[Any]], missing: list[NotFound] | None = None
 ) -> dict[str, Any]:
-    """Each service's answer, or OwnerSilent; those that have nothing of it go to `missing`. One named alone raises."""
+    """Each service's answer, or its error; those that have nothing of it go to `missing`. One named alone raises."""
     found = await asyncio.gather(*(ask(name) for name in names), return_exceptions=True)
     answers: dict[str, Any] = {}
     for name, answer in zip(names, found, strict=True):
         if isinstance(answer, NotFound) and missing is not None:
             missing.append(answer)
-        elif isinstance(answer, BaseException) and (len(names) == 1 or not isinstance(answer, OwnerSilent)):
+        elif isinstance(answer, BaseException) and (len(names) == 1 or not isinstance(answer, ServiceError)):
             raise answer
         else:
             answers[name] = answer
@@ -121,7 +121,7 @@ def _merged(answers: Mapping[str, Any]) -> api.ListDeadLettersResponse:
     tokens: dict[str, str] = {}
     letters: list[api.DeadLetter] = []
     for name, answer in answers.items():
-        if isinstance(answer, OwnerSilent):
+        if isinstance(answer, ServiceError):
             page.unanswered.append(name)
             continue
         letters.extend(answer.dead_letters)
