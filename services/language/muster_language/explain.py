@@ -68,7 +68,7 @@ def _kind(kind: Kind, *, inside: bool) -> str:
         lines.append(f"FIELDS ({group}):")
         for row in rows:
             if row.group == group:
-                lines.append(f"  {_place(row):<{width}}  <{_type(row)}>{_default(row)}")
+                lines.append(f"  {_place(row):<{width}}  <{type_word(row)}>{_default(row)}")
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
 
@@ -104,8 +104,15 @@ def _no_such_field(kind: Kind, word: str, row: Row | None) -> str:
 
 
 def _row(kind: Kind, row: Row, resource: str) -> str:
-    lines = [*_head(kind), f"RESOURCE:    {resource} <{_type(row)}>", "", *_described(row.description), ""]
-    facts = [
+    lines = [*_head(kind), f"RESOURCE:    {resource} <{type_word(row)}>", "", *_described(row.description), ""]
+    lines += [f"  {name + ':':<14}{text}" for name, text in facts(row)]
+    lines += ["", "FIELDS:", *_fields(row)]
+    return "\n".join(lines) + "\n"
+
+
+def facts(row: Row) -> list[tuple[str, str]]:
+    """What the catalogue says about a row beside its description: name and text, only what it does say."""
+    said = [
         ("Also written", ", ".join(row.aliases)),
         ("REST", row.rest),
         ("Kinds", ", ".join(each.document for each in sorted(row.kinds))),
@@ -123,21 +130,19 @@ def _row(kind: Kind, row: Row, resource: str) -> str:
         ("Policy", "; ".join(f"{each.path}: {', '.join(sorted(each.rules))}" for each in row.policy)),
         ("Since", row.since),
     ]
-    lines += [f"  {name + ':':<14}{text}" for name, text in facts if text]
-    lines += ["", "FIELDS:", *_fields(row)]
-    return "\n".join(lines) + "\n"
+    return [(name, text) for name, text in said if text]
 
 
 def _fields(row: Row) -> list[str]:
     if row.type == of.ITEMIZED:
-        inner = [f"        {each.yaml}  <{_type(each)}>" for each in row.members]
+        inner = [f"        {each.yaml}  <{type_word(each)}>" for each in row.members]
         value = ["      value  <object>", *inner] if inner else ["      value  <string>"]
         return ["  items", "    LABEL", *value, "      deleted  <boolean>  takes an inherited item out"]
     if row.beside_spec:
         return ["  the same fields as spec"]
     if row.members:
-        return ["  value  <object>", *(f"    {each.yaml}  <{_type(each)}>" for each in row.members)]
-    return [f"  {'(bare)' if row.bare else 'value'}  <{_type(row)}>"]
+        return ["  value  <object>", *(f"    {each.yaml}  <{type_word(each)}>" for each in row.members)]
+    return [f"  {'(bare)' if row.bare else 'value'}  <{type_word(row)}>"]
 
 
 def _excludes(row: Row) -> list[str]:
@@ -146,7 +151,8 @@ def _excludes(row: Row) -> list[str]:
     ]
 
 
-def _type(row: Row) -> str:
+def type_word(row: Row) -> str:
+    """The type of a row in a word."""
     return "enum" if row.words else _TYPE_WORDS[row.type]
 
 
