@@ -15,9 +15,9 @@ _HEAD: Final = f"""# The workload language
 
 One document is one workload: `apiVersion: {API_VERSION}`, a `kind`, `metadata` (`name`, `namespace: runai-<project>`)
 and `spec`. Values are wrapped (`gpu: {{value: 0.5}}`), items have labels
-(`environment: {{items: {{LR: {{value: "0.1"}}}}}}`), and `deleted: true` takes an inherited item out. Fields marked bare
-are written without `value:`. A file may hold several documents. `muster explain KIND.spec.FIELD` shows the same on the
-command line.
+(`environment: {{items: {{LR: {{value: "0.1"}}}}}}`), and `deleted: true` takes an inherited item out. Fields marked
+bare are written without `value:`. A file may hold several documents. `muster explain KIND.spec.FIELD` shows the same on
+the command line.
 
 This page is written from the options in `protos/muster/workload/v1/workload.proto`, by
 `python -m muster_language.reference`.
