@@ -143,7 +143,8 @@ def key() -> str:
 
 def training(**spec: Any) -> wl.WorkloadSpec:
     """A training of one command."""
-    return wl.WorkloadSpec(**({"kind": options_pb2.KIND_TRAINING, "command": "true"} | spec))
+    given: dict[str, Any] = {"kind": options_pb2.KIND_TRAINING, "command": "true"}
+    return wl.WorkloadSpec(**(given | spec))
 
 
 def draft(project: str = PROJECT, **spec: Any) -> workloads_pb2.WorkloadDraft:

@@ -34,7 +34,7 @@ class FakeAgent:
     async def listen(self) -> None:
         try:
             async for question in self.call:
-                self.asked.append(question)  # noqa: PERF401 - it is looked at while it grows
+                self.asked.append(question)
         finally:
             self.ended.set()
 
@@ -68,7 +68,7 @@ async def reading(here: Door, workload_id: str, **more: Any) -> AsyncIterator[tu
 
     async def read() -> None:
         async for piece in call:
-            pieces.append(piece.data)
+            pieces.append(piece.data)  # noqa: PERF401 - it is looked at while it grows
 
     task = asyncio.create_task(read())
     try:

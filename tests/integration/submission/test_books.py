@@ -123,7 +123,7 @@ async def test_only_a_service_changes_and_only_in_what_can_change(database: Any,
         heard = Heard()
         here.scheduler.consume(heard, SUBMISSIONS, decoder=DECODER, assigned=True)
         await here.project()
-        service = {"kind": options_pb2.KIND_INFERENCE, "name": "serve", "image": "v1", "min_scale": 1}
+        service: dict[str, Any] = {"kind": options_pb2.KIND_INFERENCE, "name": "serve", "image": "v1", "min_scale": 1}
         asked = api.SubmitWorkloadRequest(draft=draft(**service), idempotency_key=key())
         made = (await here.workloads.SubmitWorkload(asked)).workload
 
@@ -242,15 +242,24 @@ class Leader(fleet_pb2_grpc.FleetServiceServicer):
         self.leads = leads
         self.asked = 0
 
-    async def ListClusters(self, request: Any, context: Any) -> fleet_pb2.ListClustersResponse:  # noqa: N802
+    async def ListClusters(self, request: Any, context: Any) -> fleet_pb2.ListClustersResponse:
         self.asked += 1
         if not self.leads:
             await context.abort(STATUS.UNAVAILABLE, "this instance follows")
         return fleet_pb2.ListClustersResponse(next_page_token="from the leader")
 
-    async def AdoptCluster(self, request: Any, context: Any) -> fleet_pb2.AdoptClusterResponse:  # noqa: N802
+    async def AdoptCluster(self, request: Any, context: Any) -> fleet_pb2.AdoptClusterResponse:
         await context.abort(STATUS.NOT_FOUND, "cluster ghost is not registered")
         raise AssertionError("abort raises")
+
+    async def RegisterCluster(self, request: Any, context: Any) -> fleet_pb2.RegisterClusterResponse:
+        return fleet_pb2.RegisterClusterResponse()
+
+    async def ListNodes(self, request: Any, context: Any) -> fleet_pb2.ListNodesResponse:
+        return fleet_pb2.ListNodesResponse()
+
+    async def ForceGoneNode(self, request: Any, context: Any) -> fleet_pb2.ForceGoneNodeResponse:
+        return fleet_pb2.ForceGoneNodeResponse()
 
 
 async def serve(leader: Leader) -> tuple[grpc.aio.Server, str]:

@@ -31,19 +31,15 @@ def structured(id: str, data: Any, **attributes: str) -> tuple[bytes, list[tuple
 
 
 async def rule(here: Door, name: str = "on-model", **more: Any) -> triggers_pb2.Trigger:
-    asked = triggers_pb2.Trigger(
-        **(
-            {
-                "name": name,
-                "project": "team-a",
-                "template": "base",
-                "event_type": "model.stored",
-                "environment": {"MODEL": "model.name", "EVENT": "ce:id"},
-                "enabled": True,
-            }
-            | more
-        )
-    )
+    given: dict[str, Any] = {
+        "name": name,
+        "project": "team-a",
+        "template": "base",
+        "event_type": "model.stored",
+        "environment": {"MODEL": "model.name", "EVENT": "ce:id"},
+        "enabled": True,
+    }
+    asked = triggers_pb2.Trigger(**(given | more))
     request = triggers_pb2.ApplyTriggerRequest(trigger=asked, idempotency_key=key())
     return (await here.triggers.ApplyTrigger(request)).trigger
 
