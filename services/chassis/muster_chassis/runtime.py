@@ -131,10 +131,13 @@ async def _main(settings: _Configured, compose: Callable[[Runtime, _Configured],
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, runtime.stopping.set)
+    # Without this, whoever asks would hear "ready" from a process that has not even opened its database.
+    runtime.health.bad("start", "the service is still opening its parts", at_once=True)
     exposition = Exposition(settings.metrics_listen, lambda: runtime.health.troubles)
     exposition.start()
     try:
         if await _unless_stopped(runtime, compose(runtime, settings)):
+            runtime.health.good("start")
             _log.info("running")
             await runtime.live()
         else:
