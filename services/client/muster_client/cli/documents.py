@@ -30,11 +30,6 @@ class Piece:
     offset: int
     document: language.Document
 
-    @property
-    def name(self) -> str:
-        """What it calls itself, for messages: its name, else its place in the file."""
-        return self.document.name or f"{self.source}:{self.document.line}"
-
     def placed(self, violations: Iterable[Violation]) -> list[Violation]:
         """The control plane's violations with their lines counted in the whole file."""
         return [replace(each, line=each.line + self.offset) if each.line else each for each in violations]
@@ -57,10 +52,7 @@ def refused(piece: Piece, problem: MusterError, *, done: str) -> MusterError:
     """The control plane's refusal of a piece, in the form of a file's errors where it names fields."""
     if isinstance(problem, InvalidInput) and problem.violations:
         return InvalidDocuments(piece.source, piece.placed(problem.violations), done=done)
-    return type(problem)(
-        f"{piece.name}: {problem.message}" if piece.name not in problem.message else problem.message,
-        detail=problem.detail,
-    )
+    return type(problem)(f"{piece.source}:{piece.document.line}: {problem.message}", detail=problem.detail)
 
 
 def _text(path: Path) -> tuple[str, str]:

@@ -32,8 +32,15 @@ def say(text: RenderableType) -> None:
     if isinstance(text, str):
         # Written as it is: a name in square brackets is a name and no markup, and a line is not broken to the width.
         console().print(text, markup=False, soft_wrap=True)
-    else:
-        console().print(text)
+        return
+    shown = console()
+    if shown.is_terminal:
+        shown.print(text)
+        return
+    with shown.capture() as captured:
+        shown.print(text)
+    # A table fills its lines with spaces up to the width: of no use to whoever pastes or compares it.
+    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
 
 
 def note(text: str) -> None:

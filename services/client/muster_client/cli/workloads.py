@@ -9,13 +9,14 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from muster.workload.v1 import workload_pb2
-from muster_client.cli.exits import Exit
+from muster_client.cli.exits import Exit, exit_of
+from muster_client.cli.failures import show_failure
 from muster_client.cli.options import Common
 from muster_client.cli.output import emit, say
 from muster_client.cli.render import tables
 from muster_client.cli.render.describe import describe as described
 from muster_client.cli.render.why import why_text
-from muster_client.errors import InvalidInput
+from muster_client.errors import InvalidInput, MusterError
 from muster_client.muster import Muster
 from muster_client.words import phase_word
 from muster_kernel.lifecycle import Phase
@@ -166,14 +167,16 @@ async def delete(
         timeout: Seconds to wait at most for each; exit 4 afterwards.
         common: Connection.
     """
+    goal = Phase.DELETED if wait else None
     worst = 0
     for each in (workload, *more):
-        worst = max(
-            worst,
-            await _act(
-                each, lambda muster, found: muster.delete(found), Phase.DELETED if wait else None, timeout, common
-            ),
-        )
+        try:
+            code = await _act(each, lambda muster, found: muster.delete(found), goal, timeout, common)
+        except MusterError as problem:
+            # One name that is wrong does not keep the others from being deleted.
+            show_failure(problem, as_json=common.json)
+            code = exit_of(problem)
+        worst = worst or code
     return worst
 
 

@@ -101,7 +101,7 @@ class Screen:
             table.add_row(mark, Text(act.title, style="bold"), "", "", "")
             for entry in entries:
                 place = entry.workload.cluster or "-"
-                told = entry.text[:_TEXT_WIDTH]
+                told = (entry.workload.reason.message or entry.text)[:_TEXT_WIDTH]
                 table.add_row("", f"  {entry.workload.name}", coloured(entry.phase), place, Text(told, style="dim"))
         return table
 

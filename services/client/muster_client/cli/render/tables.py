@@ -39,7 +39,8 @@ def coloured(word: str) -> Text:
 def grid(headings: Sequence[str], rows: Iterable[Sequence[str | Text]], *, right: Iterable[str] = ()) -> Table:
     """A table. Columns named in `right` hold numbers. The last one gives way where the terminal is narrow."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_edge=False)
-    numbers = set(right)
+    numbers, lines = set(right), [list(row) for row in rows]
+    longest = max((len(str(line[0])) for line in lines), default=0)
     for index, heading in enumerate(headings):
         first, last = index == 0, index == len(headings) - 1
         table.add_column(
@@ -47,10 +48,10 @@ def grid(headings: Sequence[str], rows: Iterable[Sequence[str | Text]], *, right
             justify="right" if heading in numbers else "left",
             no_wrap=not last or heading in numbers,
             overflow="fold" if last else "ellipsis",
-            min_width=8 if first else None,
+            min_width=longest if first else None,
         )
-    for row in rows:
-        table.add_row(*row)
+    for line in lines:
+        table.add_row(*line)
     return table
 
 

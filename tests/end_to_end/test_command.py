@@ -1,0 +1,234 @@
+"""The muster command against a whole stack.
+
+Real Kafka and PostgreSQL, every service a process, replicas as real processes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster_stack.keeper.control import Stack
+from tests.support.stacks import RunningStack, running_stack
+
+NORTH = """
+cluster: north
+nodes:
+  - name: north-0
+    devices: {count: 4, model: A100-40GB, memory: 40Gi}
+"""
+DOCUMENT = """apiVersion: run.ai/v2alpha1
+kind: TrainingWorkload
+metadata:
+  name: {name}
+spec:
+  image:
+    value: python:3.11
+  command:
+    value: {command}
+  {gpu}
+"""
+SERVICE = """apiVersion: run.ai/v2alpha1
+kind: InferenceWorkload
+metadata:
+  name: files
+spec:
+  image:
+    value: python:3.11
+  command:
+    value: python -m http.server $(PORT)
+  ports:
+    items:
+      http:
+        value:
+          container: 8000
+  readinessProbe:
+    value:
+      path: /
+  minScale:
+    value: 1
+  gpu:
+    value: 0.25
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """A terminal: the muster command, and files for it."""
+
+    stack: RunningStack
+    folder: Path
+
+    def __call__(self, *arguments: str, code: int = 0, seconds: float = 120.0) -> str:
+        """What the command prints; it has to end with `code`."""
+        ran = self.run(*arguments, seconds=seconds)
+        assert ran.returncode == code, f"muster {' '.join(arguments)}\n{ran.stdout}\n{ran.stderr}"
+        return ran.stdout if code == 0 else ran.stderr
+
+    def run(self, *arguments: str, seconds: float = 120.0) -> subprocess.CompletedProcess[str]:
+        env = {name: value for name, value in os.environ.items() if not name.startswith("MUSTER_")}
+        env |= {"MUSTER_HOME": str(self.stack.layout.root), "COLUMNS": "80"}
+        command = str(Path(sys.executable).parent / "muster")
+        return subprocess.run(
+            [command, *arguments], check=False, capture_output=True, text=True, env=env, timeout=seconds
+        )
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self(*arguments, "--json"))
+
+    def document(self, name: str, command: str, gpu: str = "gpu: {value: 0.5}") -> str:
+        return self.file(name, DOCUMENT.format(name=name, command=command, gpu=gpu))
+
+    def file(self, name: str, text: str) -> str:
+        path = self.folder / f"{name}.yaml"
+        path.write_text(text)
+        return str(path)
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningStack]:
+    folder = tmp_path_factory.mktemp("stack")
+    for parent in (folder, folder.parent, folder.parent.parent):
+        parent.chmod(0o711)  # root's PostgreSQL runs as another user, who must get through
+    with running_stack(folder / "data", {"north": NORTH}) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def project(stack: RunningStack, tmp_path_factory: pytest.TempPathFactory) -> str:
+    shell = Shell(stack, tmp_path_factory.mktemp("project"))
+    told = shell("submit", "-f", shell.document("early", "python -V"), code=3)
+    assert "project 'default' does not exist" in told
+    made = shell.json("projects", "create", "team-a", "--quota", "4")
+    assert made["quotas"][0]["gpuDeserved"] == 28_000
+    return "team-a"
+
+
+@pytest.fixture
+def muster(stack: RunningStack, project: str, tmp_path: Path) -> Shell:
+    return Shell(stack, tmp_path)
+
+
+def test_a_training_runs_to_its_end(muster: Shell) -> None:
+    file = muster.document("trained", "python -c 'import os; print(os.environ[\"CUDA_VISIBLE_DEVICES\"])'")
+    muster("submit", "-f", file, "--wait")
+    assert muster("logs", "trained").startswith("worker-0  GPU-")
+    told = muster.json("get", "trained")
+    assert told["phase"] == "Completed"
+    assert told["cluster"] == "north"
+    described = muster("describe", "trained")
+    assert described.startswith("trained is Completed")
+    assert all(len(line) <= 80 for line in described.splitlines())
+    assert "kind: TrainingWorkload" in muster("get", "trained", "-o", "yaml")
+
+
+def test_a_training_that_fails_fails_the_command(muster: Shell) -> None:
+    spec = "gpu: {value: 0.5}\n  backoffLimit: {value: 0}"
+    muster("submit", "-f", muster.document("failing", "python -c 'exit(3)'", spec), "--wait", code=1)
+    (replica,) = muster.json("get", "failing")["replicas"]
+    assert replica["exitCode"] == 3
+
+
+def test_a_name_that_is_taken(muster: Shell) -> None:
+    file = muster.document("taken", "python -V")
+    muster("submit", "-f", file, "--wait")
+    told = muster("submit", "-f", file, code=2)
+    assert "'taken' is taken" in told
+
+
+def test_the_same_key_does_nothing_twice(muster: Shell) -> None:
+    file = muster.document("once", "python -V")
+    first = muster.json("submit", "-f", file, "--key", "e2e")
+    second = muster.json("submit", "-f", file, "--key", "e2e")
+    assert first[0]["id"] == second[0]["id"]
+
+
+def test_what_never_fits_says_why(muster: Shell) -> None:
+    muster("submit", "-f", muster.document("giant", "python -V", "gpuDevices: {value: 16}"))
+    deadline = time.monotonic() + 30
+    told = muster.json("why", "giant")
+    while told["reason"]["code"] != "TooLarge" and time.monotonic() < deadline:
+        told = muster.json("why", "giant")
+    assert told["reason"]["code"] == "TooLarge"
+    assert "giant waits for 16 GPUs" in muster("why", "giant")
+    muster("delete", "giant", "--wait", "--timeout", "30")
+    assert muster.run("get", "giant").returncode == 3
+
+
+def test_suspend_and_resume(muster: Shell) -> None:
+    file = muster.document("sleeper", "python -c 'import time; print(1, flush=True); time.sleep(300)'")
+    muster("submit", "-f", file)
+    muster("suspend", "sleeper", "--wait", "--timeout", "60")
+    muster("resume", "sleeper", "--wait", "--timeout", "60")
+    assert muster.json("list", "sleeper", "--phase", "Running")[0]["name"] == "sleeper"
+    muster("delete", "sleeper", "--wait", "--timeout", "60")
+
+
+def test_a_service_answers(muster: Shell) -> None:
+    muster("submit", "-f", muster.file("files", SERVICE), "--wait")
+    (address,) = muster.json("get", "files")["endpoints"]
+    with urllib.request.urlopen(address, timeout=10) as answer:
+        assert answer.status == 200
+    muster("delete", "files", "--wait", "--timeout", "60")
+
+
+def test_the_fleet_and_its_use(muster: Shell) -> None:
+    (cluster,) = muster.json("clusters")
+    assert (cluster["id"], cluster["state"], cluster["devices"]) == ("north", "Ready", 4)
+    assert "north-0" in muster("nodes")
+    assert muster.json("dead-letters")["deadLetters"] == []
+    assert isinstance(muster.json("usage"), list)
+
+
+def test_a_service_that_is_silent_is_named(muster: Shell, stack: RunningStack) -> None:
+    control = Stack(stack.layout)
+    muster("submit", "-f", muster.document("asked", "python -V"), "--wait")
+    control.kill("scheduler", signal.SIGSTOP)
+    try:
+        told = muster("why", "asked", "--retry", "1", code=4)
+    finally:
+        control.kill("scheduler", signal.SIGCONT)
+    assert "scheduler does not answer" in told
+
+
+def test_submission_restarts_meanwhile(muster: Shell, stack: RunningStack) -> None:
+    Stack(stack.layout).kill("submission")
+    muster("submit", "-f", muster.document("patient", "python -V"), "--retry", "60", "--wait")
+
+
+def test_the_demo_proves_what_it_shows_and_leaves_nothing(tmp_path: Path) -> None:
+    command = str(Path(sys.executable).parent / "muster")
+    env = {**os.environ, "TMPDIR": "/tmp"}
+    only = ("--only", "half-a-gpu", "--only", "giant")
+    ran = subprocess.run([command, "demo", *only], check=False, capture_output=True, text=True, env=env, timeout=240)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "3 of 3 happened" in ran.stdout
+    assert "giant waits for 16 GPUs" in ran.stdout
+
+
+def test_an_interrupted_demo_leaves_nothing(tmp_path: Path) -> None:
+    command = str(Path(sys.executable).parent / "muster")
+    marker = tmp_path / "marker"
+    env = {**os.environ, "TMPDIR": "/tmp", "MUSTER_TEST_MARK": str(marker)}
+    demo = subprocess.Popen(
+        [command, "demo", "--only", "patient"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env
+    )
+    assert demo.stdout is not None
+    for line in demo.stdout:
+        if "is ready" in line:
+            break
+    demo.send_signal(signal.SIGINT)
+    rest = demo.communicate(timeout=120)[0]
+    assert demo.returncode == 130, rest
+    assert "nothing is left running" in rest
