@@ -8,10 +8,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import asyncpg
+
+from muster.api.v1 import dead_letters_pb2, dead_letters_pb2_grpc
 from muster.events.v1.agent_pb2 import UsageSampled
 from muster.events.v1.telemetry_pb2 import UsageAccounted
 from muster_chassis import identity, kafka
 from muster_chassis.codec import MessageDecoder, encode_headers
+from muster_chassis.rpc import channel
 from muster_chassis.topics import ADVICE, SAMPLES
 from tests.support.processes import service
 from tests.support.stations import Journal, station
@@ -60,6 +64,28 @@ class Agent:
         )
         await self._producer.send_and_wait(SAMPLES.name, value, workload.encode(), headers=headers)
 
+    async def bare(self, value: bytes) -> None:
+        await self._producer.send_and_wait(SAMPLES.name, value)
+
+
+async def counted(url: str, expected: float) -> None:
+    """Waits until the project's account says so, as the service's own role sees it."""
+
+    async def look() -> float:
+        try:
+            connection = await asyncpg.connect(url)
+        except (OSError, asyncpg.PostgresError):
+            return -1.0
+        try:
+            found = await connection.fetchval(
+                "SELECT gpu_seconds FROM telemetry.project_usage WHERE project = 'team-a'"
+            )
+            return float(found or 0)
+        finally:
+            await connection.close()
+
+    await eventually(look, lambda seen: seen == expected, within=60, every=0.2)
+
 
 @asynccontextmanager
 async def agent(bootstrap: str) -> AsyncIterator[Agent]:
@@ -103,6 +129,42 @@ async def test_usage_is_counted_once_and_told(database: Any, kafka: str, tmp_pat
                 assert await again.end() == 0
 
 
+async def test_poison_goes_to_the_dead_letters_and_the_rest_flows(database: Any, kafka: str, tmp_path: Path) -> None:
+    house = {"database": database.url("telemetry"), "kafka": kafka, "MUSTER_ANNOUNCE_SECONDS": "0.2"}
+    async with service("telemetry", tmp_path, **house) as running, channel(running.grpc) as open_channel:
+        await running.ready()
+        async with agent(kafka) as north:
+            await north.raw(WORKLOADS[2], b"\xff\xff")
+            await north.sample(WORKLOADS[1], 10, 9)
+            await north.bare(b"no message of ours")
+            await north.sample(WORKLOADS[0], 0, 10)
+        stub = dead_letters_pb2_grpc.DeadLettersServiceStub(open_channel)
+
+        async def letters() -> list[str]:
+            answer = await stub.ListDeadLetters(dead_letters_pb2.ListDeadLettersRequest(), timeout=5)
+            return sorted(letter.reason for letter in answer.dead_letters)
+
+        reasons = await eventually(letters, lambda seen: len(seen) == 3, within=60)
+        assert "ce_id is ''" in reasons[0]
+        assert "ends before it begins" in reasons[1]
+        assert "the value is no muster.events.v1.UsageSampled" in reasons[2]
+        await counted(database.url("telemetry"), 10)
+
+
+async def test_it_outlives_postgres(own_postgres: Any, kafka: str, tmp_path: Path) -> None:
+    url = own_postgres.server.url("telemetry")
+    async with service("telemetry", tmp_path, database=url, kafka=kafka) as running, agent(kafka) as north:
+        await running.ready()
+        await north.sample(WORKLOADS[0], 0, 10)
+        await counted(url, 10)
+        await asyncio.to_thread(own_postgres.kill)
+        await north.sample(WORKLOADS[0], 10, 20)
+        await asyncio.to_thread(own_postgres.start)
+        await north.sample(WORKLOADS[0], 20, 30)
+        await counted(url, 30)
+        assert running.process.poll() is None
+
+
 async def test_it_outlives_kafka_and_an_emptied_one(database: Any, own_kafka: Any, tmp_path: Path) -> None:
     house = {
         "database": database.url("telemetry"),
@@ -110,45 +172,29 @@ async def test_it_outlives_kafka_and_an_emptied_one(database: Any, own_kafka: An
         "MUSTER_ANNOUNCE_SECONDS": "0.2",
     }
 
-    async def account(pool: Any) -> float:
-        return float(
-            await pool.fetchval(
-                "SELECT coalesce(sum(gpu_seconds), 0) FROM telemetry.project_usage WHERE project = 'team-a'"
-            )
-        )
+    url = house["database"]
+    async with service("telemetry", tmp_path, **house) as running:
+        await running.ready()
+        async with agent(own_kafka.bootstrap) as north:
+            await north.sample(WORKLOADS[0], 0, 10)
+            await counted(url, 10)
+        await asyncio.to_thread(own_kafka.kill)
+        await asyncio.to_thread(own_kafka.start)
+        async with agent(own_kafka.bootstrap) as north:
+            await north.sample(WORKLOADS[0], 10, 20)
+            await counted(url, 20)
+        await asyncio.to_thread(own_kafka.wipe)
 
-    import asyncpg  # noqa: PLC0415  only this test looks into the tables of a service
+        async def topics() -> Any:
+            try:
+                return await kafka.partitions_of(own_kafka.bootstrap, [SAMPLES.name], client="test")
+            except kafka.KAFKA_TROUBLE:
+                return None
 
-    pool = await asyncpg.create_pool(database.url("telemetry"), min_size=1, max_size=1)
-    try:
-        async with service("telemetry", tmp_path, **house) as running:
-            await running.ready()
-
-            async def counted(expected: float) -> None:
-                await eventually(lambda: account(pool), lambda seen: seen == expected, within=60)
-
-            async with agent(own_kafka.bootstrap) as north:
-                await north.sample(WORKLOADS[0], 0, 10)
-                await counted(10)
-            await asyncio.to_thread(own_kafka.kill)
-            await asyncio.to_thread(own_kafka.start)
-            async with agent(own_kafka.bootstrap) as north:
-                await north.sample(WORKLOADS[0], 10, 20)
-                await counted(20)
-            await asyncio.to_thread(own_kafka.wipe)
-
-            async def topics() -> Any:
-                try:
-                    return await kafka.partitions_of(own_kafka.bootstrap, [SAMPLES.name], client="test")
-                except kafka.KAFKA_TROUBLE:
-                    return None
-
-            await eventually(topics, within=60)
-            async with agent(own_kafka.bootstrap) as north:
-                await north.sample(WORKLOADS[0], 0, 20)
-                await north.sample(WORKLOADS[0], 20, 30)
-                await counted(30)
-            assert running.process.poll() is None
-            assert await running.end() == 0
-    finally:
-        await pool.close()
+        await eventually(topics, within=60)
+        async with agent(own_kafka.bootstrap) as north:
+            await north.sample(WORKLOADS[0], 0, 20)
+            await north.sample(WORKLOADS[0], 20, 30)
+            await counted(url, 30)
+        assert running.process.poll() is None
+        assert await running.end() == 0
