@@ -74,7 +74,7 @@ def test_portions_come_through_floats_exactly(hundredths: int) -> None:
 
 @pytest.mark.parametrize("portion", [0.0, -0.5, 1.01, 0.001, 0.333])
 def test_portions_refused(portion: float) -> None:
-    with pytest.raises(ValueError, match="portion|GPU request"):
+    with pytest.raises(ValueError, match=r"portion|GPU request"):
         q.portion_milli(portion)
 
 
