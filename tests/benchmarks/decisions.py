@@ -12,6 +12,8 @@ from itertools import pairwise
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
+from muster_chassis.topics import named
+
 _STEPS = {
     "muster.submissions": "WorkloadSubmitted",
     "muster.admissions": "WorkloadAdmitted",
@@ -40,8 +42,7 @@ async def _times(bootstrap: str, topic: str, event: str) -> list[tuple[str, floa
     await consumer.start()
     found = []
     try:
-        await consumer.topics()
-        partitions = [TopicPartition(topic, p) for p in sorted(consumer.partitions_for_topic(topic) or ())]
+        partitions = [TopicPartition(topic, number) for number in range(named(topic).partitions)]
         consumer.assign(partitions)
         ends = await consumer.end_offsets(partitions)
         await consumer.seek_to_beginning(*partitions)
