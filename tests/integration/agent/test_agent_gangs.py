@@ -149,7 +149,7 @@ async def test_copies_of_a_server_answer_in_turn_behind_one_address(
 
 def _get(address: str) -> str:
     try:
-        with urllib.request.urlopen(address, timeout=3) as answer:  # noqa: S310 - the address that the agent reported
+        with urllib.request.urlopen(address, timeout=3) as answer:
             return str(answer.read().decode())
     except OSError as error:
         return repr(error)

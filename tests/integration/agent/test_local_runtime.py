@@ -1,0 +1,260 @@
+"""Supervisors, logs, shims and addresses on this machine, without Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from muster_cluster_agent.adapters.local import journal, logfile, procfs, readiness
+from muster_cluster_agent.adapters.local.addresses import FIRST, LAST, Ports
+from muster_cluster_agent.adapters.local.backend import LocalBackend
+from muster_cluster_agent.adapters.local.proxy import Proxy
+from muster_cluster_agent.adapters.local.state import StateFolder
+from muster_cluster_agent.domain.actions import Create, Outcome, Stop
+from muster_cluster_agent.domain.model import Observed
+from muster_cluster_agent.domain.plan import replica_plans
+from muster_cluster_agent.end import end
+from muster_cluster_agent.errors import StateFolderError
+from tests.support.agent_loops import assignment
+from tests.support.waiting import eventually, eventually_now
+
+SHIMS = Path(readiness.__file__).parent / "shims"
+FILE = "cluster: c\nlog_budget: 64Ki\nnodes: [{name: n-0}]\n"
+
+
+@pytest_asyncio.fixture
+async def backend(tmp_path: Path) -> AsyncIterator[LocalBackend]:
+    (tmp_path / "c.yaml").write_text(FILE)
+    state = StateFolder(tmp_path / "state")
+    async with LocalBackend(tmp_path / "c.yaml", state) as local:
+        yield local
+    state.close()
+    assert await asyncio.to_thread(end, state.root) == 0
+
+
+async def start(backend: LocalBackend, command: str, number: int = 1) -> str:
+    wanted = assignment(number, command)
+    (plan,) = replica_plans(wanted, wanted.newest)
+    answer = await backend.act(Create(plan))
+    assert answer.outcome is Outcome.DONE
+    return plan.name
+
+
+async def gone(backend: LocalBackend, name: str) -> Observed:
+    async def look() -> Observed:
+        return next(one for one in await backend.list() if one.name == name)
+
+    return await eventually(look, lambda one: one.gone, within=60)
+
+
+async def test_sigterm_then_the_whole_tree_also_in_sessions_of_its_own(backend: LocalBackend) -> None:
+    ignoring = "signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+    code = f"import os,signal,time; {ignoring}; os.fork() or os.setsid(); time.sleep(1000)"
+    name = await start(backend, f"{sys.executable} -c '{code}'")
+    await asyncio.to_thread(eventually_now, lambda: len(procfs.marked().get(name, [])) == 2, within=60)
+    began = time.monotonic()
+    await backend.act(Stop(name, 0.5, "released"))
+    found = await gone(backend, name)
+    assert found.ended is not None
+    assert found.ended.code == 137
+    assert time.monotonic() - began >= 0.5
+    assert name not in procfs.marked()
+
+
+async def test_within_its_grace_a_child_of_an_ended_command_may_finish(backend: LocalBackend, tmp_path: Path) -> None:
+    done = tmp_path / "saved"
+    child = f'trap "sleep 0.3; touch {done}; exit" TERM; touch {tmp_path}/armed; while true; do sleep 0.02; done'
+    (tmp_path / "child.sh").write_text(child)
+    name = await start(backend, f"sh -c 'sh {tmp_path}/child.sh & wait'")
+    await asyncio.to_thread(eventually_now, (tmp_path / "armed").exists, within=60)
+    await backend.act(Stop(name, 20.0, "released"))
+    await gone(backend, name)
+    assert done.exists()
+
+
+async def test_what_a_command_leaves_behind_goes_with_it(backend: LocalBackend) -> None:
+    name = await start(backend, "sh -c 'setsid sleep 1000 & exit 0'")
+    found = await gone(backend, name)
+    assert found.ended is not None
+    assert found.ended.code == 0
+    assert name not in procfs.marked()
+
+
+async def test_a_log_keeps_to_its_budget_and_its_positions(backend: LocalBackend) -> None:
+    name = await start(backend, f"{sys.executable} -c 'for i in range(20000): print(i)'")
+    await gone(backend, name)
+    folder = str(backend._state.log(name))
+    kept = sum([len(await asyncio.to_thread(Path(path).read_bytes)) for _, path in logfile.segments(folder)])
+    assert kept <= 2 * (64 << 10)
+    assert (await backend.log_tail(name, 11)).decode() == "19999\n"
+    position, lines = 0, b""
+    while piece := (await backend.read_log(name, position, 1000)).data:
+        lines += piece
+        position = (await backend.read_log(name, position, 1000)).position
+    assert lines.endswith(b"19998\n19999\n")
+    assert position == sum(len(str(i)) + 1 for i in range(20000))
+
+
+async def test_a_fork_server_that_was_killed_is_started_again(backend: LocalBackend) -> None:
+    first = await start(backend, "sleep 1000")
+    process = backend._nursery._process
+    assert process is not None
+    process.send_signal(signal.SIGKILL)
+    await asyncio.to_thread(process.wait)
+    second = await start(backend, "true", number=2)
+    await gone(backend, second)
+    assert first in procfs.marked()
+
+
+async def test_one_agent_a_folder(backend: LocalBackend) -> None:
+    with pytest.raises(StateFolderError, match="in use by another agent"):
+        StateFolder(backend._state.root)
+
+
+def test_supervisors_import_the_standard_library_alone() -> None:
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import muster_cluster_agent.adapters.local.forkserver; "
+        "print([m for m in sys.modules if m.split('.')[0] not in sys.stdlib_module_names and m != '__main__'])"
+    )
+    source = str(Path(readiness.__file__).parents[3])
+    said = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code, source], capture_output=True, text=True, check=True, timeout=60
+    )
+    names = set(said.stdout.strip("[]\n").replace("'", "").split(", "))
+    package = "muster_cluster_agent.adapters.local"
+    allowed = {"muster_cluster_agent", "muster_cluster_agent.adapters", package}
+    assert names == allowed | {
+        f"{package}.{name}" for name in ("forkserver", "journal", "logfile", "procfs", "supervisor")
+    }
+
+
+def test_a_supervisor_that_comes_late_starts_nothing(tmp_path: Path) -> None:
+    (tmp_path / "journal").touch()
+    (tmp_path / "spec.json").write_text(json.dumps({"name": "x", "log": {"folder": str(tmp_path / "l"), "budget": 1}}))
+    book = journal.Journal(str(tmp_path))
+    book.append({"event": "abandoned", "reason": "found dead"})
+    assert journal.held(str(tmp_path))
+    book.close()
+    code = "import sys; from muster_cluster_agent.adapters.local.supervisor import supervise; supervise(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, timeout=60)
+    assert [line["event"] for line in journal.read(str(tmp_path))] == ["abandoned"]
+
+
+def test_a_torn_line_is_skipped_and_ended(tmp_path: Path) -> None:
+    (tmp_path / "journal").write_text('{"event": "started"}\n{"event": "exi')
+    book = journal.Journal(str(tmp_path))
+    book.append({"event": "gone"})
+    book.close()
+    assert [line["event"] for line in journal.read(str(tmp_path))] == ["started", "gone"]
+    assert journal.read(str(tmp_path / "nowhere")) == []
+
+
+def test_the_start_marker_proves_a_start_and_keeps_the_end(tmp_path: Path) -> None:
+    marker = [sys.executable, "-I", "-S", str(SHIMS / "started.py"), str(tmp_path / "m")]
+    assert subprocess.run([*marker, "sh", "-c", "exit 4"], check=False, timeout=60).returncode == 4
+    assert (tmp_path / "m" / "exit").read_text() == "4"
+    child = subprocess.Popen([*marker, "sleep", "1000"])
+    eventually_now((tmp_path / "m" / "started").exists, within=60)
+    eventually_now(lambda: bool(procfs.descendants(child.pid)), within=60)
+    child.terminate()
+    assert child.wait(timeout=60) == 143
+
+
+def test_a_command_runs_in_the_worker_that_it_was_sent_to(tmp_path: Path) -> None:
+    daemon = subprocess.Popen(
+        [sys.executable, "-I", "-S", str(SHIMS / "execd.py"), str(tmp_path / "exec.sock")],
+        env={**os.environ, "WHO": "the worker"},
+    )
+    try:
+        eventually_now((tmp_path / "exec.sock").exists, within=60)
+        assert (tmp_path / "exec.sock").stat().st_mode & 0o777 == 0o600
+        (tmp_path / "hosts.json").write_text(json.dumps({"h": str(tmp_path / "exec.sock")}))
+        rsh = [sys.executable, "-I", "-S", str(SHIMS / "rsh.py")]
+        env = {**os.environ, "MUSTER_HOSTS": str(tmp_path / "hosts.json")}
+
+        def run(*words: str) -> subprocess.CompletedProcess[str]:
+            return subprocess.run([*rsh, *words], env=env, capture_output=True, text=True, check=False, timeout=60)
+
+        said = run("-x", "-o", "A=b", "h", "echo", '"$WHO"', ";", "exit", "3")
+        assert (said.stdout, said.returncode) == ("the worker\n", 3)
+        assert run("nobody", "true").returncode == 255
+        caller = subprocess.Popen([*rsh, "h", "sleep", "1000"], env=env)
+        eventually_now(lambda: bool(procfs.descendants(daemon.pid)), within=60)
+        caller.kill()
+        caller.wait()
+        eventually_now(lambda: not procfs.descendants(daemon.pid), within=60)
+    finally:
+        daemon.terminate()
+    assert daemon.wait(timeout=60) == 0
+
+
+def test_ports_are_given_once_until_they_are_given_back() -> None:
+    ports = Ports("seed")
+    first = ports.take()
+    assert FIRST <= first <= LAST
+    ports._next = first
+    second = ports.take()
+    assert second != first
+    ports.give_back(second)
+    ports._next = second
+    assert ports.take() == second
+
+
+async def test_a_proxy_takes_servers_in_turn_and_skips_the_dead() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(await reader.readline())
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = int(server.sockets[0].getsockname()[1])
+    ports = Ports("proxy")
+    proxy, dead = Proxy(ports.take()), ports.take()
+    await proxy.open()
+
+    async def ask() -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+        writer.write(b"hello\n")
+        try:
+            return await reader.read()
+        except ConnectionResetError:
+            return b"hung up"
+        finally:
+            writer.close()
+
+    assert await ask() in {b"", b"hung up"}
+    proxy.route((dead, port))
+    assert [await ask() for _ in range(3)] == [b"hello\n"] * 3
+    await proxy.close()
+    server.close()
+    await server.wait_closed()
+
+
+async def test_readiness_needs_one_good_answer_and_three_bad_ones() -> None:
+    answers = iter([False, True, False, False, True, False, False, False])
+    heard: list[bool] = []
+
+    async def question() -> bool:
+        try:
+            return next(answers)
+        except StopIteration:
+            raise asyncio.CancelledError from None
+
+    with pytest.raises(asyncio.CancelledError):
+        await readiness.watch(question, delay=0.0, period=0.001, tell=heard.append)
+    assert heard == [True, False]
+
+
+async def test_nobody_listening_is_no_answer(tmp_path: Path) -> None:
+    port = Ports("nobody").take()
+    for question in (readiness.tcp(port), readiness.http(port, "x"), readiness.unix(tmp_path / "s")):
+        assert not await readiness._ask(question)

@@ -1,0 +1,96 @@
+"""The cluster file: what it may hold, and that every error is named at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster_cluster_agent.adapters.local.cluster_file import derived_uuid, parse
+from muster_cluster_agent.domain.fleet import Foreign, Identity, Mig, NodeState, Taint
+from muster_cluster_agent.domain.model import Slice
+from muster_cluster_agent.errors import ClusterFileError
+
+FULL = """
+cluster: local-a
+pool_label: pool
+node_gone_after: 60
+lost_timeout: 900
+log_budget: 1Mi
+profile: {identity: ANONYMOUS, portions: false, mig: STATIC, ends_replicas_itself: false}
+nodes:
+  - name: a-0
+    labels: {pool: h100, zone: z1}
+    taints: [{key: k, value: v, effect: NoExecute}]
+    cpu: 500m
+    memory: 1Gi
+    state: DRAINING
+    drain_deadline: 2027-01-01T00:00:00Z
+    devices:
+      - {uuid: GPU-x, model: A100-40GB, memory: 40Gi, healthy: false, trouble: Xid 79}
+      - {model: A100-40GB, memory: 40Gi, mig: {slices: [{profile: 1g.5gb, start: 2, uuid: MIG-1}]}}
+  - {name: a-1, devices: {count: 2, model: H100-80GB, memory: 80Gi}}
+  - {name: a-2, anonymous: {count: 4, model: A30-24GB, memory: 24Gi}}
+foreign:
+  - {node: a-0, cpu: 2, memory: 1Gi, devices: [GPU-x]}
+  - {node: a-2, anonymous: 1}
+"""
+
+
+def test_everything_that_a_file_may_say() -> None:
+    file = parse(FULL, where="c.yaml")
+    first, second, third = file.nodes
+    assert (file.cluster, file.node_gone_after, file.lost_timeout, file.log_budget) == ("local-a", 60, 900, 1 << 20)
+    assert (file.profile.identity, file.profile.mig, file.profile.portions) == (Identity.ANONYMOUS, Mig.STATIC, False)
+    assert (first.pool, second.pool) == ("h100", "default")
+    assert (first.cpu_milli, first.memory_bytes, first.state) == (500, 1 << 30, NodeState.DRAINING)
+    assert first.drain_deadline == 1_798_761_600
+    assert first.taints == (Taint("k", "v", "NoExecute"),)
+    assert first.foreign == Foreign(2000, 1 << 30, ("GPU-x",))
+    assert (first.devices[0].healthy, first.devices[0].trouble) == (False, "Xid 79")
+    assert first.devices[1].mig_enabled
+    assert first.devices[1].slices == (Slice("1g.5gb", 2, "MIG-1"),)
+    assert second.devices[1].uuid == derived_uuid("local-a/a-1/1")
+    assert (third.anonymous, third.anonymous_model, third.foreign.anonymous) == (4, "A30-24GB", 1)
+
+
+def test_the_least_that_a_file_has_to_say() -> None:
+    file = parse("cluster: c\nnodes: [{name: n}]", where="c.yaml")
+    assert (file.lost_timeout, file.nvml, file.nodes[0].devices, file.nodes[0].state) == (
+        None,
+        False,
+        (),
+        NodeState.READY,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("nodes: [", "not valid YAML"),
+        ("[]", "expected names with values"),
+        ("cluster: c", "at least one node"),
+        ("nodes: [{name: n}]", "the cluster's id is required"),
+        ("cluster: c\nnodes: [{}]", "a node needs a name"),
+        ("cluster: c\nnodes: [{name: n}, {name: n}]", "'n' stands twice"),
+        ("cluster: c\nnodes: [{name: n, devices: [{uuid: x}, {uuid: x}]}]", "'x' stands twice"),
+        ("cluster: c\nnodes: [{name: n, cpu: lots}]", "nodes[0].cpu"),
+        ("cluster: c\nnodes: [{name: n, state: BROKEN}]", "not one of READY"),
+        ("cluster: c\nnodes: [{name: n, colour: red}]", "nodes[0].colour: not known here"),
+        ("cluster: c\nnodes: nonsense", "expected a list"),
+        ("cluster: c\nlost_timeout: 10\nnodes: [{name: n}]", "at least 61"),
+        ("cluster: c\nforeign: [{node: x}]\nnodes: [{name: n}]", "there is no node 'x'"),
+        ("cluster: c\nnodes: [{name: n, devices: {count: -1}}]", "a whole number from 0 on"),
+        ("cluster: c\nprofile: {portions: maybe}\nnodes: [{name: n}]", "expected true or false"),
+        ("cluster: [c]\nnodes: [{name: n}]", "expected a text"),
+    ],
+)
+def test_what_is_wrong_is_named(text: str, said: str) -> None:
+    with pytest.raises(ClusterFileError) as raised:
+        parse(text, where="c.yaml")
+    assert said in str(raised.value)
+    assert "c.yaml" in str(raised.value)
+
+
+def test_all_errors_are_named_at_once() -> None:
+    with pytest.raises(ClusterFileError) as raised:
+        parse("nodes: [{name: n, cpu: x, memory: y}]\nwhat: 1", where="c.yaml")
+    assert len(str(raised.value).splitlines()) == 4
