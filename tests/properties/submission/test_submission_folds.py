@@ -16,6 +16,7 @@ from muster_submission.domain.names import Given, Prefixed, demand, resolve, run
 from muster_submission.domain.progress import Changed, Fact, Progress, Why, apply
 from muster_submission.domain.snapshots import Shown
 from muster_submission.handlers.progress import News, fold
+from muster_submission.ports import Line
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 WORDS = st.sampled_from(["", "a", "b"])
@@ -53,7 +54,7 @@ def test_any_interleaving_of_the_topics_ends_in_one_state(decisions: list[p.Deci
         p.Admitted(number) if number == 1 or taken else p.Rejected(number, ("no",))
         for number, taken in enumerate(generations, start=1)
     ]
-    left = [list(enumerate(verdicts, start=1)), list(enumerate(decisions, start=1))]
+    left: list[list[tuple[int, Fact]]] = [list(enumerate(verdicts, start=1)), list(enumerate(decisions, start=1))]
     mixed: list[tuple[Fact, int]] = []
     while any(left):
         side = data.draw(st.sampled_from([queue for queue in left if queue]))
@@ -92,7 +93,9 @@ def test_a_batch_is_its_parts(told: list[tuple[int, p.Decision]], size: int) -> 
         news.append(News(f"w{number}", "E", versions[number], fact, status=b"s%d" % versions[number]))
     start = {f"w{number}": Progress() for number in range(3)}
     whole = fold(start, news)
-    parts, lines, status = dict(start), [], {}
+    parts = dict(start)
+    lines: list[Line] = []
+    status: dict[str, bytes] = {}
     for at in range(0, len(news), size):
         batch = fold(parts, news[at : at + size])
         parts |= batch.progress

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from muster_submission.domain.names import Given, Prefixed, demand, naming, numbered, resolve, run_name
+from muster_submission.domain.names import Given, Naming, Prefixed, demand, naming, numbered, resolve, run_name
 from muster_submission.domain.problems import Problem
 
 
@@ -32,14 +34,19 @@ def test_prefix_and_ten_digits_fit() -> None:
 
 
 def test_numbers_are_asked_for_in_one_order_and_given_in_the_callers() -> None:
-    namings = [("b", Prefixed("x")), ("a", Given("g")), ("a", Prefixed("x")), ("b", Prefixed("x"))]
+    namings: list[tuple[str, Naming]] = [
+        ("b", Prefixed("x")),
+        ("a", Given("g")),
+        ("a", Prefixed("x")),
+        ("b", Prefixed("x")),
+    ]
     assert demand(namings) == [("a", "x", 1), ("b", "x", 2)]
     names = resolve(namings, {("b", "x"): [3, 4], ("a", "x"): [9]})
     assert names == ["x-3", "g", "x-9", "x-4"]
 
 
 def test_a_run_is_named_after_what_fired_it() -> None:
-    told = {"trigger": "p/t", "source": "/s", "event_id": "1", "number": 1}
+    told: dict[str, Any] = {"trigger": "p/t", "source": "/s", "event_id": "1", "number": 1}
     name = run_name("base", **told)
     assert name == run_name("base", **told)
     assert (
