@@ -12,29 +12,39 @@ from itertools import pairwise
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from muster_chassis.topics import named
+from muster_chassis.topics import assignments, named
 
-_STEPS = {
+SENT, STARTED = "sent", "started"
+STEPS = {
     "muster.submissions": "WorkloadSubmitted",
     "muster.admissions": "WorkloadAdmitted",
     "muster.decisions": "WorkloadPlaced",
 }
 
+Roads = dict[str, dict[str, float]]
+"""Wall-clock seconds by workload id and step."""
 
-async def placements(bootstrap: str, since: float) -> tuple[list[float], dict[str, float]]:
-    """Wall-clock seconds of every WorkloadPlaced after `since`, and p50 milliseconds between the steps on the way."""
-    seen: dict[str, dict[str, float]] = defaultdict(dict)
-    for topic, event in _STEPS.items():
+
+async def roads(bootstrap: str, since: float, cluster: str) -> Roads:
+    """When each workload that was submitted after `since` reached each step, its Assignment in `cluster` last."""
+    seen: Roads = defaultdict(dict)
+    for topic, event in {**STEPS, assignments(cluster).name: "Assignment"}.items():
         for workload, at in await _times(bootstrap, topic, event):
             if at >= since:
-                seen[event].setdefault(workload, at)
-    steps = list(_STEPS.values())
-    stages = {}
-    for before, after in pairwise(steps):
-        both = seen[before].keys() & seen[after].keys()
-        waits = [seen[after][workload] - seen[before][workload] for workload in both]
-        stages[f"{before} to {after}"] = round(statistics.median(waits) * 1000, 1) if waits else -1.0
-    return list(seen["WorkloadPlaced"].values()), stages
+                seen[workload].setdefault(event, at)
+    return seen
+
+
+def stages(found: Roads) -> dict[str, float]:
+    """p50 milliseconds from each step to the next, over the workloads that have both; steps nobody has are left out."""
+    steps = [SENT, *STEPS.values(), "Assignment", STARTED]
+    present = [step for step in steps if any(step in road for road in found.values())]
+    medians = {}
+    for before, after in pairwise(present):
+        waits = [road[after] - road[before] for road in found.values() if before in road and after in road]
+        if waits:
+            medians[f"{before} to {after}"] = round(statistics.median(waits) * 1000, 1)
+    return medians
 
 
 async def _times(bootstrap: str, topic: str, event: str) -> list[tuple[str, float]]:

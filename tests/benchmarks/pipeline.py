@@ -7,7 +7,8 @@ counts is the time of WorkloadPlaced on Kafka, read after the load so that readi
 
 The last line is one JSON object: rate (latency part, workloads a second), submit_to_start_ms {p50, p99, max, count},
 sustained_per_s (placements a second within the window), offered_per_s, backlog_end and backlog_half (acknowledged and
-not placed at the window's end and at its half), stages_ms (p50 from one event to the next, sustained part), cores.
+not placed at the window's end and at its half), latency_stages_ms and stages_ms (p50 from one step of the road to the
+next, in the latency and the sustained part), cores.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import os
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -31,6 +33,15 @@ from tests.support.stacks import running_stack
 PROJECT = "bench"
 BULK = 100
 SETTLE_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A submission and the client's clock right before it."""
+
+    name: str
+    workload: str
+    monotonic_ns: int
 
 
 def main() -> int:
@@ -56,32 +67,39 @@ async def latency(rate: float, seconds: float) -> dict[str, object]:
             async with Muster(stack.server) as muster:
                 await muster.projects.create(PROJECT, quotas=[pool_quota("default", 32)])
                 await _warm_up(muster, stamps)
+                began = time.time()
                 sent = await _paced(muster, stamps, rate, int(rate * seconds))
-                started = await _stamped(stamps, set(sent))
-    waits = [(started[name] - at) / 1e6 for name, at in sent.items()]
-    return {"submit_to_start_ms": figures.spread(waits)}
+                started = await _stamped(stamps, {at.name for at in sent})
+            roads = await decisions.roads(stack.bootstrap, began, "bench")
+    waits = [(started[at.name] - at.monotonic_ns) / 1e6 for at in sent]
+    wall = time.time() - time.monotonic()
+    for at in sent:
+        roads[at.workload] |= {
+            decisions.SENT: wall + at.monotonic_ns / 1e9,
+            decisions.STARTED: wall + started[at.name] / 1e9,
+        }
+    return {"submit_to_start_ms": figures.spread(waits), "latency_stages_ms": decisions.stages(roads)}
 
 
 async def _warm_up(muster: Muster, stamps: Path) -> None:
     """The first runs import, connect and join groups: that is start-up, not the road."""
-    names = list(await _paced(muster, stamps, 5.0, 10, prefix="warm"))
-    await _stamped(stamps, set(names))
+    sent = await _paced(muster, stamps, 5.0, 10, prefix="warm")
+    await _stamped(stamps, {at.name for at in sent})
 
 
-async def _paced(muster: Muster, stamps: Path, rate: float, count: int, prefix: str = "run") -> dict[str, int]:
-    """Submits `count` at `rate` a second, none waiting for another; monotonic ns of each send by name."""
-    sent: dict[str, int] = {}
+async def _paced(muster: Muster, stamps: Path, rate: float, count: int, prefix: str = "run") -> list[Sent]:
+    """Submits `count` at `rate` a second, none waiting for another."""
     began = time.monotonic()
 
-    async def one(number: int) -> None:
+    async def one(number: int) -> Sent:
         await asyncio.sleep(max(0.0, began + number / rate - time.monotonic()))
         name = f"{prefix}-{number}"
         document = _stamping(name, stamps / name)
-        sent[name] = time.monotonic_ns()
-        await muster.submit(document, project=PROJECT)
+        at = time.monotonic_ns()
+        workload = await muster.submit(document, project=PROJECT)
+        return Sent(name, workload.id, at)
 
-    await asyncio.gather(*(one(number) for number in range(count)))
-    return sent
+    return list(await asyncio.gather(*(one(number) for number in range(count))))
 
 
 async def _stamped(stamps: Path, names: set[str]) -> dict[str, int]:
@@ -113,14 +131,15 @@ async def sustained(offered: float, seconds: float) -> dict[str, object]:
                 acknowledged = await _bulk(muster, offered, seconds)
                 ended = time.time()
                 await asyncio.sleep(1.0)
-            placed, stages = await decisions.placements(stack.bootstrap, since=began)
+            roads = await decisions.roads(stack.bootstrap, began, "bench")
+    placed = [road["WorkloadPlaced"] for road in roads.values() if "WorkloadPlaced" in road]
     half = began + (ended - began) / 2
     return {
         "sustained_per_s": round(figures.within(placed, began, ended) / (ended - began), 1),
         "acknowledged_per_s": round(figures.within(acknowledged, began, ended) / (ended - began), 1),
         "backlog_half": figures.within(acknowledged, began, half) - figures.within(placed, began, half),
         "backlog_end": figures.within(acknowledged, began, ended) - figures.within(placed, began, ended),
-        "stages_ms": stages,
+        "stages_ms": decisions.stages(roads),
     }
 
 
