@@ -148,7 +148,7 @@ class _Workloads(_Service, workloads_pb2_grpc.WorkloadsServiceServicer):
             raise AssertionError
         return workload
 
-    async def SubmitWorkload(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def SubmitWorkload(self, request: Any, context: Any) -> Any:
         async def act(asked: Any, _: Any) -> Any:
             name = next((line.split()[-1] for line in asked.draft.yaml.splitlines() if "name:" in line), "typed")
             project = asked.draft.project or "team-a"
@@ -157,7 +157,7 @@ class _Workloads(_Service, workloads_pb2_grpc.WorkloadsServiceServicer):
 
         return await self._do("SubmitWorkload", request, context, act)
 
-    async def SubmitWorkloads(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def SubmitWorkloads(self, request: Any, context: Any) -> Any:
         async def act(asked: Any, _: Any) -> Any:
             violation = workloads_pb2.Violation(path="spec.gpu", message="too much", line=3, column=1)
             refused = workloads_pb2.SubmitOutcome(code=3, message="invalid", violations=[violation])
@@ -166,20 +166,20 @@ class _Workloads(_Service, workloads_pb2_grpc.WorkloadsServiceServicer):
 
         return await self._do("SubmitWorkloads", request, context, act)
 
-    async def ValidateWorkload(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def ValidateWorkload(self, request: Any, context: Any) -> Any:
         async def act(_: Any, __: Any) -> Any:
             return workloads_pb2.ValidateWorkloadResponse()
 
         return await self._do("ValidateWorkload", request, context, act)
 
-    async def GetWorkload(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def GetWorkload(self, request: Any, context: Any) -> Any:
         async def act(asked: Any, asked_context: Any) -> Any:
             found = await self._found(asked.workload, asked_context)
             return workloads_pb2.GetWorkloadResponse(workload=found, yaml=f"metadata:\n  name: {found.name}\n")
 
         return await self._do("GetWorkload", request, context, act)
 
-    async def ListWorkloads(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def ListWorkloads(self, request: Any, context: Any) -> Any:
         async def act(asked: Any, _: Any) -> Any:
             wanted = asked.filter
             found = [
@@ -194,7 +194,7 @@ class _Workloads(_Service, workloads_pb2_grpc.WorkloadsServiceServicer):
 
         return await self._do("ListWorkloads", request, context, act)
 
-    async def SuspendWorkload(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def SuspendWorkload(self, request: Any, context: Any) -> Any:
         async def act(asked: Any, asked_context: Any) -> Any:
             found = await self._found(asked.workload, asked_context)
             found.phase = workload_pb2.PHASE_STOPPED
@@ -202,7 +202,7 @@ class _Workloads(_Service, workloads_pb2_grpc.WorkloadsServiceServicer):
 
         return await self._do("SuspendWorkload", request, context, act)
 
-    async def ResumeWorkload(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def ResumeWorkload(self, request: Any, context: Any) -> Any:
         async def act(asked: Any, asked_context: Any) -> Any:
             found = await self._found(asked.workload, asked_context)
             found.phase = workload_pb2.PHASE_RUNNING
@@ -210,7 +210,7 @@ class _Workloads(_Service, workloads_pb2_grpc.WorkloadsServiceServicer):
 
         return await self._do("ResumeWorkload", request, context, act)
 
-    async def UpdateWorkload(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def UpdateWorkload(self, request: Any, context: Any) -> Any:
         async def act(asked: Any, asked_context: Any) -> Any:
             found = await self._found(asked.workload, asked_context)
             found.generation += 1
@@ -218,7 +218,7 @@ class _Workloads(_Service, workloads_pb2_grpc.WorkloadsServiceServicer):
 
         return await self._do("UpdateWorkload", request, context, act)
 
-    async def DeleteWorkload(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def DeleteWorkload(self, request: Any, context: Any) -> Any:
         async def act(asked: Any, asked_context: Any) -> Any:
             found = await self._found(asked.workload, asked_context)
             found.phase = workload_pb2.PHASE_DELETED
@@ -226,7 +226,7 @@ class _Workloads(_Service, workloads_pb2_grpc.WorkloadsServiceServicer):
 
         return await self._do("DeleteWorkload", request, context, act)
 
-    async def WatchWorkloads(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
+    async def WatchWorkloads(self, request: Any, context: Any) -> AsyncIterator[Any]:
         self._world.calls.append(("WatchWorkloads", request))
         for item in self._world.watches.pop(0) if self._world.watches else self._snapshot(request):
             if isinstance(item, Failure):
@@ -244,14 +244,14 @@ class _Workloads(_Service, workloads_pb2_grpc.WorkloadsServiceServicer):
                 )
         yield workloads_pb2.WatchWorkloadsResponse(kind=workloads_pb2.WATCH_ITEM_KIND_SNAPSHOT_END, cursor="1")
 
-    async def StreamLogs(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
+    async def StreamLogs(self, request: Any, context: Any) -> AsyncIterator[Any]:
         self._world.calls.append(("StreamLogs", request))
         for replica, data in self._world.log:
             yield workloads_pb2.StreamLogsResponse(replica=replica, data=data)
 
 
 class _Tenancy(_Service, tenancy_pb2_grpc.TenancyServiceServicer):
-    async def ListProjects(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def ListProjects(self, request: Any, context: Any) -> Any:
         async def act(_: Any, __: Any) -> Any:
             quota = books_pb2.PoolQuota(node_pool="default", gpu_deserved=31_500, over_quota_weight=1)
             projects = [
@@ -262,14 +262,14 @@ class _Tenancy(_Service, tenancy_pb2_grpc.TenancyServiceServicer):
 
         return await self._do("ListProjects", request, context, act)
 
-    async def SetProjectQuota(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def SetProjectQuota(self, request: Any, context: Any) -> Any:
         async def act(asked: Any, asked_context: Any) -> Any:
             project = books_pb2.Project(name=asked.project, quotas=[asked.quota])
             return tenancy_pb2.SetProjectQuotaResponse(project=project)
 
         return await self._do("SetProjectQuota", request, context, act)
 
-    async def CreateProject(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def CreateProject(self, request: Any, context: Any) -> Any:
         async def act(asked: Any, _: Any) -> Any:
             project = books_pb2.Project(name=asked.name, department="default", namespace=f"runai-{asked.name}")
             project.quotas.extend(asked.quotas)
@@ -279,7 +279,7 @@ class _Tenancy(_Service, tenancy_pb2_grpc.TenancyServiceServicer):
 
 
 class _Explain(_Service, explain_pb2_grpc.ExplainServiceServicer):
-    async def Why(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def Why(self, request: Any, context: Any) -> Any:
         async def act(_: Any, __: Any) -> Any:
             return explain_pb2.WhyResponse(explanation=self._world.explanation)
 
@@ -287,7 +287,7 @@ class _Explain(_Service, explain_pb2_grpc.ExplainServiceServicer):
 
 
 class _Usage(_Service, usage_pb2_grpc.UsageServiceServicer):
-    async def GetUsage(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def GetUsage(self, request: Any, context: Any) -> Any:
         async def act(_: Any, __: Any) -> Any:
             return usage_pb2.GetUsageResponse(workloads=self._world.usage)
 
@@ -295,32 +295,32 @@ class _Usage(_Service, usage_pb2_grpc.UsageServiceServicer):
 
 
 class _Fleet(_Service, fleet_pb2_grpc.FleetServiceServicer):
-    async def ListClusters(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def ListClusters(self, request: Any, context: Any) -> Any:
         async def act(_: Any, __: Any) -> Any:
             return fleet_api_pb2.ListClustersResponse(clusters=self._world.clusters)
 
         return await self._do("ListClusters", request, context, act)
 
-    async def RegisterCluster(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def RegisterCluster(self, request: Any, context: Any) -> Any:
         async def act(asked: Any, asked_context: Any) -> Any:
             made = fleet_pb2.Cluster(id=asked.cluster, state=fleet_pb2.CLUSTER_STATE_REGISTERED)
             return fleet_api_pb2.RegisterClusterResponse(cluster=made)
 
         return await self._do("RegisterCluster", request, context, act)
 
-    async def AdoptCluster(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def AdoptCluster(self, request: Any, context: Any) -> Any:
         async def act(asked: Any, asked_context: Any) -> Any:
             return fleet_api_pb2.AdoptClusterResponse(declared_gone=3)
 
         return await self._do("AdoptCluster", request, context, act)
 
-    async def ForceGoneNode(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def ForceGoneNode(self, request: Any, context: Any) -> Any:
         async def act(asked: Any, asked_context: Any) -> Any:
             return fleet_api_pb2.ForceGoneNodeResponse(declared_gone=2)
 
         return await self._do("ForceGoneNode", request, context, act)
 
-    async def ListNodes(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def ListNodes(self, request: Any, context: Any) -> Any:
         async def act(_: Any, __: Any) -> Any:
             return fleet_api_pb2.ListNodesResponse(nodes=self._world.nodes)
 
@@ -328,7 +328,7 @@ class _Fleet(_Service, fleet_pb2_grpc.FleetServiceServicer):
 
 
 class _DeadLetters(_Service, dead_letters_pb2_grpc.DeadLettersServiceServicer):
-    async def ListDeadLetters(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def ListDeadLetters(self, request: Any, context: Any) -> Any:
         async def act(_: Any, __: Any) -> Any:
             return dead_letters_pb2.ListDeadLettersResponse(
                 dead_letters=self._world.dead_letters, unanswered=["telemetry"]
@@ -336,13 +336,13 @@ class _DeadLetters(_Service, dead_letters_pb2_grpc.DeadLettersServiceServicer):
 
         return await self._do("ListDeadLetters", request, context, act)
 
-    async def ResumeConsumer(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def ResumeConsumer(self, request: Any, context: Any) -> Any:
         async def act(asked: Any, asked_context: Any) -> Any:
             return dead_letters_pb2.ResumeConsumerResponse(topics=[asked.topic] if asked.topic else [])
 
         return await self._do("ResumeConsumer", request, context, act)
 
-    async def RedriveDeadLetters(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def RedriveDeadLetters(self, request: Any, context: Any) -> Any:
         async def act(_: Any, __: Any) -> Any:
             return dead_letters_pb2.RedriveDeadLettersResponse(handled=1, failed=1, reasons=["still no project x"])
 

@@ -40,11 +40,19 @@ def show_failure(problem: MusterError, *, as_json: bool) -> None:
 
 def show_usage_error(problem: CycloptsError, *, as_json: bool) -> None:
     """Prints what is wrong with the command line on stderr."""
-    text = str(problem)
+    text = _words(problem)
     if as_json:
         _line(json.dumps({"error": {"code": "USAGE", "message": text}, "exit": int(Exit.INVALID)}, ensure_ascii=False))
     else:
         _line(f"muster: {text}\n  `muster --help` lists the verbs, `muster VERB --help` what a verb takes")
+
+
+def _words(problem: CycloptsError) -> str:
+    """What is wrong. Its text lists all verbs and so loads them: one that does not load must not hide the error."""
+    try:
+        return str(problem)
+    except (ImportError, AttributeError) as broken:
+        return f"this command line is not understood (and a verb that somebody installed does not load: {broken})"
 
 
 def failure_text(problem: MusterError) -> str:
