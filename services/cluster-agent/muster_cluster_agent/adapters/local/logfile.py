@@ -85,14 +85,15 @@ def tail(folder: str, limit: int) -> bytes:
     for _, path in reversed(segments(folder)):
         try:
             with open(path, "rb") as file:
-                file.seek(max(0, os.path.getsize(path) - limit))
+                file.seek(max(0, os.path.getsize(path) - limit - 1))
                 kept = file.read() + kept
         except OSError:
             continue
-        if len(kept) >= limit:
+        if len(kept) > limit:
             break
     if len(kept) <= limit:
         return kept
     cut = kept[-limit:]
     newline = cut.find(b"\n")
-    return cut[newline + 1 :] if 0 <= newline < len(cut) - 1 else cut
+    begins_a_line = kept[-limit - 1 : -limit] == b"\n"
+    return cut if begins_a_line or not 0 <= newline < len(cut) - 1 else cut[newline + 1 :]
