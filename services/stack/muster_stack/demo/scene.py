@@ -23,7 +23,7 @@ from muster_stack.demo.diary import Diary, DidNotHappen, Entry
 from muster_stack.processes import environment, pids
 
 PROJECT: Final = "research"
-START: Final = 120.0  # seconds that anything may take at most to begin or to end
+START: Final = 150.0  # seconds that anything may take at most to begin or to end
 _WORKLOAD_MARK: Final = "MUSTER_WORKLOAD_ID"
 
 
