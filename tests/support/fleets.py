@@ -55,7 +55,7 @@ def role(shape: Shape, size: int = 1, name: str = "worker") -> Role:
     return Role(name, size, shape, charge_of(shape))
 
 
-def request(  # noqa: PLR0913 - tests name what they need
+def request(
     *roles: Role,
     generation: int = 1,
     priority: int = 50,
@@ -96,7 +96,7 @@ def devices(
     return [Device(f"GPU-{name}-{slot}", model, memory, slot, mig=mig) for slot in range(number)]
 
 
-def node(  # noqa: PLR0913 - tests name what they need
+def node(
     name: str,
     number: int = 8,
     *,
@@ -130,12 +130,12 @@ class Fleet:
         clusters = sorted({each.cluster for each in nodes} or {"c1"})
         pools = sorted({each.pool for each in nodes} or {"default"})
         self.send(*(events.ClusterRegistered(cluster) for cluster in clusters))
-        self.project("p", {pool: quota for pool in pools})
+        self.project("p", dict.fromkeys(pools, quota))
         for cluster in clusters:
             self.inventory(cluster, [each for each in nodes if each.cluster == cluster], profile=profile)
 
     @property
-    def world(self):  # type: ignore[no-untyped-def] # noqa: ANN201 - the machine's own
+    def world(self):  # type: ignore[no-untyped-def]
         """The machine's memory."""
         return self.state.world
 
@@ -205,7 +205,7 @@ class Fleet:
         assert isinstance(found, Workload)
         return found
 
-    def status(  # noqa: PLR0913 - tests name what they need
+    def status(
         self,
         number: int,
         state: ReplicaState | None,

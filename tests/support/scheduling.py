@@ -62,7 +62,7 @@ class Candidate:
     async def stop(self) -> None:
         """Stops in order."""
         self.runtime.stopping.set()
-        if self._task is not None:
+        if self._task is not None and not self._task.done():
             await self._task
 
     async def kill(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from functools import lru_cache
 from typing import Final
 
 NAME_LIMIT: Final = 63
@@ -67,6 +68,7 @@ def check_name(text: str, *, limit: int = NAME_LIMIT) -> str:
     return text
 
 
+@lru_cache(maxsize=8192)
 def digest(workload_id: str) -> str:
     """The 20 characters that stand for a workload in names: lower-case base32 of the SHA-256 of its id.
 

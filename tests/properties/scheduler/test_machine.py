@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from hypothesis import HealthCheck, note, settings
@@ -10,10 +11,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from muster_kernel.lifecycle import ACTIVE, Phase
 from muster_kernel.reasons import FailureClass
+from muster_scheduler.adapters.postgres import PostgresStore, load
 from muster_scheduler.domain import decisions as d
 from muster_scheduler.domain import events
 from muster_scheduler.domain.clusters import Profile
-from muster_scheduler.domain.nodes import Mig, Mode, NodeState
+from muster_scheduler.domain.limits import Limits
+from muster_scheduler.domain.nodes import Mig, Mode, Node, NodeState
 from muster_scheduler.domain.placement import Budget
 from muster_scheduler.domain.requests import Role
 from muster_scheduler.domain.state import State
@@ -30,7 +33,9 @@ from tests.support.fleets import (
     request,
     role,
     whole,
+    workload_id,
 )
+from tests.support.tables import Tables, TablesUnit
 
 SHAPES = st.sampled_from(
     [
@@ -46,14 +51,27 @@ SHAPES = st.sampled_from(
         host(),
     ]
 )
-ROLES: st.SearchStrategy[tuple[Role, ...]] = st.lists(
-    st.tuples(SHAPES, st.integers(1, 3)), min_size=1, max_size=2
-).map(lambda parts: tuple(role(shape, size, f"r{n}") for n, (shape, size) in enumerate(parts)))
+ROLES: st.SearchStrategy[tuple[Role, ...]] = st.lists(st.tuples(SHAPES, st.integers(1, 3)), min_size=1, max_size=2).map(
+    lambda parts: tuple(role(shape, size, f"r{n}") for n, (shape, size) in enumerate(parts))
+)
 NUMBERS = st.integers(1, 12)
 
 
 class Checked(Fleet):
     """A fleet that does every transaction twice: aborted, then committed, with the same decisions."""
+
+    def __init__(self, *nodes: Node, profile: Profile, quota: int) -> None:
+        self.tables = Tables()
+        super().__init__(*nodes, profile=profile, quota=quota)
+
+    def rebuild(self) -> None:
+        """Goes on with what the tables say."""
+        made = asyncio.run(load(self.tables, Limits(), self.now))  # type: ignore[arg-type]
+        made.check()
+        assert made.digest() == self.state.digest(), "the tables say something else than memory"
+        for cluster in made.world.clusters.values():
+            cluster.fresh = self.state.world.clusters[cluster.id].fresh
+        self.state = made
 
     def send(self, *incoming: events.Event, budget: Budget | None = None) -> list[d.Decision]:
         before = self.state.digest()
@@ -61,6 +79,7 @@ class Checked(Fleet):
         self.state.abort()
         assert self.state.digest() == before, "an abort left a trace"
         second = self._try(incoming)
+        asyncio.run(PostgresStore().write(TablesUnit(self.tables), self.state.plan(), self.state.world))  # type: ignore[arg-type]
         assert firm(first) == firm(second), "the same events were decided differently"
         self.decisions += second
         self.state.commit()
@@ -108,7 +127,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         terminate=st.booleans(),
         active=st.sampled_from([True, True, True, False]),
     )
-    def submit(  # noqa: PLR0913
+    def submit(
         self,
         number: int,
         roles: tuple[Role, ...],
@@ -223,6 +242,10 @@ class SchedulerMachine(RuleBasedStateMachine):
         profile = Profile(mig=Mig.DYNAMIC)
         self.fleet.inventory("c1", [node("n1", cards=cards, state=state), other], profile=profile)
 
+    @rule()
+    def rebuild(self) -> None:
+        self.fleet.rebuild()
+
     @rule(lose=st.booleans())
     def lose_node(self, lose: bool) -> None:
         nodes = [] if lose else [node("m1", 4, cluster="c2", pool="other"), node("m2", 0, cluster="c2", slots=3)]
@@ -244,8 +267,6 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.fleet.send(events.NodeForcedGone(cluster, name))
 
     def id(self, number: int) -> str:
-        from tests.support.fleets import workload_id
-
         return workload_id(number)
 
     def note(self, number: int) -> None:
@@ -257,12 +278,12 @@ class SchedulerMachine(RuleBasedStateMachine):
     def real_holders_fit(self) -> None:
         if not hasattr(self, "fleet"):
             return
-        promised = {w for w in self.fleet.world.claims}
+        promised = set(self.fleet.world.claims)
         for each in self.fleet.world.inventory.nodes.values():
             running = sum(grant.slots for holder, grant in each.entries.items() if holder.workload not in promised)
             assert running <= each.slots
             for device in each.devices:
-                if device.mode in {Mode.IDLE}:
+                if device.mode is Mode.IDLE:
                     assert not device.entries
 
     @invariant()
@@ -290,7 +311,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             records = self.fleet.records(number)
             if w.phase in ACTIVE:
                 assert isinstance(records[-1], d.Assign), f"{w.phase} without a record"
-            elif records and w.phase not in {Phase.UNKNOWN}:
+            elif records and w.phase is not Phase.UNKNOWN:
                 assert isinstance(records[-1], d.Release), f"{w.phase} with a record"
 
 

@@ -86,7 +86,7 @@ def test_a_new_revision_beside_the_old_one() -> None:
     assert workload.phase is Phase.RUNNING
     assert workload.old is None
     assert isinstance(fleet.records(1)[-1], Assign)
-    old = [holder for holder in workload.leaving]
+    old = list(workload.leaving)
     assert {holder.generation for holder in old} == {1}
 
 

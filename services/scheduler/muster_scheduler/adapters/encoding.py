@@ -166,8 +166,8 @@ def _revision(record: fleet_pb2.Assignment, workload: Workload, request: Request
     revision.runs.extend(runs(spots_of(held)))
 
 
-def phase_changed(workload: Workload, change: PhaseChange) -> scheduler_pb2.PhaseChanged:
-    """The event of a phase, with the replicas as they are known now."""
+def phase_changed(workload: Workload, change: PhaseChange, replicas: Iterable[Replica]) -> scheduler_pb2.PhaseChanged:
+    """The event of a phase. `replicas`: those to show; none where a later event of the transaction has them."""
     return scheduler_pb2.PhaseChanged(
         workload_id=workload.id,
         generation=workload.generation,
@@ -176,7 +176,7 @@ def phase_changed(workload: Workload, change: PhaseChange) -> scheduler_pb2.Phas
         to=PHASES[change.after],
         reason=workload_pb2.Reason(code=change.reason.value, message=change.message or SENTENCES[change.reason]),
         at=timestamp(change.at),
-        replicas=[replica_of(replica) for replica in workload.everyone()],
+        replicas=[replica_of(replica) for replica in replicas],
         endpoints=workload.endpoints,
         desired=DESIRED[change.desired],
         conditions=[
@@ -194,7 +194,8 @@ def replica_of(replica: Replica) -> workload_pb2.Replica:
         role=h.role,
         index=h.rank,
         node=replica.node[1],
-        state="GONE" if replica.gone else replica.state.value,
+        # How a command ended says more to people than that nothing of it is left.
+        state="GONE" if replica.gone and not replica.ended else replica.state.value,
         exit_code=replica.exit_code,
         devices=[share.device for share in replica.grant.shares],
         message=replica.message,

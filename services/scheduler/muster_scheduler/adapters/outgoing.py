@@ -12,12 +12,13 @@ from muster.events.v1 import scheduler_pb2
 from muster.workload.v1 import workload_pb2
 from muster_chassis.topics import DECISIONS, assignments
 from muster_chassis.unit import Unit
+from muster_kernel.lifecycle import FINAL
 from muster_kernel.reasons import Reason
 from muster_scheduler.adapters import encoding
 from muster_scheduler.domain import decisions as d
 from muster_scheduler.domain.explain import explain_briefly
 from muster_scheduler.domain.state import Plan
-from muster_scheduler.domain.workloads import Planned, Workload
+from muster_scheduler.domain.workloads import Planned, Replica, Workload
 from muster_scheduler.domain.world import World
 
 
@@ -31,12 +32,14 @@ class Publisher:
     def publish(self, unit: Unit, plan: Plan, world: World) -> None:
         """Stages the events, then the records."""
         records: dict[tuple[str, str], d.Assign | d.Release] = {}
-        for decision in plan.decisions:
+        last = {one.workload: n for n, one in enumerate(plan.decisions) if isinstance(one, d.PhaseChange)}
+        for number, decision in enumerate(plan.decisions):
             if isinstance(decision, d.Assign | d.Release):
                 records.pop((decision.cluster, decision.workload), None)
                 records[decision.cluster, decision.workload] = decision
             else:
-                unit.publish(DECISIONS, decision.workload, event_of(decision, world))
+                latest = last.get(decision.workload) == number
+                unit.publish(DECISIONS, decision.workload, event_of(decision, world, latest=latest))
         for record in records.values():
             self._record(unit, record, world)
 
@@ -57,12 +60,12 @@ class Publisher:
         unit.publish(topic, record.workload, message)
 
 
-def event_of(decision: d.Event, world: World) -> Message:
-    """The event of one decision."""
+def event_of(decision: d.Event, world: World, *, latest: bool = True) -> Message:
+    """The event of one decision. `latest`: the workload's last phase in this transaction, which shows its replicas."""
     workload = world.workloads[decision.workload]
     match decision:
         case d.PhaseChange():
-            return encoding.phase_changed(workload, decision)
+            return encoding.phase_changed(workload, decision, _shown(workload, world) if latest else ())
         case d.Placed(at=at):
             return encoding.placed(workload, at)
         case d.Queued(pool=pool, at=at):
@@ -129,3 +132,9 @@ def _preempted(world: World, workload: Workload, attempt: int, by: str) -> sched
         by_name=name,
         why=workload_pb2.Reason(code="HigherPriority", message=f"{name} has a higher priority in the same project"),
     )
+
+
+def _shown(workload: Workload, world: World) -> list[Replica]:
+    """The replicas that people are shown: of what has ended, those that ended, though the books have forgotten them."""
+    known = workload.everyone()
+    return known if known or workload.phase not in FINAL else world.farewell.get(workload.id, [])

@@ -12,7 +12,7 @@ from typing import Any, Final
 import asyncpg
 
 from muster_chassis.unit import Unit
-from muster_kernel.lifecycle import Phase
+from muster_kernel.lifecycle import ACTIVE, Phase
 from muster_scheduler.adapters import rows
 from muster_scheduler.domain.course import claim_holder
 from muster_scheduler.domain.limits import Limits
@@ -101,7 +101,7 @@ class PostgresStore:
     async def _workloads(self, unit: Unit, touched: Touched, world: World) -> None:
         changed = [world.workloads[workload_id] for workload_id in touched.workloads]
         lines = [(w.id, w.project, w.name, w.phase.value, w.desired.value, w.generation, w.attempt) for w in changed]
-        bodies = [rows.of_workload(w, hungry=w.id in world.hungry) for w in changed]
+        bodies = [rows.of_workload(w) for w in changed]
         await unit.connection.execute(_WORKLOADS, *_columns(lines), unit.now, bodies)
         asked = [(w.id, w.request) for w in (world.workloads[i] for i in touched.requests) if w.request is not None]
         if asked:
@@ -162,12 +162,12 @@ async def _load_workloads(connection: asyncpg.Connection, world: World) -> None:
         requests.setdefault(str(row["workload"]), {})[row["generation"]] = made
     columns = "id, project, name, phase, desired, generation, attempt, body"
     for row in await connection.fetch(f"SELECT {columns} FROM workloads"):  # noqa: S608 - a constant
-        workload, old, hungry = rows.to_workload(row)
+        workload, old = rows.to_workload(row)
         known = requests.get(workload.id, {})
         workload.request, workload.old = known.get(row["generation"]), known.get(old)
         world.workloads[workload.id] = workload
-        if hungry:
-            world.hungry[workload.id] = None
+        if workload.phase in ACTIVE or workload.phase is Phase.UNKNOWN:
+            world.placed.setdefault((workload.cluster, workload.pool), {})[workload.id] = None
 
 
 async def _load_replicas(connection: asyncpg.Connection, world: World) -> None:

@@ -114,7 +114,6 @@ class WorkloadBody:
     conditions: tuple[tuple[str, bool, str, str], ...]
     replacements: list[tuple[tuple[str, int], tuple[int, int]]]
     old_generation: int
-    hungry: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +197,7 @@ def to_project(name: str, body: str) -> Project:
     return Project(name, read.department, read.version, read.quotas)
 
 
-def of_workload(workload: Workload, *, hungry: bool) -> str:
+def of_workload(workload: Workload) -> str:
     """A workload's body."""
     return text(
         _copy(
@@ -207,23 +206,22 @@ def of_workload(workload: Workload, *, hungry: bool) -> str:
             avoid=sorted(workload.avoid.items()),
             replacements=sorted(workload.replacements.items()),
             old_generation=workload.old.generation if workload.old else 0,
-            hungry=hungry,
         )
     )
 
 
-def to_workload(row: Any) -> tuple[Workload, int, bool]:
-    """The workload of a row without request and replicas, its older revision's generation, and whether it is hungry."""
+def to_workload(row: Any) -> tuple[Workload, int]:
+    """The workload of a row without request and replicas, and the generation of the revision that it replaces."""
     read = _workload.decode(row["body"])
     workload = Workload(str(row["id"]), project=row["project"], name=row["name"])
-    skipped = {"avoid", "replacements", "old_generation", "hungry"}
+    skipped = {"avoid", "replacements", "old_generation"}
     for name in WorkloadBody.__slots__:
         if name not in skipped:
             setattr(workload, name, getattr(read, name))
     workload.phase, workload.desired = Phase(row["phase"]), DesiredPhase(row["desired"])
     workload.attempt = row["attempt"]
     workload.avoid, workload.replacements = dict(read.avoid), dict(read.replacements)
-    return workload, read.old_generation, read.hungry
+    return workload, read.old_generation
 
 
 def of_request(request: Request) -> str:

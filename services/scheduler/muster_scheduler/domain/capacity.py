@@ -40,7 +40,18 @@ def buckets_of(node: Node) -> Buckets:
 class Capacity:
     """The index of one (cluster, node pool). `position` grows whenever something could fit that did not before."""
 
-    __slots__ = ("_idle", "_journal", "_shared", "_sliceable", "_stands", "nodes", "position", "total", "trials")
+    __slots__ = (
+        "_idle",
+        "_journal",
+        "_shared",
+        "_sliceable",
+        "_stands",
+        "largest",
+        "nodes",
+        "position",
+        "total",
+        "trials",
+    )
 
     def __init__(self, journal: Journal, nodes: list[Node]) -> None:
         """Indexes `nodes`, which have to be sorted by name."""
@@ -52,6 +63,7 @@ class Capacity:
         self._sliceable = 0
         self._stands: list[Buckets] = [NOWHERE] * len(nodes)
         self.total = 0
+        self.largest = max((device.memory for node in nodes for device in node.devices), default=0)
         self.trials: dict[tuple[Role, ...], tuple[bool, int]] = {}  # see trial.py
         for ordinal, node in enumerate(nodes):
             node.ordinal = ordinal

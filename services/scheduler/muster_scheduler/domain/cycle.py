@@ -12,10 +12,9 @@ from muster_kernel.lifecycle import WAITING, LifecycleEvent, Phase
 from muster_kernel.reasons import ChangeReason, Reason, WaitingReason
 from muster_scheduler.domain.course import advance, claim_holder, drop_claim, healthy, restart_due, waits_for_nobody
 from muster_scheduler.domain.decisions import Placed
-from muster_scheduler.domain.placement import Budget, clusters_for, place_gang
+from muster_scheduler.domain.placement import Budget, charge_before, clusters_for, place_gang
 from muster_scheduler.domain.preemption import OthersLeave, Room, carry_out, make_room
 from muster_scheduler.domain.reasoning import why_not
-from muster_scheduler.domain.requests import total_charge
 from muster_scheduler.domain.service import grow
 from muster_scheduler.domain.waiting import ClassKey
 from muster_scheduler.domain.workloads import SECOND, Claim, Planned, Replica, Request, Workload
@@ -129,10 +128,10 @@ def decide(world: World, workload: Workload, key: ClassKey, budget: Budget) -> N
 
 def place(world: World, workload: Workload, request: Request, budget: Budget) -> Reason | None:
     """Tries the workload's pools in its order. None where it was placed; NOT_EVALUATED where room is what lacks."""
-    units = total_charge(request.roles)
     refusal: Reason | None = None
     room_lacks = False
     for pool in request.pools:
+        units = charge_before(world, request, pool)
         no_quota = world.queues.refusal(workload.project, pool, units, preemptible=request.preemptible)
         if no_quota is not None:
             refusal = refusal or no_quota

@@ -14,8 +14,8 @@ from muster_kernel.quantities import GPU, format_bytes, format_gpu
 from muster_kernel.reasons import Constraint, Reason, WaitingReason
 from muster_scheduler.domain.clusters import Standing
 from muster_scheduler.domain.nodes import Node, NodeState, fit
-from muster_scheduler.domain.placement import Budget, able, clusters_for, mig_of, place_gang
-from muster_scheduler.domain.requests import Kind, Role, Shape, total_charge
+from muster_scheduler.domain.placement import Budget, able, charge_before, clusters_for, mig_of, place_gang
+from muster_scheduler.domain.requests import Kind, Role, Shape
 from muster_scheduler.domain.workloads import SECOND, Request, Workload
 from muster_scheduler.domain.world import World
 
@@ -155,8 +155,8 @@ def constraint_of(world: World, workload: Workload, request: Request, shape: Sha
 def _unblockers(world: World, workload: Workload, request: Request) -> list[str]:
     """What would let it start, the smallest change first; each was tried out on the live state and taken back."""
     found: list[str] = []
-    units = total_charge(request.roles)
     for pool in request.pools:
+        units = charge_before(world, request, pool)
         refusal = world.queues.refusal(workload.project, pool, units, preemptible=request.preemptible)
         if refusal is None:
             found += _who_would_have_to_end(world, workload, request, pool)

@@ -40,6 +40,11 @@ class Inventory:
         """The clusters that have nodes in `pool`, by id."""
         return self._pools.get(pool, ())
 
+    def largest_device(self, cluster: str, pool: str) -> int:
+        """Bytes of the largest card of a node pool."""
+        capacity = self._capacity.get((cluster, pool))
+        return capacity.largest if capacity else 0
+
     def in_cluster(self, cluster: str) -> Iterator[Node]:
         """The nodes of a cluster, by name."""
         for key in sorted(self.nodes):

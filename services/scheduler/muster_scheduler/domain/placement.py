@@ -14,7 +14,7 @@ from muster_scheduler.domain.capacity import Capacity
 from muster_scheduler.domain.clusters import Cluster, Standing, supports
 from muster_scheduler.domain.course import claim_holder
 from muster_scheduler.domain.nodes import Mig, Node, fit
-from muster_scheduler.domain.requests import Grant, Role, Shape
+from muster_scheduler.domain.requests import Grant, Kind, Role, Shape, charge_of, total_charge
 from muster_scheduler.domain.workloads import Planned, Request, Workload
 from muster_scheduler.domain.world import World
 
@@ -63,6 +63,18 @@ def clusters_for(world: World, request: Request, pool: str) -> list[str]:
 def _idle(world: World, cluster: str, pool: str) -> int:
     capacity = world.inventory.capacity(cluster, pool)
     return capacity.total if capacity else 0
+
+
+def charge_before(world: World, request: Request, pool: str) -> int:
+    """What the gang is counted as before it is placed in a pool, in 1/7,000 GPU.
+
+    A memory request costs a part of the device that it gets; until that is known, of the pool's largest device.
+    """
+    if not any(role.shape.kind is Kind.MEMORY for role in request.roles):
+        return total_charge(request.roles)
+    clusters = [c for c in world.inventory.clusters_with(pool) if able(request, world.clusters.get(c))]
+    largest = max((world.inventory.largest_device(cluster, pool) for cluster in clusters), default=0)
+    return sum(role.size * charge_of(role.shape, largest) for role in request.roles)
 
 
 def mig_of(world: World, cluster: str) -> Mig:

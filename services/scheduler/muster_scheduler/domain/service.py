@@ -13,7 +13,7 @@ from muster_scheduler.domain.course import advance, claim_holder
 from muster_scheduler.domain.decisions import Scaled
 from muster_scheduler.domain.limits import backoff
 from muster_scheduler.domain.placement import Budget, place_replica, ready
-from muster_scheduler.domain.requests import Role
+from muster_scheduler.domain.requests import Role, charge_of
 from muster_scheduler.domain.workloads import Replica, ReplicaState, Request, Workload
 from muster_scheduler.domain.world import World
 
@@ -59,7 +59,8 @@ def _add(world: World, workload: Workload, request: Request, role: Role, index: 
     k, not_before = workload.replacements.get((role.name, index), (0, 0))
     if not_before > world.now:
         return False
-    refusal = world.queues.refusal(workload.project, workload.pool, role.charge, preemptible=request.preemptible)
+    units = charge_of(role.shape, world.inventory.largest_device(workload.cluster, workload.pool))
+    refusal = world.queues.refusal(workload.project, workload.pool, units, preemptible=request.preemptible)
     found = place_replica(world, workload, role, index, k, budget) if refusal is None else None
     if found is None:
         return False
@@ -131,6 +132,7 @@ def roll_over(world: World, workload: Workload, request: Request) -> None:
     """A new generation of a service that runs: its replicas become the old revision, the new ones are wanted."""
     for replica in workload.replicas.values():
         world.journal.put(workload.rolling, replica.holder, replica)
+        world.touched.replicas[replica.holder] = None
     old = workload.old or workload.request
     world.set(workload, old=old, request=request, replicas={}, replacements={}, scale=None)
     world.journal.put(world.hungry, workload.id, None)

@@ -93,6 +93,7 @@ class State:
         self.world.decisions.clear()
         self.world.touched = Touched()
         self.world.stirred.clear()
+        self.world.farewell.clear()
         self._open = False
 
     # -- asking ------------------------------------------------------------------------------------------------------
@@ -141,9 +142,8 @@ def canonical(world: World) -> object:
     ]
     projects = [(p.name, p.version, sorted(p.quotas.items())) for _, p in sorted(world.queues.projects.items())]
     accounts = sorted(world.queues.accounts.items())
-    placed = sorted((key, sorted(members)) for key, members in world.placed.items() if members)
     workloads = [_of_workload(w) for _, w in sorted(world.workloads.items())]
-    return nodes, clusters, projects, accounts, placed, sorted(world.claims), sorted(world.hungry), workloads
+    return nodes, clusters, projects, accounts, sorted(world.claims), workloads
 
 
 _KEYED: Final = ("replicas", "leaving", "rolling", "avoid", "replacements")

@@ -47,13 +47,14 @@ class World:
         self.clusters: dict[str, Cluster] = {}
         self.placed: dict[tuple[str, str], dict[str, None]] = {}  # (cluster, pool) -> workloads that hold something
         self.claims: dict[str, None] = {}
-        self.hungry: dict[str, None] = {}  # inference services that lack replicas
+        self.hungry: dict[str, None] = {}  # services that may lack replicas; derived, one too many does no harm
         self.orphans: dict[tuple[str, str], tuple[int, int, int]] = {}  # (cluster, id) -> (since, generation, attempt)
         self.waiting = Queue()
         self.timers = Timers()
         self.decisions: list[Decision] = []
         self.touched = Touched()
         self.stirred: dict[str, None] = {}  # workloads of whose replicas something new is known
+        self.farewell: dict[str, list[Replica]] = {}  # the replicas of runs that this transaction has cleared
         self.now = 0
 
     # -- small changes -----------------------------------------------------------------------------------------------
@@ -137,6 +138,8 @@ class World:
 
     def clear_run(self, workload: Workload) -> None:
         """Forgets the replicas of a run of which nothing is left."""
+        # How they ended is told by the event of this transaction, which is made after they are forgotten.
+        self.farewell[workload.id] = workload.everyone()
         for replica in workload.replicas.values():
             self.touched.replicas[replica.holder] = None
         self.set(workload, replicas={}, replacements={})
@@ -154,6 +157,7 @@ class World:
     def derive(self) -> None:
         """Makes the queue and the timers anew from the truth."""
         self.waiting, self.timers = Queue(), Timers()
+        self.hungry = {w.id: None for w in self.workloads.values() if w.inference and w.active}
         for workload_id in sorted(self.workloads):
             self.watch(self.workloads[workload_id])
 

@@ -1,0 +1,105 @@
+"""Two candidates: one leads, the other follows and takes over; memory is what the database says."""
+
+from __future__ import annotations
+
+import asyncpg
+import grpc
+
+from muster.api.v1 import fleet_pb2, fleet_pb2_grpc
+from muster.events.v1 import scheduler_pb2
+from muster.fleet.v1 import fleet_pb2 as fleet
+from muster.workload.v1 import workload_pb2 as w
+from muster_scheduler.adapters.postgres import load
+from muster_scheduler.domain.limits import Limits
+from muster_stack.fixtures import TestDatabase
+from tests.support.scheduling import Candidate, Neighbours, neighbours, scheduler
+from tests.support.waiting import eventually, until
+
+
+async def register(candidate: Candidate, others: Neighbours, cluster: str = "north") -> None:
+    address = candidate.runtime.settings.grpc_listen  # type: ignore[attr-defined]
+    async with grpc.aio.insecure_channel(address) as channel:
+        stub = fleet_pb2_grpc.FleetServiceStub(channel)
+
+        async def done() -> bool:
+            try:
+                await stub.RegisterCluster(fleet_pb2.RegisterClusterRequest(cluster=cluster, idempotency_key="r"))
+            except grpc.aio.AioRpcError as error:
+                assert error.code() is grpc.StatusCode.UNAVAILABLE, error
+                return False
+            return True
+
+        await eventually(done)
+    await others.inventory(cluster)
+    await others.project()
+
+
+async def test_a_standby_takes_over_and_publishes_anew(kafka: str, database: TestDatabase) -> None:
+    url = database.url("scheduler")
+    async with neighbours(kafka, "north") as others, scheduler(url, kafka, instance="scheduler-1") as second:
+        async with scheduler(url, kafka, instance="scheduler-0") as first:
+            leader, standby = first, second
+            if not await _leads(first):
+                leader, standby = second, first
+            await register(leader, others)
+            workload = await others.admit("hello")
+            await until(lambda: others.last_record(workload) is not None)
+            record = others.last_record(workload)
+            assert record is not None
+            await others.status("north", record, fleet.REPLICA_STATE_READY)
+            await until(lambda: others.phases(workload)[-1:] == [w.PHASE_RUNNING])
+            await leader.kill()
+            await until(lambda: len(others.records[workload]) > 1)
+            again = others.last_record(workload)
+            assert again is not None
+            assert again.epoch > record.epoch
+            assert again.revisions == record.revisions
+            late = await others.admit("late")
+            await until(lambda: others.last_record(late) is not None)
+            assert standby is not leader
+    assert len(others.said(workload, scheduler_pb2.WorkloadPlaced)) == 1
+
+
+async def _leads(candidate: Candidate) -> bool:
+    address = candidate.runtime.settings.grpc_listen  # type: ignore[attr-defined]
+    async with grpc.aio.insecure_channel(address) as channel:
+        stub = fleet_pb2_grpc.FleetServiceStub(channel)
+        try:
+            await stub.ListClusters(fleet_pb2.ListClustersRequest(), wait_for_ready=True)
+        except grpc.aio.AioRpcError:
+            return False
+        return True
+
+
+async def test_what_is_read_back_is_what_was_written(kafka: str, database: TestDatabase) -> None:
+    url = database.url("scheduler")
+    async with neighbours(kafka, "north") as others:
+        async with scheduler(url, kafka) as candidate:
+            await register(candidate, others)
+            ids = [await others.admit(f"w{n}", devices=n % 3 + 1) for n in range(6)]
+            await until(lambda: all(others.phases(i) for i in ids))
+            taker = await others.admit("taker", devices=6, priority=75)
+            await until(lambda: others.said(taker, scheduler_pb2.WorkloadClaimed))
+            done = next(i for i in ids if others.phases(i)[-1] == w.PHASE_INITIALIZING)
+            record = others.last_record(done)
+            assert record is not None
+            await others.status("north", record, fleet.REPLICA_STATE_SUCCEEDED, 0)
+            await until(lambda: others.phases(done)[-1] == w.PHASE_COMPLETED)
+            digest = await _digest(url)
+            assert digest == await _digest(url)
+        async with scheduler(url, kafka) as candidate:
+            await until(lambda: others.records[done][-1][1].get("epoch") == "2")
+            assert await _digest(url) == digest
+
+
+async def _digest(url: str) -> str:
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute("SET search_path TO scheduler")
+        state = await load(connection, Limits(), 1)
+        state.check()
+        for workload in state.world.workloads.values():
+            workload.record = 0  # a new leader writes every record anew, and so raises its revision
+        return state.digest()
+    finally:
+        await connection.close()
