@@ -95,7 +95,7 @@ async def test_logs_come_through_the_agent(database: Any, kafka: str) -> None:
     async with door(database, kafka) as here:
         made = await running(here)
         async with reading(here, made.id) as (_, task):
-            await asyncio.wait({task})
+            await asyncio.wait({task}, timeout=20)
             assert code(task) is grpc.StatusCode.UNAVAILABLE
             assert "agent of cluster east is not connected" in str(task.exception())
         async with agent(here) as fake, reading(here, made.id, replica="worker-0", tail_lines=3) as (one, first):
@@ -116,20 +116,22 @@ async def test_logs_come_through_the_agent(database: Any, kafka: str) -> None:
             async with reading(here, made.id) as (_, task):
                 await until(lambda: len(fake.pulls) == 3)
                 await fake.say(fake.pulls[2].request_id, last=True, trouble="the log's budget is spent")
-                await asyncio.wait({task})
+                await asyncio.wait({task}, timeout=20)
                 assert code(task) is grpc.StatusCode.FAILED_PRECONDITION
                 assert "budget" in str(task.exception())
 
-            async with reading(here, made.id, follow=True) as (_, cut), agent(here, instance="i-2") as newer:
-                await asyncio.wait({cut})
-                assert code(cut) is grpc.StatusCode.UNAVAILABLE  # the older stream of the cluster has ended
-                await fake.ended.wait()
-                await here.decide(made.id, moved(wl.PHASE_COMPLETED))
-                async with reading(here, made.id) as (late, task):
-                    await until(lambda: newer.pulls)
-                    await newer.say(newer.pulls[0].request_id, b"still there", last=True)
-                    await asyncio.wait({task})
-                    assert late == [b"still there"]
+            async with reading(here, made.id, follow=True) as (_, cut):
+                await until(lambda: len(fake.pulls) == 4)
+                async with agent(here, instance="i-2") as newer:
+                    await asyncio.wait({cut}, timeout=20)
+                    assert code(cut) is grpc.StatusCode.UNAVAILABLE  # the older stream of the cluster has ended
+                    await until(fake.ended.is_set)
+                    await here.decide(made.id, moved(wl.PHASE_COMPLETED))
+                    async with reading(here, made.id) as (late, task):
+                        await until(lambda: newer.pulls)
+                        await newer.say(newer.pulls[0].request_id, b"still there", last=True)
+                        await asyncio.wait({task}, timeout=20)
+                        assert late == [b"still there"]
 
 
 async def test_following_begins_before_there_is_a_place(database: Any, kafka: str) -> None:
@@ -137,7 +139,7 @@ async def test_following_begins_before_there_is_a_place(database: Any, kafka: st
         await here.project()
         made = await here.submit(name="w")
         async with reading(here, made.id) as (_, task):
-            await asyncio.wait({task})
+            await asyncio.wait({task}, timeout=20)
             assert code(task) is grpc.StatusCode.FAILED_PRECONDITION
         async with agent(here) as fake, reading(here, made.id, follow=True) as (pieces, _):
             await here.decide(made.id, placed())

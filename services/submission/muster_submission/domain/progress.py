@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from muster_kernel.lifecycle import ACTIVE, WAITING, DesiredPhase, Phase
 from muster_submission.domain.phases import ENDED
@@ -171,83 +171,79 @@ def apply(progress: Progress, fact: Fact, version: int) -> Changed | Stale:
     if isinstance(fact, Admitted | Rejected):
         if 0 < version <= progress.admissions:
             return STALE
-        return _verdict(replace(progress, admissions=max(version, progress.admissions)), fact)
+        changes, text = _verdict(progress, fact)
+        return Changed(replace(progress, admissions=max(version, progress.admissions), **changes), text)
     if 0 < version <= progress.decisions:
         return STALE
-    return _decision(replace(progress, decisions=max(version, progress.decisions)), fact)
+    changes, text = _decision(progress, fact)
+    return Changed(replace(progress, decisions=max(version, progress.decisions), **changes), text)
 
 
-def _verdict(before: Progress, fact: Verdict) -> Changed | Stale:
+_Changes = tuple[dict[str, Any], str]
+"""The members of Progress that a fact changes, and the sentence about it. One copy a fact is made, not one a member."""
+
+
+def _verdict(before: Progress, fact: Verdict) -> _Changes:
     if fact.generation < before.judged:
-        return Changed(before, "")
+        return {}, ""
     if isinstance(fact, Admitted):
-        return Changed(replace(before, verdict=ADMITTED, judged=fact.generation), "policy admits it")
-    after = replace(before, verdict=REFUSED, judged=fact.generation)
-    text = f"policy refuses it: {'; '.join(fact.issues)}"
+        return {"verdict": ADMITTED, "judged": fact.generation}, "policy admits it"
+    changes: dict[str, Any] = {"verdict": REFUSED, "judged": fact.generation}
+    said = "; ".join(fact.issues)
     if fact.generation > 1:
         # The generation that was admitted last keeps running.
-        return Changed(after, f"policy refuses generation {fact.generation}: {'; '.join(fact.issues)}")
-    after = replace(after, held=False)
+        return changes, f"policy refuses generation {fact.generation}: {said}"
+    text = f"policy refuses it: {said}"
+    changes["held"] = False
     if before.phase is Phase.CREATING:
-        after = replace(after, phase=Phase.FAILED, why=Why("PolicyRefused", text))
-    return Changed(after, text)
+        changes |= {"phase": Phase.FAILED, "why": Why("PolicyRefused", text)}
+    return changes, text
 
 
-def _decision(before: Progress, fact: Decision) -> Changed:
+def _decision(before: Progress, fact: Decision) -> _Changes:  # noqa: PLR0911 - one line for each kind of fact
     match fact:
         case PhaseMoved():
             return _moved(before, fact)
         case Queued(node_pool=pool):
             phase = Phase.PENDING if before.phase is Phase.CREATING else before.phase
-            return Changed(replace(before, phase=phase), f"stands in the queue of node pool {pool or 'default'}")
+            return {"phase": phase}, f"stands in the queue of node pool {pool or 'default'}"
         case Claimed(cluster=cluster, waits_for=others):
-            return Changed(
-                before, f"has a claim in cluster {cluster} and waits for {_count(others, 'workload')} to end"
-            )
+            return {}, f"has a claim in cluster {cluster} and waits for {_count(others, 'workload')} to end"
         case Placed():
             return _placed(before, fact)
         case Waiting(why=why):
-            return Changed(replace(before, why=why), f"waits: {why.message or why.code}")
+            return {"why": why}, f"waits: {why.message or why.code}"
         case Preempted(by_name=name, why=why):
-            return Changed(
-                replace(before, why=why), f"gives its place to {name or 'others'}: {why.message or why.code}"
-            )
+            return {"why": why}, f"gives its place to {name or 'others'}: {why.message or why.code}"
         case Scaled(before=few, after=many):
-            return Changed(before, f"has {_count(many, 'replica')} instead of {few}")
+            return {}, f"has {_count(many, 'replica')} instead of {few}"
         case RequestRefused(why=why):
-            return Changed(before, f"a request was refused: {why.message or why.code}")
+            return {}, f"a request was refused: {why.message or why.code}"
 
 
-def _placed(before: Progress, fact: Placed) -> Changed:
-    waiting = before.phase is Phase.CREATING or before.phase in WAITING
-    after = replace(
-        before,
-        phase=Phase.INITIALIZING if waiting else before.phase,
-        why=NO_REASON if waiting else before.why,
-        attempt=fact.attempt,
-        cluster=fact.cluster,
-        node_pool=fact.node_pool,
-    )
+def _placed(before: Progress, fact: Placed) -> _Changes:
+    changes: dict[str, Any] = {"attempt": fact.attempt, "cluster": fact.cluster, "node_pool": fact.node_pool}
+    if before.phase is Phase.CREATING or before.phase in WAITING:
+        changes |= {"phase": Phase.INITIALIZING, "why": NO_REASON}
     where = f"cluster {fact.cluster}, node pool {fact.node_pool or 'default'}"
-    return Changed(after, f"placed in {where}: {_count(fact.replicas, 'replica')}")
+    return changes, f"placed in {where}: {_count(fact.replicas, 'replica')}"
 
 
-def _moved(before: Progress, fact: PhaseMoved) -> Changed:
+def _moved(before: Progress, fact: PhaseMoved) -> _Changes:
     phase = fact.phase
-    after = replace(
-        before,
-        phase=phase,
-        desired=fact.desired or before.desired,
-        why=fact.why,
-        attempt=max(fact.attempt, before.attempt),
-        held=before.held and phase is not Phase.DELETED,
-        started_at=before.started_at or (fact.at if phase in _RAN else None),
-        finished_at=_finished(before, phase, fact.at),
-    )
+    changes: dict[str, Any] = {
+        "phase": phase,
+        "desired": fact.desired or before.desired,
+        "why": fact.why,
+        "attempt": max(fact.attempt, before.attempt),
+        "held": before.held and phase is not Phase.DELETED,
+        "started_at": before.started_at or (fact.at if phase in _RAN else None),
+        "finished_at": _finished(before, phase, fact.at),
+    }
     said = fact.why.message or fact.why.code
     if before.phase is phase:
-        return Changed(after, said or "its replicas have changed")
-    return Changed(after, f"{before.phase} -> {phase}{f': {said}' if said else ''}")
+        return changes, said or "its replicas have changed"
+    return changes, f"{before.phase} -> {phase}{f': {said}' if said else ''}"
 
 
 _RAN: Final = frozenset({*ACTIVE, Phase.COMPLETED} - {Phase.INITIALIZING})
