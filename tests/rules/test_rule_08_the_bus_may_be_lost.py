@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from muster_chassis.bus import Bus, BusLost, MemoryIdentity, Session
+from muster_chassis.outbox import Relay
 from muster_chassis.topics import SUBMISSIONS, owned_by
 from muster_stack.embedded import EmbeddedKafka
 from tests.support.stations import Journal, Station, station
@@ -120,3 +121,39 @@ async def test_a_change_while_the_service_was_down_is_seen_at_its_start(
         receiver.consume(journal)
         await until(lambda: journal.handled)
         assert journal.handled == [("w1", 1)]
+
+
+class _RemembersForEver(Relay):
+    """Keeps its position when the bus is another, as a relay does that writes it down too late."""
+
+    async def _position(self, connection: Any) -> int:
+        last = await connection.fetchval("SELECT max(last) FROM relay_positions WHERE lane = 0")
+        return max(self.last, last or 0)
+
+
+async def _arrived_on_the_new_bus(database: Any, kafka: EmbeddedKafka, kind: type[Relay]) -> set[str]:
+    """What a consumer gets that begins after the loss, while the sender lives through it."""
+    async with (
+        station("submission", database.url("submission"), kafka.bootstrap, watch=True) as sender,
+        station("policy", database.url("policy"), kafka.bootstrap, watch=True) as receiver,
+    ):
+        relay = kind(sender.database, sender.bus)
+        sender.go(relay.run)
+        await sender.publish("w1", "w2", "w3")
+        await until(lambda: relay.last == 3)
+        kafka.kill()
+        kafka.wipe()
+        await sender.publish("late")
+        journal = Journal()
+        receiver.consume(journal)
+        await until(lambda: ("late", 1) in journal.handled, within=40)
+        await until(lambda: len(journal.handled) in (1, 4))
+        return {name for name, _ in journal.handled}
+
+
+async def test_everything_kept_is_published_again(database: Any, own_kafka: EmbeddedKafka) -> None:
+    assert await _arrived_on_the_new_bus(database, own_kafka, Relay) == {"w1", "w2", "w3", "late"}
+
+
+async def test_from_the_old_position_only_the_rest_is(database: Any, own_kafka: EmbeddedKafka) -> None:
+    assert await _arrived_on_the_new_bus(database, own_kafka, _RemembersForEver) == {"late"}

@@ -25,6 +25,7 @@ from muster_chassis.topics import Topic
 _log = logs.get(__name__)
 _INTERVAL: Final = 1.0
 _TOPIC_PAUSE: Final = 0.3
+_AGAIN: Final = 5.0
 
 CHANGES = metrics.counter(
     "muster_bus_changes_total",
@@ -72,7 +73,7 @@ class DatabaseIdentity:
                 unit.now,
             )
             if changed:
-                await unit.connection.execute("DELETE FROM relay_positions")
+                await unit.connection.execute("DELETE FROM relay_positions WHERE bus <> $1", cluster_id)
                 await unit.connection.execute("DELETE FROM consumer_offsets WHERE bus <> $1", cluster_id)
 
 
@@ -173,24 +174,28 @@ class Bus:
         session = self._session
         if session is None:
             raise BusLost("the bus is just being changed")
-        body = asyncio.current_task()
-        lost = False
+        body, cancelled = asyncio.current_task(), 0
+        if body is None:
+            raise RuntimeError("a session needs a task that can be cancelled")
 
-        def end(_: asyncio.Task[bool]) -> None:
-            nonlocal lost
-            if session.ended.is_set() and body is not None:
-                lost = body.cancel("the bus is another") or True
+        async def end() -> None:
+            nonlocal cancelled
+            await session.ended.wait()
+            while True:
+                # More than once: libraries swallow a cancellation that meets a result that has just come.
+                cancelled += bool(body.cancel("the bus is another"))
+                await asyncio.sleep(_AGAIN)
 
-        guard = asyncio.ensure_future(session.ended.wait())
-        guard.add_done_callback(end)
+        guard = asyncio.ensure_future(end())
         try:
             yield session
+            if session.ended.is_set():
+                raise BusLost(f"the bus is no longer {session.cluster_id}")
         except asyncio.CancelledError:
-            if not lost or body is None or body.uncancel() > 0:
+            if not cancelled or [body.uncancel() for _ in range(cancelled)][-1] > 0:
                 raise
             raise BusLost(f"the bus is no longer {session.cluster_id}") from None
         finally:
-            guard.remove_done_callback(end)
             guard.cancel()
 
     async def create(self, topics: Iterable[Topic]) -> None:

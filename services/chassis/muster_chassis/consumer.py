@@ -136,6 +136,7 @@ class Consumer(ABC):
         await self._bus.wait_for([topic.name for topic in self.topics])
         await self.intake.look_at_breakers()
         consumer = await self._open(session)
+        lost = True
         try:
             while not self._stopping.is_set() and not await self._changed(consumer):
                 self._pause_stopped(consumer)
@@ -147,8 +148,12 @@ class Consumer(ABC):
                 await self._note_read(consumer)
                 await self._commit(consumer)
                 await self._sweep(consumer)
+            lost = False
         finally:
-            await self._close(consumer)
+            if lost:
+                kafka.discard(consumer)
+            else:
+                await self._close(consumer)
 
     async def _process(self, consumer: AIOKafkaConsumer, polled: Mapping[TopicPartition, Sequence[Any]]) -> None:
         origins = [origin_of(record) for records in polled.values() for record in records]

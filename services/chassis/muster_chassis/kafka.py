@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import suppress
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -26,7 +25,7 @@ _TOPIC_EXISTS: Final = 36
 _REQUEST_MS: Final = 10_000
 _STOP_SECONDS: Final = 5.0
 _LARGEST_REQUEST: Final = 2 << 20
-_IDLE_MS: Final = 540_000
+_discarded: set[asyncio.Future[None]] = set()
 
 # Between two transactions aiokafka waits 20 ms for the broker to have written the first one's markers; here they are
 # written after about 2 ms, and every workload that starts pays this wait.
@@ -52,7 +51,7 @@ def producer(bootstrap: str, *, client: str, transactional_id: str | None = None
         max_batch_size=256 << 10,
         max_request_size=_LARGEST_REQUEST,
         request_timeout_ms=_REQUEST_MS,
-        retry_backoff_ms=50,
+        retry_backoff_ms=100,
         metadata_max_age_ms=30_000,
     )
 
@@ -82,7 +81,7 @@ def consumer(
         fetch_min_bytes=1,
         max_partition_fetch_bytes=1 << 20,
         request_timeout_ms=_REQUEST_MS,
-        retry_backoff_ms=50,
+        retry_backoff_ms=100,
         session_timeout_ms=10_000,
         heartbeat_interval_ms=2_000,
         rebalance_timeout_ms=10_000,
@@ -94,12 +93,33 @@ def consumer(
 
 async def stop(part: AIOKafkaConsumer | AIOKafkaProducer | AIOKafkaAdminClient | None) -> None:
     """Closes a part of aiokafka within 5 seconds; a broker that is gone makes its own stop wait much longer."""
-    if part is None:
-        return
+    if part is not None:
+        await _closed(_closing(part))
+
+
+def discard(part: AIOKafkaConsumer | AIOKafkaProducer | None) -> None:
+    """The same without waiting: what was built on a bus that is lost must not hold up what begins on the new one."""
+    if part is not None:
+        task = asyncio.ensure_future(_closed(_closing(part)))
+        _discarded.add(task)
+        task.add_done_callback(_discarded.discard)
+
+
+def _closing(part: AIOKafkaConsumer | AIOKafkaProducer | AIOKafkaAdminClient) -> asyncio.Future[None]:
     close: Callable[[], Awaitable[None]] = part.close if isinstance(part, AIOKafkaAdminClient) else part.stop
-    task = asyncio.ensure_future(close())
-    with suppress(Exception):
-        await asyncio.wait_for(task, _STOP_SECONDS)
+    return asyncio.ensure_future(close())
+
+
+async def _closed(closing: asyncio.Future[None]) -> None:
+    """Waits for the end of a close, not longer than it may take.
+
+    Not `asyncio.wait_for`: aiokafka swallows a cancellation now and then, and that one would wait for ever.
+    """
+    closing.add_done_callback(seen)
+    try:
+        await asyncio.wait({closing}, timeout=_STOP_SECONDS)
+    finally:
+        closing.cancel()
 
 
 def seen(answer: asyncio.Future[Any]) -> None:
@@ -129,8 +149,7 @@ class Probe:
         """Drops the connection; the next question opens a new one."""
         client, self._client = self._client, None
         if client is not None:
-            with suppress(Exception):
-                await asyncio.wait_for(asyncio.ensure_future(client.close()), _STOP_SECONDS)
+            await _closed(asyncio.ensure_future(client.close()))
 
     async def _ask(self) -> str:
         if self._client is None:
@@ -182,6 +201,7 @@ __all__ = [
     "TopicPartition",
     "consumer",
     "create_topics",
+    "discard",
     "partitions_of",
     "producer",
     "seen",

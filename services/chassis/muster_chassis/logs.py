@@ -50,8 +50,8 @@ def configure(service: str, instance: str, level: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(threshold)
-    # aiokafka reports every retry of a broker that is down; ours say it once with what it means.
-    logging.getLogger("aiokafka").setLevel(max(threshold, logging.ERROR))
+    # aiokafka reports every retry of a broker that is down, twenty times a second; ours say it once with what it means.
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     structlog.contextvars.bind_contextvars(service=service, instance=instance)
 
 

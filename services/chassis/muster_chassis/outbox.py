@@ -22,7 +22,7 @@ from aiokafka.errors import ProducerFenced
 
 from muster_chassis import kafka, logs, metrics, tracing
 from muster_chassis.backoff import Backoff
-from muster_chassis.bus import Bus, BusLost
+from muster_chassis.bus import Bus, BusLost, Session
 from muster_chassis.codec import encode_headers
 from muster_chassis.database import TRANSIENT, Connection, Database, transient
 from muster_chassis.kafka import KAFKA_TROUBLE
@@ -44,8 +44,8 @@ SELECT id, event_id::text, topic, aggregate, version, key, type, headers, value,
 FROM outbox WHERE lane = $1 AND id > $2 ORDER BY id LIMIT $3
 """
 _REMEMBER: Final = """
-INSERT INTO relay_positions (lane, last) VALUES ($1, $2)
-ON CONFLICT (lane) DO UPDATE SET last = greatest(relay_positions.last, excluded.last)
+INSERT INTO relay_positions (lane, bus, last) VALUES ($1, $2, $3)
+ON CONFLICT (lane, bus) DO UPDATE SET last = greatest(relay_positions.last, excluded.last)
 """
 
 PUBLISHED = metrics.counter(
@@ -91,6 +91,7 @@ class Relay:
         self._batch = batch
         self._wake = asyncio.Event()
         self._label = "assignments" if lane == ASSIGNMENTS else "ordinary"
+        self._session = Session("")
         self._persisted = 0
         self._persist_at = 0.0
         self.last = 0
@@ -102,7 +103,7 @@ class Relay:
         backoff = Backoff()
         while True:
             try:
-                async with self._bus.session():
+                async with self._bus.session() as self._session:
                     await self._work(backoff)
             except BusLost:
                 _log.info("the relay begins anew on another bus", lane=self._label)
@@ -142,7 +143,9 @@ class Relay:
                 await self._remember(connection, force=not rows)
                 if len(rows) < self._batch:
                     with suppress(TimeoutError):
-                        await asyncio.wait_for(self._wake.wait(), _POLL)
+                        # Not asyncio.wait_for: in 3.11 it swallows a cancellation that meets the event.
+                        async with asyncio.timeout(_POLL):
+                            await self._wake.wait()
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Connection]:
@@ -175,19 +178,23 @@ class Relay:
             await producer.start()
             yield producer
         finally:
-            await kafka.stop(producer)
+            kafka.discard(producer)
 
     async def _position(self, connection: Connection) -> int:
-        found: int | None = await connection.fetchval("SELECT last FROM relay_positions WHERE lane = $1", self._lane)
+        found: int | None = await connection.fetchval(
+            "SELECT last FROM relay_positions WHERE lane = $1 AND bus = $2", self._lane, self._session.cluster_id
+        )
         return found or 0
 
     async def _remember(self, connection: Connection, *, force: bool) -> None:
         now = time.monotonic()
+        if self._session.ended.is_set():
+            return  # a position on a lost bus says nothing, and must not be there should that bus come back
         if self.last == self._persisted or (not force and now < self._persist_at):
             return
         self._persist_at = now + _PERSIST
         persisted = self.last
-        await connection.execute(_REMEMBER, self._lane, persisted)
+        await connection.execute(_REMEMBER, self._lane, self._session.cluster_id, persisted)
         self._persisted = persisted
 
     async def _publish(self, producer: AIOKafkaProducer, rows: Sequence[Any]) -> None:

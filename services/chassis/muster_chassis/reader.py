@@ -73,7 +73,7 @@ class Reader:
                 _log.warning("the reader tries again", error=repr(error))
                 await backoff.pause()
             finally:
-                await kafka.stop(consumer)
+                kafka.discard(consumer)
 
     async def _read(self, consumer: AIOKafkaConsumer, session: Session, backoff: Backoff) -> None:
         self.caught_up.clear()

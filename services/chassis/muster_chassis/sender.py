@@ -96,7 +96,7 @@ class Sender:
                 _log.warning("the sender tries again", error=repr(error))
                 await backoff.pause()
             finally:
-                await kafka.stop(producer)
+                kafka.discard(producer)
 
     async def drain(self, within: float) -> None:
         """Waits until the queue is empty, at most `within` seconds."""

@@ -26,10 +26,12 @@ CREATE TABLE aggregate_versions (
     PRIMARY KEY (topic, aggregate)
 );
 
--- How far each lane is published. Written now and then: sending a row twice is harmless.
+-- How far each lane is published on the bus with that cluster id. Written now and then: sending a row twice is harmless.
 CREATE TABLE relay_positions (
-    lane smallint PRIMARY KEY,
-    last bigint   NOT NULL
+    lane smallint NOT NULL,
+    bus  text     NOT NULL,
+    last bigint   NOT NULL,
+    PRIMARY KEY (lane, bus)
 );
 
 -- The random last row of every transaction: it answers whether a commit without an answer happened (rule 9).
