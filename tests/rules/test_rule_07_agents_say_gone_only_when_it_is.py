@@ -63,7 +63,7 @@ async def _processes_at_gone(folder: Path) -> int:
         async with running(backend, told) as agent:
             agent.take(assignment(1, command))
             await until(lambda: any(len(pids) == 2 for pids in procfs.marked().values()), within=60)
-            (replica,) = backend._replicas.values()
+            (replica,) = backend._replicas
             supervisor = replica.supervisor()
             assert supervisor is not None
             os.kill(supervisor[0], signal.SIGKILL)

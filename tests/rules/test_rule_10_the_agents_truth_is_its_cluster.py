@@ -72,11 +72,10 @@ async def _starts_after_both_were_killed(folder: Path) -> int:
         async with running(backend, told) as agent:
             agent.take(wanted)
             await until(lambda: "READY" in told.states(1) and marks.exists(), within=60)
-        (replica,) = backend._replicas.values()
+        (replica,) = backend._replicas
         supervisor = replica.supervisor()
         assert supervisor is not None
-    # `local` has ended the supervisor by now, as a power cut would have: with SIGKILL, were it still there.
-    procfs.send(*supervisor, signal.SIGKILL)
+        procfs.send(*supervisor, signal.SIGKILL)
     async with local(folder) as backend:
         told = Told()
         async with running(backend, told) as agent:

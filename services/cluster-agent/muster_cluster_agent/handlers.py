@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import structlog
@@ -43,6 +43,8 @@ _RETRY_SECONDS: Final = 0.5
 _LONGEST_RETRY: Final = 30.0
 _TRIES: Final = 5
 _LOG_TAIL: Final = 4096
+_HELD_WITH_STATUSES: Final = 500
+_HELD_AT_ONCE: Final = 10_000
 _REMEMBERED: Final = 50_000  # releases and removed names that are kept in memory; the back end keeps its own for good
 
 log = structlog.get_logger(__name__)
@@ -198,7 +200,8 @@ class Agent:
         self._told_fleet = fleet
         self._reporter.tell(InventoryReport(fleet))
         if not self._reading:
-            self._reporter.tell(HeldReport(await self._held(), self.epoch))
+            for part in _parts(await self._held()):
+                self._reporter.tell(HeldReport(part, self.epoch))
         self._reporter.tell(BeatReport(sent_at=time.monotonic(), healthy=self._sound))
 
     # ------------------------------------------------------------------------------------------------- inside
@@ -379,6 +382,18 @@ class Agent:
     def _epoch_of(self, workload_id: str) -> int:
         case = self._cases.get(workload_id)
         return case.desired.epoch if case is not None and case.desired is not None else 0
+
+
+def _parts(held: tuple[Held, ...]) -> Iterator[tuple[Held, ...]]:
+    """What fits into one record each.
+
+    Where it is very much, without the statuses, which are told one by one as well.
+    """
+    if len(held) > _HELD_WITH_STATUSES:
+        held = tuple(replace(one, replicas=()) for one in held)
+    yield held[:_HELD_AT_ONCE]
+    for first in range(_HELD_AT_ONCE, len(held), _HELD_AT_ONCE):
+        yield held[first : first + _HELD_AT_ONCE]
 
 
 def _names(assignment: Assignment) -> frozenset[str]:

@@ -8,11 +8,8 @@ the folder is fsynced before the fork server is asked; nothing is removed that s
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import json
-import os
-import socket
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,14 +19,16 @@ from typing import Any, Final, Self, TypeVar
 
 import structlog
 
-from muster_cluster_agent.adapters.local import cluster_file, logfile, machine, nvml, procfs, readiness
+from muster_cluster_agent.adapters.local import cluster_file, logfile, machine, nvml, procfs
 from muster_cluster_agent.adapters.local.addresses import Ports
 from muster_cluster_agent.adapters.local.nodes import Nodes
 from muster_cluster_agent.adapters.local.nursery import Nursery
+from muster_cluster_agent.adapters.local.register import Register
 from muster_cluster_agent.adapters.local.replicas import Replica, ReplicaStore, facts
 from muster_cluster_agent.adapters.local.services import Services
 from muster_cluster_agent.adapters.local.specs import SpecWriter
 from muster_cluster_agent.adapters.local.state import StateFolder
+from muster_cluster_agent.adapters.local.watcher import Watcher
 from muster_cluster_agent.domain.actions import (
     ALREADY,
     DONE,
@@ -70,7 +69,8 @@ class LocalBackend:
         self.declared = _read_file(file)
         self._state = state
         self._store = ReplicaStore(state)
-        self._replicas: dict[str, Replica] = {}
+        self._replicas = Register()
+        self._watcher = Watcher(state, self._store, self._replicas, self._found)
         self._nodes = Nodes(state.root / "nodes", self.declared, self._processes_of)
         self._nursery = Nursery(state.root / "supervisors.err")
         self._ports = Ports(str(state.root))
@@ -78,11 +78,6 @@ class LocalBackend:
         self._writer = SpecWriter(state, machine.find(state.root / "tools"), self._ports)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="local-backend")
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._pidfds: dict[str, int] = {}
-        self._listener: socket.socket | None = None
-        self._changes: asyncio.Event = asyncio.Event()
-        self._changed: set[str] = set()
-        self._fleet_changed = False
 
     async def __aenter__(self) -> Self:
         """Opens it."""
@@ -99,9 +94,9 @@ class LocalBackend:
         """Finds what runs and begins to watch it."""
         await self._blocking(self._nodes.look)
         for replica in await self._blocking(self._store.load):
-            self._adopt(replica)
-        await self._services.restore(self._replicas.values())
-        self._listen()
+            self._watcher.adopt(replica)
+        await self._services.restore(self._replicas)
+        self._watcher.open()
         await self._nursery.open()
         self._spawn("nodes", self._watch_nodes())
         self._spawn("scan", self._scan())
@@ -112,14 +107,7 @@ class LocalBackend:
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         self._tasks.clear()
-        loop = asyncio.get_running_loop()
-        for handle in self._pidfds.values():
-            loop.remove_reader(handle)
-            os.close(handle)
-        self._pidfds.clear()
-        if self._listener is not None:
-            loop.remove_reader(self._listener.fileno())
-            self._listener.close()
+        await self._watcher.close()
         await self._services.close()
         await self._nursery.close()
         self._threads.shutdown(wait=True)
@@ -128,20 +116,12 @@ class LocalBackend:
 
     async def list(self, workload_id: str | None = None) -> Sequence[Observed]:
         """Every replica that is not removed, or those of one workload."""
-        return [
-            facts(replica, self._services.addresses(str(replica.spec["workload_id"])))
-            for replica in self._replicas.values()
-            if workload_id is None or replica.spec["workload_id"] == workload_id
-        ]
+        chosen = self._replicas if workload_id is None else self._replicas.of(workload_id)
+        return [facts(replica, self._services.addresses(replica.workload_id)) for replica in chosen]
 
-    async def watch(self) -> AsyncIterator[Changed]:
+    def watch(self) -> AsyncIterator[Changed]:
         """What changes from now on."""
-        while True:
-            await self._changes.wait()
-            self._changes.clear()
-            changed, self._changed = frozenset(self._changed), set()
-            fleet, self._fleet_changed = self._fleet_changed, False
-            yield Changed(changed, fleet)
+        return self._watcher.changes()
 
     async def fleet(self) -> Fleet:
         """The nodes and devices of now."""
@@ -209,16 +189,16 @@ class LocalBackend:
         refusal = self._refusal(plan)
         if refusal is not None:
             return refusal
-        spec = self._writer.spec(plan, self._nodes.boot(plan.node), self.declared, self._replicas.values())
+        spec = self._writer.spec(plan, self._nodes.boot(plan.node), self.declared, self._replicas.of(plan.workload_id))
         replica = Replica(spec, [], starting=True)
-        self._replicas[plan.name] = replica
+        self._replicas.add(replica)
         try:
             made = await self._blocking(lambda: self._writer.write(self._store, spec, plan))
         except BaseException:
-            self._replicas.pop(plan.name, None)  # no folder, no replica; a folder after all is found by the next look
+            self._replicas.drop(replica)  # no folder, no replica; a folder after all is found by the next look
             raise
         if not made:
-            self._reread(plan.name)
+            self._watcher.reread(plan.name)
             return ALREADY
         await self._services.offer(replica)
         await self._fork(replica)
@@ -227,10 +207,10 @@ class LocalBackend:
     async def _fork(self, replica: Replica) -> None:
         """Asks for the supervisor. Without an answer the journal tells: one that nobody holds will be buried."""
         try:
-            self._attend(replica, await self._nursery.fork(self._state.replica(replica.name)))
+            self._watcher.attend(replica, await self._nursery.fork(self._state.replica(replica.name)))
         finally:
             replica.starting = False
-            self._reread(replica.name)
+            self._watcher.reread(replica.name)
 
     def _refusal(self, plan: ReplicaPlan) -> Answer | None:
         if plan.name in self._replicas:
@@ -245,14 +225,14 @@ class LocalBackend:
     async def _abandon(self, plan: ReplicaPlan, message: str) -> Answer:
         if plan.name in self._replicas:
             return ALREADY
-        spec = self._writer.spec(plan, self._nodes.boot(plan.node), self.declared, self._replicas.values())
+        spec = self._writer.spec(plan, self._nodes.boot(plan.node), self.declared, self._replicas.of(plan.workload_id))
         stamp = {"at": time.time(), "monotonic": time.monotonic(), "by": "agent"}
         lines: list[dict[str, Any]] = [
             {"event": "abandoned", "reason": message, "start_failed": True, **stamp},
             {"event": "gone", "evidence": "no-process", **stamp},
         ]
         await self._blocking(lambda: self._store.create(spec, lines))
-        self._reread(plan.name)
+        self._watcher.reread(plan.name)
         return DONE
 
     async def _stop(self, name: str, grace: float, reason: str) -> Answer:
@@ -267,7 +247,7 @@ class LocalBackend:
         if replica is None or replica.gone:
             return ALREADY
         buried = await self._blocking(lambda: self._store.bury(replica, evidence, fault))
-        self._reread(name)
+        self._watcher.reread(name)
         return DONE if buried else Answer(Outcome.CONFLICT, f"{name} still has a supervisor or processes")
 
     async def _remove(self, name: str) -> Answer:
@@ -277,107 +257,16 @@ class LocalBackend:
         if not replica.gone:
             return Answer(Outcome.REFUSED, f"{name} still has processes")
         await self._blocking(lambda: self._store.remove(replica))
-        self._dismiss(replica)
+        self._replicas.drop(replica)
+        self._writer.give_back_ports(replica.spec, self._replicas.of(replica.workload_id))
+        self._watcher.tell(replica.workload_id)
         return DONE
 
     # --------------------------------------------------------------------------------------------------------- watching
 
-    def _adopt(self, replica: Replica) -> None:
-        self._replicas[replica.name] = replica
+    def _found(self, replica: Replica) -> None:
+        """A replica that was on the disk: its ports are in use."""
         self._writer.keep_ports(replica.spec)
-        if replica.gone:
-            return
-        supervisor = replica.supervisor()
-        if replica.supervised and supervisor is not None:
-            self._attend(replica, supervisor[0])
-        self._ask_readiness(replica)
-
-    def _attend(self, replica: Replica, pid: int) -> None:
-        """Wakes up when the supervisor ends, however it ends."""
-        if replica.name in self._pidfds:
-            return
-        try:
-            handle = os.pidfd_open(pid)
-        except OSError:
-            self._reread(replica.name)  # it has ended already, or there are no descriptors left: the scan will see it
-            return
-        self._pidfds[replica.name] = handle
-        asyncio.get_running_loop().add_reader(handle, self._supervisor_ended, replica.name)
-
-    def _supervisor_ended(self, name: str) -> None:
-        handle = self._pidfds.pop(name, None)
-        if handle is not None:
-            asyncio.get_running_loop().remove_reader(handle)
-            os.close(handle)
-        self._reread(name)
-
-    def _listen(self) -> None:
-        """Supervisors tell here that their journal has grown; a lost word costs time, not truth."""
-        path = self._state.socket
-        path.unlink(missing_ok=True)
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            self._listener.bind(f"/proc/self/fd/{folder}/{path.name}")
-        finally:
-            os.close(folder)
-        asyncio.get_running_loop().add_reader(self._listener.fileno(), self._hear)
-
-    def _hear(self) -> None:
-        names = set()
-        with contextlib.suppress(BlockingIOError):
-            while self._listener is not None:
-                names.add(self._listener.recv(256).decode(errors="replace"))
-        for name in names:
-            self._reread(name)
-
-    def _reread(self, name: str) -> None:
-        """Takes the journal's truth into memory. Small files that were just written: read at once, not in a thread."""
-        fresh = self._store.read(name)
-        if fresh is None:
-            return
-        known = self._replicas.get(name)
-        if known is None:
-            self._adopt(fresh)
-        else:
-            known.lines, known.supervised = fresh.lines, fresh.supervised or self._starting(known, fresh)
-            self._ask_readiness(known)
-        self._tell(self._replicas[name])
-
-    def _starting(self, known: Replica, fresh: Replica) -> bool:
-        """Between the fork and the first line nobody holds the journal, and yet somebody is coming."""
-        return known.starting or (known.supervised and not fresh.lines and known.name in self._pidfds)
-
-    def _ask_readiness(self, replica: Replica) -> None:
-        task = f"ready {replica.name}"
-        if not replica.running:
-            replica.ready = False
-            if task in self._tasks:
-                self._tasks.pop(task).cancel()
-            return
-        question = _question(replica, self._state)
-        if question is None:
-            replica.ready = True
-        elif task not in self._tasks:
-            probe = replica.spec.get("probe") or {}
-
-            def tell(ready: bool) -> None:  # noqa: FBT001  the one thing that there is to tell
-                replica.ready = ready
-                self._tell(replica)
-
-            asking = readiness.watch(
-                question, delay=float(probe.get("delay", 0)), period=float(probe.get("period", 0)), tell=tell
-            )
-            self._spawn(task, asking)
-
-    def _tell(self, replica: Replica) -> None:
-        self._changed.add(str(replica.spec["workload_id"]))
-        self._changes.set()
-
-    def _dismiss(self, replica: Replica) -> None:
-        self._replicas.pop(replica.name, None)
-        self._writer.give_back_ports(replica.spec, self._replicas.values())
-        self._tell(replica)
 
     async def _watch_nodes(self) -> None:
         """The switches, the cluster file, and what NVML sees."""
@@ -387,10 +276,9 @@ class LocalBackend:
             changed = await self._blocking(self._nodes.look)
             again = self.declared.nvml and next(looks) % _NVML_LOOKS == 0
             if await self._blocking(partial(self._file_changed, again=again)) or changed:
-                self._fleet_changed = True
-                for replica in self._replicas.values():
-                    self._reread(replica.name)
-                self._changes.set()
+                for replica in self._replicas:
+                    self._watcher.reread(replica.name)
+                self._watcher.tell_fleet()
 
     def _file_changed(self, *, again: bool) -> bool:
         """Reads a file that has changed, or reads it `again` for the devices that NVML finds.
@@ -415,13 +303,12 @@ class LocalBackend:
         """Everything again, for words and wake-ups that were lost, and for clocks that run out."""
         while True:
             await asyncio.sleep(_SCAN_SECONDS)
-            for name, replica in tuple(self._replicas.items()):
+            for replica in self._replicas:
                 if not replica.gone:
-                    self._reread(name)
+                    self._watcher.reread(replica.name)
                     await asyncio.sleep(0)
             await self._blocking(self._drop_old_logs)
-            self._fleet_changed = True
-            self._changes.set()
+            self._watcher.tell_fleet()
 
     def _drop_old_logs(self) -> None:
         """Logs of removed replicas stay within a number; each has its own budget in bytes."""
@@ -434,9 +321,7 @@ class LocalBackend:
             path.rmdir()
 
     def _processes_of(self, node: str) -> Sequence[tuple[int, int]]:
-        return self._store.processes(
-            [r for r in tuple(self._replicas.values()) if r.spec["node"] == node and not r.gone]
-        )
+        return self._store.processes([r for r in self._replicas if r.spec["node"] == node and not r.gone])
 
     def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work, name=name)
@@ -460,14 +345,3 @@ def _read_file(path: Path) -> cluster_file.ClusterFile:
         raise ClusterFileError(f"{path} cannot be read: {error.strerror} (MUSTER_CLUSTER_FILE)") from error
     file = cluster_file.parse(text, where=path.name)
     return nvml.fill(file) if file.nvml else file
-
-
-def _question(replica: Replica, state: StateFolder) -> readiness.Question | None:
-    """What this replica is asked before it counts as ready; None: running is enough."""
-    if replica.spec["launch"] == "MpiWorker":
-        return readiness.unix(state.replica(replica.name) / "exec.sock")
-    probe = replica.spec.get("probe")
-    if not probe:
-        return None
-    port = int(probe["port"])
-    return readiness.http(port, probe["path"]) if probe.get("path") else readiness.tcp(port)

@@ -42,6 +42,11 @@ class Replica:
         """Its name."""
         return str(self.spec["name"])
 
+    @property
+    def workload_id(self) -> str:
+        """Whose replica it is."""
+        return str(self.spec["workload_id"])
+
     def line(self, event: str) -> dict[str, Any] | None:
         """The first line of that event."""
         return next((line for line in self.lines if line.get("event") == event), None)
@@ -72,7 +77,7 @@ def facts(replica: Replica, service: tuple[str, ...] = ()) -> Observed:
         ended = Ended(int(exited["code"]), float(exited["at"]), str(refused["reason"]) if refused is not None else "")
     return Observed(
         name=replica.name,
-        workload_id=str(spec["workload_id"]),
+        workload_id=replica.workload_id,
         generation=int(spec["generation"]),
         attempt=int(spec["attempt"]),
         role=str(spec["role"]),

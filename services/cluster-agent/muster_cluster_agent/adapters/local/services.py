@@ -5,12 +5,13 @@ Used by the local back end. Holds: a workload keeps its port as long as a replic
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import structlog
 
 from muster_cluster_agent.adapters.local.addresses import Ports
 from muster_cluster_agent.adapters.local.proxy import Proxy
+from muster_cluster_agent.adapters.local.register import Register
 from muster_cluster_agent.adapters.local.replicas import Replica
 from muster_cluster_agent.domain.actions import Route
 
@@ -37,7 +38,7 @@ class Services:
         A port lost to somebody else is said, not fatal.
         """
         port = int(replica.spec.get("service_port") or 0)
-        workload = str(replica.spec["workload_id"])
+        workload = replica.workload_id
         if not port or workload in self._proxies:
             return
         proxy = Proxy(port)
@@ -48,7 +49,7 @@ class Services:
             del self._proxies[workload]
             log.warning("service_address_taken", workload_id=workload, port=port, error=str(error))
 
-    async def route(self, route: Route, replicas: Mapping[str, Replica]) -> None:
+    async def route(self, route: Route, replicas: Register) -> None:
         """Leads the workload's address to these replicas, or gives it up."""
         proxy = self._proxies.get(route.workload_id)
         if proxy is None:
@@ -59,7 +60,8 @@ class Services:
             return
         ports = []
         for name in route.replicas:
-            own = replicas[name].spec["ports"] if name in replicas else {}
+            replica = replicas.get(name)
+            own = replica.spec["ports"] if replica is not None else {}
             ports.extend([int(port) for port in own.values()][:1])
         proxy.route(tuple(ports))
 

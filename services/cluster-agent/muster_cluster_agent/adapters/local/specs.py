@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,9 +33,8 @@ class SpecWriter:
         self._machine = machine
         self._ports = ports
 
-    def spec(self, plan: ReplicaPlan, boot: str, file: ClusterFile, others: Iterable[Replica]) -> dict[str, Any]:
-        """The spec of a replica that is about to be made. Raises BackendError where no port is free."""
-        others = tuple(others)
+    def spec(self, plan: ReplicaPlan, boot: str, file: ClusterFile, others: Sequence[Replica]) -> dict[str, Any]:
+        """The spec of a replica that is about to be made. `others`: those of its workload. Raises BackendError."""
         ports = {container: self._ports.take() for container in plan.ports}
         master = self._master_port(plan, others)
         process = launch.process(plan, self._places(plan, ports, master))
@@ -130,7 +129,7 @@ class SpecWriter:
         if not plan.ports:
             return 0
         for other in others:
-            if other.spec["workload_id"] == plan.workload_id and other.spec.get("service_port"):
+            if other.spec.get("service_port"):
                 return int(other.spec["service_port"])
         return self._ports.take()
 
