@@ -55,7 +55,7 @@ async def half(scene: Scene) -> str:
     summary = await scene.summary(workload.id)
     devices = summary["devices"]
     _require(len(devices) == 1 and devices[0].get("portion") == 0.5, f"it was not given half a device: {devices}")  # noqa: PLR2004
-    _require(exit_codes(entry) in ([0], []), f"exit code {exit_codes(entry)}")
+    _require(exit_codes(entry) == [0], f"exit code {exit_codes(entry)}")
     _require(entry.passed(Phase.RUNNING, Phase.COMPLETED), f"phases were {entry.phases}")
     return f"half of {devices[0]['uuid'][:12]}, {_require_falling(summary)}"
 
