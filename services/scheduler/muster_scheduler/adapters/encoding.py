@@ -19,12 +19,13 @@ from muster_kernel.lifecycle import DesiredPhase, Phase
 from muster_kernel.reasons import ChangeReason
 from muster_scheduler.domain.decisions import PhaseChange
 from muster_scheduler.domain.requests import Grant, Kind, Share
-from muster_scheduler.domain.workloads import SECOND, Replica, Request, Workload
+from muster_scheduler.domain.workloads import SECOND, Replica, ReplicaState, Request, Workload
 
 PHASES: Final = {phase: workload_pb2.Phase.Value(f"PHASE_{phase.name}") for phase in Phase}
 DESIRED: Final = {phase: workload_pb2.DesiredPhase.Value(f"DESIRED_PHASE_{phase.name}") for phase in DesiredPhase}
 _PREFIX: Final = "GPU-"
 _UUID_BYTES: Final = 16
+_ENDED: Final = frozenset({ReplicaState.SUCCEEDED, ReplicaState.FAILED})
 SENTENCES: Final[dict[ChangeReason, str]] = {
     ChangeReason.ADMITTED: "policy admitted it",
     ChangeReason.POLICY_REFUSED: "policy refused it",
@@ -195,7 +196,7 @@ def replica_of(replica: Replica) -> workload_pb2.Replica:
         index=h.rank,
         node=replica.node[1],
         # How a command ended says more to people than that nothing of it is left.
-        state="GONE" if replica.gone and not replica.ended else replica.state.value,
+        state="GONE" if replica.gone and replica.state not in _ENDED else replica.state.value,
         exit_code=replica.exit_code,
         devices=[share.device for share in replica.grant.shares],
         message=replica.message,
