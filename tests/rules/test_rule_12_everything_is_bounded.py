@@ -118,13 +118,13 @@ async def test_without_timeouts_it_stops_everyone(database: Any) -> None:
 class _Stuck(dead_letters_pb2_grpc.DeadLettersServiceServicer):
     """Never answers."""
 
-    async def ListDeadLetters(self, request: Any, context: Any) -> Any:  # noqa: N802 - named by the proto
+    async def ListDeadLetters(self, request: Any, context: Any) -> Any:
         await asyncio.get_running_loop().create_future()
 
-    async def RedriveDeadLetters(self, request: Any, context: Any) -> Any:  # noqa: N802 - named by the proto
+    async def RedriveDeadLetters(self, request: Any, context: Any) -> Any:
         await asyncio.get_running_loop().create_future()
 
-    async def ResumeConsumer(self, request: Any, context: Any) -> Any:  # noqa: N802 - named by the proto
+    async def ResumeConsumer(self, request: Any, context: Any) -> Any:
         await asyncio.get_running_loop().create_future()
 
 

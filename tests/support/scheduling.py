@@ -282,7 +282,8 @@ def device(cluster: str, slot: int) -> str:
 
 def hash_of(text: str) -> int:
     """A small stable number of a text."""
-    return sum(ord(letter) * (31**place) for place, letter in enumerate(text)) % (1 << 32)
+    number: int = sum(ord(letter) * (31**place) for place, letter in enumerate(text))
+    return number % (1 << 32)
 
 
 def _now() -> Timestamp:

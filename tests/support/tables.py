@@ -41,8 +41,8 @@ class Tables:
                 self.rows.get(table, {}).pop(line[:key], None)
         elif sql == postgres._WORKLOADS:
             *plain, _, bodies = columns
-            for *line, body in zip(*plain, bodies, strict=True):
-                self._put("workloads", (line[0],), dict(zip(_WORKLOAD, line, strict=True)) | {"body": body})
+            for *row, body in zip(*plain, bodies, strict=True):
+                self._put("workloads", (row[0],), dict(zip(_WORKLOAD, row, strict=True)) | {"body": body})
         elif sql.startswith("DELETE FROM projects"):
             for name in columns[0]:
                 self.rows.get("projects", {}).pop((name,), None)

@@ -36,27 +36,30 @@ async def register(candidate: Candidate, others: Neighbours, cluster: str = "nor
 
 async def test_a_standby_takes_over_and_publishes_anew(kafka: str, database: TestDatabase) -> None:
     url = database.url("scheduler")
-    async with neighbours(kafka, "north") as others, scheduler(url, kafka, instance="scheduler-1") as second:
-        async with scheduler(url, kafka, instance="scheduler-0") as first:
-            leader, standby = first, second
-            if not await _leads(first):
-                leader, standby = second, first
-            await register(leader, others)
-            workload = await others.admit("hello")
-            await until(lambda: others.last_record(workload) is not None)
-            record = others.last_record(workload)
-            assert record is not None
-            await others.status("north", record, fleet.REPLICA_STATE_READY)
-            await until(lambda: others.phases(workload)[-1:] == [w.PHASE_RUNNING])
-            await leader.kill()
-            await until(lambda: len(others.records[workload]) > 1)
-            again = others.last_record(workload)
-            assert again is not None
-            assert again.epoch > record.epoch
-            assert again.revisions == record.revisions
-            late = await others.admit("late")
-            await until(lambda: others.last_record(late) is not None)
-            assert standby is not leader
+    async with (
+        neighbours(kafka, "north") as others,
+        scheduler(url, kafka, instance="scheduler-1") as second,
+        scheduler(url, kafka, instance="scheduler-0") as first,
+    ):
+        leader, standby = first, second
+        if not await _leads(first):
+            leader, standby = second, first
+        await register(leader, others)
+        workload = await others.admit("hello")
+        await until(lambda: others.last_record(workload) is not None)
+        record = others.last_record(workload)
+        assert record is not None
+        await others.status("north", record, fleet.REPLICA_STATE_READY)
+        await until(lambda: others.phases(workload)[-1:] == [w.PHASE_RUNNING])
+        await leader.kill()
+        await until(lambda: len(others.records[workload]) > 1)
+        again = others.last_record(workload)
+        assert again is not None
+        assert again.epoch > record.epoch
+        assert again.revisions == record.revisions
+        late = await others.admit("late")
+        await until(lambda: others.last_record(late) is not None)
+        assert standby is not leader
     assert len(others.said(workload, scheduler_pb2.WorkloadPlaced)) == 1
 
 

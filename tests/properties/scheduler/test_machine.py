@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from hypothesis import HealthCheck, note, settings
 from hypothesis import strategies as st
@@ -163,8 +163,12 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     @rule(number=NUMBERS, wish=st.sampled_from("srd"))
     def intend(self, number: int, wish: str) -> None:
-        kind = {"s": events.SuspendRequested, "r": events.ResumeRequested, "d": events.DeletionRequested}[wish]
-        self.fleet.send(kind("e", self.id(number)))
+        intents: dict[str, Callable[[str, str], events.Event]] = {
+            "s": events.SuspendRequested,
+            "r": events.ResumeRequested,
+            "d": events.DeletionRequested,
+        }
+        self.fleet.send(intents[wish]("e", self.id(number)))
         self.note(number)
 
     @rule(number=NUMBERS, pick=st.integers(0, 5), state=st.sampled_from(list(ReplicaState)[1:]), late=st.booleans())
