@@ -51,7 +51,7 @@ async def test_a_training_runs_from_its_assignment_to_an_empty_folder(bus: Sched
     assert done.status.exit_code == 0
     gone = await bus.state(workload, GONE)
     assert gone.status.gone_evidence == "no-process"
-    assert bus.states(workload) == ["READY", "SUCCEEDED", "GONE"]
+    assert bus.states(workload)[-3:] == ["READY", "SUCCEEDED", "GONE"]
     folder = agent.state / "replicas" / gone.status.name
     assert folder.exists()
     await bus.release(workload)

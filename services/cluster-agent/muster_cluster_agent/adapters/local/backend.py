@@ -206,11 +206,13 @@ class LocalBackend:
 
     async def _fork(self, replica: Replica) -> None:
         """Asks for the supervisor. Without an answer the journal tells: one that nobody holds will be buried."""
+        attended = False
         try:
-            self._watcher.attend(replica, await self._nursery.fork(self._state.replica(replica.name)))
+            attended = self._watcher.attend(replica, await self._nursery.fork(self._state.replica(replica.name)))
         finally:
             replica.starting = False
-            self._watcher.reread(replica.name)
+            if not attended:
+                self._watcher.reread(replica.name)
 
     def _refusal(self, plan: ReplicaPlan) -> Answer | None:
         if plan.name in self._replicas:

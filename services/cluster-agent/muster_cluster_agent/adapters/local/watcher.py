@@ -102,16 +102,17 @@ class Watcher:
             self.attend(replica, supervisor[0])
         self._ask(replica)
 
-    def attend(self, replica: Replica, pid: int) -> None:
-        """Wakes up when the supervisor ends, however it ends."""
+    def attend(self, replica: Replica, pid: int) -> bool:
+        """Wakes up when the supervisor ends, however it ends; False where it has ended or no descriptor is left."""
         if replica.name in self._pidfds:
-            return
+            return True
         try:
             handle = os.pidfd_open(pid)
         except OSError:
-            return  # it has ended already, or there are no descriptors left: the journal is read again anyway
+            return False
         self._pidfds[replica.name] = handle
         asyncio.get_running_loop().add_reader(handle, self._supervisor_ended, replica.name)
+        return True
 
     def reread(self, name: str) -> None:
         """Takes the journal's truth into memory. A small file that was just written: read at once, not in a thread."""
