@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
+import asyncpg
+
 from muster.api.v1 import (
     agent_gateway_pb2,
     agent_gateway_pb2_grpc,
@@ -218,7 +220,7 @@ class Application:
                 while await self.reading.prune(identity.now() - _LOG_KEPT, _PRUNE_ROWS):
                     pass
                 await self.triggers.forget(identity.now(), _PRUNE_ROWS)
-            except (*TRANSIENT, TimeoutError) as error:
+            except (*TRANSIENT, asyncpg.PostgresError, TimeoutError) as error:
                 _log.warning("old rows could not be removed, tried again in a minute", error=repr(error))
             await asyncio.sleep(_PRUNE_SECONDS)
 
@@ -251,6 +253,7 @@ async def compose(runtime: Runtime, settings: SubmissionSettings) -> Application
     )
 
     async def stop_serving() -> None:
+        app.feed.close()
         app.agents.end()
         await server.stop()
 

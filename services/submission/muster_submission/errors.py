@@ -10,6 +10,7 @@ ServiceError (chassis)
   PhaseForbids        FAILED_PRECONDITION  the phase does not allow it
   FieldsFixed         FAILED_PRECONDITION  names the fields that a running service cannot change
   CursorTooOld        FAILED_PRECONDITION  list again
+  Stopping            UNAVAILABLE          this instance stops; go on with another
   NoAgent             UNAVAILABLE          the cluster's agent is not connected
   OwnerSilent         UNAVAILABLE          the service that owns the answer does not answer; names it
   LogTrouble          FAILED_PRECONDITION  the agent has nothing (more) to send
@@ -95,6 +96,12 @@ class CursorTooOld(FailedPrecondition):
     """The change log does not reach back to the cursor."""
 
     reason = "CURSOR_TOO_OLD"
+
+
+class Stopping(Unavailable):
+    """The process stops, and long calls end."""
+
+    reason = "STOPPING"
 
 
 class NoAgent(Unavailable):

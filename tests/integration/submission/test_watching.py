@@ -155,3 +155,15 @@ async def test_filters_and_pages(database: Any, kafka: str) -> None:
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await here.workloads.ListWorkloads(wrong)
             assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_a_stop_ends_watches_at_once(database: Any, kafka: str) -> None:
+    async with door(database, kafka) as here:
+        call = here.workloads.WatchWorkloads(api.WatchWorkloadsRequest())
+        items = aiter(call)
+        assert (await anext(items)).kind == api.WATCH_ITEM_KIND_SNAPSHOT_END
+        here.app.feed.close()
+        with pytest.raises(grpc.aio.AioRpcError) as ended:
+            await anext(items)
+        assert ended.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert "watch again with the last cursor" in (ended.value.details() or "")

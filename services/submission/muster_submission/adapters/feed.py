@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
+import asyncpg
+
 from muster.workload.v1.workload_pb2 import Workload
 from muster_chassis import logs, metrics
 from muster_chassis.database import TRANSIENT, transient
@@ -59,6 +61,13 @@ class Feed:
         self._watchers = 0
         self._poked = asyncio.Event()
         self._moved = asyncio.Event()
+        self.closed = False
+        """The process stops: whoever watches ends."""
+
+    def close(self) -> None:
+        """Wakes every watcher, so that it ends by itself: open watches would hold up a stop until they are cut."""
+        self.closed = True
+        self._moved.set()
 
     def poke(self) -> None:
         """Something was committed."""
@@ -84,8 +93,8 @@ class Feed:
                 continue
             try:
                 await self._advance()
-            except TRANSIENT as error:
-                if not transient(error):
+            except (*TRANSIENT, asyncpg.QueryCanceledError, TimeoutError) as error:
+                if isinstance(error, asyncpg.InterfaceError) and not transient(error):
                     raise
                 _log.warning("the change log cannot be read, it is tried again", error=repr(error))
                 await asyncio.sleep(_PAUSE)
@@ -102,7 +111,7 @@ class Feed:
     async def moved(self, position: int, seconds: float) -> None:
         """Returns when the ring reaches beyond `position`, or after that time."""
         waiting = self._moved
-        if self._head > position:
+        if self._head > position or self.closed:
             return
         try:
             async with asyncio.timeout(seconds):
@@ -136,7 +145,8 @@ class Feed:
         self._ring.extend(news)
         self._head = news[-1].seq
         self._moved.set()
-        self._moved = asyncio.Event()
+        if not self.closed:
+            self._moved = asyncio.Event()
 
     async def _load(self, position: int) -> list[Change]:
         rows = await self._reading.changes(position, _READ)

@@ -22,7 +22,7 @@ from muster_chassis.rpc import channel, outgoing, remaining
 from muster_submission.errors import OwnerSilent
 
 _log = logs.get(__name__)
-_LONGEST: Final = 10.0  # seconds for one question
+_LONGEST: Final = 25.0  # seconds for one question: to register a cluster is to create topics
 _LEAST: Final = 0.05
 _DETAILS: Final = "grpc-status-details-bin"
 _CODES: Final[dict[grpc.StatusCode, type[ServiceError]]] = {

@@ -200,7 +200,7 @@ def _verdict(before: Progress, fact: Verdict) -> _Changes:
     return changes, text
 
 
-def _decision(before: Progress, fact: Decision) -> _Changes:  # noqa: PLR0911 - one line for each kind of fact
+def _decision(before: Progress, fact: Decision) -> _Changes:
     match fact:
         case PhaseMoved():
             return _moved(before, fact)

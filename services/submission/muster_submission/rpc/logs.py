@@ -17,7 +17,7 @@ from muster_submission.adapters.feed import Feed
 from muster_submission.adapters.reading import Reading
 from muster_submission.domain import phases
 from muster_submission.domain.phases import ENDED
-from muster_submission.errors import BadQuestion, LogTrouble
+from muster_submission.errors import BadQuestion, LogTrouble, Stopping
 from muster_submission.rpc.reading import find
 
 _BREATH: Final = 1.0
@@ -54,9 +54,10 @@ class LogReading:
     async def _placed(self, shown: wl.Workload) -> wl.Workload:
         """The workload once it has a place, or has ended."""
         with self._feed:
-            while True:
+            while not self._feed.closed:
                 position = (await self._reading.reach()).head
                 now = await self._reading.by_id(shown.id)
                 if now is None or now.cluster or phases.PHASES[now.phase - 1] in ENDED:
                     return now or shown
                 await self._feed.moved(position, _BREATH)
+        raise Stopping("this instance stops: read the log again", retry_after=1.0)

@@ -17,7 +17,7 @@ from muster_submission.adapters.reading import Reading
 from muster_submission.domain.cursors import BadToken, TooOld, go_on, read_cursor
 from muster_submission.domain.filters import Filter
 from muster_submission.domain.snapshots import Shown
-from muster_submission.errors import BadQuestion, CursorTooOld
+from muster_submission.errors import BadQuestion, CursorTooOld, Stopping
 from muster_submission.rpc.reading import filter_of, find
 
 _PAGE: Final = 500
@@ -32,7 +32,7 @@ class Watching:
         self._feed = feed
 
     async def watch(self, request: api.WatchWorkloadsRequest) -> AsyncIterator[api.WatchWorkloadsResponse]:
-        """The items of one watch. Raises BadQuestion, NoSuchWorkload and CursorTooOld."""
+        """The items of one watch. Raises BadQuestion, NoSuchWorkload, CursorTooOld and Stopping."""
         wanted = await self._filter(request)
         with self._feed:
             shown = Shown()
@@ -79,7 +79,7 @@ class Watching:
             after = page.last
 
     async def _changes(self, position: int) -> AsyncIterator[Change]:
-        while True:
+        while not self._feed.closed:
             news = await self._feed.after(position)
             for change in news:
                 yield change
@@ -87,6 +87,7 @@ class Watching:
                 position = news[-1].seq
             else:
                 await self._feed.moved(position, _BREATH)
+        raise Stopping("this instance stops: watch again with the last cursor", retry_after=1.0)
 
 
 def _item(change: Change) -> api.WatchWorkloadsResponse:
