@@ -228,8 +228,9 @@ class Bus:
             await backoff.pause()
 
     async def close(self) -> None:
-        """Drops the watch's connection."""
+        """Drops the watch's connection, and waits for the end of what was discarded."""
         await self._probe.close()
+        await kafka.settled()
 
     async def _begin(self, seen: str) -> None:
         known = await self._identity.known() if self._session is None else self._session.cluster_id

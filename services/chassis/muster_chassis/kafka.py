@@ -105,6 +105,14 @@ def discard(part: AIOKafkaConsumer | AIOKafkaProducer | None) -> None:
         task.add_done_callback(_discarded.discard)
 
 
+async def settled() -> None:
+    """Waits, within 5 seconds, until what was discarded is closed: before the event loop ends."""
+    here = asyncio.get_running_loop()
+    mine = [task for task in _discarded if task.get_loop() is here]
+    if mine:
+        await asyncio.wait(mine, timeout=_STOP_SECONDS + 1)
+
+
 def _closing(part: AIOKafkaConsumer | AIOKafkaProducer | AIOKafkaAdminClient) -> asyncio.Future[None]:
     close: Callable[[], Awaitable[None]] = part.close if isinstance(part, AIOKafkaAdminClient) else part.stop
     return asyncio.ensure_future(close())
@@ -205,5 +213,6 @@ __all__ = [
     "partitions_of",
     "producer",
     "seen",
+    "settled",
     "stop",
 ]

@@ -1,0 +1,179 @@
+"""The consumer loops on the real Kafka: the end of a topic, topics that join, foreign records, the breaker, redrive."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from aiokafka import AIOKafkaProducer
+
+from muster.api.v1 import dead_letters_pb2 as pb
+from muster_chassis import identity
+from muster_chassis.consumer import AssignedConsumer
+from muster_chassis.dead_letters import DeadLetters
+from muster_chassis.events import Event, Origin, Reject
+from muster_chassis.reader import Reader
+from muster_chassis.sender import Sender
+from muster_chassis.topics import SUBMISSIONS, TRIGGERS, assignments, reports
+from muster_chassis.unit import ASSIGNMENTS
+from tests.support.calls import Call
+from tests.support.records import poison, record
+from tests.support.stations import DECODER, Journal, asked, station
+from tests.support.waiting import eventually, until
+
+
+@asynccontextmanager
+async def _outsider(kafka: str) -> AsyncIterator[AIOKafkaProducer]:
+    producer = AIOKafkaProducer(bootstrap_servers=kafka, max_request_size=20 << 20)
+    await producer.start()
+    try:
+        yield producer
+    finally:
+        await producer.stop()
+
+
+async def _write(producer: AIOKafkaProducer, *records: Origin) -> None:
+    for one in records:
+        await producer.send_and_wait(one.topic, one.value, one.key, headers=list(one.headers), partition=0)
+
+
+async def test_the_end_of_a_topic_is_reached_behind_transaction_markers(database: Any, kafka: str) -> None:
+    async with station("scheduler", database.url("scheduler"), kafka) as here:
+        east = assignments("east")
+        await here.bus.create([east])
+        relay = here.relay(lane=ASSIGNMENTS, transactional_id="muster-assignments")
+        await here.publish("w1", "w2", topic=east)
+        await until(lambda: relay.last == 2)
+        journal = Journal()
+        consumer = here.consume(journal, east, assigned=True, committed_only=True, from_beginning=True)
+        await asyncio.wait_for(consumer.caught_up.wait(), 20)
+        assert consumer.read_to_end(east.name)
+        assert [name for name, _ in journal.handled] == ["w1", "w2"]
+
+
+async def test_an_empty_topic_is_read_to_its_end_at_once(database: Any, kafka: str) -> None:
+    async with station("submission", database.url("submission"), kafka) as here:
+        consumer = here.consume(Journal(), assigned=True)
+        await asyncio.wait_for(consumer.caught_up.wait(), 20)
+
+
+async def test_a_topic_joins_while_it_runs(database: Any, kafka: str) -> None:
+    async with station("scheduler", database.url("scheduler"), kafka) as here:
+        await here.bus.create([reports("east"), reports("west")])
+        journal = Journal()
+        consumer = here.consume(journal, reports("east"), assigned=True)
+        assert isinstance(consumer, AssignedConsumer)
+        async with _outsider(kafka) as producer:
+            await _write(producer, record("e1", topic=reports("east")))
+            await until(lambda: len(journal.handled) == 1)
+            consumer.add(reports("west"))
+            await _write(producer, record("e2", topic=reports("east")), record("w1", topic=reports("west")))
+            await until(lambda: len(journal.handled) == 3)
+        await until(lambda: consumer.read_to_end(reports("west").name))
+        assert sorted(journal.handled) == [("e1", 0), ("e2", 0), ("w1", 0)]
+
+
+def _cloud_event(origin: Origin) -> Event:
+    """A foreign record: its id is text of its own, its value is no message of ours."""
+    event_id = origin.header("ce_id")
+    if event_id is None:
+        raise Reject("no ce_id")
+    return Event(event_id, "t", "s", "", 0, datetime(2026, 1, 1, tzinfo=UTC), None, origin, None)
+
+
+async def test_foreign_records_have_a_decoder_of_their_own(database: Any, kafka: str) -> None:
+    async with station("submission", database.url("submission"), kafka) as here, _outsider(kafka) as producer:
+        seen: list[str] = []
+
+        async def handle(_unit: Any, events: Sequence[Event]) -> None:
+            seen.extend(event.id for event in events)
+
+        here.consume(handle, SUBMISSIONS, TRIGGERS, decoders={TRIGGERS.name: _cloud_event})
+        for name in ("build-7", "build-7"):
+            await producer.send_and_wait(TRIGGERS.name, b"{}", headers=[("ce_id", name.encode())])
+        await producer.send_and_wait(TRIGGERS.name, b"\xff\x00", headers=[])
+        await _write(producer, record("w1", 1))
+        await until(lambda: len(seen) == 3)
+        assert sorted(seen)[-2:] == ["build-7", "build-7"]
+
+        async def listed() -> pb.ListDeadLettersResponse:
+            return await DeadLetters(here.database).ListDeadLetters(pb.ListDeadLettersRequest(), Call())
+
+        letters = await eventually(listed, lambda answer: bool(answer.dead_letters))
+        assert [letter.reason for letter in letters.dead_letters] == ["no ce_id"]
+
+
+async def test_a_consumer_stops_when_everything_is_rejected_and_goes_on_when_resumed(database: Any, kafka: str) -> None:
+    async with (
+        station("submission", database.url("submission"), kafka),
+        station("policy", database.url("policy"), kafka) as here,
+        _outsider(kafka) as producer,
+    ):
+        journal = Journal()
+        consumer = here.consume(journal, records=10)
+        await _write(producer, *(poison(f"w{n}") for n in range(150)))
+        await until(lambda: consumer.intake.stopped)
+        await _write(producer, record("good", 1))
+        assert await here.database.pool.fetchval("SELECT count(*) FROM parked") == 100
+        resume = pb.ResumeConsumerRequest(idempotency_key=identity.event_id())
+        answer = await DeadLetters(here.database).ResumeConsumer(resume, Call())
+        assert list(answer.topics) == ["muster.submissions"]
+        await until(lambda: journal.handled)
+        assert journal.handled == [("good", 1)]
+        assert await here.database.pool.fetchval("SELECT count(*) FROM parked") == 150
+        assert here.bus.health.serving
+
+
+async def test_a_redrive_goes_through_the_loop(database: Any, kafka: str) -> None:
+    async with (
+        station("submission", database.url("submission"), kafka) as sender,
+        station("policy", database.url("policy"), kafka) as here,
+    ):
+        sender.relay()
+        here.relay()
+        journal = Journal(refuse={"w1": Reject("not yet")})
+        here.consume(journal)
+        await sender.publish("w1", "w1", "w2")
+        await until(lambda: journal.handled)
+        service = DeadLetters(here.database)
+        [letter] = (await service.ListDeadLetters(pb.ListDeadLettersRequest(), Call())).dead_letters
+        assert letter.parked == 1
+        journal.refuse.clear()
+        request = pb.RedriveDeadLettersRequest(ids=[letter.id], idempotency_key="once")
+        answer = await service.RedriveDeadLetters(request, Call())
+        assert answer.handled == 1
+        again = await service.RedriveDeadLetters(request, Call())
+        assert again.handled == 1
+        await until(lambda: journal.versions("w1") == [1, 2])
+
+
+async def test_an_agent_reads_from_the_beginning_and_sends_in_order(kafka: str, database: Any) -> None:
+    async with station("scheduler", database.url("scheduler"), kafka) as here, _outsider(kafka) as producer:
+        east, back = assignments("east"), reports("east")
+        await here.bus.create([east, back])
+        handled: list[str] = []
+        rejected: list[str] = []
+
+        async def handle(events: Sequence[Event]) -> None:
+            handled.extend(event.aggregate for event in events)
+
+        async def reject(_origin: Origin, reason: str) -> None:
+            rejected.append(reason)
+
+        await _write(producer, record("w1", topic=east), poison("w2", topic=east), record("w3", topic=east))
+        reader = Reader(here.bus, [east], DECODER, handle, on_reject=reject, committed_only=True)
+        here.go(reader.run)
+        await asyncio.wait_for(reader.caught_up.wait(), 20)
+        assert handled == ["w1", "w3"]
+        assert len(rejected) == 1
+        sender = Sender(here.bus, "agent/east")
+        here.go(sender.run)
+        journal = Journal()
+        here.consume(journal, back, assigned=True)
+        futures = [await sender.post(back, f"r{n}", asked(f"r{n}")) for n in range(300)]
+        await asyncio.gather(*futures)
+        await until(lambda: len(journal.handled) == 300)
+        assert [name for name, _ in journal.handled] == [f"r{n}" for n in range(300)]
