@@ -59,6 +59,7 @@ class Case:
     removed: set[str] = field(default_factory=set)
     refused: tuple[int, int, str] | None = None
     answered: bool = False
+    idle: bool = False  # nothing of it is here and nothing is due: only a record or the back end wakes it
     tries: int = 0
     traceparent: str | None = None
 
@@ -113,10 +114,13 @@ class Agent:
             log.warning("assignment_of_another_instance", workload_id=record.workload_id, instance=record.instance)
             return False
         case = self._case(record.workload_id)
-        if isinstance(record, Assignment):
-            case.planned = _names(record)
         case.desired, case.answered, case.refused, case.tries = record, False, None, 0
         case.traceparent = traceparent
+        if isinstance(record, Assignment) and self._hold:
+            case.idle = True  # accepted; what a held one has to be told about is its release alone
+            return True
+        if isinstance(record, Assignment):
+            case.planned = _names(record)
         self._mark(record.workload_id)
         return True
 
@@ -137,9 +141,10 @@ class Agent:
         self._reading = True
 
     def look_at_everything(self) -> None:
-        """Every workload is due."""
-        for workload_id in tuple(self._cases):
-            self._mark(workload_id)
+        """Every workload is due of which something is here, or of which something is wanted."""
+        for workload_id, case in tuple(self._cases.items()):
+            if not case.idle:
+                self._mark(workload_id)
 
     def acknowledged(self, report: Report) -> None:
         """The bus has the report on its disks."""
@@ -192,6 +197,7 @@ class Agent:
         await self.tell_state()
         for case in self._cases.values():
             case.answered, case.refused = False, None
+            case.idle = case.idle and isinstance(case.desired, Assignment)
         self.look_at_everything()
 
     async def tell_state(self) -> None:
@@ -309,6 +315,7 @@ class Agent:
             if not isinstance(action, Create):
                 await self._do(workload_id, case, action)
         await asyncio.gather(*(self._do(workload_id, case, action) for action in creates))
+        case.idle = not observed and not actions
         if case.desired is None and not observed:
             self._cases.pop(workload_id, None)
 

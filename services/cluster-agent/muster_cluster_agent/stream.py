@@ -55,6 +55,7 @@ class Assignments:
         self._reporter = reporter
         self._keep_epoch = keep_epoch
         self._kept_epoch = agent.epoch
+        self._names: tuple[object, Mapping[bytes, str]] = (None, {})
         self._partition = TopicPartition(topics.assignments(cluster).name, 0)
 
     async def run(self) -> None:
@@ -98,8 +99,11 @@ class Assignments:
             await self._keep_epoch(self._kept_epoch)
 
     async def _devices(self) -> Mapping[bytes, str]:
+        """The devices' names by their bytes, made anew only where the nodes have changed."""
         nodes = await self._backend.nodes()
-        return {decode.uuid_bytes(name): name for node in nodes.values() for name in node.devices}
+        if self._names[0] is not nodes:
+            self._names = nodes, {decode.uuid_bytes(name): name for node in nodes.values() for name in node.devices}
+        return self._names[1]
 
     async def _take(self, record: Any, devices: Mapping[bytes, str]) -> None:
         key = (record.key or b"").decode("utf-8", "replace")

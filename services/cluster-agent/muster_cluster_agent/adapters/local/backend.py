@@ -50,6 +50,7 @@ from muster_cluster_agent.ports import Changed, LogPiece
 from muster_kernel import ids
 
 _LOOK_SECONDS: Final = 0.25
+_NODES_A_LOOK: Final = 100  # where there are more nodes, their switches are looked at less often
 _SCAN_SECONDS: Final = 10.0
 _NVML_LOOKS: Final = 80  # looks at the switches between two looks at the devices
 _THREADS: Final = 4
@@ -274,7 +275,7 @@ class LocalBackend:
         """The switches, the cluster file, and what NVML sees."""
         looks = itertools.count(1)
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_LOOK_SECONDS * max(1.0, len(self.declared.nodes) / _NODES_A_LOOK))
             changed = await self._blocking(self._nodes.look)
             again = self.declared.nvml and next(looks) % _NVML_LOOKS == 0
             if await self._blocking(partial(self._file_changed, again=again)) or changed:

@@ -74,7 +74,8 @@ class Nodes:
         Blocks: call it in a thread.
         """
         changed = set()
-        self._views = None  # a silent node becomes a lost one by the clock alone
+        if any(files.switch in {Switch.KILL, Switch.FREEZE} for files in self._files.values()):
+            self._views = None  # a silent node becomes a lost one by the clock alone
         for node in self.file.nodes:
             files = self._files[node.name]
             if self._obey(node.name, files):
