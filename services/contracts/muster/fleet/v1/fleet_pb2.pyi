@@ -133,10 +133,12 @@ class _ReplicaStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReplicaS
     """No process of it is left."""
 
 class ReplicaState(_ReplicaState, metaclass=_ReplicaStateEnumTypeWrapper):
-    """A replica's life as its agent sees it.
+    """The states of one replica, reported by the agent that runs it.
 
-      CREATED -> STARTING -> READY -> SUCCEEDED | FAILED     how the command ended
-      LOST: its node is silent.   Every state -> GONE: no process of it is left, its devices are free; always the last report.
+      CREATED -> STARTING -> READY -> SUCCEEDED or FAILED
+
+    LOST may come at any time, and go again, while the node does not answer. GONE ends every course, including one that
+    never began: from then on nobody uses the devices.
     """
 
 REPLICA_STATE_UNSPECIFIED: ReplicaState.ValueType  # 0
