@@ -119,17 +119,21 @@ def _place_role(
     planned: list[Planned] = []
     refused: set[int] = set()
     while len(planned) < role.size:
-        node = _first_that_fits(role.shape, capacity, mig, avoided, refused, budget)
-        if node is None:
+        found = _first_that_fits(role.shape, capacity, mig, avoided, refused, budget)
+        if found is None:
             return None
-        while len(planned) < role.size:
-            grant = fit(node, role.shape, mig)
-            if isinstance(grant, Constraint):
+        node, grant = found
+        while True:
+            rank = len(planned)
+            world.inventory.charge(claim_holder(workload, role.name, rank), node.key, grant)
+            planned.append(Planned(role.name, rank, node.key, grant))
+            if len(planned) == role.size:
+                break
+            again = fit(node, role.shape, mig)
+            if isinstance(again, Constraint):
                 refused.add(node.ordinal)
                 break
-            index = len(planned)
-            world.inventory.charge(claim_holder(workload, role.name, index), node.key, grant)
-            planned.append(Planned(role.name, index, node.key, grant))
+            grant = again
     return planned
 
 
@@ -140,13 +144,14 @@ def _first_that_fits(
     avoided: frozenset[tuple[str, str]],
     refused: set[int],
     budget: Budget,
-) -> Node | None:
+) -> tuple[Node, Grant] | None:
     for node in capacity.candidates(shape):
         if node.ordinal in refused:
             continue
         budget.visits -= 1
-        if node.key not in avoided and not isinstance(fit(node, shape, mig), Constraint):
-            return node
+        grant = fit(node, shape, mig)
+        if node.key not in avoided and not isinstance(grant, Constraint):
+            return node, grant
         refused.add(node.ordinal)
     return None
 
@@ -159,9 +164,9 @@ def place_replica(
     if capacity is None:
         return None
     mig = mig_of(world, workload.cluster)
-    node = _first_that_fits(role.shape, capacity, mig, frozenset(workload.avoid), set(), budget)
-    grant = fit(node, role.shape, mig) if node else None
-    if node is None or not isinstance(grant, Grant):
+    found = _first_that_fits(role.shape, capacity, mig, frozenset(workload.avoid), set(), budget)
+    if found is None:
         return None
+    node, grant = found
     world.inventory.charge(claim_holder(workload, role.name, index, k), node.key, grant)
     return node.key, grant
