@@ -20,6 +20,11 @@ _SETS = {
     ),
 }
 _OVER = {postgres._NODES_OVER: ("nodes", 2), postgres._REPLICAS_OVER: ("replicas", 6)}
+_GONE = {
+    postgres._WORKLOADS_OVER: "workloads",
+    postgres._REQUESTS_OVER: "requests",
+    postgres._PROJECTS_OVER: "projects",
+}
 _WORKLOAD = ("id", "project", "name", "phase", "desired", "generation", "attempt")
 
 
@@ -43,9 +48,10 @@ class Tables:
             *plain, _, bodies = columns
             for *row, body in zip(*plain, bodies, strict=True):
                 self._put("workloads", (row[0],), dict(zip(_WORKLOAD, row, strict=True)) | {"body": body})
-        elif sql.startswith("DELETE FROM projects"):
-            for name in columns[0]:
-                self.rows.get("projects", {}).pop((name,), None)
+        elif sql in _GONE:
+            rows = self.rows.get(_GONE[sql], {})
+            for over in [one for one in rows if one[0] in columns[0]]:
+                del rows[over]
         else:
             raise AssertionError(f"the store's fake does not know: {sql}")
 

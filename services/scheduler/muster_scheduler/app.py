@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import time
 from contextlib import suppress
 from datetime import timedelta
 from typing import Final
@@ -29,6 +30,7 @@ from muster_scheduler import stream
 from muster_scheduler.adapters.highest import highest_epoch
 from muster_scheduler.adapters.outgoing import Publisher
 from muster_scheduler.adapters.postgres import PostgresStore, ended_before, load
+from muster_scheduler.domain.world import World
 from muster_scheduler.handlers import Handlers, micros
 from muster_scheduler.rpc import Desk, services
 from muster_scheduler.settings import SchedulerSettings
@@ -37,6 +39,9 @@ _log = logs.get(__name__)
 NAME: Final = "scheduler"
 TRANSACTIONAL_ID: Final = "muster-assignments"
 _TICK: Final = 1.0
+_HOUR: Final = 3600.0
+_FOLLOW: Final = 30.0
+_FOLLOW_SHARE: Final = 200  # a standby reads along for at most one part in so many of its time
 _SHORT: Final = 0.02
 _DRAIN: Final = 3.0
 _KEPT: Final = timedelta(days=7)
@@ -120,10 +125,12 @@ class Scheduler:
     async def _follow(self) -> None:
         """A standby reads along now and then, so that a state that cannot be loaded is known before it is needed."""
         while True:
+            began = time.perf_counter()
             async with self._database.pool.acquire() as connection:
                 state = await load(connection, self._settings.limits(), micros(identity.now()))  # type: ignore[arg-type]
             _log.debug("follows", workloads=len(state.world.workloads))
-            await asyncio.sleep(30 * _TICK)
+            del state
+            await asyncio.sleep(max(_FOLLOW, _FOLLOW_SHARE * (time.perf_counter() - began)))
 
     async def _lead(self, term: Term) -> None:
         """One term: rebuild, republish, read up, decide; ends by Deposed or cancellation."""
@@ -179,12 +186,17 @@ class Scheduler:
         """Cycles that time asks for: backoffs, silences, what a spent budget left over."""
         await consumer.caught_up.wait()
         await handlers.start_deciding(identity.now())
+        forget_at = asyncio.get_running_loop().time() + _HOUR
         while True:
             with suppress(TimeoutError):
                 await asyncio.wait_for(handlers.again.wait(), handlers.pause(identity.now(), _SHORT, _TICK))
             handlers.again.clear()
             async with self._database.unit(begin=term.fence) as unit:
                 await handlers.transact(unit, ())
+            if (now := asyncio.get_running_loop().time()) >= forget_at:
+                forget_at = now + _HOUR
+                async with self._database.unit(begin=term.fence) as unit:
+                    await handlers.transact(unit, (), before=World.forget_deleted)
 
     async def _register(self, cluster: str) -> None:
         """Makes a cluster's topics and reads its reports from now on."""

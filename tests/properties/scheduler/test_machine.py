@@ -250,6 +250,18 @@ class SchedulerMachine(RuleBasedStateMachine):
     def rebuild(self) -> None:
         self.fleet.rebuild()
 
+    @rule()
+    def forget(self) -> None:
+        before = set(self.fleet.world.workloads)
+        self.fleet.state.begin(self.fleet.now + 15 * 24 * 3600 * 1_000_000)
+        self.fleet.world.forget_deleted()
+        plan = self.fleet.state.plan()
+        asyncio.run(PostgresStore().write(TablesUnit(self.fleet.tables), plan, self.fleet.world))  # type: ignore[arg-type]
+        self.fleet.state.commit()
+        self.fleet.now = max(self.fleet.now, self.fleet.world.now)
+        gone = before - set(self.fleet.world.workloads)
+        self.known = [number for number in self.known if self.id(number) not in gone]
+
     @rule(lose=st.booleans())
     def lose_node(self, lose: bool) -> None:
         nodes = [] if lose else [node("m1", 4, cluster="c2", pool="other"), node("m2", 0, cluster="c2", slots=3)]

@@ -280,3 +280,16 @@ def test_too_large_is_said_at_once(kind: WorkloadKind) -> None:
     workload = fleet.submit(1, request(role(whole(8)), kind=kind))
     reason = fleet.world.waiting.reason(workload.id)
     assert reason.code is WaitingReason.TOO_LARGE
+
+
+def test_what_was_deleted_long_ago_is_forgotten() -> None:
+    fleet = Fleet(node("n1"))
+    fleet.submit(1)
+    fleet.finish(1)
+    fleet.send(events.DeletionRequested("e", workload_id(1)), events.DeletionRequested("e", workload_id(2)))
+    fleet.submit(3)
+    fleet.world.now += 15 * 24 * 3600 * 1_000_000
+    fleet.world.forget_deleted()
+    assert sorted(fleet.world.workloads) == [workload_id(3)]
+    fleet.world.journal.rollback()
+    assert len(fleet.world.workloads) == 3

@@ -29,6 +29,8 @@ ON CONFLICT (id) DO UPDATE SET project = excluded.project, name = excluded.name,
     desired = excluded.desired, generation = excluded.generation, attempt = excluded.attempt,
     updated = excluded.updated, body = excluded.body
 """
+_WORKLOADS_OVER: Final = "DELETE FROM workloads WHERE id = ANY($1::uuid[])"
+_REQUESTS_OVER: Final = "DELETE FROM requests WHERE workload = ANY($1::uuid[])"
 _REQUESTS: Final = """
 INSERT INTO requests (workload, generation, body, spec)
 SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::bytea[]) ON CONFLICT DO NOTHING
@@ -56,6 +58,7 @@ _NODES_OVER: Final = """
 DELETE FROM nodes n USING unnest($1::text[], $2::text[]) AS o(cluster, name)
 WHERE n.cluster = o.cluster AND n.name = o.name
 """
+_PROJECTS_OVER: Final = "DELETE FROM projects WHERE name = ANY($1::text[])"
 _PROJECTS: Final = """
 INSERT INTO projects (name, body) SELECT * FROM unnest($1::text[], $2::text[])
 ON CONFLICT (name) DO UPDATE SET body = excluded.body
@@ -87,7 +90,7 @@ class PostgresStore:
             await unit.connection.execute(_PROJECTS, *_columns(kept))
         over = [name for name in touched.projects if name not in known]
         if over:
-            await unit.connection.execute("DELETE FROM projects WHERE name = ANY($1)", over)
+            await unit.connection.execute(_PROJECTS_OVER, over)
 
     async def _nodes(self, unit: Unit, touched: Touched, world: World) -> None:
         nodes = world.inventory.nodes
@@ -99,11 +102,21 @@ class PostgresStore:
             await unit.connection.execute(_NODES_OVER, *_columns(over))
 
     async def _workloads(self, unit: Unit, touched: Touched, world: World) -> None:
-        changed = [world.workloads[workload_id] for workload_id in touched.workloads]
+        over = [workload_id for workload_id in touched.workloads if workload_id not in world.workloads]
+        if over:
+            await unit.connection.execute(_WORKLOADS_OVER, over)
+            await unit.connection.execute(_REQUESTS_OVER, over)
+        changed = [world.workloads[workload_id] for workload_id in touched.workloads if workload_id in world.workloads]
+        if not changed:
+            return
         lines = [(w.id, w.project, w.name, w.phase.value, w.desired.value, w.generation, w.attempt) for w in changed]
         bodies = [rows.of_workload(w) for w in changed]
         await unit.connection.execute(_WORKLOADS, *_columns(lines), unit.now, bodies)
-        asked = [(w.id, w.request) for w in (world.workloads[i] for i in touched.requests) if w.request is not None]
+        asked = [
+            (w.id, w.request)
+            for w in (world.workloads[i] for i in touched.requests if i in world.workloads)
+            if w.request is not None
+        ]
         if asked:
             requests = [(i, r.generation, rows.of_request(r), r.spec) for i, r in asked]
             await unit.connection.execute(_REQUESTS, *_columns(requests))

@@ -70,7 +70,7 @@ def _enter(world: World, workload: Workload, before: Phase) -> None:
     elif phase in ACTIVE or phase is Phase.UNKNOWN or phase is Phase.CREATING or phase is Phase.STOPPED:
         return
     elif phase is Phase.DELETED:
-        world.set(workload, finished=workload.finished or world.now)
+        world.set(workload, finished=world.now)
     else:
         _take_down(world, workload, before)
 

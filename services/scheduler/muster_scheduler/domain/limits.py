@@ -12,6 +12,8 @@ BACKOFF_FIRST: Final = 10 * SECOND
 BACKOFF_LONGEST: Final = 360 * SECOND
 KEEP_DEVICES: Final = 30 * SECOND  # a restart within this keeps its devices
 WAITING_EVERY: Final = 60 * SECOND  # at most one WorkloadWaiting a workload in this time
+FORGET_AFTER: Final = 14 * 24 * 3600 * SECOND  # a deleted workload is remembered this long: longer than any outbox
+FORGET_AT_ONCE: Final = 1000  # at most so many in one transaction
 ORPHAN_AFTER: Final = 3600 * SECOND  # a held assignment without a row is released after this
 
 

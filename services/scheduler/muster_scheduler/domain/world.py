@@ -14,7 +14,7 @@ from muster_scheduler.domain.clusters import Cluster
 from muster_scheduler.domain.decisions import Assign, Decision, Queued, Waiting
 from muster_scheduler.domain.inventory import Inventory
 from muster_scheduler.domain.journal import Journal
-from muster_scheduler.domain.limits import WAITING_EVERY, Limits
+from muster_scheduler.domain.limits import FORGET_AFTER, FORGET_AT_ONCE, WAITING_EVERY, Limits
 from muster_scheduler.domain.queues import Queues
 from muster_scheduler.domain.requests import Holder
 from muster_scheduler.domain.timers import Timers
@@ -151,6 +151,16 @@ class World:
         if members is not None:
             self.journal.drop(members, workload.id)
         self.journal.drop(self.hungry, workload.id)
+
+    def forget_deleted(self) -> None:
+        """Forgets workloads that were deleted so long ago that nobody can speak of them any more."""
+        over = [w.id for w in self.workloads.values() if w.phase is Phase.DELETED and self._is_old(w)]
+        for workload_id in sorted(over)[:FORGET_AT_ONCE]:
+            self.journal.drop(self.workloads, workload_id)
+            self.touched.workloads[workload_id] = None
+
+    def _is_old(self, workload: Workload) -> bool:
+        return workload.finished + FORGET_AFTER < self.now
 
     # -- derived -----------------------------------------------------------------------------------------------------
 
