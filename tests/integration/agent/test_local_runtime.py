@@ -19,6 +19,7 @@ from muster_cluster_agent.adapters.local import journal, logfile, procfs, readin
 from muster_cluster_agent.adapters.local.addresses import FIRST, LAST, Ports
 from muster_cluster_agent.adapters.local.backend import LocalBackend
 from muster_cluster_agent.adapters.local.proxy import Proxy
+from muster_cluster_agent.adapters.local.replicas import ReplicaStore
 from muster_cluster_agent.adapters.local.state import StateFolder
 from muster_cluster_agent.domain.actions import Create, Outcome, Stop
 from muster_cluster_agent.domain.model import Observed
@@ -258,3 +259,18 @@ async def test_nobody_listening_is_no_answer(tmp_path: Path) -> None:
     port = Ports("nobody").take()
     for question in (readiness.tcp(port), readiness.http(port, "x"), readiness.unix(tmp_path / "s")):
         assert not await readiness._ask(question)
+
+
+async def test_a_crash_while_forgetting_leaves_one_entry_and_no_folder(backend: LocalBackend, tmp_path: Path) -> None:
+    name = await start(backend, "true")
+    await gone(backend, name)
+    replica = backend._replicas.get(name)
+    assert replica is not None
+    backend._state.remember(replica.spec, replica.lines)
+    with (backend._state.root / "history.jsonl").open("a") as file:
+        file.write('{"torn": ')
+    assert ReplicaStore(backend._state).load() == []
+    assert not backend._state.replica(name).exists()
+    backend._state.remember({"name": "another"}, [])
+    lines = (backend._state.root / "history.jsonl").read_text().splitlines()
+    assert [json.loads(line)["spec"]["name"] for line in (lines[0], lines[2])] == [name, "another"]

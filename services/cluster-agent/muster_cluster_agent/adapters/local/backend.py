@@ -153,7 +153,7 @@ class LocalBackend:
         """Supervisors with a dead-man's deadline read here when the bus was last reached."""
         if self.declared.lost_timeout is not None:
             content = json.dumps({"boot": procfs.boot_id(), "monotonic": sent_at}).encode()
-            await self._blocking(lambda: self._state.alive.write_bytes(content))
+            await self._blocking(lambda: self._state.tell_alive(content))
 
     # ----------------------------------------------------------------------------------------------------------- acting
 

@@ -124,10 +124,13 @@ class ReplicaStore:
         self._state = state
 
     def load(self) -> list[Replica]:
-        """Every replica on the disk. Drafts that a crash left are cleared away: nothing was started from them."""
+        """Every replica on the disk.
+
+        What a crash left is cleared away: drafts, from which nothing was started, and folders whose history is written.
+        """
         found = []
         for path in sorted((self._state.root / "replicas").iterdir()):
-            if path.name.startswith("."):
+            if path.name.startswith(".") or path.name in self._state.removed:
                 shutil.rmtree(path, ignore_errors=True)
                 continue
             replica = self.read(path.name)

@@ -71,6 +71,15 @@ class StateFolder:
         """The file that supervisors with a dead-man's deadline watch."""
         return self.root / "alive.json"
 
+    def tell_alive(self, content: bytes) -> None:
+        """Renews the dead-man's deadline, whole or not at all: a supervisor that read half of it would end its.
+
+        Replica.
+        """
+        draft = self.alive.with_name(".alive.new")
+        draft.write_bytes(content)
+        draft.replace(self.alive)
+
     def read_number(self, name: str) -> int:
         """A kept number; 0 where there is none."""
         try:
@@ -85,9 +94,11 @@ class StateFolder:
     def remember(self, spec: dict[str, Any], lines: list[dict[str, Any]]) -> None:
         """Writes down, durably, that a replica is being removed: its name is never used again."""
         entry = {"spec": spec, "journal": lines, "removed_at": time.time()}
-        file = os.open(self.root / "history.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        file = os.open(self.root / "history.jsonl", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         try:
-            os.write(file, json.dumps(entry, separators=(",", ":")).encode() + b"\n")
+            size = os.fstat(file).st_size
+            torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"  # by a crash: it must not spoil this line too
+            os.write(file, (b"\n" if torn else b"") + json.dumps(entry, separators=(",", ":")).encode() + b"\n")
             os.fdatasync(file)
         finally:
             os.close(file)
