@@ -180,3 +180,4 @@ async def test_torchrun_tells_the_true_exit_code(bus: Scheduler, agent: AgentPro
         assert done.status.exit_code == 0
     failed = await bus.state(workload_id(2), FAILED, index=1, within=90)
     assert (failed.status.exit_code, failed.status.failure) == (3, fleet_pb2.FAILURE_CLASS_EXIT)
+    assert failed.status.message == "rank 3 ended first, with 3"

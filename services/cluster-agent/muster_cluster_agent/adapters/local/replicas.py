@@ -74,7 +74,7 @@ def facts(replica: Replica, service: tuple[str, ...] = ()) -> Observed:
     refused, abandoned, gone = replica.line("refused"), replica.line("abandoned"), replica.line("gone")
     ended = None
     if exited is not None:
-        ended = Ended(int(exited["code"]), float(exited["at"]), str(refused["reason"]) if refused is not None else "")
+        ended = Ended(int(exited["code"]), float(exited["at"]), _why(refused, spec.get("record")))
     return Observed(
         name=replica.name,
         workload_id=replica.workload_id,
@@ -105,6 +105,17 @@ def facts(replica: Replica, service: tuple[str, ...] = ()) -> Observed:
         project=str(spec.get("project", "")),
         workload=str(spec.get("workload", "")),
     )
+
+
+def _why(refused: dict[str, Any] | None, record: dict[str, Any] | None) -> str:
+    """What is known of an end beside its code: why it could not be run, or which rank of a torchrun failed first."""
+    if refused is not None:
+        return str(refused["reason"])
+    if record is None or record.get("ok"):
+        return ""
+    if "rank" in record:
+        return f"rank {record['rank']} ended first, with {record.get('exit_code')}"
+    return str(record.get("error", ""))[:500]
 
 
 def _stop_reason(spec: Spec, stopping: Any, exited: Any, abandoned: Any) -> str:
@@ -148,8 +159,10 @@ class ReplicaStore:
         stop = _read_json(folder / journal.STOP)
         if stop is not None:
             spec["stop"] = stop
-        lines = journal.read(str(folder))
-        replica = Replica(spec, lines)
+        record = _read_json(folder / "record.json") if spec.get("launch") == "Torchrun" else None
+        if record is not None:
+            spec["record"] = record
+        replica = Replica(spec, journal.read(str(folder)))
         replica.supervised = not replica.gone and journal.held(str(folder))
         return replica
 

@@ -123,6 +123,7 @@ class Watcher:
         if known is None:
             self.adopt(fresh)
         else:
+            known.spec = fresh.spec
             known.lines, known.supervised = fresh.lines, fresh.supervised or self._somebody_comes(known, fresh)
             self._ask(known)
         self.tell(fresh.workload_id)
