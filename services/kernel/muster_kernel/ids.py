@@ -6,7 +6,6 @@ names without talking to each other, because a name is what makes a second creat
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import re
 from functools import lru_cache
@@ -14,6 +13,7 @@ from typing import Final
 
 NAME_LIMIT: Final = 63
 _DIGEST_LENGTH: Final = 20
+_BASE32: Final = "abcdefghijklmnopqrstuvwxyz234567"
 _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _DNS_1035: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _RANDOM_BYTES: Final = 10
@@ -74,7 +74,9 @@ def digest(workload_id: str) -> str:
 
     Not the id's own head: the first digits of a UUIDv7 are a clock, and neighbours would share them.
     """
-    return base64.b32encode(hashlib.sha256(workload_id.encode()).digest())[:_DIGEST_LENGTH].decode().lower()
+    # 20 letters of 5 bits are the first 100 bits; base64.b32encode is pure Python and ten times slower.
+    number = int.from_bytes(hashlib.sha256(workload_id.encode()).digest()[:13], "big") >> 4
+    return "".join([_BASE32[number >> shift & 31] for shift in range(5 * _DIGEST_LENGTH - 5, -1, -5)])
 
 
 def base_name(workload_id: str, generation: int, attempt: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import uuid
 
@@ -48,6 +49,7 @@ def test_a_workload_id_passes() -> None:
 
 def test_base_name_is_the_rule() -> None:
     head = hashlib.sha256(WORKLOAD.encode()).digest()
+    assert ids.digest(WORKLOAD) == base64.b32encode(head).decode()[:20].lower()
     name = ids.base_name(WORKLOAD, 2, 3)
     assert name.startswith("w-")
     assert name.endswith("-g2-a3")

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from muster_scheduler.domain.journal import Journal
-from muster_scheduler.domain.nodes import Node
+from muster_scheduler.domain.nodes import Mode, Node
 from muster_scheduler.domain.requests import Kind, Role, Shape
 
 _HUNDRED: Final = 100
@@ -33,8 +33,17 @@ def buckets_of(node: Node) -> Buckets:
     """Where a node belongs."""
     if not node.open:
         return NOWHERE
-    shares = frozenset(free for device in node.devices if (free := device.share_free))
-    return Buckets(node.idle, shares, any(device.mig for device in node.devices))
+    idle, sliceable = 0, False
+    shares: set[int] = set()
+    for device in node.devices:
+        if device.mig:
+            sliceable = True
+        elif device.mode is Mode.IDLE:
+            idle += 1
+        elif device.mode is Mode.SHARED:
+            shares.add(device.share_free)
+    shares.discard(0)
+    return Buckets(node.free_slots if node.slots else idle, frozenset(shares), sliceable)
 
 
 class Capacity:

@@ -162,7 +162,9 @@ class Node:
     @property
     def open(self) -> bool:
         """Whether it takes new replicas at all."""
-        return self.present and self.state is NodeState.READY and not any(t[2] in _REPELLING for t in self.taints)
+        if not self.present or self.state is not NodeState.READY:
+            return False
+        return not self.taints or not any(taint[2] in _REPELLING for taint in self.taints)
 
     @property
     def idle(self) -> int:
