@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer
+from aiokafka.errors import MessageSizeTooLargeError
 from google.protobuf.message import Message
 
 from muster.events.v1 import agent_pb2
@@ -133,14 +134,23 @@ class KafkaReporter:
         while self._queue:
             batch = [self._queue.popleft() for _ in range(min(_BATCH, len(self._queue)))]
             try:
-                waiting = [await self._send(producer, report) for report in batch]
+                waiting = [await self._handed_over(producer, report) for report in batch]
                 for future in waiting:
-                    await future
+                    if future is not None:
+                        await future
             except BaseException:
                 self._queue.extendleft(one for one in reversed(batch) if isinstance(one, DeadLetter | RefusalReport))
                 raise
             for report in batch:
                 self._took(report)
+
+    async def _handed_over(self, producer: AIOKafkaProducer, report: Report) -> Any:
+        """The producer's promise for a report; None for one that no broker takes: it must not hold up the others."""
+        try:
+            return await self._send(producer, report)
+        except MessageSizeTooLargeError:
+            _log.error("a report is too large and was left out", kind=type(report).__name__)
+            return None
 
     async def _send(self, producer: AIOKafkaProducer, report: Report) -> Any:
         topic, key, aggregate = self._place(report)
