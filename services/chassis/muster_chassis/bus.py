@@ -13,11 +13,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-import asyncpg
-
 from muster_chassis import kafka, logs, metrics
 from muster_chassis.backoff import Backoff
-from muster_chassis.database import Database, transient
+from muster_chassis.database import PASSING, Database
 from muster_chassis.health import Health
 from muster_chassis.kafka import KAFKA_TROUBLE
 from muster_chassis.topics import Topic
@@ -159,9 +157,7 @@ class Bus:
         except KAFKA_TROUBLE as error:
             self.health.bad("kafka", f"{self.bootstrap} does not answer: {error!r}")
             return False
-        except asyncpg.PostgresError as error:
-            if not transient(error):
-                raise
+        except PASSING as error:
             self.health.bad("database", repr(error))
             return False
         self.health.good("kafka")

@@ -14,15 +14,16 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+import asyncpg
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
-from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError, UnknownMemberIdError
+from aiokafka.errors import CommitFailedError, IllegalStateError, UnknownMemberIdError
 from google.protobuf.message import Message
 
 from muster_chassis import kafka, logs, metrics
 from muster_chassis.backoff import Backoff
 from muster_chassis.bus import Bus, BusLost, Session
 from muster_chassis.codec import Decoder
-from muster_chassis.database import TRANSIENT, Database, transient
+from muster_chassis.database import PASSING, Database, transient
 from muster_chassis.events import Origin
 from muster_chassis.intake import Handler, Intake, Place, Tripped
 from muster_chassis.kafka import KAFKA_TROUBLE
@@ -100,8 +101,8 @@ class Consumer(ABC):
                         await self._consume(session, backoff)
                 except BusLost:
                     _log.info("the consumer begins anew on another bus", consumer=self.name)
-                except (*KAFKA_TROUBLE, *TRANSIENT) as error:
-                    if not isinstance(error, KafkaError) and not transient(error):
+                except (*KAFKA_TROUBLE, *PASSING) as error:
+                    if isinstance(error, asyncpg.InterfaceError) and not transient(error):
                         raise
                     _log.warning("the consumer tries again", consumer=self.name, error=repr(error))
                     await backoff.pause()

@@ -58,10 +58,11 @@ TRANSIENT: Final = (
     asyncpg.InsufficientResourcesError,
     asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.ReadOnlySQLTransactionError,
-    ConnectionError,
     OSError,
 )
-"""What goes away by itself: tried again without limit. A statement that takes too long is not among them."""
+"""What PostgreSQL looks like while it is away, restarting or busy with others: it goes away by itself."""
+PASSING: Final = (*TRANSIENT, asyncpg.QueryCanceledError)
+"""The same for loops of our own statements, which are never too slow for another reason than a busy server."""
 
 
 class DatabaseError(Exception):
@@ -73,11 +74,14 @@ class OutcomeUnknown(Exception):
 
 
 def transient(error: BaseException) -> bool:
-    """Whether the same transaction may well succeed later."""
+    """Whether a transaction that raised this may well succeed later, so that it is tried again without limit."""
     if isinstance(error, asyncpg.InterfaceError):
         # asyncpg raises DataError for a value that does not fit its type; that never goes away.
         return not isinstance(error, ValueError)
-    return isinstance(error, TRANSIENT) and not isinstance(error, FileNotFoundError | PermissionError)
+    if isinstance(error, OSError):
+        # A handler's own trouble with a file is none of PostgreSQL's; that of a connect is told as a connection's.
+        return isinstance(error, ConnectionError)
+    return isinstance(error, TRANSIENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +164,7 @@ class Database:
 
         Raises what the body raises, after a rollback; OutcomeUnknown where the commit got no answer, ever.
         """
-        async with self.pool.acquire() as connection:
+        async with self._acquired() as connection:
             unit = Unit(cast("asyncpg.Connection", connection), now or identity.now(), self.source)
             await connection.execute("BEGIN")
             try:
@@ -179,6 +183,18 @@ class Database:
                 raise
             # Nothing is awaited between the commit and this: a cancellation must not come between the two.
             self._follow(unit)
+
+    @asynccontextmanager
+    async def _acquired(self) -> AsyncIterator[AnyConnection]:
+        """A connection of the pool. A server that was stopped in order leaves no socket: FileNotFoundError."""
+        try:
+            connection = await self.pool.acquire()
+        except OSError as error:
+            raise asyncpg.PostgresConnectionError(f"PostgreSQL does not answer: {error!r}") from error
+        try:
+            yield connection
+        finally:
+            await self.pool.release(connection)
 
     def _follow(self, unit: Unit) -> None:
         COMMITS.labels("committed").inc()

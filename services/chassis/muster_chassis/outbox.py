@@ -24,7 +24,7 @@ from muster_chassis import kafka, logs, metrics, tracing
 from muster_chassis.backoff import Backoff
 from muster_chassis.bus import Bus, BusLost, Session
 from muster_chassis.codec import encode_headers
-from muster_chassis.database import TRANSIENT, Connection, Database, transient
+from muster_chassis.database import PASSING, TRANSIENT, Connection, Database, transient
 from muster_chassis.kafka import KAFKA_TROUBLE
 from muster_chassis.topics import named
 from muster_chassis.unit import ASSIGNMENTS, ORDINARY
@@ -109,7 +109,7 @@ class Relay:
                 _log.info("the relay begins anew on another bus", lane=self._label)
             except ProducerFenced as error:
                 raise Fenced(f"{self._transactional_id} was taken over by another producer") from error
-            except (*KAFKA_TROUBLE, *TRANSIENT, asyncpg.QueryCanceledError) as error:
+            except (*KAFKA_TROUBLE, *PASSING) as error:
                 if isinstance(error, asyncpg.InterfaceError) and not transient(error):
                     raise
                 _log.warning("the relay tries again", lane=self._label, error=repr(error))

@@ -42,7 +42,7 @@ def as_service_error(error: BaseException) -> ServiceError | None:
             return Unavailable("this instance no longer leads; repeat the call", retry_after=1.0)
         case Reject():
             return InvalidArgument(error.reason)
-        case _ if transient(error):
+        case _ if transient(error) or isinstance(error, OSError):
             return Unavailable("the service's database does not answer; repeat the call", retry_after=1.0)
         case _:
             return None
