@@ -9,18 +9,21 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
+import asyncpg
+
 from muster_chassis import identity, logs
 from muster_chassis.bus import Bus, DatabaseIdentity
 from muster_chassis.consumer import AssignedConsumer
-from muster_chassis.database import Database
+from muster_chassis.database import Database, OutcomeUnknown, transient
 from muster_chassis.dead_letters import dead_letters_service
 from muster_chassis.lease import Deposed, Leadership, Term
 from muster_chassis.migrations import of_package
-from muster_chassis.outbox import Relay
+from muster_chassis.outbox import Fenced, Relay
 from muster_chassis.retention import Retention
 from muster_chassis.rpc.server import Server
 from muster_chassis.runtime import Runtime
@@ -175,8 +178,9 @@ class Scheduler:
                 tasks.create_task(relay.run(), name="assignments")
                 tasks.create_task(self._clock(handlers, consumer, term), name="clock")
                 tasks.create_task(self._step_down_on_change(), name="bus change")
-        except* Deposed as deposed:
-            raise Deposed(str(deposed.exceptions[0])) from deposed
+        except* (Deposed, Fenced, OutcomeUnknown) as over:
+            # A commit whose outcome nobody knows, or another leader's producer: this memory is worth nothing any more.
+            raise Deposed(repr(over.exceptions[0])) from over
 
     async def _step_down_on_change(self) -> None:
         await self._changed.wait()
@@ -191,12 +195,22 @@ class Scheduler:
             with suppress(TimeoutError):
                 await asyncio.wait_for(handlers.again.wait(), handlers.pause(identity.now(), _SHORT, _TICK))
             handlers.again.clear()
+            due = asyncio.get_running_loop().time() >= forget_at
+            if await self._cycle(handlers, term, World.forget_deleted if due else None) and due:
+                forget_at += _HOUR
+
+    async def _cycle(self, handlers: Handlers, term: Term, before: Callable[[World], None] | None) -> bool:
+        """One cycle without events; whether it happened. PostgreSQL may come and go."""
+        try:
             async with self._database.unit(begin=term.fence) as unit:
-                await handlers.transact(unit, ())
-            if (now := asyncio.get_running_loop().time()) >= forget_at:
-                forget_at = now + _HOUR
-                async with self._database.unit(begin=term.fence) as unit:
-                    await handlers.transact(unit, (), before=World.forget_deleted)
+                await handlers.transact(unit, (), before=before)
+        except Exception as error:
+            if not transient(error) and not isinstance(error, TimeoutError | asyncpg.QueryCanceledError):
+                raise
+            _log.warning("a cycle is tried again", error=repr(error))
+            await asyncio.sleep(_TICK)
+            return False
+        return True
 
     async def _register(self, cluster: str) -> None:
         """Makes a cluster's topics and reads its reports from now on."""
