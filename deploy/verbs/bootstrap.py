@@ -25,7 +25,8 @@ TORCH_STAMP: Final = VENV / ".muster-torch-installed"
 # Compiled now: ten processes that start at once would each compile the same modules, torch alone for 20 seconds.
 INSTALLED: Final = ("--require-hashes", "--compile-bytecode")
 # The interpreter is the one that runs us: a downloaded one would come from an address that nobody here has chosen.
-UV_SETTINGS: Final = {"UV_PYTHON_DOWNLOADS": "never", "VIRTUAL_ENV": str(VENV)}
+# Certificates are the machine's own: behind a company's proxy uv's bundled ones refuse every download.
+UV_SETTINGS: Final = {"UV_PYTHON_DOWNLOADS": "never", "VIRTUAL_ENV": str(VENV), "UV_SYSTEM_CERTS": "true"}
 
 
 def setup() -> int:

@@ -13,6 +13,8 @@ from __future__ import annotations
 import dataclasses
 import fcntl
 import hashlib
+import os
+import ssl
 import sys
 import tempfile
 import threading
@@ -174,8 +176,15 @@ def _maven(repository: Path):  # type: ignore[no-untyped-def]  # noqa: ANN202 - 
         from jgo.constants import MAVEN_CENTRAL_URL  # noqa: PLC0415
         from jgo.maven import MavenContext  # noqa: PLC0415
 
+        _trust_this_machine()
         remotes = {"central": MAVEN_CENTRAL_URL, **GlobalSettings.load().repositories}
         return MavenContext(repo_cache=repository, remote_repos=remotes, timeout=_TIMEOUT)
+
+
+def _trust_this_machine() -> None:
+    """Downloads trust the machine's own certificates: behind a company's proxy the bundled ones refuse everything."""
+    if authorities := ssl.get_default_verify_paths().cafile:
+        os.environ.setdefault("REQUESTS_CA_BUNDLE", authorities)
 
 
 def resolve_anew() -> list[Jar]:
