@@ -85,6 +85,13 @@ class Station:
             for workload in workloads:
                 unit.publish(topic, workload, asked(workload, by))
 
+    def alive(self) -> bool:
+        """Raises what ended one of its tasks; True while all of them run."""
+        for task in self.tasks:
+            if task.done():
+                task.result()
+        return True
+
     async def end(self) -> None:
         """Cancels what runs."""
         for task in self.tasks:

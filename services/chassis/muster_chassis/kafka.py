@@ -31,8 +31,11 @@ _discarded: set[asyncio.Future[None]] = set()
 # written after about 2 ms, and every workload that starts pays this wait.
 sender.BACKOFF_OVERRIDE = 0.002
 
-KAFKA_TROUBLE: Final = (KafkaError, ConnectionError, OSError, TimeoutError)
-"""What a broker that is down, restarting or unreachable looks like."""
+KAFKA_TROUBLE: Final = (KafkaError, OSError, RuntimeError)
+"""What a broker that is down, restarting or unreachable looks like.
+
+RuntimeError: under uvloop aiokafka may write to a connection that the broker has just closed ("the handler is closed").
+"""
 
 
 def producer(bootstrap: str, *, client: str, transactional_id: str | None = None) -> AIOKafkaProducer:

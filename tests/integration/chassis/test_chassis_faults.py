@@ -51,7 +51,7 @@ async def test_both_are_killed_again_and_again(
             await asyncio.to_thread(victim.kill if number < _ROUNDS / 2 else victim.stop)
             await asyncio.to_thread(victim.start)
             before = len(journal.handled)
-            await until(lambda: len(journal.handled) > before, within=60)  # noqa: B023
+            await until(lambda: sender.alive() and receiver.alive() and len(journal.handled) > before, within=60)  # noqa: B023
         enough.set()
         acknowledged = await asyncio.wait_for(publishing, 60)
         await until(lambda: acknowledged <= {name for name, _ in journal.handled}, within=60)
