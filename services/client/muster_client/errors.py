@@ -66,6 +66,8 @@ class MusterError(Exception):
         super().__init__(message)
         self.message = message
         self.detail = detail or Detail()
+        self.source = ""
+        """The file that it is about, where the command line read one."""
 
     @property
     def violations(self) -> tuple[Violation, ...]:

@@ -21,8 +21,9 @@ from cyclopts import App, CycloptsError, Group
 
 from muster_client.cli.exits import Exit, exit_of
 from muster_client.cli.failures import show_failure, show_usage_error
-from muster_client.errors import MusterError
+from muster_client.errors import Broken, MusterError
 
+TRACEBACK: Final = "MUSTER_TRACEBACK"
 COMMANDS_GROUP: Final = "muster.commands"
 _HERE: Final = "muster_client.cli"
 
@@ -137,7 +138,20 @@ def run(arguments: Sequence[str]) -> int:
         # Whoever read us has read enough (| head). Python would complain once more when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.OK
+    except Exception as problem:
+        # A mistake of ours: a person gets a line and an exit code, and not the command's insides.
+        if os.environ.get(TRACEBACK):
+            raise
+        show_failure(_mistake(problem), as_json=wants_json)
+        return Exit.FAILED
     return answer if isinstance(answer, int) else Exit.OK
+
+
+def _mistake(problem: Exception) -> Broken:
+    what = " ".join(f"{type(problem).__name__}: {problem}".split())
+    return Broken(
+        f"a mistake of this command itself, please report it: {what}\n  {TRACEBACK}=1 shows where it happened"
+    )
 
 
 def _with_default_verb(arguments: Sequence[str]) -> list[str]:

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Final
 
 import muster_language as language
-from muster_client.cli.failures import InvalidDocuments
-from muster_client.errors import InvalidInput, MusterError, Violation
+from muster_client.cli.failures import in_file
+from muster_client.errors import AlreadyExists, InvalidInput, MusterError, NotFound, Violation
+from muster_language.nodes import Mapping, Node, load
 
 STDIN: Final = "-"
+_ABOUT_THE_DOCUMENT: Final = (InvalidInput, AlreadyExists, NotFound)
 _SEPARATOR: Final = re.compile(r"^(---|\.\.\.)(\s|$)")
 
 
@@ -31,27 +33,41 @@ class Piece:
     document: language.Document
 
     def placed(self, violations: Iterable[Violation]) -> list[Violation]:
-        """The control plane's violations with their lines counted in the whole file."""
-        return [replace(each, line=each.line + self.offset) if each.line else each for each in violations]
+        """The control plane's violations with their places in the whole file.
+
+        One that names a field and no line is looked up in the text; what stands nowhere is said of the document.
+        """
+        return [self._placed(each) for each in violations]
+
+    def _placed(self, violation: Violation) -> Violation:
+        if violation.line:
+            return replace(violation, line=violation.line + self.offset)
+        # A name is a field of the spec to the control plane and usually stands in the metadata.
+        for path in (violation.path, f"metadata.{violation.path.rpartition('.')[2]}"):
+            if found := _place(self.text, path):
+                return replace(violation, path=path, line=found.line + self.offset, column=found.column)
+        return replace(violation, line=self.document.line, column=1)
 
 
 def read_files(files: Sequence[Path], *, done: str = "nothing was submitted") -> list[Piece]:
-    """Every document of every file. Raises InvalidDocuments with all the errors of the first file that has any."""
+    """Every document of every file. Raises InvalidInput with all the errors of the first file that has any."""
     pieces: list[Piece] = []
     for path in files:
         source, text = _text(path)
         documents = language.read(text, source=source)
         violations = [_violation(each) for document in documents for each in document.violations]
         if violations or not documents:
-            raise InvalidDocuments(source, violations or [Violation("", "no document in it")], done=done)
+            found = violations or [Violation("", "no document in it")]
+            raise in_file(InvalidInput, source, found, done=done)
         pieces += _pieces(source, text, documents)
     return pieces
 
 
 def refused(piece: Piece, problem: MusterError, *, done: str) -> MusterError:
-    """The control plane's refusal of a piece, in the form of a file's errors where it names fields."""
-    if isinstance(problem, InvalidInput) and problem.violations:
-        return InvalidDocuments(piece.source, piece.placed(problem.violations), done=done)
+    """The control plane's refusal of a piece; in the form of a file's errors where it is about what stands there."""
+    if problem.violations or isinstance(problem, _ABOUT_THE_DOCUMENT):
+        violations = problem.violations or (Violation("", problem.message),)
+        return in_file(type(problem), piece.source, piece.placed(violations), done=done)
     return type(problem)(f"{piece.source}:{piece.document.line}: {problem.message}", detail=problem.detail)
 
 
@@ -64,6 +80,17 @@ def _text(path: Path) -> tuple[str, str]:
         raise InvalidInput(f"{path}: not UTF-8 at byte {problem.start}; documents are text in UTF-8") from None
     except OSError as problem:
         raise InvalidInput(f"{path}: {problem.strerror or problem}") from None
+
+
+def _place(text: str, path: str) -> Node | None:
+    """What stands at a path of the first document of a text."""
+    documents = load(text)
+    node = documents[0].root if documents else None
+    for step in path.split("."):
+        if not isinstance(node, Mapping):
+            return None
+        node = next((value for key, value in node.entries if key.text == step), None)
+    return node
 
 
 def _violation(found: language.Violation) -> Violation:

@@ -18,16 +18,15 @@ from cyclopts import CycloptsError
 from rich.console import Console
 
 from muster_client.cli.exits import Exit, exit_of
-from muster_client.errors import Detail, InvalidInput, MusterError, Unavailable, Violation
+from muster_client.errors import Detail, MusterError, Unavailable, Violation
 
 
-class InvalidDocuments(InvalidInput):
-    """A file that cannot be used. `source` is its name; `done` says what was (not) done with it."""
-
-    def __init__(self, source: str, violations: Sequence[Violation], *, done: str) -> None:
-        count = f"{len(violations)} error{'' if len(violations) == 1 else 's'}"
-        super().__init__(f"{count}, {done}", detail=Detail(violations=tuple(violations)))
-        self.source = source
+def in_file(kind: type[MusterError], source: str, violations: Sequence[Violation], *, done: str) -> MusterError:
+    """The error of a file that cannot be used. `source` is its name; `done` says what was (not) done with it."""
+    count = f"{len(violations)} error{'' if len(violations) == 1 else 's'}"
+    problem = kind(f"{count}, {done}", detail=Detail(violations=tuple(violations)))
+    problem.source = source
+    return problem
 
 
 def show_failure(problem: MusterError, *, as_json: bool) -> None:
@@ -57,9 +56,8 @@ def _words(problem: CycloptsError) -> str:
 
 def failure_text(problem: MusterError) -> str:
     """An error as a person reads it."""
-    source = problem.source if isinstance(problem, InvalidDocuments) else ""
-    lines = [_violation_text(each, source) for each in problem.violations]
-    if isinstance(problem, InvalidDocuments):
+    lines = [_violation_text(each, problem.source) for each in problem.violations]
+    if problem.source:
         return "\n".join([*lines, problem.message])
     if isinstance(problem, Unavailable):
         return "\n".join([f"muster: {_unavailable(problem)}", *lines])
@@ -79,8 +77,7 @@ def failure_json(problem: MusterError) -> dict[str, Any]:
     if problem.retry_after is not None:
         told["retryAfterSeconds"] = problem.retry_after
     if problem.violations:
-        source = problem.source if isinstance(problem, InvalidDocuments) else ""
-        told["violations"] = [_violation_json(each, source) for each in problem.violations]
+        told["violations"] = [_violation_json(each, problem.source) for each in problem.violations]
     return told
 
 

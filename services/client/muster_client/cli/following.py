@@ -13,6 +13,7 @@ from muster_client.cli.options import Common
 from muster_client.cli.output import emit_line, say
 from muster_client.cli.render.logs import Lines
 from muster_client.cli.render.plain import plain
+from muster_client.errors import InvalidInput
 from muster_client.watching import WatchItem
 from muster_client.words import phase_word
 
@@ -36,6 +37,8 @@ async def logs(
         tail: Only this many of the last lines to begin with; 0: everything.
         common: Connection.
     """
+    if tail < 0:
+        raise InvalidInput(f"--tail {tail}: expected 0 (everything) or how many of the last lines")
     lines = Lines(alone=bool(replica))
     async with common.muster() as muster:
         found = await common.id_of(muster, workload)

@@ -21,6 +21,7 @@ from muster_kernel.ids import is_uuid
 
 CONNECTION: Final = Group("Connection", sort_key=90)
 DEFAULT_PROJECT: Final = "default"
+_SHOWN: Final = 10  # names of projects in an error
 
 
 @Parameter(name="*", group=CONNECTION)
@@ -73,10 +74,18 @@ class Common:
         return found[0].id
 
     async def project_for(self, muster: Muster, namespace: str | None = None) -> str:
-        """The project for something new; empty where the document's namespace says it."""
+        """The project for something new; empty where the document's namespace says it.
+
+        Raises InvalidInput where nothing says it and there are several.
+        """
         if self.project:
             return self.project
         if namespace:
             return ""
         names = [each.name async for each in muster.projects.list()]
-        return names[0] if len(names) == 1 else DEFAULT_PROJECT
+        if not names or DEFAULT_PROJECT in names:
+            return DEFAULT_PROJECT  # where there is none at all, the answer is how to make it
+        if len(names) > 1:
+            more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+            raise InvalidInput(f"no project is named; name one with -p: {', '.join(sorted(names)[:_SHOWN])}{more}")
+        return names[0]

@@ -16,11 +16,11 @@ from muster.workload.v1 import workload_pb2
 from muster_client.calls import new_key
 from muster_client.cli.documents import read_files, refused
 from muster_client.cli.exits import Exit, exit_of
-from muster_client.cli.failures import InvalidDocuments, failure_json, show_failure
+from muster_client.cli.failures import failure_json, in_file, show_failure
 from muster_client.cli.options import Common
 from muster_client.cli.output import emit, notes, say
 from muster_client.cli.render.plain import plain
-from muster_client.errors import MusterError, Unavailable
+from muster_client.errors import InvalidInput, MusterError, Unavailable
 from muster_client.muster import LONGEST_VERDICT, Muster
 from muster_client.watching import WatchItem, until
 from muster_client.words import TERMINAL, phase_of, phase_word
@@ -55,6 +55,7 @@ async def submit(
     """
     pieces = read_files(file)
     base = key or new_key()
+    missed = "nothing was submitted" if len(pieces) == 1 else "this workload was not submitted"
     done: list[workload_pb2.Workload] = []
     failed: list[MusterError] = []
     async with common.muster() as muster:
@@ -68,7 +69,7 @@ async def submit(
             except Unavailable as problem:
                 raise _repeatable(problem, base) from None
             except MusterError as problem:
-                failed.append(refused(piece, problem, done="this workload was not submitted"))
+                failed.append(refused(piece, problem, done=missed))
                 continue
             if not common.json:
                 say(_line(workload))
@@ -92,7 +93,7 @@ async def validate(*, file: Files, local: bool = False, common: Common = _NO_OPT
             for piece in pieces:
                 project = await common.project_for(muster, piece.document.namespace)
                 if found := await muster.validate(piece.text, project=project):
-                    raise InvalidDocuments(piece.source, piece.placed(found), done="nothing would be submitted")
+                    raise in_file(InvalidInput, piece.source, piece.placed(found), done="nothing would be submitted")
     if common.json:
         emit({"valid": True, "documents": len(pieces)})
     else:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from cyclopts import Parameter
 
@@ -18,10 +19,24 @@ from muster_client.cli.render.describe import describe as described
 from muster_client.cli.render.why import why_text
 from muster_client.errors import InvalidInput, MusterError
 from muster_client.muster import Muster
-from muster_client.words import phase_word
+from muster_client.words import phase_of, phase_word
 from muster_kernel.lifecycle import Phase
 
 _NO_OPTIONS = Common()
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """What can be asked of a workload. `goal`: the phase in which it is granted."""
+
+    noun: str
+    ask: Callable[[Muster, str], Awaitable[workload_pb2.Workload]]
+    goal: Phase
+
+
+_SUSPEND: Final = _Wish("suspension", lambda muster, found: muster.suspend(found), Phase.STOPPED)
+_RESUME: Final = _Wish("resumption", lambda muster, found: muster.resume(found), Phase.RUNNING)
+_DELETE: Final = _Wish("deletion", lambda muster, found: muster.delete(found), Phase.DELETED)
 
 
 async def list_workloads(
@@ -41,6 +56,8 @@ async def list_workloads(
         limit: At most this many; 0: all.
         common: Connection.
     """
+    if limit < 0:
+        raise InvalidInput(f"--limit {limit}: expected 0 (all) or how many at most")
     phases = [_phase(word) for word in phase or ()]
     found: list[workload_pb2.Workload] = []
     async with common.muster() as muster:
@@ -134,9 +151,7 @@ async def suspend(
         timeout: Seconds to wait at most; exit 4 afterwards.
         common: Connection.
     """
-    return await _act(
-        workload, lambda muster, found: muster.suspend(found), Phase.STOPPED if wait else None, timeout, common
-    )
+    return await _act(workload, _SUSPEND, wait=wait, timeout=timeout, common=common)
 
 
 async def resume(
@@ -150,9 +165,7 @@ async def resume(
         timeout: Seconds to wait at most; exit 4 afterwards.
         common: Connection.
     """
-    return await _act(
-        workload, lambda muster, found: muster.resume(found), Phase.RUNNING if wait else None, timeout, common
-    )
+    return await _act(workload, _RESUME, wait=wait, timeout=timeout, common=common)
 
 
 async def delete(
@@ -167,11 +180,10 @@ async def delete(
         timeout: Seconds to wait at most for each; exit 4 afterwards.
         common: Connection.
     """
-    goal = Phase.DELETED if wait else None
     worst = 0
     for each in (workload, *more):
         try:
-            code = await _act(each, lambda muster, found: muster.delete(found), goal, timeout, common)
+            code = await _act(each, _DELETE, wait=wait, timeout=timeout, common=common)
         except MusterError as problem:
             # One name that is wrong does not keep the others from being deleted.
             show_failure(problem, as_json=common.json)
@@ -180,21 +192,16 @@ async def delete(
     return worst
 
 
-async def _act(
-    workload: str,
-    action: Callable[[Muster, str], Awaitable[workload_pb2.Workload]],
-    goal: Phase | None,
-    timeout: float | None,
-    common: Common,
-) -> int:
-    """Asks for something, waits for `goal` where there is one, and shows the workload as it is then."""
+async def _act(workload: str, wish: _Wish, *, wait: bool, timeout: float | None, common: Common) -> int:
+    """Asks for something, waits for it where that is wanted, and says how the workload is then."""
     async with common.muster() as muster:
-        shown = await action(muster, await common.id_of(muster, workload))
-        if goal is not None:
-            shown = await muster.wait(shown.id, phases={goal}, timeout=timeout)
+        shown = await wish.ask(muster, await common.id_of(muster, workload))
+        if wait:
+            shown = await muster.wait(shown.id, phases={wish.goal}, timeout=timeout)
+    reached = phase_of(shown) is wish.goal
     if common.json:
         emit(shown)
     else:
-        say(f"{shown.name}: {phase_word(shown.phase)}")
-    reached = goal is None or phase_word(shown.phase) == goal.value
-    return Exit.OK if reached else Exit.FAILED
+        phase = phase_word(shown.phase)
+        say(f"{shown.name}: {phase if wait or reached else f'{wish.noun} requested (it is {phase})'}")
+    return Exit.OK if reached or not wait else Exit.FAILED

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from typing import Final
 
 from rich.console import Group
 from rich.padding import Padding
@@ -17,7 +18,10 @@ from muster.workload.v1 import workload_pb2
 from muster_client.cli.render.amounts import clock, span, time_of
 from muster_client.cli.render.plain import word_of
 from muster_client.cli.render.tables import coloured, grid
-from muster_client.words import kind_word, phase_word
+from muster_client.words import TERMINAL, kind_word, phase_of, phase_word
+from muster_kernel.lifecycle import Phase
+
+ENDED: Final = TERMINAL | {Phase.STOPPED, Phase.DELETED}
 
 
 def describe(workload: workload_pb2.Workload, now: datetime) -> Group:
@@ -58,7 +62,7 @@ def _facts(workload: workload_pb2.Workload) -> Table:
         ("Project", workload.project),
         ("Kind", kind_word(workload.spec.kind)),
         ("Asks for", asks(workload)),
-        ("Runs in", _place(workload)),
+        ("Ran in" if phase_of(workload) in ENDED else "Runs in", _place(workload)),
         ("Wanted", _wanted(workload)),
         ("Owner", _owner(workload)),
         ("Spec", f"generation {workload.generation}, attempt {workload.attempt}"),
