@@ -25,7 +25,7 @@ from muster_stack import preflight
 from muster_stack.errors import NotRunning, StackError, StartFailed
 from muster_stack.keeper import sweep
 from muster_stack.keeper.control import Stack
-from muster_stack.keeper.state import State
+from muster_stack.keeper.state import LogLevel, State
 from muster_stack.layout import Layout
 from muster_stack.processes import send, wait_until
 
@@ -45,7 +45,7 @@ def up(
     detach: Annotated[bool, Parameter(name=["--detach", "-d"], help="Return when it is ready.", negative="")] = False,
     standby: Annotated[bool, Parameter(help="Start a second scheduler that follows.", negative="")] = False,
     hold: Annotated[bool, Parameter(help="Agents accept workloads and start nothing.", negative="")] = False,
-    log_level: Annotated[str, Parameter(help="Of the services: debug, info, warning or error.")] = "info",
+    log_level: Annotated[LogLevel, Parameter(help="Of the services.")] = "info",
 ) -> int:
     """Start Muster on this machine: real Kafka and PostgreSQL, all services, two clusters of local processes."""
     layout = Layout.of(data)
@@ -94,7 +94,9 @@ def status(*, data: Data = None, as_json: Annotated[bool, Parameter(name=["--jso
     return 0 if seen["ready"] else 1
 
 
-def keeper_command(layout: Layout, *, standby: bool = False, hold: bool = False, log_level: str = "info") -> list[str]:
+def keeper_command(
+    layout: Layout, *, standby: bool = False, hold: bool = False, log_level: LogLevel = "info"
+) -> list[str]:
     """The command line of the keeper."""
     flags = [flag for flag, wanted in (("--standby", standby), ("--hold", hold)) if wanted]
     module = ["-m", "muster_stack.keeper"]
@@ -112,7 +114,7 @@ def start_detached(layout: Layout, argv: list[str], *, seconds: float = _START_D
         with suppress(NotRunning):  # it is still fetching, or has not yet opened its socket
             known = State.load(layout).keeper
             if known is not None and known.pid == keeper:  # not another one, which holds the folder already
-                return Stack(layout).wait_ready(max(deadline - time.monotonic(), 0))
+                return Stack(layout).wait_ready(max(deadline - time.monotonic(), 0), give_up=True)
         time.sleep(_POLL)
     with log.open("rb") as output:
         output.seek(begin)

@@ -6,6 +6,7 @@ StackError
   DownloadFailed      a Kafka jar could not be fetched, or is not the one in the lock
   StartFailed         Kafka, PostgreSQL or a service did not become ready
   NoRoom              disk, memory or ports do not suffice
+  NoFolder            the data folder is none
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ class DownloadFailed(StackError):
 
 class StartFailed(StackError):
     """Something did not become ready in its time."""
+
+
+class NoFolder(StackError):
+    """The data folder is no folder, or none that we may write to."""
 
 
 class NoRoom(StackError):

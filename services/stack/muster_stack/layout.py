@@ -13,6 +13,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from muster_stack.errors import NoFolder
+
 _SOCKET_NAME = "/.s.PGSQL.5432.lock"
 _SOCKET_PATH_LIMIT = 107
 
@@ -113,7 +115,13 @@ class Layout:
         return next(short, Path(tempfile.gettempdir()) / f"muster-{os.geteuid()}-{self.key}")
 
     def make(self) -> None:
-        """Creates the folders; the data folder is for its owner only."""
-        self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for folder in (self.logs, self.clusters, self.kafka):
-            folder.mkdir(exist_ok=True)
+        """Creates the folders; the data folder is for its owner only. Raises NoFolder where that cannot be."""
+        try:
+            self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            for folder in (self.logs, self.clusters, self.kafka):
+                folder.mkdir(exist_ok=True)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise NoFolder(f"{error.filename} is not a folder: name one with --data, or with MUSTER_HOME") from None
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise NoFolder(f"{self.root} cannot be the data folder ({why}): name another with --data") from None

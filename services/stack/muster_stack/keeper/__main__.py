@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import sys
 from pathlib import Path
+from typing import get_args
 
 from muster_stack import kafka
 from muster_stack.clusters import declared, write_defaults
@@ -13,7 +14,7 @@ from muster_stack.errors import StackError
 from muster_stack.keeper import sweep
 from muster_stack.keeper.house import Keeper, only_one
 from muster_stack.keeper.parts import compose
-from muster_stack.keeper.state import Options, State
+from muster_stack.keeper.state import LogLevel, Options, State
 from muster_stack.layout import Layout
 
 
@@ -27,7 +28,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, default=None)
     parser.add_argument("--standby", action="store_true")
     parser.add_argument("--hold", action="store_true")
-    parser.add_argument("--log-level", default="info")
+    parser.add_argument("--log-level", default="info", choices=get_args(LogLevel))
     return parser.parse_args()
 
 

@@ -16,9 +16,11 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Final
 
 from muster_stack.errors import StackError
+from muster_stack.keeper import logs
 from muster_stack.keeper.probes import Probe
 from muster_stack.processes import Command, Identity, identify, kill_group
 
@@ -26,6 +28,7 @@ FIRST_PAUSE: Final = 0.2  # seconds before the first restart
 LONGEST_PAUSE: Final = 5.0
 _DOUBLINGS: Final = 5
 _LONG_LIFE: Final = 10.0  # whoever lived this long starts again after the first pause
+HOPELESS: Final = 5  # deaths in a row before it was ever ready: whoever waits for it may give up
 _EAGER: Final = 0.1  # seconds between two probes of what starts
 _CALM: Final = 2.0  # seconds between two probes of what is ready
 
@@ -71,6 +74,7 @@ class Child:
         self.identity: Identity | None = None
         self.since = time.time()  # of the phase's process
         self.restarts = 0
+        self.failed_starts = 0  # since it was last ready or lived long
         self.last_exit: int | None = None
         self.why: str | None = None  # it is not ready, in its own words
         self.log: str = ""
@@ -102,6 +106,11 @@ class Child:
             await self._idle.wait()
         self._turn(Phase.STOPPED)
 
+    @property
+    def hopeless(self) -> bool:
+        """Whether it dies whenever it is started. It is tried for ever all the same: the cause may go away."""
+        return self.failed_starts >= HOPELESS
+
     async def until_ready(self) -> None:
         """Returns when it is ready, however often it has to start again."""
         await self._ready.wait()
@@ -120,9 +129,12 @@ class Child:
             if not self._wanted.is_set():
                 continue
             self.restarts += 1
-            self._turn(Phase.RESTARTING)
+            self.failed_starts += 1
             if time.monotonic() - began > _LONG_LIFE:
-                quick_deaths = 0
+                quick_deaths = self.failed_starts = 0
+            self._turn(Phase.RESTARTING)
+            if self.failed_starts == HOPELESS:
+                self._say(told_dead(self.part.name, self.log))
             await self._rest(min(FIRST_PAUSE * 2**quick_deaths, LONGEST_PAUSE))
             quick_deaths = min(quick_deaths + 1, _DOUBLINGS)
 
@@ -198,10 +210,18 @@ class Child:
         if phase is not self.phase:
             self.phase = phase
             if phase is Phase.READY:
+                self.failed_starts = -1  # the death that ends this life is not a failed start
                 self._ready.set()
             else:
                 self._ready.clear()
             self._changed()
+
+
+def told_dead(name: str, log: str) -> str:
+    """What a person reads of a part that dies at every start: how its log ends, on which the cause usually stands."""
+    end = logs.last_lines(Path(log)) if log else ""
+    quoted = "".join(f"\n  {line}" for line in end.splitlines())
+    return f"{name} died {HOPELESS} times within its first seconds; its log {log} ends:{quoted}"
 
 
 def _how(status: int) -> str:

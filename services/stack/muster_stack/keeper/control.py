@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from muster_stack.errors import NotRunning, StackError, StartFailed
+from muster_stack.keeper.child import told_dead
 from muster_stack.layout import Layout
 from muster_stack.processes import wait_until
 
@@ -88,13 +89,19 @@ class Stack:
         """Kafka comes back empty, on its port, as another cluster, whose id is returned."""
         return str(self._ask({"do": "wipe_kafka"}))
 
-    def wait_ready(self, seconds: float = 60.0) -> dict[str, Any]:
-        """Waits until all parts are ready; returns the status. StartFailed names those that are not."""
+    def wait_ready(self, seconds: float = 60.0, *, give_up: bool = False) -> dict[str, Any]:
+        """Waits until all parts are ready; returns the status. StartFailed names those that are not.
+
+        `give_up`: also at once, with the end of its log, where a part dies at every start.
+        """
         deadline = time.monotonic() + seconds
         while True:
             status = self.status()
             if status["ready"]:
                 return status
+            if give_up and (dead := [(name, row) for name, row in status["services"].items() if row.get("hopeless")]):
+                told = [told_dead(name, row["log"]) for name, row in dead]
+                raise StartFailed("\n".join([*told, "it is tried on; `muster down` ends the stack"]))
             if time.monotonic() > deadline:
                 raise StartFailed(f"not ready within {seconds:g} s: {'; '.join(_unready(status))}")
             time.sleep(_POLL)

@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from muster_stack.keeper.child import Child
 from muster_stack.layout import Layout
@@ -20,13 +20,16 @@ from muster_stack.processes import Identity, identify
 VERSION: Final = 1
 
 
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """What `muster up` was asked for; a restart without options starts plainly."""
 
     standby: bool = False  # a second scheduler that follows
     hold: bool = False  # agents accept assignments and start nothing
-    log_level: str = "info"
+    log_level: LogLevel = "info"
 
 
 @dataclass(slots=True)
@@ -81,6 +84,7 @@ def describe(child: Child) -> dict[str, Any]:
         "started": identity.started if identity else None,
         "since": child.since,
         "restarts": child.restarts,
+        "hopeless": child.hopeless,
         "last_exit": child.last_exit,
         "why": child.why,
         "log": child.log,
@@ -91,7 +95,7 @@ def read(layout: Layout) -> Mapping[str, Any]:
     """The document as it lies there, or nothing."""
     try:
         document: dict[str, Any] = json.loads(layout.state.read_text())
-    except (FileNotFoundError, json.JSONDecodeError):
+    except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError):
         return {}
     return document if document.get("version") == VERSION else {}
 
