@@ -9,7 +9,7 @@ from textwrap import fill
 from typing import Final
 
 from muster_language import value_types as of
-from muster_language.catalogue import Row, catalogue, either, nearest
+from muster_language.catalogue import COMPANIONS, Row, catalogue, either, nearest
 from muster_language.spec import API_VERSION, Kind, kind_of_document
 
 _WIDTH: Final = 100
@@ -164,4 +164,9 @@ def _range(row: Row) -> str:
     low = f"from {row.minimum:.15g}" if row.minimum is not None else ""
     high = f"to {row.maximum:.15g}" if row.maximum is not None else ""
     step = f"in steps of {row.step:g}" if row.step else ""
-    return " ".join(part for part in (low, high, step) if part)
+    said = " ".join(part for part in (low, high, step) if part)
+    companion = next((name for name, target in COMPANIONS.items() if target == row.yaml), None)
+    if companion is None:
+        return said
+    # The row's own bounds are those of a portion; as a whole number the field says how many devices.
+    return f"0, or a portion {said}, or a whole number to {catalogue().by_name[companion].maximum or 0:g}"

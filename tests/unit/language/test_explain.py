@@ -13,7 +13,7 @@ def test_a_field() -> None:
         "KIND:        TrainingWorkload\nVERSION:     run.ai/v2alpha1\nRESOURCE:    trainingworkload.spec.gpu"
     )
     assert "a whole number\n    above 1 that many devices" in text
-    assert "Range:        from 0.01 to 1 in steps of 0.01" in text
+    assert "Range:        0, or a portion from 0.01 to 1 in steps of 0.01, or a whole number to 64" in text
     assert "Excludes:     gpuMemory, migProfile" in text
     assert text.endswith("FIELDS:\n  value  <number>\n")
 
