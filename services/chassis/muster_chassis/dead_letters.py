@@ -1,7 +1,8 @@
-"""DeadLettersService: what this service could not handle, shown, tried again, and its stopped consumers resumed.
+"""DeadLettersService: what this service could not handle, shown, tried again or given up; stopped consumers resumed.
 
 Every service mounts one. Redriving only marks rows; the consumer loop handles them in its own order, under the first
-event id, so that memory and database stay with one writer. The call waits for what comes of it.
+event id, so that memory and database stay with one writer. The call waits for what comes of it. Discarding handles
+nothing: it takes a row out of its line, and the loop goes on with what stood behind it.
 """
 
 from __future__ import annotations
@@ -12,14 +13,19 @@ from typing import Any, Final
 
 from muster.api.v1 import dead_letters_pb2 as pb
 from muster.api.v1 import dead_letters_pb2_grpc
+from muster_chassis import logs, parking
+from muster_chassis.codec import aggregate_of
 from muster_chassis.database import Database
 from muster_chassis.errors import InvalidArgument, NotFound, Violation
+from muster_chassis.events import Origin
 from muster_chassis.rpc.idempotency import once
 from muster_chassis.rpc.interceptor import remaining
 from muster_chassis.rpc.server import Service, service
 from muster_chassis.text import clean
+from muster_chassis.topics import Topic, named
 from muster_chassis.unit import Unit
 
+_log = logs.get(__name__)
 _PAGE: Final = 50
 _LARGEST_PAGE: Final = 500
 _MOST: Final = 1000
@@ -27,7 +33,7 @@ _WAIT: Final = 20.0
 _PAUSE: Final = 0.05
 _LIST: Final = """
 SELECT p.id, p.event_id::text AS event_id, p.topic, p.partition, p.record_offset, p.reason, p.aggregate, p.attempts,
-       p.at, p.done_at, (SELECT count(*) FROM parked b WHERE p.aggregate <> '' AND b.topic = p.topic
+       p.headers, p.at, p.done_at, (SELECT count(*) FROM parked b WHERE p.aggregate <> '' AND b.topic = p.topic
                          AND b.aggregate = p.aggregate AND b.why <> 'rejected' AND b.done_at IS NULL) AS behind
 FROM parked p WHERE p.why = 'rejected' AND p.id < $1 AND ($2 OR p.done_at IS NULL) ORDER BY p.id DESC LIMIT $3
 """
@@ -36,6 +42,10 @@ UPDATE parked SET asked = true WHERE why = 'rejected' AND done_at IS NULL AND id
     SELECT id FROM parked WHERE why = 'rejected' AND done_at IS NULL
     AND (cardinality($1::uuid[]) = 0 OR event_id = ANY($1)) ORDER BY id LIMIT $2)
 RETURNING event_id::text
+"""
+_TAKE: Final = """
+SELECT id, event_id::text AS event_id, topic, aggregate, version FROM parked
+WHERE why = 'rejected' AND done_at IS NULL AND event_id = ANY($1::uuid[]) ORDER BY version, id FOR UPDATE
 """
 _STATE: Final = "SELECT asked, done_at, reason FROM parked WHERE event_id = ANY($1::uuid[])"
 
@@ -75,6 +85,26 @@ class DeadLetters(dead_letters_pb2_grpc.DeadLettersServiceServicer):
         asked = await once(self._database, "RedriveDeadLetters", request, pb.RedriveDeadLettersRequest, ask)
         return await self._outcome(list(asked.ids), remaining(context, _WAIT))
 
+    async def DiscardDeadLetters(
+        self, request: pb.DiscardDeadLettersRequest, context: Any
+    ) -> pb.DiscardDeadLettersResponse:
+        """Gives them up for good, the lowest version first; their consumers go on with what waits behind them."""
+        if self._elsewhere(request.service):
+            return pb.DiscardDeadLettersResponse()
+        wanted = list(dict.fromkeys(_uuid(text) for text in request.ids))
+        if not 1 <= len(wanted) <= _MOST:
+            raise InvalidArgument(
+                f"ids names {len(wanted)} dead letters; 1 to {_MOST} can be given up at once",
+                violations=[Violation("ids", f"1 to {_MOST} ids, as `muster dead-letters list` shows them")],
+            )
+
+        async def discard(unit: Unit) -> pb.DiscardDeadLettersResponse:
+            return await self._given_up(unit, wanted)
+
+        answer = await once(self._database, "DiscardDeadLetters", request, pb.DiscardDeadLettersResponse, discard)
+        _log.warning("dead letters were given up", ids=wanted[:20], discarded=answer.discarded)
+        return answer
+
     async def ResumeConsumer(self, request: pb.ResumeConsumerRequest, context: Any) -> pb.ResumeConsumerResponse:
         """Lets a consumer go on that stopped because too much was rejected."""
         if self._elsewhere(request.service):
@@ -88,6 +118,23 @@ class DeadLetters(dead_letters_pb2_grpc.DeadLettersServiceServicer):
 
         return await once(self._database, "ResumeConsumer", request, pb.ResumeConsumerResponse, resume)
 
+    async def _given_up(self, unit: Unit, wanted: list[str]) -> pb.DiscardDeadLettersResponse:
+        rows = await unit.connection.fetch(_TAKE, wanted)
+        missing = sorted(set(wanted) - {row["event_id"] for row in rows})
+        if not rows:
+            raise NotFound(f"no dead letter of {self._database.source} waits under {', '.join(missing[:5])}")
+        answer = pb.DiscardDeadLettersResponse(
+            reasons=[f"{text}: no dead letter of {self._database.source} waits under this id" for text in missing]
+        )
+        for row in rows:
+            refused, behind = await parking.discard(unit, row, _topic(row["topic"]))
+            if refused:
+                answer.reasons.append(f"{row['event_id']}: {refused}")
+                continue
+            answer.discarded += 1
+            answer.released += behind
+        return answer
+
     def _elsewhere(self, name: str) -> bool:
         return bool(name) and name != self._database.source
 
@@ -99,7 +146,7 @@ class DeadLetters(dead_letters_pb2_grpc.DeadLettersServiceServicer):
             partition=row["partition"],
             offset=row["record_offset"],
             reason=row["reason"],
-            aggregate=row["aggregate"],
+            aggregate=row["aggregate"] or aggregate_of(_origin(row)),
             attempts=row["attempts"],
             parked=row["behind"],
             done=row["done_at"] is not None,
@@ -133,6 +180,17 @@ def dead_letters_service(database: Database) -> Service:
         dead_letters_pb2_grpc.add_DeadLettersServiceServicer_to_server,
         DeadLetters(database),
     )
+
+
+def _origin(row: Any) -> Origin:
+    return Origin(row["topic"], row["partition"], row["record_offset"], None, None, parking.headers_of(row["headers"]))
+
+
+def _topic(name: str) -> Topic | None:
+    try:
+        return named(name)
+    except KeyError:
+        return None
 
 
 def _before(token: str) -> int:

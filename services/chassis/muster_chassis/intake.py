@@ -2,14 +2,15 @@
 
 The consumer loops call `process` with what one poll brought, and `sweep` now and then for what waits. One batch is one
 transaction: inbox, handler, outbox, offsets. When it fails, its records are handled one by one; the one that fails
-again after bounded tries becomes a dead letter, and what follows of its aggregate is parked behind it.
+again after bounded tries becomes a dead letter, and what follows of its aggregate is parked behind it. Only a record
+with an identity of ours and a version holds back others: anyone may write rubbish that names a workload.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from google.protobuf.message import Message
@@ -87,6 +88,11 @@ class Entry:
     def line(self) -> tuple[str, str]:
         """What it waits in: one aggregate on one topic."""
         return (self.origin.topic, self.aggregate)
+
+    @property
+    def holds(self) -> bool:
+        """Whether its successors wait for it once it is rejected."""
+        return bool(self.aggregate) and self.version > 0 and parking.identified(self.origin)
 
 
 @dataclass(slots=True)
@@ -185,6 +191,10 @@ class Intake:
         self.stopped = stopped
 
     def _decode(self, origin: Origin) -> Entry:
+        entry = self._read(origin)
+        return entry if self.topics[origin.topic].versioned else replace(entry, version=0)
+
+    def _read(self, origin: Origin) -> Entry:
         decoder = self._decoders.get(origin.topic, self._decoder)
         try:
             event = decoder(origin)
@@ -265,7 +275,7 @@ class Intake:
         line, last = entry.line, known.get(entry.line, 0)
         if entry.event is None:
             admission.parked.append(_parking(entry, REJECTED, entry.reason, 1))
-            if entry.aggregate:
+            if entry.holds:
                 blocked.add(line)
         elif line in blocked and entry.event.type not in self._unparked:
             admission.parked.append(_parking(entry, BEHIND, "behind a rejected record of the same aggregate", 0))
@@ -330,10 +340,11 @@ class Intake:
             async with self.database.unit(begin=self._begin) as unit:
                 if not await parking.release(unit, row):
                     return
-                if row.version == 0 or row.version > row.seen:
+                version, seen = await self._counted(unit, row, entry)
+                if version == 0 or version > seen:
                     await self._handle(unit, [entry.event])
-                if row.version > row.seen:
-                    unit.settlement = Settlement({(row.origin.topic, row.aggregate): row.version})
+                if version > seen:
+                    unit.settlement = Settlement({entry.line: version})
 
         reason, attempts = await self._bounded(handle)
         if not reason:
@@ -346,6 +357,19 @@ class Intake:
 
         await self._patiently(keep)
         _log.warning("a waiting record failed", topic=row.origin.topic, reason=reason, attempts=row.attempts + attempts)
+
+    async def _counted(self, unit: Unit, row: Waiting, entry: Entry) -> tuple[int, int]:
+        """The version of a waiting record and the last one of its line that was taken in.
+
+        One that held nothing back stands in no line; where it can be read by now (its type is known since), it takes
+        its place: Reject where that is not yet the next one.
+        """
+        if row.aggregate or not entry.version:
+            return row.version, row.seen
+        seen = await parking.seen_version(unit, *entry.line)
+        if entry.version > seen and not self._follows(entry, seen):
+            raise Reject(f"version {entry.version} came before version {seen + 1}")
+        return entry.version, seen
 
     def _stored(self, origins: Iterable[Origin]) -> dict[Place, int]:
         return _next_offsets(origins) if self._consumer else {}
@@ -386,7 +410,8 @@ class Intake:
 
 def _parking(entry: Entry, why: str, reason: str, attempts: int) -> Parking:
     trace = entry.event.traceparent if entry.event else tracing.valid(entry.origin.header("traceparent"))
-    return Parking(entry.key, why, entry.origin, entry.aggregate, entry.version, reason, attempts, trace)
+    line = entry.aggregate if why != REJECTED or entry.holds else ""
+    return Parking(entry.key, why, entry.origin, line, entry.version, reason, attempts, trace)
 
 
 def _next_offsets(origins: Iterable[Origin]) -> dict[Place, int]:

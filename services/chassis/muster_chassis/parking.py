@@ -1,7 +1,8 @@
 """Records that wait in PostgreSQL: rejected ones, what stands behind them, and what came before its predecessor.
 
 The intake parks, and later takes from the head of a line. A line is one aggregate on one topic, in order of version
-and arrival. Its head may go on when it is not rejected, or was asked for, and when its version is the next one.
+and arrival. Its head may go on when it is not rejected, or was asked for, and when its version is the next one. A
+rejected record that has no right to hold others back stands in no line: its `aggregate` is empty.
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
+from google.protobuf import descriptor_pool
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from muster.events.v1.dead_letter_pb2 import DeadLettered, RecordHeader
+from muster_chassis.codec import TOMBSTONE, aggregate_of
 from muster_chassis.connection import AnyConnection
 from muster_chassis.events import Origin
 from muster_chassis.text import clean
 from muster_chassis.topics import DEAD_LETTERS, Topic
 from muster_chassis.unit import Unit
+from muster_kernel.ids import is_uuid
 
 REJECTED: Final = "rejected"
 BEHIND: Final = "behind"
@@ -43,6 +47,21 @@ UNION ALL
 SELECT p.*, 0 FROM parked p WHERE p.done_at IS NULL AND p.aggregate = '' AND p.asked AND p.topic = ANY($1)
 LIMIT 100
 """
+_DISCARD: Final = """
+UPDATE parked SET done_at = $2, asked = false, reason = left($3 || reason, $4) WHERE id = $1
+"""
+_LINE: Final = """
+SELECT count(*) FILTER (WHERE version < $3) AS before, count(*) FILTER (WHERE version = $3) AS beside,
+       count(*) FILTER (WHERE version > $3) AS after, coalesce(bool_or(version - 1 = $3), false) AS next
+FROM parked WHERE topic = $1 AND aggregate = $2 AND done_at IS NULL AND id <> $4
+"""
+_SEEN: Final = """
+INSERT INTO seen_versions AS s (topic, aggregate, version) VALUES ($1, $2, $3)
+ON CONFLICT (topic, aggregate) DO UPDATE SET version = excluded.version WHERE s.version < excluded.version
+"""
+_MINE: Final = "muster.events."
+_SOURCES: Final = frozenset({"submission", "policy", "scheduler", "telemetry"})
+_AGENT: Final = "agent/"
 _COLUMNS = msgspec.msgpack.Encoder()
 
 
@@ -73,6 +92,19 @@ class Parking:
     reason: str
     attempts: int
     trace: str | None
+
+
+def identified(origin: Origin) -> bool:
+    """Whether a record says who it is as our services do: an id, a type of ours, one of us as its source.
+
+    Only such a one may hold others back: a stray record that happens to name a workload must not freeze it.
+    """
+    kind, source = origin.header("ce_type") or "", origin.header("ce_source") or ""
+    return (
+        is_uuid(origin.header("ce_id") or "")
+        and (source in _SOURCES or (source.startswith(_AGENT) and source != _AGENT))
+        and (kind == TOMBSTONE or (kind.startswith(_MINE) and _known(kind)))
+    )
 
 
 async def park(unit: Unit, parking: Parking) -> None:
@@ -106,7 +138,7 @@ def tell(unit: Unit, parking: Parking) -> None:
     message = dead_letter(unit.source, parking)
     message.at.CopyFrom(_stamp(unit))
     key = parking.origin.key if parking.origin.key is not None else parking.key.encode()
-    unit.publish(DEAD_LETTERS, parking.aggregate or parking.key, message, key=key, versioned=False)
+    unit.publish(DEAD_LETTERS, message.aggregate or parking.key, message, key=key, versioned=False)
 
 
 def dead_letter(service: str, parking: Parking) -> DeadLettered:
@@ -125,7 +157,7 @@ def dead_letter(service: str, parking: Parking) -> DeadLettered:
         attempts=parking.attempts,
         traceparent=parking.trace or "",
         event_id=clean(origin.header("ce_id") or "", 200),
-        aggregate=parking.aggregate,
+        aggregate=parking.aggregate or aggregate_of(origin),
     )
 
 
@@ -150,7 +182,8 @@ async def release(unit: Unit, row: Waiting) -> bool:
 async def refuse(unit: Unit, row: Waiting, reason: str) -> None:
     """Keeps one row at the head of its line: it failed, for the first time or again."""
     await unit.connection.execute(
-        "UPDATE parked SET why = 'rejected', asked = false, attempts = attempts + 1, reason = $2 WHERE id = $1",
+        """UPDATE parked SET why = 'rejected', asked = false, attempts = attempts + 1, reason = $2,
+           aggregate = CASE WHEN version = 0 THEN '' ELSE aggregate END WHERE id = $1""",
         row.id,
         clean(reason, _REASON),
     )
@@ -161,8 +194,50 @@ async def refuse(unit: Unit, row: Waiting, reason: str) -> None:
         )
 
 
+async def seen_version(unit: Unit, topic: str, aggregate: str) -> int:
+    """The last version of an aggregate that was taken in; 0: none."""
+    sql = "SELECT version FROM seen_versions WHERE topic = $1 AND aggregate = $2"
+    return await unit.connection.fetchval(sql, topic, aggregate) or 0
+
+
+async def discard(unit: Unit, row: Any, topic: Topic | None) -> tuple[str, int]:
+    """Gives up one rejected row (id, event_id, topic, aggregate, version), which the caller has locked.
+
+    Returns ('', how many waited behind it), or why that cannot be yet. Where its version is the next one, that
+    version counts as taken in, so that its successor is the next; where it is a later one, giving it up now would
+    leave a gap that nothing ever closes. `topic` is None where the catalogue no longer has it.
+    """
+    behind = 0
+    if row["aggregate"]:
+        (line,) = await unit.connection.fetch(_LINE, row["topic"], row["aggregate"], row["version"], row["id"])
+        if topic is None or not topic.compacted:
+            seen = await seen_version(unit, row["topic"], row["aggregate"])
+            # Where nothing was taken in yet, what came before may have gone by retention: the line begins anywhere.
+            if row["version"] > seen + 1 and (seen or line["before"]):
+                return f"version {seen + 1} of {row['aggregate']} comes first, and has not been taken in", 0
+            if not line["beside"] and (row["version"] == seen + 1 or line["next"]):
+                await unit.connection.execute(_SEEN, row["topic"], row["aggregate"], row["version"])
+        behind = line["before"] + line["beside"] + line["after"]
+    await unit.connection.execute(_DISCARD, row["id"], unit.now, "given up: ", _REASON)
+    await unit.connection.execute("UPDATE inbox SET outcome = 'done' WHERE event_id = $1", row["event_id"])
+    return "", behind
+
+
+def headers_of(column: bytes) -> tuple[tuple[str, bytes], ...]:
+    """A record's headers as the table keeps them."""
+    return msgspec.msgpack.decode(column, type=tuple[tuple[str, bytes], ...])
+
+
+def _known(kind: str) -> bool:
+    try:
+        descriptor_pool.Default().FindMessageTypeByName(kind)
+    except KeyError:
+        return False
+    return True
+
+
 def _waiting(row: Any) -> Waiting:
-    headers = msgspec.msgpack.decode(row["headers"], type=tuple[tuple[str, bytes], ...])
+    headers = headers_of(row["headers"])
     origin = Origin(
         row["topic"], row["partition"], row["record_offset"], row["key"], row["value"], headers, row["stamp"]
     )

@@ -28,7 +28,11 @@ class Cleanup(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One topic. `owner` creates it; `ours`: only Muster's services write to it, so mass rejection means a fault."""
+    """One topic. `owner` creates it; `ours`: only Muster's services write to it, so mass rejection means a fault.
+
+    `versioned`: its records may carry the version of their aggregate, and one that is rejected holds back its
+    successors. On the others (reports, samples) a record brings an order of its own and holds nothing back.
+    """
 
     name: str
     owner: str
@@ -36,6 +40,7 @@ class Topic:
     cleanup: Cleanup = Cleanup.DELETE
     partitions: int = PARTITIONS
     ours: bool = True
+    versioned: bool = True
 
     @property
     def compacted(self) -> bool:
@@ -56,10 +61,16 @@ TENANCY: Final = Topic(
 )
 ADMISSIONS: Final = Topic("muster.admissions", "policy", "Verdicts: admitted with the effective spec, or rejected.")
 DECISIONS: Final = Topic("muster.decisions", "scheduler", "Everything that the scheduler decides about a workload.")
-SAMPLES: Final = Topic("muster.samples", "telemetry", "Intervals of GPU and inference use, written by agents.")
+SAMPLES: Final = Topic(
+    "muster.samples", "telemetry", "Intervals of GPU and inference use, written by agents.", versioned=False
+)
 ADVICE: Final = Topic("muster.advice", "telemetry", "Accounted usage, advice to scale, idleness.")
-TRIGGERS: Final = Topic("muster.triggers", "submission", "CloudEvents from outside that start runs.", ours=False)
-DEAD_LETTERS: Final = Topic("muster.dead-letters", "scheduler", "What could not be handled, with the reason.")
+TRIGGERS: Final = Topic(
+    "muster.triggers", "submission", "CloudEvents from outside that start runs.", ours=False, versioned=False
+)
+DEAD_LETTERS: Final = Topic(
+    "muster.dead-letters", "scheduler", "What could not be handled, with the reason.", versioned=False
+)
 
 FIXED: Final = (SUBMISSIONS, TENANCY, ADMISSIONS, DECISIONS, SAMPLES, ADVICE, TRIGGERS, DEAD_LETTERS)
 _BY_NAME: Final = {topic.name: topic for topic in FIXED}
@@ -83,6 +94,7 @@ def reports(cluster: str) -> Topic:
         "scheduler",
         "Inventory, replica status, held assignments, heartbeats.",
         partitions=1,
+        versioned=False,
     )
 
 

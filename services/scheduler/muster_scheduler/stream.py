@@ -33,6 +33,10 @@ _LARGEST: Final = (1 << 63) - 1
 _MESSAGE_LIMIT: Final = 1024
 _NAME_LIMIT: Final = 253
 _MOST_REPLICAS: Final = 100_000
+# Both grow by one. A number that no agent can reach is not one of ours, and taking it would make its cluster mute.
+_MOST_STARTS: Final = 10**9
+_MOST_REPORTS: Final = 1 << 53
+_LAST_SECOND: Final = 253_402_300_799  # of the year 9999, the last that a Timestamp may name
 _WHOLE_MILLI: Final = 1000
 _PROJECT: Final = "project/"
 
@@ -103,6 +107,8 @@ def _number(value: int, what: str, largest: int = _LARGEST) -> int:
 
 
 def _micros(time: Timestamp) -> int:
+    if not -_LAST_SECOND <= time.seconds <= _LAST_SECOND:
+        raise Reject(f"a time is {time.seconds} seconds from 1970: expected one of the years 1 to 9999")
     return time.seconds * SECOND + time.nanos // 1000
 
 
@@ -279,8 +285,8 @@ def _order(message: Any) -> domain.Order:
     order: agent_pb2.ReportOrder = message.order
     return domain.Order(
         _text(order.instance),
-        _number(order.start, "order.start"),
-        _number(order.sequence, "order.sequence"),
+        _number(order.start, "order.start", _MOST_STARTS),
+        _number(order.sequence, "order.sequence", _MOST_REPORTS),
         _micros(order.observed_at),
     )
 

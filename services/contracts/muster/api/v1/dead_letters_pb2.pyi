@@ -49,13 +49,13 @@ class DeadLetter(_message.Message):
     reason: _builtins.str
     """Why."""
     aggregate: _builtins.str
-    """The aggregate; empty where it could not be read."""
+    """The aggregate that the record names; empty where it names none."""
     attempts: _builtins.int
     """How often it was tried."""
     parked: _builtins.int
-    """How many records of the same aggregate are parked behind it."""
+    """How many records of the same aggregate are parked behind it; always 0 for one that holds nothing back."""
     done: _builtins.bool
-    """Whether it has been handled since."""
+    """Whether it has been handled or given up since; of one given up, the reason says so."""
     @_builtins.property
     def at(self) -> _timestamp_pb2.Timestamp:
         """When."""
@@ -100,7 +100,7 @@ class ListDeadLettersRequest(_message.Message):
     page_token: _builtins.str
     """Where the page before ended."""
     include_done: _builtins.bool
-    """Also those that have been handled since."""
+    """Also those that have been handled or given up since."""
     def __init__(
         self,
         *,
@@ -214,6 +214,70 @@ class RedriveDeadLettersResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RedriveDeadLettersResponse: _TypeAlias = RedriveDeadLettersResponse  # noqa: Y015
+
+@_typing.final
+class DiscardDeadLettersRequest(_message.Message):
+    """Which dead letters to give up."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SERVICE_FIELD_NUMBER: _builtins.int
+    IDS_FIELD_NUMBER: _builtins.int
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
+    service: _builtins.str
+    """The service that has them; empty: whichever has."""
+    idempotency_key: _builtins.str
+    """Makes a repeated call harmless."""
+    @_builtins.property
+    def ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Their ids, 1 to 1000."""
+
+    def __init__(
+        self,
+        *,
+        service: _builtins.str = ...,
+        ids: _abc.Iterable[_builtins.str] | None = ...,
+        idempotency_key: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["idempotency_key", b"idempotency_key", "ids", b"ids", "service", b"service"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DiscardDeadLettersRequest: _TypeAlias = DiscardDeadLettersRequest  # noqa: Y015
+
+@_typing.final
+class DiscardDeadLettersResponse(_message.Message):
+    """What came of it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DISCARDED_FIELD_NUMBER: _builtins.int
+    RELEASED_FIELD_NUMBER: _builtins.int
+    REASONS_FIELD_NUMBER: _builtins.int
+    discarded: _builtins.int
+    """How many were given up."""
+    released: _builtins.int
+    """How many records that waited behind them may go on now."""
+    @_builtins.property
+    def reasons(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Why others were not given up."""
+
+    def __init__(
+        self,
+        *,
+        discarded: _builtins.int = ...,
+        released: _builtins.int = ...,
+        reasons: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["discarded", b"discarded", "reasons", b"reasons", "released", b"released"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DiscardDeadLettersResponse: _TypeAlias = DiscardDeadLettersResponse  # noqa: Y015
 
 @_typing.final
 class ResumeConsumerRequest(_message.Message):

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class DeadLettersServiceStub:
-    """Shows dead letters and tries them again.
+    """Shows dead letters, tries them again, and gives them up.
     """
 
     def __init__(self, channel):
@@ -45,6 +45,11 @@ class DeadLettersServiceStub:
                 request_serializer=muster_dot_api_dot_v1_dot_dead__letters__pb2.RedriveDeadLettersRequest.SerializeToString,
                 response_deserializer=muster_dot_api_dot_v1_dot_dead__letters__pb2.RedriveDeadLettersResponse.FromString,
                 _registered_method=True)
+        self.DiscardDeadLetters = channel.unary_unary(
+                '/muster.api.v1.DeadLettersService/DiscardDeadLetters',
+                request_serializer=muster_dot_api_dot_v1_dot_dead__letters__pb2.DiscardDeadLettersRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_dead__letters__pb2.DiscardDeadLettersResponse.FromString,
+                _registered_method=True)
         self.ResumeConsumer = channel.unary_unary(
                 '/muster.api.v1.DeadLettersService/ResumeConsumer',
                 request_serializer=muster_dot_api_dot_v1_dot_dead__letters__pb2.ResumeConsumerRequest.SerializeToString,
@@ -53,7 +58,7 @@ class DeadLettersServiceStub:
 
 
 class DeadLettersServiceServicer:
-    """Shows dead letters and tries them again.
+    """Shows dead letters, tries them again, and gives them up.
     """
 
     def ListDeadLetters(self, request, context):
@@ -65,6 +70,13 @@ class DeadLettersServiceServicer:
 
     def RedriveDeadLetters(self, request, context):
         """Hands the stored bytes to the handler again, with what was parked behind them, in order. NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DiscardDeadLetters(self, request, context):
+        """Gives dead letters up for good and lets go on what waits behind them. NOT_FOUND where one does not wait.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -90,6 +102,11 @@ def add_DeadLettersServiceServicer_to_server(servicer, server):
                     request_deserializer=muster_dot_api_dot_v1_dot_dead__letters__pb2.RedriveDeadLettersRequest.FromString,
                     response_serializer=muster_dot_api_dot_v1_dot_dead__letters__pb2.RedriveDeadLettersResponse.SerializeToString,
             ),
+            'DiscardDeadLetters': grpc.unary_unary_rpc_method_handler(
+                    servicer.DiscardDeadLetters,
+                    request_deserializer=muster_dot_api_dot_v1_dot_dead__letters__pb2.DiscardDeadLettersRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_dead__letters__pb2.DiscardDeadLettersResponse.SerializeToString,
+            ),
             'ResumeConsumer': grpc.unary_unary_rpc_method_handler(
                     servicer.ResumeConsumer,
                     request_deserializer=muster_dot_api_dot_v1_dot_dead__letters__pb2.ResumeConsumerRequest.FromString,
@@ -104,7 +121,7 @@ def add_DeadLettersServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class DeadLettersService:
-    """Shows dead letters and tries them again.
+    """Shows dead letters, tries them again, and gives them up.
     """
 
     @staticmethod
@@ -151,6 +168,33 @@ class DeadLettersService:
             '/muster.api.v1.DeadLettersService/RedriveDeadLetters',
             muster_dot_api_dot_v1_dot_dead__letters__pb2.RedriveDeadLettersRequest.SerializeToString,
             muster_dot_api_dot_v1_dot_dead__letters__pb2.RedriveDeadLettersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DiscardDeadLetters(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.DeadLettersService/DiscardDeadLetters',
+            muster_dot_api_dot_v1_dot_dead__letters__pb2.DiscardDeadLettersRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_dead__letters__pb2.DiscardDeadLettersResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -13,18 +13,20 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class DeadLettersServiceStub:
-    """Shows dead letters and tries them again."""
+    """Shows dead letters, tries them again, and gives them up."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListDeadLetters: _aio.UnaryUnaryMultiCallable[_dead_letters_pb2.ListDeadLettersRequest, _dead_letters_pb2.ListDeadLettersResponse]
     """The dead letters, newest first."""
     RedriveDeadLetters: _aio.UnaryUnaryMultiCallable[_dead_letters_pb2.RedriveDeadLettersRequest, _dead_letters_pb2.RedriveDeadLettersResponse]
     """Hands the stored bytes to the handler again, with what was parked behind them, in order. NOT_FOUND."""
+    DiscardDeadLetters: _aio.UnaryUnaryMultiCallable[_dead_letters_pb2.DiscardDeadLettersRequest, _dead_letters_pb2.DiscardDeadLettersResponse]
+    """Gives dead letters up for good and lets go on what waits behind them. NOT_FOUND where one does not wait."""
     ResumeConsumer: _aio.UnaryUnaryMultiCallable[_dead_letters_pb2.ResumeConsumerRequest, _dead_letters_pb2.ResumeConsumerResponse]
     """Lets a consumer go on that stopped because too much was rejected."""
 
 class DeadLettersServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Shows dead letters and tries them again."""
+    """Shows dead letters, tries them again, and gives them up."""
 
     @_abc_1.abstractmethod
     def ListDeadLetters(
@@ -41,6 +43,14 @@ class DeadLettersServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_dead_letters_pb2.RedriveDeadLettersRequest, _abc.Awaitable[_dead_letters_pb2.RedriveDeadLettersResponse]],
     ) -> _abc.Awaitable[_dead_letters_pb2.RedriveDeadLettersResponse]:
         """Hands the stored bytes to the handler again, with what was parked behind them, in order. NOT_FOUND."""
+
+    @_abc_1.abstractmethod
+    def DiscardDeadLetters(
+        self,
+        request: _dead_letters_pb2.DiscardDeadLettersRequest,
+        context: _aio.ServicerContext[_dead_letters_pb2.DiscardDeadLettersRequest, _abc.Awaitable[_dead_letters_pb2.DiscardDeadLettersResponse]],
+    ) -> _abc.Awaitable[_dead_letters_pb2.DiscardDeadLettersResponse]:
+        """Gives dead letters up for good and lets go on what waits behind them. NOT_FOUND where one does not wait."""
 
     @_abc_1.abstractmethod
     def ResumeConsumer(
