@@ -151,7 +151,8 @@ class Scheduler:
     async def write(self, key: str, value: bytes | None, headers: Sequence[tuple[str, bytes]] = ()) -> None:
         """Any record on the assignments topic."""
         topic = topics.assignments(CLUSTER).name
-        await self.producer.send_and_wait(topic, value, key=key.encode(), headers=list(headers))
+        written = {"ce_source": b"scheduler"} | dict(headers)
+        await self.producer.send_and_wait(topic, value, key=key.encode(), headers=list(written.items()))
 
     async def wait_for(self, wanted: Callable[[Any], object], *, within: float = 60.0) -> Any:
         """The first message, seen before or yet to come, that is wanted."""

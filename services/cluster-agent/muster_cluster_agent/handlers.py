@@ -107,7 +107,8 @@ class Agent:
         False where its epoch or its instance is not to be obeyed.
         """
         if record.epoch < self.epoch:
-            log.info("older_epoch_ignored", workload_id=record.workload_id, epoch=record.epoch, highest=self.epoch)
+            say = log.info if self._reading else log.warning  # while reading up, old records are what is expected
+            say("older_epoch_ignored", workload_id=record.workload_id, epoch=record.epoch, highest=self.epoch)
             return False
         self.epoch = record.epoch
         if isinstance(record, Assignment) and record.instance not in {"", self._instance}:
@@ -127,6 +128,11 @@ class Agent:
     def refuse(self, refusal: Refuse) -> None:
         """A record that could not be understood: its workload is told about, everything else goes on."""
         self._reporter.tell(RefusalReport(refusal))
+
+    @property
+    def reading(self) -> bool:
+        """Whether the assignments have not been read to their end yet."""
+        return self._reading
 
     def caught_up(self) -> None:
         """The assignments have been read to their end: from now on the agent acts."""

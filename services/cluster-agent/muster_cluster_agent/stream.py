@@ -15,8 +15,10 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from muster_chassis import kafka, logs, metrics, topics, tracing
 from muster_chassis.backoff import Backoff
 from muster_chassis.bus import Bus, BusLost
+from muster_chassis.numbers import LARGEST_LEAP, epoch_after
 from muster_cluster_agent.adapters import decode
 from muster_cluster_agent.domain.actions import Refuse
+from muster_cluster_agent.domain.model import Assignment, Release
 from muster_cluster_agent.errors import BadRecord
 from muster_cluster_agent.handlers import Agent
 from muster_cluster_agent.ports import Backend, DeadLetter, Reporter
@@ -24,12 +26,13 @@ from muster_kernel.ids import is_uuid
 
 _POLL_MS: Final = 1000
 _BATCH: Final = 500
+_DEAF: Final = 3  # so many refused in a row are no leader's last words
 
 RECORDS = metrics.counter(
     "muster_agent_records_total",
     unit="records",
     meaning="Records of the assignments topic, by what became of them.",
-    action="If `bad` grows, read the dead letters: `muster dead-letters list`.",
+    action="`bad` grows: read the dead letters. `refused` grows: the log says which epoch or instance they name.",
     labels=("outcome",),
 )
 
@@ -55,6 +58,7 @@ class Assignments:
         self._reporter = reporter
         self._keep_epoch = keep_epoch
         self._kept_epoch = agent.epoch
+        self._refused = 0  # assignments in a row that were not obeyed
         self._names: tuple[object, Mapping[bytes, str]] = (None, {})
         self._partition = TopicPartition(topics.assignments(cluster).name, 0)
 
@@ -114,18 +118,51 @@ class Assignments:
         try:
             if not is_uuid(key):
                 raise BadRecord(f"the key {key[:80]!r} is no workload id")
+            decode.from_scheduler(headers)
             value = (
                 decode.release(key, headers) if record.value is None else decode.assignment(key, record.value, devices)
             )
+            self._check_epoch(value)
         except BadRecord as bad:
             RECORDS.labels("bad").inc()
             self._reject(record, bad)
             return
         taken = self._agent.take(value, tracing.valid(_text(headers.get("traceparent"))))
         RECORDS.labels("taken" if taken else "refused").inc()
+        await self._judge(value, taken=taken)
         await asyncio.sleep(0)
 
+    def _check_epoch(self, value: Assignment | Release) -> None:
+        """One record with a number that nobody wrote must not make this agent deaf to its scheduler for ever."""
+        try:
+            epoch_after(value.epoch, self._agent.epoch, LARGEST_LEAP)
+        except ValueError as error:
+            raise BadRecord(str(error)) from error
+
+    async def _judge(self, value: Assignment | Release, *, taken: bool) -> None:
+        """Health says when assignments are refused one after the other: the agent lives, and obeys nobody.
+
+        The scheduler is told too, with the highest epoch that was seen, so that its next term begins beyond it.
+        """
+        if taken:
+            self._refused = 0
+            self._bus.health.good("assignments")
+            return
+        if self._agent.reading:
+            return  # what an earlier leader wrote still stands on the topic, and is no trouble
+        self._refused += 1
+        if self._refused >= _DEAF:
+            self._bus.health.bad(
+                "assignments",
+                f"the last {self._refused} were not obeyed: the newest has epoch {value.epoch}, this agent has seen "
+                f"{self._agent.epoch}; or they name another agent (`muster clusters adopt`)",
+            )
+        if self._refused == _DEAF:
+            await self._agent.tell_state()
+
     def _reject(self, record: Any, bad: BadRecord) -> None:
+        where = f"{record.topic}/{record.partition}/{record.offset}"
+        _log.warning("a record is no assignment; a dead letter says why", where=where, why=str(bad))
         self._reporter.tell(
             DeadLetter(
                 reason=str(bad),

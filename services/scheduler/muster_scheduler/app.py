@@ -21,8 +21,10 @@ from muster_chassis.bus import Bus, DatabaseIdentity
 from muster_chassis.consumer import AssignedConsumer
 from muster_chassis.database import Database, OutcomeUnknown, transient
 from muster_chassis.dead_letters import dead_letters_service
+from muster_chassis.events import Event
 from muster_chassis.lease import Deposed, Leadership, Term
 from muster_chassis.migrations import of_package
+from muster_chassis.numbers import LARGEST_LEAP
 from muster_chassis.outbox import Fenced, Relay
 from muster_chassis.retention import Retention
 from muster_chassis.rpc.server import Server
@@ -33,6 +35,7 @@ from muster_scheduler import stream
 from muster_scheduler.adapters.highest import highest_epoch
 from muster_scheduler.adapters.outgoing import Publisher
 from muster_scheduler.adapters.postgres import PostgresStore, ended_before, load
+from muster_scheduler.domain import events as domain
 from muster_scheduler.domain.world import World
 from muster_scheduler.handlers import Handlers, micros
 from muster_scheduler.rpc import Desk, services
@@ -98,6 +101,8 @@ class Scheduler:
         self._bus = bus
         self._settings = settings
         self._changed = asyncio.Event()
+        self._outrun = asyncio.Event()
+        self._seen_epoch = 0  # the highest plausible one that an agent has seen
         self.desk = Desk(database, self._register)
         self._leadership = Leadership(database, f"{settings.instance}/{identity.event_id()}", floor=self._floor)
         self._consumer: AssignedConsumer | None = None
@@ -120,7 +125,10 @@ class Scheduler:
     async def _floor(self) -> int:
         """The highest epoch on the assignment topics: a restored database must not lead under an old one."""
         topics = [assignments(cluster).name for cluster in await _registered(self._database)]
-        return await highest_epoch(self._settings.kafka_bootstrap, topics, client=self._settings.instance)
+        last = await self._database.pool.fetchval("SELECT epoch FROM lease_epoch WHERE name = 'leader'") or 0
+        client = self._settings.instance
+        highest = await highest_epoch(self._settings.kafka_bootstrap, topics, client=client, last=last)
+        return max(highest, self._seen_epoch)
 
     async def _on_bus_change(self, _: str) -> None:
         self._changed.set()
@@ -138,12 +146,13 @@ class Scheduler:
     async def _lead(self, term: Term) -> None:
         """One term: rebuild, republish, read up, decide; ends by Deposed or cancellation."""
         self._changed.clear()
+        self._outrun.clear()
         async with self._database.pool.acquire() as connection:
             state = await load(connection, self._settings.limits(), micros(identity.now()))  # type: ignore[arg-type]
         gc.collect()
         gc.freeze()
         handlers = Handlers(
-            state, PostgresStore(), Publisher(term.epoch), stream.translate, visits=self._settings.cycle_visits
+            state, PostgresStore(), Publisher(term.epoch), self._translate, visits=self._settings.cycle_visits
         )
         clusters = sorted(state.world.clusters)
         consumer = AssignedConsumer(
@@ -178,6 +187,7 @@ class Scheduler:
                 tasks.create_task(relay.run(), name="assignments")
                 tasks.create_task(self._clock(handlers, consumer, term), name="clock")
                 tasks.create_task(self._step_down_on_change(), name="bus change")
+                tasks.create_task(self._step_down_when_outrun(), name="higher epoch")
         except* (Deposed, Fenced, OutcomeUnknown) as over:
             # A commit whose outcome nobody knows, or another leader's producer: this memory is worth nothing any more.
             raise Deposed(repr(over.exceptions[0])) from over
@@ -185,6 +195,22 @@ class Scheduler:
     async def _step_down_on_change(self) -> None:
         await self._changed.wait()
         raise Deposed("Kafka is another cluster: a new term begins on it")
+
+    def _translate(self, event: Event) -> domain.Event | None:
+        """What a record means. An agent that has seen a higher epoch than ours obeys nothing of this term."""
+        made = stream.translate(event)
+        term = self._leadership.term
+        if isinstance(made, domain.AssignmentsHeld) and term is not None and made.highest_epoch > term.epoch:
+            if made.highest_epoch <= term.epoch + LARGEST_LEAP:
+                self._seen_epoch = made.highest_epoch
+                self._outrun.set()
+            else:
+                _log.warning("an agent tells of an epoch that is none of ours", epoch=made.highest_epoch)
+        return made
+
+    async def _step_down_when_outrun(self) -> None:
+        await self._outrun.wait()
+        raise Deposed(f"an agent has seen epoch {self._seen_epoch}: a new term begins beyond it")
 
     async def _clock(self, handlers: Handlers, consumer: AssignedConsumer, term: Term) -> None:
         """Cycles that time asks for: backoffs, silences, what a spent budget left over."""

@@ -5,9 +5,11 @@ Unavailable
 NotLeading         UNAVAILABLE          a standby, or a leader that still reads up
 NotFound
 UnknownCluster     NOT_FOUND
+UnknownInstance    NOT_FOUND            no agent of that instance has reported for the cluster
 UnknownNode        NOT_FOUND
 UnknownWorkload    NOT_FOUND
 FailedPrecondition
+AgentAlive         FAILED_PRECONDITION  the agent that speaks for the cluster was heard a moment ago
 NodeAnswers        FAILED_PRECONDITION  its agent says that it is there: it cannot be forced gone
 """
 
@@ -28,6 +30,12 @@ class UnknownCluster(NotFound):
     reason = "UNKNOWN_CLUSTER"
 
 
+class UnknownInstance(NotFound):
+    """No agent of that instance has reported for the cluster."""
+
+    reason = "UNKNOWN_INSTANCE"
+
+
 class UnknownNode(NotFound):
     """The cluster has no node of that name."""
 
@@ -38,6 +46,12 @@ class UnknownWorkload(NotFound):
     """The scheduler has never heard of that workload."""
 
     reason = "UNKNOWN_WORKLOAD"
+
+
+class AgentAlive(FailedPrecondition):
+    """The agent that speaks for the cluster lives, so that its replicas cannot be declared gone by mistake."""
+
+    reason = "AGENT_ALIVE"
 
 
 class NodeAnswers(FailedPrecondition):

@@ -27,8 +27,16 @@ from muster_scheduler.domain import events
 from muster_scheduler.domain.explain import Explanation, explain
 from muster_scheduler.domain.nodes import NodeState
 from muster_scheduler.domain.state import State
-from muster_scheduler.domain.workloads import Workload
-from muster_scheduler.errors import NodeAnswers, NotLeading, UnknownCluster, UnknownNode, UnknownWorkload
+from muster_scheduler.domain.workloads import SECOND, Workload
+from muster_scheduler.errors import (
+    AgentAlive,
+    NodeAnswers,
+    NotLeading,
+    UnknownCluster,
+    UnknownInstance,
+    UnknownNode,
+    UnknownWorkload,
+)
 from muster_scheduler.handlers import Handlers, micros
 
 if TYPE_CHECKING:
@@ -115,16 +123,16 @@ class Fleet(fleet_pb2_grpc.FleetServiceServicer):
         """Binds a cluster to another agent instance."""
         if not request.instance:
             raise InvalidArgument(
-                "no agent instance is named; `muster status` or the agent's log shows it",
+                "no agent instance is named; `muster clusters` shows the bound one, and an agent's log its own",
                 violations=[Violation("instance", "the id of the agent instance that is to speak for the cluster")],
             )
 
         async def work(unit: Unit) -> fleet_pb2.AdoptClusterResponse:
             handlers, _ = self._desk.leader()
-            _known_cluster(handlers.state, request.cluster)
+            instance = clean(request.instance, 200)
+            _adoptable(handlers.state, request.cluster, instance, force=request.force)
             before = views.held(handlers.state.world, request.cluster)
-            adopted = events.ClusterAdopted(request.cluster, clean(request.instance, 200))
-            state = await self._desk.command(unit, adopted)
+            state = await self._desk.command(unit, events.ClusterAdopted(request.cluster, instance))
             view = views.cluster(state.world, request.cluster)
             return fleet_pb2.AdoptClusterResponse(cluster=view, declared_gone=before)
 
@@ -155,6 +163,28 @@ class Fleet(fleet_pb2_grpc.FleetServiceServicer):
             return fleet_pb2.ForceGoneNodeResponse(declared_gone=before)
 
         return await once(self._desk.database, "ForceGoneNode", request, fleet_pb2.ForceGoneNodeResponse, work)
+
+
+def _adoptable(state: State, cluster: str, instance: str, *, force: bool) -> None:
+    """Whether an instance may come to speak for a cluster. Raises UnknownCluster, UnknownInstance, AgentAlive."""
+    _known_cluster(state, cluster)
+    world, known = state.world, state.world.clusters[cluster]
+    now = max(world.now, micros(identity.now()))
+    if instance == known.instance:
+        return
+    if instance not in known.strangers:
+        heard = ", ".join(sorted(clean(one, 200) for one in known.strangers)) or "none"
+        raise UnknownInstance(
+            f"no agent {instance!r} has reported for cluster {cluster}; others that have: {heard}; bound to it is "
+            f"{known.instance or 'none'} (`muster clusters`); an agent that runs reports every 10 s: start it first"
+        )
+    if known.alive(now, world.limits.silent_after) and not force:
+        raise AgentAlive(
+            f"agent {known.instance} of cluster {cluster} is alive: it was heard {(now - known.fresh) // SECOND} s ago "
+            f"(`muster clusters`); adopting {instance} would declare {views.held(world, cluster)} replicas GONE though "
+            "they run, and give their devices out again; stop that agent and wait "
+            f"{world.limits.silent_after // SECOND} s, or say --force"
+        )
 
 
 def _forceable(state: State, cluster: str, name: str) -> int:

@@ -42,16 +42,17 @@ async def register_cluster(cluster: str, *, lost_timeout: int = 0, common: Commo
     return Exit.OK
 
 
-async def adopt_cluster(cluster: str, *, instance: str, common: Common = _NO_OPTIONS) -> int:
+async def adopt_cluster(cluster: str, *, instance: str, force: bool = False, common: Common = _NO_OPTIONS) -> int:
     """Binds a cluster to another agent instance, after declaring what the old one held gone.
 
     Args:
         cluster: Its id.
-        instance: The instance id of the agent that takes over.
+        instance: The instance id of the agent that takes over; it has reported for the cluster.
+        force: Also while the old agent is alive. What it runs goes on, and its devices are given out again.
         common: Connection.
     """
     async with common.muster() as muster:
-        answer = await muster.clusters.adopt(cluster, instance)
+        answer = await muster.clusters.adopt(cluster, instance, force=force)
     if common.json:
         emit(answer)
     else:

@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError
 from muster.fleet.v1 import fleet_pb2
 from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
+from muster_chassis.numbers import LARGEST_EPOCH, LARGEST_RUN, number
 from muster_cluster_agent.domain.model import (
     Assignment,
     Pattern,
@@ -29,6 +30,7 @@ from muster_cluster_agent.domain.model import (
 from muster_cluster_agent.errors import BadRecord
 from muster_kernel.ids import is_uuid
 
+SOURCE: Final = b"scheduler"
 _UUID_BYTES: Final = 16
 _LARGEST: Final = 1 << 20
 _LONGEST_GRACE: Final = 300.0
@@ -52,21 +54,26 @@ def uuid_bytes(name: str) -> bytes:
     return uuid.UUID(text).bytes if is_uuid(text) else name.encode()
 
 
+def from_scheduler(headers: Mapping[str, bytes]) -> None:
+    """Raises BadRecord for a record that the scheduler did not write. It names no workload: nobody is told of it."""
+    source = headers.get("ce_source", b"")
+    if source != SOURCE:
+        raise BadRecord(f"ce_source is {source[:80]!r}: only the scheduler writes assignments ({SOURCE!r})")
+
+
 def release(workload_id: str, headers: Mapping[str, bytes]) -> Release:
     """A tombstone, from its headers."""
     try:
         return Release(
             workload_id=workload_id,
-            epoch=int(headers["epoch"]),
-            generation=int(headers["generation"]),
-            attempt=int(headers["attempt"]),
+            epoch=number(headers.get("epoch"), LARGEST_EPOCH, "epoch"),
+            generation=number(headers.get("generation"), LARGEST_RUN, "generation"),
+            attempt=number(headers.get("attempt"), LARGEST_RUN, "attempt"),
             grace=min(_LONGEST_GRACE, max(0.0, float(headers.get("grace", b"30")))),
             reason=headers.get("reason", b"").decode("utf-8", "replace")[:200],
         )
-    except (KeyError, ValueError) as error:
-        raise BadRecord(
-            f"a tombstone needs generation, attempt and epoch as numbers: {error!r}", workload_id
-        ) from error
+    except ValueError as error:
+        raise BadRecord(f"a tombstone needs generation, attempt and epoch as numbers: {error}", workload_id) from error
 
 
 def assignment(workload_id: str, value: bytes, devices: Mapping[bytes, str]) -> Assignment:

@@ -2,36 +2,46 @@
 
 Read before every takeover, to the end of every topic, committed records only. A database that was restored from an
 older copy would otherwise lead under an epoch that agents have already seen.
+Holds: no record keeps a scheduler from leading. What is not ours, or names an epoch that no takeover leads to, counts
+for nothing here; the cluster's agent, which reads the same topic, writes its dead letter.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from aiokafka import TopicPartition
+from google.protobuf.message import DecodeError
 
 from muster.fleet.v1 import fleet_pb2
-from muster_chassis import kafka
+from muster_chassis import kafka, logs
 from muster_chassis.kafka import KAFKA_TROUBLE
+from muster_chassis.numbers import LARGEST_EPOCH, LEAP, epoch_after, number
 
+SOURCE: Final = b"scheduler"
+"""The ce_source of every record on an assignments topic."""
+_log = logs.get(__name__)
 _SECONDS: Final = 8.0
 _POLL_MS: Final = 200
 
 
-async def highest_epoch(bootstrap: str, topics: Sequence[str], *, client: str) -> int:
-    """The highest epoch on `topics`; 0 where there is none. Raises TimeoutError where Kafka does not answer in time."""
+async def highest_epoch(bootstrap: str, topics: Sequence[str], *, client: str, last: int = 0) -> int:
+    """The highest epoch on `topics`; 0 where there is none. Raises TimeoutError where Kafka does not answer in time.
+
+    last: the database's own epoch; what lies further beyond it than any takeover leads is ignored.
+    """
     if not topics:
         return 0
     try:
         async with asyncio.timeout(_SECONDS):
-            return await _read(bootstrap, topics, client)
+            return await _read(bootstrap, topics, client, last)
     except KAFKA_TROUBLE as error:
         raise TimeoutError(f"the assignment topics could not be read: {error!r}") from error
 
 
-async def _read(bootstrap: str, topics: Sequence[str], client: str) -> int:
+async def _read(bootstrap: str, topics: Sequence[str], client: str, last: int) -> int:
     consumer = kafka.consumer(bootstrap, client=f"{client}-epochs", committed_only=True)
     await consumer.start()
     try:
@@ -45,18 +55,24 @@ async def _read(bootstrap: str, topics: Sequence[str], client: str) -> int:
         highest = 0
         while any([await consumer.position(tp) < end for tp, end in ends.items()]):
             for records in (await consumer.getmany(timeout_ms=_POLL_MS)).values():
-                highest = max(highest, *(_epoch(record) for record in records))
+                highest = max(highest, *(_epoch(record, last) for record in records))
         return highest
     finally:
         await kafka.stop(consumer)
 
 
-def _epoch(record: object) -> int:
-    value, headers = getattr(record, "value", None), getattr(record, "headers", ())
-    if value is not None:
-        try:
-            return fleet_pb2.Assignment.FromString(value).epoch
-        except ValueError:
-            return 0
-    text = next((raw.decode("ascii", "replace") for name, raw in headers if name == "epoch"), "0")
-    return int(text) if text.isdecimal() and len(text) < 20 else 0  # noqa: PLR2004 - stays below 2^64
+def _epoch(record: Any, last: int) -> int:
+    """The epoch of one record; 0, with a word in the log, for what no scheduler of ours wrote."""
+    headers = dict(record.headers)
+    try:
+        if headers.get("ce_source") != SOURCE:
+            raise ValueError(f"its source is {headers.get('ce_source', b'')[:80]!r}: expected {SOURCE!r}")
+        if record.value is None:
+            epoch = number(headers.get("epoch"), LARGEST_EPOCH, "epoch")
+        else:
+            epoch = fleet_pb2.Assignment.FromString(record.value).epoch
+        return epoch_after(epoch, last, LEAP)
+    except (DecodeError, ValueError) as error:
+        where = f"{record.topic}/{record.partition}/{record.offset}"
+        _log.warning("a record on an assignments topic is not ours; its epoch is ignored", where=where, why=str(error))
+        return 0

@@ -6,12 +6,14 @@ made an observation that we had not seen: an agent's clock may be an hour off, s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from muster_scheduler.domain.nodes import Mig
 from muster_scheduler.domain.requests import Kind, Shape
+
+STRANGERS: Final = 8  # instances that are remembered a cluster though it is bound to another
 
 
 class Profile(NamedTuple):
@@ -53,6 +55,19 @@ class Cluster:
     fresh: int = 0
     silent: bool = False
     lost_timeout: int = 0  # seconds; 0: never given up by time alone
+    # Other instances that reported, and when; not in the books, since those that live report again in seconds.
+    strangers: dict[str, int] = field(default_factory=dict)
+
+    def notice(self, instance: str, now: int) -> None:
+        """Remembers that an instance reported that does not speak for the cluster: it is one that may be adopted."""
+        self.strangers.pop(instance, None)
+        self.strangers[instance] = now
+        while len(self.strangers) > STRANGERS:
+            del self.strangers[next(iter(self.strangers))]
+
+    def alive(self, now: int, silent_after: int) -> bool:
+        """Whether the agent that speaks for it has been heard lately; times in microseconds."""
+        return bool(self.instance) and not self.silent and now - self.fresh <= silent_after
 
     def standing(self, now: int, stale_after: int) -> Standing:
         """How it stands now; `stale_after` in microseconds."""

@@ -47,7 +47,10 @@ def accept(world: World, cluster_id: str, order: Order) -> Cluster | None:
     if not cluster.instance:
         world.journal.set(cluster, "instance", order.instance)
         world.touched.clusters[cluster_id] = None
-    if cluster.instance != order.instance or order.start < cluster.start:
+    if cluster.instance != order.instance:
+        cluster.notice(order.instance, world.now)
+        return None
+    if order.start < cluster.start:
         return None
     if order.start > cluster.start:
         world.journal.set(cluster, "start", order.start)

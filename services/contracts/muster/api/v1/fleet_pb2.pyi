@@ -136,22 +136,26 @@ class AdoptClusterRequest(_message.Message):
     CLUSTER_FIELD_NUMBER: _builtins.int
     INSTANCE_FIELD_NUMBER: _builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
+    FORCE_FIELD_NUMBER: _builtins.int
     cluster: _builtins.str
     """The cluster."""
     instance: _builtins.str
-    """The agent instance."""
+    """The agent instance; it has reported for the cluster."""
     idempotency_key: _builtins.str
     """Makes a repeated call harmless."""
+    force: _builtins.bool
+    """Also while the agent that speaks for the cluster now is alive: what it runs goes on and is counted as GONE."""
     def __init__(
         self,
         *,
         cluster: _builtins.str = ...,
         instance: _builtins.str = ...,
         idempotency_key: _builtins.str = ...,
+        force: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "idempotency_key", b"idempotency_key", "instance", b"instance"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "force", b"force", "idempotency_key", b"idempotency_key", "instance", b"instance"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -81,7 +81,8 @@ class FleetServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def AdoptCluster(self, request, context):
-        """Binds a cluster to another agent instance, after declaring what the old one held GONE. NOT_FOUND.
+        """Binds a cluster to another agent instance, after declaring what the old one held GONE. NOT_FOUND for a cluster or
+        an instance that was not heard of; FAILED_PRECONDITION while the agent that speaks for the cluster is alive.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

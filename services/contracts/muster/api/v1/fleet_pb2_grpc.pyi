@@ -21,7 +21,9 @@ class FleetServiceStub:
     ListClusters: _aio.UnaryUnaryMultiCallable[_fleet_pb2.ListClustersRequest, _fleet_pb2.ListClustersResponse]
     """The clusters."""
     AdoptCluster: _aio.UnaryUnaryMultiCallable[_fleet_pb2.AdoptClusterRequest, _fleet_pb2.AdoptClusterResponse]
-    """Binds a cluster to another agent instance, after declaring what the old one held GONE. NOT_FOUND."""
+    """Binds a cluster to another agent instance, after declaring what the old one held GONE. NOT_FOUND for a cluster or
+    an instance that was not heard of; FAILED_PRECONDITION while the agent that speaks for the cluster is alive.
+    """
     ListNodes: _aio.UnaryUnaryMultiCallable[_fleet_pb2.ListNodesRequest, _fleet_pb2.ListNodesResponse]
     """The nodes with their devices and who holds them."""
     ForceGoneNode: _aio.UnaryUnaryMultiCallable[_fleet_pb2.ForceGoneNodeRequest, _fleet_pb2.ForceGoneNodeResponse]
@@ -52,7 +54,9 @@ class FleetServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _fleet_pb2.AdoptClusterRequest,
         context: _aio.ServicerContext[_fleet_pb2.AdoptClusterRequest, _abc.Awaitable[_fleet_pb2.AdoptClusterResponse]],
     ) -> _abc.Awaitable[_fleet_pb2.AdoptClusterResponse]:
-        """Binds a cluster to another agent instance, after declaring what the old one held GONE. NOT_FOUND."""
+        """Binds a cluster to another agent instance, after declaring what the old one held GONE. NOT_FOUND for a cluster or
+        an instance that was not heard of; FAILED_PRECONDITION while the agent that speaks for the cluster is alive.
+        """
 
     @_abc_1.abstractmethod
     def ListNodes(
