@@ -39,6 +39,7 @@ spec:
     value: {command}
   {gpu}
 """
+_COMMAND = str(Path(sys.executable).parent / "muster")
 SERVICE = """apiVersion: run.ai/v2alpha1
 kind: InferenceWorkload
 metadata:
@@ -77,12 +78,18 @@ class Shell:
         return ran.stdout if code == 0 else ran.stderr
 
     def run(self, *arguments: str, seconds: float = 120.0) -> subprocess.CompletedProcess[str]:
-        env = {name: value for name, value in os.environ.items() if not name.startswith("MUSTER_")}
-        env |= {"MUSTER_HOME": str(self.stack.layout.root), "COLUMNS": "80"}
-        command = str(Path(sys.executable).parent / "muster")
         return subprocess.run(
-            [command, *arguments], check=False, capture_output=True, text=True, env=env, timeout=seconds
+            [_COMMAND, *arguments], check=False, capture_output=True, text=True, env=self._env(), timeout=seconds
         )
+
+    def begin(self, *arguments: str) -> subprocess.Popen[str]:
+        """The command, while it runs."""
+        pipe = subprocess.PIPE
+        return subprocess.Popen([_COMMAND, *arguments], stdout=pipe, stderr=pipe, text=True, env=self._env())
+
+    def _env(self) -> dict[str, str]:
+        env = {name: value for name, value in os.environ.items() if not name.startswith("MUSTER_")}
+        return env | {"MUSTER_HOME": str(self.stack.layout.root), "COLUMNS": "80"}
 
     def json(self, *arguments: str) -> Any:
         return json.loads(self(*arguments, "--json"))
@@ -203,8 +210,22 @@ def test_a_service_that_is_silent_is_named(muster: Shell, stack: RunningStack) -
 
 
 def test_submission_restarts_meanwhile(muster: Shell, stack: RunningStack) -> None:
-    Stack(stack.layout).kill("submission")
-    muster("submit", "-f", muster.document("patient", "python -V"), "--retry", "60", "--wait")
+    """It falls silent under a submission that is on its way, and dies: the command asks again, and it is done once."""
+    control = Stack(stack.layout)
+    file = muster.document("patient", "python -V")
+    control.kill("submission", signal.SIGSTOP)
+    try:
+        with muster.begin("submit", "-f", file, "-p", "team-a", "--retry", "60", "--wait") as asking:
+            assert asking.stderr is not None
+            told = asking.stderr.readline()  # written once the first attempt had no answer in time
+            control.kill("submission")
+            rest = asking.communicate(timeout=120)[1]
+    finally:
+        control.kill("submission", signal.SIGCONT)
+    assert "does not answer" in told
+    assert "asking again for 60 s" in told
+    assert asking.returncode == 0, rest
+    assert [each["name"] for each in muster.json("list", "patient")] == ["patient"]
 
 
 def test_the_demo_proves_what_it_shows_and_leaves_nothing(tmp_path: Path) -> None:

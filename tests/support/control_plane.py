@@ -70,6 +70,8 @@ class World:
     clusters: list[fleet_pb2.Cluster] = field(default_factory=list)
     nodes: list[fleet_pb2.NodeView] = field(default_factory=list)
     dead_letters: list[dead_letters_pb2.DeadLetter] = field(default_factory=list)
+    lazy: bool = False
+    """Requests are taken, and nothing has come of them when they are answered."""
 
     def asked(self, method: str) -> list[Any]:
         """The requests that a method got."""
@@ -148,6 +150,10 @@ class _Workloads(_Service, workloads_pb2_grpc.WorkloadsServiceServicer):
             raise AssertionError
         return workload
 
+    def _grant(self, workload: workload_pb2.Workload, phase: workload_pb2.Phase.ValueType) -> None:
+        if not self._world.lazy:
+            workload.phase = phase
+
     async def SubmitWorkload(self, request: Any, context: Any) -> Any:
         async def act(asked: Any, _: Any) -> Any:
             name = next((line.split()[-1] for line in asked.draft.yaml.splitlines() if "name:" in line), "typed")
@@ -197,7 +203,7 @@ class _Workloads(_Service, workloads_pb2_grpc.WorkloadsServiceServicer):
     async def SuspendWorkload(self, request: Any, context: Any) -> Any:
         async def act(asked: Any, asked_context: Any) -> Any:
             found = await self._found(asked.workload, asked_context)
-            found.phase = workload_pb2.PHASE_STOPPED
+            self._grant(found, workload_pb2.PHASE_STOPPED)
             return workloads_pb2.SuspendWorkloadResponse(workload=found)
 
         return await self._do("SuspendWorkload", request, context, act)
@@ -205,7 +211,7 @@ class _Workloads(_Service, workloads_pb2_grpc.WorkloadsServiceServicer):
     async def ResumeWorkload(self, request: Any, context: Any) -> Any:
         async def act(asked: Any, asked_context: Any) -> Any:
             found = await self._found(asked.workload, asked_context)
-            found.phase = workload_pb2.PHASE_RUNNING
+            self._grant(found, workload_pb2.PHASE_RUNNING)
             return workloads_pb2.ResumeWorkloadResponse(workload=found)
 
         return await self._do("ResumeWorkload", request, context, act)
@@ -221,7 +227,7 @@ class _Workloads(_Service, workloads_pb2_grpc.WorkloadsServiceServicer):
     async def DeleteWorkload(self, request: Any, context: Any) -> Any:
         async def act(asked: Any, asked_context: Any) -> Any:
             found = await self._found(asked.workload, asked_context)
-            found.phase = workload_pb2.PHASE_DELETED
+            self._grant(found, workload_pb2.PHASE_DELETED)
             return workloads_pb2.DeleteWorkloadResponse(workload=found)
 
         return await self._do("DeleteWorkload", request, context, act)
@@ -335,6 +341,16 @@ class _DeadLetters(_Service, dead_letters_pb2_grpc.DeadLettersServiceServicer):
             )
 
         return await self._do("ListDeadLetters", request, context, act)
+
+    async def DiscardDeadLetters(self, request: Any, context: Any) -> Any:
+        async def act(asked: Any, _: Any) -> Any:
+            known = {letter.id for letter in self._world.dead_letters}
+            missing = [each for each in asked.ids if each not in known]
+            return dead_letters_pb2.DiscardDeadLettersResponse(
+                discarded=len(asked.ids) - len(missing), released=2, missing=missing
+            )
+
+        return await self._do("DiscardDeadLetters", request, context, act)
 
     async def ResumeConsumer(self, request: Any, context: Any) -> Any:
         async def act(asked: Any, asked_context: Any) -> Any:

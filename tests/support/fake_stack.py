@@ -50,7 +50,9 @@ def _part(layout: Layout, name: str, script: str, *, owns_group: bool = True) ->
 def _fakes(layout: Layout, *, crasher: bool) -> Parts:
     worker = _part(layout, "worker", _WORKER)
     agent = _part(layout, "agent-a", _AGENT, owns_group=False)
-    crashing = [_part(layout, "crasher", "raise SystemExit(3)")] if crasher else []
+    crashing = (
+        [_part(layout, "crasher", "import sys; print('no cheese', file=sys.stderr); sys.exit(3)")] if crasher else []
+    )
     return Parts(rows=[[], [worker], [agent, *crashing]])
 
 

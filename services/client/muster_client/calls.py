@@ -2,19 +2,22 @@
 
 Called by every method of the SDK. Holds: each attempt of a call sends the very same request, idempotency key
 included, so that an answer lost on the way is asked for again and never repeated as an action; each attempt has a
-deadline, and so has the whole.
+deadline, and so has the whole; attempts are logged at debug level only, because a program's output is its own.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import random
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from itertools import count
 from typing import Final, Protocol, TypeVar
 
 import grpc
-import stamina
 
 from muster_client.errors import TRANSIENT, MusterError, Unavailable, error_of
 from muster_kernel.ids import uuid7
@@ -35,6 +38,9 @@ CHANNEL_OPTIONS: Final[list[tuple[str, int]]] = [
 ]
 _FIRST_WAIT: Final = 0.1
 _LONGEST_WAIT: Final = 2.0
+_DOUBLINGS: Final = 5
+
+_log: Final = logging.getLogger(__name__)
 
 OnRetry = Callable[[MusterError], None]
 
@@ -92,12 +98,16 @@ class Calls:
 
         Raises the error of the last attempt once it is not worth another, or the time for the whole is over.
         """
-        async for trial in self._trials():
-            with trial:
-                try:
-                    return await method(request, timeout=attempt or self.patience.attempt, metadata=self._metadata)
-                except grpc.aio.AioRpcError as problem:
-                    raise self._named(error_of(problem)) from None
+        begun = time.monotonic()
+        for failed in count():
+            try:
+                return await method(request, timeout=attempt or self.patience.attempt, metadata=self._metadata)
+            except grpc.aio.AioRpcError as answer:
+                problem = self._named(error_of(answer))
+            if not isinstance(problem, TRANSIENT) or time.monotonic() - begun >= self.patience.whole:
+                raise problem
+            self.told(problem)
+            await asyncio.sleep(_pause(failed, problem.retry_after))
         raise AssertionError("the last attempt returns or raises")
 
     async def stream(self, method: Streaming[Q, R], request: Q) -> AsyncIterator[R]:
@@ -117,26 +127,9 @@ class Calls:
 
     def told(self, problem: MusterError) -> None:
         """Lets the caller know that `problem` is being waited out."""
+        _log.debug("%s: asking again", problem.message)
         if self._on_retry is not None:
             self._on_retry(problem)
-
-    def _trials(self) -> AsyncIterator[stamina.Attempt]:
-        return aiter(
-            stamina.retry_context(
-                on=self._worth_another,
-                attempts=None,
-                timeout=self.patience.whole,
-                wait_initial=_FIRST_WAIT,
-                wait_max=_LONGEST_WAIT,
-                wait_jitter=_FIRST_WAIT,
-            )
-        )
-
-    def _worth_another(self, problem: Exception) -> bool | float:
-        if not isinstance(problem, TRANSIENT):
-            return False
-        self.told(problem)
-        return True if problem.retry_after is None else problem.retry_after
 
     def _named(self, problem: MusterError) -> MusterError:
         """`problem`, in words for a person where gRPC's own are about sockets."""
@@ -144,6 +137,17 @@ class Calls:
             silent = f"the control plane at {self.server} does not answer"
             return type(problem)(f"{silent}: {_short(problem.message)}", detail=problem.detail)
         return problem
+
+
+def _pause(failed: int, asked: float | None) -> float:
+    """Seconds before the next attempt: what the control plane asked for, else twice as long each time.
+
+    The random part keeps callers apart that have failed together.
+    """
+    if asked is not None:
+        return asked
+    doubled = _FIRST_WAIT * (1 << min(failed, _DOUBLINGS))
+    return min(doubled + random.uniform(0, _FIRST_WAIT), _LONGEST_WAIT)  # noqa: S311  nobody guesses a pause
 
 
 def _short(text: str) -> str:

@@ -121,7 +121,8 @@ class Layout:
             for folder in (self.logs, self.clusters, self.kafka):
                 folder.mkdir(exist_ok=True)
         except (FileExistsError, NotADirectoryError) as error:
-            raise NoFolder(f"{error.filename} is not a folder: name one with --data, or with MUSTER_HOME") from None
+            file = next((above for above in self.root.parents if above.is_file()), error.filename)
+            raise NoFolder(f"{file} is not a folder: name one with --data, or with MUSTER_HOME") from None
         except OSError as error:
             why = error.strerror or str(error)
             raise NoFolder(f"{self.root} cannot be the data folder ({why}): name another with --data") from None

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from muster_stack.commands import end
-from muster_stack.errors import NotRunning, StackError
+from muster_stack.errors import NotRunning, StackError, StartFailed
 from muster_stack.keeper import sweep
 from muster_stack.keeper.control import Stack
 from muster_stack.keeper.state import State
@@ -94,6 +94,8 @@ def test_a_part_that_always_dies_is_tried_again_and_stops_nobody(layout: Layout,
     assert not status["ready"]
     assert status["services"]["worker"]["state"] == "ready"
     assert status["services"]["crasher"]["last_exit"] == 3
+    with pytest.raises(StartFailed, match=r"crasher died 5 times within its first seconds(.|\n)*no cheese"):
+        stack.wait_ready(60, give_up=True)
 
 
 def test_a_second_keeper_of_one_folder_is_refused(layout: Layout, start: Start, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from muster.api.v1 import dead_letters_pb2, usage_pb2, workloads_pb2
 from muster.events.v1 import scheduler_pb2
 from muster.fleet.v1 import fleet_pb2
 from muster.workload.v1 import workload_pb2
-from tests.support.control_plane import Failure, World
+from tests.support.control_plane import Failure, World, bad_request
 from tests.unit.client.conftest import Command
 
 GOOD = """apiVersion: run.ai/v2alpha1
@@ -127,10 +127,70 @@ def test_what_the_control_plane_refuses_has_the_files_lines(muster: Command, wor
 
 
 def test_a_name_that_is_taken(muster: Command, world: World, good: str) -> None:
-    world.fail("SubmitWorkload", Failure(code_pb2.ALREADY_EXISTS, "bert: team-a has a workload of this name"))
+    taken = bad_request(("spec.name", "team-a has one"))
+    world.fail("SubmitWorkload", Failure(code_pb2.ALREADY_EXISTS, "team-a has one", [taken]), times=2)
     ran = muster("submit", "-f", good)
     assert ran.code == 2
-    assert "team-a has a workload of this name" in ran.err
+    assert ran.err == f"{good}:4:9: metadata.name: team-a has one\n1 error, nothing was submitted\n"
+    (told,) = json.loads(muster("submit", "-f", good, "--json").out)
+    assert told["error"]["code"] == "ALREADY_EXISTS"
+
+
+def test_a_project_that_is_not_there(muster: Command, world: World, good: str) -> None:
+    world.fail("SubmitWorkload", Failure(code_pb2.NOT_FOUND, "project 'b' does not exist; there are team-a"))
+    ran = muster("submit", "-f", good, "-p", "b")
+    assert ran.code == 3
+    assert ran.err == f"{good}:1:1: project 'b' does not exist; there are team-a\n1 error, nothing was submitted\n"
+
+
+def test_several_projects_and_none_named(muster: Command, world: World, good: str, tmp_path: Path) -> None:
+    world.projects = ["t2", "team-a"]
+    trigger = tmp_path / "trigger.yaml"
+    trigger.write_text("name: a\ntemplate: b\neventType: c\n")
+    for words in (
+        ["submit", "-f", good],
+        ["templates", "apply", "-f", good],
+        ["triggers", "apply", "-f", str(trigger)],
+    ):
+        ran = muster(*words)
+        assert ran.code == 2
+        assert "name one with -p: t2, team-a" in ran.err
+    assert not world.asked("SubmitWorkload")
+    world.projects = ["default", "team-a"]
+    assert muster("submit", "-f", good).code == 0
+    assert world.asked("SubmitWorkload")[0].draft.project == "default"
+
+
+def test_a_trigger_with_errors_says_all_of_them(muster: Command, world: World, tmp_path: Path) -> None:
+    path = tmp_path / "trigger.yaml"
+    path.write_text("name: 1\neventTyp: a\nwindowSeconds: soon\nenabled: perhaps\nenvironment: {A: 1}\n")
+    ran = muster("triggers", "apply", "-f", str(path))
+    assert ran.code == 2
+    keys = [line.removeprefix(f"{path}: ").partition(":")[0] for line in ran.err.splitlines()[:-1]]
+    assert keys == ["name", "eventTyp", "windowSeconds", "enabled", "environment.A", "template", "eventType"]
+    assert ran.err.endswith("\n7 errors, no trigger was applied\n")
+    assert not world.calls
+
+
+@pytest.mark.parametrize("words", [["logs", "bert", "--tail", "-3"], ["list", "--limit", "-1"]])
+def test_a_number_below_nothing(muster: Command, world: World, words: list[str]) -> None:
+    ran = muster(*words)
+    assert ran.code == 2
+    assert len(ran.err.splitlines()) == 1
+    assert not world.calls
+
+
+def test_a_mistake_of_the_command_itself(muster: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("not\nforeseen")
+
+    monkeypatch.setattr("muster_client.cli.explaining.say", broken)
+    ran = muster("explain", server=False)
+    assert ran.code == 1
+    assert ran.err.startswith("muster: a mistake of this command itself, please report it: ZeroDivisionError: not for")
+    monkeypatch.setenv("MUSTER_TRACEBACK", "1")
+    with pytest.raises(ZeroDivisionError):
+        muster("explain", server=False)
 
 
 def test_submit_says_how_to_try_again(muster: Command, world: World, good: str) -> None:
@@ -162,6 +222,9 @@ def test_nobody_answers(muster: Command) -> None:
     assert ran.code == 4
     assert "the control plane at 127.0.0.1:1 does not answer" in ran.err
     assert "muster up" in ran.err
+    assert ran.err.count("asking again") == 1
+    assert not ran.out
+    assert "stamina" not in ran.err
 
 
 def test_no_stack_on_this_machine(muster: Command) -> None:
@@ -290,6 +353,12 @@ def test_describe_tells_everything(muster: Command, world: World) -> None:
     assert all(len(line) <= WIDTH for line in out.splitlines())
 
 
+def test_what_has_ended_ran_somewhere(muster: Command, world: World) -> None:
+    world.add("bert", phase=workload_pb2.PHASE_COMPLETED, cluster="north")
+    assert "Ran in" in muster("describe", "bert").out
+    assert "Runs in" not in muster("describe", "bert").out
+
+
 def test_why_reads_like_an_answer(muster: Command, world: World) -> None:
     world.add("bert-large-7")
     world.explanation.CopyFrom(
@@ -345,6 +414,14 @@ def test_suspend_and_delete(muster: Command, world: World) -> None:
     assert muster("suspend", "bert").out == "bert: Stopped\n"
     assert muster("resume", "bert").out == "bert: Running\n"
     assert muster("delete", "bert", "--wait").out == "bert: Deleted\n"
+
+
+def test_a_wish_that_is_not_granted_yet(muster: Command, world: World) -> None:
+    world.add("bert", phase=workload_pb2.PHASE_PENDING)
+    world.lazy = True
+    assert muster("suspend", "bert").out == "bert: suspension requested (it is Pending)\n"
+    assert muster("resume", "bert").out == "bert: resumption requested (it is Pending)\n"
+    assert muster("delete", "bert").out == "bert: deletion requested (it is Pending)\n"
 
 
 def test_projects(muster: Command, world: World) -> None:

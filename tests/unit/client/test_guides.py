@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import ClassVar, Self
 
 import pytest
 
 import muster_language as language
+from muster_chassis.topics import TRIGGERS
 from muster_client.cli.app import build
 from muster_client.cli.exits import Exit
 from muster_client.cli.triggers import read_trigger
+from muster_submission.domain import cloudevents
+from muster_submission.domain.triggers import Rule, environment
 
 DOCS = Path(__file__).parents[3] / "docs"
 GUIDES = ("guide.md", "cli.md")
@@ -32,7 +36,43 @@ def test_the_trigger_is_valid(tmp_path: Path) -> None:
     (text,) = (text for text in blocks("guide.md", "yaml") if "apiVersion" not in text)
     (tmp_path / "trigger.yaml").write_text(text)
     trigger = read_trigger(tmp_path / "trigger.yaml")
-    assert (trigger.name, trigger.template, dict(trigger.environment)) == ("on-new-data", "nightly", {"DATASET": "uri"})
+    assert (trigger.name, trigger.template) == ("on-new-data", "nightly")
+    assert dict(trigger.environment) == {"DATASET": "uri", "EVENT": "ce:id"}
+
+
+class _Broker:
+    """A broker of one topic, and the producer that a program makes for it."""
+
+    records: ClassVar[list[tuple[str, bytes, list[tuple[str, bytes]]]]] = []
+
+    def __init__(self, *, bootstrap_servers: str) -> None:
+        assert bootstrap_servers == "127.0.0.1:9092"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return
+
+    async def send_and_wait(self, topic: str, value: bytes, *, headers: list[tuple[str, bytes]]) -> None:
+        self.records.append((topic, value, headers))
+
+
+def test_the_event_starts_the_run_of_the_trigger(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (program,) = (text for text in blocks("guide.md", "python") if "aiokafka" in text)
+    monkeypatch.setattr("aiokafka.AIOKafkaProducer", _Broker)
+    monkeypatch.setattr("sys.argv", ["send.py", "127.0.0.1:9092"])
+    exec(compile(program, "guide.md", "exec"), {"__name__": "__main__"})  # noqa: S102  what the guide says
+    ((topic, value, headers),) = _Broker.records
+    assert topic == TRIGGERS.name
+    event = cloudevents.read(headers, value)
+    assert isinstance(event, cloudevents.CloudEvent)
+    (text,) = (text for text in blocks("guide.md", "yaml") if "apiVersion" not in text)
+    (tmp_path / "trigger.yaml").write_text(text)
+    told = read_trigger(tmp_path / "trigger.yaml")
+    rule = Rule("team-a", told.name, told.template, told.event_type, variables=dict(told.environment))
+    assert rule.takes(event)
+    assert environment(rule, event) == {"DATASET": "s3://datasets/2026-11-20", "EVENT": "2026-11-20"}
 
 
 def test_the_program_compiles() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
@@ -53,7 +54,10 @@ async def test_every_submission_has_a_key_of_its_own(server: str, world: World) 
     assert mine == "mine"
 
 
-async def test_the_callers_own_wait_is_respected(server: str, world: World) -> None:
+async def test_the_callers_own_wait_is_respected(
+    server: str, world: World, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.DEBUG, "muster_client")
     told: list[MusterError] = []
     world.fail("GetWorkload", UNAVAILABLE, times=1000)
     async with Muster(server, patience=Patience(whole=0.3), on_retry=told.append) as muster:
@@ -61,6 +65,8 @@ async def test_the_callers_own_wait_is_respected(server: str, world: World) -> N
             await muster.get("x", project="team-a")
     assert len(world.asked("GetWorkload")) > 1
     assert told
+    assert {record.levelname for record in caplog.records if "asking again" in record.message} == {"DEBUG"}
+    assert "".join(capfd.readouterr()) == ""
 
 
 async def test_a_call_without_an_answer_ends_at_its_deadline(server: str, world: World) -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from muster_stack import preflight
 from muster_stack.clusters import declared, write_defaults
-from muster_stack.commands import status
-from muster_stack.errors import NoRoom, StackError
-from muster_stack.keeper.logs import shorten
+from muster_stack.commands import down, status
+from muster_stack.errors import NoFolder, NoRoom, StackError
+from muster_stack.keeper.logs import last_lines, shorten
 from muster_stack.keeper.state import Options, State, ourselves, read
 from muster_stack.layout import Layout, default_data_folder
 from muster_stack.ports import LOOPBACK, free_ports, is_free, listens
@@ -44,6 +44,27 @@ def test_the_data_folder_is_its_owners_alone(tmp_path: Path) -> None:
     layout = Layout.of(tmp_path / "data")
     layout.make()
     assert layout.root.stat().st_mode & 0o077 == 0
+
+
+def test_a_data_folder_that_is_a_file_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "file"
+    file.write_text("mine")
+    for folder in (file, file / "below"):
+        with pytest.raises(NoFolder, match=f"{file} is not a folder"):
+            Layout.of(folder).make()
+        assert status(data=folder) == 1
+        assert down(data=folder) == 0
+    assert "nothing ran in" in capsys.readouterr().out
+    assert file.read_text() == "mine"
+
+
+def test_the_end_of_a_log(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    assert last_lines(log) == ""
+    log.write_text("".join(f"line {number} {'x' * 1000}\n" for number in range(100)))
+    told = last_lines(log, 2).splitlines()
+    assert [line[:7] for line in told] == ["line 98", "line 99"]
+    assert all(len(line) <= 400 for line in told)
 
 
 def test_free_ports_are_different_free_and_not_the_kept_ones() -> None:

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from importlib.metadata import entry_points, version
 from typing import Final
 
-import stamina.instrumentation
 from cyclopts import App, CycloptsError, Group
 
 from muster_client.cli.exits import Exit, exit_of
@@ -72,6 +71,7 @@ _GROUPS: Final = (
     ("dead-letters", "What a service could not handle.", {
         "list": ("operations:list_dead_letters", "List dead letters."),
         "redrive": ("operations:redrive", "Try dead letters again."),
+        "discard": ("operations:discard", "Give dead letters up, and let go on what waits behind them."),
         "resume": ("operations:resume_consumer", "Let a stopped consumer go on."),
     }),
 )  # fmt: skip
@@ -118,9 +118,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Runs the command; returns its exit code."""
-    # The library would log every attempt, on stdout where structlog is installed; a person hears of it once, from
-    # `Common.muster`.
-    stamina.instrumentation.set_on_retry_hooks([])
     wants_json = "--json" in arguments
     try:
         answer = build()(_with_default_verb(arguments), exit_on_error=False, print_error=False)
