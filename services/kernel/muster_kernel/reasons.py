@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from muster_kernel.quantities import format_bytes, format_gpu
+from muster_kernel.quantities import format_bytes, format_gpu, format_milli_cpu
 
 
 class WaitingReason(StrEnum):
@@ -22,6 +22,9 @@ class WaitingReason(StrEnum):
     NO_PROJECT = "NoProject"
     NOT_SUPPORTED = "NotSupported"
     TOO_LARGE = "TooLarge"
+    HOST_TOO_LARGE = "HostTooLarge"
+    NO_SUCH_NODE = "NoSuchNode"
+    TOO_LARGE_TOGETHER = "TooLargeTogether"
     OVER_LIMIT = "OverLimit"
     OVER_QUOTA = "OverQuota"
     BACKOFF = "Backoff"
@@ -100,49 +103,98 @@ class Constraint(StrEnum):
     FITS = "Fits"
 
 
-_UNITS: Final = frozenset({"used", "deserved", "short", "requested", "free", "largest", "limit"})
-_BYTES: Final = frozenset({"requested_bytes", "free_bytes"})
+# What never starts on the nodes that there are, however idle they are.
+NEVER: Final = frozenset(
+    {
+        WaitingReason.TOO_LARGE,
+        WaitingReason.HOST_TOO_LARGE,
+        WaitingReason.NO_SUCH_NODE,
+        WaitingReason.TOO_LARGE_TOGETHER,
+    }
+)
 
+_UNITS: Final = frozenset({"used", "deserved", "short", "requested", "free", "largest", "limit"})
+_BYTES: Final = frozenset({"requested_bytes", "largest_bytes"})
+_CPU: Final = frozenset({"requested_cpu", "largest_cpu"})
+
+
+class _Counted(str):
+    """A number that brings its noun along: `{free:GPU|GPUs}` reads "1 GPU", "0.5 GPU", "3 GPUs"."""
+
+    __slots__ = ()
+
+    def __format__(self, nouns: str) -> str:
+        one, _, many = nouns.partition("|")
+        return f"{self} {one if is_one(self) else many}" if nouns else str(self)
+
+
+def is_one(amount: str) -> bool:
+    """Whether a shown amount takes the singular: one, and parts of one."""
+    return amount == "1" or amount.startswith("0.") or (" " not in amount and "/" in amount)
+
+
+_TOGETHER: Final = (
+    "needs {replicas:replica|replicas} with {requested:GPU|GPUs} at once, more than idle nodes hold together; "
+    "the largest node pool has {largest:GPU|GPUs}"
+)
 _CATALOGUE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     WaitingReason.NO_CLUSTER: ("no registered cluster is allowed for it", ()),
     WaitingReason.NO_POOL: ("no cluster has a node in the node pools it asks for", ()),
     WaitingReason.NO_PROJECT: ("its project is not known to the scheduler yet", ()),
-    WaitingReason.NOT_SUPPORTED: ("{clusters} clusters do not support what it asks for", ("clusters",)),
+    WaitingReason.NOT_SUPPORTED: (
+        "{clusters:cluster does|clusters do} not support what it asks for",
+        ("clusters",),
+    ),
     WaitingReason.TOO_LARGE: (
-        "no set of nodes could hold {requested} GPUs even if idle; the largest holds {largest}",
+        "needs {requested:GPU|GPUs} on one node; the largest node has {largest}",
         ("requested", "largest"),
     ),
+    WaitingReason.HOST_TOO_LARGE: (
+        "needs {requested_cpu} CPU and {requested_bytes} on a node; the most is {largest_cpu} CPU and {largest_bytes}",
+        ("requested_cpu", "requested_bytes", "largest_cpu", "largest_bytes"),
+    ),
+    WaitingReason.NO_SUCH_NODE: ("no node could hold one replica of it, even if idle", ()),
+    WaitingReason.TOO_LARGE_TOGETHER: (
+        _TOGETHER,
+        ("replicas", "requested", "largest"),
+    ),
     WaitingReason.OVER_QUOTA: (
-        "non-preemptible work uses {used} of the {deserved} GPUs that the project deserves ({short} short)",
+        "non-preemptible work uses {used} of the {deserved:GPU|GPUs} that the project deserves ({short} short)",
         ("used", "deserved", "short"),
     ),
     WaitingReason.OVER_LIMIT: (
-        "the project uses {used} of the {limit} GPUs that it may hold at most ({short} short)",
+        "the project uses {used} of the {limit:GPU|GPUs} that it may hold at most ({short} short)",
         ("used", "limit", "short"),
     ),
     WaitingReason.BACKOFF: ("it restarts after a pause, {seconds} s left", ("seconds",)),
-    WaitingReason.CLAIM: ("room has been made for it; {workloads} workloads are still leaving", ("workloads",)),
+    WaitingReason.CLAIM: (
+        "room has been made for it; {workloads:workload is|workloads are} still leaving",
+        ("workloads",),
+    ),
     WaitingReason.NO_CAPACITY: (
-        "{requested} GPUs are asked for and {free} are free in the pool",
+        "{requested:GPU is|GPUs are} asked for and {free:is|are} free in the pool",
         ("requested", "free"),
     ),
     WaitingReason.NO_HOST_CAPACITY: (
-        "no node has the CPU and memory for its {replicas} replicas",
+        "no node has the CPU and memory free for its {replicas:replica|replicas}",
         ("replicas",),
     ),
     WaitingReason.FRAGMENTED: (
-        "{free} GPUs are free in sum, but not where {requested} could be placed together",
+        "{free:GPU is|GPUs are} free in sum, but not where {requested} could be placed together",
         ("requested", "free"),
     ),
-    WaitingReason.NODES_UNAVAILABLE: ("{nodes} nodes that could hold it take no new work", ("nodes",)),
-    WaitingReason.BEHIND_OTHERS: ("{workloads} workloads are ahead of it", ("workloads",)),
+    WaitingReason.NODES_UNAVAILABLE: (
+        "{nodes:node that could hold it takes|nodes that could hold it take} no new work",
+        ("nodes",),
+    ),
+    WaitingReason.BEHIND_OTHERS: ("{workloads:workload is|workloads are} ahead of it", ("workloads",)),
     WaitingReason.NOT_EVALUATED: ("it has not been looked at yet", ()),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A waiting reason and its numbers, in the order in which the catalogue names them. GPUs count 1/7,000."""
+    """A waiting reason and its numbers, as the catalogue orders them. GPUs count 1/7,000, CPUs 1/1,000."""
 
     code: WaitingReason
     numbers: tuple[int, ...] = ()
@@ -167,10 +219,12 @@ def number_names(code: WaitingReason) -> tuple[str, ...]:
     return _CATALOGUE[code][1]
 
 
-def _shown(name: str, value: int) -> str:
+def _shown(name: str, value: int) -> _Counted:
     if name in _UNITS:
-        return format_gpu(value)
-    return format_bytes(value) if name in _BYTES else str(value)
+        return _Counted(format_gpu(value))
+    if name in _CPU:
+        return _Counted(format_milli_cpu(value))
+    return _Counted(format_bytes(value) if name in _BYTES else value)
 
 
 _RETRYABLE_CODES: Final = frozenset({130, 137, 138, 143})

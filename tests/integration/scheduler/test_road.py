@@ -100,8 +100,11 @@ async def test_why_nodes_and_intents(road: Road) -> None:
     await until(lambda: road.others.said(large, scheduler_pb2.WorkloadWaiting))
     answer = await road.explain.Why(explain_pb2.WhyRequest(project="p", name="large"))
     assert answer.explanation.reason.code == "TooLarge"
+    assert answer.explanation.reason.message == "needs 4 GPUs on one node; the largest node has 2"
     assert answer.explanation.asks == "4 GPUs"
-    assert [(e.constraint, e.nodes) for e in answer.explanation.excluded] == [("TooFewGpus", 1)]
+    (excluded,) = answer.explanation.excluded
+    assert (excluded.constraint, excluded.nodes, excluded.text) == ("TooFewGpus", 1, "has too few GPUs")
+    assert answer.explanation.unblockers[0] == "it asked for at most 2 GPUs on one node"
     one, two = await road.others.admit("one"), await road.others.admit("two", devices=2)
     record = await road.placed(one)
     await until(lambda: road.others.said(two, scheduler_pb2.WorkloadWaiting))

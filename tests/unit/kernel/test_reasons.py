@@ -20,6 +20,26 @@ def test_gpus_are_shown_as_gpus() -> None:
     assert "8 short" in sentence
 
 
+@pytest.mark.parametrize(
+    ("code", "numbers", "text"),
+    [
+        (WaitingReason.TOO_LARGE, (7000, 0), "needs 1 GPU on one node; the largest node has 0"),
+        (WaitingReason.TOO_LARGE, (42_000, 28_000), "needs 6 GPUs on one node; the largest node has 4"),
+        (WaitingReason.NO_CAPACITY, (3500, 1000), "0.5 GPU is asked for and 1/7 is free in the pool"),
+        (WaitingReason.NO_CAPACITY, (14_000, 8000), "2 GPUs are asked for and 1 1/7 are free in the pool"),
+        (WaitingReason.FRAGMENTED, (7000, 7000), "1 GPU is free in sum, but not where 1 could be placed together"),
+        (WaitingReason.CLAIM, (1,), "room has been made for it; 1 workload is still leaving"),
+        (WaitingReason.CLAIM, (2,), "room has been made for it; 2 workloads are still leaving"),
+        (WaitingReason.BEHIND_OTHERS, (1,), "1 workload is ahead of it"),
+        (WaitingReason.NOT_SUPPORTED, (1,), "1 cluster does not support what it asks for"),
+        (WaitingReason.NODES_UNAVAILABLE, (1,), "1 node that could hold it takes no new work"),
+        (WaitingReason.NODES_UNAVAILABLE, (3,), "3 nodes that could hold it take no new work"),
+    ],
+)
+def test_one_is_told_in_the_singular(code: WaitingReason, numbers: tuple[int, ...], text: str) -> None:
+    assert Reason(code, numbers).sentence() == text
+
+
 def test_wrong_numbers_are_refused() -> None:
     with pytest.raises(ValueError, match="carries"):
         Reason(WaitingReason.OVER_QUOTA, (1,))

@@ -8,8 +8,9 @@ from muster_kernel.quantities import GPU
 from muster_kernel.reasons import Constraint, FailureClass, WaitingReason
 from muster_scheduler.domain import events
 from muster_scheduler.domain.clusters import Profile
-from muster_scheduler.domain.explain import Explanation, asks, explain
+from muster_scheduler.domain.explain import Explanation, explain
 from muster_scheduler.domain.nodes import Mig, NodeState
+from muster_scheduler.domain.wording import asks
 from muster_scheduler.domain.workloads import SECOND, ReplicaState
 from tests.support.fleets import Fleet, device_memory, devices, host, mig_slice, node, portion, request, role, whole
 
@@ -52,7 +53,7 @@ def test_who_would_have_to_end() -> None:
     answer = why(fleet, 3)
     assert answer.reason is not None
     assert answer.reason.code is WaitingReason.NO_CAPACITY
-    assert answer.unblockers == ("w2 (3 GPU, non-preemptible, Initializing) ended",)
+    assert answer.unblockers == ("w2 (3 GPUs, non-preemptible, Initializing) ended",)
     assert answer.rank == 1
     fleet.finish(2)
     assert fleet.workload(3).replicas
@@ -175,11 +176,117 @@ def test_what_never_fits() -> None:
     fleet.submit(1, request(role(host(cpu=9000))))
     fleet.submit(2, request(role(device_memory(200 << 30))))
     fleet.submit(3, request(role(mig_slice("9g.10gb"))))
-    for number in (1, 2, 3):
-        reason = why(fleet, number).reason
-        assert reason is not None
-        assert reason.code is WaitingReason.TOO_LARGE
-    fleet.submit(4, request(role(host(cpu=3000)), preemptible=False))
-    fleet.submit(5, request(role(host(cpu=3000), 2)))
-    fleet.submit(6, request(role(host(cpu=40_000), 2)))
-    assert why(fleet, 6).reason is not None
+    fleet.submit(4, request(role(whole(3))))
+    assert [said(fleet, number) for number in (1, 2, 3, 4)] == [
+        (
+            "HostTooLarge",
+            "needs 9 CPU and 1Gi on a node; the most is 4 CPU and 512Gi",
+            ["2 have too little CPU"],
+            [
+                "it asked for at most 4 CPU and 1Gi of memory on one node",
+                "a node with 9 CPU and 1Gi of memory joined node pool default",
+            ],
+        ),
+        (
+            "NoSuchNode",
+            "no node could hold one replica of it, even if idle",
+            ["2 have GPUs with too little memory"],
+            ["a node with 100m CPU, 1Gi of memory and room for 200Gi of GPU memory joined node pool default"],
+        ),
+        (
+            "NoSuchNode",
+            "no node could hold one replica of it, even if idle",
+            ["1 has no such GPU", "1 has no GPU that gives that MIG slice"],
+            ["a node with 100m CPU, 1Gi of memory and room for a 9g.10gb slice joined node pool default"],
+        ),
+        (
+            "TooLarge",
+            "needs 3 GPUs on one node; the largest node has 2",
+            ["1 has no whole GPU", "1 has too few GPUs"],
+            [
+                "it asked for at most 2 GPUs on one node",
+                "a node with 1 CPU, 1Gi of memory and 3 GPUs joined node pool default",
+            ],
+        ),
+    ]
+
+
+def said(fleet: Fleet, number: int) -> tuple[str, str, list[str], list[str]]:
+    answer = why(fleet, number)
+    assert answer.reason is not None
+    nodes = [f"{many} {text}" for _, many, text in answer.excluded]
+    return answer.reason.code.value, answer.reason.sentence(), nodes, list(answer.unblockers)
+
+
+def test_a_replica_larger_than_every_node_is_measured_against_one_node() -> None:
+    # Four nodes of 4 have 16 GPUs in sum, and not one of them has 6; that they are busy as well is beside the point.
+    fleet = Fleet(*(node(f"n{n}", 4) for n in range(4)), node("other", 8, pool="other"))
+    fleet.submit(1, request(role(whole(4), 4)))
+    fleet.submit(2, request(role(whole(6))))
+    assert said(fleet, 2) == (
+        "TooLarge",
+        "needs 6 GPUs on one node; the largest node has 4",
+        ["4 have too few GPUs", "1 is in another node pool"],
+        [
+            "it asked for at most 4 GPUs on one node, and there was room",
+            "a node with 1 CPU, 1Gi of memory and 6 GPUs joined node pool default",
+        ],
+    )
+    fleet.finish(1)
+    assert why(fleet, 2).unblockers[0] == "it asked for at most 4 GPUs on one node"
+    fleet.submit(3, request(role(whole(4))))
+    assert fleet.workload(3).replicas
+    fleet.inventory("c1", [*(node(f"n{n}", 4) for n in range(4)), node("n9", 6)])
+    assert fleet.workload(2).replicas
+
+
+def test_a_gang_larger_than_its_pool_is_measured_against_the_pool() -> None:
+    fleet = Fleet(node("n1", 4), node("n2", 5))
+    fleet.submit(1, request(role(whole(2), 5)))
+    assert said(fleet, 1) == (
+        "TooLargeTogether",
+        "needs 5 replicas with 10 GPUs at once, more than idle nodes hold together; the largest node pool has 9 GPUs",
+        ["2 would do"],
+        ["it had at most 4 replicas"],
+    )
+    fleet.submit(2, request(role(whole(2), 4)))
+    assert fleet.workload(2).replicas
+    assert why(fleet, 1).unblockers == ("it had at most 4 replicas, and there was room",)
+    fleet.submit(3, request(role(whole(4), 3), role(host(), 1, "launcher")))
+    assert said(fleet, 3)[::3] == ("TooLargeTogether", [])
+
+
+def test_portions_on_more_devices_than_a_node_has() -> None:
+    fleet = Fleet(node("n1", 2))
+    fleet.submit(1, request(role(portion(500, 3), 2)))
+    assert said(fleet, 1) == (
+        "TooLarge",
+        "needs 3 GPUs on one node; the largest node has 2",
+        ["1 has too few GPUs to share"],
+        [
+            "it asked for at most 2 GPUs on one node",
+            "2 nodes, each with 100m CPU, 1Gi of memory and 3 devices with room for 0.5 GPU, joined node pool default",
+        ],
+    )
+
+
+def test_what_would_do_for_the_host_is_still_short_of_it() -> None:
+    fleet = Fleet(node("n1", 2, cpu=4000))
+    fleet.submit(1, request(role(host(cpu=3000)), preemptible=False))
+    fleet.submit(2, request(role(host(cpu=3000))))
+    code, text, nodes, helps = said(fleet, 2)
+    assert (code, text) == ("NoHostCapacity", "no node has the CPU and memory free for its 1 replica")
+    assert nodes == ["1 has too little free CPU"]
+    assert helps == ["w1 (0 GPUs, non-preemptible, Initializing) ended"]
+
+
+def test_one_is_told_in_the_singular() -> None:
+    fleet = Fleet(node("n1", 1), node("n2", 0))
+    fleet.submit(1, request(role(whole(1)), preemptible=False))
+    fleet.submit(2, request(role(whole(1))))
+    assert said(fleet, 2) == (
+        "NoCapacity",
+        "1 GPU is asked for and 0 are free in the pool",
+        ["1 has no such GPU", "1 has no idle GPU"],
+        ["w1 (1 GPU, non-preemptible, Initializing) ended"],
+    )

@@ -280,6 +280,7 @@ def test_too_large_is_said_at_once(kind: WorkloadKind) -> None:
     workload = fleet.submit(1, request(role(whole(8)), kind=kind))
     reason = fleet.world.waiting.reason(workload.id)
     assert reason.code is WaitingReason.TOO_LARGE
+    assert reason.sentence() == "needs 8 GPUs on one node; the largest node has 4"
 
 
 def test_what_was_deleted_long_ago_is_forgotten() -> None:

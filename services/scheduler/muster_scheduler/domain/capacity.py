@@ -46,6 +46,21 @@ def buckets_of(node: Node) -> Buckets:
     return Buckets(node.free_slots if node.slots else idle, frozenset(shares), sliceable)
 
 
+class Trial(NamedTuple):
+    """What became of a gang in an idle pool (see trial.py).
+
+    `units` is what the pool has, in 1/7,000 GPU. `short` is the first role of which no node holds a single replica
+    (None: every role fits alone); `devices`, `cpu` (milli) and `memory` (bytes) are the most that one node has of them.
+    """
+
+    fits: bool
+    units: int
+    short: Role | None
+    devices: int
+    cpu: int
+    memory: int
+
+
 class Capacity:
     """The index of one (cluster, node pool). `position` grows whenever something could fit that did not before."""
 
@@ -73,7 +88,7 @@ class Capacity:
         self._stands: list[Buckets] = [NOWHERE] * len(nodes)
         self.total = 0
         self.largest = max((device.memory for node in nodes for device in node.devices), default=0)
-        self.trials: dict[tuple[Role, ...], tuple[bool, int]] = {}  # see trial.py
+        self.trials: dict[tuple[Role, ...], Trial] = {}
         for ordinal, node in enumerate(nodes):
             node.ordinal = ordinal
             self._move(ordinal, buckets_of(node))

@@ -10,37 +10,18 @@ from collections import Counter
 from typing import Final, NamedTuple
 
 from muster_kernel.lifecycle import WAITING
-from muster_kernel.quantities import GPU, format_bytes, format_gpu
-from muster_kernel.reasons import Constraint, Reason, WaitingReason
+from muster_kernel.reasons import NEVER, Constraint, Reason, WaitingReason
 from muster_scheduler.domain.clusters import Standing
 from muster_scheduler.domain.nodes import Node, NodeState, fit
 from muster_scheduler.domain.placement import Budget, able, charge_before, clusters_for, mig_of, place_gang
-from muster_scheduler.domain.requests import Kind, Role, Shape
+from muster_scheduler.domain.remedies import has_room, short_role, what_would_fit
+from muster_scheduler.domain.requests import Shape
+from muster_scheduler.domain.trial import emptied
+from muster_scheduler.domain.wording import IDLE_PHRASES, PHRASES, asks, gpus
 from muster_scheduler.domain.workloads import SECOND, Request, Workload
 from muster_scheduler.domain.world import World
 
 _LISTED: Final = 3
-
-PHRASES: Final[dict[Constraint, str]] = {
-    Constraint.WRONG_CLUSTER: "are in clusters that it may not use",
-    Constraint.WRONG_POOL: "are in other node pools",
-    Constraint.WRONG_NODE_TYPE: "are of another type",
-    Constraint.CLUSTER_NOT_SUPPORTED: "are in clusters that do not support what it asks for",
-    Constraint.CLUSTER_SILENT: "are in clusters that have not been heard of lately",
-    Constraint.NODE_UNAVAILABLE: "take no new work",
-    Constraint.TAINTED: "have a taint that it does not tolerate",
-    Constraint.REFUSED_BEFORE: "refused it lately",
-    Constraint.NO_GPU: "have no such GPU",
-    Constraint.DEVICE_TOO_SMALL: "have GPUs with too little memory",
-    Constraint.NO_IDLE_GPU: "have no idle GPU",
-    Constraint.TOO_FEW_GPUS: "have too few idle GPUs",
-    Constraint.NO_PORTION: "have no GPU with that portion free",
-    Constraint.NO_DEVICE_MEMORY: "have no GPU with that much memory free",
-    Constraint.NO_SLICE: "have no room for that MIG slice",
-    Constraint.CPU: "have too little free CPU",
-    Constraint.MEMORY: "have too little free memory",
-    Constraint.FITS: "would do",
-}
 
 
 class Brief(NamedTuple):
@@ -61,35 +42,6 @@ class Explanation(NamedTuple):
     unblockers: tuple[str, ...]
 
 
-def asks(roles: tuple[Role, ...]) -> str:
-    """What a gang asks for, in words."""
-    parts = [_role(role, len(roles) > 1) for role in roles if role.shape.kind is not Kind.NONE] or [
-        _role(role, len(roles) > 1) for role in roles
-    ]
-    return ", ".join(parts) or "no replica"
-
-
-def _role(role: Role, named: bool) -> str:  # noqa: FBT001 - whether to say whose it is
-    each = _shape(role.shape)
-    many = f"{role.size} x {each}" if role.size != 1 else each
-    return f"{many} ({role.name})" if named else many
-
-
-def _shape(shape: Shape) -> str:
-    match shape.kind:
-        case Kind.NONE:
-            return f"{shape.cpu / 1000:g} CPU, {format_bytes(shape.memory)}"
-        case Kind.WHOLE:
-            return f"{shape.devices} GPU{'s' if shape.devices != 1 else ''}"
-        case Kind.PORTION:
-            each = f"{shape.milli / 1000:g} GPU"
-            return each if shape.devices == 1 else f"{each} on each of {shape.devices} devices"
-        case Kind.MEMORY:
-            return f"{format_bytes(shape.bytes)} of GPU memory"
-        case Kind.SLICE:
-            return f"a {shape.profile} slice"
-
-
 def explain_briefly(world: World, workload: Workload, reason: Reason) -> Brief:
     """What is published with a changed reason: cheap, since hundreds may be told at once."""
     del world, reason
@@ -108,9 +60,9 @@ def explain(world: World, workload: Workload) -> Explanation:
     if workload.phase not in WAITING:
         return Explanation(None, brief.asks, workload.pool or brief.pool, 0, (), ())
     reason = dominant(world, workload)
-    excluded = _excluded(world, workload, request)
+    helps = (what_would_fit if reason.code in NEVER else _unblockers)(world, workload, request)
     rank = world.waiting.ahead(workload.id) + 1 if workload.id in world.waiting else 0
-    return Explanation(reason, brief.asks, brief.pool, rank, excluded, tuple(_unblockers(world, workload, request)))
+    return Explanation(reason, brief.asks, brief.pool, rank, _excluded(world, workload, request), tuple(helps))
 
 
 def dominant(world: World, workload: Workload) -> Reason:
@@ -126,9 +78,22 @@ def _excluded(world: World, workload: Workload, request: Request) -> tuple[tuple
     largest = max(request.roles, key=lambda role: (role.charge, role.shape.cpu), default=None)
     if largest is None:
         return ()
-    found = Counter(constraint_of(world, workload, request, largest.shape, n) for n in world.inventory.nodes.values())
-    order = sorted(found.items(), key=lambda item: (item[0] is Constraint.FITS, -item[1], item[0].value))
-    return tuple((constraint, number, PHRASES[constraint]) for constraint, number in order)
+    short = short_role(world, request)
+    shape = (short or largest).shape
+    found = Counter(_said_of(world, workload, request, shape, node) for node in world.inventory.nodes.values())
+    order = sorted(found.items(), key=lambda item: (item[0][0] is Constraint.FITS, -item[1], item[0]))
+    return tuple((said[0], number, said[1][number != 1]) for said, number in order)
+
+
+def _said_of(
+    world: World, workload: Workload, request: Request, shape: Shape, node: Node
+) -> tuple[Constraint, tuple[str, str]]:
+    constraint = constraint_of(world, workload, request, shape, node)
+    if constraint in IDLE_PHRASES:
+        idle = fit(emptied(node), shape, mig_of(world, node.cluster))
+        if isinstance(idle, Constraint) and idle in IDLE_PHRASES:
+            return idle, IDLE_PHRASES[idle]
+    return constraint, PHRASES[constraint]
 
 
 def constraint_of(world: World, workload: Workload, request: Request, shape: Shape, node: Node) -> Constraint:
@@ -160,26 +125,14 @@ def _unblockers(world: World, workload: Workload, request: Request) -> list[str]
         refusal = world.queues.refusal(workload.project, pool, units, preemptible=request.preemptible)
         if refusal is None:
             found += _who_would_have_to_end(world, workload, request, pool)
-        elif refusal.code is WaitingReason.OVER_QUOTA and _has_room(world, workload, request, pool):
+        elif refusal.code is WaitingReason.OVER_QUOTA and has_room(world, workload, request, request.roles, pool):
             deserved = refusal.numbers[1] + refusal.numbers[2]
             found.append(f"it were preemptible (there is room in node pool {pool}, over quota)")
-            found.append(f"{workload.project} deserved {format_gpu(deserved)} GPUs in node pool {pool}")
+            found.append(f"{workload.project} deserved {gpus(deserved)} in node pool {pool}")
         elif refusal.code is WaitingReason.OVER_QUOTA:
             deserved = refusal.numbers[1] + refusal.numbers[2]
-            found.append(
-                f"{workload.project} deserved {format_gpu(deserved)} GPUs in node pool {pool}, and there was room"
-            )
+            found.append(f"{workload.project} deserved {gpus(deserved)} in node pool {pool}, and there was room")
     return found
-
-
-def _has_room(world: World, workload: Workload, request: Request, pool: str) -> bool:
-    mark = world.journal.mark()
-    fits = any(
-        place_gang(world, workload, request.roles, cluster, pool, Budget()) is not None
-        for cluster in clusters_for(world, request, pool)
-    )
-    world.journal.rollback(mark)
-    return fits
 
 
 def _who_would_have_to_end(world: World, workload: Workload, request: Request, pool: str) -> list[str]:
@@ -194,7 +147,7 @@ def _who_would_have_to_end(world: World, workload: Workload, request: Request, p
             if _fits_without(world, workload, request, cluster, pool, other):
                 held = sum(r.grant.charge for r in other.everyone())
                 kind = "preemptible" if other.request and other.request.preemptible else "non-preemptible"
-                found.append(f"{other.name or other.id} ({held / GPU:g} GPU, {kind}, {other.phase.value}) ended")
+                found.append(f"{other.name or other.id} ({gpus(held)}, {kind}, {other.phase.value}) ended")
     return found
 
 

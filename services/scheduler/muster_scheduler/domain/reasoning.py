@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from muster_kernel.quantities import GPU, PORTION_STEP, UNITS_PER_MILLI
 from muster_kernel.reasons import Reason, WaitingReason
+from muster_scheduler.domain.capacity import Trial
 from muster_scheduler.domain.nodes import Device, Mode, Node
 from muster_scheduler.domain.placement import able, ready
-from muster_scheduler.domain.requests import replica_count, total_charge
-from muster_scheduler.domain.trial import largest_possible
+from muster_scheduler.domain.requests import Kind, Shape, replica_count, total_charge
+from muster_scheduler.domain.trial import try_out
 from muster_scheduler.domain.workloads import Request, Workload
 from muster_scheduler.domain.world import World
 
@@ -30,10 +31,10 @@ def why_not(world: World, workload: Workload) -> Reason:
     supporting = [c for c in allowed if able(request, world.clusters.get(c))]
     if not supporting:
         return Reason(WaitingReason.NOT_SUPPORTED, (len(set(allowed)),))
-    return _short_of_room(world, workload, request)
+    return _short_of_room(world, request)
 
 
-def _short_of_room(world: World, workload: Workload, request: Request) -> Reason:
+def _short_of_room(world: World, request: Request) -> Reason:
     pools = [
         (cluster, pool)
         for pool in request.pools
@@ -41,9 +42,10 @@ def _short_of_room(world: World, workload: Workload, request: Request) -> Reason
         if able(request, world.clusters.get(cluster))
     ]
     wanted = total_charge(request.roles)
-    possible = [largest_possible(world, workload, cluster, pool) for cluster, pool in pools]
-    if None not in possible and not any(fits for fits, _ in filter(None, possible)):
-        return Reason(WaitingReason.TOO_LARGE, (wanted, max(size for _, size in filter(None, possible))))
+    trials = [try_out(world, request.roles, cluster, pool) for cluster, pool in pools]
+    possible = [trial for trial in trials if trial is not None]
+    if len(possible) == len(trials) and not any(trial.fits for trial in possible):
+        return _never(request, possible)
     open_pools = [(c, p) for c, p in pools if ready(world, world.clusters.get(c))]
     free = max((_free_units(world, c, p) for c, p in open_pools), default=0)
     if not open_pools:
@@ -54,6 +56,24 @@ def _short_of_room(world: World, workload: Workload, request: Request) -> Reason
     if not wanted:
         return Reason(WaitingReason.NO_HOST_CAPACITY, (replica_count(request.roles),))
     return Reason(WaitingReason.NO_CAPACITY, (wanted, free))
+
+
+def _never(request: Request, trials: list[Trial]) -> Reason:
+    """Why it fits into none of these pools even when they are idle: what is said is true of all of them."""
+    together = [trial.units for trial in trials if trial.short is None]
+    if together:
+        numbers = (replica_count(request.roles), total_charge(request.roles), max(together))
+        return Reason(WaitingReason.TOO_LARGE_TOGETHER, numbers)
+    role = trials[0].short
+    shape = role.shape if role else Shape()
+    same = [trial for trial in trials if trial.short == role]
+    devices = max(trial.devices for trial in same)
+    if devices < shape.devices and (devices or shape.kind is Kind.WHOLE):
+        return Reason(WaitingReason.TOO_LARGE, (shape.devices * GPU, devices * GPU))
+    cpu, memory = max(trial.cpu for trial in same), max(trial.memory for trial in same)
+    if cpu < shape.cpu or memory < shape.memory:
+        return Reason(WaitingReason.HOST_TOO_LARGE, (shape.cpu, shape.memory, cpu, memory))
+    return Reason(WaitingReason.NO_SUCH_NODE)
 
 
 def _free_units(world: World, cluster: str, pool: str) -> int:

@@ -1,7 +1,7 @@
 """Could it ever fit? The fleet's own nodes, imagined empty, and the real placement run on them.
 
-Called when a class is blocked for want of room, to tell "never" from "not now", and cached by the capacity index, which
-is a new object whenever nodes change.
+Called when a class is blocked for want of room, to tell "never" from "not now", and by an explanation, to try what
+would fit. Cached by the capacity index, which is a new object whenever nodes change.
 """
 
 from __future__ import annotations
@@ -9,38 +9,57 @@ from __future__ import annotations
 from typing import Final
 
 from muster_kernel.quantities import GPU
-from muster_scheduler.domain.nodes import Device, Node, NodeState
-from muster_scheduler.domain.placement import Budget, place_gang
-from muster_scheduler.domain.requests import Role
+from muster_kernel.reasons import Constraint
+from muster_scheduler.domain.capacity import Trial
+from muster_scheduler.domain.nodes import Device, Node, NodeState, fit
+from muster_scheduler.domain.placement import Budget, mig_of, place_gang
+from muster_scheduler.domain.requests import Kind, Role, Shape
 from muster_scheduler.domain.workloads import Workload
 from muster_scheduler.domain.world import World
 
 _LARGEST: Final = 2_000  # nodes; in a larger pool the question is answered with "perhaps"
 
 
-def largest_possible(world: World, workload: Workload, cluster: str, pool: str) -> tuple[bool, int] | None:
-    """Whether the gang would fit into the idle pool, and what the pool has, in 1/7,000 GPU. None: not tried out."""
+def try_out(world: World, roles: tuple[Role, ...], cluster: str, pool: str) -> Trial | None:
+    """What would become of the gang if the pool were idle. None: there is no such pool, or it is too large to try."""
     capacity = world.inventory.capacity(cluster, pool)
-    request = workload.request
-    if capacity is None or request is None or len(capacity.nodes) > _LARGEST:
+    if capacity is None or len(capacity.nodes) > _LARGEST:
         return None
-    known = capacity.trials.get(request.roles)
+    known = capacity.trials.get(roles)
     if known is None:
-        known = capacity.trials[request.roles] = _try(world, workload, request.roles, capacity.nodes, cluster, pool)
+        known = capacity.trials[roles] = _try(world, roles, capacity.nodes, cluster, pool)
     return known
 
 
-def _try(
-    world: World, workload: Workload, roles: tuple[Role, ...], nodes: list[Node], cluster: str, pool: str
-) -> tuple[bool, int]:
+def _try(world: World, roles: tuple[Role, ...], nodes: list[Node], cluster: str, pool: str) -> Trial:
     empty = World(world.limits)
     empty.clusters = world.clusters
-    empty.inventory.put_nodes(_emptied(node) for node in nodes)
-    fits = place_gang(empty, Workload(workload.id), roles, cluster, pool, Budget()) is not None
-    return fits, sum(GPU * max(len(node.devices), node.slots) for node in nodes)
+    idle = [emptied(node) for node in nodes]
+    empty.inventory.put_nodes(idle)
+    fits = place_gang(empty, Workload(""), roles, cluster, pool, Budget()) is not None
+    mig = mig_of(world, cluster)
+    short = None
+    if not fits:  # and so nothing was placed: the nodes are idle still
+        alone = (r for r in roles if all(isinstance(fit(node, r.shape, mig), Constraint) for node in idle))
+        short = next(alone, None)
+    return Trial(
+        fits,
+        sum(GPU * max(len(node.devices), node.slots) for node in nodes),
+        short,
+        max((devices_for(node, short.shape) for node in idle), default=0) if short else 0,
+        max((node.cpu for node in nodes), default=0),
+        max((node.memory for node in nodes), default=0),
+    )
 
 
-def _emptied(node: Node) -> Node:
+def devices_for(node: Node, shape: Shape) -> int:
+    """How many of a node's devices are of the sort that the shape takes, whoever holds them now."""
+    if shape.kind is Kind.WHOLE and node.slots:
+        return node.slots
+    return sum(1 for device in node.devices if device.mig == (shape.kind is Kind.SLICE))
+
+
+def emptied(node: Node) -> Node:
     """The node with nobody on it, neither us nor others, and taking work."""
     devices = [Device(d.uuid, d.model, d.memory, d.slot, mig=d.mig, layout=d.layout) for d in node.devices]
     for device in devices:
