@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from datetime import UTC, datetime
 
 from hypothesis import given
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from muster_kernel.ids import check_name
 from muster_kernel.lifecycle import DesiredPhase, Phase
 from muster_submission.domain import progress as p
-from muster_submission.domain.cloudevents import read
+from muster_submission.domain.cloudevents import LARGEST, CloudEvent, NoCloudEvent, read
 from muster_submission.domain.cursors import BadToken, page_token, read_cursor, read_page_token
 from muster_submission.domain.names import Given, Prefixed, demand, resolve, run_name
 from muster_submission.domain.progress import Changed, Fact, Progress, Why, apply
@@ -34,6 +36,8 @@ DECISIONS = st.one_of(
     ),
     st.builds(p.RequestRefused, WHYS),
 )
+# Text as an attribute of an event may be: something, storable, and of characters that UTF-8 has.
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20)
 NAMES = st.from_regex(r"[a-z]([-a-z0-9]{0,20}[a-z0-9])?", fullmatch=True)
 
 
@@ -127,13 +131,62 @@ def test_no_token_and_no_cursor_breaks_anything(text: str, bound: bytes) -> None
             assert str(error)
 
 
-@given(
-    st.lists(st.tuples(st.text(max_size=12), st.binary(max_size=30)), max_size=6), st.none() | st.binary(max_size=200)
+REQUIRED = ("ce_specversion", "ce_id", "ce_source", "ce_type")
+CE_HEADERS = st.tuples(
+    st.sampled_from([*REQUIRED, *map(str.upper, REQUIRED), "ce_subject", "content-type"]) | st.text(max_size=12),
+    st.sampled_from([b"1.0", b"application/cloudevents+json", b"application/json"]) | st.binary(max_size=30),
 )
+
+
+@given(st.lists(CE_HEADERS, max_size=8), st.none() | st.binary(max_size=200))
 def test_no_record_breaks_the_reading_of_events(headers: list[tuple[str, bytes]], value: bytes | None) -> None:
-    read(headers, value)
-    read([*headers, ("content-type", b"application/cloudevents+json")], value)
-    read([*headers, ("ce_specversion", b"1.0"), ("ce_id", b"1"), ("ce_source", b"s"), ("ce_type", b"t")], value)
+    event = read(headers, value)
+    if isinstance(event, NoCloudEvent):
+        assert event.why
+        assert event.why.isprintable(), "what is refused is told in one line"
+        return
+    # What is taken is a whole event, of attributes that every part behind can store.
+    assert event.attributes["specversion"] == "1.0"
+    assert all((event.id, event.source, event.type))
+    assert not any("\0" in text or len(text) > 2048 for text in event.attributes.values())
+
+
+@given(TEXTS, TEXTS, TEXTS, TEXTS, st.binary(max_size=200), st.booleans())
+def test_both_modes_tell_the_same_event(
+    id_: str,
+    source: str,
+    kind: str,
+    subject: str,
+    data: bytes,
+    upper: bool,
+) -> None:
+    told = {"specversion": "1.0", "id": id_, "source": source, "type": kind, "subject": subject}
+    headers = [((f"CE_{name}" if upper else f"ce_{name}"), text.encode()) for name, text in told.items()]
+    binary = read(headers, data)
+    document = json.dumps({**told, "data_base64": base64.b64encode(data).decode()})
+    structured = read([("content-type", b"application/cloudevents+json; charset=utf-8")], document.encode())
+    assert isinstance(binary, CloudEvent)
+    assert binary == structured
+    assert (binary.id, binary.source, binary.type, binary.subject) == (id_, source, kind, subject)
+    assert binary.attributes == told
+    assert binary.data.raw == data
+
+
+@given(st.sets(st.sampled_from(REQUIRED), min_size=1))
+def test_an_event_without_what_it_must_have_is_refused_by_name(missing: set[str]) -> None:
+    event = read([(name, b"1.0") for name in REQUIRED if name not in missing], b"")
+    assert isinstance(event, NoCloudEvent)
+    if "ce_specversion" in missing:
+        assert event.why.startswith("no CloudEvent: expected ce_specversion")
+    else:
+        assert event.why.startswith("the event has no ")
+        assert all(name.removeprefix("ce_") in event.why.partition(";")[0] for name in missing)
+
+
+def test_an_event_too_large_is_refused_with_its_size() -> None:
+    value = bytes(LARGEST + 9)
+    event = read([(name, b"1.0") for name in REQUIRED], value)
+    assert event == NoCloudEvent(f"the event has {len(value)} bytes; at most {LARGEST} are allowed")
 
 
 @given(st.lists(st.tuples(st.sampled_from("pq"), st.one_of(NAMES.map(Given), NAMES.map(Prefixed))), max_size=20))
