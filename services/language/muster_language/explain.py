@@ -12,7 +12,8 @@ from muster_language import value_types as of
 from muster_language.catalogue import COMPANIONS, Row, catalogue, either, nearest
 from muster_language.spec import API_VERSION, Kind, kind_of_document
 
-_WIDTH: Final = 100
+_WIDTH: Final = 80  # columns, those of the smallest terminal that people use
+_LABEL: Final = 14
 _TYPE_WORDS: Final[dict[int, str]] = {
     of.BOOLEAN: "boolean",
     of.STRING: "string",
@@ -55,6 +56,17 @@ def _head(kind: Kind) -> list[str]:
 
 def _described(text: str) -> list[str]:
     return ["DESCRIPTION:", fill(text, _WIDTH, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False)]
+
+
+def _labelled(name: str, text: str) -> str:
+    return fill(
+        text,
+        _WIDTH,
+        initial_indent=f"  {name + ':':<{_LABEL}}",
+        subsequent_indent=" " * (2 + _LABEL),
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
 
 
 def _kind(kind: Kind, *, inside: bool) -> str:
@@ -105,7 +117,7 @@ def _no_such_field(kind: Kind, word: str, row: Row | None) -> str:
 
 def _row(kind: Kind, row: Row, resource: str) -> str:
     lines = [*_head(kind), f"RESOURCE:    {resource} <{type_word(row)}>", "", *_described(row.description), ""]
-    lines += [f"  {name + ':':<14}{text}" for name, text in facts(row)]
+    lines += [_labelled(name, text) for name, text in facts(row)]
     lines += ["", "FIELDS:", *_fields(row)]
     return "\n".join(lines) + "\n"
 

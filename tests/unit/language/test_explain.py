@@ -12,8 +12,11 @@ def test_a_field() -> None:
     assert text.startswith(
         "KIND:        TrainingWorkload\nVERSION:     run.ai/v2alpha1\nRESOURCE:    trainingworkload.spec.gpu"
     )
-    assert "a whole number\n    above 1 that many devices" in text
-    assert "Range:        0, or a portion from 0.01 to 1 in steps of 0.01, or a whole number to 64" in text
+    assert "0.01 to 1 a portion of one\n    device, a whole number above 1 that many devices" in text
+    assert (
+        "  Range:        0, or a portion from 0.01 to 1 in steps of 0.01, or a whole\n                number to 64\n"
+        in text
+    )
     assert "Excludes:     gpuMemory, migProfile" in text
     assert text.endswith("FIELDS:\n  value  <number>\n")
 
@@ -43,6 +46,14 @@ def test_a_kind_lists_every_field_that_it_takes(kind: Kind) -> None:
         assert f"{row.yaml} " in text
         assert row.description in " ".join(explain(f"{kind.document}.{row.yaml}").split())
     assert "FIELDS (compute):" in explain(f"{kind.document}.spec")
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_nothing_is_wider_than_a_terminal(kind: Kind) -> None:
+    paths = [kind.document, *(f"{kind.document}.{row.yaml}" for row in catalogue().of_kind(kind))]
+    wide = [line for path in paths for line in explain(path).splitlines() if len(line) > 80]
+    # A path or a pattern is not broken, so that it can be copied.
+    assert [line for line in wide if not line.startswith(("RESOURCE:", "  Pattern:"))] == []
 
 
 @pytest.mark.parametrize(
