@@ -288,7 +288,9 @@ async def test_heartbeats_are_not_parked(database: Any) -> None:
         ledger = await with_ledger(here)
         consumer = intake(here, ledger, unparked=[DeletionRequested])
         await consumer.process([poison("east", 1)], {})
-        await consumer.process([record("east", message=DeletionRequested(workload_id="a heartbeat")), record("east")], {})
+        await consumer.process(
+            [record("east", message=DeletionRequested(workload_id="a heartbeat")), record("east")], {}
+        )
         assert ledger.memory == {"east": 1}
 
 

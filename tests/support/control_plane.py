@@ -335,9 +335,15 @@ class _Fleet(_Service, fleet_pb2_grpc.FleetServiceServicer):
 
 class _DeadLetters(_Service, dead_letters_pb2_grpc.DeadLettersServiceServicer):
     async def ListDeadLetters(self, request: Any, context: Any) -> Any:
-        async def act(_: Any, __: Any) -> Any:
+        async def act(asked: Any, _: Any) -> Any:
+            begin = int(asked.page_token or 0)
+            end = begin + min(asked.page_size, 2)  # a page is smaller than what may be asked for
+            every = self._world.dead_letters
             return dead_letters_pb2.ListDeadLettersResponse(
-                dead_letters=self._world.dead_letters, unanswered=["telemetry"]
+                dead_letters=every[begin:end],
+                unanswered=["telemetry"],
+                next_page_token=str(end) if end < len(every) else "",
+                total=len(every),
             )
 
         return await self._do("ListDeadLetters", request, context, act)

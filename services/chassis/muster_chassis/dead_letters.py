@@ -35,8 +35,10 @@ _LIST: Final = """
 SELECT p.id, p.event_id::text AS event_id, p.topic, p.partition, p.record_offset, p.reason, p.aggregate, p.attempts,
        p.headers, p.at, p.done_at, (SELECT count(*) FROM parked b WHERE p.aggregate <> '' AND b.topic = p.topic
                          AND b.aggregate = p.aggregate AND b.why <> 'rejected' AND b.done_at IS NULL) AS behind
-FROM parked p WHERE p.why = 'rejected' AND p.id < $1 AND ($2 OR p.done_at IS NULL) ORDER BY p.id DESC LIMIT $3
+FROM parked p WHERE p.why = 'rejected' AND ($1::uuid IS NULL OR p.id < (SELECT id FROM parked WHERE event_id = $1))
+AND ($2 OR p.done_at IS NULL) ORDER BY p.id DESC LIMIT $3
 """
+_TOTAL: Final = "SELECT count(*) FROM parked WHERE why = 'rejected' AND ($1 OR done_at IS NULL)"
 _ASK: Final = """
 UPDATE parked SET asked = true WHERE why = 'rejected' AND done_at IS NULL AND id IN (
     SELECT id FROM parked WHERE why = 'rejected' AND done_at IS NULL
@@ -64,7 +66,9 @@ class DeadLetters(dead_letters_pb2_grpc.DeadLettersServiceServicer):
         rows = await self._database.pool.fetch(_LIST, _before(request.page_token), request.include_done, size)
         return pb.ListDeadLettersResponse(
             dead_letters=[self._letter(row) for row in rows],
-            next_page_token=str(rows[-1]["id"]) if len(rows) == size else "",
+            # The last letter's own id: whoever merges several lists can go on after any letter of a page.
+            next_page_token=rows[-1]["event_id"] if len(rows) == size else "",
+            total=await self._database.pool.fetchval(_TOTAL, request.include_done),
         )
 
     async def RedriveDeadLetters(
@@ -123,9 +127,7 @@ class DeadLetters(dead_letters_pb2_grpc.DeadLettersServiceServicer):
         missing = sorted(set(wanted) - {row["event_id"] for row in rows})
         if not rows:
             raise NotFound(f"no dead letter of {self._database.source} waits under {', '.join(missing[:5])}")
-        answer = pb.DiscardDeadLettersResponse(
-            reasons=[f"{text}: no dead letter of {self._database.source} waits under this id" for text in missing]
-        )
+        answer = pb.DiscardDeadLettersResponse(missing=missing)
         for row in rows:
             refused, behind = await parking.discard(unit, row, _topic(row["topic"]))
             if refused:
@@ -193,15 +195,16 @@ def _topic(name: str) -> Topic | None:
         return None
 
 
-def _before(token: str) -> int:
+def _before(token: str) -> str | None:
     if not token:
-        return 2**63 - 1
-    if token.isascii() and token.isdecimal() and len(token) < 19:  # noqa: PLR2004 - stays below 2^63
-        return int(token)
-    raise InvalidArgument(
-        f"page_token {clean(token, 40)!r} is none of ours; leave it empty for the first page",
-        violations=[Violation("page_token", "the next_page_token of the page before")],
-    )
+        return None
+    try:
+        return str(uuid.UUID(token))
+    except ValueError as error:
+        raise InvalidArgument(
+            f"page_token {clean(token, 40)!r} is none of ours; leave it empty for the first page",
+            violations=[Violation("page_token", "the next_page_token of the page before")],
+        ) from error
 
 
 def _uuid(text: str) -> str:

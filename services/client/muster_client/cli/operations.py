@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -48,9 +50,11 @@ async def list_dead_letters(
     async with common.muster() as muster:
         answer = await muster.dead_letters.list(service=service, include_done=done, limit=limit)
     if common.json:
-        emit(answer)
-        return Exit.OK
-    say(tables.dead_letters(answer.dead_letters, datetime.now(UTC)) if answer.dead_letters else "no dead letters")
+        emit(answer.dead_letters)
+    else:
+        say(tables.dead_letters(answer.dead_letters, datetime.now(UTC)) if answer.dead_letters else "no dead letters")
+    if (more := answer.total - len(answer.dead_letters)) > 0:
+        note(f"{more} more: --limit, up to {_MOST}, or --service shows others")
     if answer.unanswered:
         note(f"no answer from {', '.join(answer.unanswered)}")
     return Exit.OK
@@ -66,6 +70,7 @@ async def redrive(*ids: str, service: str = "", common: Common = _NO_OPTIONS) ->
     """
     if not ids and not service:
         raise InvalidInput("name dead letters by id, or all of a service with --service")
+    _check(ids)
     async with common.muster() as muster:
         answer = await muster.dead_letters.redrive(ids, service=service)
     if common.json:
@@ -76,7 +81,41 @@ async def redrive(*ids: str, service: str = "", common: Common = _NO_OPTIONS) ->
                 [f"{answer.handled} handled, {answer.failed} failed again", *(f"  {each}" for each in answer.reasons)]
             )
         )
-    return Exit.FAILED if answer.failed else Exit.OK
+    return Exit.FAILED if answer.failed or answer.reasons else Exit.OK
+
+
+async def discard(*ids: str, service: str = "", common: Common = _NO_OPTIONS) -> int:
+    """Gives dead letters up for good: they are never handled, and what waits behind them goes on.
+
+    Args:
+        ids: Which.
+        service: The service that has them; left out: whichever has.
+        common: Connection.
+    """
+    if not ids:
+        raise InvalidInput("name the dead letters to give up by id: `muster dead-letters list` shows them")
+    _check(ids)
+    async with common.muster() as muster:
+        answer = await muster.dead_letters.discard(ids, service=service)
+    if common.json:
+        emit(answer)
+    else:
+        said = [f"{answer.discarded} given up, {answer.released} waited behind and may go on"]
+        said += [f"  {each}" for each in answer.reasons]
+        said += [f"  {each}: no dead letter waits under this id" for each in answer.missing]
+        say("\n".join(said))
+    return Exit.FAILED if answer.reasons or answer.missing else Exit.OK
+
+
+def _check(ids: Iterable[str]) -> None:
+    """Raises InvalidInput for what can be no id, before anything is asked."""
+    for text in ids:
+        try:
+            uuid.UUID(text)
+        except ValueError:
+            raise InvalidInput(
+                f"{text!r} is no id of a dead letter: expected a UUID as `muster dead-letters list` shows it"
+            ) from None
 
 
 async def resume_consumer(service: str, *, topic: str = "", common: Common = _NO_OPTIONS) -> int:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import heapq
 import json
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from muster.api.v1 import dead_letters_pb2 as api
@@ -40,12 +43,12 @@ class AllDeadLetters(dead_letters_pb2_grpc.DeadLettersServiceServicer):
             raise BadQuestion(f"page_size is {size}; 1 to {_LARGEST} are allowed, 0 means {_PAGE}")
         begun = _read_token(request.page_token)
         names = [name for name in self._names(request.service) if begun is None or name in begun]
-        each = max(1, size // max(1, len(names)))
 
         async def ask(name: str) -> api.ListDeadLettersResponse:
+            # A whole page of each: any of them may have all of the newest.
             asked = api.ListDeadLettersRequest(
                 service=name,
-                page_size=each,
+                page_size=size,
                 page_token="" if begun is None else begun[name],
                 include_done=request.include_done,
             )
@@ -53,7 +56,7 @@ class AllDeadLetters(dead_letters_pb2_grpc.DeadLettersServiceServicer):
                 return await self._own.ListDeadLetters(asked, context)
             return await self._owners[name].ask(_STUB, "ListDeadLetters", asked, api.ListDeadLettersResponse, context)
 
-        return _merged(await _all(names, ask))
+        return _merged(await _all(names, ask), begun or {}, size)
 
     async def RedriveDeadLetters(
         self, request: api.RedriveDeadLettersRequest, context: Any
@@ -82,6 +85,40 @@ class AllDeadLetters(dead_letters_pb2_grpc.DeadLettersServiceServicer):
             merged.reasons.extend(answer.reasons)
         if missing and not answers:
             raise missing[0]
+        return merged
+
+    async def DiscardDeadLetters(
+        self, request: api.DiscardDeadLettersRequest, context: Any
+    ) -> api.DiscardDeadLettersResponse:
+        """Gives dead letters up; without a service, each goes to the one that has it. NOT_FOUND where none has any."""
+        if not request.ids:
+            raise BadQuestion("ids is empty: name the dead letters to give up, as ListDeadLetters shows them")
+
+        async def ask(name: str) -> api.DiscardDeadLettersResponse:
+            asked = api.DiscardDeadLettersRequest(
+                service=name, ids=request.ids, idempotency_key=request.idempotency_key
+            )
+            if name == OWN:
+                return await self._own.DiscardDeadLetters(asked, context)
+            return await self._owners[name].ask(
+                _STUB, "DiscardDeadLetters", asked, api.DiscardDeadLettersResponse, context
+            )
+
+        none = list[NotFound]()
+        answers = await _all(self._names(request.service), ask, none)
+        if none and not answers:
+            raise none[0]
+        merged = api.DiscardDeadLettersResponse()
+        missing = set(request.ids)
+        for name, answer in answers.items():
+            if isinstance(answer, ServiceError):
+                merged.reasons.append(f"{name}: {answer.message}")
+                continue
+            missing &= set(answer.missing)
+            merged.discarded += answer.discarded
+            merged.released += answer.released
+            merged.reasons.extend(answer.reasons)
+        merged.missing.extend(sorted(missing))
         return merged
 
     async def ResumeConsumer(self, request: api.ResumeConsumerRequest, context: Any) -> api.ResumeConsumerResponse:
@@ -116,20 +153,28 @@ async def _all(
     return answers
 
 
-def _merged(answers: Mapping[str, Any]) -> api.ListDeadLettersResponse:
+def _merged(answers: Mapping[str, Any], begun: Mapping[str, str], size: int) -> api.ListDeadLettersResponse:
+    """The newest `size` of all. Each list keeps its own order, so that its part of the page is where it began."""
     page = api.ListDeadLettersResponse()
-    tokens: dict[str, str] = {}
-    letters: list[api.DeadLetter] = []
+    lists: dict[str, Any] = {}
     for name, answer in answers.items():
         if isinstance(answer, ServiceError):
             page.unanswered.append(name)
             continue
-        letters.extend(answer.dead_letters)
+        lists[name] = answer
         page.unanswered.extend(answer.unanswered)
-        if answer.next_page_token:
-            tokens[name] = answer.next_page_token
-    letters.sort(key=lambda one: (one.at.seconds, one.at.nanos), reverse=True)
-    page.dead_letters.extend(letters)
+        page.total += answer.total
+    named = [[(name, letter) for letter in answer.dead_letters] for name, answer in lists.items()]
+    newest = heapq.merge(*named, key=lambda one: (one[1].at.seconds, one[1].at.nanos), reverse=True)
+    shown = list(islice(newest, size))
+    page.dead_letters.extend(letter for _, letter in shown)
+    last = {name: letter.id for name, letter in shown}
+    count = Counter(name for name, _ in shown)
+    tokens = {
+        name: last.get(name, begun.get(name, ""))
+        for name, answer in lists.items()
+        if answer.next_page_token or count[name] < len(answer.dead_letters)
+    }
     if tokens:
         page.next_page_token = base64.urlsafe_b64encode(json.dumps(tokens).encode()).decode()
     return page

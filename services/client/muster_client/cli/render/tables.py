@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -185,21 +187,19 @@ def _spent(gpu_seconds: float) -> list[str]:
     return [f"{gpu_seconds:,.1f}", f"{gpu_seconds / 3600:.3f}"]
 
 
-def dead_letters(items: Iterable[dead_letters_pb2.DeadLetter], now: datetime) -> Table:
-    """One line a dead letter."""
-    return grid(
-        ["ID", "SERVICE", "TOPIC", "TRIES", "PARKED", "AGE", "REASON"],
-        (
-            [
-                each.id,
-                each.service,
-                each.topic.removeprefix("muster."),
-                str(each.attempts),
-                str(each.parked),
-                age(time_of(each.at), now),
-                each.reason,
-            ]
-            for each in items
-        ),
-        right=["TRIES", "PARKED", "AGE"],
-    )
+def dead_letters(items: Iterable[dead_letters_pb2.DeadLetter], now: datetime) -> Group:
+    """A line a dead letter, and below it the topic and the reason, broken where the terminal ends.
+
+    An id has 36 characters and is copied whole: beside it the reason, which people look for, would have no room.
+    """
+    letters = list(items)
+    wide = max(len("SERVICE"), *(len(each.service) for each in letters))
+    ids = max(len("ID"), *(len(each.id) for each in letters))
+    parts: list[RenderableType] = [
+        Text(f"{'ID':{ids}}  {'SERVICE':{wide}}  {'TRIES':>5}  {'PARKED':>6}  {'AGE':>4}", style="bold")
+    ]
+    for each in letters:
+        since = age(time_of(each.at), now)
+        parts.append(Text(f"{each.id:{ids}}  {each.service:{wide}}  {each.attempts:>5}  {each.parked:>6}  {since:>4}"))
+        parts.append(Padding(Text(f"{each.topic.removeprefix('muster.')}: {each.reason}"), (0, 0, 0, 2)))
+    return Group(*parts)

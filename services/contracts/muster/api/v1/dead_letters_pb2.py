@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n muster/api/v1/dead_letters.proto\x12\rmuster.api.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd6\x01\n\nDeadLetter\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07service\x18\x02 \x01(\t\x12\r\n\x05topic\x18\x03 \x01(\t\x12\x11\n\tpartition\x18\x04 \x01(\x05\x12\x0e\n\x06offset\x18\x05 \x01(\x03\x12\x0e\n\x06reason\x18\x06 \x01(\t\x12\x11\n\taggregate\x18\x07 \x01(\t\x12\x10\n\x08\x61ttempts\x18\x08 \x01(\r\x12&\n\x02\x61t\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06parked\x18\n \x01(\r\x12\x0c\n\x04\x64one\x18\x0b \x01(\x08\"f\n\x16ListDeadLettersRequest\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\x12\x14\n\x0cinclude_done\x18\x04 \x01(\x08\"w\n\x17ListDeadLettersResponse\x12/\n\x0c\x64\x65\x61\x64_letters\x18\x01 \x03(\x0b\x32\x19.muster.api.v1.DeadLetter\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x12\n\nunanswered\x18\x03 \x03(\t\"R\n\x19RedriveDeadLettersRequest\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x0b\n\x03ids\x18\x02 \x03(\t\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\"N\n\x1aRedriveDeadLettersResponse\x12\x0f\n\x07handled\x18\x01 \x01(\r\x12\x0e\n\x06\x66\x61iled\x18\x02 \x01(\r\x12\x0f\n\x07reasons\x18\x03 \x03(\t\"R\n\x19\x44iscardDeadLettersRequest\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x0b\n\x03ids\x18\x02 \x03(\t\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\"R\n\x1a\x44iscardDeadLettersResponse\x12\x11\n\tdiscarded\x18\x01 \x01(\r\x12\x10\n\x08released\x18\x02 \x01(\r\x12\x0f\n\x07reasons\x18\x03 \x03(\t\"P\n\x15ResumeConsumerRequest\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\"(\n\x16ResumeConsumerResponse\x12\x0e\n\x06topics\x18\x01 \x03(\t2\xab\x03\n\x12\x44\x65\x61\x64LettersService\x12`\n\x0fListDeadLetters\x12%.muster.api.v1.ListDeadLettersRequest\x1a&.muster.api.v1.ListDeadLettersResponse\x12i\n\x12RedriveDeadLetters\x12(.muster.api.v1.RedriveDeadLettersRequest\x1a).muster.api.v1.RedriveDeadLettersResponse\x12i\n\x12\x44iscardDeadLetters\x12(.muster.api.v1.DiscardDeadLettersRequest\x1a).muster.api.v1.DiscardDeadLettersResponse\x12]\n\x0eResumeConsumer\x12$.muster.api.v1.ResumeConsumerRequest\x1a%.muster.api.v1.ResumeConsumerResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n muster/api/v1/dead_letters.proto\x12\rmuster.api.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd6\x01\n\nDeadLetter\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07service\x18\x02 \x01(\t\x12\r\n\x05topic\x18\x03 \x01(\t\x12\x11\n\tpartition\x18\x04 \x01(\x05\x12\x0e\n\x06offset\x18\x05 \x01(\x03\x12\x0e\n\x06reason\x18\x06 \x01(\t\x12\x11\n\taggregate\x18\x07 \x01(\t\x12\x10\n\x08\x61ttempts\x18\x08 \x01(\r\x12&\n\x02\x61t\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06parked\x18\n \x01(\r\x12\x0c\n\x04\x64one\x18\x0b \x01(\x08\"f\n\x16ListDeadLettersRequest\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\x12\x14\n\x0cinclude_done\x18\x04 \x01(\x08\"\x86\x01\n\x17ListDeadLettersResponse\x12/\n\x0c\x64\x65\x61\x64_letters\x18\x01 \x03(\x0b\x32\x19.muster.api.v1.DeadLetter\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x12\n\nunanswered\x18\x03 \x03(\t\x12\r\n\x05total\x18\x04 \x01(\r\"R\n\x19RedriveDeadLettersRequest\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x0b\n\x03ids\x18\x02 \x03(\t\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\"N\n\x1aRedriveDeadLettersResponse\x12\x0f\n\x07handled\x18\x01 \x01(\r\x12\x0e\n\x06\x66\x61iled\x18\x02 \x01(\r\x12\x0f\n\x07reasons\x18\x03 \x03(\t\"R\n\x19\x44iscardDeadLettersRequest\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x0b\n\x03ids\x18\x02 \x03(\t\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\"c\n\x1a\x44iscardDeadLettersResponse\x12\x11\n\tdiscarded\x18\x01 \x01(\r\x12\x10\n\x08released\x18\x02 \x01(\r\x12\x0f\n\x07reasons\x18\x03 \x03(\t\x12\x0f\n\x07missing\x18\x04 \x03(\t\"P\n\x15ResumeConsumerRequest\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\"(\n\x16ResumeConsumerResponse\x12\x0e\n\x06topics\x18\x01 \x03(\t2\xab\x03\n\x12\x44\x65\x61\x64LettersService\x12`\n\x0fListDeadLetters\x12%.muster.api.v1.ListDeadLettersRequest\x1a&.muster.api.v1.ListDeadLettersResponse\x12i\n\x12RedriveDeadLetters\x12(.muster.api.v1.RedriveDeadLettersRequest\x1a).muster.api.v1.RedriveDeadLettersResponse\x12i\n\x12\x44iscardDeadLetters\x12(.muster.api.v1.DiscardDeadLettersRequest\x1a).muster.api.v1.DiscardDeadLettersResponse\x12]\n\x0eResumeConsumer\x12$.muster.api.v1.ResumeConsumerRequest\x1a%.muster.api.v1.ResumeConsumerResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,20 +36,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DEADLETTER']._serialized_end=299
   _globals['_LISTDEADLETTERSREQUEST']._serialized_start=301
   _globals['_LISTDEADLETTERSREQUEST']._serialized_end=403
-  _globals['_LISTDEADLETTERSRESPONSE']._serialized_start=405
-  _globals['_LISTDEADLETTERSRESPONSE']._serialized_end=524
-  _globals['_REDRIVEDEADLETTERSREQUEST']._serialized_start=526
-  _globals['_REDRIVEDEADLETTERSREQUEST']._serialized_end=608
-  _globals['_REDRIVEDEADLETTERSRESPONSE']._serialized_start=610
-  _globals['_REDRIVEDEADLETTERSRESPONSE']._serialized_end=688
-  _globals['_DISCARDDEADLETTERSREQUEST']._serialized_start=690
-  _globals['_DISCARDDEADLETTERSREQUEST']._serialized_end=772
-  _globals['_DISCARDDEADLETTERSRESPONSE']._serialized_start=774
-  _globals['_DISCARDDEADLETTERSRESPONSE']._serialized_end=856
-  _globals['_RESUMECONSUMERREQUEST']._serialized_start=858
-  _globals['_RESUMECONSUMERREQUEST']._serialized_end=938
-  _globals['_RESUMECONSUMERRESPONSE']._serialized_start=940
-  _globals['_RESUMECONSUMERRESPONSE']._serialized_end=980
-  _globals['_DEADLETTERSSERVICE']._serialized_start=983
-  _globals['_DEADLETTERSSERVICE']._serialized_end=1410
+  _globals['_LISTDEADLETTERSRESPONSE']._serialized_start=406
+  _globals['_LISTDEADLETTERSRESPONSE']._serialized_end=540
+  _globals['_REDRIVEDEADLETTERSREQUEST']._serialized_start=542
+  _globals['_REDRIVEDEADLETTERSREQUEST']._serialized_end=624
+  _globals['_REDRIVEDEADLETTERSRESPONSE']._serialized_start=626
+  _globals['_REDRIVEDEADLETTERSRESPONSE']._serialized_end=704
+  _globals['_DISCARDDEADLETTERSREQUEST']._serialized_start=706
+  _globals['_DISCARDDEADLETTERSREQUEST']._serialized_end=788
+  _globals['_DISCARDDEADLETTERSRESPONSE']._serialized_start=790
+  _globals['_DISCARDDEADLETTERSRESPONSE']._serialized_end=889
+  _globals['_RESUMECONSUMERREQUEST']._serialized_start=891
+  _globals['_RESUMECONSUMERREQUEST']._serialized_end=971
+  _globals['_RESUMECONSUMERRESPONSE']._serialized_start=973
+  _globals['_RESUMECONSUMERRESPONSE']._serialized_end=1013
+  _globals['_DEADLETTERSSERVICE']._serialized_start=1016
+  _globals['_DEADLETTERSSERVICE']._serialized_end=1443
 # @@protoc_insertion_point(module_scope)

@@ -126,8 +126,11 @@ class ListDeadLettersResponse(_message.Message):
     DEAD_LETTERS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     UNANSWERED_FIELD_NUMBER: _builtins.int
+    TOTAL_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Where the next page begins; empty: this was the last."""
+    total: _builtins.int
+    """How many there are in all, of the services that answered this page; the first page asks all of them."""
     @_builtins.property
     def dead_letters(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeadLetter]:
         """The dead letters."""
@@ -142,10 +145,11 @@ class ListDeadLettersResponse(_message.Message):
         dead_letters: _abc.Iterable[Global___DeadLetter] | None = ...,
         next_page_token: _builtins.str = ...,
         unanswered: _abc.Iterable[_builtins.str] | None = ...,
+        total: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dead_letters", b"dead_letters", "next_page_token", b"next_page_token", "unanswered", b"unanswered"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dead_letters", b"dead_letters", "next_page_token", b"next_page_token", "total", b"total", "unanswered", b"unanswered"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -256,6 +260,7 @@ class DiscardDeadLettersResponse(_message.Message):
     DISCARDED_FIELD_NUMBER: _builtins.int
     RELEASED_FIELD_NUMBER: _builtins.int
     REASONS_FIELD_NUMBER: _builtins.int
+    MISSING_FIELD_NUMBER: _builtins.int
     discarded: _builtins.int
     """How many were given up."""
     released: _builtins.int
@@ -264,16 +269,21 @@ class DiscardDeadLettersResponse(_message.Message):
     def reasons(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Why others were not given up."""
 
+    @_builtins.property
+    def missing(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The ids under which nothing waits."""
+
     def __init__(
         self,
         *,
         discarded: _builtins.int = ...,
         released: _builtins.int = ...,
         reasons: _abc.Iterable[_builtins.str] | None = ...,
+        missing: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["discarded", b"discarded", "reasons", b"reasons", "released", b"released"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["discarded", b"discarded", "missing", b"missing", "reasons", b"reasons", "released", b"released"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

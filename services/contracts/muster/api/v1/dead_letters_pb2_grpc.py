@@ -62,7 +62,7 @@ class DeadLettersServiceServicer:
     """
 
     def ListDeadLetters(self, request, context):
-        """The dead letters, newest first.
+        """The dead letters of services, newest first. What an agent could not read stands on the topic muster.dead-letters.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

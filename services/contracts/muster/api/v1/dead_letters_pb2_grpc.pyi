@@ -17,7 +17,7 @@ class DeadLettersServiceStub:
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListDeadLetters: _aio.UnaryUnaryMultiCallable[_dead_letters_pb2.ListDeadLettersRequest, _dead_letters_pb2.ListDeadLettersResponse]
-    """The dead letters, newest first."""
+    """The dead letters of services, newest first. What an agent could not read stands on the topic muster.dead-letters."""
     RedriveDeadLetters: _aio.UnaryUnaryMultiCallable[_dead_letters_pb2.RedriveDeadLettersRequest, _dead_letters_pb2.RedriveDeadLettersResponse]
     """Hands the stored bytes to the handler again, with what was parked behind them, in order. NOT_FOUND."""
     DiscardDeadLetters: _aio.UnaryUnaryMultiCallable[_dead_letters_pb2.DiscardDeadLettersRequest, _dead_letters_pb2.DiscardDeadLettersResponse]
@@ -34,7 +34,7 @@ class DeadLettersServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _dead_letters_pb2.ListDeadLettersRequest,
         context: _aio.ServicerContext[_dead_letters_pb2.ListDeadLettersRequest, _abc.Awaitable[_dead_letters_pb2.ListDeadLettersResponse]],
     ) -> _abc.Awaitable[_dead_letters_pb2.ListDeadLettersResponse]:
-        """The dead letters, newest first."""
+        """The dead letters of services, newest first. What an agent could not read stands on the topic muster.dead-letters."""
 
     @_abc_1.abstractmethod
     def RedriveDeadLetters(
