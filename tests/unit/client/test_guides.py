@@ -9,12 +9,15 @@ from typing import ClassVar, Self
 import pytest
 
 import muster_language as language
+from muster.api.v1 import workloads_pb2
+from muster.workload.v1 import workload_pb2
 from muster_chassis.topics import TRIGGERS
 from muster_client.cli.app import build
 from muster_client.cli.exits import Exit
 from muster_client.cli.triggers import read_trigger
 from muster_submission.domain import cloudevents
 from muster_submission.domain.triggers import Rule, environment
+from tests.support.control_plane import WORKLOAD_ID, World
 
 DOCS = Path(__file__).parents[3] / "docs"
 GUIDES = ("guide.md", "cli.md")
@@ -75,9 +78,44 @@ def test_the_event_starts_the_run_of_the_trigger(monkeypatch: pytest.MonkeyPatch
     assert environment(rule, event) == {"DATASET": "s3://datasets/2026-11-20", "EVENT": "2026-11-20"}
 
 
-def test_the_program_compiles() -> None:
-    for text in blocks("guide.md", "python"):
-        compile(text, "guide.md", "exec")
+@pytest.mark.parametrize(
+    ("phase", "reason", "told"),
+    [
+        (workload_pb2.PHASE_COMPLETED, workload_pb2.Reason(code="Succeeded", message="it ended well"), "Completed"),
+        (workload_pb2.PHASE_FAILED, workload_pb2.Reason(code="ExitLimit", message="exit code 3"), "exit code 3"),
+    ],
+)
+def test_the_program_runs(
+    plane: tuple[str, World],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    phase: workload_pb2.Phase.ValueType,
+    reason: workload_pb2.Reason,
+    told: str,
+) -> None:
+    server, world = plane
+    (program,) = (text for text in blocks("guide.md", "python") if "muster_client" in text)
+    document = next(text for text in blocks("guide.md", "yaml") if "apiVersion" in text)
+    (tmp_path / "train.yaml").write_text(document)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MUSTER_SERVER", server)
+    ended = workload_pb2.Workload(id=f"{WORKLOAD_ID}1", name="first", phase=phase, reason=reason)
+    pending = workload_pb2.Workload(id=ended.id, name="first", phase=workload_pb2.PHASE_PENDING)
+    item = workloads_pb2.WatchWorkloadsResponse
+    world.watches.append(
+        [
+            item(kind=workloads_pb2.WATCH_ITEM_KIND_SNAPSHOT, cursor="1", workload=pending),
+            item(kind=workloads_pb2.WATCH_ITEM_KIND_SNAPSHOT_END, cursor="1"),
+            item(kind=workloads_pb2.WATCH_ITEM_KIND_CHANGE, cursor="2", workload=ended),
+        ]
+    )
+    exec(compile(program, "guide.md", "exec"), {"__name__": "__main__"})  # noqa: S102  what the guide says
+    assert capsys.readouterr().out == f"first {told}\n"
+    (submitted,) = world.asked("SubmitWorkload")
+    assert (submitted.draft.yaml, submitted.draft.project) == (document, "team-a")
+    (watch,) = world.asked("WatchWorkloads")
+    assert watch.workload.id == f"{WORKLOAD_ID}1"
 
 
 def _verbs_told(guide: str) -> set[str]:
