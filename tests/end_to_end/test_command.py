@@ -151,7 +151,8 @@ def test_a_name_that_is_taken(muster: Shell) -> None:
     file = muster.document("taken", "python -V")
     muster("submit", "-f", file, "--wait")
     told = muster("submit", "-f", file, code=2)
-    assert "'taken' is taken" in told
+    assert told.startswith(f"{file}:4:9: metadata.name: name 'taken' is taken in project team-a")
+    assert told.endswith("\n1 error, nothing was submitted\n")
 
 
 def test_the_same_key_does_nothing_twice(muster: Shell) -> None:

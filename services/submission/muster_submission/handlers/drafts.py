@@ -20,7 +20,7 @@ from muster_kernel.ids import check_name
 from muster_language import Kind, Violation, check_layer, read
 from muster_submission.domain.names import Given, Naming, Prefixed, naming
 from muster_submission.domain.problems import Problem
-from muster_submission.errors import DraftRefused, NameTaken, NoSuchProject, NoSuchTemplate
+from muster_submission.errors import DraftRefused, NameTaken, NoSuchProject, NoSuchTemplate, violations
 from muster_submission.ports import Base, Templates, Tenancy
 
 LARGEST_SPEC: Final = 256 << 10
@@ -40,11 +40,11 @@ class Refusal:
         """The refusal as the error of a single call."""
         match self.code:
             case grpc.StatusCode.NOT_FOUND if self.problems:
-                return NoSuchTemplate(self.message)
+                return NoSuchTemplate(self.message, violations=violations(self.problems))
             case grpc.StatusCode.NOT_FOUND:
                 return NoSuchProject(self.message)
             case grpc.StatusCode.ALREADY_EXISTS:
-                return NameTaken(self.message)
+                return NameTaken(self.message, violations=violations(self.problems))
             case _:
                 return DraftRefused("the workload", self.problems)
 
