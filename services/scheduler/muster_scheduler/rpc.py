@@ -130,7 +130,7 @@ class Fleet(fleet_pb2_grpc.FleetServiceServicer):
         async def work(unit: Unit) -> fleet_pb2.AdoptClusterResponse:
             handlers, _ = self._desk.leader()
             instance = clean(request.instance, 200)
-            _adoptable(handlers.state, request.cluster, instance, force=request.force)
+            adoptable(handlers.state, request.cluster, instance, now=micros(identity.now()), force=request.force)
             before = views.held(handlers.state.world, request.cluster)
             state = await self._desk.command(unit, events.ClusterAdopted(request.cluster, instance))
             view = views.cluster(state.world, request.cluster)
@@ -165,11 +165,13 @@ class Fleet(fleet_pb2_grpc.FleetServiceServicer):
         return await once(self._desk.database, "ForceGoneNode", request, fleet_pb2.ForceGoneNodeResponse, work)
 
 
-def _adoptable(state: State, cluster: str, instance: str, *, force: bool) -> None:
-    """Whether an instance may come to speak for a cluster. Raises UnknownCluster, UnknownInstance, AgentAlive."""
+def adoptable(state: State, cluster: str, instance: str, *, now: int, force: bool) -> None:
+    """Whether an instance may come to speak for a cluster; `now` in microseconds.
+
+    Raises UnknownCluster, UnknownInstance (also with `force`), and AgentAlive without it.
+    """
     _known_cluster(state, cluster)
     world, known = state.world, state.world.clusters[cluster]
-    now = max(world.now, micros(identity.now()))
     if instance == known.instance:
         return
     if instance not in known.strangers:
@@ -179,12 +181,16 @@ def _adoptable(state: State, cluster: str, instance: str, *, force: bool) -> Non
             f"{known.instance or 'none'} (`muster clusters`); an agent that runs reports every 10 s: start it first"
         )
     if known.alive(now, world.limits.silent_after) and not force:
+        quiet, patience = max(0, now - known.fresh) // SECOND, world.limits.silent_after // SECOND
         raise AgentAlive(
-            f"agent {known.instance} of cluster {cluster} is alive: it was heard {(now - known.fresh) // SECOND} s ago "
-            f"(`muster clusters`); adopting {instance} would declare {views.held(world, cluster)} replicas GONE though "
-            "they run, and give their devices out again; stop that agent and wait "
-            f"{world.limits.silent_after // SECOND} s, or say --force"
+            f"agent {known.instance} of cluster {cluster} is alive: it was heard {quiet} s ago (`muster clusters`); "
+            f"adopting {instance} would declare {_replicas(views.held(world, cluster))} GONE though they run, and give "
+            f"their devices out again; stop that agent and wait {patience} s, or say --force"
         )
+
+
+def _replicas(count: int) -> str:
+    return f"{count} replica{'' if count == 1 else 's'}"
 
 
 def _forceable(state: State, cluster: str, name: str) -> int:

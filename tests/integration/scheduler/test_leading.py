@@ -74,6 +74,36 @@ async def _leads(candidate: Candidate) -> bool:
         return True
 
 
+async def test_only_an_agent_that_reported_is_adopted_and_not_while_the_old_one_lives(
+    kafka: str, database: TestDatabase
+) -> None:
+    async with neighbours(kafka, "north") as others, scheduler(database.url("scheduler"), kafka) as candidate:
+        await register(candidate, others)
+        address = candidate.runtime.settings.grpc_listen  # type: ignore[attr-defined]
+        async with grpc.aio.insecure_channel(address) as channel:
+            stub = fleet_pb2_grpc.FleetServiceStub(channel)
+
+            async def refused(instance: str) -> tuple[grpc.StatusCode, str]:
+                try:
+                    await stub.AdoptCluster(
+                        fleet_pb2.AdoptClusterRequest(cluster="north", instance=instance, idempotency_key=instance)
+                    )
+                except grpc.aio.AioRpcError as error:
+                    return error.code(), error.details() or ""
+                return grpc.StatusCode.OK, ""
+
+            async def alive() -> bool:
+                await others.heartbeat("north", instance="agent-2")
+                code, said = await refused("agent-2")
+                return code is grpc.StatusCode.FAILED_PRECONDITION and "0 replicas GONE" in said
+
+            assert (await refused("zzz"))[0] is grpc.StatusCode.NOT_FOUND
+            await eventually(alive)
+            forced = fleet_pb2.AdoptClusterRequest(cluster="north", instance="agent-2", force=True, idempotency_key="f")
+            answer = await stub.AdoptCluster(forced)
+            assert answer.cluster.agent_instance == "agent-2"
+
+
 async def test_what_is_read_back_is_what_was_written(kafka: str, database: TestDatabase) -> None:
     url = database.url("scheduler")
     async with neighbours(kafka, "north") as others:
@@ -84,6 +114,7 @@ async def test_what_is_read_back_is_what_was_written(kafka: str, database: TestD
             taker = await others.admit("taker", devices=6, priority=75)
             await until(lambda: others.said(taker, scheduler_pb2.WorkloadClaimed))
             done = next(i for i in ids if others.phases(i)[-1] == w.PHASE_INITIALIZING)
+            await until(lambda: others.last_record(done) is not None)  # decisions and records are sent side by side
             record = others.last_record(done)
             assert record is not None
             await others.status("north", record, fleet.REPLICA_STATE_SUCCEEDED, 0)

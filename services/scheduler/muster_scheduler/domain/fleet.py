@@ -169,6 +169,7 @@ def on_adopted(world: World, event: ClusterAdopted) -> None:
         return
     for workload in workloads_of(world, event.cluster):
         declare_gone(world, workload, None, "its cluster was adopted by another agent")
+    cluster.strangers.pop(event.instance, None)
     for name, value in (("instance", event.instance), ("start", 0), ("full_needed", True), ("silent", False)):
         world.journal.set(cluster, name, value)
     world.touched.clusters[event.cluster] = None

@@ -1,0 +1,66 @@
+"""Who may be adopted: an agent that has reported, once the one before it is silent, or by force."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster_scheduler.domain import events
+from muster_scheduler.domain.clusters import STRANGERS
+from muster_scheduler.domain.workloads import SECOND
+from muster_scheduler.errors import AgentAlive, UnknownCluster, UnknownInstance
+from muster_scheduler.rpc import adoptable
+from tests.support.fleets import Fleet, node
+
+
+def _report(fleet: Fleet, instance: str) -> None:
+    beat = fleet.heartbeat("c1")
+    fleet.send(events.HeartbeatSeen("c1", beat.order._replace(instance=instance)))
+
+
+def _fleet() -> Fleet:
+    fleet = Fleet(node("n1", 2))
+    fleet.submit(1)
+    fleet.run(1)
+    return fleet
+
+
+def test_a_name_that_never_reported_is_refused_also_by_force() -> None:
+    fleet = _fleet()
+    _report(fleet, "newcomer")
+    for force in (False, True):
+        with pytest.raises(UnknownInstance, match=r"others that have: newcomer; .* agent-c1 \(`muster clusters`\)"):
+            adoptable(fleet.state, "c1", "zzz", now=fleet.now, force=force)
+    with pytest.raises(UnknownCluster, match="`muster clusters`"):
+        adoptable(fleet.state, "nowhere", "newcomer", now=fleet.now, force=False)
+
+
+def test_a_cluster_whose_agent_lives_is_taken_by_force_alone() -> None:
+    fleet = _fleet()
+    _report(fleet, "newcomer")
+    with pytest.raises(AgentAlive, match=r"would declare 1 replicas? GONE though .* stop that agent and wait 50 s"):
+        adoptable(fleet.state, "c1", "newcomer", now=fleet.now, force=False)
+    adoptable(fleet.state, "c1", "newcomer", now=fleet.now, force=True)
+    adoptable(fleet.state, "c1", "newcomer", now=fleet.now + 51 * SECOND, force=False)
+
+
+def test_adopting_the_one_that_is_bound_changes_nothing() -> None:
+    fleet = _fleet()
+    adoptable(fleet.state, "c1", "agent-c1", now=fleet.now, force=False)
+
+
+def test_an_adopted_agent_speaks_and_the_old_one_is_a_stranger() -> None:
+    fleet = _fleet()
+    _report(fleet, "newcomer")
+    fleet.send(events.ClusterAdopted("c1", "newcomer"))
+    _report(fleet, "newcomer")
+    _report(fleet, "agent-c1")
+    cluster = fleet.world.clusters["c1"]
+    assert cluster.instance == "newcomer"
+    assert list(cluster.strangers) == ["agent-c1"]
+
+
+def test_strangers_are_bounded() -> None:
+    fleet = _fleet()
+    for number in range(3 * STRANGERS):
+        _report(fleet, f"s{number}")
+    assert list(fleet.world.clusters["c1"].strangers) == [f"s{n}" for n in range(2 * STRANGERS, 3 * STRANGERS)]
