@@ -389,6 +389,35 @@ def test_why_reads_like_an_answer(muster: Command, world: World) -> None:
     ]
 
 
+def test_why_of_what_never_fits_stays_within_the_terminal(muster: Command, world: World) -> None:
+    world.add("giant")
+    world.explanation.CopyFrom(
+        scheduler_pb2.Explanation(
+            name="giant",
+            phase=workload_pb2.PHASE_PENDING,
+            asks="6 GPUs",
+            node_pool="default",
+            reason=workload_pb2.Reason(code="TooLarge", message="needs 6 GPUs on one node; the largest node has 4"),
+            excluded=[scheduler_pb2.ExcludedNodes(constraint="TooFewGpus", nodes=1, text="has too few GPUs")],
+            unblockers=[
+                "it asked for at most 4 GPUs on one node, and there was room",
+                "a node with 1 CPU, 1Gi of memory and 6 GPUs joined node pool default",
+            ],
+        )
+    )
+    assert muster("why", "giant").out.splitlines() == [
+        "giant waits for 6 GPUs in node pool default.",
+        "",
+        "  Blocked by   needs 6 GPUs on one node; the largest node has 4",
+        "  Nodes        1 has too few GPUs",
+        "",
+        "  It would start now if    it asked for at most 4 GPUs on one node, and there",
+        "                             was room, or",
+        "                           a node with 1 CPU, 1Gi of memory and 6 GPUs joined",
+        "                             node pool default.",
+    ]
+
+
 def test_why_of_what_does_not_wait(muster: Command, world: World) -> None:
     world.add("bert", phase=workload_pb2.PHASE_RUNNING)
     world.explanation.CopyFrom(scheduler_pb2.Explanation(name="bert", phase=workload_pb2.PHASE_RUNNING))

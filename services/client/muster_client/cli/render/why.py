@@ -67,7 +67,13 @@ def _phrase(excluded: scheduler_pb2.ExcludedNodes) -> str:
 
 
 def _unblockers(phrases: list[str]) -> str:
-    indent = " " * (len(_WHEN) + 6)
+    first, rest = f"  {_WHEN}    ", " " * (len(_WHEN) + 6)
     ends = [", or"] * (len(phrases) - 1) + ["."]
-    lines = [f"{phrase}{end}" for phrase, end in zip(phrases, ends, strict=True)]
-    return f"  {_WHEN}    " + f"\n{indent}".join(lines)
+    lines: list[str] = []
+    for phrase, end in zip(phrases, ends, strict=True):
+        lead = rest if lines else first
+        # What goes on in a second line stands further in: the next line at the margin is the next way.
+        lines += textwrap.wrap(
+            f"{phrase}{end}", _WIDTH, initial_indent=lead, subsequent_indent=f"{rest}  ", break_long_words=False
+        )
+    return "\n".join(lines)
