@@ -117,7 +117,8 @@ async def test_a_consumer_stops_when_everything_is_rejected_and_goes_on_when_res
         await _write(producer, *(poison(f"w{n}") for n in range(150)))
         await until(lambda: consumer.intake.stopped)
         await _write(producer, record("good", 1))
-        assert await here.database.pool.fetchval("SELECT count(*) FROM parked") == 100
+        # It looks after each batch, and where batches end depends on what one poll of the partitions brought.
+        assert 100 <= await here.database.pool.fetchval("SELECT count(*) FROM parked") < 110
         resume = pb.ResumeConsumerRequest(idempotency_key=identity.event_id())
         answer = await DeadLetters(here.database).ResumeConsumer(resume, Call())
         assert list(answer.topics) == ["muster.submissions"]
@@ -139,8 +140,12 @@ async def test_a_redrive_goes_through_the_loop(database: Any, kafka: str) -> Non
         await sender.publish("w1", "w1", "w2")
         await until(lambda: journal.handled)
         service = DeadLetters(here.database)
-        [letter] = (await service.ListDeadLetters(pb.ListDeadLettersRequest(), Call())).dead_letters
-        assert letter.parked == 1
+
+        async def listed() -> list[pb.DeadLetter]:
+            return list((await service.ListDeadLetters(pb.ListDeadLettersRequest(), Call())).dead_letters)
+
+        # w2 stands on another partition and may be handled before w1 is read.
+        [letter] = await eventually(listed, lambda letters: any(one.parked == 1 for one in letters))
         journal.refuse.clear()
         request = pb.RedriveDeadLettersRequest(ids=[letter.id], idempotency_key="once")
         answer = await service.RedriveDeadLetters(request, Call())
