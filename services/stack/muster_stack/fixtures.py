@@ -5,7 +5,7 @@ Loaded by tests/conftest.py with `pytest_plugins = ["muster_stack.fixtures"]`. B
 started once for the run.
 
     kafka_bootstrap   the shared broker's address; topics of other tests may exist there
-    kafka             the same, but empty: every topic was deleted before the test, and what groups had committed
+    kafka             the same, but empty: a new cluster on the same port (on a given broker: every topic is deleted)
     topic_prefix      `t-<8 hex>.`, for tests that share the broker and choose their topics' names
     own_kafka         a broker for this test alone, which it may kill, stop and wipe
     database          a new database with the services' roles and schemas: `database.url("scheduler")`
@@ -78,13 +78,19 @@ class TestServer:
 
 
 @pytest.fixture(scope="session")
-def kafka_bootstrap() -> Iterator[str]:
-    """The shared broker's address."""
-    if given := os.environ.get("MUSTER_TEST_KAFKA"):
-        yield given
+def _shared_broker() -> Iterator[EmbeddedKafka | None]:
+    """The broker of the whole run; None where an address was given."""
+    if os.environ.get("MUSTER_TEST_KAFKA"):
+        yield None
         return
     with EmbeddedKafka() as server:
-        yield server.bootstrap
+        yield server
+
+
+@pytest.fixture(scope="session")
+def kafka_bootstrap(_shared_broker: EmbeddedKafka | None) -> str:
+    """The shared broker's address."""
+    return _shared_broker.bootstrap if _shared_broker else os.environ["MUSTER_TEST_KAFKA"]
 
 
 @pytest.fixture
@@ -94,8 +100,15 @@ def topic_prefix() -> str:
 
 
 @pytest_asyncio.fixture
-async def kafka(kafka_bootstrap: str) -> str:
-    """The shared broker's address, with nothing on it."""
+async def kafka(kafka_bootstrap: str, _shared_broker: EmbeddedKafka | None) -> str:
+    """The shared broker's address, with nothing on it.
+
+    Our own broker comes back as another one, since deleting topics is not enough: a static member of an earlier test is
+    handed its old partitions, and topics made again under their old names answer "not leader" for a while.
+    """
+    if _shared_broker:
+        await asyncio.to_thread(_shared_broker.wipe)
+        return kafka_bootstrap
     admin = AIOKafkaAdminClient(bootstrap_servers=kafka_bootstrap)
     await admin.start()
     try:
