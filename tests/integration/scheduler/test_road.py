@@ -8,7 +8,7 @@ import grpc
 import pytest_asyncio
 
 from muster.api.v1 import explain_pb2, explain_pb2_grpc, fleet_pb2, fleet_pb2_grpc
-from muster.events.v1 import scheduler_pb2, submission_pb2
+from muster.events.v1 import agent_pb2, scheduler_pb2, submission_pb2
 from muster.fleet.v1 import fleet_pb2 as fleet
 from muster.workload.v1 import workload_pb2 as w
 from muster_chassis.topics import reports
@@ -130,3 +130,21 @@ async def test_poison_does_not_block(road: Road) -> None:
     await road.others._producer.send_and_wait(reports("north").name, b"\xff\x00garbage", b"x", headers=[])
     workload = await road.others.admit("after")
     await road.placed(workload)
+
+
+async def test_forged_reports_freeze_no_workload(road: Road) -> None:
+    await road.register()
+    await road.others.project()
+    workload = await road.others.admit("target")
+    record = await road.placed(workload)
+    await road.others._producer.send_and_wait(
+        reports("north").name, b"\xffgarbage", workload.encode(), headers=[("ce_subject", workload.encode())]
+    )
+    forged = agent_pb2.ReplicaStatusChanged(
+        order=road.others.order("north", start=(1 << 63) + 9), workload_id=workload, generation=1, attempt=1
+    )
+    await road.others.report("north", workload, forged)
+    await road.others.ask(submission_pb2.SuspendRequested, workload)
+    await road.phase(workload, w.PHASE_STOPPING)
+    await road.others.status("north", record, fleet.REPLICA_STATE_GONE)
+    await road.phase(workload, w.PHASE_STOPPED)
