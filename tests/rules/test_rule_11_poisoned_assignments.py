@@ -6,6 +6,8 @@ must follow the last one (an agent obeys nobody any more).
 
 from __future__ import annotations
 
+from contextlib import closing
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -23,6 +25,8 @@ from muster_chassis.health import Health
 from muster_chassis.numbers import LEAP
 from muster_chassis.topics import assignments
 from muster_cluster_agent import stream
+from muster_cluster_agent.adapters.local.state import StateFolder
+from muster_cluster_agent.app import kept_epoch
 from muster_cluster_agent.handlers import Agent
 from muster_cluster_agent.ports import DeadLetter
 from muster_cluster_agent.stream import Assignments
@@ -205,3 +209,10 @@ async def test_an_agent_that_refuses_one_assignment_after_the_other_says_so() ->
     assert any(getattr(one, "highest_epoch", 0) == 3 + LEAP for one in told.reports)
     _, _, health = await _read(leap, older, older, older, leap)
     assert health.serving
+
+
+@pytest.mark.parametrize(("kept", "begins"), [(7, 7), (2**53, 2**53), (10**30, 0), (-1, 0)])
+def test_a_kept_epoch_that_cannot_be_ours_is_forgotten(tmp_path: Path, kept: int, begins: int) -> None:
+    with closing(StateFolder(tmp_path)) as state:
+        state.keep_number("epoch", kept)
+        assert kept_epoch(state) == begins

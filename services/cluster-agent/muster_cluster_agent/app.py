@@ -35,7 +35,7 @@ async def compose(runtime: Runtime, settings: AgentSettings) -> None:
     bus = Bus(settings.kafka_bootstrap, client=f"agent-{cluster}", identity=identity, health=runtime.health)
     runtime.close_last(bus.close)
     reporter = KafkaReporter(bus, cluster, state.instance, state.start)
-    agent = Agent(backend, reporter, state.instance, hold=settings.hold, epoch=_epoch(state))
+    agent = Agent(backend, reporter, state.instance, hold=settings.hold, epoch=kept_epoch(state))
     await agent.adopt()
     sampler = Sampler(backend, reporter)
     _wire(runtime, reporter, agent, sampler, backend)
@@ -56,7 +56,7 @@ async def compose(runtime: Runtime, settings: AgentSettings) -> None:
     runtime.eternal("gateway", gateway.run)
 
 
-def _epoch(state: StateFolder) -> int:
+def kept_epoch(state: StateFolder) -> int:
     """The highest epoch that was kept; one that cannot be ours is forgotten, or no scheduler was ever obeyed again."""
     kept = state.read_number("epoch")
     return kept if 0 <= kept <= LARGEST_EPOCH else 0

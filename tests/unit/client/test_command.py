@@ -484,6 +484,9 @@ def test_the_fleet(muster: Command, world: World) -> None:
     assert all(len(line) <= WIDTH for line in nodes.splitlines())
     assert "cluster west: Registered" in muster("clusters", "register", "west").out
     assert "3 replicas were declared gone" in muster("clusters", "adopt", "west", "--instance", "i-2").out
+    assert not world.calls[-1][1].force
+    muster("clusters", "adopt", "west", "--instance", "i-2", "--force")
+    assert world.calls[-1][1].force
     assert "2 replicas were declared gone" in muster("nodes", "force-gone", "north", "north-0").out
 
 
