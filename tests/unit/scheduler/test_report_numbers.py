@@ -15,8 +15,9 @@ from muster_scheduler.domain.events import HeartbeatSeen
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def _heartbeat(**order: int) -> Event:
-    message = agent_pb2.Heartbeat(order=agent_pb2.ReportOrder(cluster="north", instance="one", **order))
+def _heartbeat(*, start: int = 1, sequence: int = 1) -> Event:
+    order = agent_pb2.ReportOrder(cluster="north", instance="one", start=start, sequence=sequence)
+    message = agent_pb2.Heartbeat(order=order)
     origin = Origin(reports("north").name, 0, 1, b"north", message.SerializeToString(), ())
     return Event("id", message.DESCRIPTOR.full_name, "agent/north", "north", 0, NOW, message, origin, None)
 
@@ -35,7 +36,7 @@ def test_a_number_that_no_agent_reaches_is_refused(field: str, number: int) -> N
 
 
 def test_a_time_beyond_every_calendar_is_refused() -> None:
-    event = _heartbeat(start=1, sequence=1)
+    event = _heartbeat()
     assert isinstance(event.message, agent_pb2.Heartbeat)
     event.message.order.observed_at.seconds = 1 << 60
     with pytest.raises(Reject, match="seconds from 1970"):
