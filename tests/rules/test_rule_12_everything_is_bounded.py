@@ -127,6 +127,9 @@ class _Stuck(dead_letters_pb2_grpc.DeadLettersServiceServicer):
     async def ResumeConsumer(self, request: Any, context: Any) -> Any:
         await asyncio.get_running_loop().create_future()
 
+    async def DiscardDeadLetters(self, request: Any, context: Any) -> Any:
+        await asyncio.get_running_loop().create_future()
+
 
 async def _answer_without_a_deadline(monkeypatch: pytest.MonkeyPatch, longest: float) -> str:
     """The code that a caller gets who has set no deadline; WAITS where none comes within 2 s."""
@@ -170,6 +173,9 @@ class _DrainsFirst(Runtime):
         for action in self._drains:
             await runtime_module._quietly("drain", action)
         self._drains.clear()
+        # The relay ends with its drain: left alone it might still send by luck what comes afterwards.
+        running["relay"].cancel()
+        await asyncio.wait([running["relay"]])
         await super()._end(running)
 
 

@@ -45,6 +45,9 @@ class _Servicer(dead_letters_pb2_grpc.DeadLettersServiceServicer):
     async def ResumeConsumer(self, request: Any, context: Any) -> pb.ResumeConsumerResponse:
         return pb.ResumeConsumerResponse()
 
+    async def DiscardDeadLetters(self, request: Any, context: Any) -> pb.DiscardDeadLettersResponse:
+        return pb.DiscardDeadLettersResponse()
+
 
 @asynccontextmanager
 async def _served(settings: RpcSettings, health: Health | None = None) -> AsyncIterator[tuple[Any, _Servicer]]:
