@@ -67,11 +67,22 @@ def receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
     return json.loads(data), list(streams)
 
 
-def start(connection: socket.socket) -> Call | None:
+def scratch(path: str) -> str:
+    """A folder beside the socket for what Open MPI's daemon keeps while it runs.
+
+    Workers of one machine believe that they are alone on it: two daemons that make the same folder in /tmp at the same
+    moment make one of them fail with "File exists", and with it the whole job.
+    """
+    folder = os.path.join(os.path.dirname(os.path.abspath(path)), "tmp")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    return folder
+
+
+def start(connection: socket.socket, folder: str) -> Call | None:
     """Starts what a new connection asks for."""
     try:
         request, streams = receive(connection)
-        environment = {**os.environ, **request.get("env", {})}
+        environment = {**os.environ, "OMPI_MCA_orte_tmpdir_base": folder, **request.get("env", {})}
         process = subprocess.Popen(
             ["/bin/sh", "-c", request["command"]],
             stdin=streams[0],
@@ -118,6 +129,7 @@ def hang_up(call: Call) -> None:
 def main() -> None:
     """Serves until it is told to end."""
     server = listen(sys.argv[1])
+    folder = scratch(sys.argv[1])
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_read, False)
     os.set_blocking(wake_write, False)
@@ -132,7 +144,7 @@ def main() -> None:
             with contextlib.suppress(BlockingIOError):
                 os.read(wake_read, 512)
         if server.fileno() in readable:
-            begun = start(server.accept()[0])
+            begun = start(server.accept()[0], folder)
             if begun is not None:
                 calls.append(begun)
         for descriptor in readable:
