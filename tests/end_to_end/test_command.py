@@ -244,7 +244,13 @@ def test_an_interrupted_demo_leaves_nothing(tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     env = {**os.environ, "TMPDIR": "/tmp", "MUSTER_TEST_MARK": str(marker)}
     demo = subprocess.Popen(
-        [command, "demo", "--only", "patient"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env
+        [command, "demo", "--only", "patient"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=env,
+        # A test run in the background has Ctrl-C ignored, which the demo would inherit and rightly keep.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
     assert demo.stdout is not None
     for line in demo.stdout:
