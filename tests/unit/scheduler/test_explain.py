@@ -234,6 +234,8 @@ def test_a_replica_larger_than_every_node_is_measured_against_one_node() -> None
     )
     fleet.finish(1)
     assert why(fleet, 2).unblockers[0] == "it asked for at most 4 GPUs on one node"
+    fleet.submit(9, request(role(whole(6, cpu=0, memory=0))))
+    assert why(fleet, 9).unblockers[1] == "a node with 6 GPUs joined node pool default"
     fleet.submit(3, request(role(whole(4))))
     assert fleet.workload(3).replicas
     fleet.inventory("c1", [*(node(f"n{n}", 4) for n in range(4)), node("n9", 6)])

@@ -107,11 +107,15 @@ def _fewer(world: World, request: Request) -> tuple[tuple[Role, ...], str] | Non
 
 def _nodes_for(role: Role) -> str:
     shape = role.shape
-    parts = [f"{format_milli_cpu(shape.cpu)} CPU", f"{format_bytes(shape.memory)} of memory"]
+    asked = (
+        (shape.cpu, f"{format_milli_cpu(shape.cpu)} CPU"),
+        (shape.memory, f"{format_bytes(shape.memory)} of memory"),
+    )
+    parts = [text for amount, text in asked if amount]
     if shape.kind is Kind.WHOLE:
         parts.append(gpus(shape.devices * GPU))
     elif shape.kind is not Kind.NONE:
         words = shape_in_words(shape._replace(devices=1))
         parts.append(f"room for {words}" if shape.devices == 1 else f"{shape.devices} devices with room for {words}")
-    each = f"{', '.join(parts[:-1])} and {parts[-1]}"
+    each = f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else "".join(parts)
     return f"a node with {each}" if role.size == 1 else f"{role.size} nodes, each with {each},"
