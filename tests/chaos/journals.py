@@ -51,7 +51,7 @@ def _held_device(device: Record) -> Held:
     """A slice counts by its compute sevenths: enough to see that replicas have more than one device between them."""
     name = device["uuid"]
     if device.get("portion"):
-        return Held(name, device["portion"])
+        return Held(name, round(device["portion"] * WHOLE))
     if device.get("bytes"):
         return Held(name, 0, device["bytes"])
     if device.get("slice"):

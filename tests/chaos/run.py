@@ -20,8 +20,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import stamina.instrumentation
-
 from muster_client import Muster
 from tests.chaos import checker, clusters, journals, killer, ledger
 from tests.chaos.driver import Driver
@@ -43,7 +41,6 @@ class Outcome:
 def main() -> int:
     """Runs one seed; 0 where the verdict is clean."""
     given = _arguments()
-    stamina.instrumentation.set_on_retry_hooks([])  # retries are the point here, not news
     plan = draw(given.seed, given.workloads, given.kills, clusters.NAMES)
     folder = Path(tempfile.mkdtemp(prefix="muster-chaos-"))
     _say(f"chaos: seed {given.seed}, {given.kills} kills, {given.workloads} workloads in {folder}")
