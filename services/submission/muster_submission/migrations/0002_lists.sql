@@ -1,0 +1,1 @@
+-- The narrow table that lists are served from.

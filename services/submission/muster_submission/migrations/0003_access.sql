@@ -1,0 +1,1 @@
+-- Applications, bindings of roles, the audit.

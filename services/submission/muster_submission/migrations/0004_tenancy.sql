@@ -1,0 +1,1 @@
+-- Numbers, quotas and rules of departments, projects and node pools.

@@ -1,0 +1,1 @@
+-- Rules that start runs, their firings, what waits.

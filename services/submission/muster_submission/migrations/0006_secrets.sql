@@ -1,0 +1,1 @@
+-- Sealed values of sensitive fields.
