@@ -12,7 +12,8 @@ from typing import Final
 from muster_language.catalogue import catalogue, either, nearest
 from muster_language.documents import Document, Violation
 from muster_language.fields import FieldReader, Findings
-from muster_language.nodes import Loaded, Mapping, Node, Scalar, load
+from muster_language.loading import Loaded, load
+from muster_language.nodes import Mapping, Node, Scalar
 from muster_language.spec import API_VERSION, Kind, WorkloadSpec, kind_of_document, set_kind
 from muster_language.validation import check_layer
 from muster_language.values import shown

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from muster_language import Document, Kind, format_violations, read
-from muster_language.nodes import LONGEST_FILE, MOST_NODES
+from muster_language.loading import LONGEST_FILE, MOST_NODES
 
 HEAD = "apiVersion: run.ai/v2alpha1\nkind: {kind}\nmetadata: {{name: t-1, namespace: runai-team-a}}\nspec:\n"
 

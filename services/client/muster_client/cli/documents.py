@@ -16,7 +16,8 @@ from typing import Final
 import muster_language as language
 from muster_client.cli.failures import in_file
 from muster_client.errors import AlreadyExists, InvalidInput, MusterError, NotFound, Violation
-from muster_language.nodes import Mapping, Node, load
+from muster_language.loading import load
+from muster_language.nodes import Mapping, Node
 
 STDIN: Final = "-"
 _ABOUT_THE_DOCUMENT: Final = (InvalidInput, AlreadyExists, NotFound)
