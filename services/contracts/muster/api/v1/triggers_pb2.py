@@ -23,9 +23,12 @@ _sym_db = _symbol_database.Default()
 
 
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
+from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from muster.events.v1 import cloudevent_pb2 as muster_dot_events_dot_v1_dot_cloudevent__pb2
+from muster.workload.v1 import workload_pb2 as muster_dot_workload_dot_v1_dot_workload__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cmuster/api/v1/triggers.proto\x12\rmuster.api.v1\x1a\x1egoogle/protobuf/duration.proto\"\xc9\x02\n\x07Trigger\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07project\x18\x02 \x01(\t\x12\x10\n\x08template\x18\x03 \x01(\t\x12\x12\n\nevent_type\x18\x04 \x01(\t\x12\x14\n\x0c\x65vent_source\x18\x05 \x01(\t\x12\x15\n\revent_subject\x18\x06 \x01(\t\x12<\n\x0b\x65nvironment\x18\x07 \x03(\x0b\x32\'.muster.api.v1.Trigger.EnvironmentEntry\x12)\n\x06window\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07\x65nabled\x18\t \x01(\x08\x12\r\n\x05\x66ired\x18\n \x01(\x04\x12\x0f\n\x07version\x18\x0b \x01(\x04\x1a\x32\n\x10\x45nvironmentEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"W\n\x13\x41pplyTriggerRequest\x12\'\n\x07trigger\x18\x01 \x01(\x0b\x32\x16.muster.api.v1.Trigger\x12\x17\n\x0fidempotency_key\x18\x02 \x01(\t\"?\n\x14\x41pplyTriggerResponse\x12\'\n\x07trigger\x18\x01 \x01(\x0b\x32\x16.muster.api.v1.Trigger\"M\n\x13ListTriggersRequest\x12\x0f\n\x07project\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"Y\n\x14ListTriggersResponse\x12(\n\x08triggers\x18\x01 \x03(\x0b\x32\x16.muster.api.v1.Trigger\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t2\xc3\x01\n\x0fTriggersService\x12W\n\x0c\x41pplyTrigger\x12\".muster.api.v1.ApplyTriggerRequest\x1a#.muster.api.v1.ApplyTriggerResponse\x12W\n\x0cListTriggers\x12\".muster.api.v1.ListTriggersRequest\x1a#.muster.api.v1.ListTriggersResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cmuster/api/v1/triggers.proto\x12\rmuster.api.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!muster/events/v1/cloudevent.proto\x1a!muster/workload/v1/workload.proto\"\xf5\x04\n\x07Trigger\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07project\x18\x02 \x01(\t\x12\x10\n\x08template\x18\x03 \x01(\t\x12\x12\n\nevent_type\x18\x04 \x01(\t\x12\x15\n\revent_subject\x18\x06 \x01(\t\x12<\n\x0b\x65nvironment\x18\x07 \x03(\x0b\x32\'.muster.api.v1.Trigger.EnvironmentEntry\x12)\n\x06window\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07\x65nabled\x18\t \x01(\x08\x12\r\n\x05\x66ired\x18\n \x01(\x04\x12\x0f\n\x07version\x18\x0b \x01(\x04\x12\x15\n\revent_sources\x18\x0c \x03(\t\x12\x11\n\tcondition\x18\r \x01(\t\x12\x11\n\targuments\x18\x0e \x03(\t\x12+\n\x06\x66ields\x18\x0f \x03(\x0b\x32\x1b.muster.api.v1.TriggerField\x12\x13\n\x0bmax_running\x18\x10 \x01(\r\x12(\n\x04rate\x18\x11 \x01(\x0b\x32\x1a.muster.api.v1.TriggerRate\x12,\n\x06\x65xcess\x18\x12 \x01(\x0b\x32\x1c.muster.api.v1.TriggerExcess\x12\x0e\n\x06run_as\x18\x13 \x01(\t\x12\x35\n\x0b\x64\x61ta_schema\x18\x14 \x01(\x0b\x32 .muster.api.v1.TriggerDataSchema\x12\x1c\n\x14switched_off_because\x18\x15 \x01(\t\x1a\x32\n\x10\x45nvironmentEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01J\x04\x08\x05\x10\x06\"<\n\x0cTriggerField\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\x0f\n\x07\x61llowed\x18\x03 \x03(\t\"C\n\x0bTriggerRate\x12\x0c\n\x04runs\x18\x01 \x01(\r\x12&\n\x03per\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"~\n\rTriggerExcess\x12\x32\n\x06policy\x18\x01 \x01(\x0e\x32\".muster.api.v1.TriggerExcessPolicy\x12\x0c\n\x04most\x18\x02 \x01(\r\x12+\n\x08\x64\x65\x61\x64line\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"<\n\x11TriggerDataSchema\x12\x16\n\x0e\x64\x65scriptor_set\x18\x01 \x01(\x0c\x12\x0f\n\x07message\x18\x02 \x01(\t\"\xd7\x02\n\x06\x46iring\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07project\x18\x02 \x01(\t\x12\x0f\n\x07trigger\x18\x03 \x01(\t\x12\x0e\n\x06source\x18\x04 \x01(\t\x12\x10\n\x08\x65vent_id\x18\x05 \x01(\t\x12\x0e\n\x06number\x18\x06 \x01(\x04\x12-\n\x07outcome\x18\x07 \x01(\x0e\x32\x1c.muster.api.v1.FiringOutcome\x12\x0b\n\x03why\x18\x08 \x01(\t\x12\x13\n\x0bworkload_id\x18\t \x01(\t\x12\x10\n\x08workload\x18\n \x01(\t\x12,\n\x08\x66ired_at\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nstarted_at\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x64\x65\x61\x64line\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"W\n\x13\x41pplyTriggerRequest\x12\'\n\x07trigger\x18\x01 \x01(\x0b\x32\x16.muster.api.v1.Trigger\x12\x17\n\x0fidempotency_key\x18\x02 \x01(\t\"?\n\x14\x41pplyTriggerResponse\x12\'\n\x07trigger\x18\x01 \x01(\x0b\x32\x16.muster.api.v1.Trigger\"2\n\x11GetTriggerRequest\x12\x0f\n\x07project\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"_\n\x12GetTriggerResponse\x12\'\n\x07trigger\x18\x01 \x01(\x0b\x32\x16.muster.api.v1.Trigger\x12\x0f\n\x07running\x18\x02 \x01(\r\x12\x0f\n\x07waiting\x18\x03 \x01(\r\"M\n\x13ListTriggersRequest\x12\x0f\n\x07project\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"Y\n\x14ListTriggersResponse\x12(\n\x08triggers\x18\x01 \x03(\x0b\x32\x16.muster.api.v1.Trigger\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"N\n\x14\x44\x65leteTriggerRequest\x12\x0f\n\x07project\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\"(\n\x15\x44\x65leteTriggerResponse\x12\x0f\n\x07\x64ropped\x18\x01 \x01(\r\"j\n\x12TestTriggerRequest\x12\'\n\x07trigger\x18\x01 \x01(\x0b\x32\x16.muster.api.v1.Trigger\x12+\n\x05\x65vent\x18\x02 \x01(\x0b\x32\x1c.muster.events.v1.CloudEvent\"\xb8\x01\n\x13TestTriggerResponse\x12\x0f\n\x07matches\x18\x01 \x01(\x08\x12\x0b\n\x03why\x18\x02 \x01(\t\x12-\n\x07outcome\x18\x03 \x01(\x0e\x32\x1c.muster.api.v1.FiringOutcome\x12\x10\n\x08workload\x18\x04 \x01(\t\x12.\n\x04spec\x18\x05 \x01(\x0b\x32 .muster.workload.v1.WorkloadSpec\x12\x12\n\nremembered\x18\x06 \x01(\x08\"\x8d\x01\n\x12ListFiringsRequest\x12\x0f\n\x07project\x18\x01 \x01(\t\x12\x0f\n\x07trigger\x18\x02 \x01(\t\x12.\n\x08outcomes\x18\x03 \x03(\x0e\x32\x1c.muster.api.v1.FiringOutcome\x12\x11\n\tpage_size\x18\x04 \x01(\r\x12\x12\n\npage_token\x18\x05 \x01(\t\"V\n\x13ListFiringsResponse\x12&\n\x07\x66irings\x18\x01 \x03(\x0b\x32\x15.muster.api.v1.Firing\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"K\n\x13ReplayFiringRequest\x12\x0f\n\x07project\x18\x01 \x01(\t\x12\n\n\x02id\x18\x02 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\"=\n\x14ReplayFiringResponse\x12%\n\x06\x66iring\x18\x01 \x01(\x0b\x32\x15.muster.api.v1.Firing*|\n\x13TriggerExcessPolicy\x12%\n!TRIGGER_EXCESS_POLICY_UNSPECIFIED\x10\x00\x12\x1e\n\x1aTRIGGER_EXCESS_POLICY_WAIT\x10\x01\x12\x1e\n\x1aTRIGGER_EXCESS_POLICY_DROP\x10\x02*\xb9\x01\n\rFiringOutcome\x12\x1e\n\x1a\x46IRING_OUTCOME_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x46IRING_OUTCOME_WAITING\x10\x01\x12\x1a\n\x16\x46IRING_OUTCOME_STARTED\x10\x02\x12\x1a\n\x16\x46IRING_OUTCOME_DROPPED\x10\x03\x12\x1a\n\x16\x46IRING_OUTCOME_EXPIRED\x10\x04\x12\x18\n\x14\x46IRING_OUTCOME_ERROR\x10\x05\x32\xf7\x04\n\x0fTriggersService\x12W\n\x0c\x41pplyTrigger\x12\".muster.api.v1.ApplyTriggerRequest\x1a#.muster.api.v1.ApplyTriggerResponse\x12Q\n\nGetTrigger\x12 .muster.api.v1.GetTriggerRequest\x1a!.muster.api.v1.GetTriggerResponse\x12W\n\x0cListTriggers\x12\".muster.api.v1.ListTriggersRequest\x1a#.muster.api.v1.ListTriggersResponse\x12Z\n\rDeleteTrigger\x12#.muster.api.v1.DeleteTriggerRequest\x1a$.muster.api.v1.DeleteTriggerResponse\x12T\n\x0bTestTrigger\x12!.muster.api.v1.TestTriggerRequest\x1a\".muster.api.v1.TestTriggerResponse\x12T\n\x0bListFirings\x12!.muster.api.v1.ListFiringsRequest\x1a\".muster.api.v1.ListFiringsResponse\x12W\n\x0cReplayFiring\x12\".muster.api.v1.ReplayFiringRequest\x1a#.muster.api.v1.ReplayFiringResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,18 +37,52 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_TRIGGER_ENVIRONMENTENTRY']._loaded_options = None
   _globals['_TRIGGER_ENVIRONMENTENTRY']._serialized_options = b'8\001'
-  _globals['_TRIGGER']._serialized_start=80
-  _globals['_TRIGGER']._serialized_end=409
-  _globals['_TRIGGER_ENVIRONMENTENTRY']._serialized_start=359
-  _globals['_TRIGGER_ENVIRONMENTENTRY']._serialized_end=409
-  _globals['_APPLYTRIGGERREQUEST']._serialized_start=411
-  _globals['_APPLYTRIGGERREQUEST']._serialized_end=498
-  _globals['_APPLYTRIGGERRESPONSE']._serialized_start=500
-  _globals['_APPLYTRIGGERRESPONSE']._serialized_end=563
-  _globals['_LISTTRIGGERSREQUEST']._serialized_start=565
-  _globals['_LISTTRIGGERSREQUEST']._serialized_end=642
-  _globals['_LISTTRIGGERSRESPONSE']._serialized_start=644
-  _globals['_LISTTRIGGERSRESPONSE']._serialized_end=733
-  _globals['_TRIGGERSSERVICE']._serialized_start=736
-  _globals['_TRIGGERSSERVICE']._serialized_end=931
+  _globals['_TRIGGEREXCESSPOLICY']._serialized_start=2743
+  _globals['_TRIGGEREXCESSPOLICY']._serialized_end=2867
+  _globals['_FIRINGOUTCOME']._serialized_start=2870
+  _globals['_FIRINGOUTCOME']._serialized_end=3055
+  _globals['_TRIGGER']._serialized_start=183
+  _globals['_TRIGGER']._serialized_end=812
+  _globals['_TRIGGER_ENVIRONMENTENTRY']._serialized_start=756
+  _globals['_TRIGGER_ENVIRONMENTENTRY']._serialized_end=806
+  _globals['_TRIGGERFIELD']._serialized_start=814
+  _globals['_TRIGGERFIELD']._serialized_end=874
+  _globals['_TRIGGERRATE']._serialized_start=876
+  _globals['_TRIGGERRATE']._serialized_end=943
+  _globals['_TRIGGEREXCESS']._serialized_start=945
+  _globals['_TRIGGEREXCESS']._serialized_end=1071
+  _globals['_TRIGGERDATASCHEMA']._serialized_start=1073
+  _globals['_TRIGGERDATASCHEMA']._serialized_end=1133
+  _globals['_FIRING']._serialized_start=1136
+  _globals['_FIRING']._serialized_end=1479
+  _globals['_APPLYTRIGGERREQUEST']._serialized_start=1481
+  _globals['_APPLYTRIGGERREQUEST']._serialized_end=1568
+  _globals['_APPLYTRIGGERRESPONSE']._serialized_start=1570
+  _globals['_APPLYTRIGGERRESPONSE']._serialized_end=1633
+  _globals['_GETTRIGGERREQUEST']._serialized_start=1635
+  _globals['_GETTRIGGERREQUEST']._serialized_end=1685
+  _globals['_GETTRIGGERRESPONSE']._serialized_start=1687
+  _globals['_GETTRIGGERRESPONSE']._serialized_end=1782
+  _globals['_LISTTRIGGERSREQUEST']._serialized_start=1784
+  _globals['_LISTTRIGGERSREQUEST']._serialized_end=1861
+  _globals['_LISTTRIGGERSRESPONSE']._serialized_start=1863
+  _globals['_LISTTRIGGERSRESPONSE']._serialized_end=1952
+  _globals['_DELETETRIGGERREQUEST']._serialized_start=1954
+  _globals['_DELETETRIGGERREQUEST']._serialized_end=2032
+  _globals['_DELETETRIGGERRESPONSE']._serialized_start=2034
+  _globals['_DELETETRIGGERRESPONSE']._serialized_end=2074
+  _globals['_TESTTRIGGERREQUEST']._serialized_start=2076
+  _globals['_TESTTRIGGERREQUEST']._serialized_end=2182
+  _globals['_TESTTRIGGERRESPONSE']._serialized_start=2185
+  _globals['_TESTTRIGGERRESPONSE']._serialized_end=2369
+  _globals['_LISTFIRINGSREQUEST']._serialized_start=2372
+  _globals['_LISTFIRINGSREQUEST']._serialized_end=2513
+  _globals['_LISTFIRINGSRESPONSE']._serialized_start=2515
+  _globals['_LISTFIRINGSRESPONSE']._serialized_end=2601
+  _globals['_REPLAYFIRINGREQUEST']._serialized_start=2603
+  _globals['_REPLAYFIRINGREQUEST']._serialized_end=2678
+  _globals['_REPLAYFIRINGRESPONSE']._serialized_start=2680
+  _globals['_REPLAYFIRINGRESPONSE']._serialized_end=2741
+  _globals['_TRIGGERSSERVICE']._serialized_start=3058
+  _globals['_TRIGGERSSERVICE']._serialized_end=3689
 # @@protoc_insertion_point(module_scope)

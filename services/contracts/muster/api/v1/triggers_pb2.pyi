@@ -7,7 +7,11 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from muster.events.v1 import cloudevent_pb2 as _cloudevent_pb2
+from muster.workload.v1 import workload_pb2 as _workload_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -19,9 +23,69 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _TriggerExcessPolicy:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _TriggerExcessPolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TriggerExcessPolicy.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    TRIGGER_EXCESS_POLICY_UNSPECIFIED: _TriggerExcessPolicy.ValueType  # 0
+    """They wait."""
+    TRIGGER_EXCESS_POLICY_WAIT: _TriggerExcessPolicy.ValueType  # 1
+    """They wait, oldest first, up to the deadline."""
+    TRIGGER_EXCESS_POLICY_DROP: _TriggerExcessPolicy.ValueType  # 2
+    """They are dropped at once."""
+
+class TriggerExcessPolicy(_TriggerExcessPolicy, metaclass=_TriggerExcessPolicyEnumTypeWrapper):
+    """Whether firings above the limits wait."""
+
+TRIGGER_EXCESS_POLICY_UNSPECIFIED: TriggerExcessPolicy.ValueType  # 0
+"""They wait."""
+TRIGGER_EXCESS_POLICY_WAIT: TriggerExcessPolicy.ValueType  # 1
+"""They wait, oldest first, up to the deadline."""
+TRIGGER_EXCESS_POLICY_DROP: TriggerExcessPolicy.ValueType  # 2
+"""They are dropped at once."""
+Global___TriggerExcessPolicy: _TypeAlias = TriggerExcessPolicy  # noqa: Y015
+
+class _FiringOutcome:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _FiringOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FiringOutcome.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    FIRING_OUTCOME_UNSPECIFIED: _FiringOutcome.ValueType  # 0
+    """Not known to this version."""
+    FIRING_OUTCOME_WAITING: _FiringOutcome.ValueType  # 1
+    """It waits for the trigger's limits."""
+    FIRING_OUTCOME_STARTED: _FiringOutcome.ValueType  # 2
+    """It started a run."""
+    FIRING_OUTCOME_DROPPED: _FiringOutcome.ValueType  # 3
+    """It was above the limits, and the rule or its queue's end dropped it."""
+    FIRING_OUTCOME_EXPIRED: _FiringOutcome.ValueType  # 4
+    """It waited until its deadline."""
+    FIRING_OUTCOME_ERROR: _FiringOutcome.ValueType  # 5
+    """An expression, a value, the template or the identity's rights forbade it."""
+
+class FiringOutcome(_FiringOutcome, metaclass=_FiringOutcomeEnumTypeWrapper):
+    """What came of a firing."""
+
+FIRING_OUTCOME_UNSPECIFIED: FiringOutcome.ValueType  # 0
+"""Not known to this version."""
+FIRING_OUTCOME_WAITING: FiringOutcome.ValueType  # 1
+"""It waits for the trigger's limits."""
+FIRING_OUTCOME_STARTED: FiringOutcome.ValueType  # 2
+"""It started a run."""
+FIRING_OUTCOME_DROPPED: FiringOutcome.ValueType  # 3
+"""It was above the limits, and the rule or its queue's end dropped it."""
+FIRING_OUTCOME_EXPIRED: FiringOutcome.ValueType  # 4
+"""It waited until its deadline."""
+FIRING_OUTCOME_ERROR: FiringOutcome.ValueType  # 5
+"""An expression, a value, the template or the identity's rights forbade it."""
+Global___FiringOutcome: _TypeAlias = FiringOutcome  # noqa: Y015
+
 @_typing.final
 class Trigger(_message.Message):
-    """A rule: which events start a run, and of what."""
+    """A rule: which events start a run, and of what. Patterns are exact, or a prefix followed by one '*' at the end."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -49,13 +113,22 @@ class Trigger(_message.Message):
     PROJECT_FIELD_NUMBER: _builtins.int
     TEMPLATE_FIELD_NUMBER: _builtins.int
     EVENT_TYPE_FIELD_NUMBER: _builtins.int
-    EVENT_SOURCE_FIELD_NUMBER: _builtins.int
     EVENT_SUBJECT_FIELD_NUMBER: _builtins.int
     ENVIRONMENT_FIELD_NUMBER: _builtins.int
     WINDOW_FIELD_NUMBER: _builtins.int
     ENABLED_FIELD_NUMBER: _builtins.int
     FIRED_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
+    EVENT_SOURCES_FIELD_NUMBER: _builtins.int
+    CONDITION_FIELD_NUMBER: _builtins.int
+    ARGUMENTS_FIELD_NUMBER: _builtins.int
+    FIELDS_FIELD_NUMBER: _builtins.int
+    MAX_RUNNING_FIELD_NUMBER: _builtins.int
+    RATE_FIELD_NUMBER: _builtins.int
+    EXCESS_FIELD_NUMBER: _builtins.int
+    RUN_AS_FIELD_NUMBER: _builtins.int
+    DATA_SCHEMA_FIELD_NUMBER: _builtins.int
+    SWITCHED_OFF_BECAUSE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name, unique in its project."""
     project: _builtins.str
@@ -63,24 +136,54 @@ class Trigger(_message.Message):
     template: _builtins.str
     """The template of the runs."""
     event_type: _builtins.str
-    """Only events of this CloudEvents type."""
-    event_source: _builtins.str
-    """Only events of this source; empty: any."""
+    """The pattern of CloudEvents types that it takes; required."""
     event_subject: _builtins.str
-    """Only events of this subject; empty: any."""
+    """The pattern of subjects that it takes; empty: any, and none."""
     enabled: _builtins.bool
     """Whether it fires at all."""
     fired: _builtins.int
-    """How often it has fired."""
+    """How many runs it has started."""
     version: _builtins.int
     """Grows with every change."""
+    condition: _builtins.str
+    """A CEL expression that has to be true of the event; empty: always."""
+    max_running: _builtins.int
+    """The most of its runs at once; 0: no limit."""
+    run_as: _builtins.str
+    """The identity whose rights count at every firing; empty: whoever applied the trigger last."""
+    switched_off_because: _builtins.str
+    """Why Muster has switched it off by itself; empty: it has not. Applying it clears this."""
     @_builtins.property
     def environment(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Environment variables taken from the event: variable name to member of its JSON data (a dotted path) or to an attribute written as ce:NAME."""
+        """Environment variables of the run: name to the CEL expression that gives its whole value."""
 
     @_builtins.property
     def window(self) -> _duration_pb2.Duration:
         """How long an event is remembered, so that it fires once; unset: 7 days."""
+
+    @_builtins.property
+    def event_sources(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The patterns of sources that it takes, at least one; "*" takes all."""
+
+    @_builtins.property
+    def arguments(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """CEL expressions that each give one whole argument, added behind the template's arguments."""
+
+    @_builtins.property
+    def fields(self) -> _containers.RepeatedCompositeFieldContainer[Global___TriggerField]:
+        """Other fields of the run that the event may choose among listed values."""
+
+    @_builtins.property
+    def rate(self) -> Global___TriggerRate:
+        """The most starts within a time; unset: no limit."""
+
+    @_builtins.property
+    def excess(self) -> Global___TriggerExcess:
+        """What happens to firings above these limits."""
+
+    @_builtins.property
+    def data_schema(self) -> Global___TriggerDataSchema:
+        """How data that is protobuf is read; unset: only JSON is."""
 
     def __init__(
         self,
@@ -89,21 +192,224 @@ class Trigger(_message.Message):
         project: _builtins.str = ...,
         template: _builtins.str = ...,
         event_type: _builtins.str = ...,
-        event_source: _builtins.str = ...,
         event_subject: _builtins.str = ...,
         environment: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         window: _duration_pb2.Duration | None = ...,
         enabled: _builtins.bool = ...,
         fired: _builtins.int = ...,
         version: _builtins.int = ...,
+        event_sources: _abc.Iterable[_builtins.str] | None = ...,
+        condition: _builtins.str = ...,
+        arguments: _abc.Iterable[_builtins.str] | None = ...,
+        fields: _abc.Iterable[Global___TriggerField] | None = ...,
+        max_running: _builtins.int = ...,
+        rate: Global___TriggerRate | None = ...,
+        excess: Global___TriggerExcess | None = ...,
+        run_as: _builtins.str = ...,
+        data_schema: Global___TriggerDataSchema | None = ...,
+        switched_off_because: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["window", b"window"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["data_schema", b"data_schema", "excess", b"excess", "rate", b"rate", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["enabled", b"enabled", "environment", b"environment", "event_source", b"event_source", "event_subject", b"event_subject", "event_type", b"event_type", "fired", b"fired", "name", b"name", "project", b"project", "template", b"template", "version", b"version", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "condition", b"condition", "data_schema", b"data_schema", "enabled", b"enabled", "environment", b"environment", "event_sources", b"event_sources", "event_subject", b"event_subject", "event_type", b"event_type", "excess", b"excess", "fields", b"fields", "fired", b"fired", "max_running", b"max_running", "name", b"name", "project", b"project", "rate", b"rate", "run_as", b"run_as", "switched_off_because", b"switched_off_because", "template", b"template", "version", b"version", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Trigger: _TypeAlias = Trigger  # noqa: Y015
+
+@_typing.final
+class TriggerField(_message.Message):
+    """A field that an event may choose, among values that the rule lists."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    ALLOWED_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    """Its name in YAML, such as image, command or priorityClass; or project."""
+    value: _builtins.str
+    """The CEL expression that gives its value."""
+    @_builtins.property
+    def allowed(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The values that are allowed; anything else is a firing with outcome error."""
+
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+        value: _builtins.str = ...,
+        allowed: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed", b"allowed", "path", b"path", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TriggerField: _TypeAlias = TriggerField  # noqa: Y015
+
+@_typing.final
+class TriggerRate(_message.Message):
+    """A limit of starts: `runs` within any stretch of this length."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUNS_FIELD_NUMBER: _builtins.int
+    PER_FIELD_NUMBER: _builtins.int
+    runs: _builtins.int
+    """How many, from 1."""
+    @_builtins.property
+    def per(self) -> _duration_pb2.Duration:
+        """Within which time; at most a day."""
+
+    def __init__(
+        self,
+        *,
+        runs: _builtins.int = ...,
+        per: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["per", b"per"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["per", b"per", "runs", b"runs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TriggerRate: _TypeAlias = TriggerRate  # noqa: Y015
+
+@_typing.final
+class TriggerExcess(_message.Message):
+    """What happens above the limits."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POLICY_FIELD_NUMBER: _builtins.int
+    MOST_FIELD_NUMBER: _builtins.int
+    DEADLINE_FIELD_NUMBER: _builtins.int
+    policy: Global___TriggerExcessPolicy.ValueType
+    """Waits, or is dropped."""
+    most: _builtins.int
+    """How many may wait at once; what is beyond is dropped; 0: 1,000."""
+    @_builtins.property
+    def deadline(self) -> _duration_pb2.Duration:
+        """How long one waits before it is dropped; unset: 1 hour."""
+
+    def __init__(
+        self,
+        *,
+        policy: Global___TriggerExcessPolicy.ValueType = ...,
+        most: _builtins.int = ...,
+        deadline: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["deadline", b"deadline"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deadline", b"deadline", "most", b"most", "policy", b"policy"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TriggerExcess: _TypeAlias = TriggerExcess  # noqa: Y015
+
+@_typing.final
+class TriggerDataSchema(_message.Message):
+    """The message that an event's protobuf data is."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DESCRIPTOR_SET_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    descriptor_set: _builtins.bytes
+    """A google.protobuf.FileDescriptorSet with everything that the message needs; at most 256 KiB."""
+    message: _builtins.str
+    """The full name of the message, such as acme.data.v1.DatasetReady."""
+    def __init__(
+        self,
+        *,
+        descriptor_set: _builtins.bytes = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["descriptor_set", b"descriptor_set", "message", b"message"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TriggerDataSchema: _TypeAlias = TriggerDataSchema  # noqa: Y015
+
+@_typing.final
+class Firing(_message.Message):
+    """What one event made a trigger do."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    PROJECT_FIELD_NUMBER: _builtins.int
+    TRIGGER_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    EVENT_ID_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    WHY_FIELD_NUMBER: _builtins.int
+    WORKLOAD_ID_FIELD_NUMBER: _builtins.int
+    WORKLOAD_FIELD_NUMBER: _builtins.int
+    FIRED_AT_FIELD_NUMBER: _builtins.int
+    STARTED_AT_FIELD_NUMBER: _builtins.int
+    DEADLINE_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """Its id; newer ones sort behind older ones."""
+    project: _builtins.str
+    """The trigger's project."""
+    trigger: _builtins.str
+    """The trigger's name."""
+    source: _builtins.str
+    """The event's source."""
+    event_id: _builtins.str
+    """The event's id."""
+    number: _builtins.int
+    """How often this event has fired this trigger: 1, and one more with every replay."""
+    outcome: Global___FiringOutcome.ValueType
+    """What came of it."""
+    why: _builtins.str
+    """Why, where no run was started: a sentence for people."""
+    workload_id: _builtins.str
+    """The run."""
+    workload: _builtins.str
+    """The run's name."""
+    @_builtins.property
+    def fired_at(self) -> _timestamp_pb2.Timestamp:
+        """When the event came, or was replayed."""
+
+    @_builtins.property
+    def started_at(self) -> _timestamp_pb2.Timestamp:
+        """When the run was started."""
+
+    @_builtins.property
+    def deadline(self) -> _timestamp_pb2.Timestamp:
+        """Until when it waits."""
+
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        project: _builtins.str = ...,
+        trigger: _builtins.str = ...,
+        source: _builtins.str = ...,
+        event_id: _builtins.str = ...,
+        number: _builtins.int = ...,
+        outcome: Global___FiringOutcome.ValueType = ...,
+        why: _builtins.str = ...,
+        workload_id: _builtins.str = ...,
+        workload: _builtins.str = ...,
+        fired_at: _timestamp_pb2.Timestamp | None = ...,
+        started_at: _timestamp_pb2.Timestamp | None = ...,
+        deadline: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["deadline", b"deadline", "fired_at", b"fired_at", "started_at", b"started_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deadline", b"deadline", "event_id", b"event_id", "fired_at", b"fired_at", "id", b"id", "number", b"number", "outcome", b"outcome", "project", b"project", "source", b"source", "started_at", b"started_at", "trigger", b"trigger", "why", b"why", "workload", b"workload", "workload_id", b"workload_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Firing: _TypeAlias = Firing  # noqa: Y015
 
 @_typing.final
 class ApplyTriggerRequest(_message.Message):
@@ -158,6 +464,64 @@ class ApplyTriggerResponse(_message.Message):
 Global___ApplyTriggerResponse: _TypeAlias = ApplyTriggerResponse  # noqa: Y015
 
 @_typing.final
+class GetTriggerRequest(_message.Message):
+    """Which trigger."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROJECT_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    project: _builtins.str
+    """Its project."""
+    name: _builtins.str
+    """Its name."""
+    def __init__(
+        self,
+        *,
+        project: _builtins.str = ...,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "project", b"project"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetTriggerRequest: _TypeAlias = GetTriggerRequest  # noqa: Y015
+
+@_typing.final
+class GetTriggerResponse(_message.Message):
+    """The trigger."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRIGGER_FIELD_NUMBER: _builtins.int
+    RUNNING_FIELD_NUMBER: _builtins.int
+    WAITING_FIELD_NUMBER: _builtins.int
+    running: _builtins.int
+    """How many of its runs have not ended, as far as max_running counts them."""
+    waiting: _builtins.int
+    """How many firings wait."""
+    @_builtins.property
+    def trigger(self) -> Global___Trigger:
+        """The trigger."""
+
+    def __init__(
+        self,
+        *,
+        trigger: Global___Trigger | None = ...,
+        running: _builtins.int = ...,
+        waiting: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["trigger", b"trigger"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["running", b"running", "trigger", b"trigger", "waiting", b"waiting"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetTriggerResponse: _TypeAlias = GetTriggerResponse  # noqa: Y015
+
+@_typing.final
 class ListTriggersRequest(_message.Message):
     """Which triggers."""
 
@@ -167,7 +531,7 @@ class ListTriggersRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     project: _builtins.str
-    """Only this project's; empty: all."""
+    """Only this project's; empty: all that the caller may see."""
     page_size: _builtins.int
     """At most this many, 1 to 500; 0: 50."""
     page_token: _builtins.str
@@ -214,3 +578,251 @@ class ListTriggersResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListTriggersResponse: _TypeAlias = ListTriggersResponse  # noqa: Y015
+
+@_typing.final
+class DeleteTriggerRequest(_message.Message):
+    """Which trigger goes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROJECT_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
+    project: _builtins.str
+    """Its project."""
+    name: _builtins.str
+    """Its name."""
+    idempotency_key: _builtins.str
+    """Makes a repeated call harmless."""
+    def __init__(
+        self,
+        *,
+        project: _builtins.str = ...,
+        name: _builtins.str = ...,
+        idempotency_key: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["idempotency_key", b"idempotency_key", "name", b"name", "project", b"project"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteTriggerRequest: _TypeAlias = DeleteTriggerRequest  # noqa: Y015
+
+@_typing.final
+class DeleteTriggerResponse(_message.Message):
+    """It is gone."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DROPPED_FIELD_NUMBER: _builtins.int
+    dropped: _builtins.int
+    """How many waiting firings were dropped with it."""
+    def __init__(
+        self,
+        *,
+        dropped: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dropped", b"dropped"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteTriggerResponse: _TypeAlias = DeleteTriggerResponse  # noqa: Y015
+
+@_typing.final
+class TestTriggerRequest(_message.Message):
+    """What to try."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRIGGER_FIELD_NUMBER: _builtins.int
+    EVENT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def trigger(self) -> Global___Trigger:
+        """The trigger, which need not have been applied."""
+
+    @_builtins.property
+    def event(self) -> _cloudevent_pb2.CloudEvent:
+        """The event."""
+
+    def __init__(
+        self,
+        *,
+        trigger: Global___Trigger | None = ...,
+        event: _cloudevent_pb2.CloudEvent | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "trigger", b"trigger"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "trigger", b"trigger"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TestTriggerRequest: _TypeAlias = TestTriggerRequest  # noqa: Y015
+
+@_typing.final
+class TestTriggerResponse(_message.Message):
+    """What would happen now."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MATCHES_FIELD_NUMBER: _builtins.int
+    WHY_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    WORKLOAD_FIELD_NUMBER: _builtins.int
+    SPEC_FIELD_NUMBER: _builtins.int
+    REMEMBERED_FIELD_NUMBER: _builtins.int
+    matches: _builtins.bool
+    """Whether the rule takes the event: type, source, subject and condition."""
+    why: _builtins.str
+    """Why it does not, or what would be wrong with the run; empty: nothing."""
+    outcome: Global___FiringOutcome.ValueType
+    """What would come of it; unspecified where the rule does not take the event."""
+    workload: _builtins.str
+    """The run's name."""
+    remembered: _builtins.bool
+    """Whether this event has fired the applied trigger of that name within the window, so that nothing would happen."""
+    @_builtins.property
+    def spec(self) -> _workload_pb2.WorkloadSpec:
+        """The run's own layer: what it takes from the event, above the template."""
+
+    def __init__(
+        self,
+        *,
+        matches: _builtins.bool = ...,
+        why: _builtins.str = ...,
+        outcome: Global___FiringOutcome.ValueType = ...,
+        workload: _builtins.str = ...,
+        spec: _workload_pb2.WorkloadSpec | None = ...,
+        remembered: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["spec", b"spec"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["matches", b"matches", "outcome", b"outcome", "remembered", b"remembered", "spec", b"spec", "why", b"why", "workload", b"workload"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TestTriggerResponse: _TypeAlias = TestTriggerResponse  # noqa: Y015
+
+@_typing.final
+class ListFiringsRequest(_message.Message):
+    """Whose firings."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROJECT_FIELD_NUMBER: _builtins.int
+    TRIGGER_FIELD_NUMBER: _builtins.int
+    OUTCOMES_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    project: _builtins.str
+    """The trigger's project."""
+    trigger: _builtins.str
+    """The trigger; empty: all of the project."""
+    page_size: _builtins.int
+    """At most this many, 1 to 500; 0: 50."""
+    page_token: _builtins.str
+    """Where the page before ended."""
+    @_builtins.property
+    def outcomes(self) -> _containers.RepeatedScalarFieldContainer[Global___FiringOutcome.ValueType]:
+        """Only these outcomes; empty: all."""
+
+    def __init__(
+        self,
+        *,
+        project: _builtins.str = ...,
+        trigger: _builtins.str = ...,
+        outcomes: _abc.Iterable[Global___FiringOutcome.ValueType] | None = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["outcomes", b"outcomes", "page_size", b"page_size", "page_token", b"page_token", "project", b"project", "trigger", b"trigger"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListFiringsRequest: _TypeAlias = ListFiringsRequest  # noqa: Y015
+
+@_typing.final
+class ListFiringsResponse(_message.Message):
+    """A page of firings."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIRINGS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Where the next page begins; empty: this was the last."""
+    @_builtins.property
+    def firings(self) -> _containers.RepeatedCompositeFieldContainer[Global___Firing]:
+        """The firings, the newest first."""
+
+    def __init__(
+        self,
+        *,
+        firings: _abc.Iterable[Global___Firing] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["firings", b"firings", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListFiringsResponse: _TypeAlias = ListFiringsResponse  # noqa: Y015
+
+@_typing.final
+class ReplayFiringRequest(_message.Message):
+    """Which firing to repeat."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROJECT_FIELD_NUMBER: _builtins.int
+    ID_FIELD_NUMBER: _builtins.int
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
+    project: _builtins.str
+    """The trigger's project."""
+    id: _builtins.str
+    """The firing whose event fires again."""
+    idempotency_key: _builtins.str
+    """Makes a repeated call harmless."""
+    def __init__(
+        self,
+        *,
+        project: _builtins.str = ...,
+        id: _builtins.str = ...,
+        idempotency_key: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "idempotency_key", b"idempotency_key", "project", b"project"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReplayFiringRequest: _TypeAlias = ReplayFiringRequest  # noqa: Y015
+
+@_typing.final
+class ReplayFiringResponse(_message.Message):
+    """The new firing."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIRING_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def firing(self) -> Global___Firing:
+        """The firing."""
+
+    def __init__(
+        self,
+        *,
+        firing: Global___Firing | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["firing", b"firing"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["firing", b"firing"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReplayFiringResponse: _TypeAlias = ReplayFiringResponse  # noqa: Y015

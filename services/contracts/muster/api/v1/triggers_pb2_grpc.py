@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class TriggersServiceStub:
-    """Makes, changes and shows triggers.
+    """Makes, changes, tries and shows triggers, and what they have done.
     """
 
     def __init__(self, channel):
@@ -40,19 +40,51 @@ class TriggersServiceStub:
                 request_serializer=muster_dot_api_dot_v1_dot_triggers__pb2.ApplyTriggerRequest.SerializeToString,
                 response_deserializer=muster_dot_api_dot_v1_dot_triggers__pb2.ApplyTriggerResponse.FromString,
                 _registered_method=True)
+        self.GetTrigger = channel.unary_unary(
+                '/muster.api.v1.TriggersService/GetTrigger',
+                request_serializer=muster_dot_api_dot_v1_dot_triggers__pb2.GetTriggerRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_triggers__pb2.GetTriggerResponse.FromString,
+                _registered_method=True)
         self.ListTriggers = channel.unary_unary(
                 '/muster.api.v1.TriggersService/ListTriggers',
                 request_serializer=muster_dot_api_dot_v1_dot_triggers__pb2.ListTriggersRequest.SerializeToString,
                 response_deserializer=muster_dot_api_dot_v1_dot_triggers__pb2.ListTriggersResponse.FromString,
                 _registered_method=True)
+        self.DeleteTrigger = channel.unary_unary(
+                '/muster.api.v1.TriggersService/DeleteTrigger',
+                request_serializer=muster_dot_api_dot_v1_dot_triggers__pb2.DeleteTriggerRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_triggers__pb2.DeleteTriggerResponse.FromString,
+                _registered_method=True)
+        self.TestTrigger = channel.unary_unary(
+                '/muster.api.v1.TriggersService/TestTrigger',
+                request_serializer=muster_dot_api_dot_v1_dot_triggers__pb2.TestTriggerRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_triggers__pb2.TestTriggerResponse.FromString,
+                _registered_method=True)
+        self.ListFirings = channel.unary_unary(
+                '/muster.api.v1.TriggersService/ListFirings',
+                request_serializer=muster_dot_api_dot_v1_dot_triggers__pb2.ListFiringsRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_triggers__pb2.ListFiringsResponse.FromString,
+                _registered_method=True)
+        self.ReplayFiring = channel.unary_unary(
+                '/muster.api.v1.TriggersService/ReplayFiring',
+                request_serializer=muster_dot_api_dot_v1_dot_triggers__pb2.ReplayFiringRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_triggers__pb2.ReplayFiringResponse.FromString,
+                _registered_method=True)
 
 
 class TriggersServiceServicer:
-    """Makes, changes and shows triggers.
+    """Makes, changes, tries and shows triggers, and what they have done.
     """
 
     def ApplyTrigger(self, request, context):
-        """Makes a trigger or changes it. INVALID_ARGUMENT, NOT_FOUND (project, template).
+        """Makes a trigger or changes it. INVALID_ARGUMENT, NOT_FOUND (project, template), PERMISSION_DENIED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetTrigger(self, request, context):
+        """One trigger. NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -60,6 +92,34 @@ class TriggersServiceServicer:
 
     def ListTriggers(self, request, context):
         """The triggers.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteTrigger(self, request, context):
+        """Removes a trigger; what waits for it is dropped, its runs go on. NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TestTrigger(self, request, context):
+        """What a trigger would do with an event. Nothing is made or remembered. INVALID_ARGUMENT, NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListFirings(self, request, context):
+        """What a trigger did, the newest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReplayFiring(self, request, context):
+        """Fires again by the event of a firing, under the next firing number. NOT_FOUND, FAILED_PRECONDITION (it still waits).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -73,10 +133,35 @@ def add_TriggersServiceServicer_to_server(servicer, server):
                     request_deserializer=muster_dot_api_dot_v1_dot_triggers__pb2.ApplyTriggerRequest.FromString,
                     response_serializer=muster_dot_api_dot_v1_dot_triggers__pb2.ApplyTriggerResponse.SerializeToString,
             ),
+            'GetTrigger': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetTrigger,
+                    request_deserializer=muster_dot_api_dot_v1_dot_triggers__pb2.GetTriggerRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_triggers__pb2.GetTriggerResponse.SerializeToString,
+            ),
             'ListTriggers': grpc.unary_unary_rpc_method_handler(
                     servicer.ListTriggers,
                     request_deserializer=muster_dot_api_dot_v1_dot_triggers__pb2.ListTriggersRequest.FromString,
                     response_serializer=muster_dot_api_dot_v1_dot_triggers__pb2.ListTriggersResponse.SerializeToString,
+            ),
+            'DeleteTrigger': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteTrigger,
+                    request_deserializer=muster_dot_api_dot_v1_dot_triggers__pb2.DeleteTriggerRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_triggers__pb2.DeleteTriggerResponse.SerializeToString,
+            ),
+            'TestTrigger': grpc.unary_unary_rpc_method_handler(
+                    servicer.TestTrigger,
+                    request_deserializer=muster_dot_api_dot_v1_dot_triggers__pb2.TestTriggerRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_triggers__pb2.TestTriggerResponse.SerializeToString,
+            ),
+            'ListFirings': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListFirings,
+                    request_deserializer=muster_dot_api_dot_v1_dot_triggers__pb2.ListFiringsRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_triggers__pb2.ListFiringsResponse.SerializeToString,
+            ),
+            'ReplayFiring': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReplayFiring,
+                    request_deserializer=muster_dot_api_dot_v1_dot_triggers__pb2.ReplayFiringRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_triggers__pb2.ReplayFiringResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -87,7 +172,7 @@ def add_TriggersServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class TriggersService:
-    """Makes, changes and shows triggers.
+    """Makes, changes, tries and shows triggers, and what they have done.
     """
 
     @staticmethod
@@ -118,6 +203,33 @@ class TriggersService:
             _registered_method=True)
 
     @staticmethod
+    def GetTrigger(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.TriggersService/GetTrigger',
+            muster_dot_api_dot_v1_dot_triggers__pb2.GetTriggerRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_triggers__pb2.GetTriggerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def ListTriggers(request,
             target,
             options=(),
@@ -134,6 +246,114 @@ class TriggersService:
             '/muster.api.v1.TriggersService/ListTriggers',
             muster_dot_api_dot_v1_dot_triggers__pb2.ListTriggersRequest.SerializeToString,
             muster_dot_api_dot_v1_dot_triggers__pb2.ListTriggersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteTrigger(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.TriggersService/DeleteTrigger',
+            muster_dot_api_dot_v1_dot_triggers__pb2.DeleteTriggerRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_triggers__pb2.DeleteTriggerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TestTrigger(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.TriggersService/TestTrigger',
+            muster_dot_api_dot_v1_dot_triggers__pb2.TestTriggerRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_triggers__pb2.TestTriggerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListFirings(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.TriggersService/ListFirings',
+            muster_dot_api_dot_v1_dot_triggers__pb2.ListFiringsRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_triggers__pb2.ListFiringsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReplayFiring(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.TriggersService/ReplayFiring',
+            muster_dot_api_dot_v1_dot_triggers__pb2.ReplayFiringRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_triggers__pb2.ReplayFiringResponse.FromString,
             options,
             channel_credentials,
             insecure,

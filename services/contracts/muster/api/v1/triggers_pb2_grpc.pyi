@@ -13,16 +13,26 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class TriggersServiceStub:
-    """Makes, changes and shows triggers."""
+    """Makes, changes, tries and shows triggers, and what they have done."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ApplyTrigger: _aio.UnaryUnaryMultiCallable[_triggers_pb2.ApplyTriggerRequest, _triggers_pb2.ApplyTriggerResponse]
-    """Makes a trigger or changes it. INVALID_ARGUMENT, NOT_FOUND (project, template)."""
+    """Makes a trigger or changes it. INVALID_ARGUMENT, NOT_FOUND (project, template), PERMISSION_DENIED."""
+    GetTrigger: _aio.UnaryUnaryMultiCallable[_triggers_pb2.GetTriggerRequest, _triggers_pb2.GetTriggerResponse]
+    """One trigger. NOT_FOUND."""
     ListTriggers: _aio.UnaryUnaryMultiCallable[_triggers_pb2.ListTriggersRequest, _triggers_pb2.ListTriggersResponse]
     """The triggers."""
+    DeleteTrigger: _aio.UnaryUnaryMultiCallable[_triggers_pb2.DeleteTriggerRequest, _triggers_pb2.DeleteTriggerResponse]
+    """Removes a trigger; what waits for it is dropped, its runs go on. NOT_FOUND."""
+    TestTrigger: _aio.UnaryUnaryMultiCallable[_triggers_pb2.TestTriggerRequest, _triggers_pb2.TestTriggerResponse]
+    """What a trigger would do with an event. Nothing is made or remembered. INVALID_ARGUMENT, NOT_FOUND."""
+    ListFirings: _aio.UnaryUnaryMultiCallable[_triggers_pb2.ListFiringsRequest, _triggers_pb2.ListFiringsResponse]
+    """What a trigger did, the newest first."""
+    ReplayFiring: _aio.UnaryUnaryMultiCallable[_triggers_pb2.ReplayFiringRequest, _triggers_pb2.ReplayFiringResponse]
+    """Fires again by the event of a firing, under the next firing number. NOT_FOUND, FAILED_PRECONDITION (it still waits)."""
 
 class TriggersServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Makes, changes and shows triggers."""
+    """Makes, changes, tries and shows triggers, and what they have done."""
 
     @_abc_1.abstractmethod
     def ApplyTrigger(
@@ -30,7 +40,15 @@ class TriggersServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _triggers_pb2.ApplyTriggerRequest,
         context: _aio.ServicerContext[_triggers_pb2.ApplyTriggerRequest, _abc.Awaitable[_triggers_pb2.ApplyTriggerResponse]],
     ) -> _abc.Awaitable[_triggers_pb2.ApplyTriggerResponse]:
-        """Makes a trigger or changes it. INVALID_ARGUMENT, NOT_FOUND (project, template)."""
+        """Makes a trigger or changes it. INVALID_ARGUMENT, NOT_FOUND (project, template), PERMISSION_DENIED."""
+
+    @_abc_1.abstractmethod
+    def GetTrigger(
+        self,
+        request: _triggers_pb2.GetTriggerRequest,
+        context: _aio.ServicerContext[_triggers_pb2.GetTriggerRequest, _abc.Awaitable[_triggers_pb2.GetTriggerResponse]],
+    ) -> _abc.Awaitable[_triggers_pb2.GetTriggerResponse]:
+        """One trigger. NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def ListTriggers(
@@ -39,5 +57,37 @@ class TriggersServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_triggers_pb2.ListTriggersRequest, _abc.Awaitable[_triggers_pb2.ListTriggersResponse]],
     ) -> _abc.Awaitable[_triggers_pb2.ListTriggersResponse]:
         """The triggers."""
+
+    @_abc_1.abstractmethod
+    def DeleteTrigger(
+        self,
+        request: _triggers_pb2.DeleteTriggerRequest,
+        context: _aio.ServicerContext[_triggers_pb2.DeleteTriggerRequest, _abc.Awaitable[_triggers_pb2.DeleteTriggerResponse]],
+    ) -> _abc.Awaitable[_triggers_pb2.DeleteTriggerResponse]:
+        """Removes a trigger; what waits for it is dropped, its runs go on. NOT_FOUND."""
+
+    @_abc_1.abstractmethod
+    def TestTrigger(
+        self,
+        request: _triggers_pb2.TestTriggerRequest,
+        context: _aio.ServicerContext[_triggers_pb2.TestTriggerRequest, _abc.Awaitable[_triggers_pb2.TestTriggerResponse]],
+    ) -> _abc.Awaitable[_triggers_pb2.TestTriggerResponse]:
+        """What a trigger would do with an event. Nothing is made or remembered. INVALID_ARGUMENT, NOT_FOUND."""
+
+    @_abc_1.abstractmethod
+    def ListFirings(
+        self,
+        request: _triggers_pb2.ListFiringsRequest,
+        context: _aio.ServicerContext[_triggers_pb2.ListFiringsRequest, _abc.Awaitable[_triggers_pb2.ListFiringsResponse]],
+    ) -> _abc.Awaitable[_triggers_pb2.ListFiringsResponse]:
+        """What a trigger did, the newest first."""
+
+    @_abc_1.abstractmethod
+    def ReplayFiring(
+        self,
+        request: _triggers_pb2.ReplayFiringRequest,
+        context: _aio.ServicerContext[_triggers_pb2.ReplayFiringRequest, _abc.Awaitable[_triggers_pb2.ReplayFiringResponse]],
+    ) -> _abc.Awaitable[_triggers_pb2.ReplayFiringResponse]:
+        """Fires again by the event of a firing, under the next firing number. NOT_FOUND, FAILED_PRECONDITION (it still waits)."""
 
 def add_TriggersServiceServicer_to_server(servicer: TriggersServiceServicer, server: _aio.Server) -> None: ...
