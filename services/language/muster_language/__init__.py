@@ -9,7 +9,9 @@ from __future__ import annotations
 from muster_language.catalogue import Catalogue, Row, catalogue
 from muster_language.documents import Document, Violation, format_violations
 from muster_language.explain import explain
-from muster_language.merge import Cleared, Layer, LayerName, Merged, language_layer, merge, overlay
+from muster_language.layers import Cleared, Layer, LayerName, Merged, language_layer
+from muster_language.merge import merge
+from muster_language.overlay import combine, overlay
 from muster_language.reader import read
 from muster_language.resources import is_preemptible, priority_of, resource_requests
 from muster_language.spec import Kind, WorkloadSpec
@@ -31,6 +33,7 @@ __all__ = [
     "catalogue",
     "check_effective",
     "check_layer",
+    "combine",
     "explain",
     "format_violations",
     "is_preemptible",

@@ -22,6 +22,10 @@ from muster_language.spec import Kind, WorkloadSpec
 # The number of devices belongs to the GPU request as a whole: `gpu: 2` over an inherited `gpu: 0.5` means two devices
 # and not two halves. The row cannot say it by `exclusive`, since beside a portion or memory it is legal in one layer.
 COMPANIONS: Final[Mapping[str, str]] = MappingProxyType({"gpu_devices_request": "gpu"})
+# What qualifies a member of a group and goes with it: a limit of an inherited portion would limit another request.
+FOLLOWERS: Final[Mapping[str, str]] = MappingProxyType(
+    {name: "gpu" for name in ("gpu_portion_limit", "gpu_memory_limit", "gpu_request_type")}
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,6 +83,7 @@ class Row:
     deferrable: bool
     beside_spec: bool
     role_scope: int
+    repeated: bool
     policy: tuple[PolicyPath, ...]
     words: Words | None
     members: tuple[Row, ...] = field(repr=False)
@@ -191,6 +196,7 @@ def _row(descriptor: FieldDescriptor, inside: frozenset[str]) -> Row:
         deferrable=said.deferrable,
         beside_spec=said.beside_spec,
         role_scope=said.role_scope,
+        repeated=descriptor.is_repeated,
         policy=tuple(_policy(path, kinds) for path in said.policy),
         words=_words(descriptor.enum_type) if descriptor.enum_type is not None else None,
         members=members,

@@ -1,8 +1,9 @@
-"""Layers of a workload into one spec: catalogue defaults < policy defaults < template < the workload itself.
+"""Layers of a workload into one spec, with the layer that every value came from.
 
-Called by policy for the effective spec and by submission where a template is shown. Pure; the fast form is `overlay`.
-Rules: scalars go by presence, items whole by their label at their first position, tombstones take items out, objects
-go member by member, a member of an exclusive group clears the others below it, a workload's own is not inherited.
+Called by policy for the effective spec and by submission where a template is shown. Pure; `overlay` is the fast form.
+Rules: scalars go by presence, lists that are one value whole, items whole by their label at their first position,
+tombstones take items out, objects go member by member, a member of an exclusive group clears the others below it, a
+workload's own is not inherited; last, attributes fill what the remaining items leave unsaid.
 Holds: no layer is changed; merging the result of a merge with nothing gives it again.
 """
 
@@ -10,52 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import cache
-from typing import Any, Final
+from typing import Any
 
 from muster_language import value_types as of
-from muster_language.catalogue import COMPANIONS, Row, catalogue
+from muster_language.catalogue import Row, catalogue
 from muster_language.labels import label_of
-from muster_language.spec import Kind, WorkloadSpec, set_kind
-
-
-class LayerName(StrEnum):
-    """The layers, the lowest first. The words are those of `Source.layer` in the events."""
-
-    LANGUAGE = "language"
-    POLICY = "policy"
-    TEMPLATE = "template"
-    WORKLOAD = "workload"
-
-
-_INHERITED: Final = frozenset({LayerName.POLICY, LayerName.TEMPLATE})
-
-
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """One layer under its name."""
-
-    name: LayerName
-    spec: WorkloadSpec
-
-
-@dataclass(frozen=True, slots=True)
-class Cleared:
-    """A value or item of `layer` at `path` that the layer `by` took away without giving one of its own there."""
-
-    path: str
-    layer: LayerName
-    by: LayerName
-
-
-@dataclass(frozen=True, slots=True)
-class Merged:
-    """The merged spec; `provenance` says per field or item path which layer its value came from."""
-
-    spec: WorkloadSpec
-    provenance: dict[str, LayerName]
-    cleared: list[Cleared]
+from muster_language.layers import SHARED, Cleared, Layer, LayerName, Merged
+from muster_language.overlay import MASTER, Group, given, groups, missing, put, settle
+from muster_language.spec import WorkloadSpec
 
 
 @dataclass(slots=True)
@@ -72,116 +36,89 @@ class _Trace:
             self.cleared.append(Cleared(each, self.provenance.pop(each), by))
 
 
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One layer on its way in; `prefix` is the path in front of its fields (`masterSpec.` inside the master)."""
+
+    name: LayerName
+    trace: _Trace
+    prefix: str = ""
+
+    def at(self, path: str) -> str:
+        """A path as provenance has it."""
+        return f"{self.prefix}{path}"
+
+    def note(self, path: str) -> None:
+        """The value at the path is this layer's."""
+        self.trace.provenance[path] = self.name
+
+
 def merge(layers: Sequence[Layer]) -> Merged:
     """The spec that the layers, given from low to high, make together; its kind is that of the highest with one."""
     spec = WorkloadSpec()
     trace = _Trace()
     for layer in layers:
-        _apply(spec, layer.spec, "", layer.name, trace)
-    _bury(spec)
+        _apply(spec, layer.spec, _Step(layer.name, trace))
+    settle(spec)
+    for layer in reversed(layers):
+        if layer.attributes is not None:
+            _fill(spec, layer.attributes, _Step(layer.name, trace))
     return Merged(spec, trace.provenance, trace.cleared)
 
 
-def overlay(low: WorkloadSpec, *higher: WorkloadSpec) -> WorkloadSpec:
-    """The same without provenance, for layers that may all give everything. `low` is not changed."""
-    spec = WorkloadSpec()
-    for layer in (low, *higher):
-        _apply(spec, layer, "", LayerName.WORKLOAD, None)
-    _bury(spec)
-    return spec
-
-
-@cache
-def language_layer(kind: Kind) -> Layer:
-    """The defaults that the language itself gives to a kind: the lowest layer. Not to be changed by callers."""
-    spec = WorkloadSpec()
-    set_kind(spec, kind)
-    for row in catalogue().of_kind(kind):
-        if row.default is not None:
-            setattr(spec, row.name, _default(row, row.default))
-    return Layer(LayerName.LANGUAGE, spec)
-
-
-def _default(row: Row, text: str) -> bool | int | float | str:
-    if row.words is not None:
-        return row.words.by_word[text.casefold()]
-    match row.type:
-        case of.BOOLEAN:
-            return text == "true"
-        case of.INTEGER:
-            return int(text)
-        case of.NUMBER:
-            return float(text)
-        case _:
-            return text
-
-
-def _apply(spec: Any, layer: Any, prefix: str, name: LayerName, trace: _Trace | None) -> None:
-    """One layer over what is there; `prefix` is the path in front of its fields (`masterSpec.` inside the master)."""
-    given = layer.ListFields()
+def _apply(spec: Any, layer: Any, step: _Step) -> None:
     rows = catalogue().by_number
     if layer.kind:
         spec.kind = layer.kind
-    taken = [(rows[each.number], value) for each, value in given if each.number in rows]
-    if name in _INHERITED:
+    taken = [(rows[each.number], value) for each, value in layer.ListFields() if each.number in rows]
+    if step.name in SHARED:
         taken = [(row, value) for row, value in taken if not row.own]
-    _make_way(spec, [row for row, _ in taken], prefix, name, trace)
+    _make_way(spec, {row.name for row, _ in taken}, step)
     for row, value in taken:
-        path = f"{prefix}{row.path}"
+        path = step.at(row.path)
         if row.type == of.ITEMIZED:
-            _items(getattr(spec, row.name), value, path, name, trace)
-        elif row.beside_spec:
-            getattr(spec, row.name).SetInParent()
-            _apply(getattr(spec, row.name), value, f"{path}.", name, trace)
+            _items(getattr(spec, row.name), value, path, step)
+        elif row.name == MASTER:
+            spec.master_spec.SetInParent()
+            _apply(spec.master_spec, value, _Step(step.name, step.trace, f"{path}."))
         elif row.type == of.OBJECT:
-            _object(row, getattr(spec, row.name), value, path, name, trace)
+            _object(row, getattr(spec, row.name), value, path, step)
         else:
-            _scalar(row, spec, value)
-            if trace is not None:
-                trace.provenance[path] = name
-
-
-def _scalar(row: Row, spec: Any, value: Any) -> None:
-    if row.type == of.ARRAY:
-        getattr(spec, row.name).CopyFrom(value)
-    else:
-        setattr(spec, row.name, value)
+            put(row, spec, layer)
+            step.note(path)
 
 
 @cache
-def _group_of(name: str) -> tuple[str, tuple[Row, ...]] | None:
-    """The exclusive group of a field and all rows in it, its number of devices included."""
-    row = catalogue().by_name[name]
-    group = row.exclusive or COMPANIONS.get(name, "")
-    if not group:
-        return None
-    rows = (each for each in catalogue().rows if each.exclusive == group or COMPANIONS.get(each.name) == group)
-    return group, tuple(rows)
+def _group_rows(group: Group) -> tuple[Row, ...]:
+    return tuple(catalogue().by_name[name] for name in group.all)
 
 
-def _make_way(spec: Any, given: list[Row], prefix: str, name: LayerName, trace: _Trace | None) -> None:
+def _make_way(spec: Any, names: set[str], step: _Step) -> None:
     """Clears the exclusive groups that the layer is about to set, so that `gpu: 2` over `gpu: 0.5` is two devices."""
-    names = {row.name for row in given}
-    groups = dict(found for found in (_group_of(row.name) for row in given) if found is not None)
-    for rows in groups.values():
-        for row in rows:
-            if not spec.HasField(row.name):
-                continue
-            spec.ClearField(row.name)
-            if trace is not None and row.name not in names:
-                trace.clear(f"{prefix}{row.path}", name)
+    for group in groups():
+        if names.isdisjoint(group.members):
+            continue
+        for row in _group_rows(group):
+            if spec.HasField(row.name):
+                spec.ClearField(row.name)
+                if row.name not in names:
+                    step.trace.clear(step.at(row.path), step.name)
 
 
-def _object(row: Row, target: Any, value: Any, path: str, name: LayerName, trace: _Trace | None) -> None:
+def _object(row: Row, target: Any, value: Any, path: str, step: _Step) -> None:
     target.SetInParent()
     for member in row.members:
-        if value.HasField(member.name):
-            setattr(target, member.name, getattr(value, member.name))
-            if trace is not None:
-                trace.provenance[f"{path}.{member.path}"] = name
+        if not given(member, value):
+            continue
+        here = f"{path}.{member.path}"
+        if member.type == of.OBJECT and not member.repeated:
+            _object(member, getattr(target, member.name), getattr(value, member.name), here, step)
+        else:
+            put(member, target, value)
+            step.note(here)
 
 
-def _items(target: Any, items: Iterable[Any], path: str, name: LayerName, trace: _Trace | None) -> None:
+def _items(target: Any, items: Iterable[Any], path: str, step: _Step) -> None:
     places = {item.label: index for index, item in enumerate(target)}
     for item in items:
         label = label_of(item)
@@ -192,27 +129,22 @@ def _items(target: Any, items: Iterable[Any], path: str, name: LayerName, trace:
         else:
             target[known].CopyFrom(item)
         target[places[label]].label = label
-        if trace is None:
-            continue
         if item.deleted:
-            trace.clear(f"{path}.{label}", name)
+            step.trace.clear(f"{path}.{label}", step.name)
         else:
-            trace.provenance[f"{path}.{label}"] = name
+            step.note(f"{path}.{label}")
 
 
-@cache
-def _itemized() -> tuple[str, ...]:
-    return tuple(row.name for row in catalogue().rows if row.type == of.ITEMIZED)
-
-
-def _bury(spec: Any) -> None:
-    """Takes the tombstones out: they belong to the stored layers, not to what runs."""
-    for name in _itemized():
-        items = getattr(spec, name)
-        for index in range(len(items) - 1, -1, -1):
-            if items[index].deleted:
-                del items[index]
-            else:
-                items[index].ClearField("deleted")
-    if spec.HasField("master_spec"):
-        _bury(spec.master_spec)
+def _fill(spec: Any, attributes: Any, step: _Step) -> None:
+    """`overlay.fill`, which says of each member that it came from this layer."""
+    for row in catalogue().rows:
+        if row.type != of.ITEMIZED or not getattr(attributes, row.name):
+            continue
+        wanted = getattr(attributes, row.name)[0]
+        for item in getattr(spec, row.name):
+            for member in missing(row.members, item, wanted):
+                put(member, item, wanted)
+                step.note(f"{step.at(row.path)}.{item.label}.{member.path}")
+    if spec.HasField(MASTER):
+        inner = attributes.master_spec if attributes.HasField(MASTER) else attributes
+        _fill(spec.master_spec, inner, _Step(step.name, step.trace, f"{step.prefix}masterSpec."))

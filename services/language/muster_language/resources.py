@@ -20,7 +20,7 @@ from muster_kernel.quantities import (
     portion_milli,
 )
 from muster_language.catalogue import catalogue
-from muster_language.merge import overlay
+from muster_language.overlay import overlay
 from muster_language.spec import Kind, WorkloadSpec, kind_of
 from muster_language.validation import gpu_members
 

@@ -17,7 +17,7 @@ def test_items_merge_by_label_as_the_language_says() -> None:
     merged = merge(
         [
             layer(
-                LayerName.POLICY,
+                LayerName.TENANT,
                 "  ports: {items: {a: {value: {container: 8080, external: 30100}},"
                 " b: {value: {container: 8081, external: 30101}}}}\n",
             ),
@@ -43,14 +43,14 @@ def test_items_merge_by_label_as_the_language_says() -> None:
         "ports.mine": LayerName.WORKLOAD,
     }
     assert [(each.path, each.layer, each.by) for each in merged.cleared] == [
-        ("ports.b", LayerName.POLICY, LayerName.WORKLOAD)
+        ("ports.b", LayerName.TENANT, LayerName.WORKLOAD)
     ]
 
 
 def test_an_item_is_replaced_whole() -> None:
     merged = merge(
         [
-            layer(LayerName.POLICY, "  ports: {items: {a: {value: {container: 1, external: 2}}}}\n"),
+            layer(LayerName.TENANT, "  ports: {items: {a: {value: {container: 1, external: 2}}}}\n"),
             layer(LayerName.WORKLOAD, "  ports: {items: {a: {value: {container: 3}}}}\n"),
         ]
     )
@@ -60,7 +60,7 @@ def test_an_item_is_replaced_whole() -> None:
 def test_a_later_layer_brings_an_item_back_at_its_first_place() -> None:
     merged = merge(
         [
-            layer(LayerName.POLICY, "  environment: {items: {A: {value: '1'}, B: {value: '2'}}}\n"),
+            layer(LayerName.TENANT, "  environment: {items: {A: {value: '1'}, B: {value: '2'}}}\n"),
             layer(LayerName.TEMPLATE, "  environment: {items: {A: {deleted: true}}}\n"),
             layer(LayerName.WORKLOAD, "  environment: {items: {A: {value: '3', deleted: false}}}\n"),
         ]

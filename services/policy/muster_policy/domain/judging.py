@@ -77,7 +77,7 @@ def judge(own: WorkloadSpec, base: WorkloadSpec | None, policy: Policy, context:
 
 
 def _layers(kind: Kind, own: WorkloadSpec, base: WorkloadSpec | None, policy: Policy) -> list[Layer]:
-    defaults = Layer(LayerName.POLICY, policy.section(kind).defaults)
+    defaults = Layer(LayerName.TENANT, policy.section(kind).defaults)
     template = [Layer(LayerName.TEMPLATE, base)] if base is not None else []
     return [language_layer(kind), defaults, *template, Layer(LayerName.WORKLOAD, own)]
 

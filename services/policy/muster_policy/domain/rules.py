@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
-from muster_language import LayerName, Merged, Row, WorkloadSpec
+from muster_language import Merged, Row, WorkloadSpec
 from muster_language import value_types as of
+from muster_language.layers import POLICIES, USERS
 from muster_policy.domain.document import comparable
 from muster_policy.domain.policy import Policy, Ruled, Rules, Section
 
-_USERS: Final = frozenset({LayerName.TEMPLATE, LayerName.WORKLOAD})
 _MASK: Final = "***"
 
 
@@ -67,9 +67,9 @@ def _edited(merged: Merged, ruled: Ruled, defaults: WorkloadSpec) -> Found:
     path, row = ruled.path, ruled.row
     allowed = f"{text_of(row, _raw(defaults, row))}, as the policy sets it" if _present(defaults, row) else "nothing"
     said = f"the policy does not let {path} be changed"
-    if merged.provenance.get(row.path) in _USERS and _raw(merged.spec, row) != _raw(defaults, row):
+    if merged.provenance.get(row.path) in USERS and _raw(merged.spec, row) != _raw(defaults, row):
         yield path, "canEdit", text_of(row, _raw(merged.spec, row)), allowed, said
-    elif any(each.path == row.path and each.layer == LayerName.POLICY for each in merged.cleared):
+    elif any(each.path == row.path and each.layer in POLICIES for each in merged.cleared):
         yield path, "canEdit", "", allowed, f"{said}, and another field of the workload excludes it"
     elif f"masterSpec.{row.path}" in merged.provenance and _raw(merged.spec.master_spec, row) != _raw(defaults, row):
         yield f"masterSpec.{path}", "canEdit", text_of(row, _raw(merged.spec.master_spec, row)), allowed, said

@@ -103,7 +103,7 @@ class Source(_message.Message):
     path: _builtins.str
     """The path of the field or item."""
     layer: _builtins.str
-    """The layer: language, policy, template or workload."""
+    """The layer: language, policy of the tenant (cluster, department, project), template, workload, imposed or derived."""
     def __init__(
         self,
         *,
