@@ -259,7 +259,7 @@ class _Workloads(_Service, workloads_pb2_grpc.WorkloadsServiceServicer):
 class _Tenancy(_Service, tenancy_pb2_grpc.TenancyServiceServicer):
     async def ListProjects(self, request: Any, context: Any) -> Any:
         async def act(_: Any, __: Any) -> Any:
-            quota = books_pb2.PoolQuota(node_pool="default", gpu_deserved=31_500, over_quota_weight=1)
+            quota = books_pb2.PoolQuota(node_pool="default", gpu_deserved=31_500, over_quota_weight_milli=1000)
             projects = [
                 books_pb2.Project(name=name, department="default", namespace=f"runai-{name}", quotas=[quota])
                 for name in self._world.projects

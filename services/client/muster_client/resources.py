@@ -29,7 +29,7 @@ from muster.tenancy.v1 import tenancy_pb2 as books_pb2
 from muster_client.calls import Calls, new_key
 from muster_client.drafts import Draft, draft_of
 from muster_client.pages import pages
-from muster_kernel.quantities import GPU
+from muster_kernel.quantities import GPU, MILLI
 
 PAGE = 200
 Number = int | float | str | Decimal
@@ -46,13 +46,24 @@ def gpu_units(gpus: Number) -> int:
     return int(units)
 
 
-def pool_quota(pool: str, gpus: Number, *, limit: Number | None = None, weight: int = 1) -> books_pb2.PoolQuota:
+def weight_milli(weight: Number) -> int:
+    """A weight as quotas keep it, in thousandths. Raises ValueError for what is not exact there, or negative."""
+    try:
+        milli = Fraction(str(weight)) * MILLI
+    except (ValueError, ZeroDivisionError):
+        raise ValueError(f"{weight!r} is not a weight: expected 0 or more, such as 2 or 0.5") from None
+    if milli < 0 or milli.denominator != 1:
+        raise ValueError(f"{weight!r} is not a weight: expected 0 or more, in steps of 0.001")
+    return int(milli)
+
+
+def pool_quota(pool: str, gpus: Number, *, limit: Number | None = None, weight: Number = 1) -> books_pb2.PoolQuota:
     """A quota in one node pool: `gpus` deserved, `limit` the most that may be held, `weight` in the surplus."""
     return books_pb2.PoolQuota(
         node_pool=pool,
         gpu_deserved=gpu_units(gpus),
         gpu_limit=None if limit is None else gpu_units(limit),
-        over_quota_weight=weight,
+        over_quota_weight_milli=weight_milli(weight),
     )
 
 

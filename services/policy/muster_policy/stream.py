@@ -28,6 +28,7 @@ DECODER: Final = MessageDecoder(
         events.DeletionRequested,
         events.DepartmentChanged,
         events.ProjectChanged,
+        events.NodePoolChanged,
         events.TemplateChanged,
     ],
     wants=[events.WorkloadSubmitted, events.SpecChanged, events.DeletionRequested, events.ProjectChanged],

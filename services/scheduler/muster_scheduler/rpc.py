@@ -23,6 +23,7 @@ from muster_chassis.text import clean
 from muster_chassis.unit import Unit
 from muster_kernel.ids import check_name
 from muster_scheduler.adapters import encoding, views
+from muster_scheduler.adapters.accounts import accounts
 from muster_scheduler.domain import events
 from muster_scheduler.domain.explain import Explanation, explain
 from muster_scheduler.domain.nodes import NodeState
@@ -150,6 +151,17 @@ class Fleet(fleet_pb2_grpc.FleetServiceServicer):
             page = [views.node(state.world, nodes[key]) for key in keys[:size]]
         token = "/".join(keys[size - 1]) if len(keys) > size else ""
         return fleet_pb2.ListNodesResponse(nodes=page, next_page_token=token)
+
+    async def ListAccounts(
+        self, request: fleet_pb2.ListAccountsRequest, context: Any
+    ) -> fleet_pb2.ListAccountsResponse:
+        """What projects hold and ask for in each node pool."""
+        if len(request.projects) > _LARGEST_PAGE:
+            said = f"{len(request.projects)} projects are named: at most {_LARGEST_PAGE}, or none for all"
+            raise InvalidArgument(said, violations=[Violation("projects", said)])
+        async with self._desk.reading() as state:
+            found = accounts(state.world, frozenset(request.projects) or None)
+        return fleet_pb2.ListAccountsResponse(accounts=found)
 
     async def ForceGoneNode(
         self, request: fleet_pb2.ForceGoneNodeRequest, context: Any

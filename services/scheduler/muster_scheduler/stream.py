@@ -67,6 +67,7 @@ _PASSED_BY: Final = (
     submission_pb2.WorkloadSubmitted,
     submission_pb2.SpecChanged,
     submission_pb2.DepartmentChanged,
+    submission_pb2.NodePoolChanged,
     submission_pb2.TemplateChanged,
     telemetry_pb2.UsageAccounted,
     telemetry_pb2.IdleSince,
@@ -228,7 +229,7 @@ def _project(message: Any, _: Event) -> domain.Event:
             Quota(
                 _number(quota.gpu_deserved, "gpu_deserved"),
                 _number(quota.gpu_limit, "gpu_limit") if quota.HasField("gpu_limit") else None,
-                quota.over_quota_weight,
+                quota.over_quota_weight_milli,
             ),
         )
         for quota in project.quotas

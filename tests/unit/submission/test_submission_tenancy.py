@@ -28,9 +28,9 @@ def test_everything_wrong_is_said() -> None:
     assert paths(*check_project("a", "", twice, [])) == {"quotas"}
     many = [Quota(f"p{number}", 0, None, 0) for number in range(101)]
     assert paths(*check_project("a", "", many, [])) == {"quotas"}
-    assert paths(*check_quota("quota", Quota("", LARGEST_QUOTA + 1, 5, 1001))) == {
+    assert paths(*check_quota("quota", Quota("", LARGEST_QUOTA + 1, 5, 1_000_001))) == {
         "quota.node_pool",
         "quota.gpu_deserved",
         "quota.gpu_limit",
-        "quota.over_quota_weight",
+        "quota.over_quota_weight_milli",
     }

@@ -94,6 +94,7 @@ def node(world: World, of: Node) -> fleet_pb2.NodeView:
         memory_bytes=of.memory,
         free_memory_bytes=max(0, of.free_memory),
         devices=_slots(world, of) if of.slots else [_device(world, device) for device in of.devices],
+        taints=[fleet_pb2.Taint(key=key, value=value, effect=effect) for key, value, effect in of.taints],
     )
 
 

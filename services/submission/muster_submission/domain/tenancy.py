@@ -17,7 +17,7 @@ DEFAULT_DEPARTMENT: Final = "default"
 NAMESPACE_PREFIX: Final = "runai-"
 NAME_LIMIT: Final = 63 - len(NAMESPACE_PREFIX)
 MOST_POOLS: Final = 100
-LARGEST_WEIGHT: Final = 1000
+LARGEST_WEIGHT: Final = 1_000_000  # thousandths
 LARGEST_QUOTA: Final = 7000 * 10_000_000  # in 1/7,000 GPU: ten million devices
 _RESERVED: Final = "runai"
 _RESERVED_PREFIX: Final = "kube-"
@@ -75,7 +75,7 @@ def check_quota(path: str, quota: Quota) -> list[Problem]:
             )
         )
     if quota.weight > LARGEST_WEIGHT:
-        problems.append(Problem(f"{path}.over_quota_weight", f"{quota.weight}: 0 to {LARGEST_WEIGHT} are allowed"))
+        problems.append(Problem(f"{path}.over_quota_weight_milli", f"{quota.weight}: 0 to {LARGEST_WEIGHT} are allowed"))
     return problems
 
 

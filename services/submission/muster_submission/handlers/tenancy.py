@@ -90,4 +90,4 @@ def _quotas(quotas: Sequence[PoolQuota]) -> list[Quota]:
 
 def _quota(one: PoolQuota) -> Quota:
     limit = one.gpu_limit if one.HasField("gpu_limit") else None
-    return Quota(one.node_pool, one.gpu_deserved, limit, one.over_quota_weight)
+    return Quota(one.node_pool, one.gpu_deserved, limit, one.over_quota_weight_milli)

@@ -33,6 +33,10 @@ class Fleet(fleet_pb2_grpc.FleetServiceServicer):
         """The nodes with their devices."""
         return await self._scheduler.ask(_STUB, "ListNodes", request, api.ListNodesResponse, context)
 
+    async def ListAccounts(self, request: api.ListAccountsRequest, context: Any) -> api.ListAccountsResponse:
+        """What projects hold and ask for in each node pool."""
+        return await self._scheduler.ask(_STUB, "ListAccounts", request, api.ListAccountsResponse, context)
+
     async def ForceGoneNode(self, request: api.ForceGoneNodeRequest, context: Any) -> api.ForceGoneNodeResponse:
         """Declares everything on a node GONE."""
         return await self._scheduler.ask(_STUB, "ForceGoneNode", request, api.ForceGoneNodeResponse, context)

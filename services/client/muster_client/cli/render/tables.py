@@ -98,7 +98,7 @@ def projects(items: Iterable[tenancy_pb2.Project]) -> Table:
                     quota.node_pool or "-",
                     gpus(quota.gpu_deserved),
                     gpus(quota.gpu_limit) if quota.HasField("gpu_limit") else "-",
-                    str(quota.over_quota_weight),
+                    f"{quota.over_quota_weight_milli / 1000:g}",
                     each.namespace if index == 0 else "",
                 ]
             )

@@ -248,6 +248,54 @@ class ListNodesResponse(_message.Message):
 Global___ListNodesResponse: _TypeAlias = ListNodesResponse  # noqa: Y015
 
 @_typing.final
+class ListAccountsRequest(_message.Message):
+    """Whose accounts."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROJECTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def projects(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Only these projects'; empty: all. At most 500."""
+
+    def __init__(
+        self,
+        *,
+        projects: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["projects", b"projects"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListAccountsRequest: _TypeAlias = ListAccountsRequest  # noqa: Y015
+
+@_typing.final
+class ListAccountsResponse(_message.Message):
+    """The accounts of this moment."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def accounts(self) -> _containers.RepeatedCompositeFieldContainer[_fleet_pb2.Account]:
+        """One for each project and node pool in which anything is held or asked for, by project and node pool."""
+
+    def __init__(
+        self,
+        *,
+        accounts: _abc.Iterable[_fleet_pb2.Account] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accounts", b"accounts"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListAccountsResponse: _TypeAlias = ListAccountsResponse  # noqa: Y015
+
+@_typing.final
 class ForceGoneNodeRequest(_message.Message):
     """Which node is gone."""
 

@@ -55,6 +55,11 @@ class FleetServiceStub:
                 request_serializer=muster_dot_api_dot_v1_dot_fleet__pb2.ListNodesRequest.SerializeToString,
                 response_deserializer=muster_dot_api_dot_v1_dot_fleet__pb2.ListNodesResponse.FromString,
                 _registered_method=True)
+        self.ListAccounts = channel.unary_unary(
+                '/muster.api.v1.FleetService/ListAccounts',
+                request_serializer=muster_dot_api_dot_v1_dot_fleet__pb2.ListAccountsRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_fleet__pb2.ListAccountsResponse.FromString,
+                _registered_method=True)
         self.ForceGoneNode = channel.unary_unary(
                 '/muster.api.v1.FleetService/ForceGoneNode',
                 request_serializer=muster_dot_api_dot_v1_dot_fleet__pb2.ForceGoneNodeRequest.SerializeToString,
@@ -95,6 +100,13 @@ class FleetServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListAccounts(self, request, context):
+        """What projects hold and ask for in each node pool.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ForceGoneNode(self, request, context):
         """Declares everything on a node GONE: an operator's word that nothing of it runs any more. NOT_FOUND.
         """
@@ -124,6 +136,11 @@ def add_FleetServiceServicer_to_server(servicer, server):
                     servicer.ListNodes,
                     request_deserializer=muster_dot_api_dot_v1_dot_fleet__pb2.ListNodesRequest.FromString,
                     response_serializer=muster_dot_api_dot_v1_dot_fleet__pb2.ListNodesResponse.SerializeToString,
+            ),
+            'ListAccounts': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListAccounts,
+                    request_deserializer=muster_dot_api_dot_v1_dot_fleet__pb2.ListAccountsRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_fleet__pb2.ListAccountsResponse.SerializeToString,
             ),
             'ForceGoneNode': grpc.unary_unary_rpc_method_handler(
                     servicer.ForceGoneNode,
@@ -240,6 +257,33 @@ class FleetService:
             '/muster.api.v1.FleetService/ListNodes',
             muster_dot_api_dot_v1_dot_fleet__pb2.ListNodesRequest.SerializeToString,
             muster_dot_api_dot_v1_dot_fleet__pb2.ListNodesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListAccounts(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.FleetService/ListAccounts',
+            muster_dot_api_dot_v1_dot_fleet__pb2.ListAccountsRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_fleet__pb2.ListAccountsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -26,6 +26,8 @@ class FleetServiceStub:
     """
     ListNodes: _aio.UnaryUnaryMultiCallable[_fleet_pb2.ListNodesRequest, _fleet_pb2.ListNodesResponse]
     """The nodes with their devices and who holds them."""
+    ListAccounts: _aio.UnaryUnaryMultiCallable[_fleet_pb2.ListAccountsRequest, _fleet_pb2.ListAccountsResponse]
+    """What projects hold and ask for in each node pool."""
     ForceGoneNode: _aio.UnaryUnaryMultiCallable[_fleet_pb2.ForceGoneNodeRequest, _fleet_pb2.ForceGoneNodeResponse]
     """Declares everything on a node GONE: an operator's word that nothing of it runs any more. NOT_FOUND."""
 
@@ -65,6 +67,14 @@ class FleetServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_fleet_pb2.ListNodesRequest, _abc.Awaitable[_fleet_pb2.ListNodesResponse]],
     ) -> _abc.Awaitable[_fleet_pb2.ListNodesResponse]:
         """The nodes with their devices and who holds them."""
+
+    @_abc_1.abstractmethod
+    def ListAccounts(
+        self,
+        request: _fleet_pb2.ListAccountsRequest,
+        context: _aio.ServicerContext[_fleet_pb2.ListAccountsRequest, _abc.Awaitable[_fleet_pb2.ListAccountsResponse]],
+    ) -> _abc.Awaitable[_fleet_pb2.ListAccountsResponse]:
+        """What projects hold and ask for in each node pool."""
 
     @_abc_1.abstractmethod
     def ForceGoneNode(

@@ -22,28 +22,81 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.protobuf import field_mask_pb2 as google_dot_protobuf_dot_field__mask__pb2
 from muster.tenancy.v1 import tenancy_pb2 as muster_dot_tenancy_dot_v1_dot_tenancy__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bmuster/api/v1/tenancy.proto\x12\rmuster.api.v1\x1a\x1fmuster/tenancy/v1/tenancy.proto\"\xae\x01\n\x14\x43reateProjectRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\ndepartment\x18\x02 \x01(\t\x12\x11\n\tnamespace\x18\x03 \x01(\t\x12,\n\x06quotas\x18\x04 \x03(\x0b\x32\x1c.muster.tenancy.v1.PoolQuota\x12\x1a\n\x12\x64\x65\x66\x61ult_node_pools\x18\x05 \x03(\t\x12\x17\n\x0fidempotency_key\x18\x06 \x01(\t\"D\n\x15\x43reateProjectResponse\x12+\n\x07project\x18\x01 \x01(\x0b\x32\x1a.muster.tenancy.v1.Project\"<\n\x13ListProjectsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"]\n\x14ListProjectsResponse\x12,\n\x08projects\x18\x01 \x03(\x0b\x32\x1a.muster.tenancy.v1.Project\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"o\n\x16SetProjectQuotaRequest\x12\x0f\n\x07project\x18\x01 \x01(\t\x12+\n\x05quota\x18\x02 \x01(\x0b\x32\x1c.muster.tenancy.v1.PoolQuota\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\"F\n\x17SetProjectQuotaResponse\x12+\n\x07project\x18\x01 \x01(\x0b\x32\x1a.muster.tenancy.v1.Project2\xa7\x02\n\x0eTenancyService\x12Z\n\rCreateProject\x12#.muster.api.v1.CreateProjectRequest\x1a$.muster.api.v1.CreateProjectResponse\x12W\n\x0cListProjects\x12\".muster.api.v1.ListProjectsRequest\x1a#.muster.api.v1.ListProjectsResponse\x12`\n\x0fSetProjectQuota\x12%.muster.api.v1.SetProjectQuotaRequest\x1a&.muster.api.v1.SetProjectQuotaResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bmuster/api/v1/tenancy.proto\x12\rmuster.api.v1\x1a google/protobuf/field_mask.proto\x1a\x1fmuster/tenancy/v1/tenancy.proto\"e\n\x17\x43reateDepartmentRequest\x12\x31\n\ndepartment\x18\x01 \x01(\x0b\x32\x1d.muster.tenancy.v1.Department\x12\x17\n\x0fidempotency_key\x18\x02 \x01(\t\"M\n\x18\x43reateDepartmentResponse\x12\x31\n\ndepartment\x18\x01 \x01(\x0b\x32\x1d.muster.tenancy.v1.Department\"$\n\x14GetDepartmentRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"J\n\x15GetDepartmentResponse\x12\x31\n\ndepartment\x18\x01 \x01(\x0b\x32\x1d.muster.tenancy.v1.Department\"?\n\x16ListDepartmentsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"f\n\x17ListDepartmentsResponse\x12\x32\n\x0b\x64\x65partments\x18\x01 \x03(\x0b\x32\x1d.muster.tenancy.v1.Department\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x96\x01\n\x17UpdateDepartmentRequest\x12\x31\n\ndepartment\x18\x01 \x01(\x0b\x32\x1d.muster.tenancy.v1.Department\x12/\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\"M\n\x18UpdateDepartmentResponse\x12\x31\n\ndepartment\x18\x01 \x01(\x0b\x32\x1d.muster.tenancy.v1.Department\"u\n\x19SetDepartmentQuotaRequest\x12\x12\n\ndepartment\x18\x01 \x01(\t\x12+\n\x05quota\x18\x02 \x01(\x0b\x32\x1c.muster.tenancy.v1.PoolQuota\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\"O\n\x1aSetDepartmentQuotaResponse\x12\x31\n\ndepartment\x18\x01 \x01(\x0b\x32\x1d.muster.tenancy.v1.Department\"@\n\x17\x44\x65leteDepartmentRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x02 \x01(\t\"\x1a\n\x18\x44\x65leteDepartmentResponse\"\xb4\x03\n\x14\x43reateProjectRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\ndepartment\x18\x02 \x01(\t\x12\x11\n\tnamespace\x18\x03 \x01(\t\x12,\n\x06quotas\x18\x04 \x03(\x0b\x32\x1c.muster.tenancy.v1.PoolQuota\x12\x1a\n\x12\x64\x65\x66\x61ult_node_pools\x18\x05 \x03(\t\x12\x17\n\x0fidempotency_key\x18\x06 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x07 \x01(\t\x12\x33\n\x0cmodel_quotas\x18\x08 \x03(\x0b\x32\x1d.muster.tenancy.v1.ModelQuota\x12\x31\n\x0buser_limits\x18\t \x03(\x0b\x32\x1c.muster.tenancy.v1.UserLimit\x12\x31\n\x05rules\x18\n \x01(\x0b\x32\".muster.tenancy.v1.SchedulingRules\x12\x30\n\nnode_types\x18\x0b \x01(\x0b\x32\x1c.muster.tenancy.v1.NodeTypes\x12\x0c\n\x04rank\x18\x0c \x01(\r\x12\x14\n\x0chome_cluster\x18\r \x01(\t\"D\n\x15\x43reateProjectResponse\x12+\n\x07project\x18\x01 \x01(\x0b\x32\x1a.muster.tenancy.v1.Project\"!\n\x11GetProjectRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"A\n\x12GetProjectResponse\x12+\n\x07project\x18\x01 \x01(\x0b\x32\x1a.muster.tenancy.v1.Project\"P\n\x13ListProjectsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x12\n\ndepartment\x18\x03 \x01(\t\"]\n\x14ListProjectsResponse\x12,\n\x08projects\x18\x01 \x03(\x0b\x32\x1a.muster.tenancy.v1.Project\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x8d\x01\n\x14UpdateProjectRequest\x12+\n\x07project\x18\x01 \x01(\x0b\x32\x1a.muster.tenancy.v1.Project\x12/\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\"D\n\x15UpdateProjectResponse\x12+\n\x07project\x18\x01 \x01(\x0b\x32\x1a.muster.tenancy.v1.Project\"o\n\x16SetProjectQuotaRequest\x12\x0f\n\x07project\x18\x01 \x01(\t\x12+\n\x05quota\x18\x02 \x01(\x0b\x32\x1c.muster.tenancy.v1.PoolQuota\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\"F\n\x17SetProjectQuotaResponse\x12+\n\x07project\x18\x01 \x01(\x0b\x32\x1a.muster.tenancy.v1.Project\"=\n\x14\x44\x65leteProjectRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x02 \x01(\t\"\x17\n\x15\x44\x65leteProjectResponse\"`\n\x15\x43reateNodePoolRequest\x12.\n\tnode_pool\x18\x01 \x01(\x0b\x32\x1b.muster.tenancy.v1.NodePool\x12\x17\n\x0fidempotency_key\x18\x02 \x01(\t\"H\n\x16\x43reateNodePoolResponse\x12.\n\tnode_pool\x18\x01 \x01(\x0b\x32\x1b.muster.tenancy.v1.NodePool\"N\n\x14ListNodePoolsRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"a\n\x15ListNodePoolsResponse\x12/\n\nnode_pools\x18\x01 \x03(\x0b\x32\x1b.muster.tenancy.v1.NodePool\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x91\x01\n\x15UpdateNodePoolRequest\x12.\n\tnode_pool\x18\x01 \x01(\x0b\x32\x1b.muster.tenancy.v1.NodePool\x12/\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\"H\n\x16UpdateNodePoolResponse\x12.\n\tnode_pool\x18\x01 \x01(\x0b\x32\x1b.muster.tenancy.v1.NodePool\"O\n\x15\x44\x65leteNodePoolRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\"\x18\n\x16\x44\x65leteNodePoolResponse2\x83\x0c\n\x0eTenancyService\x12\x63\n\x10\x43reateDepartment\x12&.muster.api.v1.CreateDepartmentRequest\x1a\'.muster.api.v1.CreateDepartmentResponse\x12Z\n\rGetDepartment\x12#.muster.api.v1.GetDepartmentRequest\x1a$.muster.api.v1.GetDepartmentResponse\x12`\n\x0fListDepartments\x12%.muster.api.v1.ListDepartmentsRequest\x1a&.muster.api.v1.ListDepartmentsResponse\x12\x63\n\x10UpdateDepartment\x12&.muster.api.v1.UpdateDepartmentRequest\x1a\'.muster.api.v1.UpdateDepartmentResponse\x12i\n\x12SetDepartmentQuota\x12(.muster.api.v1.SetDepartmentQuotaRequest\x1a).muster.api.v1.SetDepartmentQuotaResponse\x12\x63\n\x10\x44\x65leteDepartment\x12&.muster.api.v1.DeleteDepartmentRequest\x1a\'.muster.api.v1.DeleteDepartmentResponse\x12Z\n\rCreateProject\x12#.muster.api.v1.CreateProjectRequest\x1a$.muster.api.v1.CreateProjectResponse\x12Q\n\nGetProject\x12 .muster.api.v1.GetProjectRequest\x1a!.muster.api.v1.GetProjectResponse\x12W\n\x0cListProjects\x12\".muster.api.v1.ListProjectsRequest\x1a#.muster.api.v1.ListProjectsResponse\x12Z\n\rUpdateProject\x12#.muster.api.v1.UpdateProjectRequest\x1a$.muster.api.v1.UpdateProjectResponse\x12`\n\x0fSetProjectQuota\x12%.muster.api.v1.SetProjectQuotaRequest\x1a&.muster.api.v1.SetProjectQuotaResponse\x12Z\n\rDeleteProject\x12#.muster.api.v1.DeleteProjectRequest\x1a$.muster.api.v1.DeleteProjectResponse\x12]\n\x0e\x43reateNodePool\x12$.muster.api.v1.CreateNodePoolRequest\x1a%.muster.api.v1.CreateNodePoolResponse\x12Z\n\rListNodePools\x12#.muster.api.v1.ListNodePoolsRequest\x1a$.muster.api.v1.ListNodePoolsResponse\x12]\n\x0eUpdateNodePool\x12$.muster.api.v1.UpdateNodePoolRequest\x1a%.muster.api.v1.UpdateNodePoolResponse\x12]\n\x0e\x44\x65leteNodePool\x12$.muster.api.v1.DeleteNodePoolRequest\x1a%.muster.api.v1.DeleteNodePoolResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'muster.api.v1.tenancy_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CREATEPROJECTREQUEST']._serialized_start=80
-  _globals['_CREATEPROJECTREQUEST']._serialized_end=254
-  _globals['_CREATEPROJECTRESPONSE']._serialized_start=256
-  _globals['_CREATEPROJECTRESPONSE']._serialized_end=324
-  _globals['_LISTPROJECTSREQUEST']._serialized_start=326
-  _globals['_LISTPROJECTSREQUEST']._serialized_end=386
-  _globals['_LISTPROJECTSRESPONSE']._serialized_start=388
-  _globals['_LISTPROJECTSRESPONSE']._serialized_end=481
-  _globals['_SETPROJECTQUOTAREQUEST']._serialized_start=483
-  _globals['_SETPROJECTQUOTAREQUEST']._serialized_end=594
-  _globals['_SETPROJECTQUOTARESPONSE']._serialized_start=596
-  _globals['_SETPROJECTQUOTARESPONSE']._serialized_end=666
-  _globals['_TENANCYSERVICE']._serialized_start=669
-  _globals['_TENANCYSERVICE']._serialized_end=964
+  _globals['_CREATEDEPARTMENTREQUEST']._serialized_start=113
+  _globals['_CREATEDEPARTMENTREQUEST']._serialized_end=214
+  _globals['_CREATEDEPARTMENTRESPONSE']._serialized_start=216
+  _globals['_CREATEDEPARTMENTRESPONSE']._serialized_end=293
+  _globals['_GETDEPARTMENTREQUEST']._serialized_start=295
+  _globals['_GETDEPARTMENTREQUEST']._serialized_end=331
+  _globals['_GETDEPARTMENTRESPONSE']._serialized_start=333
+  _globals['_GETDEPARTMENTRESPONSE']._serialized_end=407
+  _globals['_LISTDEPARTMENTSREQUEST']._serialized_start=409
+  _globals['_LISTDEPARTMENTSREQUEST']._serialized_end=472
+  _globals['_LISTDEPARTMENTSRESPONSE']._serialized_start=474
+  _globals['_LISTDEPARTMENTSRESPONSE']._serialized_end=576
+  _globals['_UPDATEDEPARTMENTREQUEST']._serialized_start=579
+  _globals['_UPDATEDEPARTMENTREQUEST']._serialized_end=729
+  _globals['_UPDATEDEPARTMENTRESPONSE']._serialized_start=731
+  _globals['_UPDATEDEPARTMENTRESPONSE']._serialized_end=808
+  _globals['_SETDEPARTMENTQUOTAREQUEST']._serialized_start=810
+  _globals['_SETDEPARTMENTQUOTAREQUEST']._serialized_end=927
+  _globals['_SETDEPARTMENTQUOTARESPONSE']._serialized_start=929
+  _globals['_SETDEPARTMENTQUOTARESPONSE']._serialized_end=1008
+  _globals['_DELETEDEPARTMENTREQUEST']._serialized_start=1010
+  _globals['_DELETEDEPARTMENTREQUEST']._serialized_end=1074
+  _globals['_DELETEDEPARTMENTRESPONSE']._serialized_start=1076
+  _globals['_DELETEDEPARTMENTRESPONSE']._serialized_end=1102
+  _globals['_CREATEPROJECTREQUEST']._serialized_start=1105
+  _globals['_CREATEPROJECTREQUEST']._serialized_end=1541
+  _globals['_CREATEPROJECTRESPONSE']._serialized_start=1543
+  _globals['_CREATEPROJECTRESPONSE']._serialized_end=1611
+  _globals['_GETPROJECTREQUEST']._serialized_start=1613
+  _globals['_GETPROJECTREQUEST']._serialized_end=1646
+  _globals['_GETPROJECTRESPONSE']._serialized_start=1648
+  _globals['_GETPROJECTRESPONSE']._serialized_end=1713
+  _globals['_LISTPROJECTSREQUEST']._serialized_start=1715
+  _globals['_LISTPROJECTSREQUEST']._serialized_end=1795
+  _globals['_LISTPROJECTSRESPONSE']._serialized_start=1797
+  _globals['_LISTPROJECTSRESPONSE']._serialized_end=1890
+  _globals['_UPDATEPROJECTREQUEST']._serialized_start=1893
+  _globals['_UPDATEPROJECTREQUEST']._serialized_end=2034
+  _globals['_UPDATEPROJECTRESPONSE']._serialized_start=2036
+  _globals['_UPDATEPROJECTRESPONSE']._serialized_end=2104
+  _globals['_SETPROJECTQUOTAREQUEST']._serialized_start=2106
+  _globals['_SETPROJECTQUOTAREQUEST']._serialized_end=2217
+  _globals['_SETPROJECTQUOTARESPONSE']._serialized_start=2219
+  _globals['_SETPROJECTQUOTARESPONSE']._serialized_end=2289
+  _globals['_DELETEPROJECTREQUEST']._serialized_start=2291
+  _globals['_DELETEPROJECTREQUEST']._serialized_end=2352
+  _globals['_DELETEPROJECTRESPONSE']._serialized_start=2354
+  _globals['_DELETEPROJECTRESPONSE']._serialized_end=2377
+  _globals['_CREATENODEPOOLREQUEST']._serialized_start=2379
+  _globals['_CREATENODEPOOLREQUEST']._serialized_end=2475
+  _globals['_CREATENODEPOOLRESPONSE']._serialized_start=2477
+  _globals['_CREATENODEPOOLRESPONSE']._serialized_end=2549
+  _globals['_LISTNODEPOOLSREQUEST']._serialized_start=2551
+  _globals['_LISTNODEPOOLSREQUEST']._serialized_end=2629
+  _globals['_LISTNODEPOOLSRESPONSE']._serialized_start=2631
+  _globals['_LISTNODEPOOLSRESPONSE']._serialized_end=2728
+  _globals['_UPDATENODEPOOLREQUEST']._serialized_start=2731
+  _globals['_UPDATENODEPOOLREQUEST']._serialized_end=2876
+  _globals['_UPDATENODEPOOLRESPONSE']._serialized_start=2878
+  _globals['_UPDATENODEPOOLRESPONSE']._serialized_end=2950
+  _globals['_DELETENODEPOOLREQUEST']._serialized_start=2952
+  _globals['_DELETENODEPOOLREQUEST']._serialized_end=3031
+  _globals['_DELETENODEPOOLRESPONSE']._serialized_start=3033
+  _globals['_DELETENODEPOOLRESPONSE']._serialized_end=3057
+  _globals['_TENANCYSERVICE']._serialized_start=3060
+  _globals['_TENANCYSERVICE']._serialized_end=4599
 # @@protoc_insertion_point(module_scope)

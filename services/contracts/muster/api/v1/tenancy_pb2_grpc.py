@@ -26,7 +26,10 @@ if _version_not_supported:
 
 
 class TenancyServiceStub:
-    """Makes, shows and changes departments and projects.
+    """Makes, shows and changes departments, projects and node pools.
+
+    An update names what it changes in `update_mask`; an empty mask means every part that can change. A version other
+    than 0 in what is sent is the one that the caller has seen: ABORTED where another change came first.
     """
 
     def __init__(self, channel):
@@ -35,29 +38,146 @@ class TenancyServiceStub:
         Args:
             channel: A grpc.Channel.
         """
+        self.CreateDepartment = channel.unary_unary(
+                '/muster.api.v1.TenancyService/CreateDepartment',
+                request_serializer=muster_dot_api_dot_v1_dot_tenancy__pb2.CreateDepartmentRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_tenancy__pb2.CreateDepartmentResponse.FromString,
+                _registered_method=True)
+        self.GetDepartment = channel.unary_unary(
+                '/muster.api.v1.TenancyService/GetDepartment',
+                request_serializer=muster_dot_api_dot_v1_dot_tenancy__pb2.GetDepartmentRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_tenancy__pb2.GetDepartmentResponse.FromString,
+                _registered_method=True)
+        self.ListDepartments = channel.unary_unary(
+                '/muster.api.v1.TenancyService/ListDepartments',
+                request_serializer=muster_dot_api_dot_v1_dot_tenancy__pb2.ListDepartmentsRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_tenancy__pb2.ListDepartmentsResponse.FromString,
+                _registered_method=True)
+        self.UpdateDepartment = channel.unary_unary(
+                '/muster.api.v1.TenancyService/UpdateDepartment',
+                request_serializer=muster_dot_api_dot_v1_dot_tenancy__pb2.UpdateDepartmentRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_tenancy__pb2.UpdateDepartmentResponse.FromString,
+                _registered_method=True)
+        self.SetDepartmentQuota = channel.unary_unary(
+                '/muster.api.v1.TenancyService/SetDepartmentQuota',
+                request_serializer=muster_dot_api_dot_v1_dot_tenancy__pb2.SetDepartmentQuotaRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_tenancy__pb2.SetDepartmentQuotaResponse.FromString,
+                _registered_method=True)
+        self.DeleteDepartment = channel.unary_unary(
+                '/muster.api.v1.TenancyService/DeleteDepartment',
+                request_serializer=muster_dot_api_dot_v1_dot_tenancy__pb2.DeleteDepartmentRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_tenancy__pb2.DeleteDepartmentResponse.FromString,
+                _registered_method=True)
         self.CreateProject = channel.unary_unary(
                 '/muster.api.v1.TenancyService/CreateProject',
                 request_serializer=muster_dot_api_dot_v1_dot_tenancy__pb2.CreateProjectRequest.SerializeToString,
                 response_deserializer=muster_dot_api_dot_v1_dot_tenancy__pb2.CreateProjectResponse.FromString,
+                _registered_method=True)
+        self.GetProject = channel.unary_unary(
+                '/muster.api.v1.TenancyService/GetProject',
+                request_serializer=muster_dot_api_dot_v1_dot_tenancy__pb2.GetProjectRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_tenancy__pb2.GetProjectResponse.FromString,
                 _registered_method=True)
         self.ListProjects = channel.unary_unary(
                 '/muster.api.v1.TenancyService/ListProjects',
                 request_serializer=muster_dot_api_dot_v1_dot_tenancy__pb2.ListProjectsRequest.SerializeToString,
                 response_deserializer=muster_dot_api_dot_v1_dot_tenancy__pb2.ListProjectsResponse.FromString,
                 _registered_method=True)
+        self.UpdateProject = channel.unary_unary(
+                '/muster.api.v1.TenancyService/UpdateProject',
+                request_serializer=muster_dot_api_dot_v1_dot_tenancy__pb2.UpdateProjectRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_tenancy__pb2.UpdateProjectResponse.FromString,
+                _registered_method=True)
         self.SetProjectQuota = channel.unary_unary(
                 '/muster.api.v1.TenancyService/SetProjectQuota',
                 request_serializer=muster_dot_api_dot_v1_dot_tenancy__pb2.SetProjectQuotaRequest.SerializeToString,
                 response_deserializer=muster_dot_api_dot_v1_dot_tenancy__pb2.SetProjectQuotaResponse.FromString,
                 _registered_method=True)
+        self.DeleteProject = channel.unary_unary(
+                '/muster.api.v1.TenancyService/DeleteProject',
+                request_serializer=muster_dot_api_dot_v1_dot_tenancy__pb2.DeleteProjectRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_tenancy__pb2.DeleteProjectResponse.FromString,
+                _registered_method=True)
+        self.CreateNodePool = channel.unary_unary(
+                '/muster.api.v1.TenancyService/CreateNodePool',
+                request_serializer=muster_dot_api_dot_v1_dot_tenancy__pb2.CreateNodePoolRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_tenancy__pb2.CreateNodePoolResponse.FromString,
+                _registered_method=True)
+        self.ListNodePools = channel.unary_unary(
+                '/muster.api.v1.TenancyService/ListNodePools',
+                request_serializer=muster_dot_api_dot_v1_dot_tenancy__pb2.ListNodePoolsRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_tenancy__pb2.ListNodePoolsResponse.FromString,
+                _registered_method=True)
+        self.UpdateNodePool = channel.unary_unary(
+                '/muster.api.v1.TenancyService/UpdateNodePool',
+                request_serializer=muster_dot_api_dot_v1_dot_tenancy__pb2.UpdateNodePoolRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_tenancy__pb2.UpdateNodePoolResponse.FromString,
+                _registered_method=True)
+        self.DeleteNodePool = channel.unary_unary(
+                '/muster.api.v1.TenancyService/DeleteNodePool',
+                request_serializer=muster_dot_api_dot_v1_dot_tenancy__pb2.DeleteNodePoolRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_tenancy__pb2.DeleteNodePoolResponse.FromString,
+                _registered_method=True)
 
 
 class TenancyServiceServicer:
-    """Makes, shows and changes departments and projects.
+    """Makes, shows and changes departments, projects and node pools.
+
+    An update names what it changes in `update_mask`; an empty mask means every part that can change. A version other
+    than 0 in what is sent is the one that the caller has seen: ABORTED where another change came first.
     """
+
+    def CreateDepartment(self, request, context):
+        """Makes a department. ALREADY_EXISTS, INVALID_ARGUMENT.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetDepartment(self, request, context):
+        """One department. NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListDepartments(self, request, context):
+        """The departments.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateDepartment(self, request, context):
+        """Changes a department. NOT_FOUND, ABORTED, INVALID_ARGUMENT.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetDepartmentQuota(self, request, context):
+        """Sets a department's quota in one node pool. NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteDepartment(self, request, context):
+        """Removes a department. FAILED_PRECONDITION while it has projects. NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
 
     def CreateProject(self, request, context):
         """Makes a project. ALREADY_EXISTS, INVALID_ARGUMENT.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetProject(self, request, context):
+        """One project. NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -70,8 +190,50 @@ class TenancyServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def UpdateProject(self, request, context):
+        """Changes a project; its name, department and namespace stay. NOT_FOUND, ABORTED, INVALID_ARGUMENT.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def SetProjectQuota(self, request, context):
         """Sets a project's quota in one node pool. Below what is in use is legal and stops nothing. NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteProject(self, request, context):
+        """Removes a project. FAILED_PRECONDITION while workloads of it have not ended. NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateNodePool(self, request, context):
+        """Makes a node pool. ALREADY_EXISTS, INVALID_ARGUMENT, NOT_FOUND for its cluster.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListNodePools(self, request, context):
+        """The node pools.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateNodePool(self, request, context):
+        """Changes a node pool's label, strategies or ratio. NOT_FOUND, ABORTED, INVALID_ARGUMENT.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteNodePool(self, request, context):
+        """Removes a node pool. FAILED_PRECONDITION for the pool default. NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -80,20 +242,85 @@ class TenancyServiceServicer:
 
 def add_TenancyServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
+            'CreateDepartment': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateDepartment,
+                    request_deserializer=muster_dot_api_dot_v1_dot_tenancy__pb2.CreateDepartmentRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_tenancy__pb2.CreateDepartmentResponse.SerializeToString,
+            ),
+            'GetDepartment': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetDepartment,
+                    request_deserializer=muster_dot_api_dot_v1_dot_tenancy__pb2.GetDepartmentRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_tenancy__pb2.GetDepartmentResponse.SerializeToString,
+            ),
+            'ListDepartments': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListDepartments,
+                    request_deserializer=muster_dot_api_dot_v1_dot_tenancy__pb2.ListDepartmentsRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_tenancy__pb2.ListDepartmentsResponse.SerializeToString,
+            ),
+            'UpdateDepartment': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateDepartment,
+                    request_deserializer=muster_dot_api_dot_v1_dot_tenancy__pb2.UpdateDepartmentRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_tenancy__pb2.UpdateDepartmentResponse.SerializeToString,
+            ),
+            'SetDepartmentQuota': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetDepartmentQuota,
+                    request_deserializer=muster_dot_api_dot_v1_dot_tenancy__pb2.SetDepartmentQuotaRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_tenancy__pb2.SetDepartmentQuotaResponse.SerializeToString,
+            ),
+            'DeleteDepartment': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteDepartment,
+                    request_deserializer=muster_dot_api_dot_v1_dot_tenancy__pb2.DeleteDepartmentRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_tenancy__pb2.DeleteDepartmentResponse.SerializeToString,
+            ),
             'CreateProject': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateProject,
                     request_deserializer=muster_dot_api_dot_v1_dot_tenancy__pb2.CreateProjectRequest.FromString,
                     response_serializer=muster_dot_api_dot_v1_dot_tenancy__pb2.CreateProjectResponse.SerializeToString,
+            ),
+            'GetProject': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetProject,
+                    request_deserializer=muster_dot_api_dot_v1_dot_tenancy__pb2.GetProjectRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_tenancy__pb2.GetProjectResponse.SerializeToString,
             ),
             'ListProjects': grpc.unary_unary_rpc_method_handler(
                     servicer.ListProjects,
                     request_deserializer=muster_dot_api_dot_v1_dot_tenancy__pb2.ListProjectsRequest.FromString,
                     response_serializer=muster_dot_api_dot_v1_dot_tenancy__pb2.ListProjectsResponse.SerializeToString,
             ),
+            'UpdateProject': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateProject,
+                    request_deserializer=muster_dot_api_dot_v1_dot_tenancy__pb2.UpdateProjectRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_tenancy__pb2.UpdateProjectResponse.SerializeToString,
+            ),
             'SetProjectQuota': grpc.unary_unary_rpc_method_handler(
                     servicer.SetProjectQuota,
                     request_deserializer=muster_dot_api_dot_v1_dot_tenancy__pb2.SetProjectQuotaRequest.FromString,
                     response_serializer=muster_dot_api_dot_v1_dot_tenancy__pb2.SetProjectQuotaResponse.SerializeToString,
+            ),
+            'DeleteProject': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteProject,
+                    request_deserializer=muster_dot_api_dot_v1_dot_tenancy__pb2.DeleteProjectRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_tenancy__pb2.DeleteProjectResponse.SerializeToString,
+            ),
+            'CreateNodePool': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateNodePool,
+                    request_deserializer=muster_dot_api_dot_v1_dot_tenancy__pb2.CreateNodePoolRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_tenancy__pb2.CreateNodePoolResponse.SerializeToString,
+            ),
+            'ListNodePools': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListNodePools,
+                    request_deserializer=muster_dot_api_dot_v1_dot_tenancy__pb2.ListNodePoolsRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_tenancy__pb2.ListNodePoolsResponse.SerializeToString,
+            ),
+            'UpdateNodePool': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateNodePool,
+                    request_deserializer=muster_dot_api_dot_v1_dot_tenancy__pb2.UpdateNodePoolRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_tenancy__pb2.UpdateNodePoolResponse.SerializeToString,
+            ),
+            'DeleteNodePool': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteNodePool,
+                    request_deserializer=muster_dot_api_dot_v1_dot_tenancy__pb2.DeleteNodePoolRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_tenancy__pb2.DeleteNodePoolResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -104,8 +331,173 @@ def add_TenancyServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class TenancyService:
-    """Makes, shows and changes departments and projects.
+    """Makes, shows and changes departments, projects and node pools.
+
+    An update names what it changes in `update_mask`; an empty mask means every part that can change. A version other
+    than 0 in what is sent is the one that the caller has seen: ABORTED where another change came first.
     """
+
+    @staticmethod
+    def CreateDepartment(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.TenancyService/CreateDepartment',
+            muster_dot_api_dot_v1_dot_tenancy__pb2.CreateDepartmentRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_tenancy__pb2.CreateDepartmentResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetDepartment(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.TenancyService/GetDepartment',
+            muster_dot_api_dot_v1_dot_tenancy__pb2.GetDepartmentRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_tenancy__pb2.GetDepartmentResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListDepartments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.TenancyService/ListDepartments',
+            muster_dot_api_dot_v1_dot_tenancy__pb2.ListDepartmentsRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_tenancy__pb2.ListDepartmentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateDepartment(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.TenancyService/UpdateDepartment',
+            muster_dot_api_dot_v1_dot_tenancy__pb2.UpdateDepartmentRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_tenancy__pb2.UpdateDepartmentResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetDepartmentQuota(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.TenancyService/SetDepartmentQuota',
+            muster_dot_api_dot_v1_dot_tenancy__pb2.SetDepartmentQuotaRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_tenancy__pb2.SetDepartmentQuotaResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteDepartment(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.TenancyService/DeleteDepartment',
+            muster_dot_api_dot_v1_dot_tenancy__pb2.DeleteDepartmentRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_tenancy__pb2.DeleteDepartmentResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
 
     @staticmethod
     def CreateProject(request,
@@ -124,6 +516,33 @@ class TenancyService:
             '/muster.api.v1.TenancyService/CreateProject',
             muster_dot_api_dot_v1_dot_tenancy__pb2.CreateProjectRequest.SerializeToString,
             muster_dot_api_dot_v1_dot_tenancy__pb2.CreateProjectResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetProject(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.TenancyService/GetProject',
+            muster_dot_api_dot_v1_dot_tenancy__pb2.GetProjectRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_tenancy__pb2.GetProjectResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -162,6 +581,33 @@ class TenancyService:
             _registered_method=True)
 
     @staticmethod
+    def UpdateProject(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.TenancyService/UpdateProject',
+            muster_dot_api_dot_v1_dot_tenancy__pb2.UpdateProjectRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_tenancy__pb2.UpdateProjectResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def SetProjectQuota(request,
             target,
             options=(),
@@ -178,6 +624,141 @@ class TenancyService:
             '/muster.api.v1.TenancyService/SetProjectQuota',
             muster_dot_api_dot_v1_dot_tenancy__pb2.SetProjectQuotaRequest.SerializeToString,
             muster_dot_api_dot_v1_dot_tenancy__pb2.SetProjectQuotaResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteProject(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.TenancyService/DeleteProject',
+            muster_dot_api_dot_v1_dot_tenancy__pb2.DeleteProjectRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_tenancy__pb2.DeleteProjectResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateNodePool(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.TenancyService/CreateNodePool',
+            muster_dot_api_dot_v1_dot_tenancy__pb2.CreateNodePoolRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_tenancy__pb2.CreateNodePoolResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListNodePools(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.TenancyService/ListNodePools',
+            muster_dot_api_dot_v1_dot_tenancy__pb2.ListNodePoolsRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_tenancy__pb2.ListNodePoolsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateNodePool(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.TenancyService/UpdateNodePool',
+            muster_dot_api_dot_v1_dot_tenancy__pb2.UpdateNodePoolRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_tenancy__pb2.UpdateNodePoolResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteNodePool(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.TenancyService/DeleteNodePool',
+            muster_dot_api_dot_v1_dot_tenancy__pb2.DeleteNodePoolRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_tenancy__pb2.DeleteNodePoolResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -282,6 +282,30 @@ class ProjectChanged(_message.Message):
 Global___ProjectChanged: _TypeAlias = ProjectChanged  # noqa: Y015
 
 @_typing.final
+class NodePoolChanged(_message.Message):
+    """A node pool is as it stands here."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_POOL_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def node_pool(self) -> _tenancy_pb2.NodePool:
+        """The node pool."""
+
+    def __init__(
+        self,
+        *,
+        node_pool: _tenancy_pb2.NodePool | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["node_pool", b"node_pool"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["node_pool", b"node_pool"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NodePoolChanged: _TypeAlias = NodePoolChanged  # noqa: Y015
+
+@_typing.final
 class TemplateChanged(_message.Message):
     """A template is as it stands here."""
 

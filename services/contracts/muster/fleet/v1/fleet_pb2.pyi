@@ -1092,6 +1092,7 @@ class NodeView(_message.Message):
     MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     FREE_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     DEVICES_FIELD_NUMBER: _builtins.int
+    TAINTS_FIELD_NUMBER: _builtins.int
     cluster: _builtins.str
     """The cluster."""
     name: _builtins.str
@@ -1112,6 +1113,10 @@ class NodeView(_message.Message):
     def devices(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeviceUse]:
         """The devices."""
 
+    @_builtins.property
+    def taints(self) -> _containers.RepeatedCompositeFieldContainer[Global___Taint]:
+        """Its taints."""
+
     def __init__(
         self,
         *,
@@ -1124,11 +1129,90 @@ class NodeView(_message.Message):
         memory_bytes: _builtins.int = ...,
         free_memory_bytes: _builtins.int = ...,
         devices: _abc.Iterable[Global___DeviceUse] | None = ...,
+        taints: _abc.Iterable[Global___Taint] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "cpu_milli", b"cpu_milli", "devices", b"devices", "free_cpu_milli", b"free_cpu_milli", "free_memory_bytes", b"free_memory_bytes", "memory_bytes", b"memory_bytes", "name", b"name", "pool", b"pool", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "cpu_milli", b"cpu_milli", "devices", b"devices", "free_cpu_milli", b"free_cpu_milli", "free_memory_bytes", b"free_memory_bytes", "memory_bytes", b"memory_bytes", "name", b"name", "pool", b"pool", "state", b"state", "taints", b"taints"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___NodeView: _TypeAlias = NodeView  # noqa: Y015
+
+@_typing.final
+class Amount(_message.Message):
+    """An amount of what is shared out."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GPU_FIELD_NUMBER: _builtins.int
+    CPU_MILLI_FIELD_NUMBER: _builtins.int
+    MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    gpu: _builtins.int
+    """In 1/7,000 GPU."""
+    cpu_milli: _builtins.int
+    """CPU in thousandths of a core."""
+    memory_bytes: _builtins.int
+    """Memory in bytes."""
+    def __init__(
+        self,
+        *,
+        gpu: _builtins.int = ...,
+        cpu_milli: _builtins.int = ...,
+        memory_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cpu_milli", b"cpu_milli", "gpu", b"gpu", "memory_bytes", b"memory_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Amount: _TypeAlias = Amount  # noqa: Y015
+
+@_typing.final
+class Account(_message.Message):
+    """What a project holds and asks for in one node pool."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROJECT_FIELD_NUMBER: _builtins.int
+    NODE_POOL_FIELD_NUMBER: _builtins.int
+    ALLOCATED_FIELD_NUMBER: _builtins.int
+    ALLOCATED_NON_PREEMPTIBLE_FIELD_NUMBER: _builtins.int
+    REQUESTED_FIELD_NUMBER: _builtins.int
+    PENDING_WORKLOADS_FIELD_NUMBER: _builtins.int
+    project: _builtins.str
+    """The project."""
+    node_pool: _builtins.str
+    """The node pool."""
+    pending_workloads: _builtins.int
+    """How many workloads wait for a place."""
+    @_builtins.property
+    def allocated(self) -> Global___Amount:
+        """What its replicas hold."""
+
+    @_builtins.property
+    def allocated_non_preemptible(self) -> Global___Amount:
+        """What of that may not be taken away."""
+
+    @_builtins.property
+    def requested(self) -> Global___Amount:
+        """What is held and what waits for a place, together."""
+
+    def __init__(
+        self,
+        *,
+        project: _builtins.str = ...,
+        node_pool: _builtins.str = ...,
+        allocated: Global___Amount | None = ...,
+        allocated_non_preemptible: Global___Amount | None = ...,
+        requested: Global___Amount | None = ...,
+        pending_workloads: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["allocated", b"allocated", "allocated_non_preemptible", b"allocated_non_preemptible", "requested", b"requested"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocated", b"allocated", "allocated_non_preemptible", b"allocated_non_preemptible", "node_pool", b"node_pool", "pending_workloads", b"pending_workloads", "project", b"project", "requested", b"requested"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Account: _TypeAlias = Account  # noqa: Y015

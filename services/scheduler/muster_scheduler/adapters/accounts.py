@@ -1,0 +1,86 @@
+"""What projects hold and ask for, as people see it: sums over what nodes hold and over the classes that wait.
+
+Called by rpc.py when somebody asks. Costs one step for each replica that holds something and for each class that
+waits, never for each workload. Holds: what waits is asked for in the pool that it tries first, and nothing is counted
+in two pools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass, field
+
+from muster.fleet.v1 import fleet_pb2
+from muster_scheduler.domain.requests import total_charge
+from muster_scheduler.domain.waiting import Bucket
+from muster_scheduler.domain.world import World
+
+_DEFAULT_POOL = "default"
+
+
+@dataclass(slots=True)
+class _Sum:
+    gpu: int = 0
+    cpu: int = 0
+    memory: int = 0
+
+    def add(self, gpu: int, cpu: int, memory: int) -> None:
+        self.gpu += gpu
+        self.cpu += cpu
+        self.memory += memory
+
+    def message(self) -> fleet_pb2.Amount:
+        return fleet_pb2.Amount(gpu=self.gpu, cpu_milli=self.cpu, memory_bytes=self.memory)
+
+
+@dataclass(slots=True)
+class _Account:
+    held: _Sum = field(default_factory=_Sum)
+    kept: _Sum = field(default_factory=_Sum)
+    asked: _Sum = field(default_factory=_Sum)
+    pending: int = 0
+
+
+def accounts(world: World, projects: Container[str] | None) -> list[fleet_pb2.Account]:
+    """The accounts of these projects (None: of all), by project and node pool."""
+    found: dict[tuple[str, str], _Account] = {}
+    _held(world, projects, found)
+    for bucket in world.waiting.buckets.values():
+        if bucket.count and (projects is None or bucket.key.project in projects):
+            _asked(bucket, found)
+    return [_message(project, pool, found[project, pool]) for project, pool in sorted(found)]
+
+
+def _held(world: World, projects: Container[str] | None, found: dict[tuple[str, str], _Account]) -> None:
+    for node in world.inventory.nodes.values():
+        for holder, grant in node.entries.items():
+            workload = world.workloads.get(holder.workload)
+            if workload is None or (projects is not None and workload.project not in projects):
+                continue
+            account = found.setdefault((workload.project, node.pool), _Account())
+            account.held.add(grant.charge, grant.cpu, grant.memory)
+            account.asked.add(grant.charge, grant.cpu, grant.memory)
+            if workload.request is not None and not workload.request.preemptible:
+                account.kept.add(grant.charge, grant.cpu, grant.memory)
+
+
+def _asked(bucket: Bucket, found: dict[tuple[str, str], _Account]) -> None:
+    key, count = bucket.key, bucket.count
+    account = found.setdefault((key.project, key.pools[0] if key.pools else _DEFAULT_POOL), _Account())
+    account.pending += count
+    account.asked.add(
+        count * total_charge(key.roles),
+        count * sum(role.size * role.shape.cpu for role in key.roles),
+        count * sum(role.size * role.shape.memory for role in key.roles),
+    )
+
+
+def _message(project: str, pool: str, account: _Account) -> fleet_pb2.Account:
+    return fleet_pb2.Account(
+        project=project,
+        node_pool=pool,
+        allocated=account.held.message(),
+        allocated_non_preemptible=account.kept.message(),
+        requested=account.asked.message(),
+        pending_workloads=account.pending,
+    )
