@@ -1,6 +1,6 @@
 """The fields of a spec: nodes of the YAML tree into the typed message, by the catalogue's rows.
 
-Called by the reader for `spec` and `masterSpec`.
+Called by the reader for `spec` and `masterSpec`. What a row cannot say of a field's form stands in shapes.py.
 Holds: `value:`, `items:` and `deleted:` are the only words that are not in the catalogue; what could not be read is
 left unset and said, and reading goes on, so that a person sees every error at once.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache
 from typing import Any, Final
 
 from muster_language import value_types as of
@@ -18,40 +18,31 @@ from muster_language.documents import Violation
 from muster_language.nodes import Mapping, Node, Scalar, Sequence
 from muster_language.spec import Kind
 from muster_language.validation import gpu_members
-from muster_language.values import Refused, Value, gpu, refusal, shown, typed
+from muster_language.values import Refused, Value, gpu, parser, refusal, shown
 
 _LISTED: Final = 40  # known names that an error lists at most
+_VALUE: Final = ("value",)
+_ITEMS: Final = ("items",)
+_ITEM: Final = ("value", "deleted")
 
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """Where a value of the spec stands, and under which path its user wrote it."""
-
-    path: str
-    line: int
-    column: int
+Taker = Callable[["FieldReader", Node, str, Any], None]
+"""Reads a node, at a path, into a message."""
 
 
 @dataclass(slots=True)
 class Findings:
-    """Errors so far, and `marks`: the path that validation uses -> the place in the text."""
+    """Errors so far. `moved`: paths of the spec whose value stands elsewhere in the text -> where."""
 
     found: list[Violation] = field(default_factory=list)
-    marks: dict[str, Mark] = field(default_factory=dict)
+    moved: dict[str, str] = field(default_factory=dict)
 
     def say(self, path: str, node: Node, message: str, allowed: str = "") -> None:
         """An error at a node."""
         self.found.append(Violation(path, message, node.line, node.column, allowed))
 
-    def mark(self, path: str, written: str, node: Node) -> None:
-        """Remembers the place of a value."""
-        self.marks.setdefault(path, Mark(written, node.line, node.column))
-
-    def place(self, path: str) -> Mark | None:
-        """The place of a path, else of what holds it."""
-        while path not in self.marks and "." in path:
-            path = path.rpartition(".")[0]
-        return self.marks.get(path)
+    def refuse(self, path: str, node: Node, refused: Refused) -> None:
+        """An error at a node whose value is not taken."""
+        self.say(path, node, refused.message, refused.allowed)
 
     def unknown(self, mapping: Mapping, known: Iterable[str], path: str = "") -> None:
         """An error for each key that is not known."""
@@ -77,18 +68,19 @@ class FieldReader:
         rows = catalogue().by_yaml
         written: dict[str, str] = {}
         for key, value in node.entries:
-            row = rows.get(key.text)
-            here = f"{path}.{key.text}"
+            word = key.text
+            here = f"{path}.{word}"
+            row = rows.get(word)
             if row is None or row.beside_spec:
-                self.findings.say(here, key, *self._not_a_field(key.text, row))
+                self.findings.say(here, key, *self._not_a_field(word, row))
             elif row.name in written:
-                message = f"{key.text} and {written[row.name]} are the same field"
+                message = f"{word} and {written[row.name]} are the same field"
                 self.findings.say(here, key, message, f"one of them; the usual name is {row.yaml}")
             else:
-                written[row.name] = key.text
-                self.findings.mark(f"{path}.{row.yaml}", here, key)
-                self._field(row, value, here, spec)
-        self._gpu_once(node, path, written)
+                written[row.name] = word
+                _field(row)(self, value, here, spec)
+        if "gpu_portion_request" in written:
+            self._gpu_once(node, path, written)
 
     def _not_a_field(self, word: str, row: Row | None) -> tuple[str, str]:
         if row is not None:
@@ -101,9 +93,7 @@ class FieldReader:
 
         `gpu: 2` and `gpu: 0` are devices in the spec, so that the spec alone no longer shows what excludes what.
         """
-        word = written.get("gpu_portion_request")
-        if word is None:
-            return
+        word = written["gpu_portion_request"]
         keys = {key.text: key for key, _ in node.entries}
         for name in gpu_members():
             if name in written and name != "gpu_portion_request" and (name not in COMPANIONS or path in self.whole):
@@ -111,33 +101,16 @@ class FieldReader:
                 here = f"{path}.{written[name]}.value"
                 self.findings.say(here, keys[written[name]], message, "one of them says what each replica is given")
 
-    def _field(self, row: Row, node: Node, path: str, spec: Any) -> None:
-        if row.type == of.ITEMIZED:
-            self._items(row, node, path, getattr(spec, row.name))
-            return
-        value, path = self._unwrap(row, node, path)
-        if value is None:
-            return
-        self.findings.mark(f"{_parent(path, row)}.value", path, value)
-        if row.type == of.OBJECT:
-            self._object(row, value, path, getattr(spec, row.name))
-        elif row.type == of.ARRAY:
-            self._array(row, value, path, getattr(spec, row.name))
-        elif row.name == "gpu_portion_request":
-            self._gpu(value, path, spec)
-        else:
-            self._scalar(row, value, path, partial(setattr, spec, row.name))
-
-    def _unwrap(self, row: Row, node: Node, path: str) -> tuple[Node | None, str]:
+    def unwrap(self, row: Row, node: Node, path: str) -> tuple[Node | None, str]:
         """The node behind `value:`; bare fields may be written without it. None after an error."""
         if isinstance(node, Mapping) and any(key.text == "value" for key, _ in node.entries):
-            self.findings.unknown(node, ["value"], f"{path}.")
+            self.findings.unknown(node, _VALUE, f"{path}.")
             return next(value for key, value in node.entries if key.text == "value"), f"{path}.value"
         if row.bare:
             return node, path
         shape = f"{path.rpartition('.')[2]}: {{value: ..}}"
         if isinstance(node, Mapping):
-            self.findings.unknown(node, ["value"], f"{path}.")
+            self.findings.unknown(node, _VALUE, f"{path}.")
             if not node.entries:
                 self.findings.say(path, node, "the field has no value", shape)
         elif isinstance(node, Scalar) and not node.null:
@@ -146,107 +119,153 @@ class FieldReader:
             self.findings.say(path, node, "the field has no value", shape)
         return None, path
 
-    def _scalar(self, row: Row, node: Node, path: str, store: Callable[[Value], None]) -> None:
+    def text(self, node: Node, path: str) -> str | None:
+        """The text of a value; None after an error."""
         if not isinstance(node, Scalar):
-            self.findings.say(
-                path, node, f"a {'list' if isinstance(node, Sequence) else 'mapping'} stands where a value belongs"
-            )
-            return
-        if node.null:
+            what = "list" if isinstance(node, Sequence) else "mapping"
+            self.findings.say(path, node, f"a {what} stands where a value belongs")
+        elif node.null:
             self.findings.say(path, node, "the field has no value", 'a value, or "" for the empty text')
-            return
-        value = typed(row, node.text)
-        if isinstance(value, Refused):
-            self.findings.say(path, node, value.message, value.allowed)
-            return
-        store(value)
-
-    def _gpu(self, node: Node, path: str, spec: Any) -> None:
-        if not isinstance(node, Scalar) or node.null:
-            self._scalar(catalogue().by_name["gpu_portion_request"], node, path, lambda _: None)
-            return
-        asked = gpu(node.text)
-        if isinstance(asked, Refused):
-            self.findings.say(path, node, asked.message, asked.allowed)
-        elif asked.devices == 1:
-            spec.gpu_portion_request = asked.milli / 1000
         else:
-            self.whole.add(path.removesuffix(".value").rpartition(".")[0])
-            refused = refusal(catalogue().by_name["gpu_devices_request"], asked.devices)
-            if refused is not None:
-                self.findings.say(path, node, refused.message, refused.allowed)
-            else:
-                spec.gpu_devices_request = asked.devices
+            return node.text
+        return None
 
-    def _array(self, row: Row, node: Node, path: str, target: Any) -> None:
-        target.SetInParent()
-        if isinstance(node, Sequence):
-            for index, item in enumerate(node.items):
-                self._scalar_item(item, f"{path}.{index}", target)
-        else:
-            self._scalar(row, node, path, target.values.extend)
-
-    def _scalar_item(self, node: Node, path: str, target: Any) -> None:
-        if isinstance(node, Scalar) and not node.null:
-            target.values.append(node.text)
-        else:
-            self.findings.say(path, node, "an entry of the list is not a text", "a list of words")
-
-    def _object(self, row: Row, node: Node, path: str, target: Any) -> None:
-        target.SetInParent()
+    def members(self, row: Row, node: Node, path: str, target: Any) -> None:
+        """Reads the mapping of an object's or an item's members."""
         if not isinstance(node, Mapping):
             self.findings.say(path, node, f"{row.yaml} is not a mapping", either([each.yaml for each in row.members]))
             return
-        known = [member.yaml for member in row.members]
-        self.findings.unknown(node, known, f"{path}.")
+        known = _members(row)
         for key, value in node.entries:
-            member = row.member(key.text)
-            if member is None:
-                continue
             here = f"{path}.{key.text}"
-            self.findings.mark(here, here, value)
-            self._scalar(member, value, here, partial(setattr, target, member.name))
+            taker = known.get(key.text)
+            if taker is None:
+                self.findings.say(here, key, *unknown_field(key.text, [each.yaml for each in row.members]))
+            else:
+                taker(self, value, here, target)
 
-    def _items(self, row: Row, node: Node, path: str, target: Any) -> None:
+    def items(self, row: Row, node: Node, path: str, target: Any) -> None:
+        """Reads the labelled items of an itemized field."""
         shape = f"{path.rpartition('.')[2]}: {{items: {{LABEL: {{value: ..}}}}}}"
         if not isinstance(node, Mapping):
             self.findings.say(path, node, "the field has no items", shape)
             return
-        self.findings.unknown(node, ["items"], f"{path}.")
+        self.findings.unknown(node, _ITEMS, f"{path}.")
         items = next((value for key, value in node.entries if key.text == "items"), None)
         if items is None:
             if not node.entries:
                 self.findings.say(path, node, "the field has no items", shape)
-        elif not isinstance(items, Mapping):
-            if not (isinstance(items, Scalar) and items.null):
-                self.findings.say(f"{path}.items", items, "items is not a mapping of labels", shape)
-        else:
+        elif isinstance(items, Mapping):
+            take = _item_value(row)
             for label, value in items.entries:
-                self._item(row, label, value, f"{path}.items.{label.text}", target)
+                self._item(take, label, value, f"{path}.items.{label.text}", target)
+        elif not (isinstance(items, Scalar) and items.null):
+            self.findings.say(f"{path}.items", items, "items is not a mapping of labels", shape)
 
-    def _item(self, row: Row, label: Scalar, node: Node, path: str, target: Any) -> None:
-        self.findings.mark(path, path, label)
+    def _item(self, take: Taker, label: Scalar, node: Node, path: str, target: Any) -> None:
         if not isinstance(node, Mapping):
             self.findings.say(path, node, "the item is not a mapping", "value: .., or deleted: true")
             return
-        self.findings.unknown(node, ["value", "deleted"], f"{path}.")
         item = target.add(label=label.text)
         for key, value in node.entries:
             here = f"{path}.{key.text}"
-            if key.text == "deleted":
-                self._scalar(_DELETED, value, here, partial(setattr, item, "deleted"))
-            elif key.text == "value":
-                self.findings.mark(here, here, value)
-                if row.members:
-                    self._object(row, value, here, item)
-                else:
-                    self._scalar(_ITEM_VALUE, value, here, partial(setattr, item, "value"))
+            if key.text == "value":
+                take(self, value, here, item)
+            elif key.text == "deleted":
+                _deleted(self, value, here, item)
+            else:
+                self.findings.say(here, key, *unknown_field(key.text, list(_ITEM)))
 
 
-def _parent(path: str, row: Row) -> str:
-    """The path that validation uses for a row, whatever alias the user wrote."""
-    head = path.removesuffix(".value").rpartition(".")[0]
-    return f"{head}.{row.yaml}"
+@cache
+def _field(row: Row) -> Taker:
+    """How a field is read; made once a row, since looking at the row anew for each value cost half of the reading."""
+    if row.type == of.ITEMIZED:
+        return lambda reader, node, path, spec: reader.items(row, node, path, getattr(spec, row.name))
+    take = _gpu if row.name == "gpu_portion_request" else _value(row)
+
+    def unwrapped(reader: FieldReader, node: Node, path: str, spec: Any) -> None:
+        if isinstance(node, Mapping) and len(node.entries) == 1 and node.entries[0][0].text == "value":
+            take(reader, node.entries[0][1], f"{path}.value", spec)
+            return
+        value, path = reader.unwrap(row, node, path)
+        if value is not None:
+            take(reader, value, path, spec)
+
+    return unwrapped
+
+
+@cache
+def _members(row: Row) -> dict[str, Taker]:
+    return {word: _value(member) for member in row.members for word in (member.yaml, *member.aliases) if word}
+
+
+def _value(row: Row) -> Taker:
+    match row.type:
+        case of.OBJECT:
+            return lambda reader, node, path, target: _object(reader, row, node, path, getattr(target, row.name))
+        case of.ARRAY:
+            return lambda reader, node, path, target: _array(reader, node, path, getattr(target, row.name))
+        case _:
+            return _scalar(row.name, parser(row))
+
+
+def _item_value(row: Row) -> Taker:
+    if row.members:
+        return lambda reader, node, path, item: reader.members(row, node, path, item)
+    return _text
+
+
+def _scalar(name: str, parse: Callable[[str], Value | Refused]) -> Taker:
+    def take(reader: FieldReader, node: Node, path: str, target: Any) -> None:
+        text = node.text if isinstance(node, Scalar) and not node.null else reader.text(node, path)
+        if text is None:
+            return
+        value = parse(text)
+        if isinstance(value, Refused):
+            reader.findings.refuse(path, node, value)
+        else:
+            setattr(target, name, value)
+
+    return take
+
+
+def _object(reader: FieldReader, row: Row, node: Node, path: str, target: Any) -> None:
+    target.SetInParent()
+    reader.members(row, node, path, target)
+
+
+def _array(reader: FieldReader, node: Node, path: str, target: Any) -> None:
+    target.SetInParent()
+    if isinstance(node, Sequence):
+        for index, item in enumerate(node.items):
+            if isinstance(item, Scalar) and not item.null:
+                target.values.append(item.text)
+            else:
+                reader.findings.say(f"{path}.{index}", item, "an entry of the list is not a text", "a list of words")
+        return
+    text = reader.text(node, path)
+    if text is not None:
+        target.values.extend(entry for entry in (part.strip() for part in text.split(",")) if entry)
+
+
+def _gpu(reader: FieldReader, node: Node, path: str, spec: Any) -> None:
+    """`gpu` is a portion of one device, or a number of devices."""
+    text = reader.text(node, path)
+    if text is None:
+        return
+    asked = gpu(text)
+    if isinstance(asked, Refused):
+        reader.findings.refuse(path, node, asked)
+    elif asked.devices == 1:
+        spec.gpu_portion_request = asked.milli / 1000
+    else:
+        reader.whole.add(path.removesuffix(".value").rpartition(".")[0])
+        refused = refusal(catalogue().by_name["gpu_devices_request"], asked.devices)
+        if refused is not None:
+            reader.findings.refuse(path, node, refused)
+        else:
+            spec.gpu_devices_request = asked.devices
 
 
 def unknown_field(word: str, known: list[str]) -> tuple[str, str]:
@@ -258,5 +277,5 @@ def unknown_field(word: str, known: list[str]) -> tuple[str, str]:
     return "unknown field", f"known here: {listed}"
 
 
-_DELETED: Final = catalogue().by_name["preemptible"]  # any row of true or false
-_ITEM_VALUE: Final = catalogue().by_name["command"]  # any row of free text
+_deleted: Final = _scalar("deleted", parser(catalogue().by_name["preemptible"]))  # any row of true or false
+_text: Final = _scalar("value", str)

@@ -14,6 +14,7 @@ from muster_language.documents import Document, Violation
 from muster_language.fields import FieldReader, Findings
 from muster_language.loading import Loaded, load
 from muster_language.nodes import Mapping, Node, Scalar
+from muster_language.places import place_of
 from muster_language.spec import API_VERSION, Kind, WorkloadSpec, kind_of_document, set_kind
 from muster_language.validation import check_layer
 from muster_language.values import shown
@@ -74,8 +75,7 @@ class _Reader:
             self.findings.say("spec", root, "the document has no spec", "a mapping of fields")
         for row in beside:
             if row.yaml in entries:
-                key, node = entries[row.yaml]
-                self.findings.mark(row.yaml, row.yaml, key)
+                node = entries[row.yaml][1]
                 inner = getattr(self.spec, row.name)
                 inner.SetInParent()
                 fields.spec(node, row.yaml, inner)
@@ -124,14 +124,14 @@ class _Reader:
         elif not self.spec.HasField("name") and not self.spec.HasField("name_prefix"):
             # Kubernetes asks for metadata.name in every object; it names the workload only where the spec does not.
             self.spec.name = value.text
-            self.findings.mark("spec.name.value", "metadata.name", value)
+            self.findings.moved["spec.name"] = "metadata.name"
 
     def _layer(self) -> None:
         """The errors of the LAYER stage, each at the place where its value stands."""
         said = {each.path for each in self.findings.found}
         for each in check_layer(self.spec):
-            mark = self.findings.place(each.path)
-            if mark is not None and mark.path not in said:
-                self.findings.found.append(Violation(mark.path, each.message, mark.line, mark.column, each.allowed))
-            elif mark is None and each.path not in said:
+            place = place_of(self.loaded.root, each.path, self.findings.moved)
+            if place is not None and place.path not in said:
+                self.findings.found.append(Violation(place.path, each.message, place.line, place.column, each.allowed))
+            elif place is None and each.path not in said:
                 self.findings.found.append(each)
