@@ -24,7 +24,7 @@ from muster_language.spec import Kind, WorkloadSpec
 COMPANIONS: Final[Mapping[str, str]] = MappingProxyType({"gpu_devices_request": "gpu"})
 # What qualifies a member of a group and goes with it: a limit of an inherited portion would limit another request.
 FOLLOWERS: Final[Mapping[str, str]] = MappingProxyType(
-    {name: "gpu" for name in ("gpu_portion_limit", "gpu_memory_limit", "gpu_request_type")}
+    dict.fromkeys(("gpu_portion_limit", "gpu_memory_limit", "gpu_request_type"), "gpu")
 )
 
 

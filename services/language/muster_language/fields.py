@@ -13,12 +13,13 @@ from functools import cache
 from typing import Any, Final
 
 from muster_language import value_types as of
+from muster_language.bounds import refusal
 from muster_language.catalogue import COMPANIONS, Row, catalogue, either, nearest
 from muster_language.documents import Violation
 from muster_language.nodes import Mapping, Node, Scalar, Sequence
 from muster_language.spec import Kind
 from muster_language.validation import gpu_members
-from muster_language.values import Refused, Value, gpu, parser, refusal, shown
+from muster_language.values import Refused, Value, gpu, parser, shown
 
 _LISTED: Final = 40  # known names that an error lists at most
 _VALUE: Final = ("value",)

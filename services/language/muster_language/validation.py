@@ -14,11 +14,12 @@ from functools import cache
 from typing import Any, Final
 
 from muster_language import value_types as of
+from muster_language.bounds import refusal
 from muster_language.catalogue import COMPANIONS, Row, catalogue, either
 from muster_language.documents import Violation
 from muster_language.labels import label_of
 from muster_language.spec import Kind, WorkloadSpec, kind_of
-from muster_language.values import Refused, refusal, shown
+from muster_language.values import Refused, shown
 
 MOST_ITEMS: Final = 1_000
 _VARIABLE: Final = re.compile(r"[A-Za-z_][-A-Za-z0-9_.]{0,252}")

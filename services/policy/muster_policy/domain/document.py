@@ -17,11 +17,12 @@ from typing import Any, Final
 from muster_kernel.quantities import parse_bytes, parse_milli_cpu
 from muster_language import Kind, Row, Violation, WorkloadSpec, catalogue, check_layer
 from muster_language import value_types as of
+from muster_language.bounds import refusal
 from muster_language.catalogue import PolicyPath, nearest
 from muster_language.loading import load
 from muster_language.nodes import Mapping, Node, Scalar, Sequence
 from muster_language.spec import set_kind
-from muster_language.values import Refused, refusal, typed
+from muster_language.values import Refused, typed
 from muster_policy.domain.policy import Bound, Policy, Ruled, Rules, Section
 
 _KINDS: Final = {kind.word: kind for kind in Kind}
