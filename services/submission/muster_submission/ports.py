@@ -13,6 +13,7 @@ from typing import Protocol
 from muster.tenancy.v1.tenancy_pb2 import Department, Project
 from muster.workload.v1.workload_pb2 import Owner, Workload, WorkloadSpec
 from muster_chassis.unit import Unit
+from muster_submission.domain.bindings import State
 from muster_submission.domain.progress import Progress
 from muster_submission.domain.triggers import Firing, Rule
 
@@ -213,4 +214,12 @@ class Waker(Protocol):
 
     def poke(self) -> None:
         """There is something new."""
+        ...
+
+
+class AccessBooks(Protocol):
+    """Access rules and applications."""
+
+    async def state(self) -> State:
+        """Everything that decides about calls, at most half a second old."""
         ...

@@ -47,7 +47,7 @@ async def once(
     """
     key = getattr(request, "idempotency_key", "") if key is None else key
     _check(key)
-    who, body = clean(caller().subject, 500), _digest(request)
+    who, body = clean(caller().key, 1000), _digest(request)
     async with database.unit() as unit:
         # Waits here while a twin is under way: its row is locked until its transaction has ended.
         if await unit.connection.fetchval(_TAKE, who, method, key, body, unit.now):

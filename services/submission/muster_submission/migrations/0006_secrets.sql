@@ -1,1 +1,2 @@
 -- Sealed values of sensitive fields.
+SELECT 1;

@@ -1,0 +1,57 @@
+"""The audit: who did what, when, from where, and what came of it. Written in the transaction of the change itself.
+
+Called by handlers, next to what they change, with as many entries as the change has: they go out in one statement.
+Holds: an entry names things and never quotes them, so that nothing secret can stand in it; rows are only added.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from muster_chassis.rpc import Caller, caller
+from muster_chassis.text import clean
+from muster_chassis.unit import Unit
+from muster_submission.domain.access import Verb
+
+DONE: Final = "done"
+_LONGEST: Final = 500
+_WRITE: Final = """
+INSERT INTO audit (at, issuer, subject, verb, target, project, outcome, channel, peer, detail)
+SELECT $1, $2, $3, e.verb, e.target, e.project, e.outcome, $4, $5, e.detail
+FROM unnest($6::text[], $7::text[], $8::text[], $9::text[], $10::text[])
+     WITH ORDINALITY AS e(verb, target, project, outcome, detail, n)
+ORDER BY e.n
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line: a verb, what it was about (KIND/NAME, or a workload's id), in which project, and what came of it."""
+
+    verb: Verb
+    target: str
+    project: str = ""
+    outcome: str = DONE
+    """`done`, or the reason code of a refusal."""
+    detail: str = ""
+
+
+async def audit(unit: Unit, *entries: Entry, who: Caller | None = None) -> None:
+    """Writes entries of one caller: whoever makes this call, or `who` where something acts for somebody."""
+    if not entries:
+        return
+    who = who or caller()
+    await unit.connection.execute(
+        _WRITE,
+        unit.now,
+        clean(who.issuer, _LONGEST),
+        clean(who.subject, _LONGEST),
+        who.channel,
+        clean(who.peer, _LONGEST),
+        [entry.verb.value for entry in entries],
+        [clean(entry.target, _LONGEST) for entry in entries],
+        [clean(entry.project, _LONGEST) for entry in entries],
+        [entry.outcome for entry in entries],
+        [clean(entry.detail, _LONGEST) for entry in entries],
+    )
