@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import grpc
+import httpx
 from aiokafka import AIOKafkaProducer
 from google.rpc.error_details_pb2 import BadRequest
 from grpc_status import rpc_status
@@ -61,6 +62,8 @@ class Door:
     policy: Station
     scheduler: Station
     kafka: str
+    http: httpx.AsyncClient
+    """The REST API: `await door.http.get("/api/v1/..")`."""
 
     def __post_init__(self) -> None:
         """The stubs of everything that is served."""
@@ -183,6 +186,7 @@ def settings(database: Any, kafka: str, **more: Any) -> SubmissionSettings:
         database_url=SecretStr(database.url("submission")),
         database_schema="submission",
         grpc_listen=f"127.0.0.1:{free_port()}",
+        rest_listen=f"127.0.0.1:{free_port()}",
         auth=AuthMode.OFF,
         **more,
     )
@@ -213,4 +217,7 @@ async def door(database: Any, kafka: str, **more: Any) -> AsyncIterator[Door]:
         scheduler.relay()
         app = await stack.enter_async_context(running(configured))
         opened = await stack.enter_async_context(channel(configured.grpc_listen))
-        yield Door(app, opened, policy, scheduler, kafka)
+        http = await stack.enter_async_context(
+            httpx.AsyncClient(base_url=f"http://{configured.rest_listen}", timeout=30)
+        )
+        yield Door(app, opened, policy, scheduler, kafka, http)

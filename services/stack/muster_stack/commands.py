@@ -165,6 +165,7 @@ def _show(seen: Mapping[str, Any]) -> None:
         table.add_column(column, justify="right" if column in {"PID", "RESTARTS", "UPTIME"} else "left")
     for name, row in seen["services"].items():
         address = next((row[kind] for kind in ("grpc", "bootstrap", "socket") if kind in row), "")
+        address += f" http://{row['rest']}" if "rest" in row else ""
         uptime = _duration(time.time() - row["since"]) if row["pid"] else ""
         table.add_row(name, row["state"], str(row["pid"] or ""), str(row["restarts"]), uptime, address)
     Console().print(table)

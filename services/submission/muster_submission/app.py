@@ -39,8 +39,10 @@ from muster_chassis.dead_letters import DeadLetters
 from muster_chassis.migrations import of_package
 from muster_chassis.outbox import Relay
 from muster_chassis.retention import Retention
-from muster_chassis.rpc import Server, Service, service
+from muster_chassis.rpc import Server, Service, authenticator, service
 from muster_chassis.runtime import Runtime
+from muster_chassis.settings import AuthMode
+from muster_submission.adapters.access import PostgresAccess
 from muster_submission.adapters.agents import Agents
 from muster_submission.adapters.feed import Feed
 from muster_submission.adapters.owners import Owner
@@ -51,6 +53,7 @@ from muster_submission.adapters.triggers import PostgresTriggers
 from muster_submission.adapters.usage import PostgresUsage
 from muster_submission.adapters.verdicts import Verdicts
 from muster_submission.adapters.workloads import PostgresWorkloads
+from muster_submission.handlers.access import Access
 from muster_submission.handlers.drafts import Drafts
 from muster_submission.handlers.intents import Intents
 from muster_submission.handlers.progress import Follow
@@ -59,6 +62,10 @@ from muster_submission.handlers.templates import Library
 from muster_submission.handlers.tenancy import Projects
 from muster_submission.handlers.triggers import Firing, Rules
 from muster_submission.handlers.usage import Accounts
+from muster_submission.rest.edge import Edge
+from muster_submission.rest.parts import Parts
+from muster_submission.rest.routes import operations
+from muster_submission.rest.server import RestServer
 from muster_submission.rpc.agent_gateway import AgentGateway
 from muster_submission.rpc.dead_letters import AllDeadLetters
 from muster_submission.rpc.explain import Explain
@@ -96,6 +103,8 @@ class Application:
         self.settings = settings
         self.database = database
         self.bus = bus
+        self.access_books = PostgresAccess(database.pool)
+        self.access = Access(self.access_books, everyone_is_admin=settings.auth is AuthMode.OFF)
         self.reading = Reading(database.pool)
         self.feed = Feed(self.reading)
         self.verdicts = Verdicts()
@@ -107,6 +116,7 @@ class Application:
         self.usage = PostgresUsage(database.pool)
         self.drafts = Drafts(self.tenancy, self.templates)
         self.submit = Submit(self.books, self.feed)
+        self.intents = Intents(self.books, self.feed)
         self.projects = Projects(self.tenancy)
         self.scheduler = Owner("scheduler", addresses(settings.scheduler_address))
         self.policy = Owner("policy", addresses(settings.policy_address))
@@ -178,7 +188,7 @@ class Application:
             self.reading,
             self.drafts,
             self.submit,
-            Intents(self.books, self.feed),
+            self.intents,
             self.verdicts,
             Watching(self.reading, self.feed),
             LogReading(self.reading, self.feed, self.agents),
@@ -212,6 +222,25 @@ class Application:
                 AgentGateway(self.agents),
             ),
         ]
+
+    def edge(self) -> Edge:
+        """The REST API."""
+        parts = Parts(
+            database=self.database,
+            access=self.access,
+            reading=self.reading,
+            feed=self.feed,
+            verdicts=self.verdicts,
+            drafts=self.drafts,
+            submit=self.submit,
+            intents=self.intents,
+            tenancy=self.tenancy,
+            projects=self.projects,
+            scheduler=self.scheduler,
+            policy=self.policy,
+            telemetry=self.telemetry,
+        )
+        return Edge(operations(parts), authenticator(self.settings))
 
     async def keep_bounded(self) -> None:
         """Prunes the log of changes and old firings, once a minute. An eternal task."""
@@ -265,6 +294,10 @@ async def compose(runtime: Runtime, settings: SubmissionSettings) -> Application
     runtime.eternal("retention", retention.run)
     runtime.eternal("pruning", app.keep_bounded)
     runtime.eternal("rpc", server.run, stop=stop_serving)
+    if settings.rest_listen is not None:
+        rest = RestServer(settings.rest_listen, app.edge())
+        rest.start()
+        runtime.eternal("rest", rest.run, stop=rest.stop)
     runtime.drain(lambda: relay.drain(_DRAIN_SECONDS))
     await server.start()
     return app

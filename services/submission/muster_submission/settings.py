@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from muster_chassis.settings import ServiceSettings
+from muster_chassis.settings import Address, ServiceSettings
 
 
 class SubmissionSettings(ServiceSettings):
     """Addresses of the services whose questions submission passes on. Empty: that service is not there."""
 
+    rest_listen: Address | None = Field(
+        default=None, description="Where the REST API listens, HOST:PORT; it is not served where this is not set."
+    )
     scheduler_address: str = Field(
         default="", description="gRPC of the scheduler, HOST:PORT; two with a comma where a standby follows."
     )

@@ -77,7 +77,8 @@ class Keeper:
             self._say(f"ready: {', '.join(child.part.name for child in awaited)}")
         await asyncio.gather(*(child.until_ready() for child in self._children.values()))
         await self._registered.wait()
-        self._say(f"Muster is up in {self._layout.root} (submission: {self._parts.submission}); Ctrl-C ends it")
+        rest = f", REST: http://{self._parts.rest}" if self._parts.rest else ""
+        self._say(f"Muster is up in {self._layout.root} (submission: {self._parts.submission}{rest}); Ctrl-C ends it")
 
     async def _register(self) -> None:
         # Beside the start of the agents, which are not ready before their clusters' topics exist.

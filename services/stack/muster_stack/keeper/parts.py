@@ -27,6 +27,7 @@ from muster_stack.processes import SERVICE_MARK, STACK_MARK, Command
 KAFKA: Final = "kafka"
 POSTGRES: Final = "postgres"
 SUBMISSION: Final = "submission"
+REST: Final = "rest"
 STANDBY: Final = "scheduler-standby"
 TELEMETRY: Final = "telemetry"
 _CORE: Final = (SUBMISSION, "policy", "scheduler", TELEMETRY)
@@ -54,6 +55,7 @@ class Parts:
     rows: Sequence[Sequence[Part]]
     kafka: KafkaServer | None = None
     submission: str | None = None  # the address where clusters are registered
+    rest: str | None = None  # the address of the REST API
 
     @property
     def all(self) -> list[Part]:
@@ -70,7 +72,7 @@ def compose(state: State, runtime: kafka.Runtime, clusters: Sequence[Cluster]) -
     """The embedded stack. Chooses the ports and keeps them in `state`."""
     names = [*services_of(state), *(cluster.service for cluster in clusters)]
     wanted = [f"{name}.{kind}" for name in names for kind in ("grpc", "metrics")]
-    state.choose_ports(["kafka", "kafka.controller", *wanted])
+    state.choose_ports(["kafka", "kafka.controller", f"{SUBMISSION}.{REST}", *wanted])
     layout = state.layout
     broker = KafkaServer(
         layout.kafka,
@@ -91,6 +93,7 @@ def compose(state: State, runtime: kafka.Runtime, clusters: Sequence[Cluster]) -
         ],
         kafka=broker,
         submission=maker.address(SUBMISSION),
+        rest=maker.address(SUBMISSION, REST),
     )
 
 
@@ -188,8 +191,12 @@ class _Maker:
             prepare=prepare,
             owns_group=not is_agent,
             awaited=name != TELEMETRY,
-            addresses=(("grpc", self.address(name)), ("metrics", self.address(name, "metrics"))),
+            addresses=tuple((kind, self.address(name, kind)) for kind in self._kinds(name)),
         )
+
+    def _kinds(self, name: str) -> tuple[str, ...]:
+        """What the service listens for, each with a port of its own."""
+        return ("grpc", "metrics", REST) if name == SUBMISSION else ("grpc", "metrics")
 
     def _shared(self, name: str) -> dict[str, str]:
         # The user's own MUSTER_* settings are meant for the command line, not for services that we configure.
@@ -209,6 +216,7 @@ class _Maker:
     def _particular(self, name: str) -> dict[str, str]:
         if name == SUBMISSION:
             return {
+                "MUSTER_REST_LISTEN": self.address(SUBMISSION, REST),
                 "MUSTER_SCHEDULER_ADDRESS": self._schedulers(),
                 "MUSTER_POLICY_ADDRESS": self.address("policy"),
                 "MUSTER_TELEMETRY_ADDRESS": self.address("telemetry"),

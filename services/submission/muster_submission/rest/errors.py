@@ -1,0 +1,59 @@
+"""What only HTTP can go wrong with. Each says its status where the gRPC code of its parent would say another.
+
+InvalidArgument   BodyTooLarge 413, BadBody 400
+NotFound          NoSuchRoute 404
+Unimplemented     WrongMethod 405, NotOffered 501
+ResourceExhausted Busy 503
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from muster_chassis.errors import InvalidArgument, NotFound, ResourceExhausted, Unimplemented
+
+
+class BodyTooLarge(InvalidArgument):
+    """The body has more bytes than any body may have."""
+
+    reason = "BODY_TOO_LARGE"
+    status = 413
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"the body has more than {limit} bytes, which is the most that is read")
+
+
+class BadBody(InvalidArgument):
+    """The body is not what the route takes."""
+
+    reason = "BAD_BODY"
+
+
+class NoSuchRoute(NotFound):
+    """Nothing has this path."""
+
+    reason = "NO_SUCH_ROUTE"
+
+
+class WrongMethod(Unimplemented):
+    """The path is there, the method is not."""
+
+    reason = "WRONG_METHOD"
+    status = 405
+
+    def __init__(self, method: str, path: str, allowed: Iterable[str]) -> None:
+        self.allowed = ", ".join(sorted(allowed))
+        super().__init__(f"{path} does not take {method}; it takes {self.allowed}")
+
+
+class NotOffered(Unimplemented):
+    """A route of the 2.18 API that Muster does not have; the message says why."""
+
+    reason = "NOT_OFFERED"
+
+
+class Busy(ResourceExhausted):
+    """Too many requests are under way in this process."""
+
+    reason = "BUSY"
+    status = 503

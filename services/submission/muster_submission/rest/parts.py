@@ -1,0 +1,36 @@
+"""What the routes are given: the parts of the process that app.py has wired, and nothing that they could make anew."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from muster_chassis.database import Database
+from muster_submission.adapters.feed import Feed
+from muster_submission.adapters.owners import Owner
+from muster_submission.adapters.reading import Reading
+from muster_submission.adapters.tenancy import PostgresTenancy
+from muster_submission.adapters.verdicts import Verdicts
+from muster_submission.handlers.access import Access
+from muster_submission.handlers.drafts import Drafts
+from muster_submission.handlers.intents import Intents
+from muster_submission.handlers.submit import Submit
+from muster_submission.handlers.tenancy import Projects
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The wired parts."""
+
+    database: Database
+    access: Access
+    reading: Reading
+    feed: Feed
+    verdicts: Verdicts
+    drafts: Drafts
+    submit: Submit
+    intents: Intents
+    tenancy: PostgresTenancy
+    projects: Projects
+    scheduler: Owner
+    policy: Owner
+    telemetry: Owner

@@ -1,0 +1,21 @@
+"""The operations by area; each file has `operations(parts)`, and this one lists them all.
+
+Called by app.py. A new area is a file and a line in _AREAS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from muster_submission.rest.operation import Operation
+from muster_submission.rest.parts import Parts
+from muster_submission.rest.routes import document
+
+_AREAS: Final[Sequence[Callable[[Parts], list[Operation]]]] = ()
+
+
+def operations(parts: Parts) -> list[Operation]:
+    """Everything that the edge serves."""
+    served = [one for area in _AREAS for one in area(parts)]
+    return [*served, *document.operations(served)]
