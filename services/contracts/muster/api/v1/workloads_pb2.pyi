@@ -22,6 +22,34 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _ApplyOutcome:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ApplyOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ApplyOutcome.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    APPLY_OUTCOME_UNSPECIFIED: _ApplyOutcome.ValueType  # 0
+    """Not said."""
+    APPLY_OUTCOME_CREATED: _ApplyOutcome.ValueType  # 1
+    """There was none, or it had ended: a new one is made."""
+    APPLY_OUTCOME_UNCHANGED: _ApplyOutcome.ValueType  # 2
+    """It is what the document says: nothing was done."""
+    APPLY_OUTCOME_CHANGED: _ApplyOutcome.ValueType  # 3
+    """Its spec was changed while it runs."""
+
+class ApplyOutcome(_ApplyOutcome, metaclass=_ApplyOutcomeEnumTypeWrapper):
+    """What applying a workload did."""
+
+APPLY_OUTCOME_UNSPECIFIED: ApplyOutcome.ValueType  # 0
+"""Not said."""
+APPLY_OUTCOME_CREATED: ApplyOutcome.ValueType  # 1
+"""There was none, or it had ended: a new one is made."""
+APPLY_OUTCOME_UNCHANGED: ApplyOutcome.ValueType  # 2
+"""It is what the document says: nothing was done."""
+APPLY_OUTCOME_CHANGED: ApplyOutcome.ValueType  # 3
+"""Its spec was changed while it runs."""
+Global___ApplyOutcome: _TypeAlias = ApplyOutcome  # noqa: Y015
+
 class _WatchItemKind:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -207,6 +235,72 @@ class SubmitWorkloadResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SubmitWorkloadResponse: _TypeAlias = SubmitWorkloadResponse  # noqa: Y015
+
+@_typing.final
+class ApplyWorkloadRequest(_message.Message):
+    """A workload as it should be."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DRAFT_FIELD_NUMBER: _builtins.int
+    OBJECT_NAME_FIELD_NUMBER: _builtins.int
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
+    WAIT_FOR_VERDICT_MS_FIELD_NUMBER: _builtins.int
+    object_name: _builtins.str
+    """What identifies it in its project and kind, like metadata.name, which is read where this is empty. With a
+    namePrefix one of the two is needed: the prefix alone would make another workload each time.
+    """
+    idempotency_key: _builtins.str
+    """Makes a repeated call harmless."""
+    wait_for_verdict_ms: _builtins.int
+    """Milliseconds, 0 to 5,000, for which the answer waits for policy's verdict on something new."""
+    @_builtins.property
+    def draft(self) -> Global___WorkloadDraft:
+        """The workload."""
+
+    def __init__(
+        self,
+        *,
+        draft: Global___WorkloadDraft | None = ...,
+        object_name: _builtins.str = ...,
+        idempotency_key: _builtins.str = ...,
+        wait_for_verdict_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["draft", b"draft"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["draft", b"draft", "idempotency_key", b"idempotency_key", "object_name", b"object_name", "wait_for_verdict_ms", b"wait_for_verdict_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ApplyWorkloadRequest: _TypeAlias = ApplyWorkloadRequest  # noqa: Y015
+
+@_typing.final
+class ApplyWorkloadResponse(_message.Message):
+    """The workload as it is now."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKLOAD_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    outcome: Global___ApplyOutcome.ValueType
+    """What was done."""
+    @_builtins.property
+    def workload(self) -> _workload_pb2.Workload:
+        """The workload."""
+
+    def __init__(
+        self,
+        *,
+        workload: _workload_pb2.Workload | None = ...,
+        outcome: Global___ApplyOutcome.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["workload", b"workload"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["outcome", b"outcome", "workload", b"workload"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ApplyWorkloadResponse: _TypeAlias = ApplyWorkloadResponse  # noqa: Y015
 
 @_typing.final
 class SubmitWorkloadsRequest(_message.Message):

@@ -40,6 +40,11 @@ class WorkloadsServiceStub:
                 request_serializer=muster_dot_api_dot_v1_dot_workloads__pb2.SubmitWorkloadRequest.SerializeToString,
                 response_deserializer=muster_dot_api_dot_v1_dot_workloads__pb2.SubmitWorkloadResponse.FromString,
                 _registered_method=True)
+        self.ApplyWorkload = channel.unary_unary(
+                '/muster.api.v1.WorkloadsService/ApplyWorkload',
+                request_serializer=muster_dot_api_dot_v1_dot_workloads__pb2.ApplyWorkloadRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_workloads__pb2.ApplyWorkloadResponse.FromString,
+                _registered_method=True)
         self.SubmitWorkloads = channel.unary_unary(
                 '/muster.api.v1.WorkloadsService/SubmitWorkloads',
                 request_serializer=muster_dot_api_dot_v1_dot_workloads__pb2.SubmitWorkloadsRequest.SerializeToString,
@@ -98,6 +103,14 @@ class WorkloadsServiceServicer:
 
     def SubmitWorkload(self, request, context):
         """Acknowledges a workload. INVALID_ARGUMENT with every violation, ALREADY_EXISTS, NOT_FOUND (project, template).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ApplyWorkload(self, request, context):
+        """Makes the workload of a document as the document says: creates it, changes it, or finds it as it should be.
+        Twice the same is one workload. FAILED_PRECONDITION naming the fields that cannot change while it runs.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -181,6 +194,11 @@ def add_WorkloadsServiceServicer_to_server(servicer, server):
                     request_deserializer=muster_dot_api_dot_v1_dot_workloads__pb2.SubmitWorkloadRequest.FromString,
                     response_serializer=muster_dot_api_dot_v1_dot_workloads__pb2.SubmitWorkloadResponse.SerializeToString,
             ),
+            'ApplyWorkload': grpc.unary_unary_rpc_method_handler(
+                    servicer.ApplyWorkload,
+                    request_deserializer=muster_dot_api_dot_v1_dot_workloads__pb2.ApplyWorkloadRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_workloads__pb2.ApplyWorkloadResponse.SerializeToString,
+            ),
             'SubmitWorkloads': grpc.unary_unary_rpc_method_handler(
                     servicer.SubmitWorkloads,
                     request_deserializer=muster_dot_api_dot_v1_dot_workloads__pb2.SubmitWorkloadsRequest.FromString,
@@ -260,6 +278,33 @@ class WorkloadsService:
             '/muster.api.v1.WorkloadsService/SubmitWorkload',
             muster_dot_api_dot_v1_dot_workloads__pb2.SubmitWorkloadRequest.SerializeToString,
             muster_dot_api_dot_v1_dot_workloads__pb2.SubmitWorkloadResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ApplyWorkload(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.WorkloadsService/ApplyWorkload',
+            muster_dot_api_dot_v1_dot_workloads__pb2.ApplyWorkloadRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_workloads__pb2.ApplyWorkloadResponse.FromString,
             options,
             channel_credentials,
             insecure,

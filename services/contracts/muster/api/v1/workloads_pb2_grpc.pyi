@@ -18,6 +18,10 @@ class WorkloadsServiceStub:
     def __init__(self, channel: _aio.Channel) -> None: ...
     SubmitWorkload: _aio.UnaryUnaryMultiCallable[_workloads_pb2.SubmitWorkloadRequest, _workloads_pb2.SubmitWorkloadResponse]
     """Acknowledges a workload. INVALID_ARGUMENT with every violation, ALREADY_EXISTS, NOT_FOUND (project, template)."""
+    ApplyWorkload: _aio.UnaryUnaryMultiCallable[_workloads_pb2.ApplyWorkloadRequest, _workloads_pb2.ApplyWorkloadResponse]
+    """Makes the workload of a document as the document says: creates it, changes it, or finds it as it should be.
+    Twice the same is one workload. FAILED_PRECONDITION naming the fields that cannot change while it runs.
+    """
     SubmitWorkloads: _aio.UnaryUnaryMultiCallable[_workloads_pb2.SubmitWorkloadsRequest, _workloads_pb2.SubmitWorkloadsResponse]
     """Acknowledges up to 1,000 workloads in one transaction, with an answer for each."""
     GetWorkload: _aio.UnaryUnaryMultiCallable[_workloads_pb2.GetWorkloadRequest, _workloads_pb2.GetWorkloadResponse]
@@ -49,6 +53,16 @@ class WorkloadsServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_workloads_pb2.SubmitWorkloadRequest, _abc.Awaitable[_workloads_pb2.SubmitWorkloadResponse]],
     ) -> _abc.Awaitable[_workloads_pb2.SubmitWorkloadResponse]:
         """Acknowledges a workload. INVALID_ARGUMENT with every violation, ALREADY_EXISTS, NOT_FOUND (project, template)."""
+
+    @_abc_1.abstractmethod
+    def ApplyWorkload(
+        self,
+        request: _workloads_pb2.ApplyWorkloadRequest,
+        context: _aio.ServicerContext[_workloads_pb2.ApplyWorkloadRequest, _abc.Awaitable[_workloads_pb2.ApplyWorkloadResponse]],
+    ) -> _abc.Awaitable[_workloads_pb2.ApplyWorkloadResponse]:
+        """Makes the workload of a document as the document says: creates it, changes it, or finds it as it should be.
+        Twice the same is one workload. FAILED_PRECONDITION naming the fields that cannot change while it runs.
+        """
 
     @_abc_1.abstractmethod
     def SubmitWorkloads(
