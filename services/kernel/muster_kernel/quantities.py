@@ -25,7 +25,8 @@ QUANTITY: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMGTPE]i?|[mk])?")
 QUANTITY_PATTERN: Final = r"^[0-9]+(\.[0-9]+)?([KMGTPE]i?|[mk])?$"
 _LONGEST_TEXT: Final = 40
 _POWERS: Final = {"K": 1, "k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
-_WHOLE_BYTES: Final[dict[str, int]] = {
+_WHOLE_BYTES: Final = re.compile(r"([0-9]{1,6})([KMGT]i?|k)?")  # at most 999,999 Ti: below LARGEST
+_BYTES: Final[dict[str, int]] = {
     "": 1,
     **{letter: 1000**power for letter, power in _POWERS.items()},
     **{f"{letter}i": 1024**power for letter, power in _POWERS.items()},
