@@ -73,7 +73,11 @@ async def test_plain_curl(server: RestServer) -> None:
 async def test_a_head_without_end_ends_its_connection(server: RestServer) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     writer.write(b"GET / HTTP/1.1\r\nhost: x\r\nlong: " + b"x" * (1 << 18))
-    assert await reader.read() == b""
+    try:
+        said = await reader.read()
+    except ConnectionResetError:  # what was sent after the end
+        said = b""
+    assert said == b""
     writer.close()
 
 

@@ -38,7 +38,8 @@ def operation(path: str, handler: Any, method: Any = "GET", name: str = "", **mo
 
 
 async def echo(request: Request) -> Response:
-    return answer({"who": caller().subject, "values": dict(request.path_params)})
+    who = caller()
+    return answer({"who": who.subject, "by": who.channel, "values": dict(request.path_params)})
 
 
 async def body(request: Request) -> Response:
@@ -52,7 +53,7 @@ def raising(error: Exception) -> Any:
     return handler
 
 
-def authenticate(authorization: str | None) -> Caller:
+async def authenticate(authorization: str | None) -> Caller:
     if authorization != "Bearer good":
         raise Unauthenticated("no token")
     return Caller("ann")
@@ -66,9 +67,10 @@ def client(*operations: Operation, longest: float = 5.0) -> httpx.AsyncClient:
 
 
 async def test_a_handler_knows_who_calls_and_what_the_path_says() -> None:
-    async with client(operation("/things/{id}", echo)) as http:
-        response = await http.get("/things/7")
-    assert response.json() == {"who": "ann", "values": {"id": "7"}}
+    async with client(operation("/things/{id}", echo), operation("/apis/g/{id}", echo)) as http:
+        response, other = await http.get("/things/7"), await http.get("/apis/g/7")
+    assert response.json() == {"who": "ann", "by": "rest", "values": {"id": "7"}}
+    assert other.json()["by"] == "kubernetes"
 
 
 async def test_nobody_is_let_in_without_a_token_except_where_everyone_is() -> None:

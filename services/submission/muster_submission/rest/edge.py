@@ -10,6 +10,7 @@ import asyncio
 import re
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from opentelemetry.trace import SpanKind
@@ -18,8 +19,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from muster_chassis import logs, metrics, tracing
-from muster_chassis.rpc import as_service_error, set_caller
-from muster_chassis.rpc.auth import Authenticator
+from muster_chassis.rpc import Authenticator, Caller, as_service_error, set_caller
 from muster_submission.rest import answers, kubernetes
 from muster_submission.rest.errors import Busy
 from muster_submission.rest.operation import Operation
@@ -69,9 +69,9 @@ class Edge:
             operation, values = self._router.find(request.method, request.url.path)
             name = operation.name
             request.scope["path_params"] = values
-            if not operation.public:
-                set_caller(self._authenticate(request.headers.get("authorization")))
             async with asyncio.timeout(self._longest):
+                if not operation.public:
+                    set_caller(await self._caller(request))
                 return name, await operation.handler(request)
         except ClientDisconnect:
             return name, answers.nothing(_GONE)
@@ -79,6 +79,12 @@ class Edge:
             return name, _refusal(request, error, trace)
         finally:
             self._under_way -= 1
+
+    async def _caller(self, request: Request) -> Caller:
+        """Who asks, by which door and from where. Raises Unauthenticated."""
+        who = await self._authenticate(request.headers.get("authorization"))
+        channel = "kubernetes" if kubernetes.speaks(request.url.path) else "rest"
+        return replace(who, channel=channel, peer=request.client.host if request.client else "")
 
 
 def _refusal(request: Request, error: Exception, trace: str) -> Response:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from muster_chassis.database import Database
 from muster_submission.adapters.feed import Feed
+from muster_submission.adapters.fleet import PostgresFleet
 from muster_submission.adapters.owners import Owner
 from muster_submission.adapters.reading import Reading
 from muster_submission.adapters.tenancy import PostgresTenancy
@@ -13,8 +14,9 @@ from muster_submission.adapters.verdicts import Verdicts
 from muster_submission.handlers.access import Access
 from muster_submission.handlers.drafts import Drafts
 from muster_submission.handlers.intents import Intents
+from muster_submission.handlers.node_pools import NodePools
 from muster_submission.handlers.submit import Submit
-from muster_submission.handlers.tenancy import Projects
+from muster_submission.rpc.tenancy import Tenancy
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,10 @@ class Parts:
     submit: Submit
     intents: Intents
     tenancy: PostgresTenancy
-    projects: Projects
+    organisation: Tenancy
+    fleet: PostgresFleet
+    node_pools: NodePools
+    tenant_id: int
     scheduler: Owner
     policy: Owner
     telemetry: Owner
