@@ -29,14 +29,33 @@ def free_ports(count: int, *, but_not: Collection[int] = ()) -> list[int]:
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on this port now."""
+    """Whether a server could listen on this port now, and nobody has claimed it for one."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))
         except OSError:
             return False
-        return True
+    claimed = claim(port)
+    if claimed is None:
+        return False
+    claimed.close()
+    return True
+
+
+def claim(port: int) -> socket.socket | None:
+    """Keeps other stacks off a port until the socket is closed or its process ends; None where another one has it.
+
+    Seconds pass between choosing a port and listening there, in which a second stack could choose the same one. The
+    claim is the UDP port of that number, which no server of ours uses: it needs no file, and no crash leaves it behind.
+    """
+    held = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        held.bind((LOOPBACK, port))
+    except OSError:
+        held.close()
+        return None
+    return held
 
 
 def listens(port: int, *, seconds: float = 0.2) -> bool:

@@ -90,6 +90,7 @@ def test_the_next_keeper_takes_the_same_ports_unless_somebody_sits_there(tmp_pat
     state.options = Options(standby=True)
     state.keeper = ourselves()
     state.write([])
+    state.release()
 
     again = State.load(layout)
     assert again.keeper == ourselves()
@@ -101,6 +102,20 @@ def test_the_next_keeper_takes_the_same_ports_unless_somebody_sits_there(tmp_pat
     assert again.ports["submission.grpc"] == state.ports["submission.grpc"]
     assert again.ports["kafka"] != state.ports["kafka"]
     assert len(set(again.ports.values())) == 3
+    again.release()
+
+
+def test_a_stack_that_starts_beside_another_chooses_other_ports_before_either_listens(tmp_path: Path) -> None:
+    first, second = State.load(Layout.of(tmp_path)), State.load(Layout.of(tmp_path))
+    first.choose_ports(["kafka"])
+    port = first.ports["kafka"]
+    assert not is_free(port), "nobody listens there, but it is claimed"
+    second.ports["kafka"] = port
+    second.choose_ports(["kafka"])
+    assert second.ports["kafka"] != port
+    first.release()
+    assert is_free(port)
+    second.release()
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"version": 99, "ports": {"kafka": 1}}'])

@@ -38,8 +38,11 @@ async def _keep(layout: Layout, options: Options) -> None:
     clusters = declared(layout)
     state = State.load(layout)
     state.options = options
-    parts = compose(state, runtime, clusters)
-    await Keeper(state, parts, register=[cluster.name for cluster in clusters], say=_say).run()
+    try:
+        parts = compose(state, runtime, clusters)
+        await Keeper(state, parts, register=[cluster.name for cluster in clusters], say=_say).run()
+    finally:
+        state.release()
 
 
 def main() -> int:

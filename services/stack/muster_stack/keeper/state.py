@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 
 from muster_stack.keeper.child import Child
 from muster_stack.layout import Layout
-from muster_stack.ports import free_ports, is_free
+from muster_stack.ports import claim, free_ports, is_free
 from muster_stack.processes import Identity, identify
 
 VERSION: Final = 1
@@ -40,6 +41,7 @@ class State:
     ports: dict[str, int] = field(default_factory=dict)
     keeper: Identity | None = None
     options: Options = field(default_factory=Options)
+    claims: dict[int, socket.socket] = field(default_factory=dict)  # held while the keeper lives
 
     @classmethod
     def load(cls, layout: Layout) -> State:
@@ -54,10 +56,34 @@ class State:
         )
 
     def choose_ports(self, purposes: Sequence[str]) -> None:
-        """Gives each purpose a port: the one it had, else, where it had none or somebody sits on it, a new one."""
-        lacking = [name for name in purposes if name not in self.ports or not is_free(self.ports[name])]
-        fresh = free_ports(len(lacking), but_not=self.ports.values())
-        self.ports |= dict(zip(lacking, fresh, strict=True))
+        """Gives each purpose a port: the one it had, else, where it had none or somebody sits on it, a new one.
+
+        Claims them all, so that a stack that starts at the same time chooses others.
+        """
+        lacking = [name for name in purposes if not self._has(name)]
+        while lacking:
+            fresh = free_ports(len(lacking), but_not=self.ports.values())
+            self.ports |= dict(zip(lacking, fresh, strict=True))
+            lacking = [name for name in lacking if not self._has(name)]
+
+    def _has(self, purpose: str) -> bool:
+        """Whether the purpose has a port of its own; a free one is claimed."""
+        port = self.ports.get(purpose)
+        if port is None:
+            return False
+        if port in self.claims:
+            return True
+        held = claim(port) if is_free(port) else None
+        if held is None:
+            return False
+        self.claims[port] = held
+        return True
+
+    def release(self) -> None:
+        """Gives up the claims: the keeper ends, and the next one takes the same ports."""
+        for held in self.claims.values():
+            held.close()
+        self.claims.clear()
 
     def write(self, children: Sequence[Child]) -> None:
         """Replaces the file; whoever reads sees the old or the new one, never a part."""
