@@ -6,6 +6,7 @@ Holds: nothing about a field is said here that its catalogue row (the option on 
 
 from __future__ import annotations
 
+from muster_language.canonical import canonical, changed_fields
 from muster_language.catalogue import Catalogue, Row, catalogue
 from muster_language.documents import Document, Violation, format_violations
 from muster_language.explain import explain
@@ -30,7 +31,9 @@ __all__ = [
     "Row",
     "Violation",
     "WorkloadSpec",
+    "canonical",
     "catalogue",
+    "changed_fields",
     "check_effective",
     "check_layer",
     "combine",

@@ -33,7 +33,8 @@ class Document:
     """One document of a file.
 
     `spec` holds what could be read even where there are violations; `kind` is None where the document does not say a
-    known one; `name` is empty where it gives none or only a prefix.
+    known one; `name` is empty where it gives none or only a prefix; `object_name` is metadata.name, by which the
+    document is known when it is applied again.
     """
 
     kind: Kind | None
@@ -43,6 +44,7 @@ class Document:
     violations: list[Violation] = field(default_factory=list)
     source: str = "<file>"
     line: int = 1
+    object_name: str = ""
 
 
 def format_violations(documents: Sequence[Document], *, done: str = "nothing was submitted") -> str:

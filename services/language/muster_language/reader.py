@@ -48,6 +48,7 @@ class _Reader:
     spec: WorkloadSpec = field(default_factory=WorkloadSpec)
     kind: Kind | None = None
     namespace: str | None = None
+    object_name: str = ""
 
     def document(self) -> Document:
         """The document; at most MOST_VIOLATIONS errors, in the order of the text."""
@@ -60,7 +61,9 @@ class _Reader:
         found = sorted(self.findings.found, key=lambda each: (each.line, each.column))
         if len(found) > MOST_VIOLATIONS:
             found = [*found[:MOST_VIOLATIONS], Violation("", f"and {len(found) - MOST_VIOLATIONS} more errors")]
-        return Document(self.kind, self.spec, self.namespace, self.spec.name, found, self.source, self.loaded.line)
+        return Document(
+            self.kind, self.spec, self.namespace, self.spec.name, found, self.source, self.loaded.line, self.object_name
+        )
 
     def _root(self, root: Mapping) -> None:
         entries = {key.text: (key, node) for key, node in root.entries}
@@ -119,9 +122,12 @@ class _Reader:
     def _named(self, word: str, value: Node) -> None:
         if not isinstance(value, Scalar) or value.null:
             self.findings.say(f"metadata.{word}", value, f"{word} is not a text", "one word")
-        elif word == "namespace":
+            return
+        if word == "namespace":
             self.namespace = value.text
-        elif not self.spec.HasField("name") and not self.spec.HasField("name_prefix"):
+            return
+        self.object_name = value.text
+        if not self.spec.HasField("name") and not self.spec.HasField("name_prefix"):
             # Kubernetes asks for metadata.name in every object; it names the workload only where the spec does not.
             self.spec.name = value.text
             self.findings.moved["spec.name"] = "metadata.name"

@@ -44,7 +44,9 @@ from muster_chassis.runtime import Runtime
 from muster_chassis.settings import AuthMode
 from muster_submission.adapters.access import PostgresAccess
 from muster_submission.adapters.agents import Agents
+from muster_submission.adapters.applied import PostgresApplied
 from muster_submission.adapters.feed import Feed
+from muster_submission.adapters.fleet import PostgresFleet
 from muster_submission.adapters.owners import Owner
 from muster_submission.adapters.reading import Reading
 from muster_submission.adapters.templates import PostgresTemplates
@@ -54,8 +56,11 @@ from muster_submission.adapters.usage import PostgresUsage
 from muster_submission.adapters.verdicts import Verdicts
 from muster_submission.adapters.workloads import PostgresWorkloads
 from muster_submission.handlers.access import Access
+from muster_submission.handlers.apply import Apply
+from muster_submission.handlers.departments import Departments
 from muster_submission.handlers.drafts import Drafts
 from muster_submission.handlers.intents import Intents
+from muster_submission.handlers.node_pools import NodePools
 from muster_submission.handlers.progress import Follow
 from muster_submission.handlers.submit import Submit
 from muster_submission.handlers.templates import Library
@@ -67,6 +72,7 @@ from muster_submission.rest.parts import Parts
 from muster_submission.rest.routes import operations
 from muster_submission.rest.server import RestServer
 from muster_submission.rpc.agent_gateway import AgentGateway
+from muster_submission.rpc.applying import Applying
 from muster_submission.rpc.dead_letters import AllDeadLetters
 from muster_submission.rpc.explain import Explain
 from muster_submission.rpc.fleet import Fleet
@@ -77,7 +83,7 @@ from muster_submission.rpc.tenancy import Tenancy
 from muster_submission.rpc.triggers import Triggers
 from muster_submission.rpc.usage import Usage
 from muster_submission.rpc.watch import Watching
-from muster_submission.rpc.workloads import Workloads
+from muster_submission.rpc.workloads import Mounted, Workloads
 from muster_submission.settings import SubmissionSettings, addresses
 from muster_submission.stream import FOLLOWED, Followed, Triggered, cloud_event, decoder
 
@@ -110,14 +116,26 @@ class Application:
         self.verdicts = Verdicts()
         self.agents = Agents()
         self.books = PostgresWorkloads()
-        self.tenancy = PostgresTenancy(database.pool)
+        self.tenancy = PostgresTenancy(database.pool, self.access_books.stale)
+        self.fleet = PostgresFleet(database.pool)
         self.templates = PostgresTemplates(database.pool)
         self.triggers = PostgresTriggers(database.pool)
         self.usage = PostgresUsage(database.pool)
         self.drafts = Drafts(self.tenancy, self.templates)
         self.submit = Submit(self.books, self.feed)
         self.intents = Intents(self.books, self.feed)
-        self.projects = Projects(self.tenancy)
+        self.apply = Apply(PostgresApplied(), self.books, self.submit, self.intents)
+        self.departments = Departments(self.tenancy)
+        self.node_pools = NodePools(self.fleet)
+        self.organisation = Tenancy(
+            database,
+            self.access,
+            self.tenancy,
+            self.fleet,
+            Projects(self.tenancy),
+            self.departments,
+            self.node_pools,
+        )
         self.scheduler = Owner("scheduler", addresses(settings.scheduler_address))
         self.policy = Owner("policy", addresses(settings.policy_address))
         self.telemetry = Owner("telemetry", addresses(settings.telemetry_address))
@@ -157,7 +175,7 @@ class Application:
             service(
                 tenancy_pb2.DESCRIPTOR.services_by_name["TenancyService"],
                 tenancy_pb2_grpc.add_TenancyServiceServicer_to_server,
-                Tenancy(self.database, self.tenancy, self.projects),
+                self.organisation,
             ),
             service(
                 templates_pb2.DESCRIPTOR.services_by_name["TemplatesService"],
@@ -190,8 +208,11 @@ class Application:
             self.submit,
             self.intents,
             self.verdicts,
-            Watching(self.reading, self.feed),
-            LogReading(self.reading, self.feed, self.agents),
+            Mounted(
+                Watching(self.reading, self.feed),
+                LogReading(self.reading, self.feed, self.agents),
+                Applying(self.database, self.drafts, self.apply, self.access),
+            ),
         )
         return service(
             workloads_pb2.DESCRIPTOR.services_by_name["WorkloadsService"],
@@ -235,7 +256,10 @@ class Application:
             submit=self.submit,
             intents=self.intents,
             tenancy=self.tenancy,
-            projects=self.projects,
+            organisation=self.organisation,
+            fleet=self.fleet,
+            node_pools=self.node_pools,
+            tenant_id=self.settings.tenant_id,
             scheduler=self.scheduler,
             policy=self.policy,
             telemetry=self.telemetry,
@@ -274,7 +298,7 @@ async def compose(runtime: Runtime, settings: SubmissionSettings) -> Application
     for owner in (app.scheduler, app.policy, app.telemetry):
         runtime.close_last(owner.close)
     async with database.unit() as unit:
-        await app.projects.ensure_default_department(unit)
+        await app.departments.ensure_default(unit)
     relay = Relay(database, bus)
     server = Server(settings, app.services(), runtime.health)
     retention = Retention(

@@ -7,7 +7,7 @@ item; a single call raises the same refusal as an error.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import grpc
@@ -59,6 +59,7 @@ class Checked:
     origin: wl.Origin.ValueType
     cluster: str
     base: Base | None = None
+    object_name: str = ""  # metadata.name of its document
 
     @property
     def desired(self) -> int:
@@ -83,6 +84,7 @@ class Read:
     namespace: str
     origin: wl.Origin.ValueType
     problems: list[Problem]
+    object_name: str = ""
 
 
 def read_draft(draft: api.WorkloadDraft) -> Read:
@@ -105,7 +107,8 @@ def _read_yaml(text: str) -> Read:
     if len(documents) > 1:
         line = documents[1].line
         problems.append(Problem("", f"{len(documents)} documents: a draft holds one, send the others apart", line, 1))
-    return Read(first.spec, first.namespace or "", wl.ORIGIN_YAML, [*problems, *_too_large(first.spec)])
+    problems.extend(_too_large(first.spec))
+    return Read(first.spec, first.namespace or "", wl.ORIGIN_YAML, problems, first.object_name)
 
 
 def _problem(found: Violation) -> Problem:
@@ -155,7 +158,7 @@ class Drafts:
             return refused(problems)
         if isinstance(project, Refusal):
             return project
-        return Checked(project, spec, named, layer.origin, draft.cluster)
+        return Checked(project, spec, named, layer.origin, draft.cluster, object_name=layer.object_name)
 
     async def project(self, name: str, namespace: str) -> Project | Refusal | Problem:
         """The project that a draft names, or its document's namespace."""
@@ -199,7 +202,7 @@ def _with_base(one: Checked, bases: dict[tuple[str, str], Base]) -> Checked | Re
     if base.spec.kind != one.spec.kind:
         message = f"template {name!r} is of kind {_word(base.spec.kind)}, the workload of kind {_word(one.spec.kind)}"
         return refused([Problem("spec.baseWorkload", f"{message}: they have to be the same")])
-    return Checked(one.project, one.spec, one.naming, one.origin, one.cluster, base)
+    return replace(one, base=base)
 
 
 def _word(kind: int) -> str:

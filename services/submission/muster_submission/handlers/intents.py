@@ -19,7 +19,7 @@ from muster.workload.v1 import workload_pb2 as wl
 from muster_chassis.topics import SUBMISSIONS
 from muster_chassis.unit import Unit
 from muster_kernel.lifecycle import DesiredPhase, Phase
-from muster_language import catalogue
+from muster_language import catalogue, changed_fields
 from muster_submission.domain import phases
 from muster_submission.domain.names import Given
 from muster_submission.domain.phases import ENDED
@@ -76,22 +76,6 @@ class Intents:
         if shown is None:
             raise NoSuchWorkload(f"workload {workload_id} does not exist")
         return shown
-
-
-def changed_fields(before: wl.WorkloadSpec, after: wl.WorkloadSpec) -> list[str]:
-    """The names of the fields that differ, in the catalogue's order, the name itself left out."""
-    return [
-        row.name
-        for row in catalogue().rows
-        if row.name not in {"name", "name_prefix"} and _value(before, row.name) != _value(after, row.name)
-    ]
-
-
-def _value(spec: wl.WorkloadSpec, name: str) -> object:
-    descriptor = spec.DESCRIPTOR.fields_by_name[name]
-    if descriptor.is_repeated:
-        return list(getattr(spec, name))
-    return getattr(spec, name) if spec.HasField(name) else None  # type: ignore[arg-type]  # the catalogue's names
 
 
 def _changeable(shown: wl.Workload, draft: Checked) -> None:

@@ -1,8 +1,9 @@
-"""WorkloadsService: submit, show, steer. Watching and logs have files of their own, which this one mounts."""
+"""WorkloadsService: submit, show, steer. Watching, logs and applying have files of their own, which this one mounts."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import grpc
@@ -26,6 +27,7 @@ from muster_submission.errors import BadQuestion
 from muster_submission.handlers.drafts import Checked, Drafts, Refusal
 from muster_submission.handlers.intents import Intents
 from muster_submission.handlers.submit import Acknowledged, Submit
+from muster_submission.rpc.applying import Applying, creating
 from muster_submission.rpc.logs import LogReading
 from muster_submission.rpc.reading import checked_id, filter_of, find, owner, page_of
 from muster_submission.rpc.watch import Watching
@@ -34,6 +36,15 @@ MOST: Final = 1000
 """Drafts in one bulk call."""
 _LONGEST_WAIT: Final = 5000  # milliseconds for policy's verdict
 Answer = TypeVar("Answer", api.SuspendWorkloadResponse, api.ResumeWorkloadResponse, api.DeleteWorkloadResponse)
+
+
+@dataclass(frozen=True, slots=True)
+class Mounted:
+    """The methods that have files of their own."""
+
+    watching: Watching
+    logs: LogReading
+    applying: Applying
 
 
 class Workloads(workloads_pb2_grpc.WorkloadsServiceServicer):
@@ -47,8 +58,7 @@ class Workloads(workloads_pb2_grpc.WorkloadsServiceServicer):
         submit: Submit,
         intents: Intents,
         verdicts: Verdicts,
-        watching: Watching,
-        log_reading: LogReading,
+        mounted: Mounted,
     ) -> None:
         self._database = database
         self._reading = reading
@@ -56,14 +66,13 @@ class Workloads(workloads_pb2_grpc.WorkloadsServiceServicer):
         self._submit = submit
         self._intents = intents
         self._verdicts = verdicts
-        self._watching = watching
-        self._logs = log_reading
+        self._watching = mounted.watching
+        self._logs = mounted.logs
+        self._applying = mounted.applying
 
     async def SubmitWorkload(self, request: api.SubmitWorkloadRequest, context: Any) -> api.SubmitWorkloadResponse:
         """Acknowledges a workload, and waits for policy's verdict as long as the caller wants."""
-        if request.wait_for_verdict_ms > _LONGEST_WAIT:
-            raise BadQuestion(f"wait_for_verdict_ms is {request.wait_for_verdict_ms}; 0 to {_LONGEST_WAIT} are allowed")
-
+        _check_wait(request.wait_for_verdict_ms)
         # Checked outside of the transaction: what is looked up for it must not hold one connection and ask for another.
         (checked,) = await self._drafts.check([request.draft])
         if isinstance(checked, Refusal):
@@ -74,13 +83,22 @@ class Workloads(workloads_pb2_grpc.WorkloadsServiceServicer):
             (answer,) = await self._submit.make(unit, [checked], who)
             if isinstance(answer, Refusal):
                 raise answer.error()
-            return api.SubmitWorkloadResponse(workload=_creating(unit, answer, checked, who))
+            return api.SubmitWorkloadResponse(workload=creating(unit, answer, checked, who))
 
         response = await once(self._database, "SubmitWorkload", request, api.SubmitWorkloadResponse, work)
         if request.wait_for_verdict_ms:
             seconds = remaining(context, request.wait_for_verdict_ms / 1000)
             return api.SubmitWorkloadResponse(workload=await self._judged(response.workload, seconds))
         return response
+
+    async def ApplyWorkload(self, request: api.ApplyWorkloadRequest, context: Any) -> api.ApplyWorkloadResponse:
+        """Makes, changes or keeps the workload of a document; waits for policy's verdict on a new one."""
+        _check_wait(request.wait_for_verdict_ms)
+        answer = await self._applying.apply(request)
+        if answer.outcome == api.APPLY_OUTCOME_CREATED and request.wait_for_verdict_ms:
+            seconds = remaining(context, request.wait_for_verdict_ms / 1000)
+            answer.workload.CopyFrom(await self._judged(answer.workload, seconds))
+        return answer
 
     async def _judged(self, made: wl.Workload, seconds: float) -> wl.Workload:
         """The workload once policy has judged it, or as it is after that time."""
@@ -192,21 +210,9 @@ def _named(draft: api.WorkloadDraft, known: wl.Workload) -> api.WorkloadDraft:
     return named
 
 
-def _creating(unit: Unit, made: Acknowledged, draft: Checked, who: wl.Owner) -> wl.Workload:
-    """The workload as it was just written; reading it back would cost a round trip."""
-    shown = wl.Workload(
-        id=made.id,
-        project=draft.project.name,
-        name=made.name,
-        spec=draft.spec,
-        phase=wl.PHASE_CREATING,
-        desired=wl.DesiredPhase.ValueType(draft.desired),
-        owner=who,
-        origin=draft.origin,
-        generation=1,
-    )
-    shown.created_at.FromDatetime(unit.now)
-    return shown
+def _check_wait(milliseconds: int) -> None:
+    if milliseconds > _LONGEST_WAIT:
+        raise BadQuestion(f"wait_for_verdict_ms is {milliseconds}; 0 to {_LONGEST_WAIT} are allowed")
 
 
 def _outcome(answer: Acknowledged | Refusal) -> api.SubmitOutcome:

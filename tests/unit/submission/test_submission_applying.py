@@ -1,0 +1,80 @@
+"""What applying a document means for what it made before: nothing, a change, a new start, never a second workload."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster_kernel.lifecycle import DesiredPhase, Phase
+from muster_submission.domain.applying import (
+    Change,
+    Create,
+    Fixed,
+    Going,
+    Keep,
+    Known,
+    Renew,
+    Steer,
+    Step,
+    check_object_name,
+    step,
+)
+from muster_submission.domain.phases import ENDED
+
+RUNNING, STOPPED, DELETED = DesiredPhase
+
+
+def known(phase: Phase = Phase.RUNNING, desired: DesiredPhase = RUNNING, *, serves: bool = False) -> Known:
+    return Known(phase, desired, serves)
+
+
+def test_where_there_is_none_one_is_made() -> None:
+    assert step(None, [], [], run=None) == Create()
+    assert step(known(Phase.DELETED), ["image"], [], run=None) == Create()
+
+
+@pytest.mark.parametrize("phase", sorted(ENDED - {Phase.DELETED}))
+def test_what_has_ended_is_made_anew_even_if_nothing_differs(phase: Phase) -> None:
+    assert step(known(phase), [], [], run=None) == Renew()
+
+
+@pytest.mark.parametrize("phase", [phase for phase in Phase if phase not in ENDED | {Phase.DELETING}])
+def test_the_same_document_again_changes_nothing(phase: Phase) -> None:
+    assert step(known(phase), [], [], run=None) == Keep()
+    assert step(known(phase), [], [], run=True) == Keep()
+
+
+def test_what_goes_away_is_waited_for() -> None:
+    assert step(known(Phase.DELETING), [], [], run=None) == Going()
+    assert step(known(Phase.UNKNOWN, DELETED), ["image"], [], run=None) == Going()
+
+
+@pytest.mark.parametrize(
+    ("serves", "changed", "fixed", "expected"),
+    [
+        (True, ["image"], [], Change()),
+        (True, ["image", "gpu_memory_request"], ["gpu_memory_request"], Fixed(("gpu_memory_request",))),
+        (False, ["image"], [], Fixed(("image",))),
+        (False, ["image", "cpu"], ["cpu"], Fixed(("image", "cpu"))),
+    ],
+)
+def test_only_a_service_changes_and_only_in_fields_that_may(
+    serves: bool, changed: list[str], fixed: list[str], expected: Step
+) -> None:
+    assert step(known(serves=serves), changed, fixed, run=None) == expected
+
+
+def test_active_suspends_and_resumes() -> None:
+    assert step(known(), [], [], run=False) == Steer(run=False)
+    assert step(known(Phase.STOPPED, STOPPED), [], [], run=True) == Steer(run=True)
+    assert step(known(Phase.STOPPED, STOPPED), [], [], run=None) == Keep()
+
+
+@pytest.mark.parametrize("name", ["a", "train-1", "x.y.z", "9", "a" * 253])
+def test_names_of_objects(name: str) -> None:
+    check_object_name(name)
+
+
+@pytest.mark.parametrize("name", ["", "A", "-a", "a-", "a_b", "a" * 254, "a\0b", "x" * 10_000])
+def test_what_is_no_name_of_an_object(name: str) -> None:
+    with pytest.raises(ValueError, match="is not the name of an object"):
+        check_object_name(name)
