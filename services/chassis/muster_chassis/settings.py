@@ -7,10 +7,12 @@ touches anything, with a message that names the variable.
 from __future__ import annotations
 
 from enum import StrEnum
+from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Final, Self
+from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, SecretStr, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -68,27 +70,90 @@ class DatabaseSettings(BaseSettings):
     )
 
 
+def fetchable(url: str) -> bool:
+    """Whether keys may be fetched from there: https, or http on this very machine."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        _ = parts.port
+    except ValueError:
+        return False
+    if parts.username is not None or parts.fragment or not host:
+        return False
+    return parts.scheme == "https" or (parts.scheme == "http" and _loopback(host))
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+PUBLIC_ALGORITHMS: Final = ("ES256", "ES384", "EdDSA", "PS256", "RS256")
+_SHORTEST_SECRET: Final = 32  # bytes; a shorter HMAC key can be guessed from one token
+
+
+class IssuerSettings(BaseModel):
+    """Someone whose tokens count."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    issuer: str = Field(min_length=1, max_length=500, description="The claim `iss` of its tokens.")
+    audience: str = Field(min_length=1, max_length=500, description="The audience that its tokens must have.")
+    jwks_url: str | None = Field(default=None, description="Where it publishes its keys: https, or http on loopback.")
+    key_file: Path | None = Field(default=None, description="Instead: its public key (PEM), or the secret of HS256.")
+    algorithms: tuple[str, ...] = Field(default=("ES256", "EdDSA", "RS256"), description="What it signs with.")
+    groups_claim: str = Field(default="", max_length=100, description="The claim with groups; empty: none are taken.")
+
+    @model_validator(mode="after")
+    def _usable(self) -> Self:
+        if (self.jwks_url is None) == (self.key_file is None):
+            raise ValueError(f"issuer {self.issuer!r} needs either jwks_url or key_file")
+        if self.jwks_url is not None and not fetchable(self.jwks_url):
+            raise ValueError(f"jwks_url is {self.jwks_url!r}: https is needed, or http on the loopback")
+        secret = self.algorithms == ("HS256",) and self.key_file is not None
+        if not secret and (not self.algorithms or set(self.algorithms) - set(PUBLIC_ALGORITHMS)):
+            raise ValueError(
+                f"issuer {self.issuer!r} signs with {list(self.algorithms)}: any of {list(PUBLIC_ALGORITHMS)}, or "
+                "HS256 alone with a key_file"
+            )
+        return self
+
+    def key(self) -> bytes:
+        """What is in the key file. Raises ValueError for a key that cannot be meant, and OSError."""
+        key = (self.key_file or Path()).read_bytes().strip()
+        if b"PRIVATE KEY" in key:
+            raise ValueError(f"{self.key_file} holds a private key; a service only needs the public one")
+        if (b"-----BEGIN" in key) == (self.algorithms == ("HS256",)):
+            raise ValueError(f"{self.key_file} is no key for {', '.join(self.algorithms)}")
+        if self.algorithms == ("HS256",) and len(key) < _SHORTEST_SECRET:
+            raise ValueError(f"the key of HS256 has {len(key)} bytes; at least {_SHORTEST_SECRET} are needed")
+        return key
+
+
 class RpcSettings(BaseSettings):
     """The gRPC server and who may call it."""
 
     model_config = SettingsConfigDict(env_prefix="MUSTER_", extra="ignore", frozen=True)
+    vouches_itself: ClassVar[bool] = False
+    """Whether the service makes tokens of its own, so that it needs no other issuer."""
 
     grpc_listen: Address = Field(description="Where gRPC listens, HOST:PORT.")
     auth: AuthMode = Field(default=AuthMode.JWT, description="off or jwt.")
-    auth_key_file: Path | None = Field(default=None, description="PEM public key, or the secret of HS256.")
-    auth_issuer: str | None = Field(default=None, description="The only issuer that tokens may have.")
-    auth_audience: str | None = Field(default=None, description="The audience that tokens must have.")
+    auth_issuers: tuple[IssuerSettings, ...] = Field(
+        default=(),
+        max_length=20,
+        description='Whose tokens count, a JSON list: [{"issuer": .., "audience": .., "jwks_url": ..}].',
+    )
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        asked = {
-            "MUSTER_AUTH_KEY_FILE": self.auth_key_file,
-            "MUSTER_AUTH_ISSUER": self.auth_issuer,
-            "MUSTER_AUTH_AUDIENCE": self.auth_audience,
-        }
-        missing = [name for name, value in asked.items() if not value]
-        if self.auth is AuthMode.JWT and missing:
-            raise ValueError(f"MUSTER_AUTH=jwt needs {', '.join(missing)}; MUSTER_AUTH=off lets everyone in as 'local'")
+        if self.auth is AuthMode.JWT and not self.auth_issuers and not self.vouches_itself:
+            raise ValueError("MUSTER_AUTH=jwt needs MUSTER_AUTH_ISSUERS; MUSTER_AUTH=off lets everyone in as 'local'")
+        names = [one.issuer for one in self.auth_issuers]
+        if len(set(names)) < len(names):
+            raise ValueError(f"MUSTER_AUTH_ISSUERS names an issuer twice: {names}")
         return self
 
 

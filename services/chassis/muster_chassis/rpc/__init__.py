@@ -1,6 +1,13 @@
 """gRPC as Muster's services speak it: who calls, until when, what an error becomes, and each mutation done once."""
 
-from muster_chassis.rpc.auth import TokenAuthenticator, authenticator, everyone_is_local
+from muster_chassis.rpc.auth import (
+    CREDENTIAL,
+    Authenticator,
+    Issuer,
+    TokenAuthenticator,
+    authenticator,
+    everyone_is_local,
+)
 from muster_chassis.rpc.caller import LOCAL, Caller, caller, set_caller
 from muster_chassis.rpc.idempotency import once
 from muster_chassis.rpc.interceptor import CallInterceptor, outgoing, remaining
@@ -8,10 +15,13 @@ from muster_chassis.rpc.server import LARGEST_MESSAGE, Server, Service, channel,
 from muster_chassis.rpc.status import as_service_error, passed_on, status_of
 
 __all__ = [
+    "CREDENTIAL",
     "LARGEST_MESSAGE",
     "LOCAL",
+    "Authenticator",
     "CallInterceptor",
     "Caller",
+    "Issuer",
     "Server",
     "Service",
     "TokenAuthenticator",

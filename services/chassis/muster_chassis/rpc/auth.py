@@ -1,76 +1,135 @@
-"""Tokens: a JWT against one key, with everything that can be checked checked.
+"""Tokens: a JWT of a known issuer, with everything that can be checked checked.
 
-Called by the interceptor for each call. The algorithm comes from our list and the kind of key, never from the token
-alone, so that a public key cannot be passed off as an HMAC secret.
+Called at the edge of every channel for each call. Holds: which key, which algorithms and which audience a token must
+have follows from its issuer and our settings; nothing in the token chooses them, so a public key cannot be passed off
+as an HMAC secret and an issuer cannot sign for another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, Final
 
 import jwt
 
 from muster_chassis.errors import Unauthenticated
 from muster_chassis.rpc.caller import LOCAL, Caller
-from muster_chassis.settings import AuthMode, RpcSettings
+from muster_chassis.rpc.keys import FetchedKeys, Keys, OneKey
+from muster_chassis.settings import AuthMode, IssuerSettings, RpcSettings
 
-_PUBLIC: Final = ["EdDSA", "ES256", "RS256"]
-_SECRET: Final = ["HS256"]
-_SHORTEST_SECRET: Final = 32  # bytes; a shorter HMAC key can be guessed from one token
+CREDENTIAL: Final = "credential"
+"""The claim with the version of an application's secret, in tokens of our own."""
 _LEEWAY: Final = 30.0  # seconds by which clocks may differ
+_LONGEST: Final = 16 << 10
+_LONGEST_NAME: Final = 500
+_MOST_GROUPS: Final = 500
+
+Authenticator = Callable[[str | None], Awaitable[Caller]]
+"""Says who calls, from the header or metadata `authorization`. Raises Unauthenticated, and Unavailable while an
+issuer's keys cannot be had."""
 
 
-Authenticator = Callable[[str | None], Caller]
-"""Says who calls, from the metadata `authorization`. Raises Unauthenticated."""
+@dataclass(frozen=True, slots=True)
+class Issuer:
+    """Someone whose tokens count, and what they must look like."""
+
+    name: str
+    audience: str
+    algorithms: tuple[str, ...]
+    keys: Keys
+    groups_claim: str = ""
+    """The claim with the groups of the subject; empty: its tokens give none."""
+    applications: bool = False
+    """Its subjects are applications of ours, whose tokens say with which secret they were made."""
 
 
-def everyone_is_local(_authorization: str | None) -> Caller:
+async def everyone_is_local(_authorization: str | None) -> Caller:
     """Authentication switched off: the embedded stack on the loopback."""
     return LOCAL
 
 
 class TokenAuthenticator:
-    """Verifies signature, issuer, audience and expiry."""
+    """Verifies signature, issuer, audience and times."""
 
-    def __init__(self, key: bytes, issuer: str, audience: str) -> None:
-        self._key = key
-        self._algorithms = _PUBLIC if b"-----BEGIN" in key else _SECRET
-        if self._algorithms is _SECRET and len(key) < _SHORTEST_SECRET:
-            raise ValueError(f"the key of HS256 has {len(key)} bytes; at least {_SHORTEST_SECRET} are needed")
-        if b"PRIVATE KEY" in key:
-            raise ValueError("MUSTER_AUTH_KEY_FILE holds a private key; a service only needs the public one")
-        self._issuer = issuer
-        self._audience = audience
+    def __init__(self, issuers: Iterable[Issuer], *, required: bool = True) -> None:
+        """required: whether a call without a token is refused; one that has a token is verified in any case."""
+        self._issuers = {issuer.name: issuer for issuer in issuers}
+        self._required = required
 
-    def __call__(self, authorization: str | None) -> Caller:
+    async def __call__(self, authorization: str | None) -> Caller:
         """The token's subject and groups."""
+        if not authorization and not self._required:
+            return LOCAL
         scheme, _, token = (authorization or "").partition(" ")
+        token = token.strip()
         if scheme.lower() != "bearer" or not token:
-            raise Unauthenticated("this call needs the metadata 'authorization: Bearer TOKEN'; set MUSTER_TOKEN")
+            raise Unauthenticated("this call needs 'authorization: Bearer TOKEN'; `muster` takes it from MUSTER_TOKEN")
+        if len(token) > _LONGEST:
+            raise Unauthenticated(f"the token is not accepted: it is longer than {_LONGEST} characters")
         try:
-            claims = jwt.decode(
-                token.strip(),
-                self._key,
-                algorithms=self._algorithms,
-                issuer=self._issuer,
-                audience=self._audience,
-                leeway=_LEEWAY,
-                options={"require": ["exp", "iss", "aud", "sub"]},
-            )
-        except jwt.PyJWTError as error:
+            return await self._verify(token)
+        except (jwt.PyJWTError, ValueError, TypeError, RecursionError) as error:
             raise Unauthenticated(f"the token is not accepted: {error}") from error
-        return Caller(str(claims["sub"]), _groups(claims.get("groups")), self._issuer)
+
+    async def _verify(self, token: str) -> Caller:
+        header = jwt.get_unverified_header(token)
+        issuer = self._issuer(token)
+        if header.get("alg") not in issuer.algorithms:
+            raise Unauthenticated(f"the token is not accepted: {issuer.name} signs with {', '.join(issuer.algorithms)}")
+        if "crit" in header:
+            raise Unauthenticated("the token is not accepted: it has critical extensions, and none is known here")
+        key = await issuer.keys.find(header.get("kid"))
+        if key is None:
+            raise Unauthenticated("the token is not accepted: its issuer has no such key")
+        claims = jwt.decode(
+            token,
+            key,
+            algorithms=list(issuer.algorithms),
+            issuer=issuer.name,
+            audience=issuer.audience,
+            leeway=_LEEWAY,
+            options={"require": ["exp", "iss", "aud", "sub"]},
+        )
+        return _caller(issuer, claims)
+
+    def _issuer(self, token: str) -> Issuer:
+        """Whose token it says it is; the signature then has to be that issuer's."""
+        claims = jwt.decode(token, options={"verify_signature": False})
+        name = claims.get("iss")
+        known = self._issuers.get(name) if isinstance(name, str) else None
+        if known is None:
+            raise Unauthenticated("Issuer is not familiar.")
+        return known
 
 
-def authenticator(settings: RpcSettings) -> Authenticator:
-    """What the settings ask for. Raises ValueError and OSError for a key that cannot be used."""
-    if settings.auth is AuthMode.OFF:
+def authenticator(settings: RpcSettings, *own: Issuer) -> Authenticator:
+    """What the settings ask for, and issuers of the service's own. Raises ValueError and OSError for unusable keys."""
+    required = settings.auth is AuthMode.JWT
+    issuers = [*own, *(_issuer(one) for one in settings.auth_issuers)]
+    if not issuers and not required:
         return everyone_is_local
-    path = Path(settings.auth_key_file or "")
-    return TokenAuthenticator(path.read_bytes().strip(), settings.auth_issuer or "", settings.auth_audience or "")
+    return TokenAuthenticator(issuers, required=required)
+
+
+def _issuer(settings: IssuerSettings) -> Issuer:
+    keys: Keys = FetchedKeys(settings.jwks_url) if settings.jwks_url else OneKey(settings.key())
+    return Issuer(settings.issuer, settings.audience, tuple(settings.algorithms), keys, settings.groups_claim)
+
+
+def _caller(issuer: Issuer, claims: dict[str, Any]) -> Caller:
+    subject = claims["sub"]
+    if not isinstance(subject, str) or not 1 <= len(subject) <= _LONGEST_NAME or "\x00" in subject:
+        raise Unauthenticated(f"the token is not accepted: its subject is no text of 1 to {_LONGEST_NAME} characters")
+    credential = claims.get(CREDENTIAL) if issuer.applications else None
+    if issuer.applications and (isinstance(credential, bool) or not isinstance(credential, int)):
+        raise Unauthenticated("the token is not accepted: it does not say with which secret it was made")
+    groups = _groups(claims.get(issuer.groups_claim)) if issuer.groups_claim else ()
+    return Caller(subject, groups, issuer.name, credential)
 
 
 def _groups(claim: Any) -> tuple[str, ...]:
-    return tuple(str(group) for group in claim) if isinstance(claim, list) else ()
+    if not isinstance(claim, list):
+        return ()
+    named = [one for one in claim if isinstance(one, str) and 1 <= len(one) <= _LONGEST_NAME and "\x00" not in one]
+    return tuple(sorted(set(named))[:_MOST_GROUPS])

@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final
 
 import grpc
@@ -65,8 +66,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc,unused-i
         async def call(request: Any, context: Any) -> Any:
             with self._around(method, context) as outcome:
                 try:
-                    set_caller(self._authenticate(_metadata(context, "authorization")))
                     async with asyncio.timeout(self._seconds(context)):
+                        await self._identify(context)
                         return await behaviour(request, context)
                 except Exception as error:  # noqa: BLE001 - every error becomes a status here
                     await self._fail(context, error, outcome)
@@ -77,13 +78,17 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc,unused-i
         async def call(request: Any, context: Any) -> AsyncIterator[Any]:
             with self._around(method, context) as outcome:
                 try:
-                    set_caller(self._authenticate(_metadata(context, "authorization")))
+                    await self._identify(context)
                     async for item in behaviour(request, context):
                         yield item
                 except Exception as error:  # noqa: BLE001 - every error becomes a status here
                     await self._fail(context, error, outcome)
 
         return call
+
+    async def _identify(self, context: Any) -> None:
+        who = await self._authenticate(_metadata(context, "authorization"))
+        set_caller(replace(who, channel="grpc", peer=str(context.peer() or "")))
 
     def _seconds(self, context: Any) -> float:
         remaining = context.time_remaining()
