@@ -16,7 +16,7 @@ from typing import Any
 
 from muster_language import value_types as of
 from muster_language.catalogue import Row, catalogue
-from muster_language.labels import label_of
+from muster_language.labels import label_of, members_of
 from muster_language.layers import SHARED, Cleared, Layer, LayerName, Merged
 from muster_language.overlay import MASTER, Group, given, groups, missing, put, settle
 from muster_language.spec import WorkloadSpec
@@ -86,6 +86,10 @@ def _apply(spec: Any, layer: Any, step: _Step) -> None:
         else:
             put(row, spec, layer)
             step.note(path)
+    for row in catalogue().whole:
+        if layer.HasField(row.name):
+            getattr(spec, row.name).CopyFrom(getattr(layer, row.name))
+            step.note(step.at(row.path))
 
 
 @cache
@@ -107,7 +111,7 @@ def _make_way(spec: Any, names: set[str], step: _Step) -> None:
 
 def _object(row: Row, target: Any, value: Any, path: str, step: _Step) -> None:
     target.SetInParent()
-    for member in row.members:
+    for member in members_of(row):
         if not given(member, value):
             continue
         here = f"{path}.{member.path}"
@@ -142,7 +146,7 @@ def _fill(spec: Any, attributes: Any, step: _Step) -> None:
             continue
         wanted = getattr(attributes, row.name)[0]
         for item in getattr(spec, row.name):
-            for member in missing(row.members, item, wanted):
+            for member in missing(members_of(row), item, wanted):
                 put(member, item, wanted)
                 step.note(f"{step.at(row.path)}.{item.label}.{member.path}")
     if spec.HasField(MASTER):

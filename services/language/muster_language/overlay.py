@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from muster_language import value_types as of
 from muster_language.catalogue import COMPANIONS, FOLLOWERS, Row, catalogue
-from muster_language.labels import label_of
+from muster_language.labels import label_of, members_of
 from muster_language.layers import SHARED, Layer
 from muster_language.spec import WorkloadSpec
 
@@ -99,6 +99,9 @@ def _lay(spec: Any, layer: Any) -> None:
             for name in group.all:
                 spec.ClearField(name)
     _drop_lists(spec, layer, _lists())
+    for row in catalogue().whole:
+        if layer.HasField(row.name):
+            spec.ClearField(row.name)
     if layer.HasField(MASTER):
         # The master is a spec of its own: MergeFrom would add up its lists and keep both sides of a group.
         master = WorkloadSpec()
@@ -184,7 +187,7 @@ def fill(spec: Any, attributes: Any) -> None:
             continue
         wanted = getattr(attributes, row.name)[0]
         for item in getattr(spec, row.name):
-            for member in missing(row.members, item, wanted):
+            for member in missing(members_of(row), item, wanted):
                 put(member, item, wanted)
     if spec.HasField(MASTER):
         fill(spec.master_spec, attributes.master_spec if attributes.HasField(MASTER) else attributes)
@@ -210,3 +213,8 @@ def put(member: Row, target: Any, source: Any) -> None:
         getattr(target, member.name).CopyFrom(value)
     else:
         setattr(target, member.name, value)
+
+
+def gpu_members() -> tuple[str, ...]:
+    """The proto names that together are the GPU request: exclusive with each other, or what qualifies them."""
+    return next(group.all for group in groups() if group.name == "gpu")

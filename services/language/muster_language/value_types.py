@@ -14,6 +14,7 @@ QUANTITY: Final = options_pb2.VALUE_TYPE_QUANTITY
 ARRAY: Final = options_pb2.VALUE_TYPE_ARRAY
 ITEMIZED: Final = options_pb2.VALUE_TYPE_ITEMIZED
 OBJECT: Final = options_pb2.VALUE_TYPE_OBJECT
+WHOLE: Final = options_pb2.VALUE_TYPE_WHOLE
 
 LONGEST_TEXT: Final = 65_536  # characters, where a row names no limit of its own
 LARGEST_INTEGER: Final = (1 << 32) - 1  # what the protobuf type of every whole number holds

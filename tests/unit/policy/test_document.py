@@ -26,7 +26,7 @@ rules:
     gpuPortionRequest: {max: 0.5, step: 0.25}
     cpuMemoryRequest: {min: 1Gi, max: 4Gi}
   imagePullPolicy: {options: [Always, {value: never, displayed: Never}]}
-  nodePools: {options: [a, b]}
+  nodePools: {required: true}
   backoffLimit: {required: true, max: 5}
   numWorkers: {max: 8}
 training:
@@ -99,7 +99,7 @@ def test_another_text_is_another_version() -> None:
         ("defaults: {backoffLimit: 5000}", "defaults.backoffLimit: 5000 is too large"),
         ("defaults: {compute: {gpuPortionRequest: 1.5}}", "1.5 is not a GPU request"),
         ("defaults: {nodePools: ['a b']}", "a b is not a name"),
-        ("defaults: {environmentVariables: [a]}", "a mapping belongs here"),
+        ("defaults: {environmentVariables: [a]}", "a mapping of paths belongs here"),
         ("defaults: {environmentVariables: {instances: a}}", "a list of items belongs here"),
         ("defaults: {environmentVariables: {instances: [{nam: a}]}}", "nam: unknown; did you mean name?"),
         ("defaults: {environmentVariables: {instances: [{name: a}]}}", "the item has no value"),

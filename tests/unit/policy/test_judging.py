@@ -84,14 +84,13 @@ rules:
   compute.cpuCoreRequest: {min: 1}
   image: {required: true}
   imagePullPolicy: {options: [Always, Never]}
-  nodePools: {options: [a, b]}
-  preemptible: {required: false}
+  nodeType: {options: [a, b]}
 """
 
 
 def test_every_rule_speaks_at_once() -> None:
     own = spec(gpu_portion_request=0.8, memory="5Gi", cpu="500m", image_pull_policy=2)
-    own.node_pools.values.extend(["a", "c"])
+    own.node_type = "c"
     assert refused(own, RULES) == {
         ("compute.gpuPortionRequest", "max"): ("0.8", "at most 0.75"),
         ("compute.gpuPortionRequest", "step"): ("0.8", "steps of 0.25 from 0.25"),
@@ -99,7 +98,7 @@ def test_every_rule_speaks_at_once() -> None:
         ("compute.cpuCoreRequest", "min"): ("500m", "at least 1"),
         ("image", "required"): ("", "a value"),
         ("imagePullPolicy", "options"): ("IfNotPresent", "Always, Never"),
-        ("nodePools", "options"): ("a, c", "a, b"),
+        ("nodeType", "options"): ("c", "a, b"),
     }
     fine = spec(gpu_portion_request=0.5, memory="4Gi", cpu="1", image="x", image_pull_policy=3)
     admitted(fine, parse(RULES))
@@ -133,13 +132,13 @@ def test_what_nobody_may_edit() -> None:
     gang = spec(3, framework=1, workers=1)
     gang.master_spec.gpu_portion_request = 1.0
     assert set(refused(gang, LOCKED)) == {("masterSpec.compute.gpuPortionRequest", "canEdit")}
-    assert refused(spec(preemptible=True), "rules: {preemptible: {canEdit: false}}") == {
+    assert refused(spec(1, preemptible=True), "rules: {preemptible: {canEdit: false}}") == {
         ("preemptible", "canEdit"): ("true", "nothing")
     }
 
 
 def test_warnings() -> None:
-    assert admitted(spec(terminate_after_preemption=True, preemptible=False)).warnings
+    assert admitted(spec(terminate_after_preemption=True, priority_class="build")).warnings
     assert admitted(spec(4, min_scale=0, max_scale=1)).warnings
     assert not admitted(spec(4, min_scale=2)).warnings
 

@@ -241,12 +241,11 @@ class _Document:
             self.say(path, node, each.message, each.allowed)
 
     def _items(self, row: Row, node: Node, path: str) -> Callable[[WorkloadSpec], None] | None:
-        """`instances: [{name: A, value: b}]`; the item key of the row names the label."""
-        instances = next((value for key, value in self._entries(node, path, ["instances"]) if key), None)
-        if not isinstance(instances, Sequence):
-            self.say(path, node, "a list of items belongs here", f"instances: [{{{row.item_key}: ..}}]")
+        """The items of `instances: [{name: A, value: b}]`; the item key of the row names the label."""
+        if not isinstance(node, Sequence):
+            self.say(path, node, "a list of items belongs here", f"[{{{row.item_key}: ..}}]")
             return None
-        items = [self._item(row, item, f"{path}.instances.{index}") for index, item in enumerate(instances.items)]
+        items = [self._item(row, item, f"{path}.{index}") for index, item in enumerate(node.items)]
         return partial(_add, row, [item for item in items if item])
 
     def _item(self, row: Row, node: Node, path: str) -> dict[str, Any]:

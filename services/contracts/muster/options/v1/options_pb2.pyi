@@ -49,6 +49,8 @@ class _ValueTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ValueType.V
     """Items with labels: layers merge item by item."""
     VALUE_TYPE_OBJECT: _ValueType.ValueType  # 8
     """Members of its own, merged member by member."""
+    VALUE_TYPE_WHOLE: _ValueType.ValueType  # 9
+    """A message that is one value, read and written by code of its own: a later layer replaces it whole."""
 
 class ValueType(_ValueType, metaclass=_ValueTypeEnumTypeWrapper):
     """What a catalogue value is, as its users see it."""
@@ -71,6 +73,8 @@ VALUE_TYPE_ITEMIZED: ValueType.ValueType  # 7
 """Items with labels: layers merge item by item."""
 VALUE_TYPE_OBJECT: ValueType.ValueType  # 8
 """Members of its own, merged member by member."""
+VALUE_TYPE_WHOLE: ValueType.ValueType  # 9
+"""A message that is one value, read and written by code of its own: a later layer replaces it whole."""
 Global___ValueType: _TypeAlias = ValueType  # noqa: Y015
 
 class _Kind:
@@ -197,7 +201,9 @@ class PolicyPath(_message.Message):
     DEFAULTABLE_FIELD_NUMBER: _builtins.int
     SINCE_FIELD_NUMBER: _builtins.int
     path: _builtins.str
-    """The path in a policy document, such as compute.gpuPortionRequest."""
+    """The path in a policy document, such as compute.gpuPortionRequest. For distributed workloads it stands under `worker`, and
+    where the role scope is ANY under `master` as well.
+    """
     defaultable: _builtins.bool
     """Whether a policy may give a default here."""
     since: _builtins.str
@@ -208,7 +214,7 @@ class PolicyPath(_message.Message):
 
     @_builtins.property
     def kinds(self) -> _containers.RepeatedScalarFieldContainer[Global___Kind.ValueType]:
-        """The kinds to which the path applies; empty means every kind of the field."""
+        """The kinds to which the path applies; empty means every kind whose REST body takes the field."""
 
     def __init__(
         self,
@@ -262,8 +268,24 @@ class Field(_message.Message):
     QUANTITY_FIELD_NUMBER: _builtins.int
     OWN_FIELD_NUMBER: _builtins.int
     BESIDE_SPEC_FIELD_NUMBER: _builtins.int
+    REST_BESIDE_SPEC_FIELD_NUMBER: _builtins.int
+    REST_ALSO_FIELD_NUMBER: _builtins.int
+    REST_KINDS_FIELD_NUMBER: _builtins.int
+    REST_WORDS_FIELD_NUMBER: _builtins.int
+    REST_MIN_LENGTH_FIELD_NUMBER: _builtins.int
+    REST_FORMAT_FIELD_NUMBER: _builtins.int
+    UNSET_FIELD_NUMBER: _builtins.int
+    COMPANION_FIELD_NUMBER: _builtins.int
+    ONE_OF_FIELD_NUMBER: _builtins.int
+    KEYED_BY_FIELD_NUMBER: _builtins.int
+    PLAIN_ITEMS_FIELD_NUMBER: _builtins.int
+    REFUSED_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
+    ONLY_FIELD_NUMBER: _builtins.int
     rest: _builtins.str
-    """The path in REST bodies below `spec`, such as compute.gpuPortionRequest; empty: not on REST."""
+    """The path in REST bodies, such as compute.gpuPortionRequest: below `spec` for a field (below `masterSpec` as well where its role
+    scope is ANY), below the item for a member; empty: no member of its own on REST.
+    """
     yaml: _builtins.str
     """The key in YAML documents; empty: not in YAML."""
     group: _builtins.str
@@ -279,11 +301,11 @@ class Field(_message.Message):
     step: _builtins.float
     """The distance between legal values."""
     default_value: _builtins.str
-    """The default that the language itself gives, as text; absent: none."""
+    """The default that the language itself gives, as text: the lowest layer; absent: none."""
     exclusive: _builtins.str
     """Fields that share a name here exclude each other within a layer, and clear each other across layers."""
     item_key: _builtins.str
-    """For itemized fields: the member whose value identifies an item that has no label."""
+    """For itemized fields: the REST member that is the label of an item."""
     mutable: _builtins.bool
     """Whether a running workload takes a change of it."""
     sensitive: _builtins.bool
@@ -314,17 +336,53 @@ class Field(_message.Message):
     """Never inherited from a base workload."""
     beside_spec: _builtins.bool
     """YAML puts it beside `spec`, not inside (masterSpec)."""
+    rest_beside_spec: _builtins.bool
+    """REST puts it beside `spec`, in the envelope (name, masterSpec)."""
+    rest_min_length: _builtins.int
+    """The shortest text on REST; 0: the empty text is legal. (YAML takes an empty text: it clears what a lower layer gives.)"""
+    rest_format: _builtins.str
+    """What a text on REST has to be besides: uuid or hostname."""
+    unset: _builtins.str
+    """What its absence means, for people. Unlike default_value it is never written into a spec."""
+    companion: _builtins.str
+    """An exclusive group to which it belongs without excluding its members: cleared with them."""
+    keyed_by: _builtins.str
+    """For a literal credential: the member into which the text goes where the item names a Secret, since it is then a key in it."""
+    plain_items: _builtins.bool
+    """YAML writes an item as one text and not as a mapping of members (environment, labels)."""
+    refused: _builtins.str
+    """Why it is refused although the tables know it; empty: it is taken."""
+    note: _builtins.str
+    """What was decided where the sources are silent or contradict each other."""
+    only: _builtins.str
+    """Where alone it can be said, and why not elsewhere."""
     @_builtins.property
     def yaml_aliases(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Further YAML keys that mean the same on the way in."""
 
     @_builtins.property
     def kinds(self) -> _containers.RepeatedScalarFieldContainer[Global___Kind.ValueType]:
-        """The kinds that take the field."""
+        """The kinds that take the field; empty: all of them."""
 
     @_builtins.property
     def policy(self) -> _containers.RepeatedCompositeFieldContainer[Global___PolicyPath]:
         """The policy paths of the field."""
+
+    @_builtins.property
+    def rest_also(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Further REST paths that say the same, mapped by the codec's own code, such as servingPort.container for the first port."""
+
+    @_builtins.property
+    def rest_kinds(self) -> _containers.RepeatedScalarFieldContainer[Global___Kind.ValueType]:
+        """The kinds whose REST bodies take the field; empty: all of its kinds."""
+
+    @_builtins.property
+    def rest_words(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The only words that REST answers of that release know; others are taken, and left out of such an answer."""
+
+    @_builtins.property
+    def one_of(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The only entries that a list takes, matched without regard to case."""
 
     def __init__(
         self,
@@ -358,10 +416,24 @@ class Field(_message.Message):
         quantity: _builtins.str = ...,
         own: _builtins.bool = ...,
         beside_spec: _builtins.bool = ...,
+        rest_beside_spec: _builtins.bool = ...,
+        rest_also: _abc.Iterable[_builtins.str] | None = ...,
+        rest_kinds: _abc.Iterable[Global___Kind.ValueType] | None = ...,
+        rest_words: _abc.Iterable[_builtins.str] | None = ...,
+        rest_min_length: _builtins.int = ...,
+        rest_format: _builtins.str = ...,
+        unset: _builtins.str = ...,
+        companion: _builtins.str = ...,
+        one_of: _abc.Iterable[_builtins.str] | None = ...,
+        keyed_by: _builtins.str = ...,
+        plain_items: _builtins.bool = ...,
+        refused: _builtins.str = ...,
+        note: _builtins.str = ...,
+        only: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_default_value", b"_default_value", "_maximum", b"_maximum", "_minimum", b"_minimum", "_step", b"_step", "default_value", b"default_value", "maximum", b"maximum", "minimum", b"minimum", "step", b"step"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_default_value", b"_default_value", "_maximum", b"_maximum", "_minimum", b"_minimum", "_step", b"_step", "bare", b"bare", "beside_spec", b"beside_spec", "default_value", b"default_value", "deferrable", b"deferrable", "description", b"description", "exclusive", b"exclusive", "filterable", b"filterable", "group", b"group", "item_key", b"item_key", "kinds", b"kinds", "mandatory", b"mandatory", "max_length", b"max_length", "maximum", b"maximum", "minimum", b"minimum", "mutable", b"mutable", "own", b"own", "pattern", b"pattern", "policy", b"policy", "quantity", b"quantity", "rest", b"rest", "role_scope", b"role_scope", "sensitive", b"sensitive", "since", b"since", "sortable", b"sortable", "step", b"step", "type", b"type", "unit", b"unit", "yaml", b"yaml", "yaml_aliases", b"yaml_aliases"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_default_value", b"_default_value", "_maximum", b"_maximum", "_minimum", b"_minimum", "_step", b"_step", "bare", b"bare", "beside_spec", b"beside_spec", "companion", b"companion", "default_value", b"default_value", "deferrable", b"deferrable", "description", b"description", "exclusive", b"exclusive", "filterable", b"filterable", "group", b"group", "item_key", b"item_key", "keyed_by", b"keyed_by", "kinds", b"kinds", "mandatory", b"mandatory", "max_length", b"max_length", "maximum", b"maximum", "minimum", b"minimum", "mutable", b"mutable", "note", b"note", "one_of", b"one_of", "only", b"only", "own", b"own", "pattern", b"pattern", "plain_items", b"plain_items", "policy", b"policy", "quantity", b"quantity", "refused", b"refused", "rest", b"rest", "rest_also", b"rest_also", "rest_beside_spec", b"rest_beside_spec", "rest_format", b"rest_format", "rest_kinds", b"rest_kinds", "rest_min_length", b"rest_min_length", "rest_words", b"rest_words", "role_scope", b"role_scope", "sensitive", b"sensitive", "since", b"since", "sortable", b"sortable", "step", b"step", "type", b"type", "unit", b"unit", "unset", b"unset", "yaml", b"yaml", "yaml_aliases", b"yaml_aliases"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__default_value: _TypeAlias = _typing.Literal["default_value"]  # noqa: Y015
     _WhichOneofArgType__default_value: _TypeAlias = _typing.Literal["_default_value", b"_default_value"]  # noqa: Y015

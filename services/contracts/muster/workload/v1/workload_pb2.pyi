@@ -10,6 +10,9 @@ from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from muster.options.v1 import options_pb2 as _options_pb2
+from muster.workload.v1 import colossal_pb2 as _colossal_pb2
+from muster.workload.v1 import placement_pb2 as _placement_pb2
+from muster.workload.v1 import storage_pb2 as _storage_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -35,6 +38,12 @@ class _FrameworkEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Framework.V
     """One torchrun per worker, static rendezvous at worker 0."""
     FRAMEWORK_COLOSSALAI: _Framework.ValueType  # 3
     """ColossalAI: torchrun on every worker, started by a launcher."""
+    FRAMEWORK_TF: _Framework.ValueType  # 4
+    """TensorFlow: each replica is told its peers in TF_CONFIG."""
+    FRAMEWORK_XGBOOST: _Framework.ValueType  # 5
+    """XGBoost: each replica is told its peers by Rabit's variables."""
+    FRAMEWORK_JAX: _Framework.ValueType  # 6
+    """JAX: each replica is told its coordinator."""
 
 class Framework(_Framework, metaclass=_FrameworkEnumTypeWrapper):
     """How the replicas of a distributed workload find each other."""
@@ -47,6 +56,12 @@ FRAMEWORK_PYTORCH: Framework.ValueType  # 2
 """One torchrun per worker, static rendezvous at worker 0."""
 FRAMEWORK_COLOSSALAI: Framework.ValueType  # 3
 """ColossalAI: torchrun on every worker, started by a launcher."""
+FRAMEWORK_TF: Framework.ValueType  # 4
+"""TensorFlow: each replica is told its peers in TF_CONFIG."""
+FRAMEWORK_XGBOOST: Framework.ValueType  # 5
+"""XGBoost: each replica is told its peers by Rabit's variables."""
+FRAMEWORK_JAX: Framework.ValueType  # 6
+"""JAX: each replica is told its coordinator."""
 Global___Framework: _TypeAlias = Framework  # noqa: Y015
 
 class _Usage:
@@ -128,6 +143,218 @@ SCALE_METRIC_THROUGHPUT: ScaleMetric.ValueType  # 2
 SCALE_METRIC_LATENCY: ScaleMetric.ValueType  # 3
 """Milliseconds a request takes."""
 Global___ScaleMetric: _TypeAlias = ScaleMetric  # noqa: Y015
+
+class _GpuRequestType:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _GpuRequestTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_GpuRequestType.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    GPU_REQUEST_TYPE_UNSPECIFIED: _GpuRequestType.ValueType  # 0
+    """Not said: what the members ask for."""
+    GPU_REQUEST_TYPE_PORTION: _GpuRequestType.ValueType  # 1
+    """A portion of a device, or whole devices."""
+    GPU_REQUEST_TYPE_MEMORY: _GpuRequestType.ValueType  # 2
+    """So much GPU memory."""
+    GPU_REQUEST_TYPE_MIG_PROFILE: _GpuRequestType.ValueType  # 3
+    """A MIG slice."""
+
+class GpuRequestType(_GpuRequestType, metaclass=_GpuRequestTypeEnumTypeWrapper):
+    """Which way of asking for GPU counts."""
+
+GPU_REQUEST_TYPE_UNSPECIFIED: GpuRequestType.ValueType  # 0
+"""Not said: what the members ask for."""
+GPU_REQUEST_TYPE_PORTION: GpuRequestType.ValueType  # 1
+"""A portion of a device, or whole devices."""
+GPU_REQUEST_TYPE_MEMORY: GpuRequestType.ValueType  # 2
+"""So much GPU memory."""
+GPU_REQUEST_TYPE_MIG_PROFILE: GpuRequestType.ValueType  # 3
+"""A MIG slice."""
+Global___GpuRequestType: _TypeAlias = GpuRequestType  # noqa: Y015
+
+class _AffinityRule:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _AffinityRuleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AffinityRule.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    AFFINITY_RULE_UNSPECIFIED: _AffinityRule.ValueType  # 0
+    """Not said."""
+    AFFINITY_RULE_REQUIRED: _AffinityRule.ValueType  # 1
+    """A must: it waits until they can."""
+    AFFINITY_RULE_PREFERRED: _AffinityRule.ValueType  # 2
+    """A wish."""
+
+class AffinityRule(_AffinityRule, metaclass=_AffinityRuleEnumTypeWrapper):
+    """How strongly replicas should stand together."""
+
+AFFINITY_RULE_UNSPECIFIED: AffinityRule.ValueType  # 0
+"""Not said."""
+AFFINITY_RULE_REQUIRED: AffinityRule.ValueType  # 1
+"""A must: it waits until they can."""
+AFFINITY_RULE_PREFERRED: AffinityRule.ValueType  # 2
+"""A wish."""
+Global___AffinityRule: _TypeAlias = AffinityRule  # noqa: Y015
+
+class _CleanPodPolicy:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _CleanPodPolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CleanPodPolicy.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CLEAN_POD_POLICY_UNSPECIFIED: _CleanPodPolicy.ValueType  # 0
+    """Not said."""
+    CLEAN_POD_POLICY_NONE: _CleanPodPolicy.ValueType  # 1
+    """None of them."""
+    CLEAN_POD_POLICY_ALL: _CleanPodPolicy.ValueType  # 2
+    """All of them."""
+    CLEAN_POD_POLICY_RUNNING: _CleanPodPolicy.ValueType  # 3
+    """Those that still run."""
+
+class CleanPodPolicy(_CleanPodPolicy, metaclass=_CleanPodPolicyEnumTypeWrapper):
+    """Which replicas of a gang are deleted once it has ended."""
+
+CLEAN_POD_POLICY_UNSPECIFIED: CleanPodPolicy.ValueType  # 0
+"""Not said."""
+CLEAN_POD_POLICY_NONE: CleanPodPolicy.ValueType  # 1
+"""None of them."""
+CLEAN_POD_POLICY_ALL: CleanPodPolicy.ValueType  # 2
+"""All of them."""
+CLEAN_POD_POLICY_RUNNING: CleanPodPolicy.ValueType  # 3
+"""Those that still run."""
+Global___CleanPodPolicy: _TypeAlias = CleanPodPolicy  # noqa: Y015
+
+class _UidGidSource:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _UidGidSourceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_UidGidSource.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    UID_GID_SOURCE_UNSPECIFIED: _UidGidSource.ValueType  # 0
+    """Not said: the image."""
+    UID_GID_SOURCE_FROM_THE_IMAGE: _UidGidSource.ValueType  # 1
+    """The image says it."""
+    UID_GID_SOURCE_FROM_IDP_TOKEN: _UidGidSource.ValueType  # 2
+    """The token of the person who submitted it."""
+    UID_GID_SOURCE_CUSTOM: _UidGidSource.ValueType  # 3
+    """The ids given in the spec."""
+
+class UidGidSource(_UidGidSource, metaclass=_UidGidSourceEnumTypeWrapper):
+    """Where the user and group of a process come from."""
+
+UID_GID_SOURCE_UNSPECIFIED: UidGidSource.ValueType  # 0
+"""Not said: the image."""
+UID_GID_SOURCE_FROM_THE_IMAGE: UidGidSource.ValueType  # 1
+"""The image says it."""
+UID_GID_SOURCE_FROM_IDP_TOKEN: UidGidSource.ValueType  # 2
+"""The token of the person who submitted it."""
+UID_GID_SOURCE_CUSTOM: UidGidSource.ValueType  # 3
+"""The ids given in the spec."""
+Global___UidGidSource: _TypeAlias = UidGidSource  # noqa: Y015
+
+class _SeccompProfile:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _SeccompProfileEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SeccompProfile.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    SECCOMP_PROFILE_UNSPECIFIED: _SeccompProfile.ValueType  # 0
+    """Not said."""
+    SECCOMP_PROFILE_RUNTIME_DEFAULT: _SeccompProfile.ValueType  # 1
+    """That of the container runtime."""
+    SECCOMP_PROFILE_UNCONFINED: _SeccompProfile.ValueType  # 2
+    """None."""
+    SECCOMP_PROFILE_LOCALHOST: _SeccompProfile.ValueType  # 3
+    """A profile on the node."""
+
+class SeccompProfile(_SeccompProfile, metaclass=_SeccompProfileEnumTypeWrapper):
+    """Which filter of system calls holds."""
+
+SECCOMP_PROFILE_UNSPECIFIED: SeccompProfile.ValueType  # 0
+"""Not said."""
+SECCOMP_PROFILE_RUNTIME_DEFAULT: SeccompProfile.ValueType  # 1
+"""That of the container runtime."""
+SECCOMP_PROFILE_UNCONFINED: SeccompProfile.ValueType  # 2
+"""None."""
+SECCOMP_PROFILE_LOCALHOST: SeccompProfile.ValueType  # 3
+"""A profile on the node."""
+Global___SeccompProfile: _TypeAlias = SeccompProfile  # noqa: Y015
+
+class _ServiceType:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ServiceTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ServiceType.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    SERVICE_TYPE_UNSPECIFIED: _ServiceType.ValueType  # 0
+    """Not said."""
+    SERVICE_TYPE_LOAD_BALANCER: _ServiceType.ValueType  # 1
+    """By a load balancer of the cluster."""
+    SERVICE_TYPE_NODE_PORT: _ServiceType.ValueType  # 2
+    """By a port of every node."""
+    SERVICE_TYPE_CLUSTER_IP: _ServiceType.ValueType  # 3
+    """From inside the cluster only."""
+
+class ServiceType(_ServiceType, metaclass=_ServiceTypeEnumTypeWrapper):
+    """How a port is reached from outside."""
+
+SERVICE_TYPE_UNSPECIFIED: ServiceType.ValueType  # 0
+"""Not said."""
+SERVICE_TYPE_LOAD_BALANCER: ServiceType.ValueType  # 1
+"""By a load balancer of the cluster."""
+SERVICE_TYPE_NODE_PORT: ServiceType.ValueType  # 2
+"""By a port of every node."""
+SERVICE_TYPE_CLUSTER_IP: ServiceType.ValueType  # 3
+"""From inside the cluster only."""
+Global___ServiceType: _TypeAlias = ServiceType  # noqa: Y015
+
+class _ServingProtocol:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ServingProtocolEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ServingProtocol.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    SERVING_PROTOCOL_UNSPECIFIED: _ServingProtocol.ValueType  # 0
+    """Not said: http."""
+    SERVING_PROTOCOL_HTTP: _ServingProtocol.ValueType  # 1
+    """HTTP."""
+    SERVING_PROTOCOL_GRPC: _ServingProtocol.ValueType  # 2
+    """gRPC."""
+
+class ServingProtocol(_ServingProtocol, metaclass=_ServingProtocolEnumTypeWrapper):
+    """What an inference service speaks."""
+
+SERVING_PROTOCOL_UNSPECIFIED: ServingProtocol.ValueType  # 0
+"""Not said: http."""
+SERVING_PROTOCOL_HTTP: ServingProtocol.ValueType  # 1
+"""HTTP."""
+SERVING_PROTOCOL_GRPC: ServingProtocol.ValueType  # 2
+"""gRPC."""
+Global___ServingProtocol: _TypeAlias = ServingProtocol  # noqa: Y015
+
+class _ProbeScheme:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ProbeSchemeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ProbeScheme.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    PROBE_SCHEME_UNSPECIFIED: _ProbeScheme.ValueType  # 0
+    """Not said: HTTP."""
+    PROBE_SCHEME_HTTP: _ProbeScheme.ValueType  # 1
+    """In clear."""
+    PROBE_SCHEME_HTTPS: _ProbeScheme.ValueType  # 2
+    """Encrypted; the certificate is not checked."""
+
+class ProbeScheme(_ProbeScheme, metaclass=_ProbeSchemeEnumTypeWrapper):
+    """How a readiness probe asks."""
+
+PROBE_SCHEME_UNSPECIFIED: ProbeScheme.ValueType  # 0
+"""Not said: HTTP."""
+PROBE_SCHEME_HTTP: ProbeScheme.ValueType  # 1
+"""In clear."""
+PROBE_SCHEME_HTTPS: ProbeScheme.ValueType  # 2
+"""Encrypted; the certificate is not checked."""
+Global___ProbeScheme: _TypeAlias = ProbeScheme  # noqa: Y015
 
 class _Phase:
     ValueType = _typing.NewType("ValueType", _builtins.int)
@@ -309,11 +536,11 @@ class EnvironmentVariable(_message.Message):
     DELETED_FIELD_NUMBER: _builtins.int
     VALUE_FIELD_NUMBER: _builtins.int
     label: _builtins.str
-    """The label by which layers merge it: the variable's name."""
+    """The label by which layers merge it."""
     deleted: _builtins.bool
     """Set in a layer that takes an inherited item out."""
     value: _builtins.str
-    """The text given to the process; `SECRET:name,key` takes it from a secret."""
+    """The text given to the process."""
     def __init__(
         self,
         *,
@@ -346,11 +573,11 @@ class MapEntry(_message.Message):
     DELETED_FIELD_NUMBER: _builtins.int
     VALUE_FIELD_NUMBER: _builtins.int
     label: _builtins.str
-    """The key by which layers merge it."""
+    """The label by which layers merge it."""
     deleted: _builtins.bool
     """Set in a layer that takes an inherited item out."""
     value: _builtins.str
-    """The value."""
+    """The text that stands under the key."""
     def __init__(
         self,
         *,
@@ -383,14 +610,26 @@ class Port(_message.Message):
     DELETED_FIELD_NUMBER: _builtins.int
     CONTAINER_FIELD_NUMBER: _builtins.int
     EXTERNAL_FIELD_NUMBER: _builtins.int
+    SERVICE_TYPE_FIELD_NUMBER: _builtins.int
+    TOOL_TYPE_FIELD_NUMBER: _builtins.int
+    TOOL_NAME_FIELD_NUMBER: _builtins.int
+    PROTOCOL_FIELD_NUMBER: _builtins.int
     label: _builtins.str
-    """The label by which layers merge it; without one it is p-<container>."""
+    """The label by which layers merge it."""
     deleted: _builtins.bool
     """Set in a layer that takes an inherited item out."""
     container: _builtins.int
-    """The port on which the process listens."""
+    """The port on which the process inside the replica listens."""
     external: _builtins.int
-    """The port under which it can be reached from outside."""
+    """The port under which the outside reaches it."""
+    service_type: Global___ServiceType.ValueType
+    """How this port is reached from outside."""
+    tool_type: _builtins.str
+    """What kind of tool answers on the port, such as jupyter or tensorboard, for the people who look at it."""
+    tool_name: _builtins.str
+    """What the tool on the port is called where the workload is shown."""
+    protocol: Global___ServingProtocol.ValueType
+    """What an inference service speaks on its first port."""
     def __init__(
         self,
         *,
@@ -398,10 +637,14 @@ class Port(_message.Message):
         deleted: _builtins.bool | None = ...,
         container: _builtins.int | None = ...,
         external: _builtins.int | None = ...,
+        service_type: Global___ServiceType.ValueType | None = ...,
+        tool_type: _builtins.str | None = ...,
+        tool_name: _builtins.str | None = ...,
+        protocol: Global___ServingProtocol.ValueType | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_container", b"_container", "_deleted", b"_deleted", "_external", b"_external", "container", b"container", "deleted", b"deleted", "external", b"external"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_container", b"_container", "_deleted", b"_deleted", "_external", b"_external", "_protocol", b"_protocol", "_service_type", b"_service_type", "_tool_name", b"_tool_name", "_tool_type", b"_tool_type", "container", b"container", "deleted", b"deleted", "external", b"external", "protocol", b"protocol", "service_type", b"service_type", "tool_name", b"tool_name", "tool_type", b"tool_type"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_container", b"_container", "_deleted", b"_deleted", "_external", b"_external", "container", b"container", "deleted", b"deleted", "external", b"external", "label", b"label"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_container", b"_container", "_deleted", b"_deleted", "_external", b"_external", "_protocol", b"_protocol", "_service_type", b"_service_type", "_tool_name", b"_tool_name", "_tool_type", b"_tool_type", "container", b"container", "deleted", b"deleted", "external", b"external", "label", b"label", "protocol", b"protocol", "service_type", b"service_type", "tool_name", b"tool_name", "tool_type", b"tool_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__container: _TypeAlias = _typing.Literal["container"]  # noqa: Y015
     _WhichOneofArgType__container: _TypeAlias = _typing.Literal["_container", b"_container"]  # noqa: Y015
@@ -409,14 +652,156 @@ class Port(_message.Message):
     _WhichOneofArgType__deleted: _TypeAlias = _typing.Literal["_deleted", b"_deleted"]  # noqa: Y015
     _WhichOneofReturnType__external: _TypeAlias = _typing.Literal["external"]  # noqa: Y015
     _WhichOneofArgType__external: _TypeAlias = _typing.Literal["_external", b"_external"]  # noqa: Y015
+    _WhichOneofReturnType__protocol: _TypeAlias = _typing.Literal["protocol"]  # noqa: Y015
+    _WhichOneofArgType__protocol: _TypeAlias = _typing.Literal["_protocol", b"_protocol"]  # noqa: Y015
+    _WhichOneofReturnType__service_type: _TypeAlias = _typing.Literal["service_type"]  # noqa: Y015
+    _WhichOneofArgType__service_type: _TypeAlias = _typing.Literal["_service_type", b"_service_type"]  # noqa: Y015
+    _WhichOneofReturnType__tool_name: _TypeAlias = _typing.Literal["tool_name"]  # noqa: Y015
+    _WhichOneofArgType__tool_name: _TypeAlias = _typing.Literal["_tool_name", b"_tool_name"]  # noqa: Y015
+    _WhichOneofReturnType__tool_type: _TypeAlias = _typing.Literal["tool_type"]  # noqa: Y015
+    _WhichOneofArgType__tool_type: _TypeAlias = _typing.Literal["_tool_type", b"_tool_type"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__container) -> _WhichOneofReturnType__container | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__deleted) -> _WhichOneofReturnType__deleted | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__external) -> _WhichOneofReturnType__external | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__protocol) -> _WhichOneofReturnType__protocol | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__service_type) -> _WhichOneofReturnType__service_type | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tool_name) -> _WhichOneofReturnType__tool_name | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tool_type) -> _WhichOneofReturnType__tool_type | None: ...
 
 Global___Port: _TypeAlias = Port  # noqa: Y015
+
+@_typing.final
+class ExposedUrl(_message.Message):
+    """An address outside the cluster that leads to a port."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LABEL_FIELD_NUMBER: _builtins.int
+    DELETED_FIELD_NUMBER: _builtins.int
+    CONTAINER_FIELD_NUMBER: _builtins.int
+    URL_FIELD_NUMBER: _builtins.int
+    AUTHORIZED_USERS_FIELD_NUMBER: _builtins.int
+    AUTHORIZED_GROUPS_FIELD_NUMBER: _builtins.int
+    TOOL_TYPE_FIELD_NUMBER: _builtins.int
+    TOOL_NAME_FIELD_NUMBER: _builtins.int
+    label: _builtins.str
+    """The label by which layers merge it."""
+    deleted: _builtins.bool
+    """Set in a layer that takes an inherited item out."""
+    container: _builtins.int
+    """The container port to which the address leads."""
+    url: _builtins.str
+    """The address asked for."""
+    tool_type: _builtins.str
+    """What kind of tool stands behind the address, such as jupyter."""
+    tool_name: _builtins.str
+    """What the tool behind the address is called where the workload is shown."""
+    @_builtins.property
+    def authorized_users(self) -> Global___StringList:
+        """The users who may open the address."""
+
+    @_builtins.property
+    def authorized_groups(self) -> Global___StringList:
+        """The groups whose members may open the address."""
+
+    def __init__(
+        self,
+        *,
+        label: _builtins.str = ...,
+        deleted: _builtins.bool | None = ...,
+        container: _builtins.int | None = ...,
+        url: _builtins.str | None = ...,
+        authorized_users: Global___StringList | None = ...,
+        authorized_groups: Global___StringList | None = ...,
+        tool_type: _builtins.str | None = ...,
+        tool_name: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_authorized_groups", b"_authorized_groups", "_authorized_users", b"_authorized_users", "_container", b"_container", "_deleted", b"_deleted", "_tool_name", b"_tool_name", "_tool_type", b"_tool_type", "_url", b"_url", "authorized_groups", b"authorized_groups", "authorized_users", b"authorized_users", "container", b"container", "deleted", b"deleted", "tool_name", b"tool_name", "tool_type", b"tool_type", "url", b"url"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_authorized_groups", b"_authorized_groups", "_authorized_users", b"_authorized_users", "_container", b"_container", "_deleted", b"_deleted", "_tool_name", b"_tool_name", "_tool_type", b"_tool_type", "_url", b"_url", "authorized_groups", b"authorized_groups", "authorized_users", b"authorized_users", "container", b"container", "deleted", b"deleted", "label", b"label", "tool_name", b"tool_name", "tool_type", b"tool_type", "url", b"url"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__authorized_groups: _TypeAlias = _typing.Literal["authorized_groups"]  # noqa: Y015
+    _WhichOneofArgType__authorized_groups: _TypeAlias = _typing.Literal["_authorized_groups", b"_authorized_groups"]  # noqa: Y015
+    _WhichOneofReturnType__authorized_users: _TypeAlias = _typing.Literal["authorized_users"]  # noqa: Y015
+    _WhichOneofArgType__authorized_users: _TypeAlias = _typing.Literal["_authorized_users", b"_authorized_users"]  # noqa: Y015
+    _WhichOneofReturnType__container: _TypeAlias = _typing.Literal["container"]  # noqa: Y015
+    _WhichOneofArgType__container: _TypeAlias = _typing.Literal["_container", b"_container"]  # noqa: Y015
+    _WhichOneofReturnType__deleted: _TypeAlias = _typing.Literal["deleted"]  # noqa: Y015
+    _WhichOneofArgType__deleted: _TypeAlias = _typing.Literal["_deleted", b"_deleted"]  # noqa: Y015
+    _WhichOneofReturnType__tool_name: _TypeAlias = _typing.Literal["tool_name"]  # noqa: Y015
+    _WhichOneofArgType__tool_name: _TypeAlias = _typing.Literal["_tool_name", b"_tool_name"]  # noqa: Y015
+    _WhichOneofReturnType__tool_type: _TypeAlias = _typing.Literal["tool_type"]  # noqa: Y015
+    _WhichOneofArgType__tool_type: _TypeAlias = _typing.Literal["_tool_type", b"_tool_type"]  # noqa: Y015
+    _WhichOneofReturnType__url: _TypeAlias = _typing.Literal["url"]  # noqa: Y015
+    _WhichOneofArgType__url: _TypeAlias = _typing.Literal["_url", b"_url"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__authorized_groups) -> _WhichOneofReturnType__authorized_groups | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__authorized_users) -> _WhichOneofReturnType__authorized_users | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__container) -> _WhichOneofReturnType__container | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__deleted) -> _WhichOneofReturnType__deleted | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tool_name) -> _WhichOneofReturnType__tool_name | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tool_type) -> _WhichOneofReturnType__tool_type | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__url) -> _WhichOneofReturnType__url | None: ...
+
+Global___ExposedUrl: _TypeAlias = ExposedUrl  # noqa: Y015
+
+@_typing.final
+class RelatedUrl(_message.Message):
+    """A link that is shown beside the workload."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LABEL_FIELD_NUMBER: _builtins.int
+    DELETED_FIELD_NUMBER: _builtins.int
+    URL_FIELD_NUMBER: _builtins.int
+    TYPE_FIELD_NUMBER: _builtins.int
+    label: _builtins.str
+    """The label by which layers merge it."""
+    deleted: _builtins.bool
+    """Set in a layer that takes an inherited item out."""
+    url: _builtins.str
+    """Where the link leads."""
+    type: _builtins.str
+    """What is found behind the link, such as wandb or a dashboard."""
+    def __init__(
+        self,
+        *,
+        label: _builtins.str = ...,
+        deleted: _builtins.bool | None = ...,
+        url: _builtins.str | None = ...,
+        type: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_deleted", b"_deleted", "_type", b"_type", "_url", b"_url", "deleted", b"deleted", "type", b"type", "url", b"url"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_deleted", b"_deleted", "_type", b"_type", "_url", b"_url", "deleted", b"deleted", "label", b"label", "type", b"type", "url", b"url"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__deleted: _TypeAlias = _typing.Literal["deleted"]  # noqa: Y015
+    _WhichOneofArgType__deleted: _TypeAlias = _typing.Literal["_deleted", b"_deleted"]  # noqa: Y015
+    _WhichOneofReturnType__type: _TypeAlias = _typing.Literal["type"]  # noqa: Y015
+    _WhichOneofArgType__type: _TypeAlias = _typing.Literal["_type", b"_type"]  # noqa: Y015
+    _WhichOneofReturnType__url: _TypeAlias = _typing.Literal["url"]  # noqa: Y015
+    _WhichOneofArgType__url: _TypeAlias = _typing.Literal["_url", b"_url"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__deleted) -> _WhichOneofReturnType__deleted | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__type) -> _WhichOneofReturnType__type | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__url) -> _WhichOneofReturnType__url | None: ...
+
+Global___RelatedUrl: _TypeAlias = RelatedUrl  # noqa: Y015
 
 @_typing.final
 class ReadinessProbe(_message.Message):
@@ -428,14 +813,29 @@ class ReadinessProbe(_message.Message):
     PORT_FIELD_NUMBER: _builtins.int
     INITIAL_DELAY_SECONDS_FIELD_NUMBER: _builtins.int
     PERIOD_SECONDS_FIELD_NUMBER: _builtins.int
+    TIMEOUT_SECONDS_FIELD_NUMBER: _builtins.int
+    SUCCESS_THRESHOLD_FIELD_NUMBER: _builtins.int
+    FAILURE_THRESHOLD_FIELD_NUMBER: _builtins.int
+    HOST_FIELD_NUMBER: _builtins.int
+    SCHEME_FIELD_NUMBER: _builtins.int
     path: _builtins.str
-    """The path of an HTTP GET that answers 200 to 399 once the replica is ready; unset: a TCP connection is enough."""
+    """The path of the HTTP GET that has to answer 200 to 399."""
     port: _builtins.int
-    """The port that is asked; unset: the first port of the workload."""
+    """The port that is asked."""
     initial_delay_seconds: _builtins.int
-    """Seconds before the first question."""
+    """How long to wait before the first question."""
     period_seconds: _builtins.int
-    """Seconds between questions."""
+    """How long to wait between two questions."""
+    timeout_seconds: _builtins.int
+    """How long an answer may take before the question counts as failed."""
+    success_threshold: _builtins.int
+    """How many questions in a row have to succeed before the replica counts as ready."""
+    failure_threshold: _builtins.int
+    """How many questions in a row have to fail before a ready replica no longer counts as ready."""
+    host: _builtins.str
+    """The host that is asked in place of the replica itself."""
+    scheme: Global___ProbeScheme.ValueType
+    """Whether the question goes by HTTP or by HTTPS."""
     def __init__(
         self,
         *,
@@ -443,11 +843,20 @@ class ReadinessProbe(_message.Message):
         port: _builtins.int | None = ...,
         initial_delay_seconds: _builtins.int | None = ...,
         period_seconds: _builtins.int | None = ...,
+        timeout_seconds: _builtins.int | None = ...,
+        success_threshold: _builtins.int | None = ...,
+        failure_threshold: _builtins.int | None = ...,
+        host: _builtins.str | None = ...,
+        scheme: Global___ProbeScheme.ValueType | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_initial_delay_seconds", b"_initial_delay_seconds", "_path", b"_path", "_period_seconds", b"_period_seconds", "_port", b"_port", "initial_delay_seconds", b"initial_delay_seconds", "path", b"path", "period_seconds", b"period_seconds", "port", b"port"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_failure_threshold", b"_failure_threshold", "_host", b"_host", "_initial_delay_seconds", b"_initial_delay_seconds", "_path", b"_path", "_period_seconds", b"_period_seconds", "_port", b"_port", "_scheme", b"_scheme", "_success_threshold", b"_success_threshold", "_timeout_seconds", b"_timeout_seconds", "failure_threshold", b"failure_threshold", "host", b"host", "initial_delay_seconds", b"initial_delay_seconds", "path", b"path", "period_seconds", b"period_seconds", "port", b"port", "scheme", b"scheme", "success_threshold", b"success_threshold", "timeout_seconds", b"timeout_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_initial_delay_seconds", b"_initial_delay_seconds", "_path", b"_path", "_period_seconds", b"_period_seconds", "_port", b"_port", "initial_delay_seconds", b"initial_delay_seconds", "path", b"path", "period_seconds", b"period_seconds", "port", b"port"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_failure_threshold", b"_failure_threshold", "_host", b"_host", "_initial_delay_seconds", b"_initial_delay_seconds", "_path", b"_path", "_period_seconds", b"_period_seconds", "_port", b"_port", "_scheme", b"_scheme", "_success_threshold", b"_success_threshold", "_timeout_seconds", b"_timeout_seconds", "failure_threshold", b"failure_threshold", "host", b"host", "initial_delay_seconds", b"initial_delay_seconds", "path", b"path", "period_seconds", b"period_seconds", "port", b"port", "scheme", b"scheme", "success_threshold", b"success_threshold", "timeout_seconds", b"timeout_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__failure_threshold: _TypeAlias = _typing.Literal["failure_threshold"]  # noqa: Y015
+    _WhichOneofArgType__failure_threshold: _TypeAlias = _typing.Literal["_failure_threshold", b"_failure_threshold"]  # noqa: Y015
+    _WhichOneofReturnType__host: _TypeAlias = _typing.Literal["host"]  # noqa: Y015
+    _WhichOneofArgType__host: _TypeAlias = _typing.Literal["_host", b"_host"]  # noqa: Y015
     _WhichOneofReturnType__initial_delay_seconds: _TypeAlias = _typing.Literal["initial_delay_seconds"]  # noqa: Y015
     _WhichOneofArgType__initial_delay_seconds: _TypeAlias = _typing.Literal["_initial_delay_seconds", b"_initial_delay_seconds"]  # noqa: Y015
     _WhichOneofReturnType__path: _TypeAlias = _typing.Literal["path"]  # noqa: Y015
@@ -456,6 +865,16 @@ class ReadinessProbe(_message.Message):
     _WhichOneofArgType__period_seconds: _TypeAlias = _typing.Literal["_period_seconds", b"_period_seconds"]  # noqa: Y015
     _WhichOneofReturnType__port: _TypeAlias = _typing.Literal["port"]  # noqa: Y015
     _WhichOneofArgType__port: _TypeAlias = _typing.Literal["_port", b"_port"]  # noqa: Y015
+    _WhichOneofReturnType__scheme: _TypeAlias = _typing.Literal["scheme"]  # noqa: Y015
+    _WhichOneofArgType__scheme: _TypeAlias = _typing.Literal["_scheme", b"_scheme"]  # noqa: Y015
+    _WhichOneofReturnType__success_threshold: _TypeAlias = _typing.Literal["success_threshold"]  # noqa: Y015
+    _WhichOneofArgType__success_threshold: _TypeAlias = _typing.Literal["_success_threshold", b"_success_threshold"]  # noqa: Y015
+    _WhichOneofReturnType__timeout_seconds: _TypeAlias = _typing.Literal["timeout_seconds"]  # noqa: Y015
+    _WhichOneofArgType__timeout_seconds: _TypeAlias = _typing.Literal["_timeout_seconds", b"_timeout_seconds"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__failure_threshold) -> _WhichOneofReturnType__failure_threshold | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__host) -> _WhichOneofReturnType__host | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__initial_delay_seconds) -> _WhichOneofReturnType__initial_delay_seconds | None: ...
     @_typing.overload
@@ -464,6 +883,12 @@ class ReadinessProbe(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__period_seconds) -> _WhichOneofReturnType__period_seconds | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__port) -> _WhichOneofReturnType__port | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__scheme) -> _WhichOneofReturnType__scheme | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__success_threshold) -> _WhichOneofReturnType__success_threshold | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__timeout_seconds) -> _WhichOneofReturnType__timeout_seconds | None: ...
 
 Global___ReadinessProbe: _TypeAlias = ReadinessProbe  # noqa: Y015
 
@@ -481,37 +906,99 @@ class WorkloadSpec(_message.Message):
     USAGE_FIELD_NUMBER: _builtins.int
     BASE_WORKLOAD_FIELD_NUMBER: _builtins.int
     ACTIVE_FIELD_NUMBER: _builtins.int
+    USERNAME_FIELD_NUMBER: _builtins.int
+    USER_ID_FIELD_NUMBER: _builtins.int
+    INGRESS_URL_FIELD_NUMBER: _builtins.int
     IMAGE_FIELD_NUMBER: _builtins.int
     IMAGE_PULL_POLICY_FIELD_NUMBER: _builtins.int
     COMMAND_FIELD_NUMBER: _builtins.int
     ARGS_FIELD_NUMBER: _builtins.int
     WORKING_DIR_FIELD_NUMBER: _builtins.int
+    CREATE_HOME_DIR_FIELD_NUMBER: _builtins.int
+    TTY_FIELD_NUMBER: _builtins.int
+    STDIN_FIELD_NUMBER: _builtins.int
+    IMAGE_PULL_SECRETS_FIELD_NUMBER: _builtins.int
     ENVIRONMENT_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
     ANNOTATIONS_FIELD_NUMBER: _builtins.int
     PORTS_FIELD_NUMBER: _builtins.int
     READINESS_PROBE_FIELD_NUMBER: _builtins.int
+    SERVICE_TYPE_FIELD_NUMBER: _builtins.int
+    EXPOSED_URLS_FIELD_NUMBER: _builtins.int
+    RELATED_URLS_FIELD_NUMBER: _builtins.int
     CPU_FIELD_NUMBER: _builtins.int
     GPU_PORTION_REQUEST_FIELD_NUMBER: _builtins.int
     GPU_DEVICES_REQUEST_FIELD_NUMBER: _builtins.int
     GPU_MEMORY_REQUEST_FIELD_NUMBER: _builtins.int
     MIG_PROFILE_FIELD_NUMBER: _builtins.int
     MEMORY_FIELD_NUMBER: _builtins.int
+    CPU_LIMIT_FIELD_NUMBER: _builtins.int
+    MEMORY_LIMIT_FIELD_NUMBER: _builtins.int
+    GPU_PORTION_LIMIT_FIELD_NUMBER: _builtins.int
+    GPU_MEMORY_LIMIT_FIELD_NUMBER: _builtins.int
+    GPU_REQUEST_TYPE_FIELD_NUMBER: _builtins.int
+    LARGE_SHM_FIELD_NUMBER: _builtins.int
+    EXTENDED_RESOURCES_FIELD_NUMBER: _builtins.int
     NODE_POOLS_FIELD_NUMBER: _builtins.int
     PRIORITY_CLASS_FIELD_NUMBER: _builtins.int
     PREEMPTIBLE_FIELD_NUMBER: _builtins.int
     TERMINATE_AFTER_PREEMPTION_FIELD_NUMBER: _builtins.int
     BACKOFF_LIMIT_FIELD_NUMBER: _builtins.int
     AUTO_DELETION_SECONDS_FIELD_NUMBER: _builtins.int
+    NODE_TYPE_FIELD_NUMBER: _builtins.int
+    POD_AFFINITY_FIELD_NUMBER: _builtins.int
+    POD_AFFINITY_SCHEDULING_RULE_FIELD_NUMBER: _builtins.int
+    POD_AFFINITY_TOPOLOGY_FIELD_NUMBER: _builtins.int
+    TOLERATIONS_FIELD_NUMBER: _builtins.int
+    COMPLETIONS_FIELD_NUMBER: _builtins.int
+    PARALLELISM_FIELD_NUMBER: _builtins.int
+    PREEMPTION_LIMIT_FIELD_NUMBER: _builtins.int
+    NON_PREEMPTIBLE_FIELD_NUMBER: _builtins.int
     FRAMEWORK_FIELD_NUMBER: _builtins.int
     WORKERS_FIELD_NUMBER: _builtins.int
     SLOTS_PER_WORKER_FIELD_NUMBER: _builtins.int
     PROCESSES_FIELD_NUMBER: _builtins.int
     MASTER_SPEC_FIELD_NUMBER: _builtins.int
+    MIN_REPLICAS_FIELD_NUMBER: _builtins.int
+    MAX_REPLICAS_FIELD_NUMBER: _builtins.int
+    CLEAN_POD_POLICY_FIELD_NUMBER: _builtins.int
+    MPI_FIELD_NUMBER: _builtins.int
+    COLOSSAL_FIELD_NUMBER: _builtins.int
     MIN_SCALE_FIELD_NUMBER: _builtins.int
     MAX_SCALE_FIELD_NUMBER: _builtins.int
     METRIC_FIELD_NUMBER: _builtins.int
     TARGET_FIELD_NUMBER: _builtins.int
+    SCALE_TO_ZERO_RETENTION_SECONDS_FIELD_NUMBER: _builtins.int
+    AUTOSCALER_CLASS_FIELD_NUMBER: _builtins.int
+    METRIC_NAME_FIELD_NUMBER: _builtins.int
+    IS_PRIVATE_SERVICE_URL_FIELD_NUMBER: _builtins.int
+    JUPYTER_FIELD_NUMBER: _builtins.int
+    NOTEBOOK_TOKEN_FIELD_NUMBER: _builtins.int
+    TENSORBOARD_FIELD_NUMBER: _builtins.int
+    TENSORBOARD_LOGDIR_FIELD_NUMBER: _builtins.int
+    PVCS_FIELD_NUMBER: _builtins.int
+    GIT_SYNC_FIELD_NUMBER: _builtins.int
+    S3_FIELD_NUMBER: _builtins.int
+    NFS_FIELD_NUMBER: _builtins.int
+    VOLUMES_FIELD_NUMBER: _builtins.int
+    CONFIG_MAP_VOLUMES_FIELD_NUMBER: _builtins.int
+    SECRET_VOLUMES_FIELD_NUMBER: _builtins.int
+    DATA_VOLUMES_FIELD_NUMBER: _builtins.int
+    EMPTY_DIR_VOLUMES_FIELD_NUMBER: _builtins.int
+    MOUNT_PROPAGATION_FIELD_NUMBER: _builtins.int
+    RUN_AS_USER_FIELD_NUMBER: _builtins.int
+    UID_GID_SOURCE_FIELD_NUMBER: _builtins.int
+    RUN_AS_UID_FIELD_NUMBER: _builtins.int
+    RUN_AS_GID_FIELD_NUMBER: _builtins.int
+    SUPPLEMENTAL_GROUPS_FIELD_NUMBER: _builtins.int
+    RUN_AS_NON_ROOT_FIELD_NUMBER: _builtins.int
+    READ_ONLY_ROOT_FILESYSTEM_FIELD_NUMBER: _builtins.int
+    ALLOW_PRIVILEGE_ESCALATION_FIELD_NUMBER: _builtins.int
+    HOST_IPC_FIELD_NUMBER: _builtins.int
+    HOST_NETWORK_FIELD_NUMBER: _builtins.int
+    SECCOMP_PROFILE_FIELD_NUMBER: _builtins.int
+    CAPABILITIES_FIELD_NUMBER: _builtins.int
+    DROP_ALL_CAPABILITIES_FIELD_NUMBER: _builtins.int
     kind: _options_pb2.Kind.ValueType
     """The kind of workload; in YAML the document's kind, on REST the route."""
     name: _builtins.str
@@ -524,6 +1011,12 @@ class WorkloadSpec(_message.Message):
     """The template from which this workload inherits."""
     active: _builtins.bool
     """Whether the workload should run; false holds it suspended."""
+    username: _builtins.str
+    """The name shown as the owner."""
+    user_id: _builtins.str
+    """The subject of the owner's token."""
+    ingress_url: _builtins.str
+    """The address that the original control plane wrote back into its objects."""
     image: _builtins.str
     """The container image."""
     image_pull_policy: Global___ImagePullPolicy.ValueType
@@ -534,6 +1027,14 @@ class WorkloadSpec(_message.Message):
     """The command's arguments, one string."""
     working_dir: _builtins.str
     """The working directory."""
+    create_home_dir: _builtins.bool
+    """Whether the user inside the container gets a home folder of its own, which is gone when the container ends."""
+    tty: _builtins.bool
+    """Whether the process gets a terminal."""
+    stdin: _builtins.bool
+    """Whether the input of the process is kept open while nobody is attached to it."""
+    service_type: Global___ServiceType.ValueType
+    """How ports are reached from outside where a port does not say it."""
     cpu: _builtins.str
     """CPU request, as the user wrote it."""
     gpu_portion_request: _builtins.float
@@ -546,6 +1047,18 @@ class WorkloadSpec(_message.Message):
     """A MIG slice per replica."""
     memory: _builtins.str
     """Memory request, as the user wrote it."""
+    cpu_limit: _builtins.str
+    """The most CPU cores that a replica may use."""
+    memory_limit: _builtins.str
+    """The most memory that a replica may use."""
+    gpu_portion_limit: _builtins.float
+    """The largest portion of its device that a replica may use while nobody else wants it."""
+    gpu_memory_limit: _builtins.str
+    """The most GPU memory that a replica may use on its device."""
+    gpu_request_type: Global___GpuRequestType.ValueType
+    """Which way of asking for GPU counts."""
+    large_shm: _builtins.bool
+    """Whether /dev/shm may grow beyond the 64 MiB of a plain container, as data loaders with several processes need."""
     priority_class: _builtins.str
     """The class of priority within the project."""
     preemptible: _builtins.bool
@@ -556,6 +1069,22 @@ class WorkloadSpec(_message.Message):
     """How often a failed workload is started again."""
     auto_deletion_seconds: _builtins.int
     """When a finished workload is deleted."""
+    node_type: _builtins.str
+    """Only nodes whose label run.ai/type has this value."""
+    pod_affinity: _builtins.bool
+    """Whether replicas of the workload should stand close together."""
+    pod_affinity_scheduling_rule: Global___AffinityRule.ValueType
+    """Whether standing together is a must (hard, Required) or a wish (soft, Preferred)."""
+    pod_affinity_topology: _builtins.str
+    """The node label whose equal values count as close together, such as topology.kubernetes.io/zone."""
+    completions: _builtins.int
+    """How many replicas have to succeed before a training counts as Completed, for trials that run independently."""
+    parallelism: _builtins.int
+    """How many of these replicas run at the same time at most."""
+    preemption_limit: _builtins.int
+    """How often a workload may lose its place before it counts as Failed."""
+    non_preemptible: _builtins.bool
+    """Whether a gang keeps its place whatever comes."""
     framework: Global___Framework.ValueType
     """How the replicas of a gang find each other."""
     workers: _builtins.int
@@ -564,14 +1093,68 @@ class WorkloadSpec(_message.Message):
     """MPI: ranks per worker."""
     processes: _builtins.int
     """MPI: ranks in all."""
+    min_replicas: _builtins.int
+    """The fewest workers with which an elastic PyTorch gang goes on."""
+    max_replicas: _builtins.int
+    """The most workers to which an elastic PyTorch gang grows while there is room."""
+    clean_pod_policy: Global___CleanPodPolicy.ValueType
+    """Which replicas of a gang are deleted once it has ended."""
+    mpi: _builtins.bool
+    """The older way to ask for MPI."""
     min_scale: _builtins.int
     """Inference: the fewest replicas."""
     max_scale: _builtins.int
     """Inference: the most replicas."""
     metric: Global___ScaleMetric.ValueType
     """Inference: what scaling looks at."""
-    target: _builtins.float
+    target: _builtins.int
     """Inference: the value of the metric that scaling aims at."""
+    scale_to_zero_retention_seconds: _builtins.int
+    """How long the last replica is kept after the last request."""
+    autoscaler_class: _builtins.str
+    """Which autoscaler Knative uses for the service, as its annotation autoscaling.knative.dev/class names it."""
+    metric_name: _builtins.str
+    """The exact name of the metric for that autoscaler."""
+    is_private_service_url: _builtins.bool
+    """Whether the service can be reached from inside its cluster only."""
+    jupyter: _builtins.bool
+    """Whether the workspace runs Jupyter with the usual image, command and port where it names none."""
+    notebook_token: _builtins.str
+    """The token with which Jupyter is opened, stored encrypted."""
+    tensorboard: _builtins.bool
+    """Whether TensorBoard runs beside the workspace."""
+    tensorboard_logdir: _builtins.str
+    """The folder whose logs TensorBoard shows."""
+    mount_propagation: _builtins.bool
+    """Whether mounts that a node makes later show up below every host folder of the workload."""
+    run_as_user: _builtins.bool
+    """Whether the process runs as the person who submitted it, by the ids that their token or runAsUid and runAsGid give."""
+    uid_gid_source: Global___UidGidSource.ValueType
+    """Where the user and group of the process come from."""
+    run_as_uid: _builtins.int
+    """The numeric user as whom the process runs."""
+    run_as_gid: _builtins.int
+    """The numeric primary group with which the process runs."""
+    supplemental_groups: _builtins.str
+    """Further numeric groups of the process, with commas between them."""
+    run_as_non_root: _builtins.bool
+    """Whether an image that would run as user 0 is refused when it starts."""
+    read_only_root_filesystem: _builtins.bool
+    """Whether the container's own file system cannot be written."""
+    allow_privilege_escalation: _builtins.bool
+    """Whether a process may gain more rights than the one that started it, as setuid programs do."""
+    host_ipc: _builtins.bool
+    """Whether the process shares semaphores and shared memory with the node."""
+    host_network: _builtins.bool
+    """Whether the process uses the network of the node in place of one of its own."""
+    seccomp_profile: Global___SeccompProfile.ValueType
+    """Which filter of system calls holds."""
+    drop_all_capabilities: _builtins.bool
+    """Whether the container loses every capability that its runtime would give it."""
+    @_builtins.property
+    def image_pull_secrets(self) -> Global___StringList:
+        """The Secrets with which the image is fetched from its registry."""
+
     @_builtins.property
     def environment(self) -> _containers.RepeatedCompositeFieldContainer[Global___EnvironmentVariable]:
         """Environment variables."""
@@ -593,12 +1176,72 @@ class WorkloadSpec(_message.Message):
         """How to tell that a replica can serve."""
 
     @_builtins.property
+    def exposed_urls(self) -> _containers.RepeatedCompositeFieldContainer[Global___ExposedUrl]:
+        """Addresses outside the cluster that lead to a port of the workload."""
+
+    @_builtins.property
+    def related_urls(self) -> _containers.RepeatedCompositeFieldContainer[Global___RelatedUrl]:
+        """Links that are shown beside the workload, such as a dashboard of the experiment."""
+
+    @_builtins.property
+    def extended_resources(self) -> _containers.RepeatedCompositeFieldContainer[_placement_pb2.ExtendedResource]:
+        """Devices of other kinds that each replica is given, such as network cards."""
+
+    @_builtins.property
     def node_pools(self) -> Global___StringList:
         """Node pools in order of preference."""
 
     @_builtins.property
+    def tolerations(self) -> _containers.RepeatedCompositeFieldContainer[_placement_pb2.Toleration]:
+        """Taints of nodes that the workload puts up with."""
+
+    @_builtins.property
     def master_spec(self) -> Global___WorkloadSpec:
         """The launcher or master, where it differs from the workers."""
+
+    @_builtins.property
+    def colossal(self) -> _colossal_pb2.ColossalJob:
+        """The job as its own document said it, kept so that it can be written back in that form."""
+
+    @_builtins.property
+    def pvcs(self) -> _containers.RepeatedCompositeFieldContainer[_storage_pb2.PersistentVolumeClaim]:
+        """Persistent volume claims, found or made, that are mounted."""
+
+    @_builtins.property
+    def git_sync(self) -> _containers.RepeatedCompositeFieldContainer[_storage_pb2.GitRepository]:
+        """Git repositories that are checked out before the command starts."""
+
+    @_builtins.property
+    def s3(self) -> _containers.RepeatedCompositeFieldContainer[_storage_pb2.S3Bucket]:
+        """Buckets of an object store that are mounted."""
+
+    @_builtins.property
+    def nfs(self) -> _containers.RepeatedCompositeFieldContainer[_storage_pb2.NfsVolume]:
+        """Folders of NFS servers that are mounted."""
+
+    @_builtins.property
+    def volumes(self) -> _containers.RepeatedCompositeFieldContainer[_storage_pb2.HostPath]:
+        """Folders of the node itself that are mounted."""
+
+    @_builtins.property
+    def config_map_volumes(self) -> _containers.RepeatedCompositeFieldContainer[_storage_pb2.ConfigMapVolume]:
+        """ConfigMaps whose entries appear as files."""
+
+    @_builtins.property
+    def secret_volumes(self) -> _containers.RepeatedCompositeFieldContainer[_storage_pb2.SecretVolume]:
+        """Secrets whose entries appear as files."""
+
+    @_builtins.property
+    def data_volumes(self) -> _containers.RepeatedCompositeFieldContainer[_storage_pb2.DataVolume]:
+        """Shared data volumes of the platform that are mounted."""
+
+    @_builtins.property
+    def empty_dir_volumes(self) -> _containers.RepeatedCompositeFieldContainer[_storage_pb2.EmptyDirVolume]:
+        """Empty folders for what the process need not keep."""
+
+    @_builtins.property
+    def capabilities(self) -> Global___StringList:
+        """Linux capabilities that the container gets beyond those of its runtime, without the prefix CAP_."""
 
     def __init__(
         self,
@@ -609,102 +1252,262 @@ class WorkloadSpec(_message.Message):
         usage: Global___Usage.ValueType | None = ...,
         base_workload: _builtins.str | None = ...,
         active: _builtins.bool | None = ...,
+        username: _builtins.str | None = ...,
+        user_id: _builtins.str | None = ...,
+        ingress_url: _builtins.str | None = ...,
         image: _builtins.str | None = ...,
         image_pull_policy: Global___ImagePullPolicy.ValueType | None = ...,
         command: _builtins.str | None = ...,
         args: _builtins.str | None = ...,
         working_dir: _builtins.str | None = ...,
+        create_home_dir: _builtins.bool | None = ...,
+        tty: _builtins.bool | None = ...,
+        stdin: _builtins.bool | None = ...,
+        image_pull_secrets: Global___StringList | None = ...,
         environment: _abc.Iterable[Global___EnvironmentVariable] | None = ...,
         labels: _abc.Iterable[Global___MapEntry] | None = ...,
         annotations: _abc.Iterable[Global___MapEntry] | None = ...,
         ports: _abc.Iterable[Global___Port] | None = ...,
         readiness_probe: Global___ReadinessProbe | None = ...,
+        service_type: Global___ServiceType.ValueType | None = ...,
+        exposed_urls: _abc.Iterable[Global___ExposedUrl] | None = ...,
+        related_urls: _abc.Iterable[Global___RelatedUrl] | None = ...,
         cpu: _builtins.str | None = ...,
         gpu_portion_request: _builtins.float | None = ...,
         gpu_devices_request: _builtins.int | None = ...,
         gpu_memory_request: _builtins.str | None = ...,
         mig_profile: _builtins.str | None = ...,
         memory: _builtins.str | None = ...,
+        cpu_limit: _builtins.str | None = ...,
+        memory_limit: _builtins.str | None = ...,
+        gpu_portion_limit: _builtins.float | None = ...,
+        gpu_memory_limit: _builtins.str | None = ...,
+        gpu_request_type: Global___GpuRequestType.ValueType | None = ...,
+        large_shm: _builtins.bool | None = ...,
+        extended_resources: _abc.Iterable[_placement_pb2.ExtendedResource] | None = ...,
         node_pools: Global___StringList | None = ...,
         priority_class: _builtins.str | None = ...,
         preemptible: _builtins.bool | None = ...,
         terminate_after_preemption: _builtins.bool | None = ...,
         backoff_limit: _builtins.int | None = ...,
         auto_deletion_seconds: _builtins.int | None = ...,
+        node_type: _builtins.str | None = ...,
+        pod_affinity: _builtins.bool | None = ...,
+        pod_affinity_scheduling_rule: Global___AffinityRule.ValueType | None = ...,
+        pod_affinity_topology: _builtins.str | None = ...,
+        tolerations: _abc.Iterable[_placement_pb2.Toleration] | None = ...,
+        completions: _builtins.int | None = ...,
+        parallelism: _builtins.int | None = ...,
+        preemption_limit: _builtins.int | None = ...,
+        non_preemptible: _builtins.bool | None = ...,
         framework: Global___Framework.ValueType | None = ...,
         workers: _builtins.int | None = ...,
         slots_per_worker: _builtins.int | None = ...,
         processes: _builtins.int | None = ...,
         master_spec: Global___WorkloadSpec | None = ...,
+        min_replicas: _builtins.int | None = ...,
+        max_replicas: _builtins.int | None = ...,
+        clean_pod_policy: Global___CleanPodPolicy.ValueType | None = ...,
+        mpi: _builtins.bool | None = ...,
+        colossal: _colossal_pb2.ColossalJob | None = ...,
         min_scale: _builtins.int | None = ...,
         max_scale: _builtins.int | None = ...,
         metric: Global___ScaleMetric.ValueType | None = ...,
-        target: _builtins.float | None = ...,
+        target: _builtins.int | None = ...,
+        scale_to_zero_retention_seconds: _builtins.int | None = ...,
+        autoscaler_class: _builtins.str | None = ...,
+        metric_name: _builtins.str | None = ...,
+        is_private_service_url: _builtins.bool | None = ...,
+        jupyter: _builtins.bool | None = ...,
+        notebook_token: _builtins.str | None = ...,
+        tensorboard: _builtins.bool | None = ...,
+        tensorboard_logdir: _builtins.str | None = ...,
+        pvcs: _abc.Iterable[_storage_pb2.PersistentVolumeClaim] | None = ...,
+        git_sync: _abc.Iterable[_storage_pb2.GitRepository] | None = ...,
+        s3: _abc.Iterable[_storage_pb2.S3Bucket] | None = ...,
+        nfs: _abc.Iterable[_storage_pb2.NfsVolume] | None = ...,
+        volumes: _abc.Iterable[_storage_pb2.HostPath] | None = ...,
+        config_map_volumes: _abc.Iterable[_storage_pb2.ConfigMapVolume] | None = ...,
+        secret_volumes: _abc.Iterable[_storage_pb2.SecretVolume] | None = ...,
+        data_volumes: _abc.Iterable[_storage_pb2.DataVolume] | None = ...,
+        empty_dir_volumes: _abc.Iterable[_storage_pb2.EmptyDirVolume] | None = ...,
+        mount_propagation: _builtins.bool | None = ...,
+        run_as_user: _builtins.bool | None = ...,
+        uid_gid_source: Global___UidGidSource.ValueType | None = ...,
+        run_as_uid: _builtins.int | None = ...,
+        run_as_gid: _builtins.int | None = ...,
+        supplemental_groups: _builtins.str | None = ...,
+        run_as_non_root: _builtins.bool | None = ...,
+        read_only_root_filesystem: _builtins.bool | None = ...,
+        allow_privilege_escalation: _builtins.bool | None = ...,
+        host_ipc: _builtins.bool | None = ...,
+        host_network: _builtins.bool | None = ...,
+        seccomp_profile: Global___SeccompProfile.ValueType | None = ...,
+        capabilities: Global___StringList | None = ...,
+        drop_all_capabilities: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_active", b"_active", "_args", b"_args", "_auto_deletion_seconds", b"_auto_deletion_seconds", "_backoff_limit", b"_backoff_limit", "_base_workload", b"_base_workload", "_command", b"_command", "_cpu", b"_cpu", "_framework", b"_framework", "_gpu_devices_request", b"_gpu_devices_request", "_gpu_memory_request", b"_gpu_memory_request", "_gpu_portion_request", b"_gpu_portion_request", "_image", b"_image", "_image_pull_policy", b"_image_pull_policy", "_master_spec", b"_master_spec", "_max_scale", b"_max_scale", "_memory", b"_memory", "_metric", b"_metric", "_mig_profile", b"_mig_profile", "_min_scale", b"_min_scale", "_name", b"_name", "_name_prefix", b"_name_prefix", "_node_pools", b"_node_pools", "_preemptible", b"_preemptible", "_priority_class", b"_priority_class", "_processes", b"_processes", "_readiness_probe", b"_readiness_probe", "_slots_per_worker", b"_slots_per_worker", "_target", b"_target", "_terminate_after_preemption", b"_terminate_after_preemption", "_usage", b"_usage", "_workers", b"_workers", "_working_dir", b"_working_dir", "active", b"active", "args", b"args", "auto_deletion_seconds", b"auto_deletion_seconds", "backoff_limit", b"backoff_limit", "base_workload", b"base_workload", "command", b"command", "cpu", b"cpu", "framework", b"framework", "gpu_devices_request", b"gpu_devices_request", "gpu_memory_request", b"gpu_memory_request", "gpu_portion_request", b"gpu_portion_request", "image", b"image", "image_pull_policy", b"image_pull_policy", "master_spec", b"master_spec", "max_scale", b"max_scale", "memory", b"memory", "metric", b"metric", "mig_profile", b"mig_profile", "min_scale", b"min_scale", "name", b"name", "name_prefix", b"name_prefix", "node_pools", b"node_pools", "preemptible", b"preemptible", "priority_class", b"priority_class", "processes", b"processes", "readiness_probe", b"readiness_probe", "slots_per_worker", b"slots_per_worker", "target", b"target", "terminate_after_preemption", b"terminate_after_preemption", "usage", b"usage", "workers", b"workers", "working_dir", b"working_dir"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_active", b"_active", "_allow_privilege_escalation", b"_allow_privilege_escalation", "_args", b"_args", "_auto_deletion_seconds", b"_auto_deletion_seconds", "_autoscaler_class", b"_autoscaler_class", "_backoff_limit", b"_backoff_limit", "_base_workload", b"_base_workload", "_capabilities", b"_capabilities", "_clean_pod_policy", b"_clean_pod_policy", "_colossal", b"_colossal", "_command", b"_command", "_completions", b"_completions", "_cpu", b"_cpu", "_cpu_limit", b"_cpu_limit", "_create_home_dir", b"_create_home_dir", "_drop_all_capabilities", b"_drop_all_capabilities", "_framework", b"_framework", "_gpu_devices_request", b"_gpu_devices_request", "_gpu_memory_limit", b"_gpu_memory_limit", "_gpu_memory_request", b"_gpu_memory_request", "_gpu_portion_limit", b"_gpu_portion_limit", "_gpu_portion_request", b"_gpu_portion_request", "_gpu_request_type", b"_gpu_request_type", "_host_ipc", b"_host_ipc", "_host_network", b"_host_network", "_image", b"_image", "_image_pull_policy", b"_image_pull_policy", "_image_pull_secrets", b"_image_pull_secrets", "_ingress_url", b"_ingress_url", "_is_private_service_url", b"_is_private_service_url", "_jupyter", b"_jupyter", "_large_shm", b"_large_shm", "_master_spec", b"_master_spec", "_max_replicas", b"_max_replicas", "_max_scale", b"_max_scale", "_memory", b"_memory", "_memory_limit", b"_memory_limit", "_metric", b"_metric", "_metric_name", b"_metric_name", "_mig_profile", b"_mig_profile", "_min_replicas", b"_min_replicas", "_min_scale", b"_min_scale", "_mount_propagation", b"_mount_propagation", "_mpi", b"_mpi", "_name", b"_name", "_name_prefix", b"_name_prefix", "_node_pools", b"_node_pools", "_node_type", b"_node_type", "_non_preemptible", b"_non_preemptible", "_notebook_token", b"_notebook_token", "_parallelism", b"_parallelism", "_pod_affinity", b"_pod_affinity", "_pod_affinity_scheduling_rule", b"_pod_affinity_scheduling_rule", "_pod_affinity_topology", b"_pod_affinity_topology", "_preemptible", b"_preemptible", "_preemption_limit", b"_preemption_limit", "_priority_class", b"_priority_class", "_processes", b"_processes", "_read_only_root_filesystem", b"_read_only_root_filesystem", "_readiness_probe", b"_readiness_probe", "_run_as_gid", b"_run_as_gid", "_run_as_non_root", b"_run_as_non_root", "_run_as_uid", b"_run_as_uid", "_run_as_user", b"_run_as_user", "_scale_to_zero_retention_seconds", b"_scale_to_zero_retention_seconds", "_seccomp_profile", b"_seccomp_profile", "_service_type", b"_service_type", "_slots_per_worker", b"_slots_per_worker", "_stdin", b"_stdin", "_supplemental_groups", b"_supplemental_groups", "_target", b"_target", "_tensorboard", b"_tensorboard", "_tensorboard_logdir", b"_tensorboard_logdir", "_terminate_after_preemption", b"_terminate_after_preemption", "_tty", b"_tty", "_uid_gid_source", b"_uid_gid_source", "_usage", b"_usage", "_user_id", b"_user_id", "_username", b"_username", "_workers", b"_workers", "_working_dir", b"_working_dir", "active", b"active", "allow_privilege_escalation", b"allow_privilege_escalation", "args", b"args", "auto_deletion_seconds", b"auto_deletion_seconds", "autoscaler_class", b"autoscaler_class", "backoff_limit", b"backoff_limit", "base_workload", b"base_workload", "capabilities", b"capabilities", "clean_pod_policy", b"clean_pod_policy", "colossal", b"colossal", "command", b"command", "completions", b"completions", "cpu", b"cpu", "cpu_limit", b"cpu_limit", "create_home_dir", b"create_home_dir", "drop_all_capabilities", b"drop_all_capabilities", "framework", b"framework", "gpu_devices_request", b"gpu_devices_request", "gpu_memory_limit", b"gpu_memory_limit", "gpu_memory_request", b"gpu_memory_request", "gpu_portion_limit", b"gpu_portion_limit", "gpu_portion_request", b"gpu_portion_request", "gpu_request_type", b"gpu_request_type", "host_ipc", b"host_ipc", "host_network", b"host_network", "image", b"image", "image_pull_policy", b"image_pull_policy", "image_pull_secrets", b"image_pull_secrets", "ingress_url", b"ingress_url", "is_private_service_url", b"is_private_service_url", "jupyter", b"jupyter", "large_shm", b"large_shm", "master_spec", b"master_spec", "max_replicas", b"max_replicas", "max_scale", b"max_scale", "memory", b"memory", "memory_limit", b"memory_limit", "metric", b"metric", "metric_name", b"metric_name", "mig_profile", b"mig_profile", "min_replicas", b"min_replicas", "min_scale", b"min_scale", "mount_propagation", b"mount_propagation", "mpi", b"mpi", "name", b"name", "name_prefix", b"name_prefix", "node_pools", b"node_pools", "node_type", b"node_type", "non_preemptible", b"non_preemptible", "notebook_token", b"notebook_token", "parallelism", b"parallelism", "pod_affinity", b"pod_affinity", "pod_affinity_scheduling_rule", b"pod_affinity_scheduling_rule", "pod_affinity_topology", b"pod_affinity_topology", "preemptible", b"preemptible", "preemption_limit", b"preemption_limit", "priority_class", b"priority_class", "processes", b"processes", "read_only_root_filesystem", b"read_only_root_filesystem", "readiness_probe", b"readiness_probe", "run_as_gid", b"run_as_gid", "run_as_non_root", b"run_as_non_root", "run_as_uid", b"run_as_uid", "run_as_user", b"run_as_user", "scale_to_zero_retention_seconds", b"scale_to_zero_retention_seconds", "seccomp_profile", b"seccomp_profile", "service_type", b"service_type", "slots_per_worker", b"slots_per_worker", "stdin", b"stdin", "supplemental_groups", b"supplemental_groups", "target", b"target", "tensorboard", b"tensorboard", "tensorboard_logdir", b"tensorboard_logdir", "terminate_after_preemption", b"terminate_after_preemption", "tty", b"tty", "uid_gid_source", b"uid_gid_source", "usage", b"usage", "user_id", b"user_id", "username", b"username", "workers", b"workers", "working_dir", b"working_dir"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_active", b"_active", "_args", b"_args", "_auto_deletion_seconds", b"_auto_deletion_seconds", "_backoff_limit", b"_backoff_limit", "_base_workload", b"_base_workload", "_command", b"_command", "_cpu", b"_cpu", "_framework", b"_framework", "_gpu_devices_request", b"_gpu_devices_request", "_gpu_memory_request", b"_gpu_memory_request", "_gpu_portion_request", b"_gpu_portion_request", "_image", b"_image", "_image_pull_policy", b"_image_pull_policy", "_master_spec", b"_master_spec", "_max_scale", b"_max_scale", "_memory", b"_memory", "_metric", b"_metric", "_mig_profile", b"_mig_profile", "_min_scale", b"_min_scale", "_name", b"_name", "_name_prefix", b"_name_prefix", "_node_pools", b"_node_pools", "_preemptible", b"_preemptible", "_priority_class", b"_priority_class", "_processes", b"_processes", "_readiness_probe", b"_readiness_probe", "_slots_per_worker", b"_slots_per_worker", "_target", b"_target", "_terminate_after_preemption", b"_terminate_after_preemption", "_usage", b"_usage", "_workers", b"_workers", "_working_dir", b"_working_dir", "active", b"active", "annotations", b"annotations", "args", b"args", "auto_deletion_seconds", b"auto_deletion_seconds", "backoff_limit", b"backoff_limit", "base_workload", b"base_workload", "command", b"command", "cpu", b"cpu", "environment", b"environment", "framework", b"framework", "gpu_devices_request", b"gpu_devices_request", "gpu_memory_request", b"gpu_memory_request", "gpu_portion_request", b"gpu_portion_request", "image", b"image", "image_pull_policy", b"image_pull_policy", "kind", b"kind", "labels", b"labels", "master_spec", b"master_spec", "max_scale", b"max_scale", "memory", b"memory", "metric", b"metric", "mig_profile", b"mig_profile", "min_scale", b"min_scale", "name", b"name", "name_prefix", b"name_prefix", "node_pools", b"node_pools", "ports", b"ports", "preemptible", b"preemptible", "priority_class", b"priority_class", "processes", b"processes", "readiness_probe", b"readiness_probe", "slots_per_worker", b"slots_per_worker", "target", b"target", "terminate_after_preemption", b"terminate_after_preemption", "usage", b"usage", "workers", b"workers", "working_dir", b"working_dir"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_active", b"_active", "_allow_privilege_escalation", b"_allow_privilege_escalation", "_args", b"_args", "_auto_deletion_seconds", b"_auto_deletion_seconds", "_autoscaler_class", b"_autoscaler_class", "_backoff_limit", b"_backoff_limit", "_base_workload", b"_base_workload", "_capabilities", b"_capabilities", "_clean_pod_policy", b"_clean_pod_policy", "_colossal", b"_colossal", "_command", b"_command", "_completions", b"_completions", "_cpu", b"_cpu", "_cpu_limit", b"_cpu_limit", "_create_home_dir", b"_create_home_dir", "_drop_all_capabilities", b"_drop_all_capabilities", "_framework", b"_framework", "_gpu_devices_request", b"_gpu_devices_request", "_gpu_memory_limit", b"_gpu_memory_limit", "_gpu_memory_request", b"_gpu_memory_request", "_gpu_portion_limit", b"_gpu_portion_limit", "_gpu_portion_request", b"_gpu_portion_request", "_gpu_request_type", b"_gpu_request_type", "_host_ipc", b"_host_ipc", "_host_network", b"_host_network", "_image", b"_image", "_image_pull_policy", b"_image_pull_policy", "_image_pull_secrets", b"_image_pull_secrets", "_ingress_url", b"_ingress_url", "_is_private_service_url", b"_is_private_service_url", "_jupyter", b"_jupyter", "_large_shm", b"_large_shm", "_master_spec", b"_master_spec", "_max_replicas", b"_max_replicas", "_max_scale", b"_max_scale", "_memory", b"_memory", "_memory_limit", b"_memory_limit", "_metric", b"_metric", "_metric_name", b"_metric_name", "_mig_profile", b"_mig_profile", "_min_replicas", b"_min_replicas", "_min_scale", b"_min_scale", "_mount_propagation", b"_mount_propagation", "_mpi", b"_mpi", "_name", b"_name", "_name_prefix", b"_name_prefix", "_node_pools", b"_node_pools", "_node_type", b"_node_type", "_non_preemptible", b"_non_preemptible", "_notebook_token", b"_notebook_token", "_parallelism", b"_parallelism", "_pod_affinity", b"_pod_affinity", "_pod_affinity_scheduling_rule", b"_pod_affinity_scheduling_rule", "_pod_affinity_topology", b"_pod_affinity_topology", "_preemptible", b"_preemptible", "_preemption_limit", b"_preemption_limit", "_priority_class", b"_priority_class", "_processes", b"_processes", "_read_only_root_filesystem", b"_read_only_root_filesystem", "_readiness_probe", b"_readiness_probe", "_run_as_gid", b"_run_as_gid", "_run_as_non_root", b"_run_as_non_root", "_run_as_uid", b"_run_as_uid", "_run_as_user", b"_run_as_user", "_scale_to_zero_retention_seconds", b"_scale_to_zero_retention_seconds", "_seccomp_profile", b"_seccomp_profile", "_service_type", b"_service_type", "_slots_per_worker", b"_slots_per_worker", "_stdin", b"_stdin", "_supplemental_groups", b"_supplemental_groups", "_target", b"_target", "_tensorboard", b"_tensorboard", "_tensorboard_logdir", b"_tensorboard_logdir", "_terminate_after_preemption", b"_terminate_after_preemption", "_tty", b"_tty", "_uid_gid_source", b"_uid_gid_source", "_usage", b"_usage", "_user_id", b"_user_id", "_username", b"_username", "_workers", b"_workers", "_working_dir", b"_working_dir", "active", b"active", "allow_privilege_escalation", b"allow_privilege_escalation", "annotations", b"annotations", "args", b"args", "auto_deletion_seconds", b"auto_deletion_seconds", "autoscaler_class", b"autoscaler_class", "backoff_limit", b"backoff_limit", "base_workload", b"base_workload", "capabilities", b"capabilities", "clean_pod_policy", b"clean_pod_policy", "colossal", b"colossal", "command", b"command", "completions", b"completions", "config_map_volumes", b"config_map_volumes", "cpu", b"cpu", "cpu_limit", b"cpu_limit", "create_home_dir", b"create_home_dir", "data_volumes", b"data_volumes", "drop_all_capabilities", b"drop_all_capabilities", "empty_dir_volumes", b"empty_dir_volumes", "environment", b"environment", "exposed_urls", b"exposed_urls", "extended_resources", b"extended_resources", "framework", b"framework", "git_sync", b"git_sync", "gpu_devices_request", b"gpu_devices_request", "gpu_memory_limit", b"gpu_memory_limit", "gpu_memory_request", b"gpu_memory_request", "gpu_portion_limit", b"gpu_portion_limit", "gpu_portion_request", b"gpu_portion_request", "gpu_request_type", b"gpu_request_type", "host_ipc", b"host_ipc", "host_network", b"host_network", "image", b"image", "image_pull_policy", b"image_pull_policy", "image_pull_secrets", b"image_pull_secrets", "ingress_url", b"ingress_url", "is_private_service_url", b"is_private_service_url", "jupyter", b"jupyter", "kind", b"kind", "labels", b"labels", "large_shm", b"large_shm", "master_spec", b"master_spec", "max_replicas", b"max_replicas", "max_scale", b"max_scale", "memory", b"memory", "memory_limit", b"memory_limit", "metric", b"metric", "metric_name", b"metric_name", "mig_profile", b"mig_profile", "min_replicas", b"min_replicas", "min_scale", b"min_scale", "mount_propagation", b"mount_propagation", "mpi", b"mpi", "name", b"name", "name_prefix", b"name_prefix", "nfs", b"nfs", "node_pools", b"node_pools", "node_type", b"node_type", "non_preemptible", b"non_preemptible", "notebook_token", b"notebook_token", "parallelism", b"parallelism", "pod_affinity", b"pod_affinity", "pod_affinity_scheduling_rule", b"pod_affinity_scheduling_rule", "pod_affinity_topology", b"pod_affinity_topology", "ports", b"ports", "preemptible", b"preemptible", "preemption_limit", b"preemption_limit", "priority_class", b"priority_class", "processes", b"processes", "pvcs", b"pvcs", "read_only_root_filesystem", b"read_only_root_filesystem", "readiness_probe", b"readiness_probe", "related_urls", b"related_urls", "run_as_gid", b"run_as_gid", "run_as_non_root", b"run_as_non_root", "run_as_uid", b"run_as_uid", "run_as_user", b"run_as_user", "s3", b"s3", "scale_to_zero_retention_seconds", b"scale_to_zero_retention_seconds", "seccomp_profile", b"seccomp_profile", "secret_volumes", b"secret_volumes", "service_type", b"service_type", "slots_per_worker", b"slots_per_worker", "stdin", b"stdin", "supplemental_groups", b"supplemental_groups", "target", b"target", "tensorboard", b"tensorboard", "tensorboard_logdir", b"tensorboard_logdir", "terminate_after_preemption", b"terminate_after_preemption", "tolerations", b"tolerations", "tty", b"tty", "uid_gid_source", b"uid_gid_source", "usage", b"usage", "user_id", b"user_id", "username", b"username", "volumes", b"volumes", "workers", b"workers", "working_dir", b"working_dir"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__active: _TypeAlias = _typing.Literal["active"]  # noqa: Y015
     _WhichOneofArgType__active: _TypeAlias = _typing.Literal["_active", b"_active"]  # noqa: Y015
+    _WhichOneofReturnType__allow_privilege_escalation: _TypeAlias = _typing.Literal["allow_privilege_escalation"]  # noqa: Y015
+    _WhichOneofArgType__allow_privilege_escalation: _TypeAlias = _typing.Literal["_allow_privilege_escalation", b"_allow_privilege_escalation"]  # noqa: Y015
     _WhichOneofReturnType__args: _TypeAlias = _typing.Literal["args"]  # noqa: Y015
     _WhichOneofArgType__args: _TypeAlias = _typing.Literal["_args", b"_args"]  # noqa: Y015
     _WhichOneofReturnType__auto_deletion_seconds: _TypeAlias = _typing.Literal["auto_deletion_seconds"]  # noqa: Y015
     _WhichOneofArgType__auto_deletion_seconds: _TypeAlias = _typing.Literal["_auto_deletion_seconds", b"_auto_deletion_seconds"]  # noqa: Y015
+    _WhichOneofReturnType__autoscaler_class: _TypeAlias = _typing.Literal["autoscaler_class"]  # noqa: Y015
+    _WhichOneofArgType__autoscaler_class: _TypeAlias = _typing.Literal["_autoscaler_class", b"_autoscaler_class"]  # noqa: Y015
     _WhichOneofReturnType__backoff_limit: _TypeAlias = _typing.Literal["backoff_limit"]  # noqa: Y015
     _WhichOneofArgType__backoff_limit: _TypeAlias = _typing.Literal["_backoff_limit", b"_backoff_limit"]  # noqa: Y015
     _WhichOneofReturnType__base_workload: _TypeAlias = _typing.Literal["base_workload"]  # noqa: Y015
     _WhichOneofArgType__base_workload: _TypeAlias = _typing.Literal["_base_workload", b"_base_workload"]  # noqa: Y015
+    _WhichOneofReturnType__capabilities: _TypeAlias = _typing.Literal["capabilities"]  # noqa: Y015
+    _WhichOneofArgType__capabilities: _TypeAlias = _typing.Literal["_capabilities", b"_capabilities"]  # noqa: Y015
+    _WhichOneofReturnType__clean_pod_policy: _TypeAlias = _typing.Literal["clean_pod_policy"]  # noqa: Y015
+    _WhichOneofArgType__clean_pod_policy: _TypeAlias = _typing.Literal["_clean_pod_policy", b"_clean_pod_policy"]  # noqa: Y015
+    _WhichOneofReturnType__colossal: _TypeAlias = _typing.Literal["colossal"]  # noqa: Y015
+    _WhichOneofArgType__colossal: _TypeAlias = _typing.Literal["_colossal", b"_colossal"]  # noqa: Y015
     _WhichOneofReturnType__command: _TypeAlias = _typing.Literal["command"]  # noqa: Y015
     _WhichOneofArgType__command: _TypeAlias = _typing.Literal["_command", b"_command"]  # noqa: Y015
+    _WhichOneofReturnType__completions: _TypeAlias = _typing.Literal["completions"]  # noqa: Y015
+    _WhichOneofArgType__completions: _TypeAlias = _typing.Literal["_completions", b"_completions"]  # noqa: Y015
     _WhichOneofReturnType__cpu: _TypeAlias = _typing.Literal["cpu"]  # noqa: Y015
     _WhichOneofArgType__cpu: _TypeAlias = _typing.Literal["_cpu", b"_cpu"]  # noqa: Y015
+    _WhichOneofReturnType__cpu_limit: _TypeAlias = _typing.Literal["cpu_limit"]  # noqa: Y015
+    _WhichOneofArgType__cpu_limit: _TypeAlias = _typing.Literal["_cpu_limit", b"_cpu_limit"]  # noqa: Y015
+    _WhichOneofReturnType__create_home_dir: _TypeAlias = _typing.Literal["create_home_dir"]  # noqa: Y015
+    _WhichOneofArgType__create_home_dir: _TypeAlias = _typing.Literal["_create_home_dir", b"_create_home_dir"]  # noqa: Y015
+    _WhichOneofReturnType__drop_all_capabilities: _TypeAlias = _typing.Literal["drop_all_capabilities"]  # noqa: Y015
+    _WhichOneofArgType__drop_all_capabilities: _TypeAlias = _typing.Literal["_drop_all_capabilities", b"_drop_all_capabilities"]  # noqa: Y015
     _WhichOneofReturnType__framework: _TypeAlias = _typing.Literal["framework"]  # noqa: Y015
     _WhichOneofArgType__framework: _TypeAlias = _typing.Literal["_framework", b"_framework"]  # noqa: Y015
     _WhichOneofReturnType__gpu_devices_request: _TypeAlias = _typing.Literal["gpu_devices_request"]  # noqa: Y015
     _WhichOneofArgType__gpu_devices_request: _TypeAlias = _typing.Literal["_gpu_devices_request", b"_gpu_devices_request"]  # noqa: Y015
+    _WhichOneofReturnType__gpu_memory_limit: _TypeAlias = _typing.Literal["gpu_memory_limit"]  # noqa: Y015
+    _WhichOneofArgType__gpu_memory_limit: _TypeAlias = _typing.Literal["_gpu_memory_limit", b"_gpu_memory_limit"]  # noqa: Y015
     _WhichOneofReturnType__gpu_memory_request: _TypeAlias = _typing.Literal["gpu_memory_request"]  # noqa: Y015
     _WhichOneofArgType__gpu_memory_request: _TypeAlias = _typing.Literal["_gpu_memory_request", b"_gpu_memory_request"]  # noqa: Y015
+    _WhichOneofReturnType__gpu_portion_limit: _TypeAlias = _typing.Literal["gpu_portion_limit"]  # noqa: Y015
+    _WhichOneofArgType__gpu_portion_limit: _TypeAlias = _typing.Literal["_gpu_portion_limit", b"_gpu_portion_limit"]  # noqa: Y015
     _WhichOneofReturnType__gpu_portion_request: _TypeAlias = _typing.Literal["gpu_portion_request"]  # noqa: Y015
     _WhichOneofArgType__gpu_portion_request: _TypeAlias = _typing.Literal["_gpu_portion_request", b"_gpu_portion_request"]  # noqa: Y015
+    _WhichOneofReturnType__gpu_request_type: _TypeAlias = _typing.Literal["gpu_request_type"]  # noqa: Y015
+    _WhichOneofArgType__gpu_request_type: _TypeAlias = _typing.Literal["_gpu_request_type", b"_gpu_request_type"]  # noqa: Y015
+    _WhichOneofReturnType__host_ipc: _TypeAlias = _typing.Literal["host_ipc"]  # noqa: Y015
+    _WhichOneofArgType__host_ipc: _TypeAlias = _typing.Literal["_host_ipc", b"_host_ipc"]  # noqa: Y015
+    _WhichOneofReturnType__host_network: _TypeAlias = _typing.Literal["host_network"]  # noqa: Y015
+    _WhichOneofArgType__host_network: _TypeAlias = _typing.Literal["_host_network", b"_host_network"]  # noqa: Y015
     _WhichOneofReturnType__image: _TypeAlias = _typing.Literal["image"]  # noqa: Y015
     _WhichOneofArgType__image: _TypeAlias = _typing.Literal["_image", b"_image"]  # noqa: Y015
     _WhichOneofReturnType__image_pull_policy: _TypeAlias = _typing.Literal["image_pull_policy"]  # noqa: Y015
     _WhichOneofArgType__image_pull_policy: _TypeAlias = _typing.Literal["_image_pull_policy", b"_image_pull_policy"]  # noqa: Y015
+    _WhichOneofReturnType__image_pull_secrets: _TypeAlias = _typing.Literal["image_pull_secrets"]  # noqa: Y015
+    _WhichOneofArgType__image_pull_secrets: _TypeAlias = _typing.Literal["_image_pull_secrets", b"_image_pull_secrets"]  # noqa: Y015
+    _WhichOneofReturnType__ingress_url: _TypeAlias = _typing.Literal["ingress_url"]  # noqa: Y015
+    _WhichOneofArgType__ingress_url: _TypeAlias = _typing.Literal["_ingress_url", b"_ingress_url"]  # noqa: Y015
+    _WhichOneofReturnType__is_private_service_url: _TypeAlias = _typing.Literal["is_private_service_url"]  # noqa: Y015
+    _WhichOneofArgType__is_private_service_url: _TypeAlias = _typing.Literal["_is_private_service_url", b"_is_private_service_url"]  # noqa: Y015
+    _WhichOneofReturnType__jupyter: _TypeAlias = _typing.Literal["jupyter"]  # noqa: Y015
+    _WhichOneofArgType__jupyter: _TypeAlias = _typing.Literal["_jupyter", b"_jupyter"]  # noqa: Y015
+    _WhichOneofReturnType__large_shm: _TypeAlias = _typing.Literal["large_shm"]  # noqa: Y015
+    _WhichOneofArgType__large_shm: _TypeAlias = _typing.Literal["_large_shm", b"_large_shm"]  # noqa: Y015
     _WhichOneofReturnType__master_spec: _TypeAlias = _typing.Literal["master_spec"]  # noqa: Y015
     _WhichOneofArgType__master_spec: _TypeAlias = _typing.Literal["_master_spec", b"_master_spec"]  # noqa: Y015
+    _WhichOneofReturnType__max_replicas: _TypeAlias = _typing.Literal["max_replicas"]  # noqa: Y015
+    _WhichOneofArgType__max_replicas: _TypeAlias = _typing.Literal["_max_replicas", b"_max_replicas"]  # noqa: Y015
     _WhichOneofReturnType__max_scale: _TypeAlias = _typing.Literal["max_scale"]  # noqa: Y015
     _WhichOneofArgType__max_scale: _TypeAlias = _typing.Literal["_max_scale", b"_max_scale"]  # noqa: Y015
     _WhichOneofReturnType__memory: _TypeAlias = _typing.Literal["memory"]  # noqa: Y015
     _WhichOneofArgType__memory: _TypeAlias = _typing.Literal["_memory", b"_memory"]  # noqa: Y015
+    _WhichOneofReturnType__memory_limit: _TypeAlias = _typing.Literal["memory_limit"]  # noqa: Y015
+    _WhichOneofArgType__memory_limit: _TypeAlias = _typing.Literal["_memory_limit", b"_memory_limit"]  # noqa: Y015
     _WhichOneofReturnType__metric: _TypeAlias = _typing.Literal["metric"]  # noqa: Y015
     _WhichOneofArgType__metric: _TypeAlias = _typing.Literal["_metric", b"_metric"]  # noqa: Y015
+    _WhichOneofReturnType__metric_name: _TypeAlias = _typing.Literal["metric_name"]  # noqa: Y015
+    _WhichOneofArgType__metric_name: _TypeAlias = _typing.Literal["_metric_name", b"_metric_name"]  # noqa: Y015
     _WhichOneofReturnType__mig_profile: _TypeAlias = _typing.Literal["mig_profile"]  # noqa: Y015
     _WhichOneofArgType__mig_profile: _TypeAlias = _typing.Literal["_mig_profile", b"_mig_profile"]  # noqa: Y015
+    _WhichOneofReturnType__min_replicas: _TypeAlias = _typing.Literal["min_replicas"]  # noqa: Y015
+    _WhichOneofArgType__min_replicas: _TypeAlias = _typing.Literal["_min_replicas", b"_min_replicas"]  # noqa: Y015
     _WhichOneofReturnType__min_scale: _TypeAlias = _typing.Literal["min_scale"]  # noqa: Y015
     _WhichOneofArgType__min_scale: _TypeAlias = _typing.Literal["_min_scale", b"_min_scale"]  # noqa: Y015
+    _WhichOneofReturnType__mount_propagation: _TypeAlias = _typing.Literal["mount_propagation"]  # noqa: Y015
+    _WhichOneofArgType__mount_propagation: _TypeAlias = _typing.Literal["_mount_propagation", b"_mount_propagation"]  # noqa: Y015
+    _WhichOneofReturnType__mpi: _TypeAlias = _typing.Literal["mpi"]  # noqa: Y015
+    _WhichOneofArgType__mpi: _TypeAlias = _typing.Literal["_mpi", b"_mpi"]  # noqa: Y015
     _WhichOneofReturnType__name: _TypeAlias = _typing.Literal["name"]  # noqa: Y015
     _WhichOneofArgType__name: _TypeAlias = _typing.Literal["_name", b"_name"]  # noqa: Y015
     _WhichOneofReturnType__name_prefix: _TypeAlias = _typing.Literal["name_prefix"]  # noqa: Y015
     _WhichOneofArgType__name_prefix: _TypeAlias = _typing.Literal["_name_prefix", b"_name_prefix"]  # noqa: Y015
     _WhichOneofReturnType__node_pools: _TypeAlias = _typing.Literal["node_pools"]  # noqa: Y015
     _WhichOneofArgType__node_pools: _TypeAlias = _typing.Literal["_node_pools", b"_node_pools"]  # noqa: Y015
+    _WhichOneofReturnType__node_type: _TypeAlias = _typing.Literal["node_type"]  # noqa: Y015
+    _WhichOneofArgType__node_type: _TypeAlias = _typing.Literal["_node_type", b"_node_type"]  # noqa: Y015
+    _WhichOneofReturnType__non_preemptible: _TypeAlias = _typing.Literal["non_preemptible"]  # noqa: Y015
+    _WhichOneofArgType__non_preemptible: _TypeAlias = _typing.Literal["_non_preemptible", b"_non_preemptible"]  # noqa: Y015
+    _WhichOneofReturnType__notebook_token: _TypeAlias = _typing.Literal["notebook_token"]  # noqa: Y015
+    _WhichOneofArgType__notebook_token: _TypeAlias = _typing.Literal["_notebook_token", b"_notebook_token"]  # noqa: Y015
+    _WhichOneofReturnType__parallelism: _TypeAlias = _typing.Literal["parallelism"]  # noqa: Y015
+    _WhichOneofArgType__parallelism: _TypeAlias = _typing.Literal["_parallelism", b"_parallelism"]  # noqa: Y015
+    _WhichOneofReturnType__pod_affinity: _TypeAlias = _typing.Literal["pod_affinity"]  # noqa: Y015
+    _WhichOneofArgType__pod_affinity: _TypeAlias = _typing.Literal["_pod_affinity", b"_pod_affinity"]  # noqa: Y015
+    _WhichOneofReturnType__pod_affinity_scheduling_rule: _TypeAlias = _typing.Literal["pod_affinity_scheduling_rule"]  # noqa: Y015
+    _WhichOneofArgType__pod_affinity_scheduling_rule: _TypeAlias = _typing.Literal["_pod_affinity_scheduling_rule", b"_pod_affinity_scheduling_rule"]  # noqa: Y015
+    _WhichOneofReturnType__pod_affinity_topology: _TypeAlias = _typing.Literal["pod_affinity_topology"]  # noqa: Y015
+    _WhichOneofArgType__pod_affinity_topology: _TypeAlias = _typing.Literal["_pod_affinity_topology", b"_pod_affinity_topology"]  # noqa: Y015
     _WhichOneofReturnType__preemptible: _TypeAlias = _typing.Literal["preemptible"]  # noqa: Y015
     _WhichOneofArgType__preemptible: _TypeAlias = _typing.Literal["_preemptible", b"_preemptible"]  # noqa: Y015
+    _WhichOneofReturnType__preemption_limit: _TypeAlias = _typing.Literal["preemption_limit"]  # noqa: Y015
+    _WhichOneofArgType__preemption_limit: _TypeAlias = _typing.Literal["_preemption_limit", b"_preemption_limit"]  # noqa: Y015
     _WhichOneofReturnType__priority_class: _TypeAlias = _typing.Literal["priority_class"]  # noqa: Y015
     _WhichOneofArgType__priority_class: _TypeAlias = _typing.Literal["_priority_class", b"_priority_class"]  # noqa: Y015
     _WhichOneofReturnType__processes: _TypeAlias = _typing.Literal["processes"]  # noqa: Y015
     _WhichOneofArgType__processes: _TypeAlias = _typing.Literal["_processes", b"_processes"]  # noqa: Y015
+    _WhichOneofReturnType__read_only_root_filesystem: _TypeAlias = _typing.Literal["read_only_root_filesystem"]  # noqa: Y015
+    _WhichOneofArgType__read_only_root_filesystem: _TypeAlias = _typing.Literal["_read_only_root_filesystem", b"_read_only_root_filesystem"]  # noqa: Y015
     _WhichOneofReturnType__readiness_probe: _TypeAlias = _typing.Literal["readiness_probe"]  # noqa: Y015
     _WhichOneofArgType__readiness_probe: _TypeAlias = _typing.Literal["_readiness_probe", b"_readiness_probe"]  # noqa: Y015
+    _WhichOneofReturnType__run_as_gid: _TypeAlias = _typing.Literal["run_as_gid"]  # noqa: Y015
+    _WhichOneofArgType__run_as_gid: _TypeAlias = _typing.Literal["_run_as_gid", b"_run_as_gid"]  # noqa: Y015
+    _WhichOneofReturnType__run_as_non_root: _TypeAlias = _typing.Literal["run_as_non_root"]  # noqa: Y015
+    _WhichOneofArgType__run_as_non_root: _TypeAlias = _typing.Literal["_run_as_non_root", b"_run_as_non_root"]  # noqa: Y015
+    _WhichOneofReturnType__run_as_uid: _TypeAlias = _typing.Literal["run_as_uid"]  # noqa: Y015
+    _WhichOneofArgType__run_as_uid: _TypeAlias = _typing.Literal["_run_as_uid", b"_run_as_uid"]  # noqa: Y015
+    _WhichOneofReturnType__run_as_user: _TypeAlias = _typing.Literal["run_as_user"]  # noqa: Y015
+    _WhichOneofArgType__run_as_user: _TypeAlias = _typing.Literal["_run_as_user", b"_run_as_user"]  # noqa: Y015
+    _WhichOneofReturnType__scale_to_zero_retention_seconds: _TypeAlias = _typing.Literal["scale_to_zero_retention_seconds"]  # noqa: Y015
+    _WhichOneofArgType__scale_to_zero_retention_seconds: _TypeAlias = _typing.Literal["_scale_to_zero_retention_seconds", b"_scale_to_zero_retention_seconds"]  # noqa: Y015
+    _WhichOneofReturnType__seccomp_profile: _TypeAlias = _typing.Literal["seccomp_profile"]  # noqa: Y015
+    _WhichOneofArgType__seccomp_profile: _TypeAlias = _typing.Literal["_seccomp_profile", b"_seccomp_profile"]  # noqa: Y015
+    _WhichOneofReturnType__service_type: _TypeAlias = _typing.Literal["service_type"]  # noqa: Y015
+    _WhichOneofArgType__service_type: _TypeAlias = _typing.Literal["_service_type", b"_service_type"]  # noqa: Y015
     _WhichOneofReturnType__slots_per_worker: _TypeAlias = _typing.Literal["slots_per_worker"]  # noqa: Y015
     _WhichOneofArgType__slots_per_worker: _TypeAlias = _typing.Literal["_slots_per_worker", b"_slots_per_worker"]  # noqa: Y015
+    _WhichOneofReturnType__stdin: _TypeAlias = _typing.Literal["stdin"]  # noqa: Y015
+    _WhichOneofArgType__stdin: _TypeAlias = _typing.Literal["_stdin", b"_stdin"]  # noqa: Y015
+    _WhichOneofReturnType__supplemental_groups: _TypeAlias = _typing.Literal["supplemental_groups"]  # noqa: Y015
+    _WhichOneofArgType__supplemental_groups: _TypeAlias = _typing.Literal["_supplemental_groups", b"_supplemental_groups"]  # noqa: Y015
     _WhichOneofReturnType__target: _TypeAlias = _typing.Literal["target"]  # noqa: Y015
     _WhichOneofArgType__target: _TypeAlias = _typing.Literal["_target", b"_target"]  # noqa: Y015
+    _WhichOneofReturnType__tensorboard: _TypeAlias = _typing.Literal["tensorboard"]  # noqa: Y015
+    _WhichOneofArgType__tensorboard: _TypeAlias = _typing.Literal["_tensorboard", b"_tensorboard"]  # noqa: Y015
+    _WhichOneofReturnType__tensorboard_logdir: _TypeAlias = _typing.Literal["tensorboard_logdir"]  # noqa: Y015
+    _WhichOneofArgType__tensorboard_logdir: _TypeAlias = _typing.Literal["_tensorboard_logdir", b"_tensorboard_logdir"]  # noqa: Y015
     _WhichOneofReturnType__terminate_after_preemption: _TypeAlias = _typing.Literal["terminate_after_preemption"]  # noqa: Y015
     _WhichOneofArgType__terminate_after_preemption: _TypeAlias = _typing.Literal["_terminate_after_preemption", b"_terminate_after_preemption"]  # noqa: Y015
+    _WhichOneofReturnType__tty: _TypeAlias = _typing.Literal["tty"]  # noqa: Y015
+    _WhichOneofArgType__tty: _TypeAlias = _typing.Literal["_tty", b"_tty"]  # noqa: Y015
+    _WhichOneofReturnType__uid_gid_source: _TypeAlias = _typing.Literal["uid_gid_source"]  # noqa: Y015
+    _WhichOneofArgType__uid_gid_source: _TypeAlias = _typing.Literal["_uid_gid_source", b"_uid_gid_source"]  # noqa: Y015
     _WhichOneofReturnType__usage: _TypeAlias = _typing.Literal["usage"]  # noqa: Y015
     _WhichOneofArgType__usage: _TypeAlias = _typing.Literal["_usage", b"_usage"]  # noqa: Y015
+    _WhichOneofReturnType__user_id: _TypeAlias = _typing.Literal["user_id"]  # noqa: Y015
+    _WhichOneofArgType__user_id: _TypeAlias = _typing.Literal["_user_id", b"_user_id"]  # noqa: Y015
+    _WhichOneofReturnType__username: _TypeAlias = _typing.Literal["username"]  # noqa: Y015
+    _WhichOneofArgType__username: _TypeAlias = _typing.Literal["_username", b"_username"]  # noqa: Y015
     _WhichOneofReturnType__workers: _TypeAlias = _typing.Literal["workers"]  # noqa: Y015
     _WhichOneofArgType__workers: _TypeAlias = _typing.Literal["_workers", b"_workers"]  # noqa: Y015
     _WhichOneofReturnType__working_dir: _TypeAlias = _typing.Literal["working_dir"]  # noqa: Y015
@@ -712,41 +1515,91 @@ class WorkloadSpec(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__active) -> _WhichOneofReturnType__active | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__allow_privilege_escalation) -> _WhichOneofReturnType__allow_privilege_escalation | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__args) -> _WhichOneofReturnType__args | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__auto_deletion_seconds) -> _WhichOneofReturnType__auto_deletion_seconds | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__autoscaler_class) -> _WhichOneofReturnType__autoscaler_class | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__backoff_limit) -> _WhichOneofReturnType__backoff_limit | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__base_workload) -> _WhichOneofReturnType__base_workload | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__capabilities) -> _WhichOneofReturnType__capabilities | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__clean_pod_policy) -> _WhichOneofReturnType__clean_pod_policy | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__colossal) -> _WhichOneofReturnType__colossal | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__command) -> _WhichOneofReturnType__command | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__completions) -> _WhichOneofReturnType__completions | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__cpu) -> _WhichOneofReturnType__cpu | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cpu_limit) -> _WhichOneofReturnType__cpu_limit | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__create_home_dir) -> _WhichOneofReturnType__create_home_dir | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__drop_all_capabilities) -> _WhichOneofReturnType__drop_all_capabilities | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__framework) -> _WhichOneofReturnType__framework | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__gpu_devices_request) -> _WhichOneofReturnType__gpu_devices_request | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__gpu_memory_limit) -> _WhichOneofReturnType__gpu_memory_limit | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__gpu_memory_request) -> _WhichOneofReturnType__gpu_memory_request | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__gpu_portion_limit) -> _WhichOneofReturnType__gpu_portion_limit | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__gpu_portion_request) -> _WhichOneofReturnType__gpu_portion_request | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__gpu_request_type) -> _WhichOneofReturnType__gpu_request_type | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__host_ipc) -> _WhichOneofReturnType__host_ipc | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__host_network) -> _WhichOneofReturnType__host_network | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__image) -> _WhichOneofReturnType__image | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__image_pull_policy) -> _WhichOneofReturnType__image_pull_policy | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__image_pull_secrets) -> _WhichOneofReturnType__image_pull_secrets | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__ingress_url) -> _WhichOneofReturnType__ingress_url | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__is_private_service_url) -> _WhichOneofReturnType__is_private_service_url | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__jupyter) -> _WhichOneofReturnType__jupyter | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__large_shm) -> _WhichOneofReturnType__large_shm | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__master_spec) -> _WhichOneofReturnType__master_spec | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_replicas) -> _WhichOneofReturnType__max_replicas | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_scale) -> _WhichOneofReturnType__max_scale | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__memory) -> _WhichOneofReturnType__memory | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__memory_limit) -> _WhichOneofReturnType__memory_limit | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__metric) -> _WhichOneofReturnType__metric | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__metric_name) -> _WhichOneofReturnType__metric_name | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__mig_profile) -> _WhichOneofReturnType__mig_profile | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__min_replicas) -> _WhichOneofReturnType__min_replicas | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__min_scale) -> _WhichOneofReturnType__min_scale | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__mount_propagation) -> _WhichOneofReturnType__mount_propagation | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__mpi) -> _WhichOneofReturnType__mpi | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__name) -> _WhichOneofReturnType__name | None: ...
     @_typing.overload
@@ -754,21 +1607,69 @@ class WorkloadSpec(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__node_pools) -> _WhichOneofReturnType__node_pools | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__node_type) -> _WhichOneofReturnType__node_type | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__non_preemptible) -> _WhichOneofReturnType__non_preemptible | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__notebook_token) -> _WhichOneofReturnType__notebook_token | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__parallelism) -> _WhichOneofReturnType__parallelism | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__pod_affinity) -> _WhichOneofReturnType__pod_affinity | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__pod_affinity_scheduling_rule) -> _WhichOneofReturnType__pod_affinity_scheduling_rule | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__pod_affinity_topology) -> _WhichOneofReturnType__pod_affinity_topology | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__preemptible) -> _WhichOneofReturnType__preemptible | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__preemption_limit) -> _WhichOneofReturnType__preemption_limit | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__priority_class) -> _WhichOneofReturnType__priority_class | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__processes) -> _WhichOneofReturnType__processes | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__read_only_root_filesystem) -> _WhichOneofReturnType__read_only_root_filesystem | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__readiness_probe) -> _WhichOneofReturnType__readiness_probe | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__run_as_gid) -> _WhichOneofReturnType__run_as_gid | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__run_as_non_root) -> _WhichOneofReturnType__run_as_non_root | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__run_as_uid) -> _WhichOneofReturnType__run_as_uid | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__run_as_user) -> _WhichOneofReturnType__run_as_user | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__scale_to_zero_retention_seconds) -> _WhichOneofReturnType__scale_to_zero_retention_seconds | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__seccomp_profile) -> _WhichOneofReturnType__seccomp_profile | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__service_type) -> _WhichOneofReturnType__service_type | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__slots_per_worker) -> _WhichOneofReturnType__slots_per_worker | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__stdin) -> _WhichOneofReturnType__stdin | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__supplemental_groups) -> _WhichOneofReturnType__supplemental_groups | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__target) -> _WhichOneofReturnType__target | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tensorboard) -> _WhichOneofReturnType__tensorboard | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tensorboard_logdir) -> _WhichOneofReturnType__tensorboard_logdir | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__terminate_after_preemption) -> _WhichOneofReturnType__terminate_after_preemption | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tty) -> _WhichOneofReturnType__tty | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__uid_gid_source) -> _WhichOneofReturnType__uid_gid_source | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__usage) -> _WhichOneofReturnType__usage | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__user_id) -> _WhichOneofReturnType__user_id | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__username) -> _WhichOneofReturnType__username | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__workers) -> _WhichOneofReturnType__workers | None: ...
     @_typing.overload
