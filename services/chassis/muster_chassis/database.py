@@ -49,6 +49,7 @@ COMMIT_SECONDS = metrics.histogram(
 TRANSIENT: Final = (
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # a statement met a connection that PostgreSQL's death was just taking down
     asyncpg.DeadlockDetectedError,
     asyncpg.SerializationError,
     asyncpg.LockNotAvailableError,

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import grpc
 import jwt
 import pytest
@@ -173,6 +174,21 @@ async def test_the_unexpected_shows_a_trace_and_nothing_else() -> None:
     failed = await _failing(RuntimeError("the password is 1234"))
     assert failed.code() is grpc.StatusCode.INTERNAL
     assert "1234" not in (failed.details() or "")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        asyncpg.ConnectionDoesNotExistError("connection was closed in the middle of operation"),
+        asyncpg.InternalClientError("cannot switch to state 12; another operation (2) is in progress"),
+        ConnectionRefusedError(111, "Connection refused"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_a_dying_database_is_unavailable_and_worth_another_try(error: Exception) -> None:
+    failed = await _failing(error)
+    assert failed.code() is grpc.StatusCode.UNAVAILABLE
+    assert any(detail.Is(RetryInfo.DESCRIPTOR) for detail in _details(failed).details)
 
 
 async def test_a_refusal_is_passed_on_as_it_was() -> None:
