@@ -15,8 +15,8 @@ import asyncpg
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from muster_chassis.consumer import GroupConsumer
 from muster_chassis.events import Event
+from muster_chassis.group_consumer import GroupConsumer
 from muster_chassis.intake import Admission, Entry, Intake
 from muster_chassis.topics import SUBMISSIONS
 from muster_chassis.unit import Unit

@@ -21,8 +21,8 @@ from muster_chassis import runtime as runtime_module
 from muster_chassis import sender as sender_module
 from muster_chassis.bus import Bus, MemoryIdentity
 from muster_chassis.codec import LARGEST_VALUE
-from muster_chassis.consumer import GroupConsumer
 from muster_chassis.events import Event
+from muster_chassis.group_consumer import GroupConsumer
 from muster_chassis.health import Health
 from muster_chassis.intake import Intake
 from muster_chassis.outbox import Relay

@@ -15,11 +15,12 @@ from typing import Any
 from pydantic import SecretStr
 
 from muster.events.v1 import submission_pb2
+from muster_chassis.assigned_consumer import AssignedConsumer
 from muster_chassis.bus import Bus, DatabaseIdentity
 from muster_chassis.codec import MessageDecoder
-from muster_chassis.consumer import AssignedConsumer, GroupConsumer
 from muster_chassis.database import Database
 from muster_chassis.events import Event
+from muster_chassis.group_consumer import GroupConsumer
 from muster_chassis.outbox import Relay
 from muster_chassis.settings import DatabaseSettings
 from muster_chassis.topics import DEAD_LETTERS, SUBMISSIONS, Topic, owned_by

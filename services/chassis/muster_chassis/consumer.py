@@ -1,8 +1,8 @@
 """The consumer loop: reads, hands over to the intake, commits offsets afterwards, and never ends by itself.
 
-Two kinds: `GroupConsumer` shares partitions with other instances and keeps its offsets in Kafka; `AssignedConsumer`
-reads every partition itself and keeps its offsets in PostgreSQL, in the transaction of the handler. A loop that cannot
-reach Kafka or PostgreSQL waits and tries again; on another bus it begins anew.
+The base of two kinds, which differ in how they get partitions and where offsets are kept: `group_consumer.py` and
+`assigned_consumer.py`. A loop that cannot reach Kafka or PostgreSQL waits and tries again; on another bus it begins
+anew.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 import asyncpg
-from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
-from aiokafka.errors import CommitFailedError, IllegalStateError, UnknownMemberIdError
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from google.protobuf.message import Message
 
 from muster_chassis import kafka, logs, metrics
@@ -33,7 +32,6 @@ from muster_chassis.unit import Unit
 _log = logs.get(__name__)
 _POLL_MS: Final = 200
 _RECORDS: Final = 500
-_COMMIT_SECONDS: Final = 0.5
 _SWEEP_SECONDS: Final = 0.5
 _STOP_SECONDS: Final = 5.0
 
@@ -235,150 +233,6 @@ class Consumer(ABC):
             async with asyncio.timeout(_STOP_SECONDS):
                 await self._commit(consumer, force=True)
         await kafka.stop(consumer)
-
-
-class GroupConsumer(Consumer):
-    """Shares its topics with the other instances of the service; offsets in Kafka, committed after the transaction.
-
-    The group's name carries the id of the bus: offsets that were committed on another bus can then never apply.
-    """
-
-    def __init__(self, database: Database, bus: Bus, *, instance: str, **options: Any) -> None:
-        """`instance`: stable name of this process, so that a restart gets its partitions back at once."""
-        super().__init__(database, bus, **options)
-        self._instance = instance
-        self._committed: dict[Place, int] = {}
-        self._committed_at = 0.0
-
-    async def _open(self, session: Session) -> AIOKafkaConsumer:
-        self._committed.clear()
-        consumer = kafka.consumer(
-            self._bus.bootstrap,
-            client=f"{self._bus.client}-{self.name}",
-            group=f"{self.name}@{session.cluster_id}",
-            group_instance=self._instance,
-            committed_only=self._committed_only,
-        )
-        consumer.subscribe([topic.name for topic in self.topics], listener=_Handover(self, consumer))
-        try:
-            await consumer.start()
-        except BaseException:
-            await kafka.stop(consumer)
-            raise
-        return consumer
-
-    async def _commit(self, consumer: AIOKafkaConsumer, *, force: bool = False) -> None:
-        now = time.monotonic()
-        if not force and now - self._committed_at < _COMMIT_SECONDS:
-            return
-        self._committed_at = now
-        mine = {(tp.topic, tp.partition) for tp in consumer.assignment()}
-        due = {place: at for place, at in self._done.items() if place in mine and self._committed.get(place) != at}
-        if not due:
-            return
-        # A rebalance in between makes this commit fail: the next owner reads them again, and its inbox drops them.
-        with suppress(CommitFailedError, IllegalStateError, UnknownMemberIdError):
-            await consumer.commit({TopicPartition(*place): at for place, at in due.items()})
-            self._committed.update(due)
-
-    async def handed_over(self, consumer: AIOKafkaConsumer) -> None:
-        """Before partitions go to another instance: commits what is done, forgets the rest."""
-        with suppress(*KAFKA_TROUBLE):
-            await self._commit(consumer, force=True)
-        self._committed.clear()
-        self._done.clear()
-        self._forget_ends()
-
-    async def _rewind(self, consumer: AIOKafkaConsumer, tp: TopicPartition) -> None:
-        committed = await consumer.committed(tp)
-        if committed is None:
-            await consumer.seek_to_beginning(tp)
-        else:
-            consumer.seek(tp, committed)
-
-
-class _Handover(ConsumerRebalanceListener):
-    def __init__(self, owner: GroupConsumer, consumer: AIOKafkaConsumer) -> None:
-        self._owner = owner
-        self._consumer = consumer
-
-    async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
-        if revoked:
-            await self._owner.handed_over(self._consumer)
-
-    async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        _log.info("partitions assigned", consumer=self._owner.name, partitions=len(assigned))
-
-
-class AssignedConsumer(Consumer):
-    """Reads every partition of its topics by itself; offsets in PostgreSQL, in the handler's transaction.
-
-    from_beginning: ignores stored offsets at each start, for memory that is rebuilt from a compacted topic.
-    """
-
-    def __init__(self, database: Database, bus: Bus, *, from_beginning: bool = False, **options: Any) -> None:
-        super().__init__(database, bus, stores_offsets=not from_beginning, **options)
-        self._from_beginning = from_beginning
-        self._opened: frozenset[str] = frozenset()
-
-    def add(self, topic: Topic) -> None:
-        """Reads one more topic from now on (a cluster was registered)."""
-        if topic.name not in self.intake.topics:
-            self.topics.append(topic)
-            self.intake.topics[topic.name] = topic
-
-    async def _changed(self, consumer: AIOKafkaConsumer) -> bool:
-        wanted = frozenset(topic.name for topic in self.topics)
-        if wanted == self._opened:
-            return False
-        counts = await self._bus.wait_for(sorted(wanted))
-        before = consumer.assignment()
-        positions = {tp: await consumer.position(tp) for tp in before}
-        await self._assign(consumer, counts, positions)
-        self.caught_up.clear()
-        return False
-
-    async def _open(self, session: Session) -> AIOKafkaConsumer:
-        consumer = kafka.consumer(
-            self._bus.bootstrap, client=f"{self._bus.client}-{self.name}", committed_only=self._committed_only
-        )
-        try:
-            await consumer.start()
-            counts = await self._bus.wait_for([topic.name for topic in self.topics])
-            await self._assign(consumer, counts, {})
-        except BaseException:
-            await kafka.stop(consumer)
-            raise
-        return consumer
-
-    async def _assign(
-        self, consumer: AIOKafkaConsumer, counts: Mapping[str, int], positions: Mapping[TopicPartition, int]
-    ) -> None:
-        partitions = [TopicPartition(name, number) for name, count in counts.items() for number in range(count)]
-        stored = {} if self._from_beginning else await self._stored_offsets()
-        consumer.assign(partitions)
-        for tp in partitions:
-            at = positions.get(tp, stored.get((tp.topic, tp.partition)))
-            if at is None:
-                await consumer.seek_to_beginning(tp)
-            else:
-                consumer.seek(tp, at)
-        self._opened = frozenset(counts)
-
-    async def _stored_offsets(self) -> dict[Place, int]:
-        rows = await self._database.pool.fetch(
-            "SELECT topic, partition, next_offset FROM consumer_offsets WHERE consumer = $1 AND bus = $2",
-            self.name,
-            self.intake.bus,
-        )
-        return {(row["topic"], row["partition"]): row["next_offset"] for row in rows}
-
-    async def _rewind(self, consumer: AIOKafkaConsumer, tp: TopicPartition) -> None:
-        stored = (await self._stored_offsets()).get((tp.topic, tp.partition))
-        if stored is None:
-            await consumer.seek_to_beginning(tp)
-        else:
-            consumer.seek(tp, stored)
 
 
 def origin_of(record: Any) -> Origin:

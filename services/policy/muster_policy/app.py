@@ -15,9 +15,9 @@ import asyncpg
 
 from muster_chassis import logs
 from muster_chassis.bus import Bus, DatabaseIdentity
-from muster_chassis.consumer import GroupConsumer
 from muster_chassis.database import TRANSIENT, Database
 from muster_chassis.dead_letters import dead_letters_service
+from muster_chassis.group_consumer import GroupConsumer
 from muster_chassis.migrations import load
 from muster_chassis.outbox import Relay
 from muster_chassis.retention import Retention

@@ -17,8 +17,8 @@ from typing import Final
 import asyncpg
 
 from muster_chassis import identity, logs
+from muster_chassis.assigned_consumer import AssignedConsumer
 from muster_chassis.bus import Bus, DatabaseIdentity
-from muster_chassis.consumer import AssignedConsumer
 from muster_chassis.database import Database, OutcomeUnknown, transient
 from muster_chassis.dead_letters import dead_letters_service
 from muster_chassis.events import Event

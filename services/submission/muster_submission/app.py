@@ -33,9 +33,9 @@ from muster.api.v1 import (
 )
 from muster_chassis import identity, logs, topics
 from muster_chassis.bus import Bus, DatabaseIdentity
-from muster_chassis.consumer import GroupConsumer
 from muster_chassis.database import TRANSIENT, Database
 from muster_chassis.dead_letters import DeadLetters
+from muster_chassis.group_consumer import GroupConsumer
 from muster_chassis.migrations import of_package
 from muster_chassis.outbox import Relay
 from muster_chassis.retention import Retention
@@ -45,7 +45,9 @@ from muster_chassis.settings import AuthMode
 from muster_submission.adapters.access import PostgresAccess
 from muster_submission.adapters.agents import Agents
 from muster_submission.adapters.applied import PostgresApplied
+from muster_submission.adapters.expressions import CelProcess
 from muster_submission.adapters.feed import Feed
+from muster_submission.adapters.firings import PostgresFirings
 from muster_submission.adapters.fleet import PostgresFleet
 from muster_submission.adapters.owners import Owner
 from muster_submission.adapters.reading import Reading
@@ -59,13 +61,15 @@ from muster_submission.handlers.access import Access
 from muster_submission.handlers.apply import Apply
 from muster_submission.handlers.departments import Departments
 from muster_submission.handlers.drafts import Drafts
+from muster_submission.handlers.firing import Firing
 from muster_submission.handlers.intents import Intents
 from muster_submission.handlers.node_pools import NodePools
 from muster_submission.handlers.progress import Follow
+from muster_submission.handlers.runs import Runs
 from muster_submission.handlers.submit import Submit
 from muster_submission.handlers.templates import Library
 from muster_submission.handlers.tenancy import Projects
-from muster_submission.handlers.triggers import Firing, Rules
+from muster_submission.handlers.triggers import Rules
 from muster_submission.handlers.usage import Accounts
 from muster_submission.rest.edge import Edge
 from muster_submission.rest.parts import Parts
@@ -92,6 +96,7 @@ _log = logs.get(__name__)
 _LOG_KEPT: Final = timedelta(hours=24)
 _PRUNE_SECONDS: Final = 60.0
 _PRUNE_ROWS: Final = 5000
+_WAIT_SECONDS: Final = 1.0
 _TRIGGER_RECORDS: Final = 100  # each takes locks of its own
 _DRAIN_SECONDS: Final = 3.0
 _ENDED: Final = """
@@ -120,9 +125,13 @@ class Application:
         self.fleet = PostgresFleet(database.pool)
         self.templates = PostgresTemplates(database.pool)
         self.triggers = PostgresTriggers(database.pool)
+        self.firings = PostgresFirings(database.pool)
+        self.expressions = CelProcess()
         self.usage = PostgresUsage(database.pool)
         self.drafts = Drafts(self.tenancy, self.templates)
         self.submit = Submit(self.books, self.feed)
+        self.runs = Runs(self.expressions, self.drafts, self.access)
+        self.firing = Firing(self.triggers, self.firings, self.runs, self.submit)
         self.intents = Intents(self.books, self.feed)
         self.apply = Apply(PostgresApplied(), self.books, self.submit, self.intents)
         self.departments = Departments(self.tenancy)
@@ -152,14 +161,13 @@ class Application:
             handler=Followed(follow, Accounts(self.usage)),
             decoder=decoder(),
         )
-        firing = Firing(self.triggers, self.drafts, self.submit, self.database.unit)
         triggered = GroupConsumer(
             self.database,
             self.bus,
             instance=self.settings.instance,
             name=f"{NAME}-triggers",
             topics=[topics.TRIGGERS],
-            handler=Triggered(firing),
+            handler=Triggered(self.firing),
             decoder=cloud_event,
             records=_TRIGGER_RECORDS,
         )
@@ -169,7 +177,8 @@ class Application:
         """Everything that is served."""
         everyone = [self.policy, self.scheduler, self.telemetry]
         own = DeadLetters(self.database)
-        library, rules = Library(self.templates, self.drafts), Rules(self.triggers, self.drafts)
+        library = Library(self.templates, self.drafts)
+        rules = Rules(self.triggers, self.firings, self.drafts, self.expressions, self.runs)
         return [
             self._workloads(),
             service(
@@ -185,7 +194,7 @@ class Application:
             service(
                 triggers_pb2.DESCRIPTOR.services_by_name["TriggersService"],
                 triggers_pb2_grpc.add_TriggersServiceServicer_to_server,
-                Triggers(self.database, self.triggers, rules),
+                Triggers(self.database, self.access, self.triggers, self.firings, rules, self.firing),
             ),
             service(
                 usage_pb2.DESCRIPTOR.services_by_name["UsageService"],
@@ -272,10 +281,21 @@ class Application:
             try:
                 while await self.reading.prune(identity.now() - _LOG_KEPT, _PRUNE_ROWS):
                     pass
-                await self.triggers.forget(identity.now(), _PRUNE_ROWS)
+                await self.firings.forget(identity.now(), _PRUNE_ROWS)
             except (*TRANSIENT, asyncpg.PostgresError, TimeoutError) as error:
                 _log.warning("old rows could not be removed, tried again in a minute", error=repr(error))
             await asyncio.sleep(_PRUNE_SECONDS)
+
+    async def start_what_waits(self) -> None:
+        """Lets firings that wait for their rule's limits go on, once a second. An eternal task."""
+        while True:
+            try:
+                for key in await self.firings.with_waiting():
+                    async with self.database.unit() as unit:
+                        await self.firing.go_on(unit, key)
+            except (*TRANSIENT, asyncpg.PostgresError, TimeoutError) as error:
+                _log.warning("waiting firings could not be looked at, tried again in a second", error=repr(error))
+            await asyncio.sleep(_WAIT_SECONDS)
 
     async def ended(self, days: int) -> list[str]:
         """Workloads that have been Deleted for so many days."""
@@ -295,7 +315,7 @@ async def compose(runtime: Runtime, settings: SubmissionSettings) -> Application
     )
     runtime.close_last(bus.close)
     app = Application(runtime, settings, database, bus)
-    for owner in (app.scheduler, app.policy, app.telemetry):
+    for owner in (app.scheduler, app.policy, app.telemetry, app.expressions):
         runtime.close_last(owner.close)
     async with database.unit() as unit:
         await app.departments.ensure_default(unit)
@@ -317,6 +337,7 @@ async def compose(runtime: Runtime, settings: SubmissionSettings) -> Application
     runtime.eternal("feed", app.feed.run)
     runtime.eternal("retention", retention.run)
     runtime.eternal("pruning", app.keep_bounded)
+    runtime.eternal("waiting firings", app.start_what_waits)
     runtime.eternal("rpc", server.run, stop=stop_serving)
     if settings.rest_listen is not None:
         rest = RestServer(settings.rest_listen, app.edge())

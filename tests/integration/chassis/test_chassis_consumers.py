@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaProducer
 
 from muster.api.v1 import dead_letters_pb2 as pb
 from muster_chassis import identity
-from muster_chassis.consumer import AssignedConsumer
+from muster_chassis.assigned_consumer import AssignedConsumer
 from muster_chassis.dead_letters import DeadLetters
 from muster_chassis.events import Event, Origin, Reject
 from muster_chassis.reader import Reader
