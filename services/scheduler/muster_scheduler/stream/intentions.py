@@ -1,0 +1,145 @@
+"""What policy, submission and telemetry say, as events of the domain: admissions, wishes, quotas, advice."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from muster.options.v1 import options_pb2
+from muster.tenancy.v1 import tenancy_pb2
+from muster.workload.v1 import workload_pb2
+from muster_chassis.events import Event, Reject
+from muster_scheduler.domain import events as domain
+from muster_scheduler.domain.queues import Quota
+from muster_scheduler.domain.requests import Kind, Role, Shape, charge_of
+from muster_scheduler.domain.workloads import Request, WorkloadKind
+from muster_scheduler.stream import values
+
+_MOST_REPLICAS: Final = 100_000
+_WHOLE_MILLI: Final = 1000
+_KINDS: Final = {
+    options_pb2.KIND_WORKSPACE: WorkloadKind.WORKSPACE,
+    options_pb2.KIND_TRAINING: WorkloadKind.TRAINING,
+    options_pb2.KIND_DISTRIBUTED: WorkloadKind.DISTRIBUTED,
+    options_pb2.KIND_INFERENCE: WorkloadKind.INFERENCE,
+}
+_DEFAULT_BACKOFF_LIMIT: Final = 6
+
+
+def admitted(message: Any, _: Event) -> domain.Event:
+    """A workload that policy lets in, with what each of its roles asks for. Raises Reject."""
+    spec = message.effective_spec
+    roles = tuple(_role(request) for request in message.requests)
+    if sum(role.size for role in roles) > _MOST_REPLICAS:
+        raise Reject(f"{sum(role.size for role in roles)} replicas are asked for; at most {_MOST_REPLICAS} are allowed")
+    request = Request(
+        generation=values.number(message.generation, "generation"),
+        roles=roles,
+        pools=tuple(message.node_pools) or ("default",),
+        clusters=tuple(sorted(message.admissible_clusters)),
+        fields=fields_of(spec),
+        kind=_KINDS.get(spec.kind, WorkloadKind.TRAINING),
+        launcher_decides=any(role.name == "launcher" for role in roles),
+        priority=message.priority,
+        preemptible=message.preemptible,
+        backoff_limit=spec.backoff_limit if spec.HasField("backoff_limit") else _DEFAULT_BACKOFF_LIMIT,
+        terminate_after_preemption=spec.terminate_after_preemption,
+        auto_deletion=spec.auto_deletion_seconds if spec.HasField("auto_deletion_seconds") else None,
+        max_scale=spec.max_scale,
+        spec=spec.SerializeToString(),
+    )
+    return domain.Admitted(
+        workload=values.workload_id(message.workload_id),
+        project=values.text(message.project),
+        department=values.text(message.department),
+        namespace=values.text(message.namespace),
+        name=values.text(message.name),
+        owner=values.text(message.owner.subject),
+        submitted=values.micros(message.submitted_at),
+        active=spec.active if spec.HasField("active") else True,
+        request=request,
+    )
+
+
+def _role(request: Any) -> Role:
+    shape = Shape(
+        cpu=values.number(request.cpu_milli, "cpu_milli"),
+        memory=values.number(request.memory_bytes, "memory_bytes"),
+        **_gpu(request),
+    )
+    return Role(request.role, request.count, shape, charge_of(shape))
+
+
+def _gpu(request: Any) -> dict[str, Any]:
+    if request.mig_profile:
+        return {"kind": Kind.SLICE, "devices": request.gpu_devices or 1, "profile": request.mig_profile}
+    if request.gpu_memory_bytes:
+        return {"kind": Kind.MEMORY, "devices": request.gpu_devices or 1, "bytes": request.gpu_memory_bytes}
+    if 0 < request.gpu_portion_milli < _WHOLE_MILLI:
+        return {"kind": Kind.PORTION, "devices": request.gpu_devices or 1, "milli": request.gpu_portion_milli}
+    if request.gpu_devices or request.gpu_portion_milli:
+        return {"kind": Kind.WHOLE, "devices": request.gpu_devices or 1}
+    return {"kind": Kind.NONE}
+
+
+def _yaml_names() -> dict[int, str]:
+    fields = workload_pb2.WorkloadSpec.DESCRIPTOR.fields
+    named = {f.number: f.GetOptions().Extensions[options_pb2.field].yaml for f in fields}
+    return {number: name for number, name in named.items() if name}
+
+
+_YAML: Final = _yaml_names()
+
+
+def fields_of(spec: workload_pb2.WorkloadSpec) -> frozenset[str]:
+    """The YAML names of the fields that a spec sets: what a cluster's list of refused fields is held against."""
+    return frozenset(_YAML[field.number] for field, _ in spec.ListFields() if field.number in _YAML)
+
+
+def rejected(message: Any, _: Event) -> domain.Event:
+    """A refusal, with at most ten of its issues."""
+    issues = "; ".join(f"{issue.path}: {issue.details}" for issue in list(message.issues)[:10])
+    return domain.Rejected(
+        values.workload_id(message.workload_id),
+        values.number(message.generation, "generation"),
+        values.text(message.project),
+        values.text(message.name),
+        values.micros(message.submitted_at),
+        values.text(issues, values.MESSAGE_LIMIT),
+    )
+
+
+def suspend(message: Any, event: Event) -> domain.Event:
+    """Somebody wants a workload suspended."""
+    return domain.SuspendRequested(event.id, values.workload_id(message.workload_id))
+
+
+def resume(message: Any, event: Event) -> domain.Event:
+    """Somebody wants a suspended workload to run again."""
+    return domain.ResumeRequested(event.id, values.workload_id(message.workload_id))
+
+
+def delete(message: Any, event: Event) -> domain.Event:
+    """Somebody wants a workload gone."""
+    return domain.DeletionRequested(event.id, values.workload_id(message.workload_id))
+
+
+def project(message: Any, _: Event) -> domain.Event:
+    """A project with its quotas as they are now."""
+    project: tenancy_pb2.Project = message.project
+    quotas = tuple(
+        (
+            values.text(quota.node_pool),
+            Quota(
+                values.number(quota.gpu_deserved, "gpu_deserved"),
+                values.number(quota.gpu_limit, "gpu_limit") if quota.HasField("gpu_limit") else None,
+                quota.over_quota_weight_milli,
+            ),
+        )
+        for quota in project.quotas
+    )
+    return domain.ProjectChanged(values.text(project.name), values.text(project.department), quotas, project.version)
+
+
+def scale(message: Any, _: Event) -> domain.Event:
+    """What telemetry advises for an inference service."""
+    return domain.ScaleAdvised(values.workload_id(message.workload_id), min(message.replicas, _MOST_REPLICAS))

@@ -1,0 +1,224 @@
+"""What agents report, as events of the domain: inventories, heartbeats, replicas, and what they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from muster.events.v1 import agent_pb2
+from muster.fleet.v1 import fleet_pb2
+from muster_chassis.events import Event, Reject
+from muster_kernel.reasons import FailureClass
+from muster_scheduler.adapters.encoding import device_name
+from muster_scheduler.domain import events as domain
+from muster_scheduler.domain.clusters import Profile
+from muster_scheduler.domain.nodes import Device, Mig, Node, NodeState
+from muster_scheduler.domain.requests import Kind, Share
+from muster_scheduler.domain.workloads import ReplicaState
+from muster_scheduler.stream import values
+
+# Both grow by one. A number that no agent can reach is not one of ours, and taking it would make its cluster mute.
+_MOST_STARTS: Final = 10**9
+_MOST_REPORTS: Final = 1 << 53
+_STATES: Final = {
+    fleet_pb2.NODE_STATE_READY: NodeState.READY,
+    fleet_pb2.NODE_STATE_CORDONED: NodeState.CORDONED,
+    fleet_pb2.NODE_STATE_DRAINING: NodeState.DRAINING,
+    fleet_pb2.NODE_STATE_NOT_READY: NodeState.NOT_READY,
+    fleet_pb2.NODE_STATE_OUT_OF_SERVICE: NodeState.OUT_OF_SERVICE,
+}
+_MIG: Final = {
+    fleet_pb2.MIG_SUPPORT_STATIC: Mig.STATIC,
+    fleet_pb2.MIG_SUPPORT_DYNAMIC: Mig.DYNAMIC,
+}
+_REPLICA_STATES: Final = {
+    fleet_pb2.REPLICA_STATE_CREATED: ReplicaState.CREATED,
+    fleet_pb2.REPLICA_STATE_STARTING: ReplicaState.STARTING,
+    fleet_pb2.REPLICA_STATE_READY: ReplicaState.READY,
+    fleet_pb2.REPLICA_STATE_SUCCEEDED: ReplicaState.SUCCEEDED,
+    fleet_pb2.REPLICA_STATE_FAILED: ReplicaState.FAILED,
+    fleet_pb2.REPLICA_STATE_LOST: ReplicaState.LOST,
+}
+_FAILURES: Final = {
+    fleet_pb2.FAILURE_CLASS_OURS: FailureClass.OURS,
+    fleet_pb2.FAILURE_CLASS_INFRASTRUCTURE: FailureClass.INFRASTRUCTURE,
+    fleet_pb2.FAILURE_CLASS_START: FailureClass.START,
+    fleet_pb2.FAILURE_CLASS_OUT_OF_MEMORY: FailureClass.OUT_OF_MEMORY,
+    fleet_pb2.FAILURE_CLASS_RETRYABLE_EXIT: FailureClass.RETRYABLE_EXIT,
+    fleet_pb2.FAILURE_CLASS_EXIT: FailureClass.EXIT,
+}
+
+
+def _cluster(message: Any, event: Event) -> str:
+    """The cluster whose topic the report came over; a report that names another one is nobody's."""
+    named: str = message.order.cluster
+    parts = event.origin.topic.split(".")
+    topic_of = ".".join(parts[2:-1])
+    if named and named != topic_of:
+        raise Reject(f"a report of cluster {named!r} on the topic of {topic_of!r}")
+    return topic_of
+
+
+def _order(message: Any) -> domain.Order:
+    order: agent_pb2.ReportOrder = message.order
+    return domain.Order(
+        values.text(order.instance),
+        values.number(order.start, "order.start", _MOST_STARTS),
+        values.number(order.sequence, "order.sequence", _MOST_REPORTS),
+        values.micros(order.observed_at),
+    )
+
+
+def heartbeat(message: Any, event: Event) -> domain.Event:
+    """A sign of life of a cluster."""
+    return domain.HeartbeatSeen(_cluster(message, event), _order(message))
+
+
+def inventory(message: Any, event: Event) -> domain.Event:
+    """What a cluster consists of, or what has changed there. Raises Reject for a device named twice."""
+    cluster, inventory = _cluster(message, event), message.inventory
+    return domain.InventoryReported(
+        cluster,
+        _order(message),
+        inventory.full,
+        values.number(inventory.sequence, "inventory.sequence"),
+        _profile(inventory.profile) if inventory.HasField("profile") else None,
+        tuple(_node(cluster, node) for node in inventory.nodes),
+        tuple(inventory.removed_nodes),
+    )
+
+
+def _profile(profile: fleet_pb2.ClusterProfile) -> Profile:
+    return Profile(
+        backend=values.text(profile.backend),
+        anonymous=profile.identity == fleet_pb2.DEVICE_IDENTITY_ANONYMOUS,
+        portions=profile.portions,
+        memory_requests=profile.memory_requests,
+        memory_isolation=profile.memory_isolation,
+        mig=_MIG.get(profile.mig, Mig.NONE),
+        ends_replicas_itself=profile.ends_replicas_itself,
+        ignored_fields=tuple(profile.ignored_fields),
+        refused_fields=tuple(profile.refused_fields),
+        service_types=tuple(profile.service_types),
+        request_gateway=profile.request_gateway,
+    )
+
+
+def _node(cluster: str, node: fleet_pb2.Node) -> Node:
+    foreign = frozenset(node.foreign.devices)
+    devices = [_device(device, foreign) for device in node.devices]
+    if len({device.uuid for device in devices}) != len(devices):
+        raise Reject(f"node {node.name[:80]!r} reports the same device twice")
+    return Node(
+        cluster,
+        values.text(node.name),
+        values.text(node.pool) or "default",
+        uid=values.text(node.uid),
+        boot=values.text(node.boot_id),
+        state=_STATES.get(node.state, NodeState.NOT_READY),
+        cpu=values.number(node.cpu_milli, "cpu_milli"),
+        memory=values.number(node.memory_bytes, "memory_bytes"),
+        foreign_cpu=values.number(node.foreign.cpu_milli, "foreign.cpu_milli"),
+        foreign_memory=values.number(node.foreign.memory_bytes, "foreign.memory_bytes"),
+        devices=devices,
+        slots=values.number(node.anonymous_devices, "anonymous_devices"),
+        foreign_slots=values.number(node.foreign.anonymous_devices, "foreign.anonymous_devices"),
+        slot_model=values.text(node.anonymous_model),
+        slot_memory=values.number(node.anonymous_memory_bytes, "anonymous_memory_bytes"),
+        labels=tuple(sorted(node.labels.items())),
+        taints=tuple((t.key, t.value, t.effect) for t in node.taints),
+        drain_deadline=values.micros(node.drain_deadline) if node.HasField("drain_deadline") else 0,
+    )
+
+
+def _device(device: fleet_pb2.Device, foreign: frozenset[str]) -> Device:
+    made = Device(
+        uuid=values.text(device.uuid),
+        model=values.text(device.model),
+        memory=values.number(device.memory_bytes, "device.memory_bytes"),
+        slot=device.slot,
+        healthy=device.healthy,
+        foreign=device.uuid in foreign,
+        mig=device.mig_enabled,
+        layout=tuple(sorted((piece.profile, piece.start) for piece in device.slices)),
+    )
+    made.tally()
+    return made
+
+
+def _status(status: fleet_pb2.ReplicaStatus) -> domain.Status:
+    return domain.Status(
+        role=values.text(status.role),
+        rank=status.index,
+        k=status.k,
+        node=values.text(status.node),
+        state=_REPLICA_STATES.get(status.state),
+        gone=status.state == fleet_pb2.REPLICA_STATE_GONE,
+        exit_code=status.exit_code if status.HasField("exit_code") else None,
+        failure=_FAILURES.get(status.failure, FailureClass.NONE),
+        name=values.text(status.name),
+        message=values.text(status.message, values.MESSAGE_LIMIT),
+        endpoints=tuple(values.text(endpoint) for endpoint in list(status.endpoints)[:16]),
+        devices=tuple(_given(status.devices)),
+        started=values.micros(status.started_at) if status.HasField("started_at") else 0,
+        finished=values.micros(status.finished_at) if status.HasField("finished_at") else 0,
+    )
+
+
+def _given(shares: Iterable[fleet_pb2.DeviceShare]) -> Iterable[Share]:
+    for share in shares:
+        yield Share(device_name(share.device), Kind.WHOLE)
+
+
+def replica(message: Any, event: Event) -> domain.Event:
+    """How a replica is."""
+    return domain.ReplicaReported(
+        _cluster(message, event),
+        _order(message),
+        values.workload_id(message.workload_id),
+        values.number(message.generation, "generation"),
+        message.attempt,
+        _status(message.status),
+        tuple(values.text(endpoint) for endpoint in list(message.endpoints)[:16]),
+        tuple(
+            (
+                values.text(c.type),
+                c.status,
+                values.text(c.reason.code),
+                values.text(c.reason.message, values.MESSAGE_LIMIT),
+            )
+            for c in list(message.conditions)[:32]
+        ),
+    )
+
+
+def refused(message: Any, event: Event) -> domain.Event:
+    """An assignment that the agent will not carry out."""
+    return domain.AssignmentRefused(
+        _cluster(message, event),
+        _order(message),
+        values.workload_id(message.workload_id),
+        values.number(message.generation, "generation"),
+        message.attempt,
+        values.text(message.reason.code),
+        values.text(message.reason.message, values.MESSAGE_LIMIT),
+        values.text(message.node),
+        message.retry_after_seconds,
+    )
+
+
+def held(message: Any, event: Event) -> domain.Event:
+    """Everything that an agent holds."""
+    held = tuple(
+        domain.Held(
+            values.workload_id(one.workload_id),
+            values.number(one.generation, "generation"),
+            one.attempt,
+            values.number(one.epoch, "epoch"),
+            tuple(_status(status) for status in one.replicas),
+        )
+        for one in message.assignments
+    )
+    return domain.AssignmentsHeld(
+        _cluster(message, event), _order(message), held, values.number(message.highest_epoch, "highest_epoch")
+    )

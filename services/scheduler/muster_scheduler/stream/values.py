@@ -1,0 +1,42 @@
+"""Values of records, checked: what cannot mean anything raises Reject and becomes a dead letter."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from muster_chassis.events import Reject
+from muster_kernel.ids import is_uuid
+from muster_scheduler.domain.workloads import SECOND
+
+MESSAGE_LIMIT: Final = 1024
+_LARGEST: Final = (1 << 63) - 1
+_NAME_LIMIT: Final = 253
+_LAST_SECOND: Final = 253_402_300_799  # of the year 9999, the last that a Timestamp may name
+
+
+def workload_id(text: str) -> str:
+    """A workload's id. Raises Reject."""
+    if not is_uuid(text):
+        raise Reject(f"workload_id is {text[:60]!r}: expected a UUID in lower case")
+    return text
+
+
+def number(value: int, what: str, largest: int = _LARGEST) -> int:
+    """A number within its bounds. Raises Reject."""
+    if value > largest:
+        raise Reject(f"{what} is {value}: at most {largest} is allowed")
+    return value
+
+
+def micros(time: Timestamp) -> int:
+    """Microseconds since 1970. Raises Reject."""
+    if not -_LAST_SECOND <= time.seconds <= _LAST_SECOND:
+        raise Reject(f"a time is {time.seconds} seconds from 1970: expected one of the years 1 to 9999")
+    return time.seconds * SECOND + time.nanos // 1000
+
+
+def text(value: str, limit: int = _NAME_LIMIT) -> str:
+    """Text cut to `limit` characters, without what PostgreSQL cannot store."""
+    return value.replace("\x00", "\N{REPLACEMENT CHARACTER}")[:limit]
