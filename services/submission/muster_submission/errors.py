@@ -6,6 +6,10 @@ ServiceError (chassis)
   NoSuchProject       NOT_FOUND            says which projects there are
   NoSuchTemplate      NOT_FOUND
   NoSuchWorkload      NOT_FOUND
+  NoSuchDepartment    NOT_FOUND
+  NoSuchCluster       NOT_FOUND
+  NoSuchNodePool      NOT_FOUND
+  StillInUse          FAILED_PRECONDITION  what is to go holds something that has to go first
   NameTaken           ALREADY_EXISTS       a workload, project or namespace of that name is there
   PhaseForbids        FAILED_PRECONDITION  the phase does not allow it
   FieldsFixed         FAILED_PRECONDITION  names the fields that a running service cannot change
@@ -22,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from muster_chassis.errors import (
+    Aborted,
     AlreadyExists,
     FailedPrecondition,
     InvalidArgument,
@@ -60,6 +65,36 @@ class NoSuchProject(NotFound):
     """The project does not exist."""
 
     reason = "NO_SUCH_PROJECT"
+
+
+class NoSuchDepartment(NotFound):
+    """The department does not exist."""
+
+    reason = "NO_SUCH_DEPARTMENT"
+
+
+class NoSuchCluster(NotFound):
+    """The cluster does not exist."""
+
+    reason = "NO_SUCH_CLUSTER"
+
+
+class NoSuchNodePool(NotFound):
+    """The node pool does not exist."""
+
+    reason = "NO_SUCH_NODE_POOL"
+
+
+class StillInUse(FailedPrecondition):
+    """It holds something that has to go first."""
+
+    reason = "STILL_IN_USE"
+
+
+class ChangedMeanwhile(Aborted):
+    """Somebody else has changed it since the caller looked."""
+
+    reason = "CHANGED_MEANWHILE"
 
 
 class NoSuchTemplate(NotFound):

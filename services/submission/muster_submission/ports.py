@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from muster.tenancy.v1.tenancy_pb2 import Department, Project
+from muster.tenancy.v1.tenancy_pb2 import Department, NodePool, Project
 from muster.workload.v1.workload_pb2 import Owner, Workload, WorkloadSpec
 from muster_chassis.unit import Unit
 from muster_submission.domain.bindings import State
@@ -127,15 +127,35 @@ class Tenancy(Protocol):
         ...
 
     async def department(self, unit: Unit, name: str) -> Department | None:
-        """A department."""
+        """A department; it cannot be removed before the transaction has ended."""
+        ...
+
+    async def lock_department(self, unit: Unit, name: str) -> Department | None:
+        """A department, locked until the transaction ends."""
         ...
 
     async def add_department(self, unit: Unit, department: Department) -> bool:
-        """Makes a department; False where it is there already."""
+        """Makes a department and gives it its number and version; False where the name is taken."""
+        ...
+
+    async def save_department(self, unit: Unit, department: Department) -> None:
+        """Writes a locked department."""
+        ...
+
+    async def remove_department(self, unit: Unit, department: Department) -> None:
+        """Removes a locked department without projects."""
+        ...
+
+    async def projects_in(self, unit: Unit, department: str) -> Sequence[str]:
+        """The first names of the projects in a department."""
+        ...
+
+    async def live_workloads(self, unit: Unit, project: str) -> int:
+        """How many workloads of a project have not ended."""
         ...
 
     async def add_project(self, unit: Unit, project: Project) -> str:
-        """Makes a project; returns '' or what is taken: name or namespace."""
+        """Makes a project and gives it its number and version; returns '' or what is taken: name or namespace."""
         ...
 
     async def lock_project(self, unit: Unit, name: str) -> Project | None:
@@ -144,6 +164,42 @@ class Tenancy(Protocol):
 
     async def save_project(self, unit: Unit, project: Project) -> None:
         """Writes a locked project."""
+        ...
+
+    async def remove_project(self, unit: Unit, project: Project) -> Sequence[str]:
+        """Removes a locked project with what belongs to it; returns the ids of the templates that went with it."""
+        ...
+
+
+class FleetBooks(Protocol):
+    """Clusters that were noted, and node pools."""
+
+    async def unknown(self, clusters: Iterable[str], pools: Iterable[tuple[str, str]]) -> bool:
+        """Whether something of this has not been noted yet."""
+        ...
+
+    async def note(self, unit: Unit, clusters: Iterable[str], pools: Iterable[tuple[str, str]] = ()) -> list[NodePool]:
+        """Notes clusters with their pool `default`, and pools (cluster, name); returns the new pools."""
+        ...
+
+    async def cluster_known(self, unit: Unit, name: str) -> bool:
+        """Whether a cluster was noted."""
+        ...
+
+    async def add(self, unit: Unit, pool: NodePool) -> str:
+        """Makes a node pool and gives it its number; returns '' or what is taken: name or label."""
+        ...
+
+    async def lock(self, unit: Unit, cluster: str, name: str) -> NodePool | None:
+        """A node pool, locked until the transaction ends."""
+        ...
+
+    async def save(self, unit: Unit, pool: NodePool) -> bool:
+        """Writes a locked pool; False where another pool of its cluster has the label."""
+        ...
+
+    async def remove(self, unit: Unit, pool: NodePool) -> None:
+        """Removes a locked pool."""
         ...
 
 

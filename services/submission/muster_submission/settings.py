@@ -13,6 +13,9 @@ class SubmissionSettings(ServiceSettings):
     rest_listen: Address | None = Field(
         default=None, description="Where the REST API listens, HOST:PORT; it is not served where this is not set."
     )
+    tenant_id: int = Field(
+        default=1001, ge=1, le=2**31 - 1, description="The number under which the REST API shows the tenant."
+    )
     scheduler_address: str = Field(
         default="", description="gRPC of the scheduler, HOST:PORT; two with a comma where a standby follows."
     )

@@ -48,7 +48,7 @@ async def test_projects_and_quotas(database: Any, kafka: str) -> None:
         heard = Heard()
         here.scheduler.consume(heard, TENANCY, decoder=decoder, assigned=True)
         made = await here.project(quotas=[PoolQuota(node_pool="default", gpu_deserved=7000)])
-        assert (made.namespace, made.department, made.version) == ("runai-team-a", "default", 1)
+        assert (made.namespace, made.department, made.version, made.id) == ("runai-team-a", "default", 1, 1)
         quota = PoolQuota(node_pool="default", gpu_deserved=14000, gpu_limit=21000)
         asked = tenancy_pb2.SetProjectQuotaRequest(project="team-a", quota=quota, idempotency_key=key())
         changed = (await here.tenancy.SetProjectQuota(asked)).project

@@ -86,17 +86,39 @@ CREATE TABLE changes_floor (
 );
 INSERT INTO changes_floor (seq) VALUES (0);
 
+-- Departments and projects. The columns are what lists are filtered and sorted by; the record has all of it.
+CREATE SEQUENCE department_ids AS bigint;
 CREATE TABLE departments (
-    name    text PRIMARY KEY COLLATE "C",
-    record  bytea       NOT NULL                   -- a Department
+    name       text PRIMARY KEY COLLATE "C",
+    id         bigint      NOT NULL UNIQUE,
+    version    bigint      NOT NULL,
+    change     bigint      NOT NULL,               -- the number of its last change in all of tenancy, in commit order
+    cluster    text        NOT NULL COLLATE "C",   -- for which it was made; '': all
+    created_at timestamptz NOT NULL,
+    updated_at timestamptz NOT NULL,
+    created_by text        NOT NULL COLLATE "C",
+    updated_by text        NOT NULL COLLATE "C",
+    record     bytea       NOT NULL                -- a Department
 );
 
+CREATE SEQUENCE project_ids AS bigint;
 CREATE TABLE projects (
-    name      text PRIMARY KEY COLLATE "C",
-    namespace text   NOT NULL UNIQUE,
-    version   bigint NOT NULL,
-    record    bytea  NOT NULL                      -- a Project
+    name       text PRIMARY KEY COLLATE "C",
+    id         bigint      NOT NULL UNIQUE,
+    namespace  text        NOT NULL UNIQUE COLLATE "C",
+    department text        NOT NULL COLLATE "C",
+    version    bigint      NOT NULL,
+    change     bigint      NOT NULL,               -- the number of its last change in all of tenancy, in commit order
+    cluster    text        NOT NULL COLLATE "C",   -- for which it was made; '': all
+    created_at timestamptz NOT NULL,
+    updated_at timestamptz NOT NULL,
+    created_by text        NOT NULL COLLATE "C",
+    updated_by text        NOT NULL COLLATE "C",
+    record     bytea       NOT NULL                -- a Project
 );
+CREATE INDEX projects_department ON projects (department, name);
+CREATE INDEX projects_change ON projects (change);
+CREATE INDEX departments_change ON departments (change);
 
 -- Templates by project; '' is global.
 CREATE TABLE templates (

@@ -47,6 +47,17 @@ async def read_optional(request: Request) -> dict[str, Any]:
     return as_object(content) if content.strip() else {}
 
 
+async def read_array(request: Request) -> list[Any]:
+    """The body as an array. Raises BodyTooLarge and BadBody."""
+    value = parse(_text(await read_bytes(request)))
+    if isinstance(value, str):
+        value = parse(value)
+    if not isinstance(value, list):
+        raise BadBody(f"the body is {_kind(value)}; a JSON array is expected")
+    _check_value(value)
+    return value
+
+
 def as_object(content: bytes) -> dict[str, Any]:
     """The object in the text. Raises BadBody."""
     value = parse(_text(content))
@@ -136,5 +147,5 @@ def _integer(text: str) -> int:
 
 
 def _kind(value: Any) -> str:
-    words = {list: "an array", str: "a text", bool: "true or false", type(None): "null"}
+    words = {dict: "an object", list: "an array", str: "a text", bool: "true or false", type(None): "null"}
     return words.get(type(value), "a number")
