@@ -27,17 +27,17 @@ from muster.options.v1 import options_pb2 as muster_dot_options_dot_v1_dot_optio
 from muster.workload.v1 import workload_pb2 as muster_dot_workload_dot_v1_dot_workload__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dmuster/api/v1/workloads.proto\x12\rmuster.api.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1fmuster/options/v1/options.proto\x1a!muster/workload/v1/workload.proto\"8\n\x0bWorkloadRef\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07project\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\"{\n\rWorkloadDraft\x12\x0f\n\x07project\x18\x01 \x01(\t\x12\x30\n\x04spec\x18\x02 \x01(\x0b\x32 .muster.workload.v1.WorkloadSpecH\x00\x12\x0e\n\x04yaml\x18\x03 \x01(\tH\x00\x12\x0f\n\x07\x63luster\x18\x04 \x01(\tB\x06\n\x04\x66orm\"H\n\tViolation\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x0c\n\x04line\x18\x03 \x01(\r\x12\x0e\n\x06\x63olumn\x18\x04 \x01(\r\"z\n\x15SubmitWorkloadRequest\x12+\n\x05\x64raft\x18\x01 \x01(\x0b\x32\x1c.muster.api.v1.WorkloadDraft\x12\x17\n\x0fidempotency_key\x18\x02 \x01(\t\x12\x1b\n\x13wait_for_verdict_ms\x18\x03 \x01(\r\"H\n\x16SubmitWorkloadResponse\x12.\n\x08workload\x18\x01 \x01(\x0b\x32\x1c.muster.workload.v1.Workload\"\x8e\x01\n\x14\x41pplyWorkloadRequest\x12+\n\x05\x64raft\x18\x01 \x01(\x0b\x32\x1c.muster.api.v1.WorkloadDraft\x12\x13\n\x0bobject_name\x18\x02 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\x12\x1b\n\x13wait_for_verdict_ms\x18\x04 \x01(\r\"u\n\x15\x41pplyWorkloadResponse\x12.\n\x08workload\x18\x01 \x01(\x0b\x32\x1c.muster.workload.v1.Workload\x12,\n\x07outcome\x18\x02 \x01(\x0e\x32\x1b.muster.api.v1.ApplyOutcome\"_\n\x16SubmitWorkloadsRequest\x12,\n\x06\x64rafts\x18\x01 \x03(\x0b\x32\x1c.muster.api.v1.WorkloadDraft\x12\x17\n\x0fidempotency_key\x18\x02 \x01(\t\"\x7f\n\rSubmitOutcome\x12\x13\n\x0bworkload_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04\x63ode\x18\x03 \x01(\r\x12\x0f\n\x07message\x18\x04 \x01(\t\x12,\n\nviolations\x18\x05 \x03(\x0b\x32\x18.muster.api.v1.Violation\"I\n\x17SubmitWorkloadsResponse\x12.\n\x08outcomes\x18\x01 \x03(\x0b\x32\x1c.muster.api.v1.SubmitOutcome\"B\n\x12GetWorkloadRequest\x12,\n\x08workload\x18\x01 \x01(\x0b\x32\x1a.muster.api.v1.WorkloadRef\"S\n\x13GetWorkloadResponse\x12.\n\x08workload\x18\x01 \x01(\x0b\x32\x1c.muster.workload.v1.Workload\x12\x0c\n\x04yaml\x18\x02 \x01(\t\"\xa2\x01\n\x0eWorkloadFilter\x12\x0f\n\x07project\x18\x01 \x01(\t\x12)\n\x06phases\x18\x02 \x03(\x0e\x32\x19.muster.workload.v1.Phase\x12&\n\x05kinds\x18\x03 \x03(\x0e\x32\x17.muster.options.v1.Kind\x12\x13\n\x0bname_prefix\x18\x04 \x01(\t\x12\x17\n\x0finclude_deleted\x18\x05 \x01(\x08\"l\n\x14ListWorkloadsRequest\x12-\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x1d.muster.api.v1.WorkloadFilter\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"q\n\x15ListWorkloadsResponse\x12/\n\tworkloads\x18\x01 \x03(\x0b\x32\x1c.muster.workload.v1.Workload\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x0e\n\x06\x63ursor\x18\x03 \x01(\t\"\x84\x01\n\x15WatchWorkloadsRequest\x12-\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x1d.muster.api.v1.WorkloadFilter\x12\x0e\n\x06\x63ursor\x18\x02 \x01(\t\x12,\n\x08workload\x18\x03 \x01(\x0b\x32\x1a.muster.api.v1.WorkloadRef\"\xa1\x01\n\x16WatchWorkloadsResponse\x12*\n\x04kind\x18\x01 \x01(\x0e\x32\x1c.muster.api.v1.WatchItemKind\x12.\n\x08workload\x18\x02 \x01(\x0b\x32\x1c.muster.workload.v1.Workload\x12\x0e\n\x06\x63ursor\x18\x03 \x01(\t\x12\r\n\x05\x65vent\x18\x04 \x01(\t\x12\x0c\n\x04text\x18\x05 \x01(\t\"_\n\x16SuspendWorkloadRequest\x12,\n\x08workload\x18\x01 \x01(\x0b\x32\x1a.muster.api.v1.WorkloadRef\x12\x17\n\x0fidempotency_key\x18\x02 \x01(\t\"I\n\x17SuspendWorkloadResponse\x12.\n\x08workload\x18\x01 \x01(\x0b\x32\x1c.muster.workload.v1.Workload\"^\n\x15ResumeWorkloadRequest\x12,\n\x08workload\x18\x01 \x01(\x0b\x32\x1a.muster.api.v1.WorkloadRef\x12\x17\n\x0fidempotency_key\x18\x02 \x01(\t\"H\n\x16ResumeWorkloadResponse\x12.\n\x08workload\x18\x01 \x01(\x0b\x32\x1c.muster.workload.v1.Workload\"^\n\x15\x44\x65leteWorkloadRequest\x12,\n\x08workload\x18\x01 \x01(\x0b\x32\x1a.muster.api.v1.WorkloadRef\x12\x17\n\x0fidempotency_key\x18\x02 \x01(\t\"H\n\x16\x44\x65leteWorkloadResponse\x12.\n\x08workload\x18\x01 \x01(\x0b\x32\x1c.muster.workload.v1.Workload\"\x8b\x01\n\x15UpdateWorkloadRequest\x12,\n\x08workload\x18\x01 \x01(\x0b\x32\x1a.muster.api.v1.WorkloadRef\x12+\n\x05\x64raft\x18\x02 \x01(\x0b\x32\x1c.muster.api.v1.WorkloadDraft\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\"H\n\x16UpdateWorkloadResponse\x12.\n\x08workload\x18\x01 \x01(\x0b\x32\x1c.muster.workload.v1.Workload\"v\n\x11StreamLogsRequest\x12,\n\x08workload\x18\x01 \x01(\x0b\x32\x1a.muster.api.v1.WorkloadRef\x12\x0f\n\x07replica\x18\x02 \x01(\t\x12\x0e\n\x06\x66ollow\x18\x03 \x01(\x08\x12\x12\n\ntail_lines\x18\x04 \x01(\r\"[\n\x12StreamLogsResponse\x12\x0f\n\x07replica\x18\x01 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x12&\n\x02\x61t\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"F\n\x17ValidateWorkloadRequest\x12+\n\x05\x64raft\x18\x01 \x01(\x0b\x32\x1c.muster.api.v1.WorkloadDraft\"H\n\x18ValidateWorkloadResponse\x12,\n\nviolations\x18\x01 \x03(\x0b\x32\x18.muster.api.v1.Violation*\x80\x01\n\x0c\x41pplyOutcome\x12\x1d\n\x19\x41PPLY_OUTCOME_UNSPECIFIED\x10\x00\x12\x19\n\x15\x41PPLY_OUTCOME_CREATED\x10\x01\x12\x1b\n\x17\x41PPLY_OUTCOME_UNCHANGED\x10\x02\x12\x19\n\x15\x41PPLY_OUTCOME_CHANGED\x10\x03*\x8c\x01\n\rWatchItemKind\x12\x1f\n\x1bWATCH_ITEM_KIND_UNSPECIFIED\x10\x00\x12\x1c\n\x18WATCH_ITEM_KIND_SNAPSHOT\x10\x01\x12 \n\x1cWATCH_ITEM_KIND_SNAPSHOT_END\x10\x02\x12\x1a\n\x16WATCH_ITEM_KIND_CHANGE\x10\x03\x32\xfb\x08\n\x10WorkloadsService\x12]\n\x0eSubmitWorkload\x12$.muster.api.v1.SubmitWorkloadRequest\x1a%.muster.api.v1.SubmitWorkloadResponse\x12Z\n\rApplyWorkload\x12#.muster.api.v1.ApplyWorkloadRequest\x1a$.muster.api.v1.ApplyWorkloadResponse\x12`\n\x0fSubmitWorkloads\x12%.muster.api.v1.SubmitWorkloadsRequest\x1a&.muster.api.v1.SubmitWorkloadsResponse\x12T\n\x0bGetWorkload\x12!.muster.api.v1.GetWorkloadRequest\x1a\".muster.api.v1.GetWorkloadResponse\x12Z\n\rListWorkloads\x12#.muster.api.v1.ListWorkloadsRequest\x1a$.muster.api.v1.ListWorkloadsResponse\x12_\n\x0eWatchWorkloads\x12$.muster.api.v1.WatchWorkloadsRequest\x1a%.muster.api.v1.WatchWorkloadsResponse0\x01\x12`\n\x0fSuspendWorkload\x12%.muster.api.v1.SuspendWorkloadRequest\x1a&.muster.api.v1.SuspendWorkloadResponse\x12]\n\x0eResumeWorkload\x12$.muster.api.v1.ResumeWorkloadRequest\x1a%.muster.api.v1.ResumeWorkloadResponse\x12]\n\x0e\x44\x65leteWorkload\x12$.muster.api.v1.DeleteWorkloadRequest\x1a%.muster.api.v1.DeleteWorkloadResponse\x12]\n\x0eUpdateWorkload\x12$.muster.api.v1.UpdateWorkloadRequest\x1a%.muster.api.v1.UpdateWorkloadResponse\x12S\n\nStreamLogs\x12 .muster.api.v1.StreamLogsRequest\x1a!.muster.api.v1.StreamLogsResponse0\x01\x12\x63\n\x10ValidateWorkload\x12&.muster.api.v1.ValidateWorkloadRequest\x1a\'.muster.api.v1.ValidateWorkloadResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dmuster/api/v1/workloads.proto\x12\rmuster.api.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1fmuster/options/v1/options.proto\x1a!muster/workload/v1/workload.proto\"8\n\x0bWorkloadRef\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07project\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\"{\n\rWorkloadDraft\x12\x0f\n\x07project\x18\x01 \x01(\t\x12\x30\n\x04spec\x18\x02 \x01(\x0b\x32 .muster.workload.v1.WorkloadSpecH\x00\x12\x0e\n\x04yaml\x18\x03 \x01(\tH\x00\x12\x0f\n\x07\x63luster\x18\x04 \x01(\tB\x06\n\x04\x66orm\"H\n\tViolation\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x0c\n\x04line\x18\x03 \x01(\r\x12\x0e\n\x06\x63olumn\x18\x04 \x01(\r\"z\n\x15SubmitWorkloadRequest\x12+\n\x05\x64raft\x18\x01 \x01(\x0b\x32\x1c.muster.api.v1.WorkloadDraft\x12\x17\n\x0fidempotency_key\x18\x02 \x01(\t\x12\x1b\n\x13wait_for_verdict_ms\x18\x03 \x01(\r\"H\n\x16SubmitWorkloadResponse\x12.\n\x08workload\x18\x01 \x01(\x0b\x32\x1c.muster.workload.v1.Workload\"\x8e\x01\n\x14\x41pplyWorkloadRequest\x12+\n\x05\x64raft\x18\x01 \x01(\x0b\x32\x1c.muster.api.v1.WorkloadDraft\x12\x13\n\x0bobject_name\x18\x02 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\x12\x1b\n\x13wait_for_verdict_ms\x18\x04 \x01(\r\"u\n\x15\x41pplyWorkloadResponse\x12.\n\x08workload\x18\x01 \x01(\x0b\x32\x1c.muster.workload.v1.Workload\x12,\n\x07outcome\x18\x02 \x01(\x0e\x32\x1b.muster.api.v1.ApplyOutcome\"_\n\x16SubmitWorkloadsRequest\x12,\n\x06\x64rafts\x18\x01 \x03(\x0b\x32\x1c.muster.api.v1.WorkloadDraft\x12\x17\n\x0fidempotency_key\x18\x02 \x01(\t\"\x7f\n\rSubmitOutcome\x12\x13\n\x0bworkload_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04\x63ode\x18\x03 \x01(\r\x12\x0f\n\x07message\x18\x04 \x01(\t\x12,\n\nviolations\x18\x05 \x03(\x0b\x32\x18.muster.api.v1.Violation\"I\n\x17SubmitWorkloadsResponse\x12.\n\x08outcomes\x18\x01 \x03(\x0b\x32\x1c.muster.api.v1.SubmitOutcome\"B\n\x12GetWorkloadRequest\x12,\n\x08workload\x18\x01 \x01(\x0b\x32\x1a.muster.api.v1.WorkloadRef\"S\n\x13GetWorkloadResponse\x12.\n\x08workload\x18\x01 \x01(\x0b\x32\x1c.muster.workload.v1.Workload\x12\x0c\n\x04yaml\x18\x02 \x01(\t\"\xb5\x01\n\x0eWorkloadFilter\x12\x0f\n\x07project\x18\x01 \x01(\t\x12)\n\x06phases\x18\x02 \x03(\x0e\x32\x19.muster.workload.v1.Phase\x12&\n\x05kinds\x18\x03 \x03(\x0e\x32\x17.muster.options.v1.Kind\x12\x13\n\x0bname_prefix\x18\x04 \x01(\t\x12\x17\n\x0finclude_deleted\x18\x05 \x01(\x08\x12\x11\n\tfilter_by\x18\x06 \x03(\t\"l\n\x14ListWorkloadsRequest\x12-\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x1d.muster.api.v1.WorkloadFilter\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"q\n\x15ListWorkloadsResponse\x12/\n\tworkloads\x18\x01 \x03(\x0b\x32\x1c.muster.workload.v1.Workload\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x0e\n\x06\x63ursor\x18\x03 \x01(\t\"\x84\x01\n\x15WatchWorkloadsRequest\x12-\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x1d.muster.api.v1.WorkloadFilter\x12\x0e\n\x06\x63ursor\x18\x02 \x01(\t\x12,\n\x08workload\x18\x03 \x01(\x0b\x32\x1a.muster.api.v1.WorkloadRef\"\xa1\x01\n\x16WatchWorkloadsResponse\x12*\n\x04kind\x18\x01 \x01(\x0e\x32\x1c.muster.api.v1.WatchItemKind\x12.\n\x08workload\x18\x02 \x01(\x0b\x32\x1c.muster.workload.v1.Workload\x12\x0e\n\x06\x63ursor\x18\x03 \x01(\t\x12\r\n\x05\x65vent\x18\x04 \x01(\t\x12\x0c\n\x04text\x18\x05 \x01(\t\"_\n\x16SuspendWorkloadRequest\x12,\n\x08workload\x18\x01 \x01(\x0b\x32\x1a.muster.api.v1.WorkloadRef\x12\x17\n\x0fidempotency_key\x18\x02 \x01(\t\"I\n\x17SuspendWorkloadResponse\x12.\n\x08workload\x18\x01 \x01(\x0b\x32\x1c.muster.workload.v1.Workload\"^\n\x15ResumeWorkloadRequest\x12,\n\x08workload\x18\x01 \x01(\x0b\x32\x1a.muster.api.v1.WorkloadRef\x12\x17\n\x0fidempotency_key\x18\x02 \x01(\t\"H\n\x16ResumeWorkloadResponse\x12.\n\x08workload\x18\x01 \x01(\x0b\x32\x1c.muster.workload.v1.Workload\"^\n\x15\x44\x65leteWorkloadRequest\x12,\n\x08workload\x18\x01 \x01(\x0b\x32\x1a.muster.api.v1.WorkloadRef\x12\x17\n\x0fidempotency_key\x18\x02 \x01(\t\"H\n\x16\x44\x65leteWorkloadResponse\x12.\n\x08workload\x18\x01 \x01(\x0b\x32\x1c.muster.workload.v1.Workload\"\x8b\x01\n\x15UpdateWorkloadRequest\x12,\n\x08workload\x18\x01 \x01(\x0b\x32\x1a.muster.api.v1.WorkloadRef\x12+\n\x05\x64raft\x18\x02 \x01(\x0b\x32\x1c.muster.api.v1.WorkloadDraft\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\"H\n\x16UpdateWorkloadResponse\x12.\n\x08workload\x18\x01 \x01(\x0b\x32\x1c.muster.workload.v1.Workload\"v\n\x11StreamLogsRequest\x12,\n\x08workload\x18\x01 \x01(\x0b\x32\x1a.muster.api.v1.WorkloadRef\x12\x0f\n\x07replica\x18\x02 \x01(\t\x12\x0e\n\x06\x66ollow\x18\x03 \x01(\x08\x12\x12\n\ntail_lines\x18\x04 \x01(\r\"[\n\x12StreamLogsResponse\x12\x0f\n\x07replica\x18\x01 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x12&\n\x02\x61t\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"F\n\x17ValidateWorkloadRequest\x12+\n\x05\x64raft\x18\x01 \x01(\x0b\x32\x1c.muster.api.v1.WorkloadDraft\"H\n\x18ValidateWorkloadResponse\x12,\n\nviolations\x18\x01 \x03(\x0b\x32\x18.muster.api.v1.Violation*\x80\x01\n\x0c\x41pplyOutcome\x12\x1d\n\x19\x41PPLY_OUTCOME_UNSPECIFIED\x10\x00\x12\x19\n\x15\x41PPLY_OUTCOME_CREATED\x10\x01\x12\x1b\n\x17\x41PPLY_OUTCOME_UNCHANGED\x10\x02\x12\x19\n\x15\x41PPLY_OUTCOME_CHANGED\x10\x03*\x8c\x01\n\rWatchItemKind\x12\x1f\n\x1bWATCH_ITEM_KIND_UNSPECIFIED\x10\x00\x12\x1c\n\x18WATCH_ITEM_KIND_SNAPSHOT\x10\x01\x12 \n\x1cWATCH_ITEM_KIND_SNAPSHOT_END\x10\x02\x12\x1a\n\x16WATCH_ITEM_KIND_CHANGE\x10\x03\x32\xfb\x08\n\x10WorkloadsService\x12]\n\x0eSubmitWorkload\x12$.muster.api.v1.SubmitWorkloadRequest\x1a%.muster.api.v1.SubmitWorkloadResponse\x12Z\n\rApplyWorkload\x12#.muster.api.v1.ApplyWorkloadRequest\x1a$.muster.api.v1.ApplyWorkloadResponse\x12`\n\x0fSubmitWorkloads\x12%.muster.api.v1.SubmitWorkloadsRequest\x1a&.muster.api.v1.SubmitWorkloadsResponse\x12T\n\x0bGetWorkload\x12!.muster.api.v1.GetWorkloadRequest\x1a\".muster.api.v1.GetWorkloadResponse\x12Z\n\rListWorkloads\x12#.muster.api.v1.ListWorkloadsRequest\x1a$.muster.api.v1.ListWorkloadsResponse\x12_\n\x0eWatchWorkloads\x12$.muster.api.v1.WatchWorkloadsRequest\x1a%.muster.api.v1.WatchWorkloadsResponse0\x01\x12`\n\x0fSuspendWorkload\x12%.muster.api.v1.SuspendWorkloadRequest\x1a&.muster.api.v1.SuspendWorkloadResponse\x12]\n\x0eResumeWorkload\x12$.muster.api.v1.ResumeWorkloadRequest\x1a%.muster.api.v1.ResumeWorkloadResponse\x12]\n\x0e\x44\x65leteWorkload\x12$.muster.api.v1.DeleteWorkloadRequest\x1a%.muster.api.v1.DeleteWorkloadResponse\x12]\n\x0eUpdateWorkload\x12$.muster.api.v1.UpdateWorkloadRequest\x1a%.muster.api.v1.UpdateWorkloadResponse\x12S\n\nStreamLogs\x12 .muster.api.v1.StreamLogsRequest\x1a!.muster.api.v1.StreamLogsResponse0\x01\x12\x63\n\x10ValidateWorkload\x12&.muster.api.v1.ValidateWorkloadRequest\x1a\'.muster.api.v1.ValidateWorkloadResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'muster.api.v1.workloads_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_APPLYOUTCOME']._serialized_start=3099
-  _globals['_APPLYOUTCOME']._serialized_end=3227
-  _globals['_WATCHITEMKIND']._serialized_start=3230
-  _globals['_WATCHITEMKIND']._serialized_end=3370
+  _globals['_APPLYOUTCOME']._serialized_start=3118
+  _globals['_APPLYOUTCOME']._serialized_end=3246
+  _globals['_WATCHITEMKIND']._serialized_start=3249
+  _globals['_WATCHITEMKIND']._serialized_end=3389
   _globals['_WORKLOADREF']._serialized_start=149
   _globals['_WORKLOADREF']._serialized_end=205
   _globals['_WORKLOADDRAFT']._serialized_start=207
@@ -63,39 +63,39 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETWORKLOADRESPONSE']._serialized_start=1237
   _globals['_GETWORKLOADRESPONSE']._serialized_end=1320
   _globals['_WORKLOADFILTER']._serialized_start=1323
-  _globals['_WORKLOADFILTER']._serialized_end=1485
-  _globals['_LISTWORKLOADSREQUEST']._serialized_start=1487
-  _globals['_LISTWORKLOADSREQUEST']._serialized_end=1595
-  _globals['_LISTWORKLOADSRESPONSE']._serialized_start=1597
-  _globals['_LISTWORKLOADSRESPONSE']._serialized_end=1710
-  _globals['_WATCHWORKLOADSREQUEST']._serialized_start=1713
-  _globals['_WATCHWORKLOADSREQUEST']._serialized_end=1845
-  _globals['_WATCHWORKLOADSRESPONSE']._serialized_start=1848
-  _globals['_WATCHWORKLOADSRESPONSE']._serialized_end=2009
-  _globals['_SUSPENDWORKLOADREQUEST']._serialized_start=2011
-  _globals['_SUSPENDWORKLOADREQUEST']._serialized_end=2106
-  _globals['_SUSPENDWORKLOADRESPONSE']._serialized_start=2108
-  _globals['_SUSPENDWORKLOADRESPONSE']._serialized_end=2181
-  _globals['_RESUMEWORKLOADREQUEST']._serialized_start=2183
-  _globals['_RESUMEWORKLOADREQUEST']._serialized_end=2277
-  _globals['_RESUMEWORKLOADRESPONSE']._serialized_start=2279
-  _globals['_RESUMEWORKLOADRESPONSE']._serialized_end=2351
-  _globals['_DELETEWORKLOADREQUEST']._serialized_start=2353
-  _globals['_DELETEWORKLOADREQUEST']._serialized_end=2447
-  _globals['_DELETEWORKLOADRESPONSE']._serialized_start=2449
-  _globals['_DELETEWORKLOADRESPONSE']._serialized_end=2521
-  _globals['_UPDATEWORKLOADREQUEST']._serialized_start=2524
-  _globals['_UPDATEWORKLOADREQUEST']._serialized_end=2663
-  _globals['_UPDATEWORKLOADRESPONSE']._serialized_start=2665
-  _globals['_UPDATEWORKLOADRESPONSE']._serialized_end=2737
-  _globals['_STREAMLOGSREQUEST']._serialized_start=2739
-  _globals['_STREAMLOGSREQUEST']._serialized_end=2857
-  _globals['_STREAMLOGSRESPONSE']._serialized_start=2859
-  _globals['_STREAMLOGSRESPONSE']._serialized_end=2950
-  _globals['_VALIDATEWORKLOADREQUEST']._serialized_start=2952
-  _globals['_VALIDATEWORKLOADREQUEST']._serialized_end=3022
-  _globals['_VALIDATEWORKLOADRESPONSE']._serialized_start=3024
-  _globals['_VALIDATEWORKLOADRESPONSE']._serialized_end=3096
-  _globals['_WORKLOADSSERVICE']._serialized_start=3373
-  _globals['_WORKLOADSSERVICE']._serialized_end=4520
+  _globals['_WORKLOADFILTER']._serialized_end=1504
+  _globals['_LISTWORKLOADSREQUEST']._serialized_start=1506
+  _globals['_LISTWORKLOADSREQUEST']._serialized_end=1614
+  _globals['_LISTWORKLOADSRESPONSE']._serialized_start=1616
+  _globals['_LISTWORKLOADSRESPONSE']._serialized_end=1729
+  _globals['_WATCHWORKLOADSREQUEST']._serialized_start=1732
+  _globals['_WATCHWORKLOADSREQUEST']._serialized_end=1864
+  _globals['_WATCHWORKLOADSRESPONSE']._serialized_start=1867
+  _globals['_WATCHWORKLOADSRESPONSE']._serialized_end=2028
+  _globals['_SUSPENDWORKLOADREQUEST']._serialized_start=2030
+  _globals['_SUSPENDWORKLOADREQUEST']._serialized_end=2125
+  _globals['_SUSPENDWORKLOADRESPONSE']._serialized_start=2127
+  _globals['_SUSPENDWORKLOADRESPONSE']._serialized_end=2200
+  _globals['_RESUMEWORKLOADREQUEST']._serialized_start=2202
+  _globals['_RESUMEWORKLOADREQUEST']._serialized_end=2296
+  _globals['_RESUMEWORKLOADRESPONSE']._serialized_start=2298
+  _globals['_RESUMEWORKLOADRESPONSE']._serialized_end=2370
+  _globals['_DELETEWORKLOADREQUEST']._serialized_start=2372
+  _globals['_DELETEWORKLOADREQUEST']._serialized_end=2466
+  _globals['_DELETEWORKLOADRESPONSE']._serialized_start=2468
+  _globals['_DELETEWORKLOADRESPONSE']._serialized_end=2540
+  _globals['_UPDATEWORKLOADREQUEST']._serialized_start=2543
+  _globals['_UPDATEWORKLOADREQUEST']._serialized_end=2682
+  _globals['_UPDATEWORKLOADRESPONSE']._serialized_start=2684
+  _globals['_UPDATEWORKLOADRESPONSE']._serialized_end=2756
+  _globals['_STREAMLOGSREQUEST']._serialized_start=2758
+  _globals['_STREAMLOGSREQUEST']._serialized_end=2876
+  _globals['_STREAMLOGSRESPONSE']._serialized_start=2878
+  _globals['_STREAMLOGSRESPONSE']._serialized_end=2969
+  _globals['_VALIDATEWORKLOADREQUEST']._serialized_start=2971
+  _globals['_VALIDATEWORKLOADREQUEST']._serialized_end=3041
+  _globals['_VALIDATEWORKLOADRESPONSE']._serialized_start=3043
+  _globals['_VALIDATEWORKLOADRESPONSE']._serialized_end=3115
+  _globals['_WORKLOADSSERVICE']._serialized_start=3392
+  _globals['_WORKLOADSSERVICE']._serialized_end=4539
 # @@protoc_insertion_point(module_scope)

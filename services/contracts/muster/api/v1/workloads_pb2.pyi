@@ -457,6 +457,7 @@ class WorkloadFilter(_message.Message):
     KINDS_FIELD_NUMBER: _builtins.int
     NAME_PREFIX_FIELD_NUMBER: _builtins.int
     INCLUDE_DELETED_FIELD_NUMBER: _builtins.int
+    FILTER_BY_FIELD_NUMBER: _builtins.int
     project: _builtins.str
     """Only this project; empty: every project that the caller may see."""
     name_prefix: _builtins.str
@@ -471,6 +472,12 @@ class WorkloadFilter(_message.Message):
     def kinds(self) -> _containers.RepeatedScalarFieldContainer[_options_pb2.Kind.ValueType]:
         """Only these kinds; empty: all."""
 
+    @_builtins.property
+    def filter_by(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Conditions that all have to hold, as REST's filterBy has them: a field, an operator (== != <= >= =@ !@ =^ =$) and a
+        value, such as name=^train. A watch takes those about what never changes, and about the phase.
+        """
+
     def __init__(
         self,
         *,
@@ -479,10 +486,11 @@ class WorkloadFilter(_message.Message):
         kinds: _abc.Iterable[_options_pb2.Kind.ValueType] | None = ...,
         name_prefix: _builtins.str = ...,
         include_deleted: _builtins.bool = ...,
+        filter_by: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["include_deleted", b"include_deleted", "kinds", b"kinds", "name_prefix", b"name_prefix", "phases", b"phases", "project", b"project"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter_by", b"filter_by", "include_deleted", b"include_deleted", "kinds", b"kinds", "name_prefix", b"name_prefix", "phases", b"phases", "project", b"project"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
