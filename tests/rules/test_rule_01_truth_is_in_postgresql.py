@@ -15,9 +15,10 @@ import asyncpg
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
+from muster_chassis.admission import Admission, Entry
 from muster_chassis.events import Event
 from muster_chassis.group_consumer import GroupConsumer
-from muster_chassis.intake import Admission, Entry, Intake
+from muster_chassis.intake import Intake
 from muster_chassis.topics import SUBMISSIONS
 from muster_chassis.unit import Unit
 from tests.support.records import intake, record, with_ledger

@@ -16,8 +16,9 @@ import pytest
 from aiokafka import AIOKafkaProducer
 
 from muster_chassis import outbox
+from muster_chassis.admission import Entry
 from muster_chassis.database import Database
-from muster_chassis.intake import Entry, Intake
+from muster_chassis.intake import Intake
 from muster_chassis.outbox import OutOfOrder, Relay
 from muster_chassis.topics import SUBMISSIONS
 from tests.support.records import intake, record, with_ledger

@@ -10,8 +10,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from muster_chassis import identity
+from muster_chassis.admission import Entry
 from muster_chassis.events import Origin
-from muster_chassis.intake import Entry, Intake
+from muster_chassis.intake import Intake
 from muster_chassis.retention import Retention
 from tests.support.records import intake, record, with_ledger
 from tests.support.stations import opened

@@ -18,13 +18,16 @@ from muster.api.v1 import dead_letters_pb2 as pb
 from muster.events.v1.dead_letter_pb2 import DeadLettered
 from muster.events.v1.submission_pb2 import DeletionRequested
 from muster_chassis import identity, parking
+from muster_chassis.admission import Entry
+from muster_chassis.attempts import bounded
 from muster_chassis.breaker import Breaker
+from muster_chassis.breakers import Tripped
 from muster_chassis.codec import MessageDecoder
 from muster_chassis.database import Database
 from muster_chassis.dead_letters import DeadLetters
 from muster_chassis.errors import NotFound
 from muster_chassis.events import Origin, Reject
-from muster_chassis.intake import Entry, Intake, Tripped
+from muster_chassis.intake import Intake
 from muster_chassis.topics import SUBMISSIONS, TRIGGERS, reports
 from tests.support.calls import Call
 from tests.support.records import Ledger, intake, poison, record, with_ledger
@@ -49,21 +52,19 @@ async def _redrive(here: Database, consumer: Intake, *ids: str) -> pb.RedriveDea
 # ------------------------------------------------------------------------------------------------ it never blocks
 
 
-class _Stubborn(Intake):
+async def _stubbornly(attempt: Any) -> tuple[str, int]:
     """Tries for ever."""
-
-    async def _bounded(self, attempt: Any) -> tuple[str, int]:
-        while True:
-            reason, _tries = await super()._bounded(attempt)
-            if not reason:
-                return "", 1
+    while True:
+        reason, _tries = await bounded(attempt)
+        if not reason:
+            return "", 1
 
 
-async def _flow_past_poison(database: Any, kind: type[Intake]) -> dict[str, int]:
+async def _flow_past_poison(database: Any) -> dict[str, int]:
     async with opened(database.url("policy")) as here:
         ledger = await with_ledger(here)
         ledger.refuse["bad"] = ValueError("a bug")
-        consumer = intake(here, ledger, kind)
+        consumer = intake(here, ledger)
         work = asyncio.ensure_future(consumer.process([record("bad", 1), record("w1", 1)], {}))
         await asyncio.wait({work}, timeout=3)
         work.cancel()
@@ -72,11 +73,12 @@ async def _flow_past_poison(database: Any, kind: type[Intake]) -> dict[str, int]
 
 
 async def test_what_cannot_be_handled_does_not_stop_the_others(database: Any) -> None:
-    assert await _flow_past_poison(database, Intake) == {"w1": 1}
+    assert await _flow_past_poison(database) == {"w1": 1}
 
 
-async def test_without_bounded_tries_it_stops_them(database: Any) -> None:
-    assert await _flow_past_poison(database, _Stubborn) == {}
+async def test_without_bounded_tries_it_stops_them(database: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("muster_chassis.intake.bounded", _stubbornly)
+    assert await _flow_past_poison(database) == {}
 
 
 # ------------------------------------------------------------------------------------------------ order is kept
@@ -252,7 +254,7 @@ async def _feed_poison(here: Database, ledger: Ledger, records: list[Origin], **
         try:
             await consumer.process(records[start : start + 20], {})
         except Tripped as tripped:
-            await consumer.remember_stop(str(tripped))
+            await consumer.breakers.remember(str(tripped))
             break
     return int(await here.pool.fetchval("SELECT count(*) FROM parked"))
 
@@ -262,16 +264,16 @@ async def test_when_most_of_a_topic_is_rejected_its_consumer_stops(database: Any
         ledger = await with_ledger(here)
         assert await _feed_poison(here, ledger, [poison(f"w{n}") for n in range(300)]) == 100
         consumer = intake(here, ledger)
-        await consumer.look_at_breakers()
-        assert consumer.stopped == {"muster.submissions": "100 of the last 100 records were rejected"}
+        await consumer.breakers.look()
+        assert consumer.breakers.stopped == {"muster.submissions": "100 of the last 100 records were rejected"}
         resume = pb.ResumeConsumerRequest(idempotency_key="k")
         assert list((await DeadLetters(here).ResumeConsumer(resume, Call())).topics) == ["muster.submissions"]
-        await consumer.look_at_breakers()
-        assert consumer.stopped == {}
+        await consumer.breakers.look()
+        assert consumer.breakers.stopped == {}
 
 
 async def test_without_the_breaker_the_whole_topic_is_emptied(database: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("muster_chassis.intake.Breaker", _NeverTrips)
+    monkeypatch.setattr("muster_chassis.breakers.Breaker", _NeverTrips)
     async with opened(database.url("policy")) as here:
         ledger = await with_ledger(here)
         assert await _feed_poison(here, ledger, [poison(f"w{n}") for n in range(300)]) == 300

@@ -19,12 +19,14 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from google.protobuf.message import Message
 
 from muster_chassis import kafka, logs, metrics
+from muster_chassis.attempts import patiently
 from muster_chassis.backoff import Backoff
+from muster_chassis.breakers import Tripped
 from muster_chassis.bus import Bus, BusLost, Session
 from muster_chassis.codec import Decoder
 from muster_chassis.database import PASSING, Database, transient
 from muster_chassis.events import Origin
-from muster_chassis.intake import Handler, Intake, Place, Tripped
+from muster_chassis.intake import Handler, Intake, Place
 from muster_chassis.kafka import KAFKA_TROUBLE
 from muster_chassis.topics import Topic
 from muster_chassis.unit import Unit
@@ -133,7 +135,7 @@ class Consumer(ABC):
         self._forget_ends()
         self.intake.bus = session.cluster_id
         await self._bus.wait_for([topic.name for topic in self.topics])
-        await self.intake.look_at_breakers()
+        await self.intake.breakers.look()
         consumer = await self._open(session)
         lost = True
         try:
@@ -165,10 +167,10 @@ class Consumer(ABC):
 
     async def _trip(self, consumer: AIOKafkaConsumer, polled: Iterable[TopicPartition], topic: str) -> None:
         """Stops one topic. What the poll brought and was not handled yet is read again, the others' records too."""
-        reason = self.intake.stopped[topic]
+        reason = self.intake.breakers.stopped[topic]
         _log.error("the consumer of a topic has stopped until it is resumed", topic=topic, reason=reason)
         self._bus.health.bad(f"consumer {topic}", reason, at_once=True)
-        await self.intake.remember_stop(topic)
+        await patiently(lambda: self.intake.breakers.remember(topic))
         for tp in polled:
             position = self._done.get((tp.topic, tp.partition))
             if position is not None:
@@ -182,7 +184,7 @@ class Consumer(ABC):
 
     def _pause_stopped(self, consumer: AIOKafkaConsumer) -> None:
         assigned, paused = consumer.assignment(), consumer.paused()
-        stopped = {tp for tp in assigned if tp.topic in self.intake.stopped}
+        stopped = {tp for tp in assigned if tp.topic in self.intake.breakers.stopped}
         if stopped - paused:
             consumer.pause(*(stopped - paused))
         if paused - stopped:
@@ -197,8 +199,8 @@ class Consumer(ABC):
         self._swept = now
         mine = {(tp.topic, tp.partition) for tp in consumer.assignment()}
         await self.intake.sweep(lambda place: place in mine)
-        if self.intake.stopped:
-            await self.intake.look_at_breakers()
+        if self.intake.breakers.stopped:
+            await self.intake.breakers.look()
 
     async def _learn_ends(self, consumer: AIOKafkaConsumer) -> None:
         """For partitions that are new to it: where they end now, and whether their oldest records have gone."""

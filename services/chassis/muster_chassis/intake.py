@@ -8,27 +8,24 @@ with an identity of ours and a version holds back others: anyone may write rubbi
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final
+from dataclasses import replace
 
 from google.protobuf.message import Message
 
 from muster_chassis import logs, metrics, parking, tracing
-from muster_chassis.backoff import Backoff
-from muster_chassis.breaker import Breaker
+from muster_chassis.admission import Admission, Entry
+from muster_chassis.attempts import bounded, patiently
+from muster_chassis.breakers import Breakers, Tripped
 from muster_chassis.codec import Decoder, aggregate_of, inbox_key, place_key, version_of
-from muster_chassis.database import Database, OutcomeUnknown, transient
-from muster_chassis.events import Event, Origin, Reject, Retry
+from muster_chassis.database import Database, OutcomeUnknown
+from muster_chassis.events import Event, Origin, Reject
 from muster_chassis.lease import Deposed
-from muster_chassis.parking import BEHIND, GAP, REJECTED, Parking, Waiting
+from muster_chassis.parking import BEHIND, GAP, REJECTED, Waiting
 from muster_chassis.topics import Topic
 from muster_chassis.unit import Settlement, Unit
 
 _log = logs.get(__name__)
-_TRIES: Final = 3
-_SLOW_TRIES: Final = 8  # for a statement that takes too long: a busy server is no poison, a monstrous record is
 
 Handler = Callable[[Unit, Sequence[Event]], Awaitable[None]]
 Place = tuple[str, int]
@@ -54,55 +51,6 @@ BATCH_SECONDS = metrics.histogram(
     meaning="One batch, from the first statement to the answer of the commit.",
     action="Slow: look at PostgreSQL.",
 )
-RETRIES = metrics.counter(
-    "muster_batch_retries_total",
-    unit="batches",
-    meaning="Batches tried again because of something that goes away by itself.",
-    action="Grows without end: look at PostgreSQL, and at what the handler waits for.",
-)
-TRIPPED = metrics.gauge(
-    "muster_consumer_stopped",
-    unit="1 = stopped",
-    meaning="Whether the consumer of a topic has stopped because nearly everything on it was rejected.",
-    action="Find the fault (a wrong version deployed?), then `muster dead-letters resume`.",
-    labels=("topic",),
-)
-
-
-class Tripped(Exception):
-    """Too much of a topic was rejected; its consumer stops until someone resumes it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One record of a batch: decoded, or the reason why it cannot be."""
-
-    key: str
-    origin: Origin
-    aggregate: str
-    version: int
-    event: Event | None
-    reason: str = ""
-
-    @property
-    def line(self) -> tuple[str, str]:
-        """What it waits in: one aggregate on one topic."""
-        return (self.origin.topic, self.aggregate)
-
-    @property
-    def holds(self) -> bool:
-        """Whether its successors wait for it once it is rejected."""
-        return bool(self.aggregate) and self.version > 0 and parking.identified(self.origin)
-
-
-@dataclass(slots=True)
-class Admission:
-    """What a batch turned into: events for the handler, and records to park."""
-
-    accepted: list[Event] = field(default_factory=list)
-    parked: list[Parking] = field(default_factory=list)
-    seen: dict[tuple[str, str], int] = field(default_factory=dict)
-    duplicates: int = 0
 
 
 class Intake:
@@ -127,18 +75,16 @@ class Intake:
     ) -> None:
         self.database = database
         self.topics = {topic.name: topic for topic in topics}
+        self.breakers = Breakers(database, self.topics)
         self.bus = ""
         self.cut: frozenset[Place] = frozenset()
         """Partitions whose oldest records have gone by retention: a first version above 1 is no gap there."""
-        self.stopped: dict[str, str] = {}
-        """Topics that tripped, with the reason."""
         self._handler = handler
         self._decoder = decoder
         self._decoders = dict(decoders or {})
         self._unparked = frozenset(cls.DESCRIPTOR.full_name for cls in unparked)
         self._begin = begin
         self._consumer = consumer
-        self._breakers: dict[str, Breaker] = {}
 
     async def process(self, origins: Sequence[Origin], done: dict[Place, int]) -> None:
         """Handles records in their order. `done` is told the next offset of each partition as it becomes durable.
@@ -148,19 +94,19 @@ class Intake:
         """
         entries = [self._decode(origin) for origin in origins]
         try:
-            await self._patiently(lambda: self._once(entries))
+            await patiently(lambda: self._once(entries))
         except (Tripped, Deposed, OutcomeUnknown):
             raise
         except Exception as error:  # noqa: BLE001 - whatever a handler raises is judged record by record
             _log.warning("a batch failed, its records are handled one by one", records=len(entries), error=repr(error))
         else:
             done.update(_next_offsets(origins))
-            self._check_breakers()
+            self.breakers.check()
             return
         for entry in entries:
             await self._alone(entry)
             done.update(_next_offsets([entry.origin]))
-            self._check_breakers()
+            self.breakers.check()
 
     async def sweep(self, mine: Callable[[Place], bool] = lambda _: True) -> int:
         """Handles what waits and may go on now: redrives that were asked for, closed gaps, and what stands behind.
@@ -178,18 +124,6 @@ class Intake:
                 await self._waiting(row)
                 settled += 1
 
-    async def look_at_breakers(self) -> None:
-        """Learns which topics are stopped: from before a restart, or no longer since someone resumed them."""
-        rows = await self.database.pool.fetch(
-            "SELECT topic, reason FROM breakers WHERE topic = ANY($1)", list(self.topics)
-        )
-        stopped = {row["topic"]: row["reason"] for row in rows}
-        for topic in self.stopped.keys() - stopped.keys():
-            self._breakers.pop(topic, None)
-            TRIPPED.labels(topic).set(0)
-            _log.info("the consumer was resumed", topic=topic)
-        self.stopped = stopped
-
     def _decode(self, origin: Origin) -> Entry:
         entry = self._read(origin)
         return entry if self.topics[origin.topic].versioned else replace(entry, version=0)
@@ -206,21 +140,6 @@ class Intake:
             return Entry(inbox_key(event, self.bus), origin, event.aggregate, event.version, event)
         key = place_key(origin, self.bus)
         return Entry(key, origin, aggregate_of(origin), version_of(origin), None, reason)
-
-    async def _patiently(self, attempt: Callable[[], Awaitable[None]]) -> None:
-        """Tries again without limit while the trouble is one that goes away."""
-        backoff = Backoff()
-        while True:
-            try:
-                await attempt()
-                return
-            except Exception as error:
-                if not isinstance(error, Retry) and not transient(error):
-                    raise
-                RETRIES.inc()
-                if backoff.attempts in (0, 10) or backoff.attempts % 100 == 0:
-                    _log.warning("a batch is tried again", error=repr(error), attempts=backoff.attempts)
-                await backoff.pause()
 
     async def _once(self, entries: Sequence[Entry]) -> None:
         """One batch in one transaction."""
@@ -274,11 +193,11 @@ class Intake:
         """Decides about one new record: handle it, park it, or drop what an older version repeats."""
         line, last = entry.line, known.get(entry.line, 0)
         if entry.event is None:
-            admission.parked.append(_parking(entry, REJECTED, entry.reason, 1))
+            admission.parked.append(entry.parked(REJECTED, entry.reason, 1))
             if entry.holds:
                 blocked.add(line)
         elif line in blocked and entry.event.type not in self._unparked:
-            admission.parked.append(_parking(entry, BEHIND, "behind a rejected record of the same aggregate", 0))
+            admission.parked.append(entry.parked(BEHIND, "behind a rejected record of the same aggregate", 0))
         elif entry.version == 0:
             admission.accepted.append(entry.event)
         elif entry.version <= last:
@@ -288,7 +207,7 @@ class Intake:
             admission.accepted.append(entry.event)
         else:
             why = f"version {entry.version} came before version {last + 1}"
-            admission.parked.append(_parking(entry, GAP, why, 0))
+            admission.parked.append(entry.parked(GAP, why, 0))
 
     def _follows(self, entry: Entry, last: int) -> bool:
         if entry.version == last + 1 or self.topics[entry.origin.topic].compacted:
@@ -297,7 +216,7 @@ class Intake:
 
     async def _alone(self, entry: Entry) -> None:
         """One record in a transaction of its own; a dead letter when it fails for good."""
-        reason, attempts = await self._bounded(lambda: self._once([entry]))
+        reason, attempts = await bounded(lambda: self._once([entry]))
         if not reason:
             return
 
@@ -305,30 +224,12 @@ class Intake:
             async with self.database.unit(begin=self._begin) as unit:
                 admission = await self._admit(unit, [entry])
                 if admission.accepted:
-                    await parking.park(unit, _parking(entry, REJECTED, reason, attempts))
+                    await parking.park(unit, entry.parked(REJECTED, reason, attempts))
                 unit.settlement = Settlement({}, self._consumer, self.bus, self._stored([entry.origin]))
 
-        await self._patiently(give_up)
+        await patiently(give_up)
         self._note(entry.origin.topic, "rejected")
         _log.warning("a record goes to the dead letters", topic=entry.origin.topic, key=entry.key, reason=reason)
-
-    async def _bounded(self, attempt: Callable[[], Awaitable[None]]) -> tuple[str, int]:
-        """Tries a few times. Returns ('', tries), or the reason why it failed for good."""
-        backoff, tries = Backoff(first=0.02, last=2.0), 0
-        while True:
-            tries += 1
-            try:
-                await self._patiently(attempt)
-                return "", tries
-            except (Tripped, Deposed, OutcomeUnknown):
-                raise
-            except Reject as poison:
-                return poison.reason, tries
-            except Exception as error:  # noqa: BLE001 - whatever it is, it counts as a try
-                if tries >= (_SLOW_TRIES if _slow(error) else _TRIES):
-                    _log.exception("a record cannot be handled")
-                    return f"{type(error).__name__}: {error}", tries
-                await backoff.pause()
 
     async def _waiting(self, row: Waiting) -> None:
         """Handles the head of one line under its first event id; it stays there where it fails again."""
@@ -346,7 +247,7 @@ class Intake:
                 if version > seen:
                     unit.settlement = Settlement({entry.line: version})
 
-        reason, attempts = await self._bounded(handle)
+        reason, attempts = await bounded(handle)
         if not reason:
             HANDLED.labels(row.origin.topic, "done").inc()
             return
@@ -355,7 +256,7 @@ class Intake:
             async with self.database.unit(begin=self._begin) as unit:
                 await parking.refuse(unit, row, reason)
 
-        await self._patiently(keep)
+        await patiently(keep)
         _log.warning("a waiting record failed", topic=row.origin.topic, reason=reason, attempts=row.attempts + attempts)
 
     async def _counted(self, unit: Unit, row: Waiting, entry: Entry) -> tuple[int, int]:
@@ -382,41 +283,9 @@ class Intake:
 
     def _note(self, topic: str, outcome: str) -> None:
         HANDLED.labels(topic, outcome).inc()
-        if outcome != "parked" and self.topics[topic].ours:
-            self._breakers.setdefault(topic, Breaker()).note(rejected=outcome == "rejected")
-
-    def _check_breakers(self) -> None:
-        for topic, breaker in self._breakers.items():
-            if breaker.tripped and topic not in self.stopped:
-                rejected, of = breaker.counts
-                self.stopped[topic] = f"{rejected} of the last {of} records were rejected"
-                TRIPPED.labels(topic).set(1)
-                raise Tripped(topic)
-
-    async def remember_stop(self, topic: str) -> None:
-        """Makes a stop survive a restart."""
-
-        async def write() -> None:
-            async with self.database.unit() as unit:
-                await unit.connection.execute(
-                    "INSERT INTO breakers (topic, reason, at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
-                    topic,
-                    self.stopped[topic],
-                    unit.now,
-                )
-
-        await self._patiently(write)
-
-
-def _parking(entry: Entry, why: str, reason: str, attempts: int) -> Parking:
-    trace = entry.event.traceparent if entry.event else tracing.valid(entry.origin.header("traceparent"))
-    line = entry.aggregate if why != REJECTED or entry.holds else ""
-    return Parking(entry.key, why, entry.origin, line, entry.version, reason, attempts, trace)
+        if outcome != "parked":
+            self.breakers.note(topic, rejected=outcome == "rejected")
 
 
 def _next_offsets(origins: Iterable[Origin]) -> dict[Place, int]:
     return {(origin.topic, origin.partition): origin.offset + 1 for origin in origins}
-
-
-def _slow(error: Exception) -> bool:
-    return isinstance(error, asyncio.TimeoutError) or type(error).__name__ == "QueryCanceledError"

@@ -54,7 +54,7 @@ async def compose(runtime: Runtime, settings: TelemetrySettings) -> None:
     accounts = PostgresAccounts()
     handlers = Handlers(accounts)
     intake = Intake(database, Samples(handlers), [SAMPLES], DECODER)
-    await intake.look_at_breakers()
+    await intake.breakers.look()
     stream = SampleStream(bus, intake, name=NAME, instance=settings.instance)
     relay = Relay(database, bus)
     runtime.eternal("grpc health", server.run)

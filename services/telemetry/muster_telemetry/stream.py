@@ -19,11 +19,13 @@ import faust
 from faust.types import EventT
 
 from muster_chassis import logs
+from muster_chassis.attempts import patiently
 from muster_chassis.backoff import Backoff
+from muster_chassis.breakers import Tripped
 from muster_chassis.bus import Bus, BusLost
 from muster_chassis.database import TRANSIENT
 from muster_chassis.events import Event, Origin
-from muster_chassis.intake import Intake, Place, Tripped
+from muster_chassis.intake import Intake, Place
 from muster_chassis.topics import SAMPLES
 from muster_chassis.unit import Unit
 from muster_telemetry.errors import FaustEnded
@@ -126,12 +128,12 @@ class SampleStream:
 
     async def _wait_for_resume(self) -> None:
         """Nearly everything was rejected: stands still until somebody resumes it, and says so."""
-        await self._intake.remember_stop(SAMPLES.name)
-        self._bus.health.bad(f"consumer {SAMPLES.name}", self._intake.stopped[SAMPLES.name], at_once=True)
-        while SAMPLES.name in self._intake.stopped:
+        await patiently(lambda: self._intake.breakers.remember(SAMPLES.name))
+        self._bus.health.bad(f"consumer {SAMPLES.name}", self._intake.breakers.stopped[SAMPLES.name], at_once=True)
+        while SAMPLES.name in self._intake.breakers.stopped:
             await asyncio.sleep(_RESUMED)
             with suppress(*TRANSIENT, TimeoutError):
-                await self._intake.look_at_breakers()
+                await self._intake.breakers.look()
         self._bus.health.good(f"consumer {SAMPLES.name}")
 
 

@@ -115,7 +115,7 @@ async def test_a_consumer_stops_when_everything_is_rejected_and_goes_on_when_res
         journal = Journal()
         consumer = here.consume(journal, records=10)
         await _write(producer, *(poison(f"w{n}") for n in range(150)))
-        await until(lambda: consumer.intake.stopped)
+        await until(lambda: consumer.intake.breakers.stopped)
         await _write(producer, record("good", 1))
         # It looks after each batch, and where batches end depends on what one poll of the partitions brought.
         assert 100 <= await here.database.pool.fetchval("SELECT count(*) FROM parked") < 110
