@@ -1,14 +1,16 @@
 """The reference page of the workload language, `docs/workload-language.md`, written from the catalogue.
 
-`python -m muster_language.reference` prints it; a test holds the committed page equal to it.
+`python -m muster_language.reference` prints it; a test and `make lint` hold the committed page equal to it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from muster_language.catalogue import Row, catalogue
 from muster_language.explain import facts, type_word
+from muster_language.shape import COLOSSAL_KIND, COLOSSAL_VERSION, KIND_TEXTS, Node, colossal
 from muster_language.spec import API_VERSION, Kind
 
 _HEAD: Final = f"""# The workload language
@@ -19,39 +21,56 @@ and `spec`. Values are wrapped (`gpu: {{value: 0.5}}`), items have labels
 bare are written without `value:`. A file may hold several documents. `muster explain KIND.spec.FIELD` shows the same on
 the command line.
 
-This page is written from the options in `protos/muster/workload/v1/workload.proto`, by
-`python -m muster_language.reference`.
+This page is written from the options in `protos/muster/workload/v1/*.proto`, by `python -m muster_language.reference`.
 """
+_QUOTED: Final = frozenset({"REST", "Pattern", "Default"})
 
 
 def reference() -> str:
     """The page, in Markdown."""
-    parts = [
-        _HEAD,
-        "| kind | document |\n|---|---|\n" + "\n".join(f"| {each.word} | `{each.document}` |" for each in Kind),
-    ]
+    kinds = [f"| {each.word} | `{each.document}` | {KIND_TEXTS[each]} |" for each in Kind]
+    job = colossal()
+    kinds.append(f"| distributed | `{COLOSSAL_KIND}` | {job.description} |")
+    parts = [_HEAD, "| kind | document | |\n|---|---|---|\n" + "\n".join(kinds)]
     for group in dict.fromkeys(row.group for row in catalogue().rows):
         parts.append(f"## {group.capitalize()}")
         parts.extend(_field(row) for row in catalogue().rows if row.group == group and row.yaml)
+    parts.append(_job(job))
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
 
 
 def _field(row: Row) -> str:
     place = row.yaml if row.beside_spec else f"spec.{row.yaml}"
-    said = [f"{name.lower()}: {_quoted(name, text)}" for name, text in facts(row)]
-    lines = [f"### `{place}` ({type_word(row)}{', bare' if row.bare else ''})", "", row.description, "", *_listed(said)]
-    for member in row.members:
-        inner = ", ".join(f"{name.lower()} {text}" for name, text in facts(member) if name in {"Range", "Unit"})
-        lines.append(f"- `{member.yaml}` ({type_word(member)}{f', {inner}' if inner else ''}): {member.description}")
+    said = [f"- {name.lower()}: {_quoted(name, text)}" for name, text in facts(row)]
+    lines = [f"### `{place}` ({type_word(row)}{', bare' if row.bare else ''})", "", row.description, "", *said]
+    if row.members:
+        lines += ["", *(_member(member) for member in row.members if member.yaml)]
     return "\n".join(lines)
 
 
-def _listed(said: list[str]) -> list[str]:
-    return [f"- {each}" for each in said]
+def _member(member: Row) -> str:
+    told = "; ".join(
+        f"{name.lower()} {_quoted(name, text)}" for name, text in facts(member) if name not in {"Policy", "Since"}
+    )
+    return f"- `{member.yaml}` ({type_word(member)}): {member.description}{f' ({told})' if told else ''}"
 
 
 def _quoted(name: str, text: str) -> str:
-    return f"`{text}`" if name in {"REST", "Pattern", "Default"} else text
+    return f"`{text}`" if name in _QUOTED else text
+
+
+def _job(job: Node) -> str:
+    spec = job.child("spec")
+    inner = spec.children if spec is not None else ()
+    head = f"## {COLOSSAL_KIND}\n\nA document of its own form, `apiVersion: {COLOSSAL_VERSION}`, without `value:`."
+    return "\n".join([head, "", *(line for node in inner for line in _lines(node, 0))])
+
+
+def _lines(node: Node, depth: int) -> Iterator[str]:
+    told = "; ".join(f"{name.lower()} {_quoted(name, text)}" for name, text in facts(node.row)) if node.row else ""
+    yield f"{'  ' * depth}- `{node.name}` ({node.form}): {node.description}{f' ({told})' if told else ''}"
+    for each in node.children:
+        yield from _lines(each, depth + 1)
 
 
 if __name__ == "__main__":
