@@ -22,7 +22,6 @@ Check = Callable[[Any], Refused | None]
 """The value of the row's type -> why it is not taken. None: it is."""
 
 _MOST_ENTRIES: Final = 64
-_POOL: Final = "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _PORTIONS: Final = frozenset({"gpu_portion_request", "gpu_portion_limit"})
 
 
@@ -110,9 +109,8 @@ def _example(row: Row) -> str:
 
 def _entries(row: Row) -> Check:
     """A list that is one value: each entry as the row has it; names each once, while free text may repeat itself."""
-    pattern = re.compile(row.pattern or _POOL).fullmatch if row.pattern or row.name == "node_pools" else None
-    each = _known(row) if row.words is not None else _name(row, pattern) if pattern is not None else _text(row)
-    names = row.words is not None or pattern is not None
+    names = bool(row.one_of) or row.words is not None or bool(row.pattern)
+    each = _entry(row)
 
     def check(entries: list[Any]) -> Refused | None:
         if len(entries) > _MOST_ENTRIES:
@@ -126,12 +124,17 @@ def _entries(row: Row) -> Check:
     return check
 
 
-def _name(row: Row, pattern: Callable[[str], object]) -> Check:
-    allowed = "letters, digits, - _ and ., at most 63 characters" if row.name == "node_pools" else row.description
-    return lambda text: None if pattern(text) else Refused(f"{shown(text)} is not a name", allowed)
+def _entry(row: Row) -> Check:
+    if row.words is not None:
+        return _known(row)
+    if row.one_of:
+        allowed = ", ".join(row.one_of.values())
+        known = frozenset(row.one_of.values())
+        return lambda text: None if text in known else Refused(f"{shown(text)} is not known", allowed)
+    return _text(row, noun="name")
 
 
-def _text(row: Row) -> Check:
+def _text(row: Row, noun: str = "") -> Check:
     pattern = re.compile(row.pattern).fullmatch if row.pattern else None
     longest = row.max_length
 
@@ -141,7 +144,7 @@ def _text(row: Row) -> Check:
         if len(text) > longest:
             return Refused(f"{shown(text)} is too long: {len(text)} characters", f"at most {longest} characters")
         if pattern is not None and not pattern(text):
-            return Refused(f"{shown(text)} is not a {row.yaml}", row.description)
+            return Refused(f"{shown(text)} is not a {noun or row.yaml}", row.description)
         return None
 
     return check

@@ -19,10 +19,8 @@ from muster_kernel.quantities import (
     parse_milli_cpu,
     portion_milli,
 )
-from muster_language.catalogue import catalogue
-from muster_language.overlay import overlay
+from muster_language.roles import complete_master, has_launcher
 from muster_language.spec import Kind, WorkloadSpec, kind_of
-from muster_language.validation import gpu_members
 
 ResourceRequest = workload_pb2.ResourceRequest
 
@@ -64,24 +62,6 @@ def is_preemptible(spec: WorkloadSpec) -> bool:
     return by_class if by_class is not None else kind_of(spec) in {Kind.TRAINING, Kind.DISTRIBUTED}
 
 
-def complete_master(spec: WorkloadSpec) -> WorkloadSpec | None:
-    """What the master or launcher is given: the workers' fields, its own over them; None without masterSpec.
-
-    A launcher (MPI, ColossalAI) starts the ranks and runs none, so it inherits no GPU.
-    """
-    if not spec.HasField("master_spec"):
-        return None
-    shared = _for_roles(spec)
-    if _has_launcher(spec):
-        for name in gpu_members():
-            shared.ClearField(name)  # type: ignore[arg-type]
-    master = overlay(shared, spec.master_spec)
-    for row in catalogue().rows:
-        if row.own:
-            master.ClearField(row.name)  # type: ignore[arg-type]
-    return master
-
-
 def resource_requests(spec: WorkloadSpec) -> list[ResourceRequest]:
     """One request per role, the one that starts the others first. Raises ValueError for a spec with issues."""
     match kind_of(spec):
@@ -95,24 +75,11 @@ def resource_requests(spec: WorkloadSpec) -> list[ResourceRequest]:
 
 def _gang(spec: WorkloadSpec) -> list[ResourceRequest]:
     master = complete_master(spec)
-    if _has_launcher(spec):
+    if has_launcher(spec):
         return [_request("launcher", 1, master or WorkloadSpec()), _request("worker", spec.workers, spec)]
     if master is None:
         return [_request("worker", spec.workers, spec)]
     return [_request("master", 1, master), _request("worker", spec.workers, spec)]
-
-
-def _has_launcher(spec: WorkloadSpec) -> bool:
-    return spec.framework in {workload_pb2.FRAMEWORK_MPI, workload_pb2.FRAMEWORK_COLOSSALAI}
-
-
-def _for_roles(spec: WorkloadSpec) -> WorkloadSpec:
-    shared = WorkloadSpec()
-    shared.CopyFrom(spec)
-    for row in catalogue().rows:
-        if not row.for_roles:
-            shared.ClearField(row.name)  # type: ignore[arg-type]
-    return shared
 
 
 def _request(role: str, count: int, spec: WorkloadSpec) -> ResourceRequest:

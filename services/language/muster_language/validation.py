@@ -1,71 +1,113 @@
-"""What is wrong with a spec, in two stages.
+"""What is wrong with one layer by itself, as a user, a template or a policy gives it: the LAYER stage.
 
-LAYER (`check_layer`): one layer alone, as a user or a template gives it; submission answers the call with these.
-EFFECTIVE (`check_effective`): the merged spec after defaults; policy publishes these as issues with rule `language`.
-Holds: every error at once, each with its path; nothing is written into the spec.
+Called at the edge (submission answers the call with these), by the client's `validate`, and by `effective` for the
+merged spec. Per kind there is a table from field number to check, made once: protobuf lists what is set, and nothing
+else is looked at.
+Holds: every error at once, each with its path; nothing is written into the spec; what is missing is no error here,
+since another layer may give it.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Any
 
 from muster_language import value_types as of
-from muster_language.bounds import refusal
-from muster_language.catalogue import COMPANIONS, Row, catalogue, either
+from muster_language.catalogue import Row, catalogue, either
 from muster_language.documents import Violation
-from muster_language.labels import label_of
+from muster_language.items import Found, annotations_check, items_check, mounts_check, shaped
+from muster_language.labels import members_of
+from muster_language.naming import YAML, Naming
+from muster_language.overlay import gpu_members
 from muster_language.spec import Kind, WorkloadSpec, kind_of
-from muster_language.values import Refused, shown
 
-MOST_ITEMS: Final = 1_000
-_VARIABLE: Final = re.compile(r"[A-Za-z_][-A-Za-z0-9_.]{0,252}")
-_LABEL: Final = re.compile(r"[^\s\x00-\x1f\x7f]{1,317}")  # a prefix of 253, a slash and a name of 63
+__all__ = ["check_layer", "gpu_members"]
 
-Found = Iterator[Violation]
+Check = Callable[[Any, Naming, Found], None]
+"""The value of a field, how to name places, and where to put what is wrong."""
 
 
-@dataclass(frozen=True, slots=True)
-class Issue:
-    """Something that stands against an effective spec; policy turns it into a compliance issue."""
-
-    path: str
-    rule: str
-    given: str
-    allowed: str
-    details: str
-
-
-def check_layer(spec: WorkloadSpec) -> list[Violation]:
-    """Types, bounds, patterns, lengths, exclusive members, labels, and whether the kind takes each field."""
+def check_layer(spec: WorkloadSpec, naming: Naming = YAML) -> list[Violation]:
+    """Types, bounds, patterns, lengths, exclusive members, labels, folders, and whether the kind takes each field."""
     kind = kind_of(spec)
     found: list[Violation] = []
     if kind is None:
         allowed = either([each.document for each in Kind])
         found.append(Violation("kind", "the kind of workload is not said", allowed=allowed))
-    found.extend(_spec(spec, "spec", kind))
+    _spec(spec, _plan(kind, master=False), naming, found)
     return found
 
 
-def _spec(spec: WorkloadSpec, path: str, kind: Kind | None, *, master: bool = False) -> Found:
-    rows = catalogue().by_number
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What is done about each field of a kind, and what may not stand together."""
+
+    checks: dict[int, Check]
+    exclusive: tuple[tuple[frozenset[int], tuple[Row, ...]], ...]
+    volumes: dict[int, Row]
+
+
+@cache
+def _plan(kind: Kind | None, *, master: bool) -> _Plan:
+    rows = catalogue().rows
+    return _Plan(
+        checks={row.number: _check(row, kind, master=master) for row in rows},
+        exclusive=tuple((frozenset(row.number for row in group), group) for group in _groups()),
+        volumes={row.number: row for row in rows if row.type == of.ITEMIZED and row.group == "storage"},
+    )
+
+
+@cache
+def _groups() -> tuple[tuple[Row, ...], ...]:
+    rows = catalogue().rows
+    names = dict.fromkeys(row.exclusive for row in rows if row.exclusive)
+    return tuple(tuple(row for row in rows if row.exclusive == name) for name in names)
+
+
+def _spec(spec: WorkloadSpec, plan: _Plan, naming: Naming, found: Found) -> None:
+    given = set()
+    volumes: list[tuple[Row, Any]] = []
     for descriptor, value in spec.ListFields():
-        row = rows.get(descriptor.number)
-        if row is None:
+        number = descriptor.number
+        check = plan.checks.get(number)
+        if check is None:
             continue  # the kind itself, which has no row
-        here = row.yaml if row.beside_spec else f"{path}.{row.yaml}"
-        if kind is not None and kind not in row.kinds:
-            yield Violation(here, f"a {kind.document} does not take {row.yaml}", allowed=_takers(row))
-        elif master and not (row.for_roles or row.own):
-            yield Violation(here, f"{row.yaml} speaks about the workload as a whole", allowed="say it under spec")
-        elif row.beside_spec:
-            yield from _spec(value, row.yaml, kind, master=True)
-        else:
-            yield from _checker(row)(value, here)
-    yield from _exclusive(spec, path)
+        given.add(number)
+        check(value, naming, found)
+        if number in plan.volumes:
+            volumes.append((plan.volumes[number], value))
+    for numbers, rows in plan.exclusive:
+        if len(numbers & given) > 1:
+            found.append(_excluding([row for row in rows if row.number in given], rows, naming))
+    if volumes:
+        mounts_check(volumes, naming, found)
+
+
+def _excluding(given: list[Row], rows: tuple[Row, ...], naming: Naming) -> Violation:
+    names = [row.yaml or row.path for row in rows]
+    said = f"{' and '.join(row.yaml or row.path for row in given)} exclude each other"
+    return Violation(naming.value(given[1]), said, allowed=f"one {rows[0].exclusive} field: {either(names)}")
+
+
+def _check(row: Row, kind: Kind | None, *, master: bool) -> Check:
+    if row.refused:
+        refused = f"{row.yaml or row.path} is not taken"
+        return lambda _, naming, found: found.append(Violation(naming.field(row), refused, allowed=row.refused))
+    if kind is not None and kind not in row.kinds:
+        said = f"a {kind.document} does not take {row.yaml or row.path}"
+        return lambda _, naming, found: found.append(Violation(naming.field(row), said, allowed=_takers(row)))
+    if master and not (row.for_roles or row.own):
+        whole = f"{row.yaml or row.path} speaks about the workload as a whole"
+        return lambda _, naming, found: found.append(Violation(naming.field(row), whole, allowed="say it under spec"))
+    if row.name == "master_spec":
+        return lambda value, naming, found: _spec(value, _plan(kind, master=True), naming.master(), found)
+    if row.type == of.ITEMIZED:
+        return _items(row)
+    if row.type == of.OBJECT and not row.repeated:
+        return lambda value, naming, found: _object(row, value, naming, found)
+    return _value(row)
 
 
 def _takers(row: Row) -> str:
@@ -73,167 +115,38 @@ def _takers(row: Row) -> str:
     return f"{kinds} {'takes' if len(row.kinds) == 1 else 'take'} it"
 
 
-def _exclusive(spec: WorkloadSpec, path: str) -> Found:
-    for group, rows in _groups().items():
-        given = [row for row in rows if spec.HasField(row.name)]  # type: ignore[arg-type]
-        if len(given) > 1:
-            names = " and ".join(row.yaml for row in given)
-            first = f"{path}.{given[1].yaml}" + ("" if given[1].bare else ".value")
-            yield Violation(first, f"{names} exclude each other", allowed=f"one {group} field: {either(_names(rows))}")
+def _value(row: Row) -> Check:
+    refusal = shaped(row)
+
+    def check(value: Any, naming: Naming, found: Found) -> None:
+        refused = refusal(value)
+        if refused is not None:
+            found.append(Violation(naming.value(row), refused.message, allowed=refused.allowed))
+
+    return check
 
 
-def _names(rows: tuple[Row, ...]) -> list[str]:
-    return [row.yaml for row in rows]
+def _items(row: Row) -> Check:
+    check = items_check(row)
+    if row.name != "annotations":
+        return check
+
+    def both(items: Any, naming: Naming, found: Found) -> None:
+        check(items, naming, found)
+        annotations_check(row, items, naming, found)
+
+    return both
 
 
-@cache
-def _groups() -> dict[str, tuple[Row, ...]]:
-    groups: dict[str, list[Row]] = {}
-    for row in catalogue().rows:
-        if row.exclusive:
-            groups.setdefault(row.exclusive, []).append(row)
-    return {group: tuple(rows) for group, rows in groups.items()}
-
-
-@cache
-def _checker(row: Row) -> Callable[[Any, str], Found]:
-    if row.type == of.ITEMIZED:
-        return lambda value, path: _items(row, value, path)
-    if row.type == of.OBJECT:
-        return lambda value, path: _members(row, value, f"{path}.value")
-    if row.type == of.ARRAY:
-        return lambda value, path: _value(row, list(value.values), f"{path}.value")
-    suffix = "" if row.bare else ".value"
-    return lambda value, path: _value(row, value, f"{path}{suffix}")
-
-
-def _value(row: Row, value: Any, path: str) -> Found:
-    refused = refusal(row, value)
-    if refused is not None:
-        yield _violation(path, refused)
-
-
-def _violation(path: str, refused: Refused) -> Violation:
-    return Violation(path, refused.message, allowed=refused.allowed)
-
-
-def _members(row: Row, message: Any, path: str) -> Found:
-    for member in row.members:
+def _object(row: Row, message: Any, naming: Naming, found: Found) -> None:
+    for member, check in _object_checks(row):
         if message.HasField(member.name):
-            yield from _value(member, getattr(message, member.name), f"{path}.{member.yaml}")
-        elif member.mandatory:
-            yield Violation(path, f"{member.yaml} is missing", allowed=f"{row.yaml} needs {member.yaml}")
+            refused = check(getattr(message, member.name))
+            if refused is not None:
+                here = naming.inside(row, member)
+                found.append(Violation(here, refused.message, allowed=refused.allowed))
 
 
-def _items(row: Row, items: Any, path: str) -> Found:
-    if len(items) > MOST_ITEMS:
-        yield Violation(path, f"{len(items)} items are too many", allowed=f"at most {MOST_ITEMS}")
-        return
-    seen: set[str] = set()
-    for item in items:
-        label = label_of(item)
-        here = f"{path}.items.{label}"
-        if label in seen:
-            yield Violation(here, f"two items have the label {shown(label)}", allowed="each label once")
-        seen.add(label)
-        yield from _item(row, item, label, here)
-
-
-def _item(row: Row, item: Any, label: str, path: str) -> Found:
-    legal = _VARIABLE if row.name == "environment" else _LABEL
-    if not legal.fullmatch(label):
-        allowed = (
-            "letters, digits, _ - and ., not beginning with a digit" if legal is _VARIABLE else "a word without spaces"
-        )
-        yield Violation(path, f"{shown(label)} is not a label", allowed=allowed)
-    if item.deleted:
-        return
-    if row.members:
-        yield from _members(row, item, f"{path}.value")
-    elif not item.HasField("value"):
-        yield Violation(
-            path, "the item has no value", allowed="value: text, or deleted: true to take an inherited item out"
-        )
-    elif "\0" in item.value or len(item.value) > of.LONGEST_TEXT:
-        yield Violation(
-            f"{path}.value", "the value is not taken", allowed=f"at most {of.LONGEST_TEXT} characters, no NUL"
-        )
-
-
-def check_effective(spec: WorkloadSpec) -> list[Issue]:
-    """What the spec lacks or contradicts once all layers are in: mandatory and cross-field rules, then LAYER's."""
-    rules = (_runnable, _gang, _service, _scaling)
-    found = [issue for rule in rules for issue in rule(spec)]
-    # A template or a policy default may hold what no edge has seen in this combination.
-    return found + [Issue(_path(each.path), "language", "", each.allowed, each.text) for each in check_layer(spec)]
-
-
-def gpu_members() -> tuple[str, ...]:
-    """The proto names that together are the GPU request: exclusive with each other, or their number of devices."""
-    return tuple(row.name for row in _groups()["gpu"]) + tuple(COMPANIONS)
-
-
-def _path(path: str) -> str:
-    row = catalogue().by_yaml.get(path.removeprefix("spec.").split(".")[0])
-    return row.path if row is not None and path.startswith("spec.") else path
-
-
-def _missing(path: str, details: str, allowed: str = "") -> Issue:
-    return Issue(path, "language", "", allowed, details)
-
-
-def _runnable(spec: WorkloadSpec) -> Iterator[Issue]:
-    runs = (spec, spec.master_spec) if spec.HasField("master_spec") else (spec,)
-    if not any(each.command or each.image for each in runs):
-        yield _missing(
-            "command", "nothing says what to run: neither command nor image is given", "a command or an image"
-        )
-
-
-def _gang(spec: WorkloadSpec) -> Iterator[Issue]:
-    if kind_of(spec) is not Kind.DISTRIBUTED:
-        return
-    if not spec.framework:
-        yield _missing("distributedFramework", "a distributed workload needs jobType", _words("framework"))
-    if not spec.workers:
-        yield _missing("numWorkers", "a distributed workload needs workers", "a whole number from 1 on")
-    slots = max(1, spec.slots_per_worker)
-    room = spec.workers * slots
-    if spec.workers and spec.processes > room:
-        details = f"{spec.processes} processes do not fit {spec.workers} workers with {slots} slots each"
-        yield Issue("processes", "language", str(spec.processes), f"at most {room}", details)
-
-
-def _words(name: str) -> str:
-    words = catalogue().by_name[name].words
-    return words.allowed if words else ""
-
-
-def _service(spec: WorkloadSpec) -> Iterator[Issue]:
-    if kind_of(spec) is Kind.INFERENCE and not any(not port.deleted for port in spec.ports):
-        yield _missing(
-            "ports", "an inference service needs a port", "ports: {items: {http: {value: {container: 8000}}}}"
-        )
-
-
-def _scaling(spec: WorkloadSpec) -> Iterator[Issue]:
-    if kind_of(spec) is not Kind.INFERENCE:
-        return
-    low = spec.min_scale if spec.HasField("min_scale") else 1
-    high = spec.max_scale if spec.HasField("max_scale") else max(low, 1)
-    path = "autoscaling.metric"
-    if low > high:
-        details = f"minScale {low} is above maxScale {high}"
-        yield Issue("autoscaling.minReplicas", "language", str(low), f"at most {high}", details)
-    elif low < high and not spec.metric and (low, high) != (0, 1):
-        yield _missing(path, f"scaling between {low} and {high} replicas needs a metric", _words("metric"))
-    if spec.metric and not spec.HasField("target"):
-        yield _missing("autoscaling.metricThreshold", "a metric needs a target", "a number above 0")
-    if low == 0 and spec.metric == _metric("latency"):
-        allowed = "concurrency or throughput, or a minScale of at least 1"
-        yield Issue(path, "language", "latency", allowed, "a service scaled by latency cannot go down to no replica")
-
-
-def _metric(word: str) -> int:
-    words = catalogue().by_name["metric"].words
-    return words.by_word[word] if words else 0
+@cache
+def _object_checks(row: Row) -> tuple[tuple[Row, Callable[[Any], Any]], ...]:
+    return tuple((member, shaped(member)) for member in members_of(row) if not member.repeated)

@@ -114,7 +114,7 @@ def test_objects_and_the_master_merge_member_by_member() -> None:
     high = layer(LayerName.WORKLOAD, "  readinessProbe: {value: {port: 2}}\n", "InferenceWorkload")
     merged = merge([low, high])
     assert (merged.spec.readiness_probe.path, merged.spec.readiness_probe.port) == ("/a", 2)
-    assert merged.provenance["probes.readiness.path"] == LayerName.TEMPLATE
+    assert merged.provenance["probes.readiness.handler.httpGet.path"] == LayerName.TEMPLATE
     master = WorkloadSpec()
     master.master_spec.gpu_devices_request = 2
     own = WorkloadSpec()

@@ -153,7 +153,7 @@ def test_what_is_no_gpu_request(gpu: str) -> None:
         ("  environment: {items: {A: {value: x}, A: {value: y}}}\n", "spec.environment.items: A is given twice"),
         ("  environment: {items: {A: {deleted: maybe}}}\n", "spec.environment.items.A.deleted: maybe is neither"),
         ("  ports: {items: {p: {value: {container: 0}}}}\n", "spec.ports.items.p.value.container: 0 is too small"),
-        ("  ports: {items: {p: {value: {external: 80}}}}\n", "container is missing\n  ports needs container"),
+        ("  tolerations: {items: {t: {value: {key: a}}}}\n", "operator is missing\n  tolerations needs operator"),
         ("  ports: {items: {p: {value: 80}}}\n", "spec.ports.items.p.value: ports is not a mapping"),
         ("  ports: {items: {p: {value: {containr: 80}}}}\n", "containr: unknown field; did you mean container?"),
         ("  readinessProbe: {value: {port: 70000}}\n", "spec.readinessProbe.value.port: 70000 is too large"),

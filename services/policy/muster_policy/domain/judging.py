@@ -23,7 +23,7 @@ from muster_language import (
     priority_of,
     resource_requests,
 )
-from muster_language.resources import complete_master
+from muster_language.roles import complete_master
 from muster_language.spec import kind_of
 from muster_policy.domain.policy import Policy
 from muster_policy.domain.rules import Objection, objections

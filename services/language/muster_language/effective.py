@@ -1,0 +1,57 @@
+"""What an effective spec lacks or contradicts, once all layers are in: the EFFECTIVE stage.
+
+Called by policy before it admits; its issues go out as compliance issues with the rule `language`. Two lists of rules,
+each a function from a spec to what it has against it: those about the workload, and those about what one role is given.
+Holds: every issue at once, under the REST path of the field; nothing is written into the spec.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from muster_language import compute_rules, gang_rules, item_rules, serving_rules
+from muster_language.issues import LANGUAGE, Found, Issue, missing
+from muster_language.naming import REST
+from muster_language.roles import complete_master
+from muster_language.spec import WorkloadSpec
+from muster_language.validation import check_layer
+
+Rule = Callable[[WorkloadSpec], Found]
+
+
+def check_effective(spec: WorkloadSpec) -> list[Issue]:
+    """What the spec lacks or contradicts: mandatory and cross-field rules, then LAYER's on the merged values."""
+    found = [issue for rule in _OF_WORKLOADS for issue in rule(spec)]
+    found += [issue for rule in _OF_ROLES for issue in rule(spec)]
+    master = complete_master(spec)
+    if master is not None:
+        of_master = [issue for rule in _OF_ROLES for issue in rule(master)]
+        # What the workers' fields do wrong in the master as well is said once, of the workers.
+        found += [replace(each, path=f"masterSpec.{each.path}") for each in of_master if each not in found]
+    # A template or a policy default may hold what no edge has seen in this combination.
+    layer = check_layer(spec, REST)
+    return found + [Issue(each.path, LANGUAGE, "", each.allowed, each.text) for each in layer]
+
+
+def _runnable(spec: WorkloadSpec) -> Found:
+    runs = (spec, spec.master_spec) if spec.HasField("master_spec") else (spec,)
+    if not any(each.command or each.image or each.jupyter for each in runs):
+        said = "nothing says what to run: neither command nor image is given"
+        yield missing("command", said, "a command or an image")
+
+
+_OF_WORKLOADS: Final[tuple[Rule, ...]] = (
+    _runnable,
+    gang_rules.gang,
+    gang_rules.trials,
+    serving_rules.service,
+    serving_rules.scaling,
+)
+_OF_ROLES: Final[tuple[Rule, ...]] = (
+    compute_rules.gpu,
+    compute_rules.plain_limits,
+    item_rules.items,
+    item_rules.affinity,
+)
