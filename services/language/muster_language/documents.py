@@ -34,7 +34,7 @@ class Document:
 
     `spec` holds what could be read even where there are violations; `kind` is None where the document does not say a
     known one; `name` is empty where it gives none or only a prefix; `object_name` is metadata.name, by which the
-    document is known when it is applied again.
+    document is known when it is applied again; `warnings` refuse nothing.
     """
 
     kind: Kind | None
@@ -45,6 +45,7 @@ class Document:
     source: str = "<file>"
     line: int = 1
     object_name: str = ""
+    warnings: list[Violation] = field(default_factory=list)
 
 
 def format_violations(documents: Sequence[Document], *, done: str = "nothing was submitted") -> str:

@@ -165,7 +165,8 @@ class _Builder:
         if "\0" in text:
             self._say(mark, "the value has a NUL character", "text without NUL")
             text = text.replace("\0", "")
-        self._add(Scalar(text, text in _NULLS and not event.style, mark.line + 1, mark.column + 1))
+        plain = not event.style
+        self._add(Scalar(text, plain and text in _NULLS, plain, mark.line + 1, mark.column + 1))
 
     def _mapping(self, event: Any) -> None:
         mark = event.start_mark
@@ -191,7 +192,7 @@ class _Builder:
         mark = event.start_mark
         self._count(mark)
         self._say(mark, f"the alias *{event.anchor} is not taken", "write the value out where it is used")
-        self._add(Scalar("", True, mark.line + 1, mark.column + 1))
+        self._add(Scalar("", True, True, mark.line + 1, mark.column + 1))
 
     def _count(self, mark: Any) -> None:
         self._nodes += 1

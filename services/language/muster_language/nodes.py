@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 
 class Scalar(NamedTuple):
-    """A text as it stands, quotes and escapes resolved. `null`: written plain as nothing, ~ or null."""
+    """A text as it stands, quotes and escapes resolved. `plain`: without quotes; `null`: plain nothing, ~ or null."""
 
     text: str
     null: bool
+    plain: bool
     line: int
     column: int
 

@@ -47,7 +47,7 @@ def _step(node: Node | None, left: str) -> tuple[Scalar, Node, str] | None:
     if isinstance(node, Sequence):
         index, _, rest = left.partition(".")
         here = next((each for number, each in enumerate(node.items) if str(number) == index), None)
-        return None if here is None else (Scalar(index, False, here.line, here.column), here, rest)
+        return None if here is None else (Scalar(index, False, True, here.line, here.column), here, rest)
     if not isinstance(node, Mapping):
         return None
     fitting = [(key, value, name) for key, value in node.entries for name in _names(key.text) if _leads(name, left)]

@@ -6,32 +6,53 @@ Holds: what is not in the text is not in the spec (a default would count as set,
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from muster_language import colossal, older
 from muster_language.catalogue import catalogue, either, nearest
 from muster_language.documents import Document, Violation
-from muster_language.fields import FieldReader, Findings
+from muster_language.fields import FieldReader
+from muster_language.findings import Findings
 from muster_language.loading import Loaded, load
-from muster_language.nodes import Mapping, Node, Scalar
+from muster_language.nodes import Mapping, Node, Scalar, Sequence, entry
 from muster_language.places import place_of
-from muster_language.spec import API_VERSION, Kind, WorkloadSpec, kind_of_document, set_kind
+from muster_language.spec import API_VERSION, Kind, WorkloadSpec, kind_of, kind_of_document, set_kind
 from muster_language.validation import check_layer
 from muster_language.values import shown
 
 MOST_VIOLATIONS: Final = 100
 _METADATA: Final = ("name", "namespace", "labels", "annotations")
+_VERSIONS: Final = (API_VERSION, colossal.API_VERSION)
 
 Entry = tuple[Scalar, Node] | None
 
 
 def read(text: str, *, source: str = "<file>") -> list[Document]:
     """Every document of the text, with its violations. A text without any document gives one that says so."""
-    loaded = [each for each in load(text) if each.violations or not _is_empty(each.root)]
+    loaded = [part for each in load(text) if each.violations or not _is_empty(each.root) for part in _parts(each)]
     if not loaded:
         empty = Violation("", "there is no document here", 1, 1, f"apiVersion: {API_VERSION}, kind, metadata and spec")
         return [Document(None, WorkloadSpec(), None, "", [empty], source)]
     return [_Reader(each, source).document() for each in loaded]
+
+
+def _parts(loaded: Loaded) -> Iterator[Loaded]:
+    """The jobs of a ColossalAIJobList; every other document is one."""
+    root = loaded.root
+    kind = entry(root, "kind") if isinstance(root, Mapping) else None
+    items = entry(root, "items") if isinstance(root, Mapping) else None
+    if kind is None or items is None or not isinstance(kind[1], Scalar) or kind[1].text != colossal.LIST:
+        yield loaded
+    elif not isinstance(items[1], Sequence) or not items[1].items:
+        told = Violation("items", "the list has no jobs", items[1].line, items[1].column, "a list of ColossalAIJob")
+        yield Loaded(loaded.line, None, [*loaded.violations, told])
+    else:
+        first = True
+        for item in items[1].items:
+            yield Loaded(item.line, item, loaded.violations if first else [])
+            first = False
 
 
 def _is_empty(node: Node | None) -> bool:
@@ -62,14 +83,31 @@ class _Reader:
         if len(found) > MOST_VIOLATIONS:
             found = [*found[:MOST_VIOLATIONS], Violation("", f"and {len(found) - MOST_VIOLATIONS} more errors")]
         return Document(
-            self.kind, self.spec, self.namespace, self.spec.name, found, self.source, self.loaded.line, self.object_name
+            kind=kind_of(self.spec),
+            spec=self.spec,
+            namespace=self.namespace,
+            name=self.spec.name,
+            violations=found,
+            source=self.source,
+            line=self.loaded.line,
+            object_name=self.object_name,
+            warnings=self.findings.warned,
         )
 
     def _root(self, root: Mapping) -> None:
         entries = {key.text: (key, node) for key, node in root.entries}
+        if self._version(entries.get("apiVersion"), root) == colossal.API_VERSION:
+            self.kind = Kind.DISTRIBUTED
+            colossal.read_job(self.findings, root, self.spec)
+        else:
+            self._workload(root, entries)
+        self._metadata(entries.get("metadata"))
+        older.lower(self.findings, root, self.spec)
+        self._layer()
+
+    def _workload(self, root: Mapping, entries: dict[str, tuple[Scalar, Node]]) -> None:
         beside = [row for row in catalogue().rows if row.beside_spec]
         self.findings.unknown(root, ["apiVersion", "kind", "metadata", "spec", *(row.yaml for row in beside)])
-        self._version(entries.get("apiVersion"), root)
         self._kind(entries.get("kind"), root)
         fields = FieldReader(self.findings, self.kind)
         if "spec" in entries:
@@ -82,22 +120,24 @@ class _Reader:
                 inner = getattr(self.spec, row.name)
                 inner.SetInParent()
                 fields.spec(node, row.yaml, inner)
-        self._metadata(entries.get("metadata"))
-        self._layer()
 
-    def _version(self, entry: Entry, root: Mapping) -> None:
-        if entry is None:
-            self.findings.say("apiVersion", root, "apiVersion is missing", API_VERSION)
-        elif not isinstance(entry[1], Scalar) or entry[1].text != API_VERSION:
-            given = shown(entry[1].text) if isinstance(entry[1], Scalar) else "a list or mapping"
-            self.findings.say("apiVersion", entry[1], f"{given} is not a version of the language", API_VERSION)
+    def _version(self, found: Entry, root: Mapping) -> str:
+        allowed = either(list(_VERSIONS))
+        if found is None:
+            self.findings.say("apiVersion", root, "apiVersion is missing", allowed)
+            return ""
+        if isinstance(found[1], Scalar) and found[1].text in _VERSIONS:
+            return found[1].text
+        given = shown(found[1].text) if isinstance(found[1], Scalar) else "a list or mapping"
+        self.findings.say("apiVersion", found[1], f"{given} is not a version of the language", allowed)
+        return ""
 
-    def _kind(self, entry: Entry, root: Mapping) -> None:
+    def _kind(self, found: Entry, root: Mapping) -> None:
         words = [kind.document for kind in Kind]
-        if entry is None:
+        if found is None:
             self.findings.say("kind", root, "kind is missing", either(words))
             return
-        node = entry[1]
+        node = found[1]
         given = node.text if isinstance(node, Scalar) else ""
         self.kind = kind_of_document(given)
         if self.kind is not None:
@@ -107,10 +147,10 @@ class _Reader:
         hint = f"; did you mean {near}?" if near else ""
         self.findings.say("kind", node, f"{shown(given)} is not a kind of workload{hint}", either(words))
 
-    def _metadata(self, entry: Entry) -> None:
-        if entry is None or _is_empty(entry[1]):
+    def _metadata(self, found: Entry) -> None:
+        if found is None or _is_empty(found[1]):
             return
-        node = entry[1]
+        node = found[1]
         if not isinstance(node, Mapping):
             self.findings.say("metadata", node, "metadata is not a mapping", either(list(_METADATA)))
             return
