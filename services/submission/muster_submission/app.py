@@ -50,6 +50,7 @@ from muster_submission.adapters.feed import Feed
 from muster_submission.adapters.firings import PostgresFirings
 from muster_submission.adapters.fleet import PostgresFleet
 from muster_submission.adapters.owners import Owner
+from muster_submission.adapters.places import DirectoryBooks
 from muster_submission.adapters.reading import Reading
 from muster_submission.adapters.templates import PostgresTemplates
 from muster_submission.adapters.tenancy import PostgresTenancy
@@ -94,6 +95,7 @@ from muster_submission.stream import FOLLOWED, Followed, Triggered, cloud_event,
 NAME: Final = "submission"
 _log = logs.get(__name__)
 _LOG_KEPT: Final = timedelta(hours=24)
+_HISTORY_KEPT: Final = timedelta(days=90)
 _PRUNE_SECONDS: Final = 60.0
 _PRUNE_ROWS: Final = 5000
 _WAIT_SECONDS: Final = 1.0
@@ -116,12 +118,12 @@ class Application:
         self.bus = bus
         self.access_books = PostgresAccess(database.pool)
         self.access = Access(self.access_books, everyone_is_admin=settings.auth is AuthMode.OFF)
-        self.reading = Reading(database.pool)
+        self.tenancy = PostgresTenancy(database.pool, self.access_books.stale)
+        self.reading = Reading(database.pool, DirectoryBooks(database.pool, self.tenancy))
         self.feed = Feed(self.reading)
         self.verdicts = Verdicts()
         self.agents = Agents()
         self.books = PostgresWorkloads()
-        self.tenancy = PostgresTenancy(database.pool, self.access_books.stale)
         self.fleet = PostgresFleet(database.pool)
         self.templates = PostgresTemplates(database.pool)
         self.triggers = PostgresTriggers(database.pool)
@@ -276,10 +278,12 @@ class Application:
         return Edge(operations(parts), authenticator(self.settings))
 
     async def keep_bounded(self) -> None:
-        """Prunes the log of changes and old firings, once a minute. An eternal task."""
+        """Prunes the log of changes, histories and old firings, once a minute. An eternal task."""
         while True:
             try:
                 while await self.reading.prune(identity.now() - _LOG_KEPT, _PRUNE_ROWS):
+                    pass
+                while await self.reading.forget(identity.now() - _HISTORY_KEPT, _PRUNE_ROWS):
                     pass
                 await self.firings.forget(identity.now(), _PRUNE_ROWS)
             except (*TRANSIENT, asyncpg.PostgresError, TimeoutError) as error:

@@ -22,11 +22,12 @@ from muster_chassis.text import clean
 from muster_chassis.topics import ADMISSIONS, ADVICE, DECISIONS
 from muster_chassis.unit import Unit
 from muster_kernel.ids import is_uuid
+from muster_submission.adapters.protobuf_events import unpack
 from muster_submission.domain import cloudevents, phases, verdicts
 from muster_submission.domain import progress as p
 from muster_submission.domain.cloudevents import CloudEvent, NoCloudEvent
+from muster_submission.handlers.firing import Firing
 from muster_submission.handlers.progress import Follow, News
-from muster_submission.handlers.triggers import Firing
 from muster_submission.handlers.usage import Accounts
 from muster_submission.ports import Account
 
@@ -43,6 +44,7 @@ _DECISIONS: Final = (
     scheduler_pb2.RequestRefused,
 )
 _ADVICE: Final = (telemetry_pb2.UsageAccounted, telemetry_pb2.ScaleAdvised, telemetry_pb2.IdleSince)
+_CHARGE: Final = 1 << 62  # of what a column holds
 _TEXT: Final = 2000  # characters of a reason that are kept
 
 
@@ -75,7 +77,7 @@ def cloud_event(origin: Origin) -> Event:
 
     The event has no aggregate: events of strangers never wait behind each other.
     """
-    found = cloudevents.read(origin.headers, origin.value)
+    found = cloudevents.read(origin.headers, origin.value, unpack)
     if isinstance(found, NoCloudEvent):
         raise Reject(found.why)
     return Event(
@@ -99,7 +101,7 @@ class Triggered:
 
     async def __call__(self, unit: Unit, events: Sequence[Event]) -> None:
         """Fires what the events fire."""
-        found = [cloudevents.read(event.origin.headers, event.origin.value) for event in events]
+        found = [cloudevents.read(event.origin.headers, event.origin.value, unpack) for event in events]
         await self._firing.take(unit, [one for one in found if isinstance(one, CloudEvent)])
 
 
@@ -118,7 +120,7 @@ def _plain(event: Event, message: Any, fact: p.Fact) -> News:
 
 def _admitted(event: Event, message: policy_pb2.WorkloadAdmitted) -> News:
     effective = message.effective_spec.SerializeToString()
-    fact = p.Admitted(message.generation)
+    fact = p.Admitted(message.generation, min(sum(one.count * one.gpu_charge for one in message.requests), _CHARGE))
     return News(message.workload_id, "WorkloadAdmitted", event.version, fact, effective_spec=effective)
 
 

@@ -84,12 +84,6 @@ def test_a_filter_takes_what_is_or_was_in_view(wanted: Filter, moments: tuple[in
     assert wanted.takes(ONE, *moments) is taken
 
 
-def test_only_live_phases_can_use_the_small_index() -> None:
-    assert Filter(phases=frozenset({RUNNING})).only_live()
-    assert not Filter(phases=frozenset({RUNNING, 12})).only_live()
-    assert not Filter().only_live()
-
-
 def test_the_same_question_has_the_same_bytes() -> None:
     assert Filter(phases=frozenset({1, 2})).canonical() == Filter(phases=frozenset({2, 1})).canonical()
     assert Filter(project="a").canonical() != Filter(name_prefix="a").canonical()

@@ -11,6 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC
 from typing import Any, Final, Self
 
 import asyncpg
@@ -161,7 +162,14 @@ def _change(entry: ChangeRow, whole: Workload) -> Change:
     views.moment(shown, row)
     return Change(
         seq=entry.seq,
-        subject=Subject(entry.workload_id, row["project"], row["name"], row["kind"]),
+        subject=Subject(
+            entry.workload_id,
+            row["project"],
+            row["name"],
+            row["kind"],
+            whole.owner.subject,
+            whole.created_at.ToDatetime(UTC),
+        ),
         before=row["previous"],
         after=row["phase"],
         event=row["event"],

@@ -1,7 +1,7 @@
 """What people read: one workload, a page of them, a stretch of the change log. Outside of transactions.
 
-A page and the log's head beside it come from one statement, so from one snapshot: that is what lets a watch go on
-after a page without a gap and without showing a workload fall back.
+A page and the log's head beside it come from one snapshot: that is what lets a watch go on after a page without a gap
+and without showing a workload fall back.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import asyncpg
 
 from muster.workload.v1.workload_pb2 import Workload
 from muster_submission.adapters import views
+from muster_submission.adapters.lists import Lists
+from muster_submission.adapters.places import DirectoryBooks
 from muster_submission.adapters.views import ChangeRow
 from muster_submission.domain.cursors import Reach
 from muster_submission.domain.filters import Filter
@@ -41,6 +43,14 @@ WITH old AS (
 UPDATE changes_floor SET seq = greatest(changes_floor.seq, (SELECT max(seq) FROM gone))
 WHERE EXISTS (SELECT 1 FROM gone) RETURNING seq
 """
+_FORGET: Final = """
+WITH old AS (
+    SELECT workload_id, seq FROM workload_history WHERE at < $1::timestamptz ORDER BY at LIMIT $2
+), gone AS (
+    DELETE FROM workload_history h USING old WHERE h.workload_id = old.workload_id AND h.seq = old.seq RETURNING 1
+)
+SELECT 1 FROM gone LIMIT 1
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +70,10 @@ class Page:
 class Reading:
     """Questions to the read model."""
 
-    def __init__(self, pool: asyncpg.Pool) -> None:
+    def __init__(self, pool: asyncpg.Pool, directory: DirectoryBooks) -> None:
         self._pool = pool
+        self.directory = directory
+        self.lists = Lists(pool)
 
     async def by_id(self, workload_id: str) -> Workload | None:
         """The workload with that id."""
@@ -84,16 +96,13 @@ class Reading:
 
     async def page(self, wanted: Filter, size: int, after: str = "") -> Page:
         """The `size` newest workloads in view that are older than `after` ('' for the first page)."""
-        where, arguments = _conditions(wanted, after)
-        arguments.append(size)
-        statement = (
-            f"SELECT h.head, x.* FROM ({_HEAD}) h LEFT JOIN LATERAL ("  # noqa: S608 - values go by number
-            f"SELECT {views.COLUMNS} FROM {views.SOURCE} WHERE {where} ORDER BY w.id DESC LIMIT ${len(arguments)}"
-            ") x ON true"
-        )
-        rows = await self._pool.fetch(statement, *arguments)
-        shown = [views.workload(row) for row in rows if row["id"] is not None]
-        return Page(shown, rows[0]["head"], len(shown) == size)
+        async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
+            found = [await Lists(connection).ids(asked) for asked in wanted.questions(size, after)]
+            newest = sorted({one for some in found for one in some}, reverse=True)[:size]
+            head = await connection.fetchval(_HEAD)
+            rows = await connection.fetch(_BY_IDS, newest)
+        shown = {row["id"]: views.workload(row) for row in rows}
+        return Page([shown[one] for one in newest if one in shown], head, len(newest) == size)
 
     async def reach(self) -> Reach:
         """What the change log holds."""
@@ -109,29 +118,6 @@ class Reading:
         """Drops entries older than `before`, a bounded number of the oldest. Returns whether anything went."""
         return await self._pool.fetchval(_PRUNE, before, at_most) is not None
 
-
-def _conditions(wanted: Filter, after: str) -> tuple[str, list[Any]]:
-    parts, arguments = ["true"], list[Any]()
-
-    def add(condition: str, value: Any) -> None:
-        arguments.append(value)
-        parts.append(condition.format(f"${len(arguments)}"))
-
-    if wanted.workload_id:
-        add("w.id = {}", wanted.workload_id)
-        return " AND ".join(parts), arguments
-    if wanted.project:
-        add("w.project = {}", wanted.project)
-    if wanted.kinds:
-        add("w.kind = ANY ({}::smallint[])", sorted(wanted.kinds))
-    if wanted.name_prefix:
-        add("starts_with(w.name, {})", wanted.name_prefix)
-    if wanted.phases:
-        add("w.phase = ANY ({}::smallint[])", sorted(wanted.phases))
-        if wanted.only_live():
-            parts.append("NOT w.ended")
-    elif not wanted.include_deleted:
-        parts.append("NOT w.gone")
-    if after:
-        add("w.id < {}", after)
-    return " AND ".join(parts), arguments
+    async def forget(self, before: Any, at_most: int) -> bool:
+        """Drops what histories hold from before a moment, a bounded number. Returns whether anything went."""
+        return await self._pool.fetchval(_FORGET, before, at_most) is not None

@@ -1,6 +1,6 @@
 """The books of workloads in PostgreSQL: made, numbered, locked and kept in sets, a statement a step.
 
-Called by handlers within their transaction. The functions that it calls stand in migrations/0001_submission.sql.
+Called by handlers within their transaction. The functions that it calls stand in migrations/0001_submission.sql and 0002_lists.sql.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from muster_submission.domain import phases
 from muster_submission.domain.progress import NO_REASON, Progress, Why
 from muster_submission.ports import Base, Batch, Line, NewWorkload
 
-_MAKE: Final = "SELECT make_workloads($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
+_MAKE: Final = "SELECT make_workloads($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
 _LOCK: Final = """
-SELECT id::text AS id, phase, desired, reason_code, reason_message, generation, attempt, cluster, node_pool, held,
+SELECT id::text AS id, phase, desired, reason_code, reason_message, generation, attempt, cluster, node_pool, gpu_charge, held,
        verdict, judged, admissions, decisions, started_at, finished_at
 FROM workloads WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE
 """
-_KEEP: Final = "SELECT keep_progress($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)"
+_KEEP: Final = "SELECT keep_progress($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)"
 _LOG: Final = "SELECT log_changes($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
 _VERDICTS: Final = "SELECT keep_verdicts($1, $2, $3)"
 _SHOW: Final = f"SELECT {views.COLUMNS} FROM {views.SOURCE} WHERE w.id = $1"  # noqa: S608 - constants only
@@ -53,6 +53,7 @@ class PostgresWorkloads:
             [row.origin for row in rows],
             [row.caused_by for row in rows],
             [row.asked_cluster for row in rows],
+            [row.submitted_by for row in rows],
         )
         return frozenset(str(one) for one in made)
 
@@ -110,6 +111,7 @@ class PostgresWorkloads:
         ids, values = list(batch.progress), list(batch.progress.values())
         await unit.connection.execute(
             _KEEP,
+            unit.now,
             ids,
             [one.held for one in values],
             [phases.number(one.phase) for one in values],
@@ -119,6 +121,7 @@ class PostgresWorkloads:
             [one.attempt for one in values],
             [one.cluster for one in values],
             [one.node_pool for one in values],
+            [one.gpu_charge for one in values],
             [one.verdict for one in values],
             [one.judged for one in values],
             [one.admissions for one in values],
@@ -157,6 +160,7 @@ def _progress(row: Any) -> Progress:
         attempt=row["attempt"],
         cluster=row["cluster"],
         node_pool=row["node_pool"],
+        gpu_charge=row["gpu_charge"],
         held=row["held"],
         verdict=row["verdict"],
         judged=row["judged"],

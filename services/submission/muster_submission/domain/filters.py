@@ -1,23 +1,35 @@
-"""Which workloads somebody wants to see, as a value that lists and watches share.
+"""Which workloads somebody wants to see, and may see, as a value that lists and watches share.
 
 Holds: a watch shows a change to everyone who could see the workload before it or can see it after it, so that a
-watcher learns when something leaves its view.
+watcher learns when something leaves its view; and to nobody beyond their scope.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from datetime import datetime
+from typing import Any, Final
 
-from muster_kernel.lifecycle import FINAL, Phase
+from muster_kernel.lifecycle import Phase
 from muster_submission.domain import phases
+from muster_submission.domain.fields import FIELDS
+from muster_submission.domain.listing import Order, Question, question
+from muster_submission.domain.terms import LAST, Interval, Look, Points, Term, Way, holds
 
 _NOTHING: Final[frozenset[int]] = frozenset()
+_DELETED: Final = phases.number(Phase.DELETED)
+_NEWEST: Final = Order("id", descending=True)
+_PHASE: Final = "phase"
+WATCHABLE: Final = frozenset({one.column for one in FIELDS if one.fixed} | {_PHASE})
+"""The columns by which a watch can filter: those that never change, and the phase, whose moves the log tells."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Empty members take everything. `kinds` and `phases` are the contracts' numbers."""
+    """Empty members take everything. `kinds` and `phases` are the contracts' numbers; `scope`: None is all projects.
+
+    terms: what filterBy says, `said` its conditions in the caller's words.
+    """
 
     project: str = ""
     phases: frozenset[int] = _NOTHING
@@ -25,6 +37,9 @@ class Filter:
     name_prefix: str = ""
     include_deleted: bool = False
     workload_id: str = ""
+    scope: frozenset[str] | None = None
+    terms: tuple[Term, ...] = ()
+    said: tuple[str, ...] = ()
 
     def wanted_phases(self) -> frozenset[int]:
         """The phases that are shown; empty: every one."""
@@ -34,23 +49,35 @@ class Filter:
             return _NOTHING
         return frozenset(phases.number(phase) for phase in Phase if phase is not Phase.DELETED)
 
-    def only_live(self) -> bool:
-        """Whether no final phase is asked for, so that the index over what has not ended is enough."""
-        finals = {phases.number(phase) for phase in FINAL}
-        return bool(self.phases) and not self.phases & finals
+    def questions(self, size: int, after: str) -> list[Question]:
+        """What the list is asked: the `size` newest older than `after`; what is there and what is deleted apart."""
+        fixed = [*self._terms(), *([Interval("id", None, _before(after))] if after else [])]
+        asked = []
+        living = self.phases - {_DELETED}
+        if living or not self.phases:
+            phased = [Points(_PHASE, living)] if living else []
+            asked.append(question((*fixed, *phased), _NEWEST, limit=size))
+        if _DELETED in self.phases or (self.include_deleted and not self.phases):
+            asked.append(question(tuple(fixed), _NEWEST, gone=True, limit=size))
+        return asked
 
     def takes(self, subject: Subject, *moments: int) -> bool:
         """Whether a workload is in view in at least one of the phases in `moments` (0 is none)."""
+        if self.scope is not None and subject.project not in self.scope:
+            return False
         if self.workload_id:
             return subject.workload_id == self.workload_id
-        if self.project and subject.project != self.project:
-            return False
-        if self.kinds and subject.kind not in self.kinds:
-            return False
-        if not subject.name.startswith(self.name_prefix):
+        if not all(subject.passes(term) for term in self._terms() if term.column != _PHASE):
             return False
         wanted = self.wanted_phases()
-        return not wanted or any(moment in wanted for moment in moments)
+        asked = [term for term in self.terms if term.column == _PHASE]
+        return any(
+            (not wanted or moment in wanted) and all(holds(term, moment) for term in asked) for moment in moments
+        )
+
+    def unwatchable(self) -> list[str]:
+        """The columns by which no watch can filter."""
+        return sorted({term.column for term in self.terms} - WATCHABLE)
 
     def canonical(self) -> bytes:
         """The same bytes for the same question: what page tokens are bound to."""
@@ -61,8 +88,30 @@ class Filter:
             self.name_prefix,
             "deleted" if self.include_deleted else "",
             self.workload_id,
+            *sorted(self.said),
         )
         return "\x00".join(told).encode()
+
+    def _terms(self) -> list[Term]:
+        found: list[Term] = list(self.terms)
+        if self.scope is not None:
+            found.append(Points("project", self.scope))
+        if self.workload_id:
+            found.append(Points("id", frozenset({self.workload_id})))
+        if self.project:
+            found.append(Points("project", frozenset({self.project})))
+        if self.kinds:
+            found.append(Points("kind", self.kinds))
+        if self.name_prefix:
+            found.append(Interval("name", self.name_prefix, self.name_prefix + LAST))
+            found.append(Look("name", Way.BEGINS, self.name_prefix))
+        return found
+
+
+def _before(workload_id: str) -> str:
+    """The id right before one, as ids are ordered."""
+    text = f"{max(0, int(workload_id.replace('-', ''), 16) - 1):032x}"
+    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +122,12 @@ class Subject:
     project: str
     name: str
     kind: int
+    submitted_by: str = ""
+    created_at: datetime | None = None
+
+    def passes(self, term: Term) -> bool:
+        """Whether the term's column, one of those that never change, has a value that it takes."""
+        return holds(term, self._value(term.column))
+
+    def _value(self, column: str) -> Any:
+        return self.workload_id if column == "id" else getattr(self, column)

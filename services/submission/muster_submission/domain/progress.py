@@ -42,6 +42,7 @@ class Progress:
     attempt: int = 0
     cluster: str = ""
     node_pool: str = ""
+    gpu_charge: int = 0
     held: bool = True
     verdict: int = NOT_JUDGED
     judged: int = 0
@@ -65,9 +66,10 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """Policy lets a generation run."""
+    """Policy lets a generation run. `gpu_charge`: what a place for it costs, in 1/7,000 GPU."""
 
     generation: int
+    gpu_charge: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,9 +188,11 @@ _Changes = tuple[dict[str, Any], str]
 def _verdict(before: Progress, fact: Verdict) -> _Changes:
     if fact.generation < before.judged:
         return {}, ""
+    changes: dict[str, Any]
     if isinstance(fact, Admitted):
-        return {"verdict": ADMITTED, "judged": fact.generation}, "policy admits it"
-    changes: dict[str, Any] = {"verdict": REFUSED, "judged": fact.generation}
+        changes = {"verdict": ADMITTED, "judged": fact.generation, "gpu_charge": fact.gpu_charge}
+        return changes, "policy admits it"
+    changes = {"verdict": REFUSED, "judged": fact.generation}
     said = "; ".join(fact.issues)
     if fact.generation > 1:
         # The generation that was admitted last keeps running.

@@ -69,7 +69,7 @@ class Submit:
         owned = owner.SerializeToString()
         for _ in range(_ROUNDS):
             names = await self._names(unit, [drafts[at] for at in left])
-            rows = [_row(ids[at], name, drafts[at], owned, caused_by) for at, name in zip(left, names, strict=True)]
+            rows = [_row(ids[at], name, drafts[at], owned, owner.subject, caused_by) for at, name in zip(left, names, strict=True)]
             made = await self._books.make(unit, rows)
             for at, name in zip(left, names, strict=True):
                 if ids[at] in made:
@@ -107,7 +107,7 @@ def _taken(named: Naming, draft: Checked) -> Refusal:
     return Refusal(grpc.StatusCode.ALREADY_EXISTS, message, (Problem("spec.namePrefix", message),))
 
 
-def _row(workload_id: str, name: str, draft: Checked, owner: bytes, caused_by: str) -> NewWorkload:
+def _row(workload_id: str, name: str, draft: Checked, owner: bytes, by: str, caused_by: str) -> NewWorkload:
     base = draft.base
     return NewWorkload(
         id=workload_id,
@@ -123,6 +123,7 @@ def _row(workload_id: str, name: str, draft: Checked, owner: bytes, caused_by: s
         origin=draft.origin,
         caused_by=caused_by,
         asked_cluster=draft.cluster,
+        submitted_by=by,
     )
 
 
