@@ -107,7 +107,10 @@ def portion_milli(portion: float) -> int:
     """Milli-GPU of a portion that came as a float (REST, protobuf): 0.01 to 1 in steps of 0.01."""
     if not 0 < portion <= 1:
         raise ValueError(f"{portion} is not a portion of a GPU: 0.01 to 1, in steps of 0.01")
-    return gpu_request(Fraction(repr(portion)), given=repr(portion)).milli
+    hundredths = round(portion * 100)
+    if hundredths / 100 != portion:  # division rounds as literals do: equal means that the text had two decimals
+        raise ValueError(f"{portion!r} is not a GPU request: {_GPU_ALLOWED}")
+    return hundredths * PORTION_STEP
 
 
 def memory_units(requested: int, device: int) -> int:

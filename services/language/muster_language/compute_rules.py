@@ -8,7 +8,7 @@ Holds: each rule looks at presence first, so that a spec without GPU costs next 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from muster_kernel.quantities import parse_bytes, parse_milli_cpu
 from muster_language.bounds import refusal
@@ -40,7 +40,7 @@ def _share(spec: WorkloadSpec) -> Found:
         yield wrong("compute.gpuDevicesRequest", devices, "1, or nothing", said)
 
 
-def _which(spec: WorkloadSpec) -> str:
+def _which(spec: Any) -> str:
     return next(name for name in _SHARES if spec.HasField(name))
 
 
@@ -59,7 +59,7 @@ def _limits(spec: WorkloadSpec) -> Found:
             yield _below(path, text, spec.gpu_memory_request)
 
 
-def _type(spec: WorkloadSpec) -> Found:
+def _type(spec: Any) -> Found:
     path = "compute.gpuRequestType"
     wanted = _TYPES.get(int(spec.gpu_request_type), "")
     word = {"gpu_memory_request": "memory", "mig_profile": "migProfile"}.get(wanted, "portion")
@@ -82,7 +82,7 @@ def _below(path: str, limit: str, request: str) -> Issue:
     return wrong(path, limit, f"at least {request}", f"the limit of {limit} is below the request of {request}")
 
 
-def _less(spec: WorkloadSpec, limit: str, request: str, parse: Callable[[str], int]) -> bool:
+def _less(spec: Any, limit: str, request: str, parse: Callable[[str], int]) -> bool:
     """Whether both are given and the limit is the smaller; what is no quantity is said by the row's own check."""
     if not (spec.HasField(limit) and spec.HasField(request)):
         return False

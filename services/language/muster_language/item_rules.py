@@ -15,7 +15,7 @@ from typing import Any, Final
 from muster.workload.v1 import placement_pb2
 from muster_language import value_types as of
 from muster_language.catalogue import Row, catalogue
-from muster_language.issues import Found, missing, wrong
+from muster_language.issues import Found, Issue, missing, wrong
 from muster_language.labels import members_of
 from muster_language.overlay import given
 from muster_language.spec import WorkloadSpec
@@ -31,14 +31,15 @@ def items(spec: WorkloadSpec) -> Found:
     """Every item of every field."""
     for row, mandatory, rule in _looked_at():
         for item in getattr(spec, row.name):
-            path = f"{row.path}.{item.label}"
             for member in mandatory:
                 if not given(member, item):
-                    name = member.yaml or member.path
-                    said = f"{name} is missing"
-                    yield missing(f"{path}.{member.path}", said, f"{row.yaml or row.path} needs {name}")
+                    name, path = member.yaml or member.path, f"{row.path}.{item.label}.{member.path}"
+                    yield missing(path, f"{name} is missing", f"{row.yaml or row.path} needs {name}")
             if rule is not None:
-                yield from rule(item, path)
+                yield from rule(item, f"{row.path}.{item.label}")
+    for variable in spec.environment:
+        if variable.value.startswith(_MARK) and not _REFERENCE.fullmatch(variable.value):
+            yield _no_reference(f"environmentVariables.{variable.label}.value")
     if spec.ports:
         yield from _external_ports(spec)
 
@@ -68,11 +69,10 @@ def _toleration(item: Any, path: str) -> Found:
         yield missing(f"{path}.key", "Equal compares a key with a value", "key, or operator Exists")
 
 
-def _variable(item: Any, path: str) -> Found:
+def _no_reference(path: str) -> Issue:
     """`SECRET:name,key` names a secret; the plain word SECRET is a text like any other."""
-    if item.value.startswith(_MARK) and not _REFERENCE.fullmatch(item.value):
-        allowed = "SECRET:name,key with the name of a secret and a key in it"
-        yield wrong(f"{path}.value", _MARK, allowed, "the text begins like the reference to a secret, but is none")
+    allowed = "SECRET:name,key with the name of a secret and a key in it"
+    return wrong(path, _MARK, allowed, "the text begins like the reference to a secret, but is none")
 
 
 def _checkout(item: Any, path: str) -> Found:
@@ -91,7 +91,6 @@ def _bucket(item: Any, path: str) -> Found:
 _RULES: Final[dict[str, Rule]] = {
     "pvcs": _claim,
     "tolerations": _toleration,
-    "environment": _variable,
     "git_sync": _checkout,
     "s3": _bucket,
 }
