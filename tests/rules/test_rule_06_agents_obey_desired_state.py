@@ -12,12 +12,12 @@ from dataclasses import replace
 
 import pytest
 
-from muster_cluster_agent import handlers
 from muster_cluster_agent.domain import plan
 from muster_cluster_agent.domain.actions import Action
 from muster_cluster_agent.domain.model import Assignment, Release
 from muster_cluster_agent.domain.reconcile import Scene, reconcile
-from muster_cluster_agent.handlers import Agent
+from muster_cluster_agent.handlers import agent as handlers
+from muster_cluster_agent.handlers.agent import Agent
 from muster_kernel import ids
 from tests.support.agent_loops import Told, assignment, release, running
 from tests.support.backends import FakeBackend
@@ -44,9 +44,9 @@ async def _runs_after_a_lost_bus(fake: FakeBackend) -> bool:
     async with running(fake, told) as agent:
         agent.take(assignment(2))
         await until(lambda: told.states(2) == ["SUCCEEDED", "GONE"])
-        agent.look_at_everything()
+        agent.agenda.mark_everything()
         await until(lambda: bool(told.states(1)))
-        await until(lambda: not agent._queue)
+        await until(lambda: agent.agenda.quiet)
     return any(not replica.gone for replica in fake.replicas.values())
 
 
@@ -78,7 +78,7 @@ async def _survives_an_old_leader(kind: type[Agent]) -> bool:
         agent.take(release(1, epoch=1))
         agent.take(assignment(2, epoch=2))
         await until(lambda: told.states(2) == ["SUCCEEDED", "GONE"])
-        await until(lambda: not agent._queue)
+        await until(lambda: agent.agenda.quiet)
     return any(not replica.gone for replica in fake.replicas.values())
 
 
@@ -124,7 +124,7 @@ async def _starts_over_a_restart() -> int:
         async with running(fake, told) as agent:
             agent.take(assignment(1, "sleep"))
             await until(lambda told=told: "READY" in told.states(1))  # type: ignore[misc]
-            await until(lambda agent=agent: not agent._queue)  # type: ignore[misc]
+            await until(lambda agent=agent: agent.agenda.quiet)  # type: ignore[misc]
     return sum(fake.starts.values())
 
 

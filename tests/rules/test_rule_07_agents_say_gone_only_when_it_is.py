@@ -95,7 +95,7 @@ async def _told_of_a_silent_node() -> list[str]:
         await until(lambda: told.states(1) == ["READY"])
         fake.set_node("n-0", NodeHealth.SILENT)
         await until(lambda: len(told.states(1)) > 1)
-        await until(lambda: not agent._queue)
+        await until(lambda: agent.agenda.quiet)
     return told.states(1)
 
 

@@ -113,7 +113,7 @@ async def _kept_until_the_bus_has_it() -> bool:
         agent.take(release(1))
         agent.take(assignment(2))
         await until(lambda: "GONE" in told.states(2))
-        await until(lambda: not agent._queue)
+        await until(lambda: agent.agenda.quiet)
         await asyncio.sleep(0)
     return len(fake.replicas) == 2
 

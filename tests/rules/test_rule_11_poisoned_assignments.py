@@ -27,7 +27,7 @@ from muster_chassis.topics import assignments
 from muster_cluster_agent import stream
 from muster_cluster_agent.adapters.local.state import StateFolder
 from muster_cluster_agent.app import kept_epoch
-from muster_cluster_agent.handlers import Agent
+from muster_cluster_agent.handlers.agent import Agent
 from muster_cluster_agent.ports import DeadLetter
 from muster_cluster_agent.stream import Assignments
 from muster_scheduler.adapters import highest

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from muster_cluster_agent.domain.model import Assignment, Pattern, Release, Revision, Run, Template
-from muster_cluster_agent.handlers import Agent
+from muster_cluster_agent.handlers.agent import Agent
 from muster_cluster_agent.ports import Backend, Report, StatusReport
 from tests.support.agents import workload_id
 

@@ -15,7 +15,7 @@ from muster_cluster_agent.adapters.identity import FolderIdentity
 from muster_cluster_agent.adapters.local.backend import LocalBackend
 from muster_cluster_agent.adapters.local.state import StateFolder
 from muster_cluster_agent.adapters.reports import KafkaReporter, sent_at
-from muster_cluster_agent.handlers import Agent
+from muster_cluster_agent.handlers.agent import Agent
 from muster_cluster_agent.ports import Report
 from muster_cluster_agent.rpc import Gateway
 from muster_cluster_agent.sampling import Sampler
@@ -75,7 +75,7 @@ def _wire(runtime: Runtime, reporter: KafkaReporter, agent: Agent, sampler: Samp
 
     reporter.acknowledged.extend((agent.acknowledged, sampler.acknowledged, renew))
     reporter.resync = agent.resync
-    agent.ended = sampler.ended
+    agent.telling.ended = sampler.ended
 
     async def drain() -> None:
         async with asyncio.timeout(_LAST_REPORTS):

@@ -20,7 +20,7 @@ from muster_cluster_agent.adapters import decode
 from muster_cluster_agent.domain.actions import Refuse
 from muster_cluster_agent.domain.model import Assignment, Release
 from muster_cluster_agent.errors import BadRecord
-from muster_cluster_agent.handlers import Agent
+from muster_cluster_agent.handlers.agent import Agent
 from muster_cluster_agent.ports import Backend, DeadLetter, Reporter
 from muster_kernel.ids import is_uuid
 

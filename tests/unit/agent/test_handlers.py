@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from muster_cluster_agent import handlers
 from muster_cluster_agent.domain.actions import Answer, BackendAction, Create, Refuse
 from muster_cluster_agent.domain.model import (
     NodeHealth,
@@ -14,6 +13,7 @@ from muster_cluster_agent.domain.model import (
     Pattern,
 )
 from muster_cluster_agent.domain.usage import GRID
+from muster_cluster_agent.handlers import agenda
 from muster_cluster_agent.ports import (
     BeatReport,
     HeldReport,
@@ -97,7 +97,7 @@ async def test_a_resync_tells_everything_held_again() -> None:
 
 
 async def test_one_bad_workload_does_not_stop_the_others_and_is_told_about(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handlers, "_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(agenda, "_RETRY_SECONDS", 0.01)
 
     class Broken(FakeBackend):
         async def act(self, action: BackendAction) -> Answer:
@@ -135,7 +135,7 @@ async def test_a_refusal_is_told_once_a_run() -> None:
     async with running(fake, told) as agent:
         agent.take(assignment(1))
         await until(lambda: told.of(RefusalReport))
-        agent.look_at_everything()
+        agent.agenda.mark_everything()
         agent.take(assignment(2))
         await until(lambda: len(told.of(RefusalReport)) == 2)
         agent.refuse(Refuse(workload_id(3), 0, 0, "BadRecord", "no protobuf"))

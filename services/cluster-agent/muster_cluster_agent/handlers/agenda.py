@@ -1,0 +1,131 @@
+"""What is known of each workload, and which of them are due: one worker at a time takes one.
+
+Used by the agent alone. Bounded: finished cases that nothing is here of any more are forgotten, oldest first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from muster_cluster_agent.domain.model import Assignment, Release
+
+_RETRY_SECONDS: Final = 0.5
+_LONGEST_RETRY: Final = 30.0
+_MOST_DOUBLINGS: Final = 10
+_REMEMBERED: Final = 50_000  # releases and removed names that are kept in memory; the back end keeps its own for good
+
+
+@dataclass(slots=True)
+class Case:
+    """Everything that is known of one workload."""
+
+    desired: Assignment | Release | None = None
+    planned: frozenset[str] = frozenset()
+    removed: set[str] = field(default_factory=set)
+    refused: tuple[int, int, str] | None = None
+    answered: bool = False
+    idle: bool = False  # nothing of it is here and nothing is due: only a record or the back end wakes it
+    tries: int = 0
+    traceparent: str | None = None
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """Fields of its spec that have no effect here."""
+        return self.desired.newest.ignored if isinstance(self.desired, Assignment) else ()
+
+
+class Agenda:
+    """Cases by workload, and the queue of those that are due. `held_up`: nothing is handed out for now."""
+
+    def __init__(self) -> None:
+        self.held_up = True
+        self._cases: OrderedDict[str, Case] = OrderedDict()
+        self._queue: OrderedDict[str, None] = OrderedDict()
+        self._busy: set[str] = set()
+        self._work = asyncio.Event()
+
+    def case(self, workload_id: str) -> Case:
+        """The case of a workload, made where there is none."""
+        case = self._cases.get(workload_id)
+        if case is None:
+            case = self._cases[workload_id] = Case()
+        self._cases.move_to_end(workload_id)
+        if len(self._cases) > _REMEMBERED:
+            self._forget_one()
+        return case
+
+    def known(self, workload_id: str) -> Case | None:
+        """The case of a workload, if there is one."""
+        return self._cases.get(workload_id)
+
+    def items(self) -> Iterator[tuple[str, Case]]:
+        """Every case with its workload, as they are now."""
+        return iter(tuple(self._cases.items()))
+
+    def cases(self) -> Iterator[Case]:
+        """Every case, as they are now."""
+        return iter(tuple(self._cases.values()))
+
+    def drop(self, workload_id: str) -> None:
+        """Nothing is wanted or here of it."""
+        self._cases.pop(workload_id, None)
+
+    def mark(self, workload_id: str) -> None:
+        """The workload is due."""
+        self._queue[workload_id] = None
+        if not self.held_up:
+            self._work.set()
+
+    def mark_everything(self) -> None:
+        """Every workload is due of which something is here, or of which something is wanted."""
+        for workload_id, case in self.items():
+            if not case.idle:
+                self.mark(workload_id)
+
+    def again(self, workload_id: str) -> None:
+        """The workload is due later; each time later than before."""
+        case = self.case(workload_id)
+        delay = min(_LONGEST_RETRY, _RETRY_SECONDS * 2**case.tries)
+        case.tries = min(case.tries + 1, _MOST_DOUBLINGS)
+        asyncio.get_running_loop().call_later(delay, self.mark, workload_id)
+
+    async def take(self) -> str:
+        """Waits for a workload that is due and that nobody works on. `done` gives it back."""
+        while True:
+            workload_id = self._next()
+            if workload_id is not None:
+                self._busy.add(workload_id)
+                return workload_id
+            self._work.clear()
+            await self._work.wait()
+
+    def done(self, workload_id: str) -> None:
+        """The worker has finished with it; it may have become due again meanwhile."""
+        self._busy.discard(workload_id)
+        if workload_id in self._queue:
+            self._work.set()
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing is due."""
+        return not self._queue
+
+    def _next(self) -> str | None:
+        if self.held_up:
+            return None
+        for workload_id in self._queue:
+            if workload_id not in self._busy:
+                del self._queue[workload_id]
+                return workload_id
+        return None
+
+    def _forget_one(self) -> None:
+        """The oldest finished case goes; one that still wants something stays."""
+        for workload_id, case in self._cases.items():
+            if isinstance(case.desired, Release) and case.answered:
+                del self._cases[workload_id]
+                return

@@ -1,0 +1,258 @@
+"""The agent's one loop of thought: what should run, what is seen, what is due, what is told.
+
+`stream.py` brings assignments, the back end brings changes, `app.py` runs the eternal tasks. Workloads are worked on
+independently and each by one worker at a time, so that one that is slow or broken never stops the others.
+Holds: nothing is done before the assignments were read to their end once; the highest epoch rules; a report that may be
+lost leads to a resync, in which everything held is told again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import structlog
+
+from muster_cluster_agent.domain.actions import Action, BackendAction, Create, NothingHere, Outcome, Refuse, Remove
+from muster_cluster_agent.domain.model import Assignment, NodeView, Release, State
+from muster_cluster_agent.domain.plan import InvalidCommand, replica_plans
+from muster_cluster_agent.domain.reconcile import Scene, reconcile
+from muster_cluster_agent.handlers.agenda import Agenda, Case
+from muster_cluster_agent.handlers.telling import Telling
+from muster_cluster_agent.ports import (
+    Backend,
+    Report,
+    Reporter,
+    StatusReport,
+)
+
+WORKERS: Final = 8
+HEARTBEAT_SECONDS: Final = 10.0
+RESYNC_SECONDS: Final = 300.0
+_RETRY_SECONDS: Final = 0.5
+_TRIES: Final = 5
+
+log = structlog.get_logger(__name__)
+
+
+class Agent:
+    """One cluster's agent. `hold`: assignments are accepted and nothing is started (benchmarks)."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        reporter: Reporter,
+        instance: str,
+        *,
+        hold: bool = False,
+        epoch: int = 0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._backend = backend
+        self._instance = instance
+        self._hold = hold
+        self._clock = clock
+        self.epoch = epoch
+        self.agenda = Agenda()
+        self.telling = Telling(backend, reporter, self.agenda)
+        self._nodes: Mapping[str, NodeView] = {}
+        self._sound = True
+
+    # ------------------------------------------------------------------------------------------- what comes in
+
+    def take(self, record: Assignment | Release, traceparent: str | None = None) -> bool:
+        """A record of the assignments topic, in its order.
+
+        False where its epoch or its instance is not to be obeyed.
+        """
+        if record.epoch < self.epoch:
+            say = log.info if self.agenda.held_up else log.warning  # while reading up, old records are what is expected
+            say("older_epoch_ignored", workload_id=record.workload_id, epoch=record.epoch, highest=self.epoch)
+            return False
+        self.epoch = record.epoch
+        if isinstance(record, Assignment) and record.instance not in {"", self._instance}:
+            log.warning("assignment_of_another_instance", workload_id=record.workload_id, instance=record.instance)
+            return False
+        case = self.agenda.case(record.workload_id)
+        case.desired, case.answered, case.refused, case.tries = record, False, None, 0
+        case.traceparent = traceparent
+        if isinstance(record, Assignment) and self._hold:
+            case.idle = True  # accepted; what a held one has to be told about is its release alone
+            return True
+        if isinstance(record, Assignment):
+            case.planned = _names(record)
+        self.agenda.mark(record.workload_id)
+        return True
+
+    def refuse(self, refusal: Refuse) -> None:
+        """A record that could not be understood: its workload is told about, everything else goes on."""
+        self.telling.refuse(refusal)
+
+    @property
+    def reading(self) -> bool:
+        """Whether the assignments have not been read to their end yet."""
+        return self.agenda.held_up
+
+    def caught_up(self) -> None:
+        """The assignments have been read to their end: from now on the agent acts."""
+        self.agenda.held_up = False
+        self.agenda.mark_everything()
+
+    def reread(self) -> None:
+        """The assignments are about to be read from their beginning again, on another bus.
+
+        Nothing is concluded meanwhile.
+        """
+        self.agenda.held_up = True
+
+    def acknowledged(self, report: Report) -> None:
+        """The bus has the report on its disks."""
+        if isinstance(report, StatusReport):
+            self.telling.book.acknowledge(report.status)
+            if report.status.state is State.GONE:
+                self.agenda.mark(report.status.workload_id)
+
+    # ------------------------------------------------------------------------------------------- eternal tasks
+
+    async def adopt(self) -> None:
+        """What the back end already has: every workload of it gets a case. Called once, before anything else."""
+        self._nodes = await self._backend.nodes()
+        for replica in await self._backend.list():
+            self.agenda.case(replica.workload_id)
+
+    async def watch(self) -> None:
+        """Follows the back end. A watch that ends or fails is begun anew, after looking at everything."""
+        while True:
+            try:
+                async for changed in self._backend.watch():
+                    self._sound = True
+                    await self._notice(changed.workloads, fleet=changed.fleet)
+            except OSError as error:
+                self._sound = False
+                log.warning("watch_failed", error=str(error))
+            await asyncio.sleep(_RETRY_SECONDS)
+            await self.adopt()
+            self.agenda.mark_everything()
+
+    async def work(self) -> None:
+        """Works on what is due, for ever; several of these run side by side."""
+        async with asyncio.TaskGroup() as workers:
+            for number in range(WORKERS):
+                workers.create_task(self._worker(), name=f"worker-{number}")
+
+    async def beat(self) -> None:
+        """A heartbeat at once, then every ten seconds; the full state every five minutes."""
+        since = time.monotonic()
+        while True:
+            self.telling.beat(sound=self._sound)
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+            if time.monotonic() - since >= RESYNC_SECONDS:
+                since = time.monotonic()
+                await self.tell_state()
+
+    async def resync(self) -> None:
+        """On start, on reconnect, and when reports may have been lost: everything is told again."""
+        self.telling.book.forget()
+        await self.tell_state()
+        for case in self.agenda.cases():
+            case.answered, case.refused = False, None
+            case.idle = case.idle and isinstance(case.desired, Assignment)
+        self.agenda.mark_everything()
+
+    async def tell_state(self) -> None:
+        """The full inventory and everything that is held."""
+        await self.telling.everything(self._nodes, epoch=self.epoch, held=not self.reading)
+        self.telling.beat(sound=self._sound)
+
+    # ------------------------------------------------------------------------------------------------- inside
+
+    async def _notice(self, workloads: Iterable[str], *, fleet: bool) -> None:
+        for workload_id in workloads:
+            self.agenda.case(workload_id)
+            self.agenda.mark(workload_id)
+        if fleet or not workloads:
+            self._nodes = await self._backend.nodes()
+            await self.telling.fleet()
+            self.agenda.mark_everything()
+
+    async def _worker(self) -> None:
+        while True:
+            workload_id = await self.agenda.take()
+            try:
+                await self._settle(workload_id)
+            except Exception:  # one bad workload must not stop the others: said, and tried again later
+                log.exception("workload_failed", workload_id=workload_id)
+                self._give_up(workload_id)
+                self.agenda.again(workload_id)
+            finally:
+                self.agenda.done(workload_id)
+
+    def _give_up(self, workload_id: str) -> None:
+        """After bounded tries the scheduler is told, so that the workload does not wait for ever on a fault of ours."""
+        case = self.agenda.case(workload_id)
+        if case.tries == _TRIES and isinstance(case.desired, Assignment):
+            newest = case.desired.newest
+            text = f"the agent failed {_TRIES} times to work on it; its log says why"
+            refusal = Refuse(workload_id, newest.generation, newest.attempt, "AgentError", text, retry_after=60)
+            self.telling.refuse_once(case, refusal)
+
+    async def _settle(self, workload_id: str) -> None:
+        """Tells how the workload's replicas stand, then does what is due."""
+        case = self.agenda.case(workload_id)
+        self._nodes = await self._backend.nodes()
+        observed = tuple(await self._backend.list(workload_id))
+        await self.telling.statuses(case, observed, self._nodes)
+        scene = Scene(
+            desired=case.desired,
+            observed=observed,
+            nodes=self._nodes,
+            told=frozenset(r.name for r in observed if self.telling.book.has_told_gone(r.name)),
+            removed=frozenset(case.removed),
+            planned=case.planned,
+            answered=case.answered,
+            held_back=self._hold,
+        )
+        actions = reconcile(scene, self._clock())
+        creates = [action for action in actions if isinstance(action, Create)]
+        for action in actions:
+            if not isinstance(action, Create):
+                await self._do(workload_id, case, action)
+        await asyncio.gather(*(self._do(workload_id, case, action) for action in creates))
+        case.idle = not observed and not actions
+        if case.desired is None and not observed:
+            self.agenda.drop(workload_id)
+
+    async def _do(self, workload_id: str, case: Case, action: Action) -> None:
+        match action:
+            case Refuse():
+                self.telling.refuse_once(case, action)
+            case NothingHere():
+                self.telling.nothing_here(case, action)
+            case _:
+                await self._ask_backend(workload_id, case, action)
+
+    async def _ask_backend(self, workload_id: str, case: Case, action: BackendAction) -> None:
+        answer = await self._backend.act(action)
+        if answer.outcome in {Outcome.DONE, Outcome.ALREADY}:
+            if isinstance(action, Remove):
+                case.removed.add(action.name)
+                self.telling.book.drop(action.name)
+            return
+        log.info("action_not_done", action=type(action).__name__, outcome=answer.outcome.value, why=answer.message)
+        if isinstance(action, Create) and answer.outcome is Outcome.CONFLICT:
+            case.removed.add(action.plan.name)
+            self.telling.was_here(case, action.plan, answer.message)
+            return
+        self.agenda.again(workload_id)
+
+
+def _names(assignment: Assignment) -> frozenset[str]:
+    names: set[str] = set()
+    for revision in assignment.revisions:
+        try:
+            names.update(plan.name for plan in replica_plans(assignment, revision))
+        except (InvalidCommand, ValueError):
+            continue  # reconcile refuses it, with the reason
+    return frozenset(names)
