@@ -191,7 +191,7 @@ class Application:
             service(
                 templates_pb2.DESCRIPTOR.services_by_name["TemplatesService"],
                 templates_pb2_grpc.add_TemplatesServiceServicer_to_server,
-                Templates(self.database, self.templates, library),
+                Templates(self.database, self.access, self.templates, library),
             ),
             service(
                 triggers_pb2.DESCRIPTOR.services_by_name["TriggersService"],
@@ -201,12 +201,12 @@ class Application:
             service(
                 usage_pb2.DESCRIPTOR.services_by_name["UsageService"],
                 usage_pb2_grpc.add_UsageServiceServicer_to_server,
-                Usage(self.usage),
+                Usage(self.access, self.usage),
             ),
             service(
                 dead_letters_pb2.DESCRIPTOR.services_by_name["DeadLettersService"],
                 dead_letters_pb2_grpc.add_DeadLettersServiceServicer_to_server,
-                AllDeadLetters(own, everyone),
+                AllDeadLetters(self.database, self.access, own, everyone),
             ),
             *self._passed_on(),
         ]
@@ -214,6 +214,7 @@ class Application:
     def _workloads(self) -> Service:
         servicer = Workloads(
             self.database,
+            self.access,
             self.reading,
             self.drafts,
             self.submit,
@@ -236,22 +237,22 @@ class Application:
             service(
                 fleet_pb2.DESCRIPTOR.services_by_name["FleetService"],
                 fleet_pb2_grpc.add_FleetServiceServicer_to_server,
-                Fleet(self.scheduler),
+                Fleet(self.database, self.access, self.scheduler),
             ),
             service(
                 explain_pb2.DESCRIPTOR.services_by_name["ExplainService"],
                 explain_pb2_grpc.add_ExplainServiceServicer_to_server,
-                Explain(self.scheduler, self.reading),
+                Explain(self.access, self.scheduler, self.reading),
             ),
             service(
                 policies_pb2.DESCRIPTOR.services_by_name["PoliciesService"],
                 policies_pb2_grpc.add_PoliciesServiceServicer_to_server,
-                Policies(self.policy),
+                Policies(self.access, self.policy),
             ),
             service(
                 agent_gateway_pb2.DESCRIPTOR.services_by_name["AgentGatewayService"],
                 agent_gateway_pb2_grpc.add_AgentGatewayServiceServicer_to_server,
-                AgentGateway(self.agents),
+                AgentGateway(self.access, self.agents),
             ),
         ]
 

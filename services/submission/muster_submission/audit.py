@@ -6,15 +6,19 @@ Holds: an entry names things and never quotes them, so that nothing secret can s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
 
+from muster_chassis.database import Database
+from muster_chassis.errors import ServiceError
 from muster_chassis.rpc import Caller, caller
 from muster_chassis.text import clean
 from muster_chassis.unit import Unit
 from muster_submission.domain.access import Verb
 
 DONE: Final = "done"
+ASKED: Final = "asked"
 _LONGEST: Final = 500
 _WRITE: Final = """
 INSERT INTO audit (at, issuer, subject, verb, target, project, outcome, channel, peer, detail)
@@ -33,8 +37,26 @@ class Entry:
     target: str
     project: str = ""
     outcome: str = DONE
-    """`done`, or the reason code of a refusal."""
+    """`done`, `asked` of another service, or the reason code of a refusal."""
     detail: str = ""
+
+
+Answer = TypeVar("Answer")
+
+
+async def passed_on(database: Database, entry: Entry, work: Callable[[], Awaitable[Answer]]) -> Answer:
+    """The answer of another service to what is asked of it, with a line before it, and one more where it refuses.
+
+    There is no common transaction with that service: the line stands before anything can have happened there.
+    """
+    async with database.unit() as unit:
+        await audit(unit, replace(entry, outcome=ASKED))
+    try:
+        return await work()
+    except ServiceError as error:
+        async with database.unit() as unit:
+            await audit(unit, replace(entry, outcome=error.error_reason))
+        raise
 
 
 async def audit(unit: Unit, *entries: Entry, who: Caller | None = None) -> None:

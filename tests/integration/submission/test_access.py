@@ -21,8 +21,8 @@ from muster_submission.handlers.access import Access
 
 ANNA = Caller("anna", (), "https://one", channel="rest", peer="10.0.0.1")
 _GRANT = """
-INSERT INTO access_rules (id, holder_kind, holder, issuer, role, scope_kind, scope, created_at, created_by)
-VALUES (gen_random_uuid(), 'subject', 'anna', '', 'viewer', 'project', 'vision', now(), 'test')
+INSERT INTO access_rules (holder_kind, holder, issuer, role, scope_kind, scope, created_at, created_by)
+VALUES ('subject', 'anna', '', 'viewer', 'project', 'vision', now(), 'test')
 """
 
 

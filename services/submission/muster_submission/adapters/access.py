@@ -22,7 +22,7 @@ FRESH: Final = 0.5
 _NEVER: Final = float("-inf")
 _VERSION: Final = "SELECT version FROM access_version"
 _RULES: Final = "SELECT holder_kind, holder, issuer, role, scope_kind, scope FROM access_rules"
-_CREDENTIALS: Final = "SELECT client_id, credential FROM applications WHERE enabled"
+_CREDENTIALS: Final = "SELECT id::text AS id, credential FROM applications WHERE enabled AND NOT ended"
 _PROJECTS: Final = "SELECT name, record FROM projects"
 
 
@@ -62,7 +62,7 @@ class PostgresAccess:
             # Read again inside: what follows is of this very version.
             version = await connection.fetchval(_VERSION)
             rules = [_rule(row) for row in await connection.fetch(_RULES)]
-            credentials = {row["client_id"]: row["credential"] for row in await connection.fetch(_CREDENTIALS)}
+            credentials = {row["id"]: row["credential"] for row in await connection.fetch(_CREDENTIALS)}
             projects = [Project.FromString(row["record"]) for row in await connection.fetch(_PROJECTS)]
         departments = {project.name: project.department for project in projects}
         return State(version, by_holder(rules), departments, credentials)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 import asyncpg
@@ -47,14 +47,20 @@ class PostgresTemplates:
         )
         return _base(row)
 
-    async def page(self, project: str, size: int, after: tuple[str, str]) -> Sequence[Base]:
-        """Templates by name, then project, after that (name, project); of one project with the global ones, or all."""
+    async def page(
+        self, project: str, within: Collection[str] | None, size: int, after: tuple[str, str]
+    ) -> Sequence[Base]:
+        """Templates by name, then project, after that (name, project); of one project with the global ones, or all.
+
+        within: only of these projects ('': the global ones); None: of every one.
+        """
         rows = await self._pool.fetch(
             f"SELECT {_COLUMNS} FROM templates WHERE ($1 = '' OR project IN ($1, '')) AND (name, project) > ($2, $3) "  # noqa: S608
-            "ORDER BY name, project LIMIT $4",
+            "AND ($5::text[] IS NULL OR project = ANY ($5)) ORDER BY name, project LIMIT $4",
             project,
             *after,
             size,
+            None if within is None else sorted(within),
         )
         return [_base(row) for row in rows]
 

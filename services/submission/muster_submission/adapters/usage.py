@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import asyncpg
@@ -39,11 +39,13 @@ class PostgresUsage:
             [accounts[one].until for one in ids],
         )
 
-    async def heaviest(self, project: str) -> Sequence[Any]:
-        """The heaviest workloads, of one project or of all."""
+    async def heaviest(self, project: str, within: Collection[str] | None) -> Sequence[Any]:
+        """The heaviest workloads, of one project or of all, within these projects (None: everywhere)."""
         return await self._pool.fetch(
             "SELECT workload_id::text AS workload_id, project, name, gpu_seconds, until FROM usage "
-            "WHERE $1 = '' OR project = $1 ORDER BY gpu_seconds DESC, workload_id LIMIT $2",
+            "WHERE ($1 = '' OR project = $1) AND ($3::text[] IS NULL OR project = ANY ($3)) "
+            "ORDER BY gpu_seconds DESC, workload_id LIMIT $2",
             project,
             LONGEST,
+            None if within is None else sorted(within),
         )

@@ -7,6 +7,7 @@ exists.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from muster_chassis.errors import NotFound, PermissionDenied, ServiceError, Unauthenticated
@@ -18,12 +19,21 @@ from muster_submission.ports import AccessBooks
 _REMEMBERED: Final = 10_000
 
 
+Note = Callable[[Caller, Verb, Place, Answer], None]
+
+
+def _nobody_listens(_who: Caller, _verb: Verb, _place: Place, _answer: Answer) -> None:
+    return
+
+
 class Rights:
     """What one caller may do, for the length of one call."""
 
-    def __init__(self, who: Caller, grants: Grants) -> None:
+    def __init__(self, who: Caller, grants: Grants, note: Note = _nobody_listens) -> None:
+        """note: hears of every refusal, for the audit."""
         self.who = who
         self.grants = grants
+        self._note = note
 
     def require(
         self,
@@ -42,11 +52,24 @@ class Rights:
         place = Place(project, department, cluster)
         match self.grants.judge(verb, place):
             case Answer.FORBIDDEN:
-                raise PermissionDenied(_denied(self.who, verb, place), metadata={"verb": verb})
+                raise PermissionDenied(self._refused(verb, place, Answer.FORBIDDEN), metadata={"verb": verb})
             case Answer.HIDDEN:
+                self._refused(verb, place, Answer.HIDDEN)
                 raise absent or NotFound(f"{_named(place)} does not exist")
             case Answer.ALLOWED:
                 return
+
+    def judge(self, verb: Verb, *, project: str = "", department: str = "", cluster: str = "") -> Answer:
+        """Whether the verb is allowed there, as a value, for calls that answer for many; refusals are noted too."""
+        place = Place(project, department, cluster)
+        answer = self.grants.judge(verb, place)
+        if answer is not Answer.ALLOWED:
+            self._refused(verb, place, answer)
+        return answer
+
+    def refusal(self, verb: Verb, *, project: str = "", department: str = "", cluster: str = "") -> str:
+        """The sentence for a verb that is FORBIDDEN there."""
+        return _denied(self.who, verb, Place(project, department, cluster))
 
     def allows(self, verb: Verb, *, project: str = "", department: str = "", cluster: str = "") -> bool:
         """Whether the verb is allowed there; with nothing named: in the whole tenant."""
@@ -68,13 +91,18 @@ class Rights:
         """The clusters at which the verb is allowed; None: all."""
         return self.grants.clusters(verb)
 
+    def _refused(self, verb: Verb, place: Place, answer: Answer) -> str:
+        self._note(self.who, verb, place, answer)
+        return _denied(self.who, verb, place)
+
 
 class Access:
     """Looks rights up. What is in the books counts within half a second, on every instance."""
 
-    def __init__(self, books: AccessBooks, *, everyone_is_admin: bool = False) -> None:
+    def __init__(self, books: AccessBooks, *, everyone_is_admin: bool = False, note: Note = _nobody_listens) -> None:
         """everyone_is_admin: authentication is switched off, and `local` is everyone who sends no token."""
         self._books = books
+        self._note = note
         self._everyone_is_admin = everyone_is_admin
         self._known: dict[Caller, Grants] = {}
         self._at = -1
@@ -82,7 +110,7 @@ class Access:
     async def rights(self, who: Caller) -> Rights:
         """The rights of a caller. Raises Unauthenticated where an application was revoked since its token was made."""
         if who == LOCAL:
-            return Rights(who, self._of_local())
+            return Rights(who, self._of_local(), self._note)
         state = await self._books.state()
         if state.version != self._at or len(self._known) >= _REMEMBERED:
             self._known.clear()
@@ -90,7 +118,13 @@ class Access:
         known = self._known.get(who)
         if known is None:
             known = self._known[who] = _grants(state, who)
-        return Rights(who, known)
+        return Rights(who, known, self._note)
+
+    async def of_application(self, application: str) -> Rights:
+        """The rights of an application that acts without a token, as a trigger's identity. Raises Unauthenticated."""
+        state = await self._books.state()
+        # -1: no secret has that version, so that one that is gone is refused as a revoked one is.
+        return await self.rights(Caller(application, credential=state.credentials.get(application, -1)))
 
     def _of_local(self) -> Grants:
         if not self._everyone_is_admin:

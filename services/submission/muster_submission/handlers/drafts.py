@@ -15,16 +15,19 @@ import grpc
 from muster.api.v1 import workloads_pb2 as api
 from muster.tenancy.v1.tenancy_pb2 import Project
 from muster.workload.v1 import workload_pb2 as wl
-from muster_chassis.errors import ServiceError
+from muster_chassis.errors import PermissionDenied, ServiceError
 from muster_kernel.ids import check_name
 from muster_language import Kind, Violation, check_layer, read
+from muster_submission.domain.access import Answer, Verb
 from muster_submission.domain.names import Given, Naming, Prefixed, naming
 from muster_submission.domain.problems import Problem
 from muster_submission.errors import DraftRefused, NameTaken, NoSuchProject, NoSuchTemplate, violations
+from muster_submission.handlers.access import Rights
 from muster_submission.ports import Base, Templates, Tenancy
 
 LARGEST_SPEC: Final = 256 << 10
 """Bytes of one layer: three of them and the rest of an event fit into a record."""
+_NAMED: Final = 10  # projects that an error message lists
 _KINDS: Final = {int(kind): kind for kind in Kind}
 
 
@@ -45,6 +48,8 @@ class Refusal:
                 return NoSuchProject(self.message)
             case grpc.StatusCode.ALREADY_EXISTS:
                 return NameTaken(self.message, violations=violations(self.problems))
+            case grpc.StatusCode.PERMISSION_DENIED:
+                return PermissionDenied(self.message)
             case _:
                 return DraftRefused("the workload", self.problems)
 
@@ -128,9 +133,14 @@ class Drafts:
         self._tenancy = tenancy
         self._templates = templates
 
-    async def check(self, drafts: Sequence[api.WorkloadDraft]) -> list[Checked | Refusal]:
-        """An answer for each draft, in order. Templates are looked up for all of them at once."""
-        found = [await self._one(draft) for draft in drafts]
+    async def check(
+        self, drafts: Sequence[api.WorkloadDraft], rights: Rights, verb: Verb = Verb.WORKLOADS_CREATE
+    ) -> list[Checked | Refusal]:
+        """An answer for each draft, in order. Templates are looked up for all of them at once.
+
+        rights, verb: who wants to do what in the projects of the drafts; a project that they may not see is not there.
+        """
+        found = [await self._one(draft, rights, verb) for draft in drafts]
         wanted = {
             (one.project.name, one.spec.base_workload)
             for one in found
@@ -141,7 +151,7 @@ class Drafts:
         bases = await self._templates.find(wanted)
         return [_with_base(one, bases) if isinstance(one, Checked) else one for one in found]
 
-    async def _one(self, draft: api.WorkloadDraft) -> Checked | Refusal:
+    async def _one(self, draft: api.WorkloadDraft, rights: Rights, verb: Verb) -> Checked | Refusal:
         layer = read_draft(draft)
         spec, problems = layer.spec, list(layer.problems)
         if spec.usage == wl.USAGE_TEMPLATE:
@@ -150,7 +160,7 @@ class Drafts:
         if isinstance(named, Problem) and not _said(problems, ("name", "namePrefix")):
             problems.append(Problem(f"spec.{named.path}", named.message))
         problems.extend(_cluster(draft.cluster))
-        project = await self.project(draft.project, layer.namespace)
+        project = await self.project(draft.project, layer.namespace, rights, verb)
         if isinstance(project, Problem):
             problems.append(project)
         # What the language says comes first: a person mends the document in one go.
@@ -160,13 +170,18 @@ class Drafts:
             return project
         return Checked(project, spec, named, layer.origin, draft.cluster, object_name=layer.object_name)
 
-    async def project(self, name: str, namespace: str) -> Project | Refusal | Problem:
-        """The project that a draft names, or its document's namespace."""
+    async def project(
+        self, name: str, namespace: str, rights: Rights | None = None, verb: Verb = Verb.PROJECTS_READ
+    ) -> Project | Refusal | Problem:
+        """The project that a draft names, or its document's namespace; without rights the caller judges it himself."""
         if not name and not namespace:
             return Problem("project", "no project is named: give one, or a namespace in the document's metadata")
         found = await self._tenancy.project(name) if name else await self._tenancy.project_of_namespace(namespace)
-        if found is None:
-            return await self._no_project(name, namespace)
+        judged = None if found is None or rights is None else rights.judge(verb, project=found.name)
+        if found is None or judged is Answer.HIDDEN:
+            return await self._no_project(name, namespace, rights)
+        if rights is not None and judged is Answer.FORBIDDEN:
+            return Refusal(grpc.StatusCode.PERMISSION_DENIED, rights.refusal(verb, project=found.name))
         if namespace and found.namespace != namespace:
             return Problem(
                 "metadata.namespace",
@@ -174,11 +189,12 @@ class Drafts:
             )
         return found
 
-    async def _no_project(self, name: str, namespace: str) -> Refusal:
-        names = await self._tenancy.some_names()
-        there = f"there are {', '.join(names)}" if names else "there is none yet"
+    async def _no_project(self, name: str, namespace: str, rights: Rights | None) -> Refusal:
+        seen = frozenset[str]() if rights is None else rights.projects(Verb.PROJECTS_READ)
+        names = await self._tenancy.some_names() if seen is None else sorted(seen)[:_NAMED]
+        there = f"there are {', '.join(names)}" if names else "there is none that you may see"
         hint = f"`muster projects create {name}` makes it" if name else ""
-        if not name and await self._tenancy.project(namespace) is not None:
+        if not name and namespace in names:
             hint = f"{namespace!r} is a project's name: its namespace goes here, or its name as the project"
         what = f"project {name!r} does not exist" if name else f"no project has the namespace {namespace!r}"
         return Refusal(grpc.StatusCode.NOT_FOUND, f"{what}; {there}{f'. {hint}' if hint else ''}")

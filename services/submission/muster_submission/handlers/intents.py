@@ -20,7 +20,9 @@ from muster_chassis.topics import SUBMISSIONS
 from muster_chassis.unit import Unit
 from muster_kernel.lifecycle import DesiredPhase, Phase
 from muster_language import catalogue, changed_fields
+from muster_submission.audit import Entry, audit
 from muster_submission.domain import phases
+from muster_submission.domain.access import Verb
 from muster_submission.domain.names import Given
 from muster_submission.domain.phases import ENDED
 from muster_submission.domain.problems import Problem
@@ -51,6 +53,8 @@ class Intents:
             case Impossible(why=why):
                 raise PhaseForbids(why, metadata={"phase": _phase(shown)})
             case Ask():
+                verb = Verb.WORKLOADS_DELETE if request is Request.DELETE else Verb.WORKLOADS_CHANGE
+                await audit(unit, Entry(verb, workload_id, shown.project, detail=request.value))
                 message = _MESSAGES[request](workload_id=workload_id, requested_by=by, requested_at=_stamp(unit.now))
                 unit.publish(SUBMISSIONS, workload_id, message)
         return shown
@@ -65,6 +69,7 @@ class Intents:
             return shown
         _only_mutable(shown, changed)
         generation = shown.generation + 1
+        await audit(unit, Entry(Verb.WORKLOADS_CHANGE, workload_id, shown.project, detail="update"))
         await self._books.change_spec(unit, workload_id, generation, draft.spec.SerializeToString(), draft.base)
         told = submitted(unit, workload_id, shown.name, draft, by, shown.caused_by, generation)
         unit.publish(SUBMISSIONS, workload_id, events.SpecChanged(submitted=told))

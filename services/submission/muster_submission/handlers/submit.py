@@ -17,9 +17,12 @@ import grpc
 from muster.events.v1 import submission_pb2 as events
 from muster.workload.v1 import workload_pb2 as wl
 from muster_chassis import metrics
+from muster_chassis.rpc import Caller
 from muster_chassis.topics import SUBMISSIONS
 from muster_chassis.unit import Unit
 from muster_kernel.ids import uuid7
+from muster_submission.audit import Entry, audit
+from muster_submission.domain.access import Verb
 from muster_submission.domain.names import Given, Naming, Prefixed, demand, resolve
 from muster_submission.domain.problems import Problem
 from muster_submission.handlers.drafts import Checked, Refusal
@@ -69,7 +72,10 @@ class Submit:
         owned = owner.SerializeToString()
         for _ in range(_ROUNDS):
             names = await self._names(unit, [drafts[at] for at in left])
-            rows = [_row(ids[at], name, drafts[at], owned, owner.subject, caused_by) for at, name in zip(left, names, strict=True)]
+            rows = [
+                _row(ids[at], name, drafts[at], owned, owner.subject, caused_by)
+                for at, name in zip(left, names, strict=True)
+            ]
             made = await self._books.make(unit, rows)
             for at, name in zip(left, names, strict=True):
                 if ids[at] in made:
@@ -78,6 +84,7 @@ class Submit:
             left = [at for at in left if ids[at] not in made and isinstance(drafts[at].naming, Prefixed)]
             if not left:
                 break
+        await _note(unit, drafts, answers, owner, caused_by)
         unit.after_commit(lambda: _count(answers))
         unit.after_commit(self._waker.poke)
         return answers
@@ -87,6 +94,19 @@ class Submit:
         wanted = demand(namings)
         numbers = await self._books.take_numbers(unit, wanted) if wanted else {}
         return resolve(namings, numbers)
+
+
+async def _note(
+    unit: Unit, drafts: Sequence[Checked], answers: Sequence[Acknowledged | Refusal], owner: wl.Owner, caused_by: str
+) -> None:
+    """The audit's lines for what was made: the caller's, or those of the identity that a trigger acts for."""
+    entries = [
+        Entry(Verb.WORKLOADS_CREATE, answer.id, draft.project.name, detail=caused_by)
+        for draft, answer in zip(drafts, answers, strict=True)
+        if isinstance(answer, Acknowledged)
+    ]
+    acting = Caller(owner.subject, tuple(owner.groups), owner.issuer, channel="trigger") if caused_by else None
+    await audit(unit, *entries, who=acting)
 
 
 def _count(answers: Sequence[Acknowledged | Refusal]) -> None:

@@ -11,8 +11,11 @@ from muster_chassis import identity
 from muster_chassis.topics import TENANCY
 from muster_chassis.unit import Unit
 from muster_kernel.ids import check_name
+from muster_submission.audit import Entry, audit
+from muster_submission.domain.access import Verb
 from muster_submission.domain.problems import Problem
 from muster_submission.errors import DraftRefused
+from muster_submission.handlers.access import Rights
 from muster_submission.handlers.drafts import Drafts, Read, Refusal, read_draft
 from muster_submission.ports import Base, Templates
 
@@ -24,11 +27,14 @@ class Library:
         self._templates = templates
         self._drafts = drafts
 
-    async def check(self, asked: api.ApplyTemplateRequest) -> Base:
-        """The template that somebody wants; its id counts where it is new. Raises DraftRefused and NoSuchProject."""
+    async def check(self, asked: api.ApplyTemplateRequest, rights: Rights) -> Base:
+        """The template that somebody wants; its id counts where it is new.
+
+        Raises DraftRefused, NoSuchProject and PermissionDenied.
+        """
         layer = read_draft(asked.draft)
         problems = [*layer.problems, *_not_for_templates(layer)]
-        project = await self._project(asked, layer, problems)
+        project = await self._project(asked, layer, problems, rights)
         if problems:
             raise DraftRefused("the template", problems)
         return Base(identity.event_id(), 1, layer.spec.name, project, layer.spec)
@@ -36,6 +42,7 @@ class Library:
     async def save(self, unit: Unit, wanted: Base) -> Base:
         """Makes the template or changes the one of its name, and says so."""
         saved = await self._templates.save(unit, wanted)
+        await audit(unit, Entry(Verb.TEMPLATES_WRITE, f"template/{saved.name}", saved.project))
         message = events.TemplateChanged(
             template_id=saved.template_id,
             name=saved.name,
@@ -46,13 +53,16 @@ class Library:
         unit.publish(TENANCY, f"template/{saved.template_id}", message)
         return saved
 
-    async def _project(self, asked: api.ApplyTemplateRequest, layer: Read, problems: list[Problem]) -> str:
+    async def _project(
+        self, asked: api.ApplyTemplateRequest, layer: Read, problems: list[Problem], rights: Rights
+    ) -> str:
         """The project of the template, '' for a global one."""
         if getattr(asked, "global"):
+            rights.require(Verb.TEMPLATES_WRITE)
             if asked.draft.project:
                 problems.append(Problem("draft.project", "a global template belongs to no project: leave it empty"))
             return ""
-        found = await self._drafts.project(asked.draft.project, layer.namespace)
+        found = await self._drafts.project(asked.draft.project, layer.namespace, rights, Verb.TEMPLATES_WRITE)
         match found:
             case Problem():
                 problems.append(found)

@@ -2,7 +2,7 @@
 
 -- Who has which role where. A subject or a group without an issuer is that of every issuer.
 CREATE TABLE access_rules (
-    id          uuid PRIMARY KEY,
+    id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     holder_kind text        NOT NULL CHECK (holder_kind IN ('subject', 'group', 'application')),
     holder      text        NOT NULL COLLATE "C",
     issuer      text        NOT NULL,
@@ -14,22 +14,25 @@ CREATE TABLE access_rules (
     UNIQUE (holder_kind, holder, issuer, role, scope_kind, scope)
 );
 
--- Programs that exchange an id and a secret for a token.
+-- Programs that exchange an id and a secret for a token. One that has ended keeps its row: its id stands in the audit,
+-- and the installation's first one must not come back with the next start.
 CREATE TABLE applications (
     id          uuid PRIMARY KEY,
-    client_id   text        NOT NULL UNIQUE COLLATE "C",
-    name        text        NOT NULL UNIQUE COLLATE "C",
+    name        text        NOT NULL COLLATE "C",
     secret      bytea       NOT NULL,              -- SHA-256 of it: it has 256 random bits, so nobody guesses it
-    credential  bigint      NOT NULL,              -- the version of the secret; tokens carry it
+    credential  bigint      NOT NULL DEFAULT 1,    -- the version of the secret; tokens carry it
     enabled     boolean     NOT NULL DEFAULT true,
+    ended       boolean     NOT NULL DEFAULT false,
     created_at  timestamptz NOT NULL,
     created_by  text        NOT NULL,
+    updated_at  timestamptz NOT NULL,
     used_at     timestamptz
 );
+CREATE UNIQUE INDEX applications_name ON applications (name) WHERE NOT ended;
 
--- The keys that sign applications' tokens: the one that signs, and those whose tokens may still be about.
+-- The keys that sign applications' tokens: the newest signs, the one before it still verifies.
 CREATE TABLE signing_keys (
-    kid     text PRIMARY KEY,
+    kid     uuid PRIMARY KEY,
     private bytea       NOT NULL,                  -- PKCS 8, DER
     made_at timestamptz NOT NULL
 );
@@ -48,7 +51,7 @@ BEGIN
 END $$;
 CREATE TRIGGER access_rules_changed AFTER INSERT OR UPDATE OR DELETE ON access_rules
     FOR EACH STATEMENT EXECUTE FUNCTION raise_access_version();
-CREATE TRIGGER applications_changed AFTER INSERT OR DELETE OR UPDATE OF credential, enabled ON applications
+CREATE TRIGGER applications_changed AFTER INSERT OR DELETE OR UPDATE OF credential, enabled, ended ON applications
     FOR EACH STATEMENT EXECUTE FUNCTION raise_access_version();
 CREATE TRIGGER signing_keys_changed AFTER INSERT OR DELETE ON signing_keys
     FOR EACH STATEMENT EXECUTE FUNCTION raise_access_version();

@@ -14,10 +14,13 @@ from typing import Any, Final
 from muster.api.v1 import agent_gateway_pb2 as api
 from muster.api.v1 import agent_gateway_pb2_grpc
 from muster_chassis import logs
+from muster_chassis.rpc import caller
 from muster_chassis.text import clean
 from muster_kernel.ids import check_name
 from muster_submission.adapters.agents import Agents, AgentStream
+from muster_submission.domain.access import Verb
 from muster_submission.errors import BadQuestion
+from muster_submission.handlers.access import Access
 
 _log = logs.get(__name__)
 _HELLO_SECONDS: Final = 10.0
@@ -26,14 +29,17 @@ _HELLO_SECONDS: Final = 10.0
 class AgentGateway(agent_gateway_pb2_grpc.AgentGatewayServiceServicer):
     """The servicer."""
 
-    def __init__(self, agents: Agents) -> None:
+    def __init__(self, access: Access, agents: Agents) -> None:
+        self._access = access
         self._agents = agents
 
     async def Connect(
         self, request_iterator: AsyncIterator[api.ConnectRequest], context: Any
     ) -> AsyncIterator[api.ConnectResponse]:
         """One agent's stream."""
+        rights = await self._access.rights(caller())
         hello = await _hello(request_iterator)
+        rights.require(Verb.AGENTS_CONNECT, cluster=hello.cluster)
         stream = self._agents.connect(hello.cluster, hello.instance)
         _log.info("an agent connected", cluster=hello.cluster, instance=hello.instance)
         listening = asyncio.create_task(_listen(request_iterator, stream), name=f"agent {hello.cluster}")

@@ -12,8 +12,6 @@ from muster.workload.v1 import workload_pb2 as wl
 from muster_chassis.database import Database
 from muster_chassis.rpc import caller, once
 from muster_chassis.unit import Unit
-from muster_submission.domain.access import Verb
-from muster_submission.errors import NoSuchProject
 from muster_submission.handlers.access import Access
 from muster_submission.handlers.apply import Apply, Outcome, object_name
 from muster_submission.handlers.drafts import Checked, Drafts, Refusal
@@ -38,14 +36,9 @@ class Applying:
 
     async def apply(self, request: api.ApplyWorkloadRequest) -> api.ApplyWorkloadResponse:
         """What was done, and the workload."""
-        (checked,) = await self._drafts.check([request.draft])
+        (checked,) = await self._drafts.check([request.draft], await self._access.rights(caller()))
         if isinstance(checked, Refusal):
             raise checked.error()
-        project = checked.project.name
-        rights = await self._access.rights(caller())
-        rights.require(
-            Verb.WORKLOADS_CREATE, project=project, absent=NoSuchProject(f"project {project!r} does not exist")
-        )
         name = object_name(request.object_name, checked)
         who = owner()
 

@@ -13,31 +13,40 @@ import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from muster.api.v1 import dead_letters_pb2 as api
 from muster.api.v1 import dead_letters_pb2_grpc
+from muster_chassis.database import Database
 from muster_chassis.dead_letters import DeadLetters
 from muster_chassis.errors import NotFound, ServiceError
+from muster_chassis.rpc import caller
 from muster_chassis.text import clean
 from muster_submission.adapters.owners import Owner
+from muster_submission.audit import Entry, passed_on
+from muster_submission.domain.access import Verb
 from muster_submission.errors import BadQuestion
+from muster_submission.handlers.access import Access
 
 OWN: Final = "submission"
 _STUB: Final = dead_letters_pb2_grpc.DeadLettersServiceStub
 _PAGE: Final = 50
 _LARGEST: Final = 500
+_Answer = TypeVar("_Answer")
 
 
 class AllDeadLetters(dead_letters_pb2_grpc.DeadLettersServiceServicer):
     """The servicer."""
 
-    def __init__(self, own: DeadLetters, owners: Sequence[Owner]) -> None:
+    def __init__(self, database: Database, access: Access, own: DeadLetters, owners: Sequence[Owner]) -> None:
+        self._database = database
+        self._access = access
         self._own = own
         self._owners = {owner.name: owner for owner in owners if owner.where}
 
     async def ListDeadLetters(self, request: api.ListDeadLettersRequest, context: Any) -> api.ListDeadLettersResponse:
         """The dead letters of one service or of all, newest first within a page."""
+        (await self._access.rights(caller())).require(Verb.DEAD_LETTERS_READ)
         size = request.page_size or _PAGE
         if size > _LARGEST:
             raise BadQuestion(f"page_size is {size}; 1 to {_LARGEST} are allowed, 0 means {_PAGE}")
@@ -62,6 +71,9 @@ class AllDeadLetters(dead_letters_pb2_grpc.DeadLettersServiceServicer):
         self, request: api.RedriveDeadLettersRequest, context: Any
     ) -> api.RedriveDeadLettersResponse:
         """Hands dead letters to their handlers again; without a service, whichever has them."""
+        return await self._change(request, "RedriveDeadLetters", lambda: self._redrive(request, context))
+
+    async def _redrive(self, request: api.RedriveDeadLettersRequest, context: Any) -> api.RedriveDeadLettersResponse:
 
         async def ask(name: str) -> api.RedriveDeadLettersResponse:
             asked = api.RedriveDeadLettersRequest(
@@ -93,7 +105,9 @@ class AllDeadLetters(dead_letters_pb2_grpc.DeadLettersServiceServicer):
         """Gives dead letters up; without a service, each goes to the one that has it. NOT_FOUND where none has any."""
         if not request.ids:
             raise BadQuestion("ids is empty: name the dead letters to give up, as ListDeadLetters shows them")
+        return await self._change(request, "DiscardDeadLetters", lambda: self._discard(request, context))
 
+    async def _discard(self, request: api.DiscardDeadLettersRequest, context: Any) -> api.DiscardDeadLettersResponse:
         async def ask(name: str) -> api.DiscardDeadLettersResponse:
             asked = api.DiscardDeadLettersRequest(
                 service=name, ids=request.ids, idempotency_key=request.idempotency_key
@@ -123,10 +137,18 @@ class AllDeadLetters(dead_letters_pb2_grpc.DeadLettersServiceServicer):
 
     async def ResumeConsumer(self, request: api.ResumeConsumerRequest, context: Any) -> api.ResumeConsumerResponse:
         """Lets a stopped consumer go on."""
+        return await self._change(request, "ResumeConsumer", lambda: self._resume(request, context))
+
+    async def _resume(self, request: api.ResumeConsumerRequest, context: Any) -> api.ResumeConsumerResponse:
         name = next(iter(self._names(request.service)))
         if not request.service or name == OWN:
             return await self._own.ResumeConsumer(request, context)
         return await self._owners[name].ask(_STUB, "ResumeConsumer", request, api.ResumeConsumerResponse, context)
+
+    async def _change(self, request: Any, method: str, work: Callable[[], Awaitable[_Answer]]) -> _Answer:
+        (await self._access.rights(caller())).require(Verb.DEAD_LETTERS_WRITE)
+        target = f"dead-letters/{request.service or 'all'}"
+        return await passed_on(self._database, Entry(Verb.DEAD_LETTERS_WRITE, target, detail=method), work)
 
     def _names(self, service: str) -> list[str]:
         known = [OWN, *self._owners]

@@ -1,42 +1,93 @@
-"""FleetService, passed on to the scheduler, which owns clusters and nodes."""
+"""FleetService, passed on to the scheduler, which owns clusters and nodes.
+
+Who may ask is judged here. What changes something is written into the audit before it is passed on, so that nothing
+happens over there without a trace here.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final, TypeVar
 
 from muster.api.v1 import fleet_pb2 as api
 from muster.api.v1 import fleet_pb2_grpc
+from muster_chassis.database import Database
+from muster_chassis.rpc import caller
 from muster_submission.adapters.owners import Owner
+from muster_submission.audit import Entry, passed_on
+from muster_submission.domain.access import Verb
+from muster_submission.handlers.access import Access, Rights
 
-_STUB = fleet_pb2_grpc.FleetServiceStub
+_STUB: Final = fleet_pb2_grpc.FleetServiceStub
+_Changed = TypeVar("_Changed", api.RegisterClusterResponse, api.AdoptClusterResponse, api.ForceGoneNodeResponse)
 
 
 class Fleet(fleet_pb2_grpc.FleetServiceServicer):
     """The servicer."""
 
-    def __init__(self, scheduler: Owner) -> None:
+    def __init__(self, database: Database, access: Access, scheduler: Owner) -> None:
+        self._database = database
+        self._access = access
         self._scheduler = scheduler
 
     async def RegisterCluster(self, request: api.RegisterClusterRequest, context: Any) -> api.RegisterClusterResponse:
         """Makes a cluster known."""
-        return await self._scheduler.ask(_STUB, "RegisterCluster", request, api.RegisterClusterResponse, context)
+        return await self._change("RegisterCluster", request, api.RegisterClusterResponse, context)
 
     async def ListClusters(self, request: api.ListClustersRequest, context: Any) -> api.ListClustersResponse:
-        """The clusters."""
-        return await self._scheduler.ask(_STUB, "ListClusters", request, api.ListClustersResponse, context)
+        """The clusters that the caller may see."""
+        seen = (await self._rights()).clusters(Verb.CLUSTERS_READ)
+        answer = await self._scheduler.ask(_STUB, "ListClusters", request, api.ListClustersResponse, context)
+        if seen is not None:
+            shown = [one for one in answer.clusters if one.id in seen]
+            del answer.clusters[:]
+            answer.clusters.extend(shown)
+        return answer
 
     async def AdoptCluster(self, request: api.AdoptClusterRequest, context: Any) -> api.AdoptClusterResponse:
         """Binds a cluster to another agent instance."""
-        return await self._scheduler.ask(_STUB, "AdoptCluster", request, api.AdoptClusterResponse, context)
+        return await self._change("AdoptCluster", request, api.AdoptClusterResponse, context)
 
     async def ListNodes(self, request: api.ListNodesRequest, context: Any) -> api.ListNodesResponse:
-        """The nodes with their devices."""
-        return await self._scheduler.ask(_STUB, "ListNodes", request, api.ListNodesResponse, context)
+        """The nodes with their devices, of the clusters that the caller may see."""
+        rights = await self._rights()
+        if request.cluster:
+            rights.require(Verb.CLUSTERS_READ, cluster=request.cluster)
+        seen = rights.clusters(Verb.CLUSTERS_READ)
+        answer = await self._scheduler.ask(_STUB, "ListNodes", request, api.ListNodesResponse, context)
+        if seen is not None:
+            shown = [one for one in answer.nodes if one.cluster in seen]
+            del answer.nodes[:]
+            answer.nodes.extend(shown)
+        if rights.projects(Verb.WORKLOADS_READ) is not None:
+            # The names of workloads come without their projects, so they are for those who may see all.
+            for device in (device for node in answer.nodes for device in node.devices):
+                del device.workloads[:]
+        return answer
 
     async def ListAccounts(self, request: api.ListAccountsRequest, context: Any) -> api.ListAccountsResponse:
-        """What projects hold and ask for in each node pool."""
-        return await self._scheduler.ask(_STUB, "ListAccounts", request, api.ListAccountsResponse, context)
+        """What the projects that the caller may see hold and ask for in each node pool."""
+        seen = (await self._rights()).projects(Verb.PROJECTS_READ)
+        answer = await self._scheduler.ask(_STUB, "ListAccounts", request, api.ListAccountsResponse, context)
+        if seen is not None:
+            shown = [one for one in answer.accounts if one.project in seen]
+            del answer.accounts[:]
+            answer.accounts.extend(shown)
+        return answer
 
     async def ForceGoneNode(self, request: api.ForceGoneNodeRequest, context: Any) -> api.ForceGoneNodeResponse:
         """Declares everything on a node GONE."""
-        return await self._scheduler.ask(_STUB, "ForceGoneNode", request, api.ForceGoneNodeResponse, context)
+        return await self._change("ForceGoneNode", request, api.ForceGoneNodeResponse, context, node=request.node)
+
+    async def _rights(self) -> Rights:
+        return await self._access.rights(caller())
+
+    async def _change(
+        self, method: str, request: Any, response: type[_Changed], context: Any, node: str = ""
+    ) -> _Changed:
+        (await self._rights()).require(Verb.CLUSTERS_WRITE, cluster=request.cluster)
+        target = f"node/{request.cluster}/{node}" if node else f"cluster/{request.cluster}"
+        return await passed_on(
+            self._database,
+            Entry(Verb.CLUSTERS_WRITE, target, detail=method),
+            lambda: self._scheduler.ask(_STUB, method, request, response, context),
+        )

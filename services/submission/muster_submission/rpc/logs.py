@@ -16,8 +16,10 @@ from muster_submission.adapters.agents import Agents
 from muster_submission.adapters.feed import Feed
 from muster_submission.adapters.reading import Reading
 from muster_submission.domain import phases
+from muster_submission.domain.access import Verb
 from muster_submission.domain.phases import ENDED
 from muster_submission.errors import BadQuestion, LogTrouble, Stopping
+from muster_submission.handlers.access import Rights
 from muster_submission.rpc.reading import find
 
 _BREATH: Final = 1.0
@@ -32,11 +34,11 @@ class LogReading:
         self._feed = feed
         self._agents = agents
 
-    async def read(self, request: api.StreamLogsRequest) -> AsyncIterator[api.StreamLogsResponse]:
-        """The pieces of a log. Raises NoSuchWorkload, NoAgent, LogTrouble and ReaderTooSlow."""
+    async def read(self, request: api.StreamLogsRequest, rights: Rights) -> AsyncIterator[api.StreamLogsResponse]:
+        """The pieces of a log. Raises NoSuchWorkload, PermissionDenied, NoAgent, LogTrouble and ReaderTooSlow."""
         if len(request.replica) > _REPLICA_LIMIT:
             raise BadQuestion(f"replica has {len(request.replica)} characters: expected a name such as worker-0")
-        shown = await find(self._reading, request.workload)
+        shown = await find(self._reading, request.workload, rights, Verb.WORKLOADS_LOGS)
         if not shown.cluster and request.follow:
             shown = await self._placed(shown)
         if not shown.cluster:

@@ -6,7 +6,10 @@ from typing import Any
 
 from muster.api.v1 import policies_pb2 as api
 from muster.api.v1 import policies_pb2_grpc
+from muster_chassis.rpc import caller
 from muster_submission.adapters.owners import Owner
+from muster_submission.domain.access import Verb
+from muster_submission.handlers.access import Access
 
 _STUB = policies_pb2_grpc.PoliciesServiceStub
 
@@ -14,11 +17,15 @@ _STUB = policies_pb2_grpc.PoliciesServiceStub
 class Policies(policies_pb2_grpc.PoliciesServiceServicer):
     """The servicer."""
 
-    def __init__(self, policy: Owner) -> None:
+    def __init__(self, access: Access, policy: Owner) -> None:
+        self._access = access
         self._policy = policy
 
     async def GetEffectivePolicy(
         self, request: api.GetEffectivePolicyRequest, context: Any
     ) -> api.GetEffectivePolicyResponse:
-        """The policy that is in force for a project."""
+        """The policy that is in force for a project, or the tenant's, which everyone with a role may know."""
+        rights = await self._access.rights(caller())
+        if request.project or not rights.anywhere(Verb.POLICIES_READ):
+            rights.require(Verb.POLICIES_READ, project=request.project)
         return await self._policy.ask(_STUB, "GetEffectivePolicy", request, api.GetEffectivePolicyResponse, context)

@@ -8,9 +8,13 @@ from muster_chassis.rpc import caller
 from muster_chassis.text import clean
 from muster_kernel.ids import is_uuid
 from muster_submission.adapters.reading import Reading
+from muster_submission.domain.access import Verb
 from muster_submission.domain.cursors import BadToken, page_size, read_page_token
+from muster_submission.domain.filtering import BadFilter, read
 from muster_submission.domain.filters import Filter
+from muster_submission.domain.terms import Term
 from muster_submission.errors import BadQuestion, NoSuchWorkload
+from muster_submission.handlers.access import Rights
 
 _LONGEST = 500
 
@@ -25,8 +29,11 @@ def owner() -> wl.Owner:
     )
 
 
-async def find(reading: Reading, ref: api.WorkloadRef) -> wl.Workload:
-    """The workload that is meant. Raises BadQuestion and NoSuchWorkload."""
+async def find(reading: Reading, ref: api.WorkloadRef, rights: Rights, verb: Verb = Verb.WORKLOADS_READ) -> wl.Workload:
+    """The workload that is meant, with which the caller may do that.
+
+    Raises BadQuestion, NoSuchWorkload (also for one that the caller may not see) and PermissionDenied.
+    """
     if ref.id:
         found = await reading.by_id(checked_id(ref.id))
         what = f"workload {ref.id}"
@@ -36,8 +43,10 @@ async def find(reading: Reading, ref: api.WorkloadRef) -> wl.Workload:
         named = "\x00" not in ref.project and "\x00" not in ref.name
         found = await reading.by_name(ref.project, ref.name) if named else None
         what = f"workload {ref.name!r} of project {ref.project!r}"
+    absent = NoSuchWorkload(f"{what} does not exist; `muster list` shows what does")
     if found is None:
-        raise NoSuchWorkload(f"{what} does not exist; `muster list` shows what does")
+        raise absent
+    rights.require(verb, project=found.project, absent=absent)
     return found
 
 
@@ -50,17 +59,26 @@ def checked_id(text: str) -> str:
     return text
 
 
-def filter_of(asked: api.WorkloadFilter) -> Filter:
-    """A filter as a value. Raises BadQuestion."""
+async def filter_of(reading: Reading, asked: api.WorkloadFilter, rights: Rights) -> Filter:
+    """A filter as a value, within what the caller may see. Raises BadQuestion."""
     for text in (asked.project, asked.name_prefix):
         if "\x00" in text:
             raise BadQuestion("a filter holds a NUL character; no name has one")
+    terms: tuple[Term, ...] = ()
+    if asked.filter_by:
+        try:
+            terms = read(asked.filter_by, (await reading.directory.now()).places())
+        except BadFilter as error:
+            raise BadQuestion(clean(str(error), _LONGEST)) from error
     return Filter(
         project=asked.project,
         phases=frozenset(int(one) for one in asked.phases),
         kinds=frozenset(int(one) for one in asked.kinds),
         name_prefix=asked.name_prefix,
         include_deleted=asked.include_deleted,
+        scope=rights.projects(Verb.WORKLOADS_READ),
+        terms=terms,
+        said=tuple(asked.filter_by),
     )
 
 

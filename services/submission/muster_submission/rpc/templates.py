@@ -7,11 +7,13 @@ from typing import Any
 from muster.api.v1 import templates_pb2 as api
 from muster.api.v1 import templates_pb2_grpc
 from muster_chassis.database import Database
-from muster_chassis.rpc import once
+from muster_chassis.rpc import caller, once
 from muster_chassis.unit import Unit
-from muster_submission.adapters.templates import PostgresTemplates
+from muster_submission.adapters.templates import GLOBAL, PostgresTemplates
+from muster_submission.domain.access import Verb
 from muster_submission.domain.cursors import page_token
 from muster_submission.errors import BadQuestion
+from muster_submission.handlers.access import Access, Rights
 from muster_submission.handlers.templates import Library
 from muster_submission.ports import Base
 from muster_submission.rpc.reading import page_of
@@ -20,14 +22,15 @@ from muster_submission.rpc.reading import page_of
 class Templates(templates_pb2_grpc.TemplatesServiceServicer):
     """The servicer."""
 
-    def __init__(self, database: Database, books: PostgresTemplates, library: Library) -> None:
+    def __init__(self, database: Database, access: Access, books: PostgresTemplates, library: Library) -> None:
         self._database = database
+        self._access = access
         self._books = books
         self._library = library
 
     async def ApplyTemplate(self, request: api.ApplyTemplateRequest, context: Any) -> api.ApplyTemplateResponse:
         """Makes a template or changes it."""
-        wanted = await self._library.check(request)
+        wanted = await self._library.check(request, await self._access.rights(caller()))
 
         async def work(unit: Unit) -> api.ApplyTemplateResponse:
             return api.ApplyTemplateResponse(template=_shown(await self._library.save(unit, wanted)))
@@ -41,9 +44,18 @@ class Templates(templates_pb2_grpc.TemplatesServiceServicer):
         bound = b"templates\x00" + request.project.encode()
         size, after = page_of(request.page_size, request.page_token, bound)
         name, _, project = after.partition("/")
-        found = await self._books.page(request.project, size, (name, project))
+        rights = await self._access.rights(caller())
+        if request.project:
+            rights.require(Verb.TEMPLATES_READ, project=request.project)
+        found = await self._books.page(request.project, _sight(rights), size, (name, project))
         token = page_token(f"{found[-1].name}/{found[-1].project}", bound) if len(found) == size else ""
         return api.ListTemplatesResponse(templates=[_shown(one) for one in found], next_page_token=token)
+
+
+def _sight(rights: Rights) -> frozenset[str] | None:
+    """The projects whose templates may be seen; the global ones ('') are for everyone who may see any."""
+    seen = rights.projects(Verb.TEMPLATES_READ)
+    return seen if seen is None or not seen else seen | {GLOBAL}
 
 
 def _shown(base: Base) -> api.Template:

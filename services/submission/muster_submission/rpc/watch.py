@@ -6,7 +6,7 @@ Holds: between the snapshot's end and the end of the stream every change in view
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
@@ -14,10 +14,12 @@ from muster.api.v1 import workloads_pb2 as api
 from muster_chassis.text import clean
 from muster_submission.adapters.feed import Change, Feed
 from muster_submission.adapters.reading import Reading
+from muster_submission.domain.access import Verb
 from muster_submission.domain.cursors import BadToken, TooOld, go_on, read_cursor
 from muster_submission.domain.filters import Filter
 from muster_submission.domain.snapshots import Shown
 from muster_submission.errors import BadQuestion, CursorTooOld, Stopping
+from muster_submission.handlers.access import Rights
 from muster_submission.rpc.reading import filter_of, find
 
 _PAGE: Final = 500
@@ -31,9 +33,15 @@ class Watching:
         self._reading = reading
         self._feed = feed
 
-    async def watch(self, request: api.WatchWorkloadsRequest) -> AsyncIterator[api.WatchWorkloadsResponse]:
-        """The items of one watch. Raises BadQuestion, NoSuchWorkload, CursorTooOld and Stopping."""
-        wanted = await self._filter(request)
+    async def watch(
+        self, request: api.WatchWorkloadsRequest, rights: Callable[[], Awaitable[Rights]]
+    ) -> AsyncIterator[api.WatchWorkloadsResponse]:
+        """The items of one watch. Raises BadQuestion, NoSuchWorkload, CursorTooOld, Stopping, and Unauthenticated.
+
+        rights: those of the caller as they are now; asked anew for each stretch of changes, so that what is taken from
+        someone ends in their open watches too.
+        """
+        wanted = await self._filter(request, await rights())
         with self._feed:
             shown = Shown()
             if request.cursor:
@@ -43,17 +51,22 @@ class Watching:
                     yield item
                 position = shown.start
                 yield api.WatchWorkloadsResponse(kind=api.WATCH_ITEM_KIND_SNAPSHOT_END, cursor=str(position))
-            async for change in self._changes(position):
-                if wanted.takes(change.subject, change.before, change.after) and not shown.has(
+            async for change, scope in self._changes(position, rights):
+                if replace(wanted, scope=scope).takes(change.subject, change.before, change.after) and not shown.has(
                     change.subject.workload_id, change.seq
                 ):
                     yield _item(change)
 
-    async def _filter(self, request: api.WatchWorkloadsRequest) -> Filter:
-        wanted = filter_of(request.filter)
+    async def _filter(self, request: api.WatchWorkloadsRequest, rights: Rights) -> Filter:
+        wanted = await filter_of(self._reading, request.filter, rights)
+        if fields := wanted.unwatchable():
+            raise BadQuestion(
+                f"a watch cannot filter by {', '.join(fields)}, which changes while it runs: filter by the phase and "
+                "by what never changes, or list"
+            )
         if not request.HasField("workload"):
             return wanted
-        return replace(wanted, workload_id=(await find(self._reading, request.workload)).id)
+        return replace(wanted, workload_id=(await find(self._reading, request.workload, rights)).id)
 
     async def _after(self, cursor: str) -> int:
         try:
@@ -78,11 +91,14 @@ class Watching:
                 return
             after = page.last
 
-    async def _changes(self, position: int) -> AsyncIterator[Change]:
+    async def _changes(
+        self, position: int, rights: Callable[[], Awaitable[Rights]]
+    ) -> AsyncIterator[tuple[Change, frozenset[str] | None]]:
         while not self._feed.closed:
             news = await self._feed.after(position)
+            scope = (await rights()).projects(Verb.WORKLOADS_READ)
             for change in news:
-                yield change
+                yield change, scope
             if news:
                 position = news[-1].seq
             else:

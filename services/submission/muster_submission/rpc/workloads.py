@@ -19,17 +19,19 @@ from muster_kernel.ids import is_uuid
 from muster_language import write
 from muster_submission.adapters.reading import Reading
 from muster_submission.adapters.verdicts import Verdicts
+from muster_submission.domain.access import Verb
 from muster_submission.domain.cursors import page_token
 from muster_submission.domain.problems import Problem
 from muster_submission.domain.progress import NOT_JUDGED
 from muster_submission.domain.requests import Request
 from muster_submission.errors import BadQuestion
+from muster_submission.handlers.access import Access, Rights
 from muster_submission.handlers.drafts import Checked, Drafts, Refusal
 from muster_submission.handlers.intents import Intents
 from muster_submission.handlers.submit import Acknowledged, Submit
 from muster_submission.rpc.applying import Applying, creating
 from muster_submission.rpc.logs import LogReading
-from muster_submission.rpc.reading import checked_id, filter_of, find, owner, page_of
+from muster_submission.rpc.reading import filter_of, find, owner, page_of
 from muster_submission.rpc.watch import Watching
 
 MOST: Final = 1000
@@ -53,6 +55,7 @@ class Workloads(workloads_pb2_grpc.WorkloadsServiceServicer):
     def __init__(
         self,
         database: Database,
+        access: Access,
         reading: Reading,
         drafts: Drafts,
         submit: Submit,
@@ -61,6 +64,7 @@ class Workloads(workloads_pb2_grpc.WorkloadsServiceServicer):
         mounted: Mounted,
     ) -> None:
         self._database = database
+        self._access = access
         self._reading = reading
         self._drafts = drafts
         self._submit = submit
@@ -74,7 +78,7 @@ class Workloads(workloads_pb2_grpc.WorkloadsServiceServicer):
         """Acknowledges a workload, and waits for policy's verdict as long as the caller wants."""
         _check_wait(request.wait_for_verdict_ms)
         # Checked outside of the transaction: what is looked up for it must not hold one connection and ask for another.
-        (checked,) = await self._drafts.check([request.draft])
+        (checked,) = await self._drafts.check([request.draft], await self._rights())
         if isinstance(checked, Refusal):
             raise checked.error()
         who = owner()
@@ -100,6 +104,9 @@ class Workloads(workloads_pb2_grpc.WorkloadsServiceServicer):
             answer.workload.CopyFrom(await self._judged(answer.workload, seconds))
         return answer
 
+    async def _rights(self) -> Rights:
+        return await self._access.rights(caller())
+
     async def _judged(self, made: wl.Workload, seconds: float) -> wl.Workload:
         """The workload once policy has judged it, or as it is after that time."""
         with self._verdicts.expect(made.id) as expectation:
@@ -115,7 +122,7 @@ class Workloads(workloads_pb2_grpc.WorkloadsServiceServicer):
         if count > MOST:
             raise BadQuestion(f"{count} drafts in one call; at most {MOST} are allowed: send the rest in another call")
 
-        checked = await self._drafts.check(request.drafts)
+        checked = await self._drafts.check(request.drafts, await self._rights())
         good = [one for one in checked if isinstance(one, Checked)]
 
         async def work(unit: Unit) -> api.SubmitWorkloadsResponse:
@@ -124,16 +131,21 @@ class Workloads(workloads_pb2_grpc.WorkloadsServiceServicer):
                 outcomes=[_outcome(next(answers) if isinstance(one, Checked) else one) for one in checked]
             )
 
-        return await once(self._database, "SubmitWorkloads", request, api.SubmitWorkloadsResponse, work)
+        response = await once(self._database, "SubmitWorkloads", request, api.SubmitWorkloadsResponse, work)
+        # An answer that is replayed must not show what the caller has lost the right to since.
+        for outcome, one in zip(response.outcomes, checked, strict=True):
+            if isinstance(one, Refusal):
+                outcome.CopyFrom(_outcome(one))
+        return response
 
     async def GetWorkload(self, request: api.GetWorkloadRequest, context: Any) -> api.GetWorkloadResponse:
         """One workload, with its spec as a document."""
-        shown = await find(self._reading, request.workload)
+        shown = await find(self._reading, request.workload, await self._rights())
         return api.GetWorkloadResponse(workload=shown, yaml=write(shown.spec, metadata_name=shown.name))
 
     async def ListWorkloads(self, request: api.ListWorkloadsRequest, context: Any) -> api.ListWorkloadsResponse:
         """Workloads, newest first."""
-        wanted = filter_of(request.filter)
+        wanted = await filter_of(self._reading, request.filter, await self._rights())
         size, after = page_of(request.page_size, request.page_token, wanted.canonical())
         if after and not is_uuid(after):
             raise BadQuestion("page_token is not one of this list: begin with an empty one")
@@ -145,12 +157,12 @@ class Workloads(workloads_pb2_grpc.WorkloadsServiceServicer):
         self, request: api.WatchWorkloadsRequest, context: Any
     ) -> AsyncIterator[api.WatchWorkloadsResponse]:
         """Workloads as they are, then every change."""
-        async for item in self._watching.watch(request):
+        async for item in self._watching.watch(request, self._rights):
             yield item
 
     async def StreamLogs(self, request: api.StreamLogsRequest, context: Any) -> AsyncIterator[api.StreamLogsResponse]:
         """The log of a workload's replicas."""
-        async for piece in self._logs.read(request):
+        async for piece in self._logs.read(request, await self._rights()):
             yield piece
 
     async def SuspendWorkload(self, request: api.SuspendWorkloadRequest, context: Any) -> api.SuspendWorkloadResponse:
@@ -166,8 +178,8 @@ class Workloads(workloads_pb2_grpc.WorkloadsServiceServicer):
         return await self._ask(Request.DELETE, request, api.DeleteWorkloadResponse)
 
     async def _ask(self, wish: Request, request: Any, response: type[Answer]) -> Answer:
-        ref: api.WorkloadRef = request.workload
-        workload_id = checked_id(ref.id) if ref.id else (await find(self._reading, ref)).id
+        verb = Verb.WORKLOADS_DELETE if wish is Request.DELETE else Verb.WORKLOADS_CHANGE
+        workload_id = (await find(self._reading, request.workload, await self._rights(), verb)).id
 
         async def work(unit: Unit) -> Answer:
             shown = await self._intents.ask(unit, wish, workload_id, clean(caller().subject, 500))
@@ -177,8 +189,9 @@ class Workloads(workloads_pb2_grpc.WorkloadsServiceServicer):
 
     async def UpdateWorkload(self, request: api.UpdateWorkloadRequest, context: Any) -> api.UpdateWorkloadResponse:
         """Changes the spec of a running inference service."""
-        known = await find(self._reading, request.workload)
-        (checked,) = await self._drafts.check([_named(request.draft, known)])
+        rights = await self._rights()
+        known = await find(self._reading, request.workload, rights, Verb.WORKLOADS_CHANGE)
+        (checked,) = await self._drafts.check([_named(request.draft, known)], rights, Verb.WORKLOADS_CHANGE)
         if isinstance(checked, Refusal):
             raise checked.error()
 
@@ -192,7 +205,7 @@ class Workloads(workloads_pb2_grpc.WorkloadsServiceServicer):
         self, request: api.ValidateWorkloadRequest, context: Any
     ) -> api.ValidateWorkloadResponse:
         """Every error of a document, without making anything."""
-        (checked,) = await self._drafts.check([request.draft])
+        (checked,) = await self._drafts.check([request.draft], await self._rights(), Verb.PROJECTS_READ)
         if isinstance(checked, Checked):
             return api.ValidateWorkloadResponse()
         problems = checked.problems or (Problem("project", checked.message),)
