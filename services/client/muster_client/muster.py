@@ -31,7 +31,8 @@ from muster_client.calls import CHANNEL_OPTIONS, Calls, OnRetry, Patience, new_k
 from muster_client.drafts import Draft, draft_of, filter_of, reference_of
 from muster_client.errors import MusterError, Violation, error_of_code, violation_of
 from muster_client.pages import pages
-from muster_client.resources import Clusters, DeadLetters, Nodes, Projects, Templates, Triggers
+from muster_client.resources import Clusters, DeadLetters, Nodes, Projects, Templates
+from muster_client.triggers import Triggers
 from muster_client.watching import Watcher, WatchItem, until
 from muster_client.words import TERMINAL
 from muster_kernel.lifecycle import Phase

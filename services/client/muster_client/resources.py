@@ -1,4 +1,4 @@
-"""Everything that is not a workload: projects, templates, triggers, clusters, nodes and dead letters.
+"""Everything that is not a workload: projects, templates, clusters, nodes and dead letters.
 
 Made once per client; `muster.projects.create(..)` and so on. Holds what muster.py holds: a key on every mutation, a
 deadline on every call, the API's own messages as answers.
@@ -20,8 +20,6 @@ from muster.api.v1 import (
     templates_pb2_grpc,
     tenancy_pb2,
     tenancy_pb2_grpc,
-    triggers_pb2,
-    triggers_pb2_grpc,
 )
 from muster.api.v1 import fleet_pb2 as fleet_api_pb2
 from muster.fleet.v1 import fleet_pb2
@@ -67,13 +65,15 @@ def pool_quota(pool: str, gpus: Number, *, limit: Number | None = None, weight: 
     )
 
 
-class _Resource:
+class Resource:
+    """What all of them share: how calls are made, and over which channel."""
+
     def __init__(self, calls: Calls, channel: grpc.aio.Channel) -> None:
         self._calls = calls
         self._channel = channel
 
 
-class Projects(_Resource):
+class Projects(Resource):
     """The queues into which workloads go."""
 
     async def create(
@@ -116,7 +116,7 @@ class Projects(_Resource):
         return (await self._calls.unary(stub.SetProjectQuota, request)).project
 
 
-class Templates(_Resource):
+class Templates(Resource):
     """Values that workloads inherit by naming them as baseWorkload."""
 
     async def apply(
@@ -145,28 +145,7 @@ class Templates(_Resource):
         return pages(page)
 
 
-class Triggers(_Resource):
-    """Rules that turn events into runs."""
-
-    async def apply(self, trigger: triggers_pb2.Trigger, *, key: str | None = None) -> triggers_pb2.Trigger:
-        """Makes a trigger or changes it. Raises InvalidInput, NotFound for its project or template."""
-        request = triggers_pb2.ApplyTriggerRequest(trigger=trigger, idempotency_key=key or new_key())
-        stub = triggers_pb2_grpc.TriggersServiceStub(self._channel)
-        return (await self._calls.unary(stub.ApplyTrigger, request)).trigger
-
-    def list(self, *, project: str = "") -> AsyncIterator[triggers_pb2.Trigger]:
-        """The triggers, by name."""
-        stub = triggers_pb2_grpc.TriggersServiceStub(self._channel)
-
-        async def page(token: str) -> tuple[Sequence[triggers_pb2.Trigger], str]:
-            request = triggers_pb2.ListTriggersRequest(project=project, page_size=PAGE, page_token=token)
-            answer = await self._calls.unary(stub.ListTriggers, request)
-            return answer.triggers, answer.next_page_token
-
-        return pages(page)
-
-
-class Clusters(_Resource):
+class Clusters(Resource):
     """The clusters of the fleet."""
 
     async def register(self, cluster: str, *, lost_timeout: int = 0, key: str | None = None) -> fleet_pb2.Cluster:
@@ -206,7 +185,7 @@ class Clusters(_Resource):
         return await self._calls.unary(stub.AdoptCluster, request)
 
 
-class Nodes(_Resource):
+class Nodes(Resource):
     """The nodes with their devices."""
 
     def list(self, *, cluster: str = "") -> AsyncIterator[fleet_pb2.NodeView]:
@@ -227,7 +206,7 @@ class Nodes(_Resource):
         return (await self._calls.unary(stub.ForceGoneNode, request)).declared_gone
 
 
-class DeadLetters(_Resource):
+class DeadLetters(Resource):
     """What a service could not handle."""
 
     async def list(

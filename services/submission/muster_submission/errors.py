@@ -5,13 +5,17 @@ ServiceError (chassis)
   BadQuestion         INVALID_ARGUMENT     a page token, cursor or size that cannot be read
   NoSuchProject       NOT_FOUND            says which projects there are
   NoSuchTemplate      NOT_FOUND
+  NoSuchTrigger       NOT_FOUND
+  NoSuchFiring        NOT_FOUND
   NoSuchWorkload      NOT_FOUND
   NoSuchDepartment    NOT_FOUND
   NoSuchCluster       NOT_FOUND
   NoSuchNodePool      NOT_FOUND
   StillInUse          FAILED_PRECONDITION  what is to go holds something that has to go first
+  ChangedMeanwhile    ABORTED              somebody else has changed it since the caller looked
   NameTaken           ALREADY_EXISTS       a workload, project or namespace of that name is there
   PhaseForbids        FAILED_PRECONDITION  the phase does not allow it
+  CannotReplay        FAILED_PRECONDITION  the firing still waits, or its rule takes the event no more
   FieldsFixed         FAILED_PRECONDITION  names the fields that a running service cannot change
   CursorTooOld        FAILED_PRECONDITION  list again
   Stopping            UNAVAILABLE          this instance stops; go on with another
@@ -103,6 +107,26 @@ class NoSuchTemplate(NotFound):
     reason = "NO_SUCH_TEMPLATE"
 
 
+class NoSuchTrigger(NotFound):
+    """The trigger does not exist."""
+
+    reason = "NO_SUCH_TRIGGER"
+
+    def __init__(self, project: str, name: str) -> None:
+        super().__init__(f"trigger {name!r} does not exist in project {project!r}; `muster triggers list` shows them")
+
+
+class NoSuchFiring(NotFound):
+    """The firing does not exist, or not any more."""
+
+    reason = "NO_SUCH_FIRING"
+
+    def __init__(self, project: str, firing: str) -> None:
+        super().__init__(
+            f"firing {firing!r} does not exist in project {project!r}; `muster triggers firings` shows those that do"
+        )
+
+
 class NoSuchWorkload(NotFound):
     """The workload does not exist."""
 
@@ -119,6 +143,12 @@ class PhaseForbids(FailedPrecondition):
     """The phase of the workload does not allow it."""
 
     reason = "PHASE_FORBIDS"
+
+
+class CannotReplay(FailedPrecondition):
+    """The firing cannot fire again."""
+
+    reason = "CANNOT_REPLAY"
 
 
 class FieldsFixed(FailedPrecondition):

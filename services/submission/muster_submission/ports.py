@@ -78,6 +78,8 @@ class Batch:
 
     progress: dict[str, Progress] = field(default_factory=dict)
     status: dict[str, bytes] = field(default_factory=dict)
+    pods: dict[str, int] = field(default_factory=dict)
+    """How many replicas each status names."""
     lines: list[Line] = field(default_factory=list)
     brought: dict[str, Brought] = field(default_factory=dict)
 

@@ -156,6 +156,7 @@ def _moved(event: Event, message: scheduler_pb2.PhaseChanged) -> News:
         event.version,
         fact,
         status=status.SerializeToString(),
+        pods=len(message.replicas),
         bare=not message.replicas and not message.endpoints,
     )
 

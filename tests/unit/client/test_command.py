@@ -146,7 +146,7 @@ def test_a_project_that_is_not_there(muster: Command, world: World, good: str) -
 def test_several_projects_and_none_named(muster: Command, world: World, good: str, tmp_path: Path) -> None:
     world.projects = ["t2", "team-a"]
     trigger = tmp_path / "trigger.yaml"
-    trigger.write_text("name: a\ntemplate: b\neventType: c\n")
+    trigger.write_text("name: a\ntemplate: b\neventType: c\neventSources: '*'\n")
     for words in (
         ["submit", "-f", good],
         ["templates", "apply", "-f", good],
@@ -167,8 +167,17 @@ def test_a_trigger_with_errors_says_all_of_them(muster: Command, world: World, t
     ran = muster("triggers", "apply", "-f", str(path))
     assert ran.code == 2
     keys = [line.removeprefix(f"{path}: ").partition(":")[0] for line in ran.err.splitlines()[:-1]]
-    assert keys == ["name", "eventTyp", "windowSeconds", "enabled", "environment.A", "template", "eventType"]
-    assert ran.err.endswith("\n7 errors, no trigger was applied\n")
+    assert keys == [
+        "name",
+        "eventTyp",
+        "windowSeconds",
+        "enabled",
+        "environment.A",
+        "template",
+        "eventType",
+        "eventSources",
+    ]
+    assert ran.err.endswith("\n8 errors, no trigger was applied\n")
     assert not world.calls
 
 

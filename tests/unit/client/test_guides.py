@@ -14,9 +14,12 @@ from muster.workload.v1 import workload_pb2
 from muster_chassis.topics import TRIGGERS
 from muster_client.cli.app import build
 from muster_client.cli.exits import Exit
-from muster_client.cli.triggers import read_trigger
+from muster_client.cli.trigger_files import read_trigger
+from muster_submission.adapters.cel import evaluate
+from muster_submission.adapters.protobuf_events import unpack
+from muster_submission.adapters.trigger_records import rule_of
 from muster_submission.domain import cloudevents
-from muster_submission.domain.triggers import Rule, environment
+from muster_submission.domain.expressions import Question, Values
 from tests.support.control_plane import WORKLOAD_ID, World
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -40,7 +43,7 @@ def test_the_trigger_is_valid(tmp_path: Path) -> None:
     (tmp_path / "trigger.yaml").write_text(text)
     trigger = read_trigger(tmp_path / "trigger.yaml")
     assert (trigger.name, trigger.template) == ("on-new-data", "nightly")
-    assert dict(trigger.environment) == {"DATASET": "uri", "EVENT": "ce:id"}
+    assert dict(trigger.environment) == {"DATASET": "data.uri", "EVENT": "event.id"}
 
 
 class _Broker:
@@ -68,14 +71,17 @@ def test_the_event_starts_the_run_of_the_trigger(monkeypatch: pytest.MonkeyPatch
     exec(compile(program, "guide.md", "exec"), {"__name__": "__main__"})  # noqa: S102  what the guide says
     ((topic, value, headers),) = _Broker.records
     assert topic == TRIGGERS.name
-    event = cloudevents.read(headers, value)
+    event = cloudevents.read(headers, value, unpack)
     assert isinstance(event, cloudevents.CloudEvent)
     (text,) = (text for text in blocks("guide.md", "yaml") if "apiVersion" not in text)
     (tmp_path / "trigger.yaml").write_text(text)
     told = read_trigger(tmp_path / "trigger.yaml")
-    rule = Rule("team-a", told.name, told.template, told.event_type, variables=dict(told.environment))
+    rule = rule_of(told)
     assert rule.takes(event)
-    assert environment(rule, event) == {"DATASET": "s3://datasets/2026-11-20", "EVENT": "2026-11-20"}
+    found = evaluate(Question(rule.expressions(), event))
+    assert isinstance(found, Values)
+    wanted = {"environment.DATASET": "s3://datasets/2026-11-20", "environment.EVENT": "2026-11-20"}
+    assert found.texts == wanted
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,13 @@ async def test_every_document_is_valid(scene: Scene, name: str) -> None:
 
 
 async def test_the_trigger_names_the_template(scene: Scene) -> None:
-    expected = triggers_pb2.Trigger(project=PROJECT, template="nightly", environment={"DATASET": "uri"}, enabled=True)
+    expected = triggers_pb2.Trigger(
+        project=PROJECT,
+        template="nightly",
+        event_sources=["demo/datasets"],
+        environment={"DATASET": "data.uri"},
+        enabled=True,
+    )
     made = scene.trigger("trigger")
     made.ClearField("name")
     made.ClearField("event_type")

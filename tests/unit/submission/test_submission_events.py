@@ -1,20 +1,30 @@
-"""CloudEvents as strangers send them, and the rules that take them."""
+"""CloudEvents as strangers send them, in binary and in both structured forms."""
 
 from __future__ import annotations
 
 import base64
 import json
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from google.protobuf.any_pb2 import Any as Packed
+from google.protobuf.timestamp_pb2 import Timestamp
+from hypothesis import given
+from hypothesis import strategies as st
 
-from muster_submission.domain.cloudevents import LARGEST, CloudEvent, NoCloudEvent, read
-from muster_submission.domain.triggers import Firing, Lacks, Remembered, Rule, check, environment, fire
+from muster.events.v1.cloudevent_pb2 import CloudEvent as Message
+from muster.events.v1.cloudevent_pb2 import CloudEventAttributeValue as Value
+from muster_submission.adapters.protobuf_events import event_of, pack, unpack
+from muster_submission.domain import cloudevents
+from muster_submission.domain.cloudevents import LARGEST, CloudEvent, NoCloudEvent
 
 NEEDED = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
 STRUCTURED = [("Content-Type", b"application/cloudevents+json")]
-RULE = Rule("p", "r", "base", "t")
+PROTOBUF = [("content-type", b"application/cloudevents+protobuf")]
+
+
+def read(headers: list[tuple[str, bytes]], value: bytes | None) -> CloudEvent | NoCloudEvent:
+    return cloudevents.read(headers, value, unpack)
 
 
 def binary(value: bytes = b"{}", **more: str) -> CloudEvent | NoCloudEvent:
@@ -23,12 +33,6 @@ def binary(value: bytes = b"{}", **more: str) -> CloudEvent | NoCloudEvent:
 
 def structured(**more: Any) -> CloudEvent | NoCloudEvent:
     return read(STRUCTURED, json.dumps(NEEDED | more).encode())
-
-
-def event(data: Any = None, **more: str) -> CloudEvent:
-    found = structured(data=data, **more)
-    assert isinstance(found, CloudEvent)
-    return found
 
 
 def test_both_modes_say_the_same() -> None:
@@ -41,17 +45,21 @@ def test_both_modes_say_the_same() -> None:
         == (two.id, two.source, two.type, two.subject)
         == ("1", "/s", "t", "x")
     )
-    assert one.data.json() == two.data.json() == {"a": 1}
+    assert json.loads(one.data) == json.loads(two.data) == {"a": 1}
     assert one.attributes["region"] == two.attributes["region"] == "eu"
     coded = structured(data_base64=base64.b64encode(b'{"a": 1}').decode(), attempt=3, dry=True, note=None)
     assert isinstance(coded, CloudEvent)
-    assert coded.data.json() == {"a": 1}
+    assert json.loads(coded.data) == {"a": 1}
     assert (coded.attributes["attempt"], coded.attributes["dry"]) == ("3", "true")
     typed = read(
         [*((f"ce_{name}", text.encode()) for name, text in NEEDED.items()), ("content-type", b"text/plain")], b"x"
     )
     assert isinstance(typed, CloudEvent)
-    assert typed.attributes["datacontenttype"] == "text/plain"
+    assert typed.content == "text/plain"
+    told = structured(data="plain", datacontenttype="text/plain")
+    assert isinstance(told, CloudEvent)
+    assert told.data == b"plain"
+    assert told.name == "/s 1"
 
 
 @pytest.mark.parametrize(
@@ -76,6 +84,10 @@ def test_both_modes_say_the_same() -> None:
         (structured(id="\ud800"), "none of them NUL"),
         (binary(b"x" * (LARGEST + 1)), "at most"),
         (binary(source=""), "no source"),
+        (binary(**{f"a{number}": "x" for number in range(100)}), "at most 100"),
+        (read([("content-type", b"application/cloudevents-batch+json")], b"[]"), "are understood"),
+        (read(PROTOBUF, b"\xff"), "no CloudEvent in protobuf"),
+        (read(PROTOBUF, Message(id="1").SerializeToString()), "no specversion, source, type"),
     ],
 )
 def test_what_is_no_cloudevent_says_why(found: CloudEvent | NoCloudEvent, why: str) -> None:
@@ -83,80 +95,45 @@ def test_what_is_no_cloudevent_says_why(found: CloudEvent | NoCloudEvent, why: s
     assert why in found.why
 
 
-def test_a_rule_takes_by_type_source_and_subject() -> None:
-    seen = event(subject="x")
-    for rule, taken in (
-        (RULE, True),
-        (Rule("p", "r", "b", "t", "/s", "x"), True),
-        (Rule("p", "r", "b", "u"), False),
-        (Rule("p", "r", "b", "t", "/other"), False),
-        (Rule("p", "r", "b", "t", "", "y"), False),
-        (Rule("p", "r", "b", "t", enabled=False), False),
-    ):
-        assert rule.takes(seen) is taken
+def test_protobuf_says_the_same() -> None:
+    message = Message(id="1", source="/s", spec_version="1.0", type="t", text_data='{"a": 1}')
+    moment = Timestamp(seconds=0)
+    message.attributes["time"].ce_timestamp.CopyFrom(moment)
+    message.attributes["dry"].ce_boolean = True
+    message.attributes["attempt"].ce_integer = 3
+    message.attributes["raw"].ce_bytes = b"x"
+    message.attributes["subject"].ce_uri_ref = "x"
+    found = read(PROTOBUF, message.SerializeToString())
+    assert isinstance(found, CloudEvent)
+    assert json.loads(found.data) == {"a": 1}
+    assert found.subject == "x"
+    wanted = {"time": "1970-01-01T00:00:00Z", "dry": "true", "attempt": "3", "raw": "eA==", "subject": "x"}
+    assert found.attributes == NEEDED | wanted
+    packed = Packed(type_url="type.example/acme.Ready", value=b"\x08\x01")
+    told = event_of(Message(id="1", source="/s", spec_version="1.0", type="t", proto_data=packed))
+    assert isinstance(told, CloudEvent)
+    assert (told.content, told.data) == ("application/protobuf", b"\x08\x01")
 
 
-def took(data: Any, **variables: str) -> dict[str, str] | Lacks:
-    return environment(Rule("p", "r", "b", "t", variables=variables), event(data))
+@pytest.mark.parametrize("value", [Value(), Value(ce_timestamp=Timestamp(seconds=2**60))])
+def test_an_attribute_without_a_value_is_refused(value: Value) -> None:
+    message = Message(id="1", source="/s", spec_version="1.0", type="t", attributes={"a": value})
+    found = read(PROTOBUF, message.SerializeToString())
+    assert isinstance(found, NoCloudEvent)
+    assert "attribute 'a'" in found.why
 
 
-def test_values_come_whole() -> None:
-    data = {"a": {"b": ["x", {"c": "$(rm) 'q' \n"}]}, "n": 1.5, "t": True, "o": {"k": "ü"}}
-    found = took(data, A="a.b.1.c", N="n", T="t", O="o", ID="ce:id")
-    assert found == {"A": "$(rm) 'q' \n", "N": "1.5", "T": "true", "O": '{"k":"ü"}', "ID": "1"}
+texts = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]), min_size=1, max_size=20)
 
 
-@pytest.mark.parametrize(
-    ("data", "origin", "why"),
-    [
-        ({"a": 1}, "b", "data of the event has no member b"),
-        ({"a": [1]}, "a.1", "data.a of the event has no member 1"),
-        ({"a": None}, "a", "is null"),
-        ({"a": "SECRET:s,k"}, "a", "may not reach for a secret"),
-        ({"a": "x\x00"}, "a", "no environment variable can hold"),
-        ({"a": "x" * 70_000}, "a", "at most 65536"),
-        ({}, "ce:region", "no attribute region"),
-    ],
-)
-def test_what_the_event_lacks(data: Any, origin: str, why: str) -> None:
-    found = took(data, V=origin)
-    assert isinstance(found, Lacks)
-    assert "trigger p/r takes V" in found.why
-    assert why in found.why
+@given(texts, texts, st.dictionaries(st.text("abc", min_size=1, max_size=3), texts), st.binary(max_size=50))
+def test_what_is_packed_unpacks(identity: str, source: str, more: dict[str, str], data: bytes) -> None:
+    attributes = more | {"id": identity, "source": source, "type": "t", "specversion": "1.0"}
+    event = CloudEvent(identity, source, "t", "", attributes, data)
+    assert event_of(Message.FromString(pack(event).SerializeToString())) == event
 
 
-def test_data_that_is_no_json() -> None:
-    seen = binary(b"plain")
-    assert isinstance(seen, CloudEvent)
-    found = environment(Rule("p", "r", "b", "t", variables={"V": "a"}), seen)
-    assert isinstance(found, Lacks)
-    assert environment(RULE, seen) == {}
-
-
-def test_a_firing_is_remembered_for_the_window() -> None:
-    now = datetime(2026, 1, 1, tzinfo=UTC)
-    first = fire(None, now, timedelta(days=7))
-    assert first == Firing(1, now + timedelta(days=7))
-    assert isinstance(first, Firing)
-    assert isinstance(fire(first, now + timedelta(days=6), timedelta(days=7)), Remembered)
-    again = fire(first, now + timedelta(days=7), timedelta(days=1))
-    assert again == Firing(2, now + timedelta(days=8))
-
-
-def test_everything_wrong_with_a_rule_is_said() -> None:
-    assert check(Rule("p", "r", "b", "t", variables={"A_1": "a.b", "B": "ce:id"})) == []
-    bad = Rule("P", "", "b", "", "\x00", "s" * 2000, {"1": "a", "B": "a..b", "C": "ce:X", "D": ""}, timedelta(days=91))
-    assert {one.path for one in check(bad)} == {
-        "trigger.project",
-        "trigger.name",
-        "trigger.event_type",
-        "trigger.event_source",
-        "trigger.event_subject",
-        "trigger.environment.1",
-        "trigger.environment.B",
-        "trigger.environment.C",
-        "trigger.environment.D",
-        "trigger.window",
-    }
-    many = Rule("p", "r", "b", "t", variables={f"V{number}": "a" for number in range(101)})
-    assert [one.path for one in check(many)] == ["trigger.environment"]
+@given(st.binary(max_size=200))
+def test_no_value_raises(value: bytes) -> None:
+    for headers in (STRUCTURED, PROTOBUF, [(f"ce_{name}", text.encode()) for name, text in NEEDED.items()]):
+        assert isinstance(read(headers, value), CloudEvent | NoCloudEvent)

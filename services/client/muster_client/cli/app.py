@@ -56,8 +56,13 @@ _GROUPS: Final = (
         "apply": ("tenancy:apply_templates", "Make or change the templates of a file."),
     }),
     ("triggers", "Rules that turn events into runs.", {
-        "list": ("tenancy:list_triggers", "List triggers."),
-        "apply": ("tenancy:apply_triggers", "Make or change the triggers of files."),
+        "list": ("triggers:list_triggers", "List triggers."),
+        "get": ("triggers:get_trigger", "Show one trigger."),
+        "apply": ("triggers:apply_triggers", "Make or change the triggers of files."),
+        "delete": ("triggers:delete_trigger", "Remove a trigger."),
+        "test": ("triggers:try_trigger", "Say what a trigger would do with an event; nothing is made."),
+        "firings": ("triggers:list_firings", "List what triggers did, the newest first."),
+        "replay": ("triggers:replay_firing", "Fire again by the event of a firing."),
     }),
     ("clusters", "The clusters of the fleet.", {
         "list": ("fleet:list_clusters", "List clusters."),

@@ -1,4 +1,4 @@
-"""Verbs about projects, templates and triggers."""
+"""Verbs about projects and templates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from muster_client.cli.options import Common
 from muster_client.cli.output import emit, say
 from muster_client.cli.render import tables
 from muster_client.cli.render.amounts import gpus
-from muster_client.cli.triggers import read_trigger
 from muster_client.errors import InvalidInput, MusterError
 from muster_client.resources import pool_quota
 
@@ -147,37 +146,4 @@ async def apply_templates(
     else:
         for each in made:
             say(f"template {each.name} in {each.project or 'all projects'}: version {each.version}")
-    return Exit.OK
-
-
-async def list_triggers(*, common: Common = _NO_OPTIONS) -> int:
-    """Lists triggers."""
-    async with common.muster() as muster:
-        found = [each async for each in muster.triggers.list(project=common.project or "")]
-    if common.json:
-        emit(found)
-    else:
-        say(tables.triggers(found) if found else "no triggers; `muster triggers apply` makes one")
-    return Exit.OK
-
-
-async def apply_triggers(*, file: Files, common: Common = _NO_OPTIONS) -> int:
-    """Makes or changes the trigger of each file.
-
-    Args:
-        file: A YAML file with name, template and eventType; also project, eventSource, eventSubject, environment
-            (variable to member of the event), windowSeconds and enabled. May be given several times.
-        common: Connection.
-    """
-    triggers = [read_trigger(path) for path in file]
-    made = []
-    async with common.muster() as muster:
-        for trigger in triggers:
-            trigger.project = trigger.project or await common.project_for(muster)
-            made.append(await muster.triggers.apply(trigger))
-    if common.json:
-        emit(made)
-    else:
-        for each in made:
-            say(f"trigger {each.name} in {each.project}: {each.event_type} starts {each.template}")
     return Exit.OK

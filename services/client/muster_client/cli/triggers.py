@@ -1,96 +1,158 @@
-"""A trigger as a YAML file.
-
-    name: on-new-data
-    template: nightly
-    eventType: com.example.dataset.ready
-    environment:
-      DATASET: uri
-      SOURCE: ce:source
-
-Called by `muster triggers apply`. Triggers are no workloads, so the language does not read them; the keys are the
-API's own.
-"""
+"""Verbs about triggers: rules that turn events into runs, and what they did."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated
 
-import yaml
+from cyclopts import Parameter
 
-from muster.api.v1 import triggers_pb2
-from muster_client.cli.failures import in_file
-from muster_client.errors import InvalidInput, Violation
+from muster_client.cli.exits import Exit
+from muster_client.cli.options import Common
+from muster_client.cli.output import emit, say
+from muster_client.cli.render import triggers as shown
+from muster_client.cli.trigger_files import read_event, read_trigger
+from muster_client.errors import InvalidInput
 
-_TEXTS: Final = {
-    "name": "name",
-    "project": "project",
-    "template": "template",
-    "eventType": "event_type",
-    "eventSource": "event_source",
-    "eventSubject": "event_subject",
-}
-_KEYS: Final = (*_TEXTS, "environment", "windowSeconds", "enabled")
-_NEEDED: Final = ("name", "template", "eventType")
-_EXPECTED: Final[dict[str, tuple[type, str]]] = {
-    "windowSeconds": (int, "a whole number of seconds"),
-    "enabled": (bool, "true or false"),
-}
+_NO_OPTIONS = Common()
+Files = Annotated[list[Path], Parameter(name=["--file", "-f"], negative="")]
 
 
-def read_trigger(path: Path) -> triggers_pb2.Trigger:
-    """The trigger of a file. Raises InvalidInput with everything that is wrong with it."""
-    try:
-        loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as problem:
-        raise InvalidInput(f"{path}: {problem.strerror or problem}") from None
-    except (UnicodeDecodeError, yaml.YAMLError) as problem:
-        raise InvalidInput(f"{path}: not YAML: {' '.join(str(problem).split())}") from None
-    if not isinstance(loaded, dict):
-        raise InvalidInput(f"{path}: expected a mapping with {', '.join(_KEYS)}")
-    trigger = triggers_pb2.Trigger(enabled=True)
-    violations = [found for key, value in loaded.items() for found in _take(trigger, str(key), value)]
-    violations += [Violation(key, "missing, and a trigger needs it") for key in _NEEDED if key not in loaded]
-    if violations:
-        raise in_file(InvalidInput, str(path), violations, done="no trigger was applied")
-    return trigger
-
-
-def _take(trigger: triggers_pb2.Trigger, key: str, value: Any) -> Iterator[Violation]:
-    """Puts one key into the trigger; yields what is wrong with it instead."""
-    if key == "environment":
-        yield from _take_environment(trigger, value)
-    elif key not in _KEYS:
-        yield Violation(key, f"unknown key; there are {', '.join(_KEYS)}")
+async def list_triggers(*, common: Common = _NO_OPTIONS) -> int:
+    """Lists triggers."""
+    async with common.muster() as muster:
+        found = [each async for each in muster.triggers.list(project=common.project or "")]
+    if common.json:
+        emit(found)
     else:
-        kind, expected = _EXPECTED.get(key, (str, "a text"))
-        if not _is_a(value, kind):
-            yield Violation(key, f"{value!r} given, {expected} expected")
-        elif key == "windowSeconds":
-            yield from _take_window(trigger, value)
-        else:
-            setattr(trigger, _TEXTS.get(key, key), value)
+        say(shown.triggers(found) if found else "no triggers; `muster triggers apply` makes one")
+    return Exit.OK
 
 
-def _take_environment(trigger: triggers_pb2.Trigger, value: Any) -> Iterator[Violation]:
-    if not isinstance(value, dict):
-        yield Violation("environment", f"{value!r} given, a mapping of variables to members of the event expected")
-        return
-    for name, member in value.items():
-        if isinstance(member, str):
-            trigger.environment[str(name)] = member
-        else:
-            yield Violation(f"environment.{name}", f"{member!r} given, a text expected")
+async def get_trigger(name: str, *, common: Common = _NO_OPTIONS) -> int:
+    """Shows one trigger, and how much of it runs and waits.
+
+    Args:
+        name: The trigger.
+        common: Connection.
+    """
+    async with common.muster() as muster:
+        found = await muster.triggers.get(await common.project_for(muster), name)
+    if common.json:
+        emit(found)
+    else:
+        say(shown.trigger(found))
+    return Exit.OK
 
 
-def _take_window(trigger: triggers_pb2.Trigger, seconds: int) -> Iterator[Violation]:
-    try:
-        trigger.window.FromTimedelta(timedelta(seconds=seconds))
-    except (OverflowError, ValueError):
-        yield Violation("windowSeconds", f"{seconds} is more than a duration can hold")
+async def apply_triggers(*, file: Files, common: Common = _NO_OPTIONS) -> int:
+    """Makes or changes the trigger of each file.
+
+    Args:
+        file: A YAML file with name, template, eventType and eventSources; what else it may say stands in the guide
+            to triggers. May be given several times.
+        common: Connection.
+    """
+    triggers = [read_trigger(path) for path in file]
+    made = []
+    async with common.muster() as muster:
+        for trigger in triggers:
+            trigger.project = trigger.project or await common.project_for(muster)
+            made.append(await muster.triggers.apply(trigger))
+    if common.json:
+        emit(made)
+    else:
+        for each in made:
+            say(f"trigger {each.name} in {each.project}: {each.event_type} starts {each.template}")
+    return Exit.OK
 
 
-def _is_a(value: Any, kind: type) -> bool:
-    return isinstance(value, kind) and not (kind is int and isinstance(value, bool))
+async def delete_trigger(name: str, *, common: Common = _NO_OPTIONS) -> int:
+    """Removes a trigger. What waits for it is dropped; its runs go on.
+
+    Args:
+        name: The trigger.
+        common: Connection.
+    """
+    async with common.muster() as muster:
+        project = await common.project_for(muster)
+        dropped = await muster.triggers.delete(project, name)
+    if common.json:
+        emit({"project": project, "name": name, "dropped": dropped})
+    else:
+        say(f"trigger {name} of {project} is gone" + (f", {dropped} waiting firings with it" if dropped else ""))
+    return Exit.OK
+
+
+async def try_trigger(
+    name: str = "",
+    *,
+    event: Annotated[Path, Parameter(name="--event")],
+    file: Annotated[Path | None, Parameter(name=["--file", "-f"])] = None,
+    common: Common = _NO_OPTIONS,
+) -> int:
+    """Says what a trigger would do with an event. Nothing is made or remembered.
+
+    Args:
+        name: A trigger that was applied; or give a file.
+        event: A file with the event in CloudEvents' JSON form.
+        file: A trigger as `apply` takes it.
+        common: Connection.
+    """
+    if bool(name) == (file is not None):
+        raise InvalidInput("which trigger? give the name of one that was applied, or the file of one")
+    sample = read_event(event)
+    wanted = read_trigger(file) if file else None
+    async with common.muster() as muster:
+        if wanted is None:
+            wanted = (await muster.triggers.get(await common.project_for(muster), name)).trigger
+        wanted.project = wanted.project or await common.project_for(muster)
+        found = await muster.triggers.test(wanted, sample)
+    if common.json:
+        emit(found)
+    else:
+        say(shown.prospect(found))
+    return Exit.OK
+
+
+async def list_firings(
+    name: str = "", *, limit: Annotated[int, Parameter(name="--limit")] = 50, common: Common = _NO_OPTIONS
+) -> int:
+    """Lists what triggers did, the newest first.
+
+    Args:
+        name: The trigger; left out: all of the project.
+        limit: At most this many.
+        common: Connection.
+    """
+    if limit < 1:
+        raise InvalidInput(f"--limit {limit}: 1 or more is expected")
+    found = []
+    async with common.muster() as muster:
+        async for each in muster.triggers.firings(await common.project_for(muster), name):
+            found.append(each)
+            if len(found) == limit:
+                break
+    if common.json:
+        emit(found)
+    else:
+        nothing = "nothing was fired; `muster triggers test` says what an event would do"
+        say(shown.firings(found, datetime.now(UTC)) if found else nothing)
+    return Exit.OK
+
+
+async def replay_firing(firing: str, *, common: Common = _NO_OPTIONS) -> int:
+    """Fires again by the event of a firing, under the next firing number.
+
+    Args:
+        firing: Its id, as `muster triggers firings` shows it.
+        common: Connection.
+    """
+    async with common.muster() as muster:
+        made = await muster.triggers.replay(await common.project_for(muster), firing)
+    if common.json:
+        emit(made)
+    else:
+        say(shown.fired(made))
+    return Exit.OK

@@ -50,6 +50,7 @@ class Scene:
             project=told["project"],
             template=told["template"],
             event_type=told["eventType"],
+            event_sources=told["eventSources"],
             environment=told["environment"],
             enabled=True,
         )

@@ -1,40 +1,49 @@
-"""Trigger rules and their firings in PostgreSQL."""
+"""Trigger rules in PostgreSQL. What they have fired stands in `firings`."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
 from typing import Any, Final
 
 import asyncpg
 
+from muster.api.v1.triggers_pb2 import Trigger
 from muster.workload.v1.workload_pb2 import Owner
 from muster_chassis.unit import Unit
-from muster_submission.domain.triggers import Firing, Rule
+from muster_submission.adapters.trigger_records import message_of, rule_of
+from muster_submission.domain.triggers import Rule
 from muster_submission.ports import StoredRule
 
-KEPT_AFTER: Final = timedelta(days=30)
-"""How long a firing stays beyond its window, so that its number goes on."""
-_COLUMNS: Final = """
-project, name, template, event_type, event_source, event_subject, variables, remember, enabled, fired, version, owner
-"""
+_COLUMNS: Final = "rule, owner, enabled, fired, version, runaways, stopped"
 _SAVE: Final = f"""
-INSERT INTO triggers AS t (project, name, template, event_type, event_source, event_subject, variables, remember,
-                           enabled, version, owner)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 1, $10)
+INSERT INTO triggers AS t (project, name, event_type, enabled, version, rule, owner)
+VALUES ($1, $2, $3, $4, 1, $5, $6)
 ON CONFLICT (project, name) DO UPDATE SET
-    template = excluded.template, event_type = excluded.event_type, event_source = excluded.event_source,
-    event_subject = excluded.event_subject, variables = excluded.variables, remember = excluded.remember,
-    enabled = excluded.enabled, version = t.version + 1, owner = excluded.owner
+    event_type = excluded.event_type, enabled = excluded.enabled, version = t.version + 1, rule = excluded.rule,
+    owner = excluded.owner, runaways = 0, stopped = ''
 RETURNING {_COLUMNS}
 """  # noqa: S608 - constants only
-_REMEMBER: Final = """
-WITH counted AS (UPDATE triggers SET fired = fired + 1 WHERE project = $1 AND name = $2)
-INSERT INTO firings AS f (project, trigger, source, event_id, number, workload_id, until)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
-ON CONFLICT (project, trigger, source, event_id) DO UPDATE SET
-    number = excluded.number, workload_id = excluded.workload_id, until = excluded.until
+_FOR_TYPES: Final = f"""
+SELECT {_COLUMNS} FROM triggers t
+WHERE enabled AND (
+    (NOT prefix AND event_type = ANY ($1::text[]))
+    OR (prefix AND EXISTS (
+        SELECT 1 FROM unnest($1::text[]) AS u(type) WHERE starts_with(u.type, left(t.event_type, -1))
+    ))
+)
+ORDER BY project, name
+"""  # noqa: S608 - constants only
+_LOCK: Final = f"""
+SELECT {_COLUMNS} FROM triggers WHERE (project, name) IN (SELECT * FROM unnest($1::text[], $2::text[]))
+ORDER BY project, name FOR UPDATE
+"""  # noqa: S608 - constants only
+_PAGE: Final = f"""
+SELECT {_COLUMNS} FROM triggers
+WHERE ($1 = '' OR project = $1) AND ($2::text[] IS NULL OR project = ANY ($2)) AND (project, name) > ($3, $4)
+ORDER BY project, name LIMIT $5
+"""  # noqa: S608 - constants only
+_RAN_AWAY: Final = """
+UPDATE triggers SET runaways = $3, stopped = $4, enabled = enabled AND $4 = '' WHERE project = $1 AND name = $2
 """
 
 
@@ -46,80 +55,54 @@ class PostgresTriggers:
 
     async def save(self, unit: Unit, rule: Rule, owner: Owner) -> StoredRule:
         """Makes a rule or replaces it."""
+        kept = message_of(rule).SerializeToString(deterministic=True)
         row = await unit.connection.fetchrow(
-            _SAVE,
-            rule.project,
-            rule.name,
-            rule.template,
-            rule.event_type,
-            rule.event_source,
-            rule.event_subject,
-            json.dumps(dict(rule.variables or {}), sort_keys=True),
-            rule.window,
-            rule.enabled,
-            owner.SerializeToString(),
+            _SAVE, rule.project, rule.name, rule.event_type, rule.enabled, kept, owner.SerializeToString()
         )
         return _stored(row)
 
-    async def for_types(self, unit: Unit, types: Iterable[str]) -> Sequence[StoredRule]:
-        """The enabled rules of these event types, by name."""
-        rows = await unit.connection.fetch(
-            f"SELECT {_COLUMNS} FROM triggers WHERE enabled AND event_type = ANY ($1) ORDER BY project, name",  # noqa: S608
-            sorted(set(types)),
+    async def delete(self, unit: Unit, project: str, name: str) -> bool:
+        """Removes a rule; False where there is none."""
+        gone = await unit.connection.fetchval(
+            "DELETE FROM triggers WHERE project = $1 AND name = $2 RETURNING true", project, name
         )
-        return [_stored(row) for row in rows]
+        return bool(gone)
 
-    async def firing(self, unit: Unit, rule: Rule, source: str, event_id: str) -> Firing | None:
-        """The last firing of a rule by an event. Two deliveries of one event take turns here."""
-        key = f"{rule.project}\x1f{rule.name}\x1f{source}\x1f{event_id}"
-        await unit.connection.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 2))", key)
-        row = await unit.connection.fetchrow(
-            "SELECT number, until FROM firings WHERE project = $1 AND trigger = $2 AND source = $3 AND event_id = $4",
-            rule.project,
-            rule.name,
-            source,
-            event_id,
-        )
-        return None if row is None else Firing(row["number"], row["until"])
-
-    async def remember(
-        self, unit: Unit, rule: Rule, source: str, event_id: str, firing: Firing, workload_id: str
-    ) -> None:
-        """Writes a firing and counts it."""
-        await unit.connection.execute(
-            _REMEMBER, rule.project, rule.name, source, event_id, firing.number, workload_id, firing.until
-        )
-
-    async def page(self, project: str, size: int, after: tuple[str, str]) -> Sequence[StoredRule]:
-        """Rules by project and name, after that (project, name); of one project, or all."""
-        rows = await self._pool.fetch(
-            f"SELECT {_COLUMNS} FROM triggers WHERE ($1 = '' OR project = $1) AND (project, name) > ($2, $3) "  # noqa: S608
-            "ORDER BY project, name LIMIT $4",
+    async def find(self, project: str, name: str) -> StoredRule | None:
+        """A rule."""
+        row = await self._pool.fetchrow(
+            f"SELECT {_COLUMNS} FROM triggers WHERE project = $1 AND name = $2",  # noqa: S608 - constants only
             project,
-            *after,
-            size,
+            name,
         )
-        return [_stored(row) for row in rows]
+        return None if row is None else _stored(row)
 
-    async def forget(self, now: Any, at_most: int) -> None:
-        """Drops firings whose window ended long ago."""
-        await self._pool.execute(
-            "DELETE FROM firings WHERE ctid = ANY (ARRAY(SELECT ctid FROM firings WHERE until < $1 LIMIT $2))",
-            now - KEPT_AFTER,
-            at_most,
-        )
+    async def for_types(self, types: Iterable[str]) -> Sequence[StoredRule]:
+        """The enabled rules whose type is one of these, or a prefix of one, by project and name."""
+        return [_stored(row) for row in await self._pool.fetch(_FOR_TYPES, sorted(set(types)))]
+
+    async def lock(self, unit: Unit, names: Iterable[tuple[str, str]]) -> dict[tuple[str, str], StoredRule]:
+        """Those that are there, locked in one order: two batches then wait for each other and never deadlock."""
+        wanted = sorted(set(names))
+        rows = await unit.connection.fetch(_LOCK, [project for project, _ in wanted], [name for _, name in wanted])
+        found = [_stored(row) for row in rows]
+        return {(one.rule.project, one.rule.name): one for one in found}
+
+    async def ran_away(self, unit: Unit, rule: Rule, times: int, stopped: str) -> None:
+        """Writes how many times in a row a locked rule's expressions ran away; with a reason it is switched off."""
+        await unit.connection.execute(_RAN_AWAY, rule.project, rule.name, times, stopped)
+
+    async def page(
+        self, project: str, within: frozenset[str] | None, size: int, after: tuple[str, str]
+    ) -> Sequence[StoredRule]:
+        """Rules by project and name after that (project, name); of one project or all, `within` those that are seen."""
+        scope = None if within is None else sorted(within)
+        return [_stored(row) for row in await self._pool.fetch(_PAGE, project, scope, *after, size)]
 
 
 def _stored(row: Any) -> StoredRule:
-    rule = Rule(
-        project=row["project"],
-        name=row["name"],
-        template=row["template"],
-        event_type=row["event_type"],
-        event_source=row["event_source"],
-        event_subject=row["event_subject"],
-        variables=json.loads(row["variables"]),
-        window=row["remember"],
-        enabled=row["enabled"],
+    message = Trigger.FromString(row["rule"])
+    message.enabled = row["enabled"]  # a rule that was switched off by itself is written so only here
+    return StoredRule(
+        rule_of(message), Owner.FromString(row["owner"]), row["fired"], row["version"], row["runaways"], row["stopped"]
     )
-    return StoredRule(rule, Owner.FromString(row["owner"]), row["fired"], row["version"])

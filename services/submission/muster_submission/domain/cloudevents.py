@@ -1,7 +1,7 @@
-"""CloudEvents 1.0 as they stand in Kafka records: binary mode (ce_ headers) and structured mode (one JSON value).
+"""CloudEvents 1.0 in Kafka records: binary mode (ce_ headers), structured mode (one value in JSON or protobuf).
 
 Called for every record of muster.triggers. What comes in is foreign: nothing here raises, and what is no CloudEvent
-comes back as a sentence that says why.
+comes back as a sentence that says why. Protobuf values are taken apart by an adapter and judged here.
 """
 
 from __future__ import annotations
@@ -9,29 +9,44 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 LARGEST: Final = 256 << 10
 """Bytes that an event may have."""
-_STRUCTURED: Final = "application/cloudevents+json"
+_JSON: Final = "application/json"
+_STRUCTURED: Final = "application/cloudevents"
 _PREFIX: Final = "ce_"
 _REQUIRED: Final = ("specversion", "id", "source", "type")
 _ATTRIBUTE_LIMIT: Final = 2048  # characters
+_MOST_ATTRIBUTES: Final = 100
 _NOT_ATTRIBUTES: Final = frozenset({"data", "data_base64"})
 
 
 @dataclass(frozen=True, slots=True)
 class CloudEvent:
-    """One event. (source, id) is its identity; `attributes` are all of them as text, `data` is bytes or read JSON."""
+    """One event. (source, id) is its identity; `attributes` are all of them as text.
+
+    `data` is in the media type `content`; an empty one means JSON.
+    """
 
     id: str
     source: str
     type: str
     subject: str
     attributes: Mapping[str, str]
-    data: Data
+    data: bytes = b""
+
+    @property
+    def content(self) -> str:
+        """The media type of the data."""
+        return self.attributes.get("datacontenttype", "")
+
+    @property
+    def name(self) -> str:
+        """The event as people see it in what it caused."""
+        return f"{self.source} {self.id}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,25 +57,18 @@ class NoCloudEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Data:
-    """The event's data: `value` is JSON that was read; `raw` are bytes that nobody has read yet."""
+class Draft:
+    """Attributes and data before anything is required of them."""
 
-    raw: bytes = b""
-    value: Any = None
-    read: bool = False
-
-    def json(self) -> Any:
-        """The data as JSON. Raises ValueError where it is none."""
-        return self.value if self.read else loads(self.raw)
-
-
-@dataclass(frozen=True, slots=True)
-class _Draft:
     attributes: dict[str, str] = field(default_factory=dict)
-    data: Data = field(default_factory=Data)
+    data: bytes = b""
 
 
-def read(headers: Sequence[tuple[str, bytes]], value: bytes | None) -> CloudEvent | NoCloudEvent:
+Unpack = Callable[[bytes], Draft | NoCloudEvent]
+"""Takes a value of the protobuf format apart."""
+
+
+def read(headers: Sequence[tuple[str, bytes]], value: bytes | None, unpack: Unpack) -> CloudEvent | NoCloudEvent:
     """The event in a Kafka record with these headers and this value."""
     if value is not None and len(value) > LARGEST:
         return NoCloudEvent(f"the event has {len(value)} bytes; at most {LARGEST} are allowed")
@@ -68,27 +76,34 @@ def read(headers: Sequence[tuple[str, bytes]], value: bytes | None) -> CloudEven
         texts = {name.lower(): raw.decode() for name, raw in headers}
     except UnicodeDecodeError:
         return NoCloudEvent("a header is no UTF-8 text")
+    draft = _draft(texts, value or b"", unpack)
+    return draft if isinstance(draft, NoCloudEvent) else checked(draft)
+
+
+def _draft(texts: Mapping[str, str], value: bytes, unpack: Unpack) -> Draft | NoCloudEvent:
     content = texts.get("content-type", "").partition(";")[0].strip().lower()
-    if content == _STRUCTURED:
-        draft = _structured(value or b"")
-    elif _PREFIX + "specversion" in texts:
-        draft = _binary(texts, value or b"")
-    else:
-        return NoCloudEvent(
-            "no CloudEvent: expected ce_specversion, ce_id, ce_source and ce_type headers (binary mode), or the "
-            f"content-type {_STRUCTURED} (structured mode)"
-        )
-    return draft if isinstance(draft, NoCloudEvent) else _checked(draft)
+    if content == f"{_STRUCTURED}+json":
+        return _structured(value)
+    if content == f"{_STRUCTURED}+protobuf":
+        return unpack(value)
+    if content.startswith(_STRUCTURED):
+        return NoCloudEvent(f"content-type is {content[:80]}: {_STRUCTURED}+json and +protobuf are understood")
+    if _PREFIX + "specversion" in texts:
+        return _binary(texts, value)
+    return NoCloudEvent(
+        "no CloudEvent: expected ce_specversion, ce_id, ce_source and ce_type headers (binary mode), or the "
+        f"content-type {_STRUCTURED}+json or {_STRUCTURED}+protobuf (structured mode)"
+    )
 
 
-def _binary(texts: Mapping[str, str], value: bytes) -> _Draft | NoCloudEvent:
+def _binary(texts: Mapping[str, str], value: bytes) -> Draft:
     attributes = {name.removeprefix(_PREFIX): text for name, text in texts.items() if name.startswith(_PREFIX)}
     if "content-type" in texts:
         attributes["datacontenttype"] = texts["content-type"]
-    return _Draft(attributes, Data(raw=value))
+    return Draft(attributes, value)
 
 
-def _structured(value: bytes) -> _Draft | NoCloudEvent:
+def _structured(value: bytes) -> Draft | NoCloudEvent:
     try:
         document = loads(value)
     except ValueError as error:
@@ -100,25 +115,39 @@ def _structured(value: bytes) -> _Draft | NoCloudEvent:
         if name in _NOT_ATTRIBUTES or given is None:
             continue
         if isinstance(given, dict | list | float):
-            return NoCloudEvent(f"attribute {name!r} is no text, whole number or boolean")
+            return NoCloudEvent(f"attribute {name[:40]!r} is no text, whole number or boolean")
         attributes[name] = given if isinstance(given, str) else json.dumps(given)
+    data = _data(document, attributes.get("datacontenttype", ""))
+    return data if isinstance(data, NoCloudEvent) else Draft(attributes, data)
+
+
+def _data(document: Mapping[str, Any], content: str) -> bytes | NoCloudEvent:
     if "data_base64" in document:
         try:
-            return _Draft(attributes, Data(raw=base64.b64decode(str(document["data_base64"]), validate=True)))
+            return base64.b64decode(str(document["data_base64"]), validate=True)
         except (binascii.Error, ValueError):
             return NoCloudEvent("data_base64 is no base64")
-    return _Draft(attributes, Data(value=document.get("data"), read=True))
+    data = document.get("data")
+    if data is None:
+        return b""
+    plain = content.partition(";")[0].strip().lower()
+    if isinstance(data, str) and plain not in {"", _JSON} and not plain.endswith("+json"):
+        return data.encode(errors="replace")  # a lone surrogate is no text in any media type
+    return json.dumps(data, separators=(",", ":")).encode()
 
 
-def _checked(draft: _Draft) -> CloudEvent | NoCloudEvent:
+def checked(draft: Draft) -> CloudEvent | NoCloudEvent:
+    """The event, if it has what the standard requires and nothing that cannot be stored."""
     attributes = draft.attributes
     missing = [name for name in _REQUIRED if not attributes.get(name)]
     if missing:
         return NoCloudEvent(f"the event has no {', '.join(missing)}; CloudEvents require {', '.join(_REQUIRED)}")
     if attributes["specversion"] != "1.0":
         return NoCloudEvent(f"specversion is {attributes['specversion'][:40]!r}; 1.0 is understood")
+    if len(attributes) > _MOST_ATTRIBUTES:
+        return NoCloudEvent(f"the event has {len(attributes)} attributes; at most {_MOST_ATTRIBUTES} are allowed")
     for name, text in attributes.items():
-        if len(text) > _ATTRIBUTE_LIMIT or not _storable(text):
+        if len(name) > _ATTRIBUTE_LIMIT or len(text) > _ATTRIBUTE_LIMIT or not (_storable(text) and _storable(name)):
             return NoCloudEvent(
                 f"attribute {name[:40]!r} has {len(text)} characters or one that no text may have; at most "
                 f"{_ATTRIBUTE_LIMIT} are allowed, none of them NUL"

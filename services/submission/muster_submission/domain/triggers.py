@@ -1,46 +1,63 @@
-"""Which rules an event fires, and what the run takes from the event.
+"""A rule that turns events into runs: what it takes, what it asks of an event, and what is wrong with one.
 
-Called with every event of muster.triggers and with every rule that somebody writes. Holds: what comes from an event
-enters a run only as one whole value of an environment variable that the rule names, and never as a reference to a
-secret.
+Called with every event of muster.triggers and with every rule that somebody writes. Holds: a rule that `check` lets
+through names its sources, its limits are within bounds, and fields beyond arguments and environment list their values.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Any, Final
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
 
 from muster_kernel.ids import check_name
 from muster_submission.domain.cloudevents import CloudEvent
+from muster_submission.domain.expressions import CONDITION, Schema
+from muster_submission.domain.firings import Excess, Limits, Rate
 from muster_submission.domain.problems import Problem
 
 WINDOW: Final = timedelta(days=7)
 LONGEST_WINDOW: Final = timedelta(days=90)
-MOST_VARIABLES: Final = 100
-_VALUE_LIMIT: Final = 65536  # characters of one environment value
+ANY: Final = "*"
+_LONGEST_RATE: Final = timedelta(days=1)
+_LONGEST_WAIT: Final = timedelta(days=7)
+_MOST_RUNS: Final = 10_000
+_MOST_VALUES: Final = 100  # environment variables, arguments, allowed values, sources: each
 _TEXT_LIMIT: Final = 1024
-_ATTRIBUTE: Final = "ce:"
-_SECRET: Final = "SECRET:"  # noqa: S105 - how the language writes a reference to a secret
+_EXPRESSION_LIMIT: Final = 4096
+_SCHEMA_LIMIT: Final = 256 << 10
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_ATTRIBUTE_NAME: Final = re.compile(r"[a-z0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A field that an event may choose, by the value of an expression, among those that the rule allows."""
+
+    path: str
+    value: str
+    allowed: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A trigger: which events start a run, of which template, in which project. Empty source and subject take any."""
+    """A trigger: which events start a run, of which template, in which project, with what from the event."""
 
     project: str
     name: str
     template: str
     event_type: str
-    event_source: str = ""
+    event_sources: tuple[str, ...] = (ANY,)
     event_subject: str = ""
-    variables: Mapping[str, str] | None = None
+    condition: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    arguments: tuple[str, ...] = ()
+    choices: tuple[Choice, ...] = ()
     window: timedelta = WINDOW
+    limits: Limits = field(default_factory=Limits)
+    run_as: str = ""
+    schema: Schema | None = None
     enabled: bool = True
 
     @property
@@ -49,131 +66,118 @@ class Rule:
         return f"{self.project}/{self.name}"
 
     def takes(self, event: CloudEvent) -> bool:
-        """Whether the rule wants this event."""
+        """Whether the rule wants this event, as far as its attributes say."""
         return (
             self.enabled
-            and event.type == self.event_type
-            and self.event_source in {"", event.source}
-            and self.event_subject in {"", event.subject}
+            and fits(self.event_type, event.type)
+            and any(fits(pattern, event.source) for pattern in self.event_sources)
+            and (not self.event_subject or fits(self.event_subject, event.subject))
         )
 
-
-@dataclass(frozen=True, slots=True)
-class Lacks:
-    """The event does not have what the rule takes from it; `why` is a sentence for people."""
-
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Firing:
-    """One firing as it is remembered: `number` grows when an event fires again after the window."""
-
-    number: int
-    until: datetime
+    def expressions(self) -> dict[str, str]:
+        """Everything that the rule asks of an event in CEL, by where it stands in the rule."""
+        asked = {CONDITION: self.condition} if self.condition else {}
+        asked |= {f"environment.{name}": text for name, text in self.environment.items()}
+        asked |= {f"arguments.{at}": text for at, text in enumerate(self.arguments)}
+        return asked | {f"fields.{one.path}": one.value for one in self.choices}
 
 
-@dataclass(frozen=True, slots=True)
-class Remembered:
-    """The event has fired this rule within the window: nothing happens."""
-
-
-def fire(before: Firing | None, now: datetime, window: timedelta) -> Firing | Remembered:
-    """The firing of a rule by an event that fired it `before`, or not at all so far."""
-    if before is not None and now < before.until:
-        return Remembered()
-    return Firing(number=1 if before is None else before.number + 1, until=now + window)
-
-
-def environment(rule: Rule, event: CloudEvent) -> dict[str, str] | Lacks:
-    """The run's environment variables, each one whole value of the event."""
-    taken: dict[str, str] = {}
-    for variable, origin in (rule.variables or {}).items():
-        found = _attribute(event, origin) if origin.startswith(_ATTRIBUTE) else _member(event, origin)
-        if isinstance(found, Lacks):
-            return Lacks(f"trigger {rule.full_name} takes {variable} from {origin}: {found.why}")
-        refused = _unfit(found)
-        if refused:
-            return Lacks(f"trigger {rule.full_name} takes {variable} from {origin}: {refused}")
-        taken[variable] = found
-    return taken
-
-
-def _attribute(event: CloudEvent, origin: str) -> str | Lacks:
-    name = origin.removeprefix(_ATTRIBUTE)
-    found = event.attributes.get(name)
-    return Lacks(f"the event has no attribute {name}") if found is None else found
-
-
-def _member(event: CloudEvent, path: str) -> str | Lacks:
-    try:
-        here: Any = event.data.json()
-    except ValueError as error:
-        return Lacks(f"the event's data is no JSON: {error}")
-    walked = "data"
-    for step in path.split("."):
-        if isinstance(here, dict) and step in here:
-            here = here[step]
-        elif isinstance(here, list) and step.isascii() and step.isdecimal() and int(step) < len(here):
-            here = here[int(step)]
-        else:
-            return Lacks(f"{walked} of the event has no member {step}")
-        walked = f"{walked}.{step}"
-    if here is None:
-        return Lacks(f"{walked} of the event is null")
-    return here if isinstance(here, str) else json.dumps(here, ensure_ascii=False, separators=(",", ":"))
-
-
-def _unfit(value: str) -> str:
-    if len(value) > _VALUE_LIMIT:
-        return f"the value has {len(value)} characters; at most {_VALUE_LIMIT} are allowed"
-    if "\x00" in value or any("\ud800" <= character <= "\udfff" for character in value):
-        return "the value has a character that no environment variable can hold"
-    if value.startswith(_SECRET):
-        return f"the value begins with {_SECRET}, and an event may not reach for a secret"
-    return ""
+def fits(pattern: str, text: str) -> bool:
+    """Whether a text is what a pattern says: exactly, or beginning with what stands before a last `*`."""
+    return text.startswith(pattern[:-1]) if pattern.endswith(ANY) else text == pattern
 
 
 def check(rule: Rule) -> list[Problem]:
-    """Everything that is wrong with a rule that somebody wrote."""
-    problems = [*_names(rule), *_texts(rule), *_variables(rule.variables or {})]
-    if not timedelta(seconds=1) <= rule.window <= LONGEST_WINDOW:
-        problems.append(
-            Problem(
-                "trigger.window", f"{rule.window.total_seconds():g} s is no window: 1 s to {LONGEST_WINDOW.days} days"
-            )
-        )
-    return problems
+    """Everything that is wrong with a rule that somebody wrote, but for its expressions, template and fields."""
+    return [
+        Problem(f"trigger.{path}", message)
+        for path, message in (*_names(rule), *_patterns(rule), *_values(rule), *_choices(rule), *_limits(rule))
+    ]
 
 
-def _names(rule: Rule) -> Iterable[Problem]:
+Found = Iterable[tuple[str, str]]
+
+
+def _names(rule: Rule) -> Found:
     for path, name in (("name", rule.name), ("project", rule.project), ("template", rule.template)):
         try:
             check_name(name)
         except ValueError as error:
-            yield Problem(f"trigger.{path}", str(error))
+            yield path, str(error)
+    if len(rule.run_as) > _TEXT_LIMIT or "\x00" in rule.run_as:
+        yield "run_as", f"has {len(rule.run_as)} characters; at most {_TEXT_LIMIT}, none of them NUL"
+    if rule.schema is not None and len(rule.schema.descriptor_set) > _SCHEMA_LIMIT:
+        yield "data_schema", f"has {len(rule.schema.descriptor_set)} bytes; at most {_SCHEMA_LIMIT} are allowed"
 
 
-def _texts(rule: Rule) -> Iterable[Problem]:
+def _patterns(rule: Rule) -> Found:
     if not rule.event_type:
-        yield Problem("trigger.event_type", "empty; a trigger names the CloudEvents type that it takes")
-    given = {"event_type": rule.event_type, "event_source": rule.event_source, "event_subject": rule.event_subject}
-    for path, text in given.items():
+        yield "event_type", "empty; a trigger names the CloudEvents type that it takes, or a prefix and '*'"
+    if not rule.event_sources:
+        yield "event_sources", "empty; a trigger names the sources that it trusts, and '*' where it takes all"
+    if len(rule.event_sources) > _MOST_VALUES:
+        yield "event_sources", f"{len(rule.event_sources)} sources; at most {_MOST_VALUES} are allowed"
+    given = [("event_type", rule.event_type), ("event_subject", rule.event_subject)]
+    given += [(f"event_sources.{at}", text) for at, text in enumerate(rule.event_sources[:_MOST_VALUES])]
+    for path, text in given:
         if len(text) > _TEXT_LIMIT or "\x00" in text:
-            yield Problem(f"trigger.{path}", f"has {len(text)} characters; at most {_TEXT_LIMIT}, none of them NUL")
+            yield path, f"has {len(text)} characters; at most {_TEXT_LIMIT}, none of them NUL"
+        elif ANY in text[:-1]:
+            yield path, f"{text[:80]!r} has a '*' that is not its end: a pattern is exact, or a prefix and one '*'"
+        elif not text and path.startswith("event_sources"):
+            yield path, "empty; no event has an empty source"
 
 
-def _variables(variables: Mapping[str, str]) -> Iterable[Problem]:
-    if len(variables) > MOST_VARIABLES:
-        yield Problem("trigger.environment", f"{len(variables)} variables; at most {MOST_VARIABLES} are allowed")
-    for variable, origin in sorted(variables.items()):
-        path = f"trigger.environment.{variable[:80]}"
-        if _VARIABLE.fullmatch(variable) is None:
-            yield Problem(path, "no name of a variable: letters, digits and '_', not beginning with a digit")
-        if origin.startswith(_ATTRIBUTE):
-            if _ATTRIBUTE_NAME.fullmatch(origin.removeprefix(_ATTRIBUTE)) is None:
-                yield Problem(
-                    path, f"{origin[:80]!r} is no attribute: ce: and lower-case letters or digits, as in ce:id"
-                )
-        elif not origin or "" in origin.split(".") or len(origin) > _TEXT_LIMIT or "\x00" in origin:
-            yield Problem(path, f"{origin[:80]!r} is no path: members of the event's data with dots, as in model.name")
+def _values(rule: Rule) -> Found:
+    for path, count in (("environment", len(rule.environment)), ("arguments", len(rule.arguments))):
+        if count > _MOST_VALUES:
+            yield path, f"{count} values; at most {_MOST_VALUES} are allowed"
+    for variable in sorted(rule.environment):
+        if _VARIABLE.fullmatch(variable) is None or len(variable) > _TEXT_LIMIT:
+            path = f"environment.{variable[:80]}"
+            yield path, "no name of a variable: letters, digits and '_', not beginning with a digit"
+    for key, text in rule.expressions().items():
+        if not text or len(text) > _EXPRESSION_LIMIT or "\x00" in text:
+            yield key, f"has {len(text)} characters; an expression has 1 to {_EXPRESSION_LIMIT}, none of them NUL"
+
+
+def _choices(rule: Rule) -> Found:
+    if len(rule.choices) > _MOST_VALUES:
+        yield "fields", f"{len(rule.choices)} fields; at most {_MOST_VALUES} are allowed"
+    seen = set[str]()
+    for one in rule.choices[:_MOST_VALUES]:
+        path = f"fields.{one.path[:80]}"
+        if one.path in seen:
+            yield path, "stands there twice"
+        seen.add(one.path)
+        if not 1 <= len(one.allowed) <= _MOST_VALUES:
+            yield path, f"lists {len(one.allowed)} allowed values: an event may choose among 1 to {_MOST_VALUES}"
+        elif any(not text or len(text) > _TEXT_LIMIT or "\x00" in text for text in one.allowed):
+            yield path, f"has an allowed value that is empty, holds NUL, or is longer than {_TEXT_LIMIT} characters"
+
+
+def _limits(rule: Rule) -> Found:
+    limits = rule.limits
+    yield from _within("window", rule.window, LONGEST_WINDOW)
+    if limits.running > _MOST_RUNS:
+        yield "max_running", f"{limits.running} is too many: 1 to {_MOST_RUNS}, or 0 for no limit"
+    yield from _rate(limits.rate)
+    yield from _excess(limits.excess)
+
+
+def _rate(rate: Rate | None) -> Found:
+    if rate is not None:
+        if not 1 <= rate.runs <= _MOST_RUNS:
+            yield "rate.runs", f"{rate.runs} is no number of starts: 1 to {_MOST_RUNS}"
+        yield from _within("rate.per", rate.per, _LONGEST_RATE)
+
+
+def _excess(excess: Excess) -> Found:
+    if not 1 <= excess.most <= _MOST_RUNS:
+        yield "excess.most", f"{excess.most} is no number of waiting firings: 1 to {_MOST_RUNS}"
+    yield from _within("excess.deadline", excess.deadline, _LONGEST_WAIT)
+
+
+def _within(path: str, given: timedelta, most: timedelta) -> Found:
+    if not timedelta(seconds=1) <= given <= most:
+        yield path, f"{given.total_seconds():g} s is outside 1 s to {most.total_seconds():g} s"

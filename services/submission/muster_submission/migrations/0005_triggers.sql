@@ -58,6 +58,6 @@ BEGIN
         (SELECT count(*) FROM (
             SELECT 1 FROM firings f
             WHERE f.project = in_project AND f.trigger = in_trigger AND f.outcome = 2 AND f.started_at > since
-            LIMIT at_most) AS some),
+            LIMIT at_most) AS started),
         (SELECT count(*) FROM firings f WHERE f.project = in_project AND f.trigger = in_trigger AND f.outcome = 1);
 END $$;

@@ -14,7 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from muster.api.v1 import dead_letters_pb2, templates_pb2, triggers_pb2, usage_pb2
+from muster.api.v1 import dead_letters_pb2, templates_pb2, usage_pb2
 from muster.fleet.v1 import fleet_pb2
 from muster.tenancy.v1 import tenancy_pb2
 from muster.workload.v1 import workload_pb2
@@ -115,18 +115,6 @@ def templates(items: Iterable[templates_pb2.Template]) -> Table:
         ["NAME", "PROJECT", "KIND", "VERSION"],
         ([each.name, each.project or "(all)", kind_word(each.spec.kind), str(each.version)] for each in items),
         right=["VERSION"],
-    )
-
-
-def triggers(items: Iterable[triggers_pb2.Trigger]) -> Table:
-    """One line a trigger."""
-    return grid(
-        ["NAME", "PROJECT", "TEMPLATE", "ENABLED", "FIRED", "EVENT TYPE"],
-        (
-            [each.name, each.project, each.template, "yes" if each.enabled else "no", str(each.fired), each.event_type]
-            for each in items
-        ),
-        right=["FIRED"],
     )
 
 

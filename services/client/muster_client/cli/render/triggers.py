@@ -1,0 +1,114 @@
+"""Triggers and their firings for people. Pure: now is an argument."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
+
+from google.protobuf.message import Message
+from rich.table import Table
+
+from muster.api.v1 import triggers_pb2 as api
+from muster_client.cli.render.amounts import age, time_of
+from muster_client.cli.render.plain import plain
+from muster_client.cli.render.tables import grid
+
+_WORDS: Final = {
+    api.FIRING_OUTCOME_WAITING: "waiting",
+    api.FIRING_OUTCOME_STARTED: "started",
+    api.FIRING_OUTCOME_DROPPED: "dropped",
+    api.FIRING_OUTCOME_EXPIRED: "expired",
+    api.FIRING_OUTCOME_ERROR: "error",
+}
+
+
+def triggers(items: Iterable[api.Trigger]) -> Table:
+    """One line a trigger."""
+    return grid(
+        ["NAME", "PROJECT", "TEMPLATE", "ENABLED", "FIRED", "EVENT TYPE"],
+        ([each.name, each.project, each.template, _enabled(each), str(each.fired), each.event_type] for each in items),
+        right=["FIRED"],
+    )
+
+
+def trigger(found: api.GetTriggerResponse) -> str:
+    """All of one trigger, its rule as the API has it."""
+    told = found.trigger
+    lines = [
+        f"trigger {told.name} in {told.project}, version {told.version}: {_enabled(told)}",
+        f"  fired {told.fired} times, {found.running} runs have not ended, {found.waiting} firings wait",
+        f"  takes {told.event_type} from {', '.join(told.event_sources)}"
+        + (f" about {told.event_subject}" if told.event_subject else "")
+        + (f" where {told.condition}" if told.condition else ""),
+        f"  starts {told.template}" + (f" as {told.run_as}" if told.run_as else ""),
+    ]
+    lines += [f"    {name} = {told.environment[name]}" for name in sorted(told.environment)]
+    lines += [f"    argument {text}" for text in told.arguments]
+    lines += [f"    {one.path} = {one.value}, one of {', '.join(one.allowed)}" for one in told.fields]
+    lines += _limits(told)
+    if told.switched_off_because:
+        lines.append(f"  switched off: {told.switched_off_because}")
+    return "\n".join(lines)
+
+
+def firings(items: Iterable[api.Firing], now: datetime) -> Table:
+    """One line a firing."""
+    return grid(
+        ["ID", "AGE", "TRIGGER", "EVENT", "NO", "OUTCOME", "WORKLOAD", "WHY"],
+        (
+            [
+                each.id,
+                age(time_of(each.fired_at), now),
+                each.trigger,
+                f"{each.source} {each.event_id}",
+                str(each.number),
+                _WORDS.get(each.outcome, "?"),
+                each.workload or "-",
+                each.why or "-",
+            ]
+            for each in items
+        ),
+        right=["NO"],
+    )
+
+
+def fired(firing: api.Firing) -> str:
+    """What came of one firing, as a sentence."""
+    outcome = _WORDS.get(firing.outcome, "?")
+    what = f"firing {firing.number} of trigger {firing.trigger} by {firing.source} {firing.event_id}: {outcome}"
+    return f"{what} {firing.workload}".rstrip() + (f" ({firing.why})" if firing.why else "")
+
+
+def prospect(found: api.TestTriggerResponse) -> str:
+    """What a trigger would do, with the run's own layer."""
+    if not found.matches:
+        return f"nothing: {found.why}"
+    outcome = _WORDS.get(found.outcome, "?")
+    first = f"{outcome}: {found.workload}" if found.workload else outcome
+    lines = [first + (f" ({found.why})" if found.why else "")]
+    if found.remembered:
+        lines.append("but this event has fired the trigger before, within its window: nothing would happen")
+    if found.HasField("spec"):
+        lines += ["what the run says above its template:", *_members(found.spec)]
+    return "\n".join(lines)
+
+
+def _members(spec: Message) -> list[str]:
+    told = plain(spec)
+    return [f"  {name}: {value}" for name, value in told.items()]
+
+
+def _limits(told: api.Trigger) -> list[str]:
+    limits = [f"{told.max_running} at once"] if told.max_running else []
+    if told.HasField("rate"):
+        limits.append(f"{told.rate.runs} within {told.rate.per.ToSeconds()} s")
+    if not limits:
+        return []
+    drops = told.excess.policy == api.TRIGGER_EXCESS_POLICY_DROP
+    above = "is dropped" if drops else f"waits {told.excess.deadline.ToSeconds()} s, {told.excess.most} at most"
+    return [f"  limits: {' and '.join(limits)}; what is above {above}"]
+
+
+def _enabled(told: api.Trigger) -> str:
+    return "stopped" if told.switched_off_because else "yes" if told.enabled else "no"

@@ -1,0 +1,119 @@
+"""CEL beside the event loop: one child process answers, and another one follows where it was ended.
+
+Called by the handlers of triggers. Holds: no expression keeps the loop or the consumer for longer than its processor
+time; a question that ends the child is answered as a runaway, and the next one finds a new child.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from muster_chassis import logs, metrics
+from muster_submission.adapters.cel_child import CPU_SECONDS, LENGTH, Answered, Check, Evaluate, Failed, Told
+from muster_submission.domain.expressions import Answer, Broken, Question, Schema, Values
+
+_log = logs.get(__name__)
+_ANSWER_SECONDS: Final = 10.0  # on a machine that gives the child no time; its own clock counts processor time
+_LIMIT: Final = 16 << 20
+_DECODER: Final = msgspec.msgpack.Decoder(Told | Answered | Failed)
+_TIMED_OUT: Final = f"the expressions took more than {CPU_SECONDS:g} s of processor time"
+_DIED: Final = "the expressions took more memory than they may have, or ended their process"
+
+RUNAWAYS: Final = metrics.counter(
+    "muster_trigger_runaways_total",
+    unit="questions",
+    meaning="CEL questions that ended their process: too much processor time or memory.",
+    action="`muster triggers firings` names the rule; it is switched off by itself where it goes on.",
+)
+
+
+class CelProcess:
+    """Expressions, evaluated in a child."""
+
+    def __init__(self) -> None:
+        self._child: asyncio.subprocess.Process | None = None
+        self._turn = asyncio.Lock()
+
+    async def evaluate(self, question: Question) -> Answer:
+        """The values of a rule's expressions over an event."""
+        match await self._ask(Evaluate(question)):
+            case Answered(matched=matched, texts=texts):
+                return Values(matched, texts)
+            case Failed(why=why):
+                return Broken(why)
+            case lost:
+                return Broken(str(lost), runaway=True)
+
+    async def check(self, expressions: Mapping[str, str], schema: Schema | None) -> Mapping[str, str]:
+        """What is wrong with expressions, by key."""
+        match await self._ask(Check(dict(expressions), schema)):
+            case Told(problems=problems):
+                return problems
+            case lost:
+                return {"condition": str(lost)}
+
+    async def close(self) -> None:
+        """Ends the child."""
+        async with self._turn:
+            await self._end()
+
+    async def _ask(self, asked: Evaluate | Check) -> Told | Answered | Failed | str:
+        """The answer, or why there is none. A child that somebody else ended costs one more try."""
+        async with self._turn:
+            for _ in range(2):
+                try:
+                    async with asyncio.timeout(_ANSWER_SECONDS):
+                        return await self._exchange(asked)
+                except TimeoutError:
+                    await self._end()
+                    break
+                except (asyncio.IncompleteReadError, ConnectionError):
+                    code = await self._end()
+                    RUNAWAYS.inc()
+                    if code == -signal.SIGPROF:
+                        return _TIMED_OUT
+            return _DIED
+
+    async def _exchange(self, asked: Evaluate | Check) -> Told | Answered | Failed:
+        child = await self._started()
+        assert child.stdin is not None and child.stdout is not None  # noqa: S101, PT018 - both are pipes
+        frame = msgspec.msgpack.encode(asked)
+        child.stdin.write(LENGTH.pack(len(frame)) + frame)
+        await child.stdin.drain()
+        (size,) = LENGTH.unpack(await child.stdout.readexactly(LENGTH.size))
+        if size > _LIMIT:
+            raise ConnectionError(f"an answer of {size} bytes")
+        return _DECODER.decode(await child.stdout.readexactly(size))
+
+    async def _started(self) -> asyncio.subprocess.Process:
+        if self._child is None or self._child.returncode is not None:
+            self._child = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "muster_submission.adapters.cel_child",
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+            )
+            _log.info("the process for expressions was started", pid=self._child.pid)
+        return self._child
+
+    async def _end(self) -> int:
+        child, self._child = self._child, None
+        if child is None:
+            return 0
+        if child.returncode is None and child.stdin is not None and child.stdin.is_closing():
+            child.kill()
+        if child.returncode is None:
+            # Its output has ended or it is hung: where it ended by itself the signal finds nobody.
+            try:
+                return await asyncio.wait_for(child.wait(), 0.5)
+            except TimeoutError:
+                child.kill()
+        return await child.wait()
