@@ -16,7 +16,7 @@ from muster.workload.v1 import workload_pb2 as wl
 COLUMNS: Final = """
 w.id::text AS id, w.project, w.name, w.kind, w.phase, w.desired, w.reason_code, w.reason_message, w.generation,
 w.attempt, w.cluster, w.node_pool, w.verdict, w.judged, w.held, w.status, w.created_at, w.started_at, w.finished_at,
-s.spec, s.effective_spec, s.issues, s.owner, s.origin, s.caused_by
+s.spec, s.effective_spec, s.issues, s.owner, s.origin, s.caused_by, s.asked_cluster
 """
 SOURCE: Final = "workloads w JOIN workload_specs s ON s.workload_id = w.id"
 
@@ -42,6 +42,7 @@ def workload(row: Any) -> wl.Workload:
     shown.owner.MergeFromString(row["owner"])
     shown.origin = row["origin"]
     shown.caused_by = row["caused_by"]
+    shown.asked_cluster = row["asked_cluster"]
     issues = row["issues"]
     if issues != "[]":
         shown.issues.extend(json.loads(issues))

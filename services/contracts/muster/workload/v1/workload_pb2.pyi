@@ -1913,6 +1913,7 @@ class Workload(_message.Message):
     STARTED_AT_FIELD_NUMBER: _builtins.int
     FINISHED_AT_FIELD_NUMBER: _builtins.int
     CAUSED_BY_FIELD_NUMBER: _builtins.int
+    ASKED_CLUSTER_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Its id, a UUIDv7."""
     project: _builtins.str
@@ -1935,6 +1936,8 @@ class Workload(_message.Message):
     """The node pool in which it is placed; empty: in none."""
     caused_by: _builtins.str
     """The CloudEvent that caused it, as source and id; empty: none."""
+    asked_cluster: _builtins.str
+    """The cluster that was asked for; empty: any."""
     @_builtins.property
     def spec(self) -> Global___WorkloadSpec:
         """What the user asked for, this generation."""
@@ -2004,10 +2007,11 @@ class Workload(_message.Message):
         started_at: _timestamp_pb2.Timestamp | None = ...,
         finished_at: _timestamp_pb2.Timestamp | None = ...,
         caused_by: _builtins.str = ...,
+        asked_cluster: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_effective_spec", b"_effective_spec", "created_at", b"created_at", "effective_spec", b"effective_spec", "finished_at", b"finished_at", "owner", b"owner", "reason", b"reason", "spec", b"spec", "started_at", b"started_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_effective_spec", b"_effective_spec", "attempt", b"attempt", "caused_by", b"caused_by", "cluster", b"cluster", "conditions", b"conditions", "created_at", b"created_at", "desired", b"desired", "effective_spec", b"effective_spec", "endpoints", b"endpoints", "finished_at", b"finished_at", "generation", b"generation", "id", b"id", "issues", b"issues", "name", b"name", "node_pool", b"node_pool", "origin", b"origin", "owner", b"owner", "phase", b"phase", "project", b"project", "reason", b"reason", "replicas", b"replicas", "spec", b"spec", "started_at", b"started_at"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_effective_spec", b"_effective_spec", "asked_cluster", b"asked_cluster", "attempt", b"attempt", "caused_by", b"caused_by", "cluster", b"cluster", "conditions", b"conditions", "created_at", b"created_at", "desired", b"desired", "effective_spec", b"effective_spec", "endpoints", b"endpoints", "finished_at", b"finished_at", "generation", b"generation", "id", b"id", "issues", b"issues", "name", b"name", "node_pool", b"node_pool", "origin", b"origin", "owner", b"owner", "phase", b"phase", "project", b"project", "reason", b"reason", "replicas", b"replicas", "spec", b"spec", "started_at", b"started_at"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__effective_spec: _TypeAlias = _typing.Literal["effective_spec"]  # noqa: Y015
     _WhichOneofArgType__effective_spec: _TypeAlias = _typing.Literal["_effective_spec", b"_effective_spec"]  # noqa: Y015
