@@ -1,74 +1,87 @@
-"""The scheduler's tables in memory: understands exactly the statements of the store; a rebuild needs no server."""
+"""The tables of the workload language (tests/data/catalogue), and the catalogue's rows under the names that they use.
+
+The tables were taken from the public documents, definitions and API description of the language; the catalogue is ours.
+Read by the tests that hold one against the other.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
 
-from muster_scheduler.adapters import postgres
+from muster_language import Kind, Row, catalogue
+from muster_language import value_types as of
 
-_SETS = {
-    postgres._CLUSTERS: ("clusters", ("id", "body"), 1),
-    postgres._NODES: ("nodes", ("cluster", "name", "body"), 2),
-    postgres._PROJECTS: ("projects", ("name", "body"), 1),
-    postgres._REQUESTS: ("requests", ("workload", "generation", "body", "spec"), 2),
-    postgres._REPLICAS: (
-        "replicas",
-        ("workload", "generation", "attempt", "role", "rank", "k", "place", "body"),
-        6,
-    ),
-}
-_OVER = {postgres._NODES_OVER: ("nodes", 2), postgres._REPLICAS_OVER: ("replicas", 6)}
-_GONE = {
-    postgres._WORKLOADS_OVER: "workloads",
-    postgres._REQUESTS_OVER: "requests",
-    postgres._PROJECTS_OVER: "projects",
-}
-_WORKLOAD = ("id", "project", "name", "phase", "desired", "generation", "attempt")
+FOLDER: Final = Path(__file__).parents[1] / "data" / "catalogue"
+LETTERS: Final = {"W": Kind.WORKSPACE, "T": Kind.TRAINING, "D": Kind.DISTRIBUTED, "F": Kind.INFERENCE}
+COLUMNS: Final = dict(zip(("workspace", "training", "distributed", "inference"), Kind, strict=True))
+
+Table = list[dict[str, str]]
 
 
-@dataclass
-class Tables:
-    """Rows by table and key."""
-
-    rows: dict[str, dict[tuple[Any, ...], dict[str, Any]]] = field(default_factory=dict)
-
-    async def execute(self, sql: str, *columns: Any) -> None:
-        """Writes what a statement of the store would write."""
-        if sql in _SETS:
-            table, names, key = _SETS[sql]
-            for line in zip(*columns, strict=True):
-                self._put(table, line[:key], dict(zip(names, line, strict=True)), keep=sql == postgres._REQUESTS)
-        elif sql in _OVER:
-            table, key = _OVER[sql]
-            for line in zip(*columns, strict=True):
-                self.rows.get(table, {}).pop(line[:key], None)
-        elif sql == postgres._WORKLOADS:
-            *plain, _, bodies = columns
-            for *row, body in zip(*plain, bodies, strict=True):
-                self._put("workloads", (row[0],), dict(zip(_WORKLOAD, row, strict=True)) | {"body": body})
-        elif sql in _GONE:
-            rows = self.rows.get(_GONE[sql], {})
-            for over in [one for one in rows if one[0] in columns[0]]:
-                del rows[over]
-        else:
-            raise AssertionError(f"the store's fake does not know: {sql}")
-
-    def _put(self, table: str, key: tuple[Any, ...], row: dict[str, Any], *, keep: bool = False) -> None:
-        rows = self.rows.setdefault(table, {})
-        if not (keep and key in rows):
-            rows[key] = row
-
-    async def fetch(self, sql: str, *_: Any) -> list[dict[str, Any]]:
-        """All rows of the table that a statement of `load` reads."""
-        table = sql.split(" FROM ")[1].split(maxsplit=1)[0]
-        return list(self.rows.get(table, {}).values())
+def table(name: str) -> Table:
+    """The rows of a table."""
+    with (FOLDER / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
-@dataclass
-class TablesUnit:
-    """A unit of work on the tables."""
+def kinds_of(letters: str) -> frozenset[Kind]:
+    """The kinds of a cell such as WTF."""
+    return frozenset(LETTERS[letter] for letter in letters)
 
-    connection: Tables
-    now: datetime = datetime(2026, 1, 1, tzinfo=UTC)
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A row, and the field in whose items or object it stands (itself at the top)."""
+
+    field: Row
+    row: Row
+
+
+def on_rest() -> dict[str, Place]:
+    """Every REST path of the catalogue as the tables write them: below `spec`, with [] behind arrays of objects."""
+    found: dict[str, Place] = {}
+    for row in catalogue().rows:
+        top = "" if row.rest_beside_spec else "spec."
+        for path in (row.rest, *row.rest_also):
+            if path:
+                found[f"{top}{path}"] = Place(row, row)
+        for member in row.inside:
+            found |= {path: Place(row, member) for path in _inside(row, member)}
+    return found
+
+
+def _inside(row: Row, member: Row) -> Iterator[str]:
+    here = f"spec.{row.rest}{'[]' if row.type == of.ITEMIZED else ''}."
+    if member.rest and row.rest:
+        yield f"{here}{member.rest}"
+    for path in member.rest_also:
+        yield f"{here}{path}"
+        yield f"spec.{path}"
+
+
+def in_policies() -> dict[str, tuple[frozenset[str], frozenset[Kind]]]:
+    """Every policy path of the catalogue with its rules and kinds; a gang's stand under worker and master."""
+    found: dict[str, tuple[frozenset[str], frozenset[Kind]]] = {}
+    for row in catalogue().rows:
+        for owner in (row, *row.inside):
+            for each in owner.policy:
+                gang = each.kinds & {Kind.DISTRIBUTED}
+                if each.kinds - gang:
+                    found[each.path] = (each.rules, each.kinds - gang)
+                if gang:
+                    found[f"worker.{each.path}"] = (each.rules, gang)
+                if gang and row.for_roles:
+                    found[f"master.{each.path}"] = (each.rules, gang)
+    return found
+
+
+def in_yaml(name: str) -> list[Row]:
+    """The rows that a YAML name means: one, or those that used to stand in an object of that name."""
+    row = catalogue().by_yaml.get(name)
+    if row is not None:
+        return [row]
+    return [each for each in catalogue().rows if any(alias.startswith(f"{name}.") for alias in each.aliases)]

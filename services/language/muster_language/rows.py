@@ -7,7 +7,7 @@ nothing; a message inside itself (masterSpec) has no rows of its own there.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -116,19 +116,32 @@ class Row:
         return next((row for row in self.members if row.yaml == yaml), None)
 
 
-def rows_of(message: Descriptor, inside: frozenset[str] = frozenset()) -> tuple[Row, ...]:
-    """The rows of a message's fields; `inside` are the messages around it, whose rows are not repeated."""
+_EVERY_KIND: Final = frozenset(Kind)
+
+
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """What stands around a field: the messages, whose rows are not repeated, and the kinds that take it there."""
+
+    messages: frozenset[str] = frozenset()
+    kinds: frozenset[Kind] = _EVERY_KIND
+    rest_kinds: frozenset[Kind] = _EVERY_KIND
+
+
+def rows_of(message: Descriptor, around: _Around = _Around()) -> tuple[Row, ...]:
+    """The rows of a message's fields, in the order of the proto."""
     fields = [each for each in message.fields if each.GetOptions().HasExtension(options_pb2.field)]
-    return tuple(_row(each, inside | {message.full_name}) for each in fields)
+    return tuple(_row(each, replace(around, messages=around.messages | {message.full_name})) for each in fields)
 
 
-def _row(descriptor: FieldDescriptor, inside: frozenset[str]) -> Row:
+def _row(descriptor: FieldDescriptor, around: _Around) -> Row:
     said = descriptor.GetOptions().Extensions[options_pb2.field]
     nested = descriptor.message_type
+    kinds = frozenset(Kind(kind) for kind in said.kinds) or around.kinds
+    rest_kinds = frozenset(Kind(kind) for kind in said.rest_kinds) or around.rest_kinds & kinds
     # masterSpec holds a whole spec: its members are the catalogue's own rows, and repeating them would never end.
-    rows = rows_of(nested, inside) if nested is not None and nested.full_name not in inside else ()
-    kinds = frozenset(Kind(kind) for kind in said.kinds) or frozenset(Kind)
-    rest_kinds = frozenset(Kind(kind) for kind in said.rest_kinds) or kinds
+    inner = replace(around, kinds=kinds, rest_kinds=rest_kinds)
+    rows = rows_of(nested, inner) if nested is not None and nested.full_name not in around.messages else ()
     return Row(
         name=descriptor.name,
         number=descriptor.number,

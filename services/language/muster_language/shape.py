@@ -64,7 +64,7 @@ class Node:
         return None
 
 
-_FORMS: Final = {
+_FORMS: Final[dict[int, Form]] = {
     of.BOOLEAN: Form.BOOLEAN,
     of.STRING: Form.STRING,
     of.INTEGER: Form.INTEGER,
@@ -86,11 +86,13 @@ def form_of(row: Row) -> Form:
 def document(kind: Kind) -> Node:
     """The tree of a kind's document."""
     rows = [row for row in catalogue().of_kind(kind) if row.yaml and not row.beside_spec]
-    spec = Node("spec", Form.OBJECT, f"What the workload runs and is given. {KIND_TEXTS[kind]}", None, _fields(rows))
+    spec = Node(
+        "spec", Form.OBJECT, f"What the workload runs and is given. {KIND_TEXTS[kind]}", None, _fields(rows, kind)
+    )
     parts = [*_head(kind.document, API_VERSION), spec]
     for row in catalogue().of_kind(kind):
         if row.beside_spec:
-            inner = _fields([each for each in rows if each.for_roles or each.own])
+            inner = _fields([each for each in rows if each.for_roles or each.own], kind)
             parts.append(Node(row.yaml, Form.OBJECT, row.description, row, inner))
     return Node(kind.document, Form.OBJECT, KIND_TEXTS[kind], None, tuple(parts))
 
@@ -125,9 +127,9 @@ def _head(kind: str, version: str) -> tuple[Node, ...]:
     )
 
 
-def _fields(rows: Iterable[Row]) -> tuple[Node, ...]:
-    nodes = [_field(row) for row in rows]
-    return (*nodes, *_older_places(row for row in rows))
+def _fields(rows: list[Row], kind: Kind) -> tuple[Node, ...]:
+    older = _older_places(rows) if kind is Kind.DISTRIBUTED else ()
+    return (*(_field(row) for row in rows), *older)
 
 
 def _older_places(rows: Iterable[Row]) -> tuple[Node, ...]:
