@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from muster_language.canonical import canonical, changed_fields
 from muster_language.catalogue import Catalogue, Row, catalogue
+from muster_language.derived import derive, warnings_of
 from muster_language.documents import Document, Violation, format_violations
 from muster_language.effective import check_effective
 from muster_language.explain import explain
@@ -39,6 +40,7 @@ __all__ = [
     "check_effective",
     "check_layer",
     "combine",
+    "derive",
     "explain",
     "format_violations",
     "is_preemptible",
@@ -48,5 +50,6 @@ __all__ = [
     "priority_of",
     "read",
     "resource_requests",
+    "warnings_of",
     "write",
 ]

@@ -48,14 +48,23 @@ _PRIORITY_BY_KIND: Final = {
 
 def priority_of(spec: WorkloadSpec) -> int:
     """The rank of the workload in its project, the higher the sooner; a plain number is itself."""
-    word = spec.priority_class
+    word = spec.priority_class or _implied_class(spec)
     if word.isdecimal():
         return int(word)
     return PRIORITIES[word] if word else _PRIORITY_BY_KIND[Kind(int(spec.kind))]
 
 
+def _implied_class(spec: WorkloadSpec) -> str:
+    """The class that `preemptible` of a workspace and `nonPreemptible` of a gang stand for."""
+    if spec.non_preemptible:
+        return "build"
+    return "interactive-preemptible" if spec.preemptible and kind_of(spec) is Kind.WORKSPACE else ""
+
+
 def is_preemptible(spec: WorkloadSpec) -> bool:
     """Whether others may take its place: what it says, else what its class says, else by its kind."""
+    if spec.non_preemptible or kind_of(spec) is Kind.INFERENCE:
+        return False
     if spec.HasField("preemptible"):
         return spec.preemptible
     by_class = _PREEMPTIBLE_BY_CLASS.get(spec.priority_class)
@@ -68,9 +77,16 @@ def resource_requests(spec: WorkloadSpec) -> list[ResourceRequest]:
         case Kind.DISTRIBUTED:
             return _gang(spec)
         case Kind.INFERENCE:
-            return [_request("worker", spec.min_scale if spec.HasField("min_scale") else 1, spec)]
+            # One replica answers the first request also where the service may go down to none later: nothing but a
+            # replica can hold a request, so that a service which began with none would never begin.
+            return [_request("worker", max(1, spec.min_scale), spec)]
         case _:
-            return [_request("worker", 1, spec)]
+            return [_request("worker", trials_at_once(spec), spec)]
+
+
+def trials_at_once(spec: WorkloadSpec) -> int:
+    """How many replicas of a training run side by side: parallelism, but no more than there are completions."""
+    return max(1, min(spec.parallelism or 1, spec.completions or 1))
 
 
 def _gang(spec: WorkloadSpec) -> list[ResourceRequest]:
@@ -84,10 +100,10 @@ def _gang(spec: WorkloadSpec) -> list[ResourceRequest]:
 
 def _request(role: str, count: int, spec: WorkloadSpec) -> ResourceRequest:
     request = ResourceRequest(role=role, count=count)
-    if spec.cpu:
-        request.cpu_milli = parse_milli_cpu(spec.cpu)
-    if spec.memory:
-        request.memory_bytes = parse_bytes(spec.memory)
+    if cpu := spec.cpu or spec.cpu_limit:  # a limit alone is its own request, as Kubernetes has it
+        request.cpu_milli = parse_milli_cpu(cpu)
+    if memory := spec.memory or spec.memory_limit:
+        request.memory_bytes = parse_bytes(memory)
     _ask_gpu(request, spec)
     return request
 

@@ -82,7 +82,8 @@ class Handlers:
     def _verdict(self, unit: Unit, submission: Submission, project: Project) -> Told:
         submitted = submission.submitted
         base = submitted.base_spec if submitted.HasField("base_spec") else None
-        verdict, digest = self._bench.judge(submitted.spec, base, Context(project.node_pools))
+        context = Context(project.node_pools, rest=submission.by_rest)
+        verdict, digest = self._bench.judge(submitted.spec, base, context)
         return self._herald.tell(unit, submission, verdict, self._bench.policy, digest)
 
 

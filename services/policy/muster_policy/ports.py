@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from muster.events.v1.submission_pb2 import WorkloadSubmitted
+from muster.workload.v1.workload_pb2 import ORIGIN_REST
 from muster_chassis.unit import Unit
 from muster_policy.domain.judging import Verdict
 from muster_policy.domain.policy import Policy
@@ -43,6 +44,11 @@ class Submission:
     def key(self) -> Key:
         """What the verdict is kept under."""
         return self.submitted.workload_id, self.submitted.generation
+
+    @property
+    def by_rest(self) -> bool:
+        """Whether it came by REST, whose defaults of scaling differ."""
+        return self.submitted.origin == ORIGIN_REST
 
 
 @dataclass(frozen=True, slots=True)

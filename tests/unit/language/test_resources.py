@@ -65,10 +65,45 @@ def test_pytorch_has_a_master_only_where_one_is_given() -> None:
     assert (whole.image, whole.name, whole.workers) == ("w", "", 0)
 
 
-def test_inference_starts_its_fewest_replicas() -> None:
+def test_inference_starts_its_fewest_replicas_but_one_at_least() -> None:
     assert resource_requests(spec_of(Kind.INFERENCE))[0].count == 1
-    assert resource_requests(spec_of(Kind.INFERENCE, min_scale=0))[0].count == 0
+    assert resource_requests(spec_of(Kind.INFERENCE, min_scale=0))[0].count == 1
     assert resource_requests(spec_of(Kind.INFERENCE, min_scale=3))[0].count == 3
+
+
+@pytest.mark.parametrize(
+    ("fields", "count"),
+    [({}, 1), ({"completions": 12}, 1), ({"completions": 12, "parallelism": 3}, 3), ({"parallelism": 3}, 1)],
+)
+def test_trials_side_by_side(fields: dict[str, object], count: int) -> None:
+    assert [each.count for each in resource_requests(spec_of(Kind.TRAINING, **fields))] == [count]
+
+
+def test_a_limit_alone_is_a_request() -> None:
+    [request] = resource_requests(spec_of(Kind.TRAINING, cpu_limit="2", memory_limit="1Gi"))
+    assert (request.cpu_milli, request.memory_bytes) == (2000, 1 << 30)
+    [request] = resource_requests(spec_of(Kind.TRAINING, cpu="1", cpu_limit="2", memory="1Mi", memory_limit="1Gi"))
+    assert (request.cpu_milli, request.memory_bytes) == (1000, 1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("framework", "roles"), [(3, ["launcher", "worker"]), (4, ["worker"]), (5, ["worker"]), (6, ["worker"])]
+)
+def test_the_roles_of_each_framework(framework: int, roles: list[str]) -> None:
+    spec = spec_of(Kind.DISTRIBUTED, framework=framework, workers=2, gpu_devices_request=1)
+    assert [each.role for each in resource_requests(spec)] == roles
+    spec.master_spec.cpu = "1"
+    first, worker = resource_requests(spec)
+    assert (first.role, first.gpu_devices) == (("launcher", 0) if framework == 3 else ("master", 1))
+    assert (worker.count, worker.gpu_devices) == (2, 1)
+
+
+def test_what_implies_a_class() -> None:
+    place = spec_of(Kind.WORKSPACE, preemptible=True)
+    assert (priority_of(place), is_preemptible(place)) == (75, True)
+    gang = spec_of(Kind.DISTRIBUTED, non_preemptible=True)
+    assert (priority_of(gang), is_preemptible(gang)) == (100, False)
+    assert not is_preemptible(spec_of(Kind.INFERENCE, priority_class="interactive-preemptible"))
 
 
 def test_priorities() -> None:
@@ -99,5 +134,4 @@ def test_who_gives_its_place_up() -> None:
         Kind.INFERENCE: False,
     }
     assert not is_preemptible(spec_of(Kind.TRAINING, priority_class="build"))
-    assert is_preemptible(spec_of(Kind.TRAINING, priority_class="build", preemptible=True))
     assert is_preemptible(spec_of(Kind.WORKSPACE, priority_class="interactive-preemptible"))

@@ -17,7 +17,7 @@ from muster_policy.domain.policy import NO_POLICY, Policy
 
 REMEMBERED: Final = 2_000
 
-Question = tuple[bytes, bytes | None, tuple[str, ...]]
+Question = tuple[bytes, bytes | None, Context]
 
 
 class Bench:
@@ -45,7 +45,7 @@ class Bench:
         nameless.ClearField("name")
         nameless.ClearField("name_prefix")
         below = base.SerializeToString(deterministic=True) if base is not None else None
-        question = (nameless.SerializeToString(deterministic=True), below, context.node_pools)
+        question = (nameless.SerializeToString(deterministic=True), below, context)
         verdict = self._said.get(question)
         if verdict is None:
             verdict = judge(nameless, base, self._policy, context)
@@ -57,9 +57,9 @@ class Bench:
         return verdict, self._digest(question)
 
     def _digest(self, question: Question) -> str:
-        own, below, pools = question
+        own, below, context = question
         digest = hashlib.sha256(self._policy.version.encode())
-        for part in (own, below or b"-", "\0".join(pools).encode()):
+        for part in (own, below or b"-", "\0".join((*context.node_pools, "rest" if context.rest else "")).encode()):
             digest.update(len(part).to_bytes(8, "big"))
             digest.update(part)
         return digest.hexdigest()[:32]

@@ -17,11 +17,13 @@ from muster_language import (
     Merged,
     WorkloadSpec,
     check_effective,
+    derive,
     is_preemptible,
     language_layer,
     merge,
     priority_of,
     resource_requests,
+    warnings_of,
 )
 from muster_language.roles import complete_master
 from muster_language.spec import kind_of
@@ -33,9 +35,13 @@ DEFAULT_POOL: Final = "default"
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the verdict depends on beside the layers: the project's node pools, in order."""
+    """What the verdict depends on beside the layers: the project's node pools, in order, and the channel's defaults.
+
+    rest: the workload came by REST, whose services have another smallest scale.
+    """
 
     node_pools: tuple[str, ...] = ()
+    rest: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +74,8 @@ def judge(own: WorkloadSpec, base: WorkloadSpec | None, policy: Policy, context:
     if kind is None:
         return Rejected((Objection("kind", "language", "", "", "the kind of workload is not said"),), ())
     merged = merge(_layers(kind, own, base, policy))
-    warnings = tuple(_warnings(merged.spec))
+    warnings = tuple(warnings_of(merged.spec))
+    derive(merged, rest=context.rest)
     found = [Objection(each.path, each.rule, each.given, each.allowed, each.details) for each in _language(merged)]
     found += objections(merged, policy.section(kind), policy)
     if found:
@@ -102,17 +109,3 @@ def _admit(merged: Merged, context: Context, warnings: tuple[str, ...]) -> Admit
         preemptible=is_preemptible(spec),
         priority=priority_of(spec),
     )
-
-
-def _warnings(spec: WorkloadSpec) -> list[str]:
-    found = []
-    if spec.terminate_after_preemption and not is_preemptible(spec):
-        found.append("terminateAfterPreemption has no effect: the workload is not preemptible")
-    if (
-        spec.HasField("max_scale")
-        and spec.HasField("min_scale")
-        and spec.max_scale > spec.min_scale
-        and not spec.metric
-    ):
-        found.append("without a metric the service scales with its traffic between 0 and 1 replicas")
-    return found
