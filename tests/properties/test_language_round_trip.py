@@ -4,90 +4,57 @@ from __future__ import annotations
 
 from typing import Any
 
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster_language import Kind, Row, WorkloadSpec, catalogue, check_layer, overlay, read, write
-from muster_language import value_types as of
-from muster_language.spec import set_kind
+from muster_language import WorkloadSpec, catalogue, check_layer, overlay, read, write
+from tests.support.specs import NAME, TEXT, specs
 
-TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
-NAME = st.from_regex(r"[a-z]([-a-z0-9]{0,20}[a-z0-9])?", fullmatch=True)
-LABELS = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.-]{0,20}", fullmatch=True)
-PATTERNED = {
-    "name": NAME,
-    "namePrefix": NAME,
-    "migProfile": st.sampled_from(["1g.5gb", "3g.40gb", "1g.10gb+me"]),
-    "priorityClass": st.sampled_from(["low", "high", "train", "42"]),
-}
-
-
-def whole_numbers(row: Row) -> st.SearchStrategy[int]:
-    return st.integers(int(row.minimum or 0), int(row.maximum) if row.maximum is not None else of.LARGEST_INTEGER)
-
-
-def values(row: Row) -> st.SearchStrategy[Any]:
-    if row.words is not None:
-        return st.sampled_from(sorted(row.words.by_number))
-    if row.name == "gpu_portion_request":
-        return st.integers(1, 100).map(lambda hundredths: hundredths / 100)
-    if row.type == of.QUANTITY:
-        return st.sampled_from(["1", "0.5", "2", "250m"] if row.quantity == "CPU" else ["1", "250M", "4Gi", "1.5Gi"])
-    simple: dict[int, st.SearchStrategy[Any]] = {
-        of.BOOLEAN: st.booleans(),
-        of.INTEGER: whole_numbers(row),
-        of.NUMBER: st.floats(row.minimum or 0, 1e6, allow_nan=False),
-        of.ARRAY: st.lists(NAME, unique=True, max_size=4),
-    }
-    return simple.get(row.type, PATTERNED.get(row.yaml, TEXT))
-
-
-def fill(draw: st.DrawFn, row: Row, spec: Any) -> None:
-    if row.type == of.ARRAY:
-        getattr(spec, row.name).SetInParent()
-        getattr(spec, row.name).values.extend(draw(values(row)))
-    elif row.type == of.ITEMIZED:
-        for label in draw(st.lists(LABELS, unique=True, max_size=3)):
-            item(draw, row, getattr(spec, row.name).add(label=label))
-    elif row.beside_spec:
-        spec.master_spec.SetInParent()
-        for each in chosen(draw, [each for each in catalogue().of_kind(Kind.DISTRIBUTED) if each.for_roles]):
-            fill(draw, each, spec.master_spec)
-    elif row.type == of.OBJECT:
-        getattr(spec, row.name).SetInParent()
-        for member in row.members:
-            if draw(st.booleans()):
-                setattr(getattr(spec, row.name), member.name, draw(values(member)))
-    else:
-        setattr(spec, row.name, draw(values(row)))
-
-
-def item(draw: st.DrawFn, row: Row, target: Any) -> None:
-    if draw(st.booleans()):
-        target.deleted = draw(st.booleans())
-    if target.deleted:
-        return
-    if not row.members:
-        target.value = draw(TEXT)
-    for member in row.members:
-        if member.mandatory or draw(st.booleans()):
-            setattr(target, member.name, draw(values(member)))
-
-
-def chosen(draw: st.DrawFn, rows: list[Row]) -> list[Row]:
-    """Some of the rows, at most one of each exclusive group."""
-    picked = draw(st.lists(st.sampled_from(rows), unique_by=lambda row: row.exclusive or row.name, max_size=12))
-    return sorted(picked, key=lambda row: row.number)
+API = "batch.tensorstack.dev/v1beta1"
+AMOUNTS = st.sampled_from(["1", 2, 0.5, "250m"])
+POLICIES = st.sampled_from(["Always", "OnFailure", "Never"])
 
 
 @st.composite
-def specs(draw: st.DrawFn) -> WorkloadSpec:
-    spec = WorkloadSpec()
-    kind = draw(st.sampled_from(list(Kind)))
-    set_kind(spec, kind)
-    for row in chosen(draw, list(catalogue().of_kind(kind))):
-        fill(draw, row, spec)
-    return spec
+def containers(draw: st.DrawFn, name: str) -> dict[str, Any]:
+    amounts = draw(st.dictionaries(st.sampled_from(["cpu", "example.org/nic"]), st.sampled_from(["1", 2])))
+    parts = {
+        "image": TEXT,
+        "workingDir": st.just("/work"),
+        "env": st.lists(st.fixed_dictionaries({"name": NAME, "value": TEXT}), unique_by=lambda each: each["name"]),
+        "ports": st.just([{"containerPort": 8000, "name": "http"}]),
+        "resources": st.just({"requests": amounts, "limits": amounts | {"nvidia.com/gpu": draw(st.integers(0, 8))}}),
+        "securityContext": st.sampled_from([{"runAsUser": 7}, {"capabilities": {"add": ["KILL"], "drop": ["ALL"]}}]),
+        "tty": st.booleans(),
+    }
+    return {"name": name, **draw(st.fixed_dictionaries({}, optional=parts))}
+
+
+@st.composite
+def replicas(draw: st.DrawFn, kind: str) -> dict[str, Any]:
+    spec = {"containers": [draw(containers(kind))], "hostIPC": draw(st.booleans())}
+    labels = draw(st.dictionaries(NAME, st.sampled_from(["1", "yes", "v1.10"]), max_size=2))
+    policy = st.one_of(POLICIES, st.fixed_dictionaries({"policy": POLICIES, "limit": st.integers(0, 9)}))
+    optional = {"restartPolicy": policy, "replicas": st.just(1) if kind == "launcher" else st.integers(1, 9)}
+    template = {"metadata": {"labels": labels}, "spec": spec}
+    return {"type": kind, "template": template, **draw(st.fixed_dictionaries({}, optional=optional))}
+
+
+@st.composite
+def colossal_jobs(draw: st.DrawFn) -> dict[str, Any]:
+    script = [f"{draw(NAME)}.py", *draw(st.lists(TEXT, max_size=3))]
+    config = {"script": script, **draw(st.fixed_dictionaries({}, optional={"procPerWorker": st.integers(1, 8)}))}
+    scheduler = {"t9kScheduler": {"queue": draw(NAME), "priority": draw(st.integers(0, 100))}}
+    modes = st.sampled_from([{}, {"pause": {"enabled": True}}, {"debug": {"enabled": True}}])
+    types = [draw(replicas("worker")), *([draw(replicas("launcher"))] if draw(st.booleans()) else [])]
+    optional: dict[str, st.SearchStrategy[Any]] = {
+        "scheduler": st.just(scheduler),
+        "runPolicy": st.just({"cleanUpWorkers": True}),
+    }
+    optional["runMode"] = modes
+    spec = {"torchConfig": config, "replicaSpecs": types, **draw(st.fixed_dictionaries({}, optional=optional))}
+    return {"apiVersion": API, "kind": "ColossalAIJob", "metadata": {"name": draw(NAME)}, "spec": spec}
 
 
 @given(specs())
@@ -97,6 +64,15 @@ def test_a_spec_survives_yaml(spec: WorkloadSpec) -> None:
     assert document.violations == []
     assert document.spec == spec
     assert document.namespace == "runai-a"
+
+
+@given(colossal_jobs())
+def test_a_colossal_job_survives_yaml(job: dict[str, Any]) -> None:
+    [document] = read(yaml.dump(job, Dumper=yaml.CSafeDumper, allow_unicode=True))
+    assert document.violations == []
+    [again] = read(write(document.spec, metadata_name=document.object_name))
+    assert again.violations == []
+    assert again.spec == document.spec
 
 
 @given(specs(), specs())
@@ -112,15 +88,34 @@ def test_no_text_makes_the_reader_raise(text: str) -> None:
         assert document.violations
 
 
-@given(
-    st.recursive(
-        st.none() | st.booleans() | st.integers() | TEXT, lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner)
-    )
+TREES = st.recursive(
+    st.none() | st.booleans() | st.integers() | TEXT, lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner)
 )
-def test_no_tree_makes_the_reader_raise(tree: Any) -> None:
-    import yaml  # noqa: PLC0415  only this test makes YAML of its own
 
+
+@given(TREES)
+def test_no_tree_makes_the_reader_raise(tree: Any) -> None:
     body = {"apiVersion": "run.ai/v2alpha1", "kind": "DistributedWorkload", "metadata": tree, "masterSpec": tree}
-    fields = {row.yaml: {"value": tree, "items": tree} for row in catalogue().rows}
+    fields: dict[str, Any] = {row.yaml: {"value": tree, "items": tree} for row in catalogue().rows}
+    fields |= dict.fromkeys(("mpiJob", "pyTorchJob", "runPolicy"), tree)
     text = yaml.dump({**body, "spec": fields}, Dumper=yaml.CSafeDumper, allow_unicode=True)
     assert read(text)[0].violations
+
+
+@given(TREES, colossal_jobs(), st.data())
+def test_no_tree_within_a_colossal_job_makes_the_reader_raise(tree: Any, job: dict[str, Any], data: Any) -> None:
+    replica = job["spec"]["replicaSpecs"][0]
+    container = replica["template"]["spec"]["containers"][0]
+    places = (
+        job["spec"],
+        job["spec"]["torchConfig"],
+        replica,
+        replica["template"],
+        replica["template"]["spec"],
+        container,
+    )
+    place = data.draw(st.sampled_from(places))
+    place[data.draw(st.sampled_from(sorted(place)))] = tree
+    place["resources"] = tree
+    (first, *_) = read(yaml.dump(job, Dumper=yaml.CSafeDumper, allow_unicode=True))
+    assert first.source == "<file>"

@@ -42,11 +42,12 @@ def take_gpu(findings: Findings, node: Node, path: str, spec: Any) -> None:
 def take_probe(findings: Findings, node: Node, path: str, spec: Any) -> None:
     """A probe as an object, flat or with REST's and Kubernetes' wrappers, or as JSON in a text."""
     if isinstance(node, Scalar) and not node.null:
-        (inner, *more) = load(node.text)
-        if inner.violations or more or not isinstance(inner.root, Mapping):
+        inner = load(node.text)
+        root = inner[0].root if len(inner) == 1 and not inner[0].violations else None
+        if not isinstance(root, Mapping):
             findings.say(path, node, "readinessProbe is not a mapping", "an object, or one in JSON as a text")
             return
-        node = _shifted(inner.root, node)
+        node = _shifted(root, node)
     spec.readiness_probe.SetInParent()
     flat = _unwrapped(node) if isinstance(node, Mapping) else node
     members(findings, catalogue().by_name["readiness_probe"], flat, path, spec.readiness_probe)
