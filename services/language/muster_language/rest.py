@@ -16,11 +16,11 @@ from muster_language.rest_paths import rest_path
 from muster_language.rest_reader import BodyReader, Findings
 from muster_language.rest_tree import spec_tree
 from muster_language.rest_values import given
-from muster_language.rest_writer import write_body
+from muster_language.rest_writer import answer_body, write_body
 from muster_language.spec import Kind, WorkloadSpec, set_kind
 from muster_language.validation import check_layer
 
-__all__ = ["Body", "read_body", "write_body"]
+__all__ = ["Body", "answer_body", "read_body", "write_body"]
 
 _ENVELOPE: Final = ("name", "useGivenNameAsPrefix", "projectId", "clusterId", "spec")
 _MASTER: Final = ("masterSpec", "masterSpecSameAsWorker")

@@ -23,7 +23,7 @@ _LISTED: Final = 40
 _MOST_ITEMS: Final = 1_000
 _UPPER: Final = re.compile(r"_([a-z0-9])")
 # Members that mean nothing without each other: path of the object -> what it needs.
-_TOGETHER: Final = {
+TOGETHER: Final = {
     "podAffinity": ("type", "key"),
     "probes.readiness": ("handler",),
     "claimInfo": ("size",),
@@ -77,7 +77,7 @@ class BodyReader:
         self._together(value, path)
 
     def _together(self, value: Mapping[str, Any], path: str) -> None:
-        for end, names in _TOGETHER.items():
+        for end, names in TOGETHER.items():
             if path.endswith(f".{end}"):
                 for name in names:
                     if value.get(name) is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from muster_language import value_types as of
-from muster_language.catalogue import Row
+from muster_language.catalogue import Row, catalogue
 from muster_language.rest_compounds import for_rest, secret_of, serving
 from muster_language.rest_reader import is_set
 from muster_language.rest_tree import Branch, Leaf, spec_tree
@@ -33,6 +33,20 @@ def write_body(spec: WorkloadSpec) -> dict[str, Any]:
         else:
             body["masterSpecSameAsWorker"] = True
     return body
+
+
+def answer_body(spec: WorkloadSpec) -> dict[str, Any]:
+    """The same for an answer of 2.18: what it has no word for stands under `additionalFields`, by its path."""
+    body = write_body(spec)
+    left: dict[str, Any] = {}
+    for row in catalogue().rows:
+        *above, last = row.rest.split(".")
+        members = body["spec"]
+        for name in above:
+            members = members.get(name, {})
+        if row.rest_words and members.get(last, row.rest_words[0]) not in row.rest_words:
+            left[row.rest] = members.pop(last)
+    return body | ({"additionalFields": left} if left else {})
 
 
 def _serving(written: dict[str, Any], spec: WorkloadSpec) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Final, TypeVar
 
 from google.protobuf.message import Message
@@ -19,10 +20,11 @@ from muster_chassis.text import clean
 from muster_chassis.unit import Unit
 
 _LONGEST: Final = 200
+_WINDOW: Final = timedelta(hours=24)
 _TAKE: Final = """
 INSERT INTO idempotency (caller, method, key, body, at) VALUES ($1, $2, $3, $4, $5)
 ON CONFLICT (caller, method, key) DO UPDATE SET body = excluded.body, response = NULL, at = excluded.at
-    WHERE idempotency.at < excluded.at - interval '24 hours'
+    WHERE idempotency.at < excluded.at - $6::interval
 RETURNING true
 """
 _STORED: Final = "SELECT body, response FROM idempotency WHERE caller = $1 AND method = $2 AND key = $3"
@@ -39,8 +41,9 @@ async def once(
     work: Callable[[Unit], Awaitable[Response]],
     *,
     key: str | None = None,
+    window: timedelta = _WINDOW,
 ) -> Response:
-    """The answer of `work`, done at most once for (caller, method, key) within 24 hours.
+    """The answer of `work`, done at most once for (caller, method, key) within the window.
 
     key: defaults to the request's field `idempotency_key`. Raises InvalidArgument for a missing key, AlreadyExists
     where the key came with another body before, and whatever `work` raises.
@@ -50,7 +53,7 @@ async def once(
     who, body = clean(caller().key, 1000), _digest(request)
     async with database.unit() as unit:
         # Waits here while a twin is under way: its row is locked until its transaction has ended.
-        if await unit.connection.fetchval(_TAKE, who, method, key, body, unit.now):
+        if await unit.connection.fetchval(_TAKE, who, method, key, body, unit.now, window):
             answer = await work(unit)
             await unit.connection.execute(_KEEP, who, method, key, answer.SerializeToString())
             return answer

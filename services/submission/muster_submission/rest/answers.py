@@ -73,6 +73,8 @@ def status_of(error: ServiceError) -> int:
 def message_of(error: ServiceError) -> str:
     """The API's words for it."""
     status = status_of(error)
+    if said := getattr(error, "said", ""):
+        return str(said)
     if status == STATUS[grpc.StatusCode.ALREADY_EXISTS]:
         return _TAKEN if error.code is grpc.StatusCode.ALREADY_EXISTS else _CONFLICT
     return _MESSAGES.get(status, "Something went wrong.")
@@ -84,7 +86,7 @@ def refused(error: ServiceError) -> Response:
     body: dict[str, Any] = {"code": status, "message": message_of(error), "details": clean(error.message, _LONGEST)}
     if error.violations:
         body["violations"] = [_violation(one) for one in error.violations[:_MOST]]
-    return answer(body, status, headers_of(error))
+    return answer(body | getattr(error, "members", {}), status, headers_of(error))
 
 
 def headers_of(error: ServiceError) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """What only HTTP can go wrong with. Each says its status where the gRPC code of its parent would say another.
 
-InvalidArgument   BodyTooLarge 413, BadBody 400
+InvalidArgument   BodyTooLarge 413, BadBody 400, PolicyRefuses 400
 NotFound          NoSuchRoute 404
 Unimplemented     WrongMethod 405, NotOffered 501
 ResourceExhausted Busy 503
@@ -8,7 +8,7 @@ ResourceExhausted Busy 503
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from muster_chassis.errors import InvalidArgument, NotFound, ResourceExhausted, Unimplemented
 
@@ -27,6 +27,22 @@ class BadBody(InvalidArgument):
     """The body is not what the route takes."""
 
     reason = "BAD_BODY"
+
+
+class PolicyRefuses(InvalidArgument):
+    """The workload was made and policy does not admit it; its name is free again."""
+
+    reason = "POLICY_REFUSES"
+    said = "The workload request does not comply with the policy set by the administrator"
+
+    def __init__(self, issues: Sequence[str]) -> None:
+        super().__init__("; ".join(issues) or "policy refuses the workload")
+        parts = [issue.partition(": ") for issue in issues]
+        self.members = {
+            "complianceIssues": [
+                {"field": path if details else "", "details": details or path} for path, _, details in parts
+            ]
+        }
 
 
 class NoSuchRoute(NotFound):
