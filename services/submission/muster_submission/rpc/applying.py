@@ -12,6 +12,7 @@ from muster.workload.v1 import workload_pb2 as wl
 from muster_chassis.database import Database
 from muster_chassis.rpc import caller, once
 from muster_chassis.unit import Unit
+from muster_language.sensitive import masked
 from muster_submission.handlers.access import Access
 from muster_submission.handlers.apply import Apply, Outcome, object_name
 from muster_submission.handlers.drafts import Checked, Drafts, Refusal
@@ -56,12 +57,13 @@ def creating(unit: Unit, made: Acknowledged, draft: Checked, who: wl.Owner) -> w
         id=made.id,
         project=draft.project.name,
         name=made.name,
-        spec=draft.spec,
+        spec=masked(draft.spec),
         phase=wl.PHASE_CREATING,
         desired=wl.DesiredPhase.ValueType(draft.desired),
         owner=who,
         origin=draft.origin,
         generation=1,
+        asked_cluster=draft.cluster,
     )
     shown.created_at.FromDatetime(unit.now)
     return shown
