@@ -13,7 +13,6 @@ from typing import Protocol
 from muster.tenancy.v1.tenancy_pb2 import Department, NodePool, Project
 from muster.workload.v1.workload_pb2 import Owner, Workload, WorkloadSpec
 from muster_chassis.unit import Unit
-from muster_submission.domain.bindings import State
 from muster_submission.domain.cloudevents import CloudEvent
 from muster_submission.domain.expressions import Answer, Question, Schema
 from muster_submission.domain.firings import Before, Load, Outcome
@@ -216,6 +215,10 @@ class Templates(Protocol):
         """For each (project, name): the project's template, else the global one of that name."""
         ...
 
+    async def current(self, unit: Unit, project: str, name: str) -> Base | None:
+        """The template of exactly that project ('' is global), locked until the transaction ends."""
+        ...
+
     async def save(self, unit: Unit, base: Base) -> Base:
         """Makes the template (project, name) or replaces its spec; the answer has its id and new version."""
         ...
@@ -355,12 +358,4 @@ class Waker(Protocol):
 
     def poke(self) -> None:
         """There is something new."""
-        ...
-
-
-class AccessBooks(Protocol):
-    """Access rules and applications."""
-
-    async def state(self) -> State:
-        """Everything that decides about calls, at most half a second old."""
         ...

@@ -15,12 +15,14 @@ from typing import Any, Final
 from muster_submission.domain.listing import FEW, Key, Order, Question, Walk
 from muster_submission.domain.terms import Except, Interval, Look, Points, Term, Way
 
+GROUPS: Final = 10_000
 _TYPES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "id": "uuid",
         "kind": "smallint",
         "phase": "smallint",
         "gpus": "bigint",
+        "pods": "integer",
         "created_at": "timestamptz",
         "finished_at": "timestamptz",
         "deleted_at": "timestamptz",
@@ -182,4 +184,22 @@ def counted(asked: Question) -> Statement:
     """How many rows pass, by whatever way the planner likes: it guesses well where all have to be counted."""
     made = Statement()
     made.text = f"SELECT count(*) FROM workload_list l WHERE {_there(asked)} AND {made.tests(asked)}"
+    return made
+
+
+def pods_counted(asked: Question) -> Statement:
+    """How many pods the rows that pass have together."""
+    made = Statement()
+    there = f"{_there(asked)} AND l.pods > 0 AND {made.tests(asked)}"
+    made.text = f"SELECT coalesce(sum(l.pods), 0)::bigint FROM workload_list l WHERE {there}"
+    return made
+
+
+def grouped(asked: Question, columns: Sequence[str], measure: str) -> Statement:
+    """A number for each group of the rows that pass, followed by what the group has in common."""
+    made = Statement()
+    shown = ", ".join(f"l.{column}" for column in columns)
+    by = f" GROUP BY {shown} ORDER BY {shown} LIMIT {GROUPS:d}" if columns else ""
+    told = ", ".join([measure, *(f"l.{column}" for column in columns)])
+    made.text = f"SELECT {told} FROM workload_list l WHERE {_there(asked)} AND {made.tests(asked)}{by}"
     return made

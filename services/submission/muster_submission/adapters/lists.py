@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from enum import StrEnum
 from typing import Any, Final
 
 import asyncpg
@@ -23,6 +24,13 @@ from muster_submission.domain.terms import impossible
 _AT_ONCE: Final = 2
 # Sorting and reading the whole table are out of the question where entries are counted off.
 _FORCED: Final = "SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off; SET LOCAL enable_bitmapscan = off"
+
+
+class Measure(StrEnum):
+    """What is told of a group of workloads."""
+
+    COUNT = "count(*)"
+    GPUS = "coalesce(sum(l.gpus), 0)::bigint"
 
 
 class Lists:
@@ -63,6 +71,21 @@ class Lists:
         async with self._gate:
             every: int = await self._value(list_sql.counted(asked))
             return every
+
+    async def pods(self, asked: Question) -> int:
+        """How many pods the workloads that pass have together."""
+        if impossible(asked.terms):
+            return 0
+        async with self._gate:
+            found: int = await self._value(list_sql.pods_counted(asked))
+            return found
+
+    async def groups(self, asked: Question, columns: Sequence[str], measure: Measure) -> Sequence[tuple[Any, ...]]:
+        """The measure of each group of the workloads that pass, followed by the group's columns."""
+        if impossible(asked.terms):
+            return []
+        async with self._gate:
+            return [tuple(row) for row in await self._rows(list_sql.grouped(asked, columns, measure.value))]
 
     async def _probed(self, asked: Question) -> dict[str, int]:
         found = keys(asked)

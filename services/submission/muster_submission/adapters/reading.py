@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 import asyncpg
@@ -29,6 +30,15 @@ _BY_NAME: Final = (
     f"SELECT {views.COLUMNS} FROM {views.SOURCE} "  # noqa: S608 - constants only
     "WHERE w.project = $1 AND w.name = $2 ORDER BY w.held DESC, w.id DESC LIMIT 1"
 )
+_LISTED: Final = f"""
+SELECT {views.COLUMNS}, s.asked_cluster, l.moved_at, nullif(l.deleted_at, '-infinity') AS deleted_at, l.gpus, l.pods,
+       l.phase AS last_phase
+FROM {views.SOURCE} JOIN workload_list l ON l.id = w.id WHERE w.id = ANY ($1)
+"""  # noqa: S608 - constants only
+_HISTORY: Final = """
+SELECT seq, at, event, text, previous, phase, reason_code, cluster FROM workload_history
+WHERE workload_id = $1 ORDER BY seq DESC OFFSET $2 LIMIT $3
+"""
 _CHANGES: Final = """
 SELECT seq, workload_id::text AS workload_id, project, name, kind, event, text, previous, phase, desired, reason_code,
        reason_message, generation, attempt, cluster, node_pool
@@ -65,6 +75,32 @@ class Page:
     def last(self) -> str:
         """The id with which the page ends."""
         return self.workloads[-1].id if self.workloads else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A workload with what only lists show. `last_phase`: a deleted one keeps the phase that it had before."""
+
+    workload: Workload
+    asked_cluster: str
+    moved_at: datetime
+    deleted_at: datetime | None
+    gpus: int
+    last_phase: int
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """One entry of a workload's history."""
+
+    seq: int
+    at: datetime
+    event: str
+    text: str
+    previous: int
+    phase: int
+    reason: str
+    cluster: str
 
 
 class Reading:
@@ -104,6 +140,28 @@ class Reading:
         shown = {row["id"]: views.workload(row) for row in rows}
         return Page([shown[one] for one in newest if one in shown], head, len(newest) == size)
 
+    async def listed(self, ids: Sequence[str]) -> list[Listed]:
+        """These workloads with what lists show, in the order of the ids; one that is gone meanwhile is left out."""
+        found = {row["id"]: row for row in await self._pool.fetch(_LISTED, ids)}
+        return [_listed(found[one]) for one in ids if one in found]
+
+    async def history(self, workload_id: str, offset: int, limit: int) -> list[Happened]:
+        """What happened to a workload, newest first; its beginning is not among it."""
+        rows = await self._pool.fetch(_HISTORY, workload_id, offset, limit)
+        return [
+            Happened(
+                row["seq"],
+                row["at"],
+                row["event"],
+                row["text"],
+                row["previous"],
+                row["phase"],
+                row["reason_code"],
+                row["cluster"],
+            )
+            for row in rows
+        ]
+
     async def reach(self) -> Reach:
         """What the change log holds."""
         (row,) = await self._pool.fetch(_REACH)  # changes_floor has one row
@@ -121,3 +179,9 @@ class Reading:
     async def forget(self, before: Any, at_most: int) -> bool:
         """Drops what histories hold from before a moment, a bounded number. Returns whether anything went."""
         return await self._pool.fetchval(_FORGET, before, at_most) is not None
+
+
+def _listed(row: Any) -> Listed:
+    return Listed(
+        views.workload(row), row["asked_cluster"], row["moved_at"], row["deleted_at"], row["gpus"], row["last_phase"]
+    )

@@ -1,6 +1,6 @@
 """The books of workloads in PostgreSQL: made, numbered, locked and kept in sets, a statement a step.
 
-Called by handlers within their transaction. The functions that it calls stand in migrations/0001_submission.sql and 0002_lists.sql.
+Called by handlers within their transaction. The functions that it calls stand in the migrations 0001 and 0002.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ from muster_submission.ports import Base, Batch, Line, NewWorkload
 
 _MAKE: Final = "SELECT make_workloads($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
 _LOCK: Final = """
-SELECT id::text AS id, phase, desired, reason_code, reason_message, generation, attempt, cluster, node_pool, gpu_charge, held,
-       verdict, judged, admissions, decisions, started_at, finished_at
+SELECT id::text AS id, phase, desired, reason_code, reason_message, generation, attempt, cluster, node_pool,
+       gpu_charge, held, verdict, judged, admissions, decisions, started_at, finished_at
 FROM workloads WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE
 """
-_KEEP: Final = "SELECT keep_progress($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)"
+_KEEP: Final = """
+SELECT keep_progress($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
+"""
 _LOG: Final = "SELECT log_changes($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
 _VERDICTS: Final = "SELECT keep_verdicts($1, $2, $3)"
 _SHOW: Final = f"SELECT {views.COLUMNS} FROM {views.SOURCE} WHERE w.id = $1"  # noqa: S608 - constants only
@@ -127,6 +129,7 @@ class PostgresWorkloads:
             [one.admissions for one in values],
             [one.decisions for one in values],
             [batch.status.get(one) for one in ids],
+            [batch.pods.get(one) for one in ids],
             [one.started_at for one in values],
             [one.finished_at for one in values],
         )

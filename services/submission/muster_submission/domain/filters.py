@@ -13,7 +13,7 @@ from typing import Any, Final
 from muster_kernel.lifecycle import Phase
 from muster_submission.domain import phases
 from muster_submission.domain.fields import FIELDS
-from muster_submission.domain.listing import Order, Question, question
+from muster_submission.domain.listing import Order, Question, beyond, question
 from muster_submission.domain.terms import LAST, Interval, Look, Points, Term, Way, holds
 
 _NOTHING: Final[frozenset[int]] = frozenset()
@@ -51,7 +51,7 @@ class Filter:
 
     def questions(self, size: int, after: str) -> list[Question]:
         """What the list is asked: the `size` newest older than `after`; what is there and what is deleted apart."""
-        fixed = [*self._terms(), *([Interval("id", None, _before(after))] if after else [])]
+        fixed = [*self._terms(), *([beyond(_NEWEST, after)] if after else [])]
         asked = []
         living = self.phases - {_DELETED}
         if living or not self.phases:
@@ -106,12 +106,6 @@ class Filter:
             found.append(Interval("name", self.name_prefix, self.name_prefix + LAST))
             found.append(Look("name", Way.BEGINS, self.name_prefix))
         return found
-
-
-def _before(workload_id: str) -> str:
-    """The id right before one, as ids are ordered."""
-    text = f"{max(0, int(workload_id.replace('-', ''), 16) - 1):032x}"
-    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
 
 
 @dataclass(frozen=True, slots=True)

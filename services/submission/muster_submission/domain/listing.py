@@ -134,6 +134,14 @@ def order_of(sort_by: str, sort_order: str, fields: Mapping[str, ListField] = BY
     return Order(_sorted_column(found), sort_order == "desc")
 
 
+def beyond(order: Order, last: str) -> Interval:
+    """What comes after the row `last` where rows are in the order of their ids."""
+    number = int(last.replace("-", ""), 16)
+    text = f"{max(0, number - 1 if order.descending else number + 1):032x}"
+    edge = "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+    return Interval("id", None, edge) if order.descending else Interval("id", edge, None)
+
+
 def _sorted_column(known: ListField) -> str:
     # A UUIDv7 begins with the moment at which it was made, the same millisecond that created_at has.
     return "id" if known.column == "created_at" else known.column

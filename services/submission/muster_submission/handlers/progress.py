@@ -36,6 +36,8 @@ class News:
     version: int
     fact: Fact
     status: bytes | None = None
+    pods: int = 0
+    """How many replicas the status names."""
     bare: bool = False
     """The status names no replica and no address."""
     effective_spec: bytes | None = None
@@ -86,6 +88,7 @@ def _bring(batch: Batch, one: News) -> None:
         case PhaseMoved(phase=phase) if one.status is not None and not (one.bare and phase in ENDED):
             # What has ended keeps its last replicas: people ask how they ended.
             batch.status[one.workload_id] = one.status
+            batch.pods[one.workload_id] = one.pods
         case Admitted():
             batch.brought[one.workload_id] = Brought(one.workload_id, one.effective_spec, ())
         case Rejected(issues=issues):

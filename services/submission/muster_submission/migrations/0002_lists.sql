@@ -11,7 +11,9 @@ CREATE TABLE workload_list (
     created_at   timestamptz NOT NULL,
     finished_at  timestamptz NOT NULL DEFAULT '-infinity',  -- '-infinity': not yet; sorts before every moment
     deleted_at   timestamptz NOT NULL DEFAULT '-infinity',
+    moved_at     timestamptz NOT NULL,                      -- when something of this row changed last
     gpus         bigint      NOT NULL DEFAULT 0,            -- what its place charges, in 1/7,000 GPU; 0: it has none
+    pods         integer     NOT NULL DEFAULT 0,            -- how many replicas its last status names
     kind         smallint    NOT NULL,
     phase        smallint    NOT NULL DEFAULT 1,
     gone         boolean     NOT NULL DEFAULT false,        -- Deleted
@@ -105,8 +107,8 @@ BEGIN
     IF made IS NULL THEN
         RETURN '{}';
     END IF;
-    INSERT INTO workload_list (id, created_at, kind, project, name, submitted_by)
-    SELECT u.id, now, u.kind, u.project, u.name, u.submitter
+    INSERT INTO workload_list (id, created_at, moved_at, kind, project, name, submitted_by)
+    SELECT u.id, now, now, u.kind, u.project, u.name, u.submitter
     FROM unnest(ids, kinds, projects, names, submitters) WITH ORDINALITY AS u(id, kind, project, name, submitter, n)
     JOIN unnest(made) AS m(id) ON m.id = u.id
     ORDER BY u.n;
@@ -132,7 +134,8 @@ END $$;
 CREATE FUNCTION keep_progress(
     now timestamptz, ids uuid[], holds boolean[], phases smallint[], wishes smallint[], codes text[], messages text[],
     attempts integer[], places text[], pools text[], charges bigint[], verdicts smallint[], judgements bigint[],
-    admission_versions bigint[], decision_versions bigint[], statuses bytea[], starts timestamptz[], ends timestamptz[]
+    admission_versions bigint[], decision_versions bigint[], statuses bytea[], pod_counts integer[], starts timestamptz[],
+    ends timestamptz[]
 ) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE workloads w
@@ -148,15 +151,16 @@ BEGIN
     WHERE w.id = u.id;
     UPDATE workload_list l
     SET phase = CASE WHEN u.phase = 15 THEN l.phase ELSE u.phase END, gone = u.phase = 15, cluster = u.place,
-        node_pool = u.pool, gpus = u.gpus, finished_at = u.finish,
+        node_pool = u.pool, gpus = u.gpus, finished_at = u.finish, pods = coalesce(u.replicas, l.pods), moved_at = now,
         deleted_at = CASE WHEN u.phase <> 15 THEN '-infinity' WHEN l.gone THEN l.deleted_at ELSE now END
     FROM (
-        SELECT r.id, r.phase, r.place, r.pool, coalesce(r.ended, '-infinity') AS finish,
+        SELECT r.id, r.phase, r.place, r.pool, r.replicas, coalesce(r.ended, '-infinity') AS finish,
                CASE WHEN r.place <> '' AND r.phase IN (3, 4, 5, 6, 7, 8, 11, 14) THEN r.charge ELSE 0 END AS gpus
-        FROM unnest(ids, phases, places, pools, charges, ends) AS r(id, phase, place, pool, charge, ended)
+        FROM unnest(ids, phases, places, pools, charges, pod_counts, ends)
+             AS r(id, phase, place, pool, charge, replicas, ended)
     ) u
     -- Most events move nothing that a list shows, and every index would be written for nothing.
     WHERE l.id = u.id AND (l.gone IS DISTINCT FROM (u.phase = 15) OR (NOT l.gone AND (
         l.phase <> u.phase OR l.cluster <> u.place OR l.node_pool <> u.pool OR l.gpus <> u.gpus
-        OR l.finished_at <> u.finish)));
+        OR l.finished_at <> u.finish OR l.pods <> u.replicas)));
 END $$;

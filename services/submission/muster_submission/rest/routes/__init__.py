@@ -10,9 +10,32 @@ from typing import Final
 
 from muster_submission.rest.operation import Operation
 from muster_submission.rest.parts import Parts
-from muster_submission.rest.routes import document
+from muster_submission.rest.routes import (
+    clusters,
+    departments,
+    document,
+    histories,
+    kubernetes,
+    lists,
+    measures,
+    node_pools,
+    pods,
+    projects,
+    workloads,
+)
 
-_AREAS: Final[Sequence[Callable[[Parts], list[Operation]]]] = ()
+_AREAS: Final[Sequence[Callable[[Parts], list[Operation]]]] = (
+    clusters.operations,
+    departments.operations,
+    histories.operations,
+    kubernetes.operations,
+    lists.operations,
+    measures.operations,
+    node_pools.operations,
+    pods.operations,
+    projects.operations,
+    workloads.operations,
+)
 
 
 def operations(parts: Parts) -> list[Operation]:
