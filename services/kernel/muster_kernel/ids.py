@@ -43,6 +43,16 @@ def uuid7_milliseconds(identifier: str) -> int:
     return int(identifier[:8] + identifier[9:13], 16)
 
 
+def uuid5(namespace: str, name: str) -> str:
+    """The UUIDv5 of a name within a namespace, which is a UUID itself: the same for ever and everywhere."""
+    digest = hashlib.sha1(bytes.fromhex(namespace.replace("-", "")) + name.encode(), usedforsecurity=False).digest()
+    raw = bytearray(digest[:16])
+    raw[6] = 0x50 | (raw[6] & 0x0F)
+    raw[8] = 0x80 | (raw[8] & 0x3F)
+    text = raw.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
 def is_uuid(text: str) -> bool:
     """Whether `text` is a UUID of any version in its canonical lower-case form."""
     return _UUID.fullmatch(text) is not None

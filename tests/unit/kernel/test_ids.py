@@ -7,6 +7,8 @@ import hashlib
 import uuid
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from muster_kernel import ids
 
@@ -20,6 +22,11 @@ def test_uuid7_carries_its_time_and_is_a_real_uuid() -> None:
     assert parsed.variant == uuid.RFC_4122
     assert ids.uuid7_milliseconds(made) == 1_700_000_000_123
     assert ids.is_uuid(made)
+
+
+@given(st.uuids(), st.text(st.characters(exclude_categories=["Cs"]), max_size=60))
+def test_uuid5_is_the_standards(namespace: uuid.UUID, name: str) -> None:
+    assert ids.uuid5(str(namespace), name) == str(uuid.uuid5(namespace, name))
 
 
 def test_uuid7_sorts_by_time() -> None:

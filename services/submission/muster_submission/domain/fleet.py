@@ -7,26 +7,25 @@ node pool. Holds: one name has one UUID, for ever and on every instance.
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from muster_kernel.ids import check_name
+from muster_kernel.ids import check_name, uuid5
 from muster_submission.domain.problems import Problem
 
 DEFAULT_POOL: Final = "default"
-ANY_CLUSTER: Final = str(uuid.UUID(int=0))
+ANY_CLUSTER: Final = "00000000-0000-0000-0000-000000000000"
 """The UUID that means: whichever."""
 LARGEST_RATIO: Final = 1000
-_CLUSTERS: Final = uuid.UUID("6f3f1c0e-58b4-5c7a-9a53-0d4f5c2b7e11")
+_CLUSTERS: Final = "6f3f1c0e-58b4-5c7a-9a53-0d4f5c2b7e11"
 _LABEL_PART: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
 def cluster_uuid(name: str) -> str:
     """The UUID of a cluster: version 5 of its name, so that it needs no book."""
-    return str(uuid.uuid5(_CLUSTERS, name))
+    return uuid5(_CLUSTERS, name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,9 @@ def in_units(amount: int, units: str) -> float | int:
 def _whole(value: Any, factor: Fraction, what: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{_shown(value)} is no number: 0 or more {what}")  # noqa: TRY004 - sent, not programmed
+    # As it is written, else as a double holds it: that is how an odd number of bytes comes back in Mib.
     amount = Fraction(Decimal(repr(value))) * factor
+    amount = amount if amount.denominator == 1 else Fraction(value) * factor
     if amount < 0 or amount.denominator != 1:
         raise ValueError(f"{_shown(value)}: expected 0 or more {what}")
     if amount > _LARGEST:

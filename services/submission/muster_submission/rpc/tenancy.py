@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
@@ -30,6 +31,7 @@ _PROJECTS = b"projects\x00"
 _DEPARTMENTS = b"departments"
 _POOLS = b"node-pools\x00"
 _LONGEST = 200
+Named = TypeVar("Named", Department, Project)
 
 
 class Tenancy(tenancy_pb2_grpc.TenancyServiceServicer):
@@ -275,7 +277,7 @@ def _key(pool: NodePool) -> str:
     return f"{pool.cluster}/{pool.name}"
 
 
-def _page(found: Any, seen: frozenset[str] | None, size: int, after: str) -> tuple[list[Department | Project], str]:
+def _page(found: Sequence[Named], seen: frozenset[str] | None, size: int, after: str) -> tuple[list[Named], str]:
     """A page by name, and where it ends; '' where nothing follows."""
     known = sorted(
         (one for one in found if one.name > after and (seen is None or one.name in seen)), key=lambda one: one.name

@@ -1,0 +1,114 @@
+"""JSON schemas of clusters, nodes, node pools and their figures, as the document shows them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster_submission.domain.fleet import LARGEST_RATIO
+from muster_submission.rest.cluster_bodies import PLACEMENTS, STATES
+from muster_submission.rest.org_shapes import record, some
+
+_TEXT: Final = {"type": "string"}
+_TIME: Final = {"type": "string", "format": "date-time"}
+_UUID: Final = {"type": "string", "format": "uuid"}
+_OBJECT: Final = {"type": "object"}
+_WORD: Final = {"type": ["string", "null"], "enum": [*PLACEMENTS, None]}
+_STRATEGY: Final = record("PlacementStrategy", [], "How replicas are spread over nodes.", cpu=_WORD, gpu=_WORD)
+_RATIO: Final = {"type": ["integer", "null"], "minimum": 1, "maximum": LARGEST_RATIO}
+_LABEL: Final = {"type": ["string", "null"], "maxLength": 317}
+_UPDATABLE: Final = {
+    "labelKey": _LABEL,
+    "labelValue": _LABEL,
+    "placementStrategy": {"anyOf": [_STRATEGY, {"type": "null"}]},
+    "overProvisioningRatio": _RATIO,
+}
+POOL: Final = record(
+    "NodePool",
+    ["id", "name", "clusterId", "status"],
+    "The nodes of a cluster that have one label.",
+    id={"type": "integer"},
+    name=_TEXT,
+    clusterId=_UUID,
+    labelKey=_TEXT,
+    labelValue=_TEXT,
+    placementStrategy=_STRATEGY,
+    overProvisioningRatio={"type": "integer"},
+    createdAt=_TIME,
+    updatedAt=_TIME,
+    deletedAt={"type": ["string", "null"], "format": "date-time"},
+    createdBy=_TEXT,
+    updatedBy=_TEXT,
+    status={"type": "string", "enum": ["Empty", "Ready", "Unschedulable"]},
+    statusMessage=_TEXT,
+    nodes={"type": "string", "description": "The names of its nodes, a JSON array in a text."},
+    isDefault={"type": "boolean"},
+)
+POOL_CREATION: Final = record(
+    "NodePoolCreation", ["name"], "A node pool to make.", name={"type": "string", "maxLength": 63}, **_UPDATABLE
+)
+POOL_UPDATE: Final = record("NodePoolUpdate", [], "What changes; what is left out stays.", **_UPDATABLE)
+POOL_LABELS: Final = record("NodePoolLabels", [], "The label of its nodes.", labelKey=_LABEL, labelValue=_LABEL)
+CLUSTER: Final = record(
+    "Cluster",
+    ["uuid", "tenantId", "name", "createdAt"],
+    "A cluster of the fleet.",
+    uuid=_UUID,
+    tenantId={"type": "integer"},
+    name=_TEXT,
+    createdAt=_TIME,
+    lastLiveness=_TIME,
+    status=record(
+        "ClusterStatus",
+        ["state"],
+        "How it is.",
+        state={"type": "string", "enum": [*STATES.values(), "Unknown"]},
+        conditions=some(_OBJECT),
+        operands=_OBJECT,
+        platform=_OBJECT,
+        backend={"type": "string", "description": "Muster's own: local or kubernetes."},
+        dependencies=_OBJECT,
+    ),
+)
+CLUSTER_CREATION: Final = record(
+    "ClusterCreation",
+    ["name"],
+    "A cluster to register.",
+    name={"type": "string", "minLength": 1, "maxLength": 40},
+    domain={"type": ["string", "null"]},
+    version={"type": ["string", "null"]},
+)
+NODE: Final = record(
+    "Node",
+    ["status", "nodePool", "createdAt", "name", "clusterUuid", "updatedAt"],
+    "A node of a cluster.",
+    status={"type": "string", "enum": ["Ready", "NotReady", "Unknown"]},
+    conditions=some(record("NodeCondition", ["type", "reason"], "Why.", type=_TEXT, reason=_TEXT, message=_TEXT)),
+    taints=some(record("NodeTaint", ["key", "effect"], "Keeps replicas away.", key=_TEXT, value=_TEXT, effect=_TEXT)),
+    nodePool=_TEXT,
+    createdAt=_TIME,
+    updatedAt=_TIME,
+    name=_TEXT,
+    clusterUuid=_UUID,
+    gpuInfo=record("GpuInfo", ["gpuType", "gpuCount"], "Its GPUs.", gpuType=_TEXT, gpuCount={"type": "integer"}),
+)
+NODES: Final = record("Nodes", ["nodes"], "Nodes.", nodes=some(NODE))
+_SAMPLE: Final = record("Sample", ["value", "timestamp"], "A value at a moment.", value=_TEXT, timestamp=_TIME)
+MEASUREMENTS: Final = record(
+    "FleetMeasurements",
+    ["measurements"],
+    "Figures over time; those that are not kept over time have their present value, or none.",
+    measurements=some(
+        record("FleetMeasurement", ["type", "values"], "One figure.", type=_TEXT, labels=_OBJECT, values=some(_SAMPLE))
+    ),
+)
+_GROUP: Final = record(
+    "NodeGroup", ["key", "value", "name"], "By what it is counted.", key=_TEXT, value=_TEXT, name=_TEXT
+)
+TELEMETRY: Final = record(
+    "NodeTelemetry",
+    ["type", "timestamp", "values"],
+    "A figure of this moment.",
+    type=_TEXT,
+    timestamp=_TIME,
+    values=some(record("NodeFigure", ["value", "groups"], "A value.", value=_TEXT, groups=some(_GROUP))),
+)
