@@ -163,6 +163,20 @@ class _Workloads(_Service, workloads_pb2_grpc.WorkloadsServiceServicer):
 
         return await self._do("SubmitWorkload", request, context, act)
 
+    async def ApplyWorkload(self, request: Any, context: Any) -> Any:
+        async def act(asked: Any, _: Any) -> Any:
+            name = next(
+                line.split("name:")[1].split(",")[0].strip(" {}")
+                for line in asked.draft.yaml.splitlines()
+                if "name:" in line
+            )
+            known = next((each for each in self._world.workloads.values() if each.name == name), None)
+            outcome = workloads_pb2.APPLY_OUTCOME_UNCHANGED if known else workloads_pb2.APPLY_OUTCOME_CREATED
+            made = known or self._world.add(name, project=asked.draft.project or "team-a")
+            return workloads_pb2.ApplyWorkloadResponse(workload=made, outcome=outcome)
+
+        return await self._do("ApplyWorkload", request, context, act)
+
     async def SubmitWorkloads(self, request: Any, context: Any) -> Any:
         async def act(asked: Any, _: Any) -> Any:
             violation = workloads_pb2.Violation(path="spec.gpu", message="too much", line=3, column=1)

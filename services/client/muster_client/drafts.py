@@ -6,12 +6,29 @@ Called by the SDK's methods. Pure.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from muster.api.v1 import workloads_pb2
 from muster.workload.v1 import workload_pb2
 from muster_client.words import phase_number
 from muster_kernel.ids import is_uuid
 from muster_kernel.lifecycle import Phase
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What applying a document did: `outcome` is created, unchanged or changed; the workload as it is now."""
+
+    workload: workload_pb2.Workload
+    outcome: str
+
+
+OUTCOMES: Final = {
+    workloads_pb2.APPLY_OUTCOME_CREATED: "created",
+    workloads_pb2.APPLY_OUTCOME_UNCHANGED: "unchanged",
+    workloads_pb2.APPLY_OUTCOME_CHANGED: "changed",
+}
 
 Draft = workload_pb2.WorkloadSpec | str
 """What can be submitted: a typed spec, or one YAML document of the language."""

@@ -28,7 +28,7 @@ from muster.events.v1 import scheduler_pb2
 from muster.workload.v1 import workload_pb2
 from muster_client.address import find_server, find_token
 from muster_client.calls import CHANNEL_OPTIONS, Calls, OnRetry, Patience, new_key
-from muster_client.drafts import Draft, draft_of, filter_of, reference_of
+from muster_client.drafts import OUTCOMES, Applied, Draft, draft_of, filter_of, reference_of
 from muster_client.errors import MusterError, Violation, error_of_code, violation_of
 from muster_client.pages import pages
 from muster_client.resources import Clusters, DeadLetters, Nodes, Projects, Templates
@@ -97,6 +97,23 @@ class Muster:
         )
         attempt = self._calls.patience.attempt + verdict
         return (await self._calls.unary(self._workloads.SubmitWorkload, request, attempt=attempt)).workload
+
+    async def apply(
+        self, draft: Draft, *, project: str = "", cluster: str = "", verdict: float = 0.0, key: str | None = None
+    ) -> Applied:
+        """Makes the workload of a document as it says, known by its project, kind and metadata.name.
+
+        Applied twice it is one workload; a changed spec changes a running service where every field allows it.
+        Raises what `submit` raises, and NotNow naming the fields that cannot change.
+        """
+        request = workloads_pb2.ApplyWorkloadRequest(
+            draft=draft_of(draft, project, cluster),
+            idempotency_key=key or new_key(),
+            wait_for_verdict_ms=int(min(max(verdict, 0.0), LONGEST_VERDICT) * 1000),
+        )
+        attempt = self._calls.patience.attempt + verdict
+        answer = await self._calls.unary(self._workloads.ApplyWorkload, request, attempt=attempt)
+        return Applied(answer.workload, OUTCOMES.get(answer.outcome, str(answer.outcome)))
 
     async def submit_many(
         self, drafts: Iterable[Draft], *, project: str = "", key: str | None = None

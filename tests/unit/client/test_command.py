@@ -577,12 +577,6 @@ def test_explain_needs_no_control_plane(muster: Command) -> None:
     assert "TrainingWorkload" in muster("explain", server=False).out
 
 
-def test_validate(muster: Command, world: World, good: str) -> None:
-    assert muster("validate", "-f", good).out == "1 document, no errors\n"
-    assert world.asked("ValidateWorkload")
-    assert muster("validate", "-f", good, "--local", server=False).code == 0
-
-
 def test_watch_for_programs_is_a_line_an_item(muster: Command, world: World) -> None:
     gone = world.add("bert", phase=workload_pb2.PHASE_DELETED)
     ran = muster("watch", gone.id, "--json")

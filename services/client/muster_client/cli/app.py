@@ -32,7 +32,8 @@ _STACK: Final = Group("A stack on this machine", sort_key=30)
 
 _VERBS: Final = (
     ("submit", f"{_HERE}.submitting:submit", "Submit the workloads of a file.", _WORKLOADS),
-    ("validate", f"{_HERE}.submitting:validate", "Check a file without submitting it.", _WORKLOADS),
+    ("apply", f"{_HERE}.applying:apply", "Make the workloads and templates of a file as it says.", _WORKLOADS),
+    ("validate", f"{_HERE}.validating:validate", "Check files without submitting them.", _WORKLOADS),
     ("list", f"{_HERE}.workloads:list_workloads", "List workloads.", _WORKLOADS),
     ("get", f"{_HERE}.workloads:get", "Show one workload.", _WORKLOADS),
     ("describe", f"{_HERE}.workloads:describe", "Tell everything about one workload.", _WORKLOADS),

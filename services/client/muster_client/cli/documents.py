@@ -11,15 +11,19 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
+
+from cyclopts import Parameter
 
 import muster_language as language
 from muster_client.cli.failures import in_file
 from muster_client.errors import AlreadyExists, InvalidInput, MusterError, NotFound, Violation
-from muster_language.loading import load
+from muster_language.loading import decode, load
 from muster_language.nodes import Mapping, Node
 
 STDIN: Final = "-"
+Files = Annotated[list[Path], Parameter(name=["--file", "-f"], consume_multiple=True, negative="")]
+"""What verbs take that read documents: -f a.yaml b.yaml, or -f for each."""
 _ABOUT_THE_DOCUMENT: Final = (InvalidInput, AlreadyExists, NotFound)
 _SEPARATOR: Final = re.compile(r"^(---|\.\.\.)(\s|$)")
 
@@ -64,6 +68,37 @@ def read_files(files: Sequence[Path], *, done: str = "nothing was submitted") ->
     return pieces
 
 
+@dataclass(slots=True)
+class Checked:
+    """One document as `validate` sees it; no `piece` where its file could not be read as text."""
+
+    source: str
+    piece: Piece | None
+    violations: list[Violation]
+    warnings: list[Violation]
+
+
+def check_files(files: Sequence[Path]) -> list[Checked]:
+    """Every document of every file with what is wrong with it; a file that cannot be read is one that is not valid."""
+    return [each for path in files for each in _check_file(path)]
+
+
+def _check_file(path: Path) -> list[Checked]:
+    try:
+        source, text = _text(path)
+    except InvalidInput as problem:
+        found = list(problem.violations) or [Violation("", problem.message.removeprefix(f"{path}: "))]
+        return [Checked(str(path), None, found, [])]
+    documents = language.read(text, source=source)
+    pieces = _pieces(source, text, documents)
+    return [
+        Checked(
+            source, piece, *([_violation(one) for one in part] for part in (document.violations, document.warnings))
+        )
+        for piece, document in zip(pieces, documents, strict=True)
+    ]
+
+
 def refused(piece: Piece, problem: MusterError, *, done: str) -> MusterError:
     """The control plane's refusal of a piece; in the form of a file's errors where it is about what stands there."""
     if problem.violations or isinstance(problem, _ABOUT_THE_DOCUMENT):
@@ -73,14 +108,15 @@ def refused(piece: Piece, problem: MusterError, *, done: str) -> MusterError:
 
 
 def _text(path: Path) -> tuple[str, str]:
-    if str(path) == STDIN:
-        return "<stdin>", sys.stdin.read()
+    source = "<stdin>" if str(path) == STDIN else str(path)
     try:
-        return str(path), path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as problem:
-        raise InvalidInput(f"{path}: not UTF-8 at byte {problem.start}; documents are text in UTF-8") from None
+        content = sys.stdin.buffer.read() if source == "<stdin>" else path.read_bytes()
     except OSError as problem:
         raise InvalidInput(f"{path}: {problem.strerror or problem}") from None
+    text = decode(content)
+    if isinstance(text, str):
+        return source, text
+    raise in_file(InvalidInput, source, [_violation(text)], done="nothing was done")
 
 
 def _place(text: str, path: str) -> Node | None:

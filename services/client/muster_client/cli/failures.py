@@ -56,7 +56,7 @@ def _words(problem: CycloptsError) -> str:
 
 def failure_text(problem: MusterError) -> str:
     """An error as a person reads it."""
-    lines = [_violation_text(each, problem.source) for each in problem.violations]
+    lines = [violation_text(each, problem.source) for each in problem.violations]
     if problem.source:
         return "\n".join([*lines, problem.message])
     if isinstance(problem, Unavailable):
@@ -77,7 +77,7 @@ def failure_json(problem: MusterError) -> dict[str, Any]:
     if problem.retry_after is not None:
         told["retryAfterSeconds"] = problem.retry_after
     if problem.violations:
-        told["violations"] = [_violation_json(each, problem.source) for each in problem.violations]
+        told["violations"] = [violation_json(each, problem.source) for each in problem.violations]
     return told
 
 
@@ -89,7 +89,8 @@ def _unavailable(problem: Unavailable) -> str:
     return problem.message
 
 
-def _violation_text(violation: Violation, source: str) -> str:
+def violation_text(violation: Violation, source: str) -> str:
+    """An error of a document as a person reads it."""
     place = f"{source}:{violation.line}:{violation.column}: " if violation.line else (f"{source}: " if source else "")
     where = f"{violation.path}: " if violation.path else ""
     wrong, _, allowed = violation.message.partition("\n")
@@ -97,8 +98,12 @@ def _violation_text(violation: Violation, source: str) -> str:
     return f"{text}\n  {allowed.strip()}" if allowed else text
 
 
-def _violation_json(violation: Violation, source: str) -> dict[str, Any]:
-    told: dict[str, Any] = {"path": violation.path, "message": violation.message.replace("\n", ": ")}
+def violation_json(violation: Violation, source: str) -> dict[str, Any]:
+    """An error of a document as a program reads it."""
+    message, _, allowed = violation.message.partition("\n")
+    told: dict[str, Any] = {"path": violation.path, "message": message}
+    if allowed:
+        told["allowed"] = allowed.strip()
     if source:
         told["file"] = source
     if violation.line:

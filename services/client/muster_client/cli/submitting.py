@@ -1,4 +1,4 @@
-"""`muster submit` and `muster validate`.
+"""`muster submit`.
 
 Holds: a file with an error in any document submits none of them; what the control plane refuses later is said per
 document, and the others stay submitted.
@@ -6,21 +6,16 @@ document, and the others stay submitted.
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-from cyclopts import Parameter
-
 from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
 from muster_client.calls import new_key
-from muster_client.cli.documents import read_files, refused
+from muster_client.cli.documents import Files, read_files, refused
 from muster_client.cli.exits import Exit, exit_of
-from muster_client.cli.failures import failure_json, in_file, show_failure
+from muster_client.cli.failures import failure_json, show_failure
 from muster_client.cli.options import Common
 from muster_client.cli.output import emit, notes, say
 from muster_client.cli.render.plain import plain
-from muster_client.errors import InvalidInput, MusterError, Unavailable
+from muster_client.errors import MusterError, Unavailable
 from muster_client.muster import LONGEST_VERDICT, Muster
 from muster_client.watching import WatchItem, until
 from muster_client.words import TERMINAL, phase_of, phase_word
@@ -28,8 +23,6 @@ from muster_kernel.lifecycle import Phase
 
 _NO_OPTIONS = Common()
 _SERVES = frozenset({Phase.RUNNING})
-
-Files = Annotated[list[Path], Parameter(name=["--file", "-f"], negative="")]
 
 
 async def submit(
@@ -77,28 +70,6 @@ async def submit(
         if wait:
             done = [await _wait(muster, each, timeout, quiet=common.json) for each in done]
     return _result(done, failed, as_json=common.json)
-
-
-async def validate(*, file: Files, local: bool = False, common: Common = _NO_OPTIONS) -> int:
-    """Checks every document of the files and shows every error; makes nothing.
-
-    Args:
-        file: A file of documents; - reads standard input. May be given several times.
-        local: Ask no control plane: only the language's own rules.
-        common: Connection.
-    """
-    pieces = read_files(file, done="nothing would be submitted")
-    if not local:
-        async with common.muster() as muster:
-            for piece in pieces:
-                project = await common.project_for(muster, piece.document.namespace)
-                if found := await muster.validate(piece.text, project=project):
-                    raise in_file(InvalidInput, piece.source, piece.placed(found), done="nothing would be submitted")
-    if common.json:
-        emit({"valid": True, "documents": len(pieces)})
-    else:
-        say(f"{len(pieces)} document{'' if len(pieces) == 1 else 's'}, no errors")
-    return Exit.OK
 
 
 def _line(workload: workload_pb2.Workload) -> str:

@@ -1,0 +1,82 @@
+"""`muster apply`: the workloads and templates of files as the files say, however often it is called.
+
+Holds: a file with an error in any document applies none of them; what the control plane refuses later is said per
+document, and the others stay applied.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from muster.workload.v1 import workload_pb2
+from muster_client.calls import new_key
+from muster_client.cli.documents import Files, Piece, read_files, refused
+from muster_client.cli.exits import Exit, exit_of
+from muster_client.cli.failures import failure_json, show_failure
+from muster_client.cli.options import Common
+from muster_client.cli.output import emit, say
+from muster_client.cli.render.plain import plain
+from muster_client.errors import MusterError
+from muster_client.muster import LONGEST_VERDICT, Muster
+from muster_client.words import phase_of
+
+GLOBAL: Final = "runai"
+"""The namespace of templates that every project may use."""
+_NO_OPTIONS = Common()
+
+
+async def apply(*, file: Files, cluster: str = "", key: str = "", common: Common = _NO_OPTIONS) -> int:
+    """Makes the workloads and templates of the files as they say: created, changed, or left as they are.
+
+    A document is known again by its project, its kind and metadata.name. Templates (`usage: Template`) in the
+    namespace runai are for all projects.
+
+    Args:
+        file: Files of documents; - reads standard input.
+        cluster: The only cluster in which the workloads may run.
+        key: Idempotency key: repeating a command with the same key does nothing twice. Made anew where it is left out.
+        common: Connection.
+    """
+    pieces = read_files(file, done="nothing was applied")
+    base = key or new_key()
+    missed = "nothing was applied" if len(pieces) == 1 else "this document was not applied"
+    done: list[dict[str, Any]] = []
+    failed: list[MusterError] = []
+    async with common.muster() as muster:
+        for index, piece in enumerate(pieces):
+            try:
+                told = await _apply(muster, piece, cluster, f"{base}-{index}", common)
+            except MusterError as problem:
+                failed.append(refused(piece, problem, done=missed))
+                continue
+            if not common.json:
+                say(told.pop("line"))
+            done.append(told)
+    if common.json:
+        emit([*done, *({"error": failure_json(each)} for each in failed)])
+    else:
+        for each in failed:
+            show_failure(each, as_json=False)
+    return exit_of(failed[0]) if failed else Exit.OK
+
+
+async def _apply(muster: Muster, piece: Piece, cluster: str, key: str, common: Common) -> dict[str, Any]:
+    if piece.document.spec.usage == workload_pb2.USAGE_TEMPLATE:
+        return await _template(muster, piece, key, common)
+    project = await common.project_for(muster, piece.document.namespace)
+    applied = await muster.apply(piece.text, project=project, cluster=cluster, verdict=LONGEST_VERDICT, key=key)
+    workload = applied.workload
+    phase = phase_of(workload)
+    word = phase.value if phase else str(workload.phase)
+    line = f"{workload.name} in project {workload.project}: {applied.outcome} ({word})"
+    told = {"outcome": applied.outcome, "workload": plain(workload)}
+    return told if common.json else told | {"line": "\n  ".join([line, *workload.issues])}
+
+
+async def _template(muster: Muster, piece: Piece, key: str, common: Common) -> dict[str, Any]:
+    everywhere = piece.document.namespace == GLOBAL and not common.project
+    project = "" if everywhere else await common.project_for(muster, piece.document.namespace)
+    made = await muster.templates.apply(piece.text, project=project, everywhere=everywhere, key=key)
+    line = f"template {made.name} in {made.project or 'all projects'}: version {made.version}"
+    told = {"outcome": "applied", "template": plain(made)}
+    return told if common.json else told | {"line": line}

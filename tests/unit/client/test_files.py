@@ -1,0 +1,125 @@
+"""Files of documents on the command line: validate for people, programs and hooks, and apply."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from muster.api.v1 import workloads_pb2
+from tests.support.control_plane import World
+from tests.unit.client.conftest import Command
+
+GOOD = """apiVersion: run.ai/v2alpha1
+kind: TrainingWorkload
+metadata: {{name: {name}, namespace: runai-team-a}}
+spec:
+  image: {{value: ubuntu}}
+"""
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> str:
+    path = tmp_path / "good.yaml"
+    path.write_text(GOOD.format(name="bert") + "---\n" + GOOD.format(name="gpt"))
+    return str(path)
+
+
+@pytest.fixture
+def bad(tmp_path: Path) -> str:
+    path = tmp_path / "bad.yaml"
+    path.write_text(GOOD.format(name="bert") + "  gpu: {value: 1.5}\n  imagePulPolicy: {value: Always}\n")
+    return str(path)
+
+
+@pytest.fixture
+def binary(tmp_path: Path) -> str:
+    path = tmp_path / "binary.yaml"
+    path.write_bytes(b"a: b\nc: \xff\n")
+    return str(path)
+
+
+def test_validate_needs_no_control_plane(muster: Command, world: World, good: str) -> None:
+    ran = muster("validate", "-f", good, server=False)
+    assert (ran.code, ran.out, ran.err) == (0, "2 documents, no errors\n", "")
+    assert not world.calls
+
+
+def test_validate_takes_names_as_shells_and_hooks_give_them(muster: Command, good: str, bad: str) -> None:
+    assert muster("validate", good, bad, server=False).code == 2
+    assert muster("validate", "-f", good, bad, server=False).code == 2
+    assert muster("validate", "-f", good, "-f", good, server=False).out == "4 documents, no errors\n"
+
+
+def test_validate_says_every_error_of_every_file(muster: Command, good: str, bad: str, binary: str) -> None:
+    ran = muster("validate", "-f", bad, good, binary, "no-such-file.yaml", server=False)
+    assert ran.code == 2
+    assert ran.out == "4 errors in 3 of 5 documents\n"
+    assert ran.err.splitlines() == [
+        f"{bad}:6:16: spec.gpu.value: 1.5 is not a GPU request",
+        "  0 is no GPU, 0.01 to 1 a portion, a whole number above 1 that many devices",
+        f"{bad}:7:3: spec.imagePulPolicy: unknown field; did you mean imagePullPolicy?",
+        f"{binary}:2:4: byte 8 (0xff) is not UTF-8",
+        "  text in UTF-8: save the file in that encoding",
+        "no-such-file.yaml: No such file or directory",
+    ]
+
+
+def test_validate_for_programs(muster: Command, good: str, bad: str) -> None:
+    ran = muster("validate", "-f", good, bad, "--json", server=False)
+    assert ran.code == 2
+    told = json.loads(ran.out)
+    assert (told["valid"], told["invalid"]) == (2, 1)
+    assert told["errors"][0] == {
+        "path": "spec.gpu.value",
+        "message": "1.5 is not a GPU request",
+        "allowed": "0 is no GPU, 0.01 to 1 a portion, a whole number above 1 that many devices",
+        "file": bad,
+        "line": 6,
+        "column": 16,
+    }
+    assert json.loads(muster("validate", "-f", good, "--json", server=False).out) == {
+        "valid": 2,
+        "invalid": 0,
+        "errors": [],
+    }
+
+
+def test_validate_can_ask_the_control_plane_too(muster: Command, world: World, good: str, bad: str) -> None:
+    assert muster("validate", "-f", good, bad, "--remote").code == 2
+    assert len(world.asked("ValidateWorkload")) == 2
+
+
+def test_remarks_are_not_errors(muster: Command, tmp_path: Path) -> None:
+    path = tmp_path / "tolerant.yaml"
+    item = "{key: gpu, operator: Exists, effect: NoSchedule, name: other}"
+    path.write_text(GOOD.format(name="bert") + f"  tolerations: {{items: {{t: {{value: {item}}}}}}}\n")
+    ran = muster("validate", "-f", str(path), server=False)
+    assert ran.code == 0
+    assert "other is not used: the item is known by its label t" in " ".join(ran.err.split())
+
+
+def test_apply_says_what_it_did(muster: Command, world: World, good: str) -> None:
+    first = muster("apply", "-f", good)
+    assert first.code == 0
+    assert [line.split(": ")[1].split()[0] for line in first.out.splitlines()] == ["created", "created"]
+    again = muster("apply", "-f", good)
+    assert [line.split(": ")[1].split()[0] for line in again.out.splitlines()] == ["unchanged", "unchanged"]
+    told = json.loads(muster("apply", "-f", good, "--json").out)
+    assert [each["outcome"] for each in told] == ["unchanged", "unchanged"]
+    assert [each["workload"]["name"] for each in told] == ["bert", "gpt"]
+
+
+def test_apply_with_an_error_in_any_document_applies_none(muster: Command, world: World, good: str, bad: str) -> None:
+    ran = muster("apply", "-f", good, bad)
+    assert ran.code == 2
+    assert ran.err.splitlines()[-1] == "2 errors, nothing was applied"
+    assert not world.calls
+
+
+def test_apply_names_a_key_for_each_document(muster: Command, world: World, good: str) -> None:
+    assert muster("apply", "-f", good, "--key", "k").code == 0
+    asked = world.asked("ApplyWorkload")
+    assert all(isinstance(each, workloads_pb2.ApplyWorkloadRequest) for each in asked)
+    assert [each.idempotency_key for each in asked] == ["k-0", "k-1"]
