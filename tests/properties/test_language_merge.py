@@ -19,7 +19,7 @@ from muster_language.overlay import MASTER, itemized
 from muster_language.overlay import given as says
 from muster_language.spec import set_kind
 
-ROWS = tuple(row for row in catalogue().rows if row.name != MASTER)
+ROWS = tuple(row for row in (*catalogue().rows, *catalogue().whole) if row.name != MASTER)
 LABELS = st.sampled_from(["a", "b", "c"])
 
 
@@ -36,15 +36,12 @@ def _scalar(row: Row, message: Any, draw: st.DrawFn) -> Any:
 
 def _fill(row: Row, message: Any, draw: st.DrawFn) -> None:
     """Gives the message a value for the row, whatever its shape is."""
-    if row.repeated:
-        target = getattr(message, row.name)
-        if message.DESCRIPTOR.fields_by_name[row.name].message_type is None:
-            target.append(_scalar(row, message, draw))
-        elif row.members:
-            _members(row, target.add(), draw)
-    elif row.type == of.ARRAY:
+    if row.type == of.ARRAY:
         getattr(message, row.name).values.extend(draw(st.lists(st.sampled_from(["p", "q"]), max_size=2, unique=True)))
         getattr(message, row.name).SetInParent()
+    elif row.type == of.WHOLE:
+        message.colossal.torch_config.script.extend(draw(st.lists(st.sampled_from(["a.py", "b"]), max_size=2)))
+        message.colossal.SetInParent()
     elif row.type == of.OBJECT:
         getattr(message, row.name).SetInParent()
         _members(row, getattr(message, row.name), draw)

@@ -113,7 +113,7 @@ def shaped(row: Row) -> Check:
     check = check_of(row)
     if row.type != of.ARRAY:
         return check
-    return (lambda value: check(list(value))) if row.repeated else lambda value: check(list(value.values))
+    return lambda value: check(list(value.values))
 
 
 def _climbs(path: str) -> Refused | None:

@@ -11,9 +11,9 @@ from enum import StrEnum
 from functools import cache
 from typing import Final
 
-from muster_language import value_types as of
-from muster_language.catalogue import Row, catalogue
+from muster_language.catalogue import catalogue
 from muster_language.spec import Kind, WorkloadSpec, set_kind
+from muster_language.values import typed
 
 
 class LayerName(StrEnum):
@@ -75,19 +75,5 @@ def language_layer(kind: Kind) -> Layer:
     set_kind(spec, kind)
     for row in catalogue().of_kind(kind):
         if row.default is not None:
-            setattr(spec, row.name, _default(row, row.default))
+            setattr(spec, row.name, typed(row, row.default))
     return Layer(LayerName.LANGUAGE, spec)
-
-
-def _default(row: Row, text: str) -> bool | int | float | str:
-    if row.words is not None:
-        return row.words.by_word[text.casefold()]
-    match row.type:
-        case of.BOOLEAN:
-            return text == "true"
-        case of.INTEGER:
-            return int(text)
-        case of.NUMBER:
-            return float(text)
-        case _:
-            return text

@@ -88,7 +88,7 @@ def _apply(spec: Any, layer: Any, step: _Step) -> None:
             step.note(path)
     for row in catalogue().whole:
         if layer.HasField(row.name):
-            getattr(spec, row.name).CopyFrom(getattr(layer, row.name))
+            put(row, spec, layer)
             step.note(step.at(row.path))
 
 
@@ -114,12 +114,8 @@ def _object(row: Row, target: Any, value: Any, path: str, step: _Step) -> None:
     for member in members_of(row):
         if not given(member, value):
             continue
-        here = f"{path}.{member.path}"
-        if member.type == of.OBJECT and not member.repeated:
-            _object(member, getattr(target, member.name), getattr(value, member.name), here, step)
-        else:
-            put(member, target, value)
-            step.note(here)
+        put(member, target, value)
+        step.note(f"{path}.{member.path}")
 
 
 def _items(target: Any, items: Iterable[Any], path: str, step: _Step) -> None:

@@ -98,10 +98,9 @@ def _lay(spec: Any, layer: Any) -> None:
         if any(layer.HasField(name) for name in group.members):
             for name in group.all:
                 spec.ClearField(name)
-    _drop_lists(spec, layer, _lists())
-    for row in catalogue().whole:
-        if layer.HasField(row.name):
-            spec.ClearField(row.name)
+    for name in _one_value():
+        if layer.HasField(name):
+            spec.ClearField(name)
     if layer.HasField(MASTER):
         # The master is a spec of its own: MergeFrom would add up its lists and keep both sides of a group.
         master = WorkloadSpec()
@@ -113,43 +112,11 @@ def _lay(spec: Any, layer: Any) -> None:
         spec.MergeFrom(layer)
 
 
-@dataclass(frozen=True, slots=True)
-class _Lists:
-    """Where lists that are one value stand: as messages of their own, as repeated fields, or inside objects."""
-
-    wrapped: tuple[str, ...]
-    plain: tuple[str, ...]
-    inside: tuple[tuple[str, _Lists], ...]
-
-    def __bool__(self) -> bool:
-        return bool(self.wrapped or self.plain or self.inside)
-
-
 @cache
-def _lists() -> _Lists:
-    return _lists_of(tuple(row for row in catalogue().rows if row.name != MASTER))
-
-
-def _lists_of(rows: tuple[Row, ...]) -> _Lists:
-    arrays = [row for row in rows if row.type == of.ARRAY]
-    inside = [(row.name, _lists_of(row.members)) for row in rows if row.type == of.OBJECT]
-    return _Lists(
-        wrapped=tuple(row.name for row in arrays if not row.repeated),
-        plain=tuple(row.name for row in arrays if row.repeated),
-        inside=tuple((name, lists) for name, lists in inside if lists),
-    )
-
-
-def _drop_lists(spec: Any, layer: Any, lists: _Lists) -> None:
-    for name in lists.wrapped:
-        if layer.HasField(name):
-            spec.ClearField(name)
-    for name in lists.plain:
-        if getattr(layer, name):
-            spec.ClearField(name)
-    for name, inner in lists.inside:
-        if layer.HasField(name) and spec.HasField(name):
-            _drop_lists(getattr(spec, name), getattr(layer, name), inner)
+def _one_value() -> tuple[str, ...]:
+    """Messages that are one value: a later one takes the place of an earlier one, where MergeFrom would add them up."""
+    every = catalogue()
+    return tuple(row.name for row in (*every.rows, *every.whole) if row.type in {of.ARRAY, of.WHOLE})
 
 
 @cache
@@ -200,16 +167,13 @@ def missing(members: tuple[Row, ...], item: Any, wanted: Any) -> list[Row]:
 
 def given(member: Row, message: Any) -> bool:
     """Whether the message says the member."""
-    return bool(getattr(message, member.name)) if member.repeated else bool(message.HasField(member.name))
+    return bool(message.HasField(member.name))
 
 
 def put(member: Row, target: Any, source: Any) -> None:
     """The member's value of `source` in place of the one of `target`."""
     value = getattr(source, member.name)
-    if member.repeated:
-        target.ClearField(member.name)
-        getattr(target, member.name).extend(value)
-    elif member.type in {of.ARRAY, of.OBJECT}:
+    if member.type in {of.ARRAY, of.WHOLE}:
         getattr(target, member.name).CopyFrom(value)
     else:
         setattr(target, member.name, value)

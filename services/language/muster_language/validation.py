@@ -105,7 +105,7 @@ def _check(row: Row, kind: Kind | None, *, master: bool) -> Check:
         return lambda value, naming, found: _spec(value, _plan(kind, master=True), naming.master(), found)
     if row.type == of.ITEMIZED:
         return _items(row)
-    if row.type == of.OBJECT and not row.repeated:
+    if row.type == of.OBJECT:
         return lambda value, naming, found: _object(row, value, naming, found)
     return _value(row)
 
@@ -149,4 +149,4 @@ def _object(row: Row, message: Any, naming: Naming, found: Found) -> None:
 
 @cache
 def _object_checks(row: Row) -> tuple[tuple[Row, Callable[[Any], Any]], ...]:
-    return tuple((member, shaped(member)) for member in members_of(row) if not member.repeated)
+    return tuple((member, shaped(member)) for member in members_of(row))

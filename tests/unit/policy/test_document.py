@@ -8,7 +8,7 @@ import pytest
 
 from muster_language import Kind
 from muster_policy.domain.document import BadDocument, parse
-from muster_policy.domain.policy import NO_POLICY, Rules
+from muster_policy.domain.policy import NO_POLICY, Options, Rules
 
 DOCUMENT = """
 name: house
@@ -44,7 +44,7 @@ def test_defaults_and_rules_by_kind() -> None:
     assert [(each.label, each.value) for each in training.defaults.environment] == [("A", "c")]
     assert [(each.label, each.container) for each in training.defaults.ports] == [("http", 80)]
     assert not inference.defaults.HasField("backoff_limit")
-    rules = {each.path: each.rules for each in training.rules}
+    rules = {each.place.path: each.rules for each in training.rules}
     limit = rules["backoffLimit"]
     assert (limit.required, limit.can_edit) == (True, False)
     assert limit.maximum is not None
@@ -52,9 +52,9 @@ def test_defaults_and_rules_by_kind() -> None:
     memory = rules["compute.cpuMemoryRequest"]
     assert memory.minimum is not None
     assert memory.minimum.amount == 1 << 30
-    assert rules["imagePullPolicy"].options == (1, 3)
+    assert rules["imagePullPolicy"].options == Options((1, 3), ("Always", "never"))
     assert "numWorkers" not in rules
-    assert "backoffLimit" not in {each.path for each in inference.rules}
+    assert "backoffLimit" not in {each.place.path for each in inference.rules}
 
 
 @pytest.mark.parametrize("text", ["", "{}", "defaults: {}\nrules: {}", "# nothing\n---\n", "rules:\n  compute:\n"])
@@ -103,6 +103,15 @@ def test_another_text_is_another_version() -> None:
         ("defaults: {environmentVariables: {instances: a}}", "a list of items belongs here"),
         ("defaults: {environmentVariables: {instances: [{nam: a}]}}", "nam: unknown; did you mean name?"),
         ("defaults: {environmentVariables: {instances: [{name: a}]}}", "the item has no value"),
+        ("rules: {ports.instances: {max: 1}}", "rules.ports.instances.max: unknown"),
+        ("rules: {ports: {instances: {locked: a}}}", "rules.ports.instances.locked: a list of labels belongs here"),
+        ("rules: {ports: {attributes: {container: {options: [1]}}}}", "container.options: unknown"),
+        ("rules: {ports: {attributes: {zzz: {min: 1}}}}", "rules.ports.attributes.zzz: unknown path"),
+        ("defaults: {ports: {attributes: {container: 70000}}}", "70000 is too large"),
+        ("defaults: {ports: {instances: [{name: [], container: 1}]}}", "a label belongs here"),
+        ("defaults: {storage: {nfs: {instances: [{name: n, mountPath: data}]}}}", "is not"),
+        ("defaults: {servingPort.container: 80}", "servingPort.container takes no default"),
+        ("training: {rules: {worker.image: {required: true}}}", "a TrainingWorkload does not take worker.image"),
         ("inference: {rules: {numWorkers: {max: 3}}}", "a InferenceWorkload does not take numWorkers"),
     ],
 )
@@ -113,5 +122,5 @@ def test_what_is_wrong_is_said_with_its_place(text: str, error: str) -> None:
 
 
 def test_the_higher_rules_lie_over_the_lower() -> None:
-    low, high = Rules(required=True, options=("a",), options_text=("a",)), Rules(required=False)
-    assert high.over(low) == Rules(required=False, options=("a",), options_text=("a",))
+    low, high = Rules(required=True, options=Options(("a",), ("a",)), locked=("x",)), Rules(required=False)
+    assert high.over(low) == Rules(required=False, options=Options(("a",), ("a",)), locked=("x",))

@@ -84,9 +84,22 @@ def judge(own: WorkloadSpec, base: WorkloadSpec | None, policy: Policy, context:
 
 
 def _layers(kind: Kind, own: WorkloadSpec, base: WorkloadSpec | None, policy: Policy) -> list[Layer]:
-    defaults = Layer(LayerName.TENANT, policy.section(kind).defaults)
+    section = policy.section(kind)
+    given = [own] if base is None else [base, own]
+    defaults = _for_masters(section.defaults, given)
     template = [Layer(LayerName.TEMPLATE, base)] if base is not None else []
-    return [language_layer(kind), defaults, *template, Layer(LayerName.WORKLOAD, own)]
+    below = [language_layer(kind), Layer(LayerName.TENANT, defaults, section.attributes)]
+    return [*below, *template, Layer(LayerName.WORKLOAD, own)]
+
+
+def _for_masters(defaults: WorkloadSpec, given: list[WorkloadSpec]) -> WorkloadSpec:
+    """The defaults; those of a master only where somebody gives one, since they alone would make one."""
+    if not defaults.HasField("master_spec") or any(each.HasField("master_spec") for each in given):
+        return defaults
+    without = WorkloadSpec()
+    without.CopyFrom(defaults)
+    without.ClearField("master_spec")
+    return without
 
 
 def _language(merged: Merged) -> list[Any]:

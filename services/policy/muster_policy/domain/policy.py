@@ -1,16 +1,17 @@
-"""A policy as a value: defaults and rules per kind of workload.
+"""A policy as a value: defaults, attributes and rules per kind of workload.
 
 Made by `document.parse`, read by `judging.judge`.
-Holds: every path is a policy path of the catalogue, every rule one that the path takes, every value typed by its row.
+Holds: every path is a place of the catalogue, every rule one that the place takes, every value typed by its row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from decimal import Decimal
 
-from muster_language import Kind, Row, WorkloadSpec
+from muster_language import Kind, WorkloadSpec
+from muster_policy.domain.places import Place
 
 Comparable = Decimal | int
 """What bounds compare: bytes, thousandths of a core, or the plain number."""
@@ -25,45 +26,57 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
+class Options:
+    """The only values allowed, as they are typed and as the document wrote them."""
+
+    values: tuple[str | int | bool, ...]
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules of one path. None: the document does not say."""
+    """The rules of one place. None: the document does not say."""
 
     required: bool | None = None
     can_edit: bool | None = None
     minimum: Bound | None = None
     maximum: Bound | None = None
     step: Bound | None = None
-    options: tuple[str | int | bool, ...] | None = None
-    options_text: tuple[str, ...] = ()
+    options: Options | None = None
+    can_add: bool | None = None
+    locked: tuple[str, ...] | None = None
 
     def over(self, low: Rules) -> Rules:
         """These rules where they say something, else those of `low`."""
-        return Rules(
-            required=self.required if self.required is not None else low.required,
-            can_edit=self.can_edit if self.can_edit is not None else low.can_edit,
-            minimum=self.minimum or low.minimum,
-            maximum=self.maximum or low.maximum,
-            step=self.step or low.step,
-            options=self.options if self.options is not None else low.options,
-            options_text=self.options_text if self.options is not None else low.options_text,
-        )
+        said = {each.name: getattr(self, each.name) for each in fields(self)}
+        return Rules(**{name: getattr(low, name) if value is None else value for name, value in said.items()})
 
 
 @dataclass(frozen=True, slots=True)
 class Ruled:
-    """A path with its row and its rules."""
+    """A place with its rules."""
 
-    path: str
-    row: Row
+    place: Place
     rules: Rules
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What a policy says about one kind."""
+    """What a policy says about one kind.
+
+    attributes: one item a field, whose members every item gets that does not say them. baseline: what a workload that
+    says nothing has of it, against which changes are seen.
+    """
 
     defaults: WorkloadSpec
+    attributes: WorkloadSpec
+    baseline: WorkloadSpec
     rules: tuple[Ruled, ...] = ()
+
+
+def nothing() -> Section:
+    """The section of a policy that does not name the kind."""
+    return Section(WorkloadSpec(), WorkloadSpec(), WorkloadSpec())
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +91,7 @@ class Policy:
 
     def section(self, kind: Kind) -> Section:
         """What it says about a kind; nothing where it does not name it."""
-        return self.sections.get(kind) or Section(WorkloadSpec())
+        return self.sections.get(kind) or nothing()
 
 
 NO_POLICY = Policy(name="none", version="none")

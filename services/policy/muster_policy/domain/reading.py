@@ -1,0 +1,127 @@
+"""Values, bounds and options of a policy document: nodes into what the rows say they are, with every error at its line.
+
+Used by the document's reader and by its defaults.
+Holds: a value that is returned is legal for its row; None means that an error has been said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from muster_kernel.quantities import parse_bytes, parse_milli_cpu
+from muster_language import Row, Violation, catalogue
+from muster_language import value_types as of
+from muster_language.bounds import refusal
+from muster_language.catalogue import nearest
+from muster_language.nodes import Mapping, Node, Scalar, Sequence
+from muster_language.values import Refused, typed
+from muster_policy.domain.policy import Bound, Options
+
+
+@dataclass(slots=True)
+class NodeReader:
+    """Reads nodes and remembers what was wrong with them."""
+
+    found: list[Violation] = field(default_factory=list)
+
+    def say(self, path: str, node: Node, message: str, allowed: str = "") -> None:
+        """An error at a node."""
+        self.found.append(Violation(path, message, node.line, node.column, allowed))
+
+    def entries(self, node: Node, path: str, known: list[str]) -> Iterator[tuple[str, Node]]:
+        """The entries of a mapping whose keys are known; the others are errors."""
+        if not isinstance(node, Mapping):
+            if not (isinstance(node, Scalar) and node.null):
+                self.say(path, node, "a mapping belongs here", ", ".join(known))
+            return
+        for key, value in node.entries:
+            if key.text in known:
+                yield key.text, value
+            else:
+                near = nearest(key.text, known)
+                hint = f"; did you mean {near}?" if near else ""
+                self.say(join(path, key.text), key, f"unknown{hint}", ", ".join(known[:20]))
+
+    def scalar(self, row: Row, node: Node, path: str) -> Any:
+        """A value of the row; a list where the row is one."""
+        if row.type == of.ARRAY and isinstance(node, Sequence):
+            return self._checked(row, [each.text for each in node.items if isinstance(each, Scalar)], node, path)
+        if not isinstance(node, Scalar) or node.null:
+            self.say(path, node, "a value belongs here")
+            return None
+        return self._checked(row, typed(row, node.text), node, path)
+
+    def _checked(self, row: Row, value: Any, node: Node, path: str) -> Any:
+        refused = value if isinstance(value, Refused) else refusal(row, value)
+        if refused is not None:
+            self.say(path, node, refused.message, refused.allowed)
+            return None
+        return value
+
+    def flag(self, node: Node, path: str) -> bool | None:
+        """Whether it is true."""
+        value = self.scalar(catalogue().by_name["tty"], node, path)
+        return value if isinstance(value, bool) else None
+
+    def bound(self, row: Row, node: Node, path: str) -> Bound | None:
+        """A bound that values of the row compare with."""
+        if not isinstance(node, Scalar) or node.null:
+            self.say(path, node, "a number belongs here")
+            return None
+        try:
+            amount = comparable(row, node.text)
+        except (ValueError, ArithmeticError):
+            self.say(path, node, f"{node.text} is not a value of {row.path}")
+            return None
+        if path.endswith(".step") and amount <= 0:
+            self.say(path, node, f"{node.text} is no step", "a number above 0")
+            return None
+        return Bound(amount, node.text)
+
+    def options(self, row: Row, node: Node, path: str) -> Options | None:
+        """The only values: `[a, b]`, or the long form `[{value: a, displayed: A}]`."""
+        if not isinstance(node, Sequence) or not node.items:
+            self.say(path, node, "a list of values belongs here", "[a, b]")
+            return None
+        values, texts = [], []
+        for index, item in enumerate(node.items):
+            inner = item
+            if isinstance(item, Mapping):
+                inner = next((value for key, value in item.entries if key.text == "value"), item)
+            value = self.scalar(row, inner, f"{path}.{index}")
+            if value is not None and isinstance(inner, Scalar):
+                values.append(value)
+                texts.append(inner.text)
+        return Options(tuple(values), tuple(texts))
+
+    def word(self, node: Node, path: str) -> str:
+        """The label of an item; empty where it is none."""
+        if isinstance(node, Scalar) and node.text:
+            return node.text
+        self.say(path, node, "a label belongs here")
+        return ""
+
+    def labels(self, node: Node, path: str) -> tuple[str, ...] | None:
+        """The labels of items that nobody may change: `[a, b]`."""
+        if not isinstance(node, Sequence) or not all(isinstance(each, Scalar) and each.text for each in node.items):
+            self.say(path, node, "a list of labels belongs here", "[a, b]")
+            return None
+        return tuple(each.text for each in node.items if isinstance(each, Scalar))
+
+
+def comparable(row: Row, text: str) -> Decimal | int:
+    """The amount that bounds compare. Raises ValueError or ArithmeticError for a text that is none."""
+    if row.type == of.QUANTITY:
+        return parse_milli_cpu(text) if row.quantity == "CPU" else parse_bytes(text)
+    amount = Decimal(text)
+    if not amount.is_finite():
+        raise ValueError(f"{text} is not a number")
+    return amount
+
+
+def join(path: str, word: str) -> str:
+    """`compute` and `gpuPortionRequest` -> `compute.gpuPortionRequest`."""
+    return f"{path}.{word}" if path else word

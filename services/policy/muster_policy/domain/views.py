@@ -1,0 +1,81 @@
+"""A merged spec as rules look at it: whose fields, under which paths, and who gave what.
+
+Made once a verdict, by the rules. In a gang the workers' fields are the spec's; the master has what it says itself,
+and, for rules that name the master, all that it is given.
+Holds: nothing is changed; a path is one of provenance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from muster_language import LayerName, Merged, Row
+from muster_language import value_types as of
+from muster_language.layers import USERS
+from muster_language.overlay import given
+from muster_language.roles import complete_master
+from muster_policy.domain.places import Place, Side
+from muster_policy.domain.policy import Section
+
+_MASTER: Final = "masterSpec."
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The fields of one side. `baseline`: what the policy alone gives it; `prefix`: in front of its paths."""
+
+    spec: Any
+    baseline: Any
+    attributes: Any
+    provenance: Mapping[str, LayerName]
+    prefix: str = ""
+
+    def by_users(self, path: str, within: str = "") -> bool:
+        """Whether a template or the user gave what is at the path, or the item in which it is."""
+        source = self.provenance.get(f"{self.prefix}{path}") or self.provenance.get(f"{self.prefix}{within}")
+        return source in USERS
+
+    def items(self, row: Row) -> list[Any]:
+        """The items of a field."""
+        return list(getattr(self.spec, row.name))
+
+
+@dataclass(frozen=True, slots=True)
+class Views:
+    """The sides of a workload."""
+
+    worker: View
+    master: View | None
+    whole_master: View | None
+
+    def of(self, place: Place) -> list[View]:
+        """The sides that a place is about."""
+        if place.side is Side.MASTER:
+            return [self.whole_master] if self.whole_master is not None else []
+        if place.side is Side.BOTH and place.row.for_roles and self.master is not None:
+            return [self.worker, self.master]
+        return [self.worker]
+
+
+def views(merged: Merged, section: Section) -> Views:
+    """The sides of a merged spec."""
+    spec = merged.spec
+    worker = View(spec, section.baseline, section.attributes, merged.provenance)
+    if not spec.HasField("master_spec"):
+        return Views(worker, None, None)
+    own = View(spec.master_spec, section.baseline, section.attributes, merged.provenance, _MASTER)
+    baseline, attributes = section.baseline.master_spec, section.attributes.master_spec
+    whole = View(complete_master(spec), baseline, attributes, merged.provenance, _MASTER)
+    return Views(worker, own, whole)
+
+
+def value_of(row: Row, message: Any) -> Any:
+    """The value of a field or member, in a form that compares; None where it is not said."""
+    if row.type == of.ITEMIZED:
+        return [each.SerializeToString(deterministic=True) for each in getattr(message, row.name)] or None
+    if not given(row, message):
+        return None
+    value = getattr(message, row.name)
+    return list(value.values) if row.type == of.ARRAY else value
