@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from verbs.bootstrap import setup
+from verbs.pages import stale
 from verbs.paths import BIN, CONTRACTS, PROTOS
 from verbs.protos import difference, generate
 from verbs.shell import code_of, say
@@ -50,6 +51,14 @@ def generated_code_is_fresh() -> bool:
     return not stale
 
 
+def pages_are_fresh() -> bool:
+    """Writes what comes from the catalogue elsewhere and compares it with what is committed."""
+    found = stale()
+    for path in found[:SHOWN]:
+        say(f"{path} is not what the catalogue gives; run `make pages`")
+    return not found
+
+
 CHECKS: Final[dict[str, Callable[[], bool]]] = {
     "ruff check": passes(BIN / "ruff", "check", "."),
     "ruff format": passes(BIN / "ruff", "format", "--check", "--diff", "--quiet", "."),
@@ -58,4 +67,5 @@ CHECKS: Final[dict[str, Callable[[], bool]]] = {
     "buf lint": passes(BIN / "buf", "lint", cwd=PROTOS),
     "buf format": passes(BIN / "buf", "format", "--diff", "--exit-code", cwd=PROTOS),
     "generated code": generated_code_is_fresh,
+    "pages of the language": pages_are_fresh,
 }

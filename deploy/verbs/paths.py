@@ -12,6 +12,8 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 SERVICES: Final = ROOT / "services"
 PROTOS: Final = ROOT / "protos"
 CONTRACTS: Final = SERVICES / "contracts" / "muster"  # generated code, and nothing else
+CRDS: Final = ROOT / "deploy" / "crds"  # written from the workload language's catalogue, and nothing else
+LANGUAGE_PAGE: Final = ROOT / "docs" / "workload-language.md"  # the same
 LOCK: Final = ROOT / "requirements.lock"
 TORCH_LOCK: Final = ROOT / "requirements-torch.lock"
 

@@ -51,6 +51,14 @@ def run(command: Sequence[str | Path], *, extra: Mapping[str, str] | None = None
         raise VerbFailed(f"`{shlex.join(words_of(command)[:5])} ..` ended with {code}", code=code)
 
 
+def output_of(command: Sequence[str | Path]) -> str:
+    """What a command prints; it ends the verb where it fails."""
+    done = subprocess.run(words_of(command), cwd=ROOT, check=False, stdout=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        raise VerbFailed(f"`{shlex.join(words_of(command)[:5])} ..` ended with {done.returncode}", code=1)
+    return done.stdout
+
+
 def become(command: Sequence[str | Path], *, extra: Mapping[str, str] | None = None) -> NoReturn:
     """Turns this process into the command.
 

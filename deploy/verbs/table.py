@@ -12,6 +12,7 @@ from typing import Final
 from verbs.bootstrap import setup
 from verbs.lint import lint
 from verbs.lock import lock
+from verbs.pages import pages
 from verbs.protos import proto
 from verbs.shell import VerbFailed, say
 from verbs.stack import compose_down, compose_up, demo
@@ -21,8 +22,9 @@ VERBS: Final[dict[str, tuple[Callable[[], int], str]]] = {
     "demo": (demo, "start everything here, run real workloads, show what happens, leave nothing behind"),
     "test": (test, "run every test, on a real Kafka and a real PostgreSQL"),
     "setup": (setup, "install the locked packages and every room into .venv"),
-    "lint": (lint, "ruff, mypy, the arrows between rooms, buf, and whether the generated code is fresh"),
+    "lint": (lint, "ruff, mypy, the arrows between rooms, buf, and whether what is generated is fresh"),
     "proto": (proto, "generate the Python code of protos/ into services/contracts"),
+    "pages": (pages, "write the language's reference page and its definitions for Kubernetes from the catalogue"),
     "lock": (lock, "resolve every dependency anew into requirements.lock and requirements-torch.lock"),
     "bench": (bench, "run the benchmarks"),
     "chaos": (chaos, "kill parts under load and judge what was lost (SEED=1 KILLS=30)"),

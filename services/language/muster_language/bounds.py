@@ -144,7 +144,7 @@ def _text(row: Row, noun: str = "") -> Check:
         if len(text) > longest:
             return Refused(f"{shown(text)} is too long: {len(text)} characters", f"at most {longest} characters")
         if pattern is not None and not pattern(text):
-            return Refused(f"{shown(text)} is not a {noun or row.yaml}", row.description)
+            return Refused(f"{shown(text)} is not a {noun or row.yaml}", row.allowed)
         return None
 
     return check

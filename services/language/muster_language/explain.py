@@ -204,6 +204,7 @@ def facts(row: Row) -> list[tuple[str, str]]:
         ("Range", _range(row)),
         ("Words", row.words.allowed if row.words else either(list(row.one_of.values())) if row.one_of else ""),
         ("Pattern", row.pattern),
+        ("That is", row.allowed),
         ("At most", f"{row.max_length} characters" if long_text else ""),
         ("Excludes", ", ".join(_excludes(row))),
         ("Required", "yes" if row.mandatory else ""),

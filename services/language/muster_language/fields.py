@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, Final
 
 from muster_language import value_types as of
-from muster_language.catalogue import COMPANIONS, Row, catalogue
+from muster_language.catalogue import COMPANIONS, FOLLOWERS, Row, catalogue
 from muster_language.findings import Findings, unknown_field
 from muster_language.forms import LISTS, VALUES
 from muster_language.nodes import Mapping, Node, Scalar, entry
@@ -98,12 +98,14 @@ class FieldReader:
         keys = {key.text: key for key, _ in node.entries}
         whole = path in self.findings.whole
         for name in gpu_members():
-            if name in written and name != "gpu_portion_request" and (name not in COMPANIONS or whole):
+            if name in written and name not in _BESIDE_GPU and (name not in COMPANIONS or whole):
                 message = f"{word} and {written[name]} exclude each other"
                 here = f"{path}.{written[name]}.value"
                 self.findings.say(here, keys[written[name]], message, "one of them says what each replica is given")
 
 
+# What qualifies a request for GPU stands beside it.
+_BESIDE_GPU: Final = frozenset({"gpu_portion_request", *FOLLOWERS})
 _WORD: Final = Scalar("value", null=False, plain=True, line=0, column=0)
 
 

@@ -25,10 +25,11 @@ def either(words: list[str]) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Words:
-    """The wire words of an enum: `by_word` folded word -> number, `by_number` number -> the word as it is written."""
+    """The wire words of an enum: `by_word` folded -> number, `by_number` number -> the word, `spelled` all of them."""
 
     by_word: Mapping[str, int]
     by_number: Mapping[int, str]
+    spelled: tuple[str, ...]
 
     @property
     def allowed(self) -> str:
@@ -94,6 +95,7 @@ class Row:
     refused: str
     note: str
     only: str
+    allowed: str
     role_scope: int
     repeated: bool
     policy: tuple[PolicyPath, ...]
@@ -183,6 +185,7 @@ def _row(descriptor: FieldDescriptor, around: _Around) -> Row:
         refused=said.refused,
         note=said.note,
         only=said.only,
+        allowed=said.allowed,
         role_scope=said.role_scope,
         repeated=descriptor.is_repeated,
         policy=tuple(_policy(path, rest_kinds) for path in said.policy),
@@ -235,10 +238,12 @@ def _policy(path: options_pb2.PolicyPath, kinds: frozenset[Kind]) -> PolicyPath:
 def _words(enum: EnumDescriptor) -> Words:
     by_word: dict[str, int] = {}
     by_number: dict[int, str] = {}
+    spelled: list[str] = []
     for value in enum.values:
         if not value.GetOptions().HasExtension(options_pb2.word):
             continue
         said = value.GetOptions().Extensions[options_pb2.word]
         by_number[value.number] = said.word
+        spelled += [said.word, *said.aliases]
         by_word |= dict.fromkeys((word.casefold() for word in (said.word, *said.aliases)), value.number)
-    return Words(MappingProxyType(by_word), MappingProxyType(by_number))
+    return Words(MappingProxyType(by_word), MappingProxyType(by_number), tuple(spelled))

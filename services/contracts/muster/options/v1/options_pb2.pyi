@@ -282,6 +282,7 @@ class Field(_message.Message):
     REFUSED_FIELD_NUMBER: _builtins.int
     NOTE_FIELD_NUMBER: _builtins.int
     ONLY_FIELD_NUMBER: _builtins.int
+    ALLOWED_FIELD_NUMBER: _builtins.int
     rest: _builtins.str
     """The path in REST bodies, such as compute.gpuPortionRequest: below `spec` for a field (below `masterSpec` as well where its role
     scope is ANY), below the item for a member; empty: no member of its own on REST.
@@ -356,6 +357,8 @@ class Field(_message.Message):
     """What was decided where the sources are silent or contradict each other."""
     only: _builtins.str
     """Where alone it can be said, and why not elsewhere."""
+    allowed: _builtins.str
+    """What the pattern asks for, in words: what an error says is allowed."""
     @_builtins.property
     def yaml_aliases(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Further YAML keys that mean the same on the way in."""
@@ -430,10 +433,11 @@ class Field(_message.Message):
         refused: _builtins.str = ...,
         note: _builtins.str = ...,
         only: _builtins.str = ...,
+        allowed: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_default_value", b"_default_value", "_maximum", b"_maximum", "_minimum", b"_minimum", "_step", b"_step", "default_value", b"default_value", "maximum", b"maximum", "minimum", b"minimum", "step", b"step"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_default_value", b"_default_value", "_maximum", b"_maximum", "_minimum", b"_minimum", "_step", b"_step", "bare", b"bare", "beside_spec", b"beside_spec", "companion", b"companion", "default_value", b"default_value", "deferrable", b"deferrable", "description", b"description", "exclusive", b"exclusive", "filterable", b"filterable", "group", b"group", "item_key", b"item_key", "keyed_by", b"keyed_by", "kinds", b"kinds", "mandatory", b"mandatory", "max_length", b"max_length", "maximum", b"maximum", "minimum", b"minimum", "mutable", b"mutable", "note", b"note", "one_of", b"one_of", "only", b"only", "own", b"own", "pattern", b"pattern", "plain_items", b"plain_items", "policy", b"policy", "quantity", b"quantity", "refused", b"refused", "rest", b"rest", "rest_also", b"rest_also", "rest_beside_spec", b"rest_beside_spec", "rest_format", b"rest_format", "rest_kinds", b"rest_kinds", "rest_min_length", b"rest_min_length", "rest_words", b"rest_words", "role_scope", b"role_scope", "sensitive", b"sensitive", "since", b"since", "sortable", b"sortable", "step", b"step", "type", b"type", "unit", b"unit", "unset", b"unset", "yaml", b"yaml", "yaml_aliases", b"yaml_aliases"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_default_value", b"_default_value", "_maximum", b"_maximum", "_minimum", b"_minimum", "_step", b"_step", "allowed", b"allowed", "bare", b"bare", "beside_spec", b"beside_spec", "companion", b"companion", "default_value", b"default_value", "deferrable", b"deferrable", "description", b"description", "exclusive", b"exclusive", "filterable", b"filterable", "group", b"group", "item_key", b"item_key", "keyed_by", b"keyed_by", "kinds", b"kinds", "mandatory", b"mandatory", "max_length", b"max_length", "maximum", b"maximum", "minimum", b"minimum", "mutable", b"mutable", "note", b"note", "one_of", b"one_of", "only", b"only", "own", b"own", "pattern", b"pattern", "plain_items", b"plain_items", "policy", b"policy", "quantity", b"quantity", "refused", b"refused", "rest", b"rest", "rest_also", b"rest_also", "rest_beside_spec", b"rest_beside_spec", "rest_format", b"rest_format", "rest_kinds", b"rest_kinds", "rest_min_length", b"rest_min_length", "rest_words", b"rest_words", "role_scope", b"role_scope", "sensitive", b"sensitive", "since", b"since", "sortable", b"sortable", "step", b"step", "type", b"type", "unit", b"unit", "unset", b"unset", "yaml", b"yaml", "yaml_aliases", b"yaml_aliases"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__default_value: _TypeAlias = _typing.Literal["default_value"]  # noqa: Y015
     _WhichOneofArgType__default_value: _TypeAlias = _typing.Literal["_default_value", b"_default_value"]  # noqa: Y015
