@@ -21,6 +21,7 @@ from grpc_status import rpc_status
 from pydantic import SecretStr
 
 from muster.api.v1 import (
+    access_pb2_grpc,
     agent_gateway_pb2_grpc,
     dead_letters_pb2_grpc,
     explain_pb2_grpc,
@@ -76,6 +77,8 @@ class Door:
         self.policies = policies_pb2_grpc.PoliciesServiceStub(self.channel)
         self.usage = usage_pb2_grpc.UsageServiceStub(self.channel)
         self.dead_letters = dead_letters_pb2_grpc.DeadLettersServiceStub(self.channel)
+        self.access = access_pb2_grpc.AccessServiceStub(self.channel)
+        self.tokens = access_pb2_grpc.TokenServiceStub(self.channel)
         self.gateway = agent_gateway_pb2_grpc.AgentGatewayServiceStub(self.channel)
 
     async def project(self, name: str = PROJECT, **more: Any) -> tenancy.Project:
@@ -179,6 +182,7 @@ def violations(error: grpc.aio.AioRpcError) -> dict[str, str]:
 
 def settings(database: Any, kafka: str, **more: Any) -> SubmissionSettings:
     """Settings of a service of a test."""
+    given: dict[str, Any] = {"auth": AuthMode.OFF} | more
     return SubmissionSettings(
         instance="submission-0",
         kafka_bootstrap=kafka,
@@ -187,8 +191,7 @@ def settings(database: Any, kafka: str, **more: Any) -> SubmissionSettings:
         database_schema="submission",
         grpc_listen=f"127.0.0.1:{free_port()}",
         rest_listen=f"127.0.0.1:{free_port()}",
-        auth=AuthMode.OFF,
-        **more,
+        **given,
     )
 
 

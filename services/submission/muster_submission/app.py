@@ -39,10 +39,9 @@ from muster_chassis.group_consumer import GroupConsumer
 from muster_chassis.migrations import of_package
 from muster_chassis.outbox import Relay
 from muster_chassis.retention import Retention
-from muster_chassis.rpc import Server, Service, authenticator, service
+from muster_chassis.rpc import Server, Service, service
 from muster_chassis.runtime import Runtime
-from muster_chassis.settings import AuthMode
-from muster_submission.adapters.access import PostgresAccess
+from muster_submission.app_access import AccessParts
 from muster_submission.adapters.agents import Agents
 from muster_submission.adapters.applied import PostgresApplied
 from muster_submission.adapters.expressions import CelProcess
@@ -58,7 +57,6 @@ from muster_submission.adapters.triggers import PostgresTriggers
 from muster_submission.adapters.usage import PostgresUsage
 from muster_submission.adapters.verdicts import Verdicts
 from muster_submission.adapters.workloads import PostgresWorkloads
-from muster_submission.handlers.access import Access
 from muster_submission.handlers.apply import Apply
 from muster_submission.handlers.departments import Departments
 from muster_submission.handlers.drafts import Drafts
@@ -85,6 +83,7 @@ from muster_submission.rpc.logs import LogReading
 from muster_submission.rpc.policies import Policies
 from muster_submission.rpc.templates import Templates
 from muster_submission.rpc.tenancy import Tenancy
+from muster_submission.rpc.tokens import PUBLIC
 from muster_submission.rpc.triggers import Triggers
 from muster_submission.rpc.usage import Usage
 from muster_submission.rpc.watch import Watching
@@ -116,9 +115,9 @@ class Application:
         self.settings = settings
         self.database = database
         self.bus = bus
-        self.access_books = PostgresAccess(database.pool)
-        self.access = Access(self.access_books, everyone_is_admin=settings.auth is AuthMode.OFF)
-        self.tenancy = PostgresTenancy(database.pool, self.access_books.stale)
+        self.access_parts = AccessParts(settings, database)
+        self.access = self.access_parts.access
+        self.tenancy = PostgresTenancy(database.pool, self.access_parts.books.stale)
         self.reading = Reading(database.pool, DirectoryBooks(database.pool, self.tenancy))
         self.feed = Feed(self.reading)
         self.verdicts = Verdicts()
@@ -130,6 +129,7 @@ class Application:
         self.firings = PostgresFirings(database.pool)
         self.expressions = CelProcess()
         self.usage = PostgresUsage(database.pool)
+        self.grants = self.access_parts.grants(self.tenancy)
         self.drafts = Drafts(self.tenancy, self.templates)
         self.submit = Submit(self.books, self.feed)
         self.runs = Runs(self.expressions, self.drafts, self.access)
@@ -183,6 +183,7 @@ class Application:
         rules = Rules(self.triggers, self.firings, self.drafts, self.expressions, self.runs)
         return [
             self._workloads(),
+            *self.access_parts.services(self.grants),
             service(
                 tenancy_pb2.DESCRIPTOR.services_by_name["TenancyService"],
                 tenancy_pb2_grpc.add_TenancyServiceServicer_to_server,
@@ -276,7 +277,7 @@ class Application:
             policy=self.policy,
             telemetry=self.telemetry,
         )
-        return Edge(operations(parts), authenticator(self.settings))
+        return Edge(operations(parts), self.access_parts.authenticate)
 
     async def keep_bounded(self) -> None:
         """Prunes the log of changes, histories and old firings, once a minute. An eternal task."""
@@ -287,6 +288,7 @@ class Application:
                 while await self.reading.forget(identity.now() - _HISTORY_KEPT, _PRUNE_ROWS):
                     pass
                 await self.firings.forget(identity.now(), _PRUNE_ROWS)
+                await self.access_parts.renew()
             except (*TRANSIENT, asyncpg.PostgresError, TimeoutError) as error:
                 _log.warning("old rows could not be removed, tried again in a minute", error=repr(error))
             await asyncio.sleep(_PRUNE_SECONDS)
@@ -324,8 +326,9 @@ async def compose(runtime: Runtime, settings: SubmissionSettings) -> Application
         runtime.close_last(owner.close)
     async with database.unit() as unit:
         await app.departments.ensure_default(unit)
+        await app.access_parts.begin(unit)
     relay = Relay(database, bus)
-    server = Server(settings, app.services(), runtime.health)
+    server = Server(settings, app.services(), runtime.health, app.access_parts.authenticate, PUBLIC)
     retention = Retention(
         database, deletable=lambda: app.ended(_DELETED_KEPT), forgotten=lambda: app.ended(_FORGOTTEN_AFTER)
     )
@@ -342,6 +345,7 @@ async def compose(runtime: Runtime, settings: SubmissionSettings) -> Application
     runtime.eternal("feed", app.feed.run)
     runtime.eternal("retention", retention.run)
     runtime.eternal("pruning", app.keep_bounded)
+    runtime.eternal("refusals", app.access_parts.refusals.run)
     runtime.eternal("waiting firings", app.start_what_waits)
     runtime.eternal("rpc", server.run, stop=stop_serving)
     if settings.rest_listen is not None:

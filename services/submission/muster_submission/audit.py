@@ -15,7 +15,6 @@ from muster_chassis.errors import ServiceError
 from muster_chassis.rpc import Caller, caller
 from muster_chassis.text import clean
 from muster_chassis.unit import Unit
-from muster_submission.domain.access import Verb
 
 DONE: Final = "done"
 ASKED: Final = "asked"
@@ -31,10 +30,12 @@ ORDER BY e.n
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line: a verb, what it was about (KIND/NAME, or a workload's id), in which project, and what came of it."""
+    """One line: what was done or tried, about what, in which project, and what came of it."""
 
-    verb: Verb
+    verb: str
+    """One of domain/access.py, or a word for what needs no right, such as tokens.issue."""
     target: str
+    """KIND/NAME, or a workload's id."""
     project: str = ""
     outcome: str = DONE
     """`done`, `asked` of another service, or the reason code of a refusal."""
@@ -71,7 +72,7 @@ async def audit(unit: Unit, *entries: Entry, who: Caller | None = None) -> None:
         clean(who.subject, _LONGEST),
         who.channel,
         clean(who.peer, _LONGEST),
-        [entry.verb.value for entry in entries],
+        [str(entry.verb) for entry in entries],
         [clean(entry.target, _LONGEST) for entry in entries],
         [clean(entry.project, _LONGEST) for entry in entries],
         [entry.outcome for entry in entries],

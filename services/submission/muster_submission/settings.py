@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import ClassVar
+
 from pydantic import Field
 
 from muster_chassis.settings import Address, ServiceSettings
@@ -13,8 +16,24 @@ class SubmissionSettings(ServiceSettings):
     rest_listen: Address | None = Field(
         default=None, description="Where the REST API listens, HOST:PORT; it is not served where this is not set."
     )
+    vouches_itself: ClassVar[bool] = True
+    auth_own_issuer: str = Field(
+        default="muster",
+        pattern=r"^[A-Za-z0-9:/._-]{1,200}$",
+        description="The claim `iss` of the tokens that applications get here.",
+    )
+    auth_first_applications: tuple[Path, ...] = Field(
+        default=(),
+        max_length=10,
+        description='Files with the applications to begin with, a JSON list of paths: {"id", "secret", "role"} each.',
+    )
     tenant_id: int = Field(
         default=1001, ge=1, le=2**31 - 1, description="The number under which the REST API shows the tenant."
+    )
+    secret_keys_file: Path | None = Field(
+        default=None,
+        description="Keys under which credentials in specs are stored: lines of `ID BASE64`, the current one first. "
+        "Without it a spec with a credential in it is refused.",
     )
     scheduler_address: str = Field(
         default="", description="gRPC of the scheduler, HOST:PORT; two with a comma where a standby follows."

@@ -8,7 +8,7 @@ from muster_chassis.rpc.auth import (
     authenticator,
     everyone_is_local,
 )
-from muster_chassis.rpc.caller import LOCAL, Caller, caller, set_caller
+from muster_chassis.rpc.caller import LOCAL, NOBODY, Caller, caller, set_caller
 from muster_chassis.rpc.idempotency import once
 from muster_chassis.rpc.interceptor import CallInterceptor, outgoing, remaining
 from muster_chassis.rpc.server import LARGEST_MESSAGE, Server, Service, channel, service
@@ -18,6 +18,7 @@ __all__ = [
     "CREDENTIAL",
     "LARGEST_MESSAGE",
     "LOCAL",
+    "NOBODY",
     "Authenticator",
     "CallInterceptor",
     "Caller",

@@ -30,6 +30,9 @@ class Caller:
 LOCAL: Final = Caller("local")
 """Everyone, where authentication is switched off."""
 
+NOBODY: Final = Caller("")
+"""Whoever calls what needs no token. No rule can speak of them."""
+
 _caller: ContextVar[Caller] = ContextVar("caller", default=LOCAL)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
@@ -19,7 +19,7 @@ from opentelemetry.trace import SpanKind
 
 from muster_chassis import logs, metrics, tracing
 from muster_chassis.rpc.auth import Authenticator
-from muster_chassis.rpc.caller import set_caller
+from muster_chassis.rpc.caller import NOBODY, set_caller
 from muster_chassis.rpc.status import as_service_error, internal, status_of
 
 _log = logs.get(__name__)
@@ -37,11 +37,17 @@ Behaviour = Callable[[Any, Any], Any]
 
 
 class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc,unused-ignore]
-    """longest: seconds that a unary call may take where the client has set no deadline, or a later one."""
+    """longest: seconds that a unary call may take where the client has set no deadline, or a later one.
 
-    def __init__(self, authenticate: Authenticator, longest: float = 30.0) -> None:
+    public: methods that are called without a token, by `NOBODY`.
+    """
+
+    def __init__(
+        self, authenticate: Authenticator, longest: float = 30.0, public: Collection[str] = frozenset()
+    ) -> None:
         self._authenticate = authenticate
         self._longest = longest
+        self._public = public
 
     async def intercept_service(
         self,
@@ -67,7 +73,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc,unused-i
             with self._around(method, context) as outcome:
                 try:
                     async with asyncio.timeout(self._seconds(context)):
-                        await self._identify(context)
+                        await self._identify(method, context)
                         return await behaviour(request, context)
                 except Exception as error:  # noqa: BLE001 - every error becomes a status here
                     await self._fail(context, error, outcome)
@@ -78,7 +84,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc,unused-i
         async def call(request: Any, context: Any) -> AsyncIterator[Any]:
             with self._around(method, context) as outcome:
                 try:
-                    await self._identify(context)
+                    await self._identify(method, context)
                     async for item in behaviour(request, context):
                         yield item
                 except Exception as error:  # noqa: BLE001 - every error becomes a status here
@@ -86,8 +92,11 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc,unused-i
 
         return call
 
-    async def _identify(self, context: Any) -> None:
-        who = await self._authenticate(_metadata(context, "authorization"))
+    async def _identify(self, method: str, context: Any) -> None:
+        if method in self._public:
+            who = NOBODY
+        else:
+            who = await self._authenticate(_metadata(context, "authorization"))
         set_caller(replace(who, channel="grpc", peer=str(context.peer() or "")))
 
     def _seconds(self, context: Any) -> float:

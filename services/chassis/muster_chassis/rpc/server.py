@@ -7,7 +7,7 @@ condition has been in trouble beyond its grace.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -66,13 +66,14 @@ class Server:
         services: Sequence[Service],
         health: Health,
         authenticate: Authenticator | None = None,
+        public: Collection[str] = frozenset(),
     ) -> None:
-        """authenticate: says who calls, where the settings alone do not tell."""
+        """authenticate: says who calls, where the settings alone do not tell; public: methods without a token."""
         self._health = health
         self._names = [one.name for one in services]
         self._servicer = HealthServicer()
         self._server = grpc.aio.server(
-            interceptors=[CallInterceptor(authenticate or authenticator(settings))],
+            interceptors=[CallInterceptor(authenticate or authenticator(settings), public=public)],
             options=_OPTIONS,
             maximum_concurrent_rpcs=1000,
         )

@@ -42,6 +42,10 @@ class PostgresAccess:
         self._changes += 1
         self._asked = _NEVER
 
+    async def version(self) -> int:
+        """The version of the state: whoever keeps what follows from it reads anew where it has grown."""
+        return (await self.state()).version
+
     async def state(self) -> State:
         """Everything that decides about calls, at most half a second old."""
         if self._state is not None and self._clock() - self._asked < FRESH:

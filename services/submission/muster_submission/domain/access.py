@@ -173,6 +173,11 @@ class Scope:
     def __str__(self) -> str:
         return f"{self.kind}/{self.name}" if self.name else str(self.kind)
 
+    @property
+    def place(self) -> Place:
+        """The scope as the place of a question; the tenant is none in particular."""
+        return Place(**{self.kind.value: self.name}) if self.kind is not ScopeKind.TENANT else Place()
+
 
 TENANT: Final = Scope(ScopeKind.TENANT)
 
@@ -237,6 +242,16 @@ class Grants:
     def reach(self, verb: Verb) -> Reach:
         """Where the verb is allowed, as the bindings say it."""
         return self._reach[verb]
+
+    def covers(self, outer: Scope, inner: Scope) -> bool:
+        """Whether everything in one scope is in the other one too."""
+        if outer.kind is ScopeKind.TENANT or outer == inner:
+            return True
+        return (
+            outer.kind is ScopeKind.DEPARTMENT
+            and inner.kind is ScopeKind.PROJECT
+            and self._departments.get(inner.name) == outer.name
+        )
 
     def judge(self, verb: Verb, place: Place) -> Answer:
         """Whether the verb is allowed there, and whether what is there may be seen."""

@@ -12,9 +12,9 @@ from typing import Final
 
 from muster_chassis.errors import NotFound, PermissionDenied, ServiceError, Unauthenticated
 from muster_chassis.rpc import LOCAL, Caller
+from muster_submission.access_ports import AccessBooks
 from muster_submission.domain.access import EVERYTHING, Answer, Grants, Place, Verb
 from muster_submission.domain.bindings import State
-from muster_submission.ports import AccessBooks
 
 _REMEMBERED: Final = 10_000
 
@@ -49,7 +49,10 @@ class Rights:
         absent: the very error of the method where the thing does not exist, so that hidden things look the same.
         Raises PermissionDenied where the caller may see what is there, NotFound (or `absent`) where not.
         """
-        place = Place(project, department, cluster)
+        self.require_at(verb, Place(project, department, cluster), absent)
+
+    def require_at(self, verb: Verb, place: Place, absent: ServiceError | None = None) -> None:
+        """`require`, for a place as a value."""
         match self.grants.judge(verb, place):
             case Answer.FORBIDDEN:
                 raise PermissionDenied(self._refused(verb, place, Answer.FORBIDDEN), metadata={"verb": verb})
@@ -73,7 +76,11 @@ class Rights:
 
     def allows(self, verb: Verb, *, project: str = "", department: str = "", cluster: str = "") -> bool:
         """Whether the verb is allowed there; with nothing named: in the whole tenant."""
-        return self.grants.judge(verb, Place(project, department, cluster)) is Answer.ALLOWED
+        return self.allows_at(verb, Place(project, department, cluster))
+
+    def allows_at(self, verb: Verb, place: Place) -> bool:
+        """`allows`, for a place as a value."""
+        return self.grants.judge(verb, place) is Answer.ALLOWED
 
     def anywhere(self, verb: Verb) -> bool:
         """Whether there is a place where the verb is allowed: enough for what everyone shares, as global templates."""
