@@ -58,6 +58,18 @@ async def read_array(request: Request) -> list[Any]:
     return value
 
 
+async def as_document(request: Request) -> str:
+    """The body as the text of a YAML document. Raises BodyTooLarge and BadBody.
+
+    JSON is read strictly and written anew: its escapes are not YAML's, and what JSON refuses YAML may take.
+    """
+    content = await read_bytes(request)
+    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media.endswith("yaml") or (not media.endswith("json") and not content.lstrip().startswith(b"{")):
+        return _text(content)
+    return json.dumps(as_object(content), ensure_ascii=False)
+
+
 def as_object(content: bytes) -> dict[str, Any]:
     """The object in the text. Raises BadBody."""
     value = parse(_text(content))

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from muster_chassis.errors import ServiceError
 from muster_chassis.text import clean
 from muster_submission.rest import answers
+from muster_submission.rest.operation import Shape
 
 _REASONS: Final = {
     400: "BadRequest",
@@ -27,6 +28,24 @@ _REASONS: Final = {
     504: "Timeout",
 }
 _MOST: Final = 100
+STATUS: Final = Shape(
+    "Status",
+    {
+        "type": "object",
+        "description": "metav1.Status: what came of a request, with a cause for each thing that is wrong.",
+        "required": ["kind", "apiVersion", "status"],
+        "properties": {
+            "kind": {"const": "Status"},
+            "apiVersion": {"const": "v1"},
+            "metadata": {"type": "object"},
+            "status": {"enum": ["Success", "Failure"]},
+            "message": {"type": "string"},
+            "reason": {"type": "string"},
+            "code": {"type": "integer"},
+            "details": {"type": "object"},
+        },
+    },
+)
 
 
 def speaks(path: str) -> bool:
