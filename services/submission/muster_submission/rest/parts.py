@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from muster_chassis.database import Database
 from muster_submission.adapters.feed import Feed
 from muster_submission.adapters.fleet import PostgresFleet
+from muster_submission.adapters.objects import KnownObjects
 from muster_submission.adapters.owners import Owner
 from muster_submission.adapters.reading import Reading
 from muster_submission.adapters.tenancy import PostgresTenancy
@@ -15,6 +16,7 @@ from muster_submission.handlers.access import Access
 from muster_submission.handlers.drafts import Drafts
 from muster_submission.handlers.intents import Intents
 from muster_submission.handlers.node_pools import NodePools
+from muster_submission.handlers.objects import Objects
 from muster_submission.handlers.submit import Submit
 from muster_submission.rpc.tenancy import Tenancy
 
@@ -31,6 +33,8 @@ class Parts:
     drafts: Drafts
     submit: Submit
     intents: Intents
+    objects: Objects
+    known: KnownObjects
     tenancy: PostgresTenancy
     organisation: Tenancy
     fleet: PostgresFleet
