@@ -65,7 +65,7 @@ TYPES: Final = record(
     "NodeTypes", [], "Values of the node label run.ai/type.", training=some(_TEXT), workspace=some(_TEXT)
 )
 _AMOUNT: Final = record(
-    "Amount", [], "GPUs, millicores and MB.", gpu={"type": "number"}, cpu={"type": "number"}, memory={"type": "number"}
+    "QuotaAmount", [], "GPUs, millicores and MB.", gpu={"type": "number"}, cpu={"type": "number"}, memory={"type": "number"}
 )
 _SUMS: Final = {"allocated": _AMOUNT, "allocatedNonPreemptible": _AMOUNT, "requested": _AMOUNT}
 _STATUS: Final = {
@@ -75,7 +75,7 @@ _STATUS: Final = {
     ),
     "quotaStatus": record("QuotaStatus", [], "What is in use in all.", **_SUMS),
 }
-_PARENT: Final = record("Parent", [], "The department.", id=_TEXT, name=_TEXT)
+_PARENT: Final = record("ParentDepartment", [], "The department.", id=_TEXT, name=_TEXT)
 _UNIT: Final = {
     "id": _TEXT,
     "name": _TEXT,
@@ -149,7 +149,7 @@ DEPARTMENT_CREATION: Final = record(
     **_CHANGEABLE,
 )
 DEPARTMENT_UPDATE: Final = record("DepartmentUpdate", ["resources"], "A department as it should be.", **_CHANGEABLE)
-COUNT: Final = record("Count", ["count"], "How many there are.", count={"type": "integer", "minimum": 0})
+COUNT: Final = record("HowMany", ["count"], "How many there are.", count={"type": "integer", "minimum": 0})
 
 
 def page_of(name: str, member: str, shape: Shape) -> Shape:
