@@ -18,6 +18,7 @@ from muster_submission.rest.routes import (
     kubernetes,
     lists,
     measures,
+    missing,
     node_pools,
     pods,
     projects,
@@ -41,4 +42,4 @@ _AREAS: Final[Sequence[Callable[[Parts], list[Operation]]]] = (
 def operations(parts: Parts) -> list[Operation]:
     """Everything that the edge serves."""
     served = [one for area in _AREAS for one in area(parts)]
-    return [*served, *document.operations(served)]
+    return [*served, *missing.operations(served), *document.operations(served)]
