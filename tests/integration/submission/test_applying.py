@@ -1,0 +1,105 @@
+"""Applying documents over the real PostgreSQL: twice is one workload, and what cannot change is refused by name."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import grpc
+import pytest
+
+from muster.api.v1 import workloads_pb2 as api
+from muster.workload.v1 import workload_pb2 as wl
+from tests.support.doors import Door, door, key, moved, violations
+from tests.support.waiting import eventually
+
+CREATED, UNCHANGED, CHANGED = (
+    api.APPLY_OUTCOME_CREATED,
+    api.APPLY_OUTCOME_UNCHANGED,
+    api.APPLY_OUTCOME_CHANGED,
+)
+HEAD = "apiVersion: run.ai/v2alpha1\nkind: {kind}\nmetadata: {{{metadata}}}\nspec:\n  image: {{value: ubuntu}}\n"
+INFERENCE = "InferenceWorkload"
+
+
+def document(body: str = "", *, metadata: str = "name: one", kind: str = "TrainingWorkload") -> str:
+    return HEAD.format(kind=kind, metadata=metadata) + body
+
+
+async def applied(here: Door, text: str, **more: Any) -> api.ApplyWorkloadResponse:
+    draft = api.WorkloadDraft(project="team-a", yaml=text)
+    return await here.workloads.ApplyWorkload(api.ApplyWorkloadRequest(draft=draft, idempotency_key=key(), **more))
+
+
+async def refused(here: Door, text: str) -> grpc.aio.AioRpcError:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await applied(here, text)
+    return caught.value
+
+
+async def names(here: Door) -> list[str]:
+    return [one.name for one in (await here.workloads.ListWorkloads(api.ListWorkloadsRequest())).workloads]
+
+
+async def test_twice_is_one_workload(database: Any, kafka: str) -> None:
+    async with door(database, kafka) as here:
+        await here.project()
+        prefixed = document("  namePrefix: {value: sweep}\n  memory: {value: 4Gi}\n")
+        first = await applied(here, prefixed)
+        assert (first.outcome, first.workload.name) == (CREATED, "sweep-1")
+        again = await applied(here, prefixed.replace("4Gi", "4096Mi"))
+        assert (again.outcome, again.workload.id) == (UNCHANGED, first.workload.id)
+
+        twins = await asyncio.gather(*(applied(here, document(metadata="name: twin")) for _ in range(8)))
+        assert sorted(one.outcome for one in twins) == [CREATED, *[UNCHANGED] * 7]
+        assert len({one.workload.id for one in twins}) == 1
+        other_kind = await applied(here, document(metadata="name: one", kind="InteractiveWorkload"))
+        assert (other_kind.outcome, other_kind.workload.name) == (CREATED, "one")
+        assert sorted(await names(here)) == ["one", "sweep-1", "twin"]
+
+        submitted = await here.submit(name="sent", image="ubuntu")
+        taken = await refused(here, document("  command: {value: other}\n", metadata="name: sent"))
+        assert taken.code() is grpc.StatusCode.FAILED_PRECONDITION
+        adopted = await applied(here, document('  command: {value: "true"}\n', metadata="name: sent"))
+        assert (adopted.outcome, adopted.workload.id) == (UNCHANGED, submitted.id)
+
+
+async def test_what_cannot_change_is_named_and_nothing_changes(database: Any, kafka: str) -> None:
+    async with door(database, kafka) as here:
+        await here.project()
+        made = await applied(here, document("  gpuDevices: {value: 1}\n"))
+        wrong = await refused(here, document("  gpuDevices: {value: 2}\n  memory: {value: 1Gi}\n"))
+        assert wrong.code() is grpc.StatusCode.FAILED_PRECONDITION
+        assert "gpuDevices, memory of one cannot change" in (wrong.details() or "")
+        assert (await here.get(made.workload.id)).generation == 1
+
+        unnamed = await refused(here, document("  namePrefix: {value: x}\n", metadata=""))
+        assert unnamed.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert list(violations(unnamed)) == ["metadata.name"]
+
+        serving = "  ports: {items: {http: {value: {container: 8000}}}}\n"
+        served = await applied(here, document(serving, metadata="name: svc", kind=INFERENCE))
+        newer = document(serving, metadata="name: svc", kind=INFERENCE).replace("ubuntu", "ubuntu:24.04")
+        changed = await applied(here, newer)
+        assert (changed.outcome, changed.workload.generation) == (CHANGED, 2)
+        assert changed.workload.id == served.workload.id
+        assert (await applied(here, newer)).outcome == UNCHANGED
+
+
+async def test_what_has_ended_is_made_anew_under_its_name(database: Any, kafka: str) -> None:
+    async with door(database, kafka) as here:
+        await here.project()
+        first = (await applied(here, document())).workload
+        await here.decide(first.id, moved(wl.PHASE_RUNNING))
+        await here.decide(first.id, moved(wl.PHASE_COMPLETED))
+        await eventually(lambda: here.get(first.id), lambda one: one.phase == wl.PHASE_COMPLETED)
+
+        second = await applied(here, document())
+        assert (second.outcome, second.workload.name) == (CREATED, "one")
+        assert second.workload.id != first.id
+        assert (await applied(here, document())).workload.id == second.workload.id
+
+        await here.decide(second.workload.id, moved(wl.PHASE_RUNNING))
+        await eventually(lambda: here.get(second.workload.id), lambda one: one.phase == wl.PHASE_RUNNING)
+        held = await applied(here, document("  active: {value: false}\n"))
+        assert (held.outcome, held.workload.id) == (CHANGED, second.workload.id)
