@@ -26,7 +26,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from muster_client import Muster
-from muster_client.resources import pool_quota
+from muster_client.quotas import pool_quota
 from tests.support import decisions, figures
 from tests.support.stacks import running_stack
 

@@ -11,7 +11,7 @@ import uuid
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from muster_client.errors import AlreadyExists, NotNow, Unavailable
-from muster_client.resources import pool_quota
+from muster_client.quotas import pool_quota
 from muster_client.words import TERMINAL, phase_of
 from muster_kernel.lifecycle import Phase
 from tests.chaos.documents import PROJECT, document

@@ -25,7 +25,7 @@ from muster_client.errors import (
     WaitTimedOut,
 )
 from muster_client.muster import Muster
-from muster_client.resources import pool_quota
+from muster_client.quotas import pool_quota
 from muster_client.watching import WatchItem
 from muster_client.words import TERMINAL, phase_of, phase_word
 from muster_kernel.lifecycle import Phase

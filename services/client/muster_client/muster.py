@@ -30,8 +30,9 @@ from muster_client.address import find_server, find_token
 from muster_client.calls import CHANNEL_OPTIONS, Calls, OnRetry, Patience, new_key
 from muster_client.drafts import OUTCOMES, Applied, Draft, draft_of, filter_of, reference_of
 from muster_client.errors import MusterError, Violation, error_of_code, violation_of
+from muster_client.organisation import Departments, NodePools, Projects
 from muster_client.pages import pages
-from muster_client.resources import Clusters, DeadLetters, Nodes, Projects, Templates
+from muster_client.resources import Clusters, DeadLetters, Nodes, Templates
 from muster_client.triggers import Triggers
 from muster_client.watching import Watcher, WatchItem, until
 from muster_client.words import TERMINAL
@@ -62,6 +63,8 @@ class Muster:
         self._workloads = workloads_pb2_grpc.WorkloadsServiceStub(self._channel)
         self._watcher = Watcher(self._calls, self._workloads)
         self.projects = Projects(self._calls, self._channel)
+        self.departments = Departments(self._calls, self._channel)
+        self.node_pools = NodePools(self._calls, self._channel)
         self.templates = Templates(self._calls, self._channel)
         self.triggers = Triggers(self._calls, self._channel)
         self.clusters = Clusters(self._calls, self._channel)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
+PAGE: Final = 200
+"""Items asked for at once."""
 T = TypeVar("T")
 
 

@@ -1,14 +1,12 @@
-"""Everything that is not a workload: projects, templates, clusters, nodes and dead letters.
+"""Everything that is neither a workload nor tenancy: templates, clusters, nodes and dead letters.
 
-Made once per client; `muster.projects.create(..)` and so on. Holds what muster.py holds: a key on every mutation, a
+Made once per client; `muster.templates.apply(..)` and so on. Holds what muster.py holds: a key on every mutation, a
 deadline on every call, the API's own messages as answers.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
-from decimal import Decimal
-from fractions import Fraction
 
 import grpc
 
@@ -18,51 +16,12 @@ from muster.api.v1 import (
     fleet_pb2_grpc,
     templates_pb2,
     templates_pb2_grpc,
-    tenancy_pb2,
-    tenancy_pb2_grpc,
 )
 from muster.api.v1 import fleet_pb2 as fleet_api_pb2
 from muster.fleet.v1 import fleet_pb2
-from muster.tenancy.v1 import tenancy_pb2 as books_pb2
 from muster_client.calls import Calls, new_key
 from muster_client.drafts import Draft, draft_of
-from muster_client.pages import pages
-from muster_kernel.quantities import GPU, MILLI
-
-PAGE = 200
-Number = int | float | str | Decimal
-
-
-def gpu_units(gpus: Number) -> int:
-    """GPUs as the accounts count them, in 1/7,000. Raises ValueError for what is not exact there, or negative."""
-    try:
-        units = Fraction(str(gpus)) * GPU
-    except (ValueError, ZeroDivisionError):
-        raise ValueError(f"{gpus!r} is not a number of GPUs: expected 0 or more, such as 4 or 0.5") from None
-    if units < 0 or units.denominator != 1:
-        raise ValueError(f"{gpus!r} is not a number of GPUs: expected 0 or more, in steps of 0.001")
-    return int(units)
-
-
-def weight_milli(weight: Number) -> int:
-    """A weight as quotas keep it, in thousandths. Raises ValueError for what is not exact there, or negative."""
-    try:
-        milli = Fraction(str(weight)) * MILLI
-    except (ValueError, ZeroDivisionError):
-        raise ValueError(f"{weight!r} is not a weight: expected 0 or more, such as 2 or 0.5") from None
-    if milli < 0 or milli.denominator != 1:
-        raise ValueError(f"{weight!r} is not a weight: expected 0 or more, in steps of 0.001")
-    return int(milli)
-
-
-def pool_quota(pool: str, gpus: Number, *, limit: Number | None = None, weight: Number = 1) -> books_pb2.PoolQuota:
-    """A quota in one node pool: `gpus` deserved, `limit` the most that may be held, `weight` in the surplus."""
-    return books_pb2.PoolQuota(
-        node_pool=pool,
-        gpu_deserved=gpu_units(gpus),
-        gpu_limit=None if limit is None else gpu_units(limit),
-        over_quota_weight_milli=weight_milli(weight),
-    )
+from muster_client.pages import PAGE, pages
 
 
 class Resource:
@@ -71,49 +30,6 @@ class Resource:
     def __init__(self, calls: Calls, channel: grpc.aio.Channel) -> None:
         self._calls = calls
         self._channel = channel
-
-
-class Projects(Resource):
-    """The queues into which workloads go."""
-
-    async def create(
-        self,
-        name: str,
-        *,
-        department: str = "",
-        namespace: str = "",
-        quotas: Iterable[books_pb2.PoolQuota] = (),
-        node_pools: Iterable[str] = (),
-        key: str | None = None,
-    ) -> books_pb2.Project:
-        """Makes a project. `node_pools`: what its workloads try by default. Raises AlreadyExists, InvalidInput."""
-        request = tenancy_pb2.CreateProjectRequest(
-            name=name,
-            department=department,
-            namespace=namespace,
-            quotas=quotas,
-            default_node_pools=node_pools,
-            idempotency_key=key or new_key(),
-        )
-        stub = tenancy_pb2_grpc.TenancyServiceStub(self._channel)
-        return (await self._calls.unary(stub.CreateProject, request)).project
-
-    def list(self) -> AsyncIterator[books_pb2.Project]:
-        """The projects, by name."""
-        stub = tenancy_pb2_grpc.TenancyServiceStub(self._channel)
-
-        async def page(token: str) -> tuple[Sequence[books_pb2.Project], str]:
-            request = tenancy_pb2.ListProjectsRequest(page_size=PAGE, page_token=token)
-            answer = await self._calls.unary(stub.ListProjects, request)
-            return answer.projects, answer.next_page_token
-
-        return pages(page)
-
-    async def set_quota(self, project: str, quota: books_pb2.PoolQuota, *, key: str | None = None) -> books_pb2.Project:
-        """Replaces a project's quota in the quota's node pool. Below what is in use is legal and stops nothing."""
-        request = tenancy_pb2.SetProjectQuotaRequest(project=project, quota=quota, idempotency_key=key or new_key())
-        stub = tenancy_pb2_grpc.TenancyServiceStub(self._channel)
-        return (await self._calls.unary(stub.SetProjectQuota, request)).project
 
 
 class Templates(Resource):

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Sequence
 from muster.api.v1 import triggers_pb2, triggers_pb2_grpc
 from muster.events.v1 import cloudevent_pb2
 from muster_client.calls import new_key
-from muster_client.pages import pages
-from muster_client.resources import PAGE, Resource
+from muster_client.pages import PAGE, pages
+from muster_client.resources import Resource
 
 
 class Triggers(Resource):

@@ -15,7 +15,7 @@ from muster_client.cli.output import emit, say
 from muster_client.cli.render import tables
 from muster_client.cli.render.amounts import gpus
 from muster_client.errors import InvalidInput, MusterError
-from muster_client.resources import pool_quota
+from muster_client.quotas import pool_quota
 
 _NO_OPTIONS = Common()
 Files = Annotated[list[Path], Parameter(name=["--file", "-f"], negative="")]

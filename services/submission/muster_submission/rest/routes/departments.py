@@ -75,7 +75,7 @@ class Departments:
                 self.count,
                 {200: count},
                 counts,
-                since="later",
+                since="muster",
             ),
             _operation("GET", at, "get_department", "One department", self.get, found, [_ID]),
             _operation("PUT", at, "update_department", "Change a department", self.update, found, [_ID], changed),

@@ -95,11 +95,11 @@ class NodePools:
         gone, found = {204: Answer("Gone."), 409: stays}, {200: one}
         body = Body(POOL_UPDATE)
         return [
-            _operation("GET", NEW, "list_nodepools", "The node pools", self.page, {200: page}, lists, since="later"),
+            _operation("GET", NEW, "list_nodepools", "The node pools", self.page, {200: page}, lists, since="muster"),
             _operation(
-                "GET", f"{NEW}/count", "count_nodepools", "How many", self.count, {200: count}, counts, since="later"
+                "GET", f"{NEW}/count", "count_nodepools", "How many", self.count, {200: count}, counts, since="muster"
             ),
-            _operation("GET", at, "get_nodepool", "One node pool", self.get, found, [_NEW_ID], since="later"),
+            _operation("GET", at, "get_nodepool", "One node pool", self.get, found, [_NEW_ID], since="muster"),
             _operation(
                 "PATCH",
                 at,
@@ -109,9 +109,9 @@ class NodePools:
                 {**found, 409: taken},
                 [_NEW_ID],
                 body,
-                since="later",
+                since="muster",
             ),
-            _operation("DELETE", at, "delete_nodepool", "Remove it", self.remove, gone, [_NEW_ID], since="later"),
+            _operation("DELETE", at, "delete_nodepool", "Remove it", self.remove, gone, [_NEW_ID], since="muster"),
         ]
 
     async def of_cluster(self, request: Request) -> Response:

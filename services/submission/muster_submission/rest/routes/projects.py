@@ -84,7 +84,7 @@ class Projects:
                 self.count,
                 {200: Answer("The number.", org_shapes.COUNT)},
                 counts,
-                since="later",
+                since="muster",
             ),
             Operation("GET", at, "get_project", _TAG, "One project", self.get, found, [_ID]),
             Operation("PUT", at, "update_project", _TAG, "Change a project", self.update, found, [_ID], changed),
