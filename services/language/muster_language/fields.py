@@ -155,7 +155,8 @@ def _unwrap(findings: Findings, row: Row, node: Node, path: str) -> tuple[Node |
         if not node.entries:
             findings.say(path, node, "the field has no value", shape)
     elif isinstance(node, Scalar) and not node.null:
-        findings.say(path, node, f"{shown(node.text)} stands here without `value:`", shape)
+        given = "a credential" if row.sensitive else shown(node.text)
+        findings.say(path, node, f"{given} stands here without `value:`", shape)
     else:
         findings.say(path, node, "the field has no value", shape)
     return None, path

@@ -163,7 +163,9 @@ def test_a_training_with_mpi_is_a_gang() -> None:
     spec = one("  mpi: {value: true}\n  processes: {value: 5}\n  slotsPerWorker: {value: 2}\n").spec
     assert (spec.kind, spec.framework, spec.workers) == (Kind.DISTRIBUTED, wl.FRAMEWORK_MPI, 3)
     assert not spec.HasField("mpi")
-    assert "5:3: spec.mpi: mpi and this jobType exclude each other" in said("  mpi: {value: true}\n  jobType: PyTorch\n", "DistributedWorkload")
+    assert "5:3: spec.mpi: mpi and this jobType exclude each other" in said(
+        "  mpi: {value: true}\n  jobType: PyTorch\n", "DistributedWorkload"
+    )
 
 
 def test_a_legacy_job_keeps_its_mark() -> None:
