@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from muster_language.documents import Violation
 from muster_language.rest_compounds import read_serving_port, read_spec
-from muster_language.rest_paths import rest_path
+from muster_language.rest_paths import BodyNaming
 from muster_language.rest_reader import BodyReader, Findings
 from muster_language.rest_tree import spec_tree
 from muster_language.rest_values import given
@@ -110,12 +110,7 @@ def _master(kind: Kind, body: Mapping[str, Any], spec: WorkloadSpec, findings: F
 def _all(own: Sequence[Violation], spec: WorkloadSpec) -> tuple[Violation, ...]:
     """The reader's errors and the LAYER stage's, in REST's words; what the reader has said already is not repeated."""
     said = [one.path for one in own]
-    more = [
-        Violation(path, one.message, allowed=one.allowed)
-        for one in check_layer(spec)
-        if not _covered(path := rest_path(one.path, spec), said)
-    ]
-    return (*own, *more)
+    return (*own, *(one for one in check_layer(spec, BodyNaming(spec)) if not _covered(one.path, said)))
 
 
 def _covered(path: str, said: Iterable[str]) -> bool:

@@ -86,7 +86,8 @@ def _leaf(leaf: Leaf, message: Any) -> Any:
         case of.ARRAY:
             return list(value.values)
         case _:
-            return to_json(row, value)
+            # An empty text clears what a lower layer gives; REST, which has one layer, has no word for it.
+            return None if value == "" and row.rest_min_length else to_json(row, value)
 
 
 def _item(leaf: Leaf, item: Any) -> dict[str, Any]:

@@ -27,7 +27,7 @@ _PEOPLE: Final = (
 _DOWNLOADS: Final = (
     "there is nothing to download: the command line is a Python package, and agents are a container image"
 )
-_POLICIES: Final = "policies are one document that the operator gives the policy service; PoliciesService shows what holds"
+_POLICIES: Final = "the operator gives policies to the policy service as a document; PoliciesService shows what holds"
 _LOOKS: Final = "there is no web console whose looks or settings could be kept"
 _OLDER: Final = "this is the older form of a route: {} has the same, for all clusters at once"
 _TOKENS: Final = "tokens come from POST /api/v1/token"
