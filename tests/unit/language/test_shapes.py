@@ -191,6 +191,12 @@ def test_volumes_with_a_server_are_nfs() -> None:
     assert (volume.path, volume.mount_path, volume.nfs_server) == ("/src", "/dst", "nfs.example")
 
 
+@pytest.mark.parametrize("given", ["0.5", "1"])
+def test_a_portion_goes_with_its_limit_and_type(given: str) -> None:
+    spec = good(f"  gpu: {{value: {given}}}\n  gpuLimit: {{value: 1}}\n  gpuRequestType: {{value: portion}}\n")
+    assert spec.gpu_portion_limit == 1
+
+
 def test_secrets_of_the_environment_stay_as_they_are_written() -> None:
     spec = good('  environment: {items: {A: {value: "SECRET:pg,password"}, B: {value: SECRET}}}\n')
     assert [item.value for item in spec.environment] == ["SECRET:pg,password", "SECRET"]
