@@ -66,7 +66,7 @@ def sayable(spec: WorkloadSpec) -> WorkloadSpec:
     for claim in spec.pvcs:
         if not claim.HasField("size"):
             for name in ("storage_class", "read_write_once", "read_only_many", "read_write_many", "volume_mode"):
-                claim.ClearField(name)  # type: ignore[arg-type]
+                claim.ClearField(name)
     for number, volume in enumerate(spec.data_volumes):
         volume.id = f"123e4567-e89b-12d3-a456-42661417400{number}"
     for number, resource in enumerate(spec.extended_resources):
