@@ -19,7 +19,7 @@ from muster_client.resources import Resource
 
 class _Tenancy(Resource):
     @property
-    def _stub(self) -> tenancy_pb2_grpc.TenancyServiceAsyncStub:
+    def _stub(self) -> tenancy_pb2_grpc.TenancyServiceStub:
         return tenancy_pb2_grpc.TenancyServiceStub(self._channel)
 
 

@@ -67,5 +67,5 @@ class Triggers(Resource):
 
         return pages(page)
 
-    def _stub(self) -> triggers_pb2_grpc.TriggersServiceAsyncStub:
+    def _stub(self) -> triggers_pb2_grpc.TriggersServiceStub:
         return triggers_pb2_grpc.TriggersServiceStub(self._channel)

@@ -258,6 +258,9 @@ class Leader(fleet_pb2_grpc.FleetServiceServicer):
     async def ListNodes(self, request: Any, context: Any) -> fleet_pb2.ListNodesResponse:
         return fleet_pb2.ListNodesResponse()
 
+    async def ListAccounts(self, request: Any, context: Any) -> fleet_pb2.ListAccountsResponse:
+        return fleet_pb2.ListAccountsResponse()
+
     async def ForceGoneNode(self, request: Any, context: Any) -> fleet_pb2.ForceGoneNodeResponse:
         return fleet_pb2.ForceGoneNodeResponse()
 

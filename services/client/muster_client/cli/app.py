@@ -47,10 +47,27 @@ _VERBS: Final = (
     ("usage", f"{_HERE}.operations:usage", "Show who has used how much.", _FLEET),
 )
 _GROUPS: Final = (
+    ("departments", "Departments over projects, and their quotas.", {
+        "list": ("departments:list_departments", "List departments."),
+        "get": ("departments:get_department", "Tell everything about one department."),
+        "create": ("departments:create_department", "Make a department."),
+        "apply": ("departments:apply_departments", "Make or change the departments of files."),
+        "set-quota": ("departments:set_department_quota", "Set what a department deserves in a node pool."),
+        "delete": ("departments:delete_department", "Remove a department."),
+    }),
     ("projects", "Projects and their quotas.", {
-        "list": ("tenancy:list_projects", "List projects."),
-        "create": ("tenancy:create_project", "Make a project."),
-        "set-quota": ("tenancy:set_quota", "Set what a project deserves in a node pool."),
+        "list": ("projects:list_projects", "List projects."),
+        "get": ("projects:get_project", "Tell everything about one project."),
+        "create": ("projects:create_project", "Make a project."),
+        "apply": ("projects:apply_projects", "Make or change the projects of files."),
+        "set-quota": ("projects:set_quota", "Set what a project deserves in a node pool."),
+        "delete": ("projects:delete_project", "Remove a project."),
+    }),
+    ("node-pools", "The nodes of a cluster by label.", {
+        "list": ("departments:list_pools", "List node pools."),
+        "create": ("departments:create_pool", "Make a node pool."),
+        "apply": ("departments:apply_pools", "Make or change the node pools of files."),
+        "delete": ("departments:delete_pool", "Remove a node pool."),
     }),
     ("templates", "Templates that workloads inherit from.", {
         "list": ("tenancy:list_templates", "List templates."),

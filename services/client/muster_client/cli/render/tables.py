@@ -16,9 +16,8 @@ from rich.text import Text
 
 from muster.api.v1 import dead_letters_pb2, templates_pb2, usage_pb2
 from muster.fleet.v1 import fleet_pb2
-from muster.tenancy.v1 import tenancy_pb2
 from muster.workload.v1 import workload_pb2
-from muster_client.cli.render.amounts import age, cores, gpus, memory, time_of
+from muster_client.cli.render.amounts import age, cores, memory, time_of
 from muster_client.words import TERMINAL, cluster_state_word, kind_word, node_state_word, phase_of, phase_word
 from muster_kernel.lifecycle import Phase
 
@@ -83,30 +82,6 @@ def ready(workload: workload_pb2.Workload) -> str:
         return "-"
     good = sum(each.state in {"READY", "SUCCEEDED"} for each in workload.replicas)
     return f"{good}/{len(workload.replicas)}"
-
-
-def projects(items: Iterable[tenancy_pb2.Project]) -> Table:
-    """One line a project and node pool."""
-    rows: list[list[str | Text]] = []
-    for each in items:
-        quotas = list(each.quotas) or [tenancy_pb2.PoolQuota()]
-        for index, quota in enumerate(quotas):
-            rows.append(
-                [
-                    each.name if index == 0 else "",
-                    each.department if index == 0 else "",
-                    quota.node_pool or "-",
-                    gpus(quota.gpu_deserved),
-                    gpus(quota.gpu_limit) if quota.HasField("gpu_limit") else "-",
-                    f"{quota.over_quota_weight_milli / 1000:g}",
-                    each.namespace if index == 0 else "",
-                ]
-            )
-    return grid(
-        ["NAME", "DEPARTMENT", "POOL", "DESERVED", "LIMIT", "WEIGHT", "NAMESPACE"],
-        rows,
-        right=["DESERVED", "LIMIT", "WEIGHT"],
-    )
 
 
 def templates(items: Iterable[templates_pb2.Template]) -> Table:

@@ -1,0 +1,124 @@
+"""Departments, projects and node pools as tables, and one of them as lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from muster.tenancy.v1 import tenancy_pb2
+from muster_client.cli.render.amounts import clock, cores, gpus, memory, time_of
+from muster_client.cli.render.tables import grid
+
+_PLACEMENTS = {tenancy_pb2.PLACEMENT_STRATEGY_SPREAD: "spread"}
+_HEADINGS = ["POOL", "DESERVED", "LIMIT", "WEIGHT"]
+_NUMBERS = ["DESERVED", "LIMIT", "WEIGHT"]
+Unit = tenancy_pb2.Department | tenancy_pb2.Project
+
+
+def deserves(unit: Unit) -> str:
+    """What it deserves, in a sentence."""
+    told = [f"{gpus(quota.gpu_deserved)} GPUs in {quota.node_pool}" for quota in unit.quotas]
+    return f"deserves {', '.join(told)}" if told else "deserves nothing yet (`set-quota`)"
+
+
+def projects(items: Iterable[tenancy_pb2.Project]) -> Table:
+    """One line a project and node pool."""
+    rows: list[list[str | Text]] = []
+    for each in items:
+        for index, quota in enumerate(_quotas(each)):
+            first = index == 0
+            name, department, namespace = (each.name, each.department, each.namespace) if first else ("", "", "")
+            rows.append([name, department, *quota, namespace])
+    return grid(["NAME", "DEPARTMENT", *_HEADINGS, "NAMESPACE"], rows, right=_NUMBERS)
+
+
+def departments(items: Iterable[tenancy_pb2.Department]) -> Table:
+    """One line a department and node pool."""
+    rows: list[list[str | Text]] = []
+    for each in items:
+        for index, quota in enumerate(_quotas(each)):
+            rows.append([each.name if index == 0 else "", *quota, str(each.rank) if index == 0 else ""])
+    return grid(["NAME", *_HEADINGS, "RANK"], rows, right=[*_NUMBERS, "RANK"])
+
+
+def node_pools(items: Iterable[tenancy_pb2.NodePool]) -> Table:
+    """One line a node pool."""
+    return grid(
+        ["NAME", "CLUSTER", "GPUS", "CPUS", "LABEL"],
+        (
+            [
+                each.name,
+                each.cluster,
+                _PLACEMENTS.get(each.gpu_placement, "binpack"),
+                _PLACEMENTS.get(each.cpu_placement, "binpack"),
+                f"{each.label_key}={each.label_value}" if each.label_key else "-",
+            ]
+            for each in items
+        ),
+    )
+
+
+def project(one: tenancy_pb2.Project) -> str:
+    """Everything about a project."""
+    lines = [
+        f"Project     {one.name} (number {one.id}, version {one.version})",
+        f"Department  {one.department}",
+        f"Namespace   {one.namespace}",
+        *_common(one),
+    ]
+    if one.default_node_pools:
+        lines.append(f"Node pools  {', '.join(one.default_node_pools)}")
+    for limit in one.user_limits:
+        parts = []
+        if limit.HasField("gpu_limit"):
+            parts.append(f"{gpus(limit.gpu_limit)} GPUs")
+        if limit.HasField("workload_limit"):
+            parts.append(f"{limit.workload_limit} workloads at once")
+        where = f"in {limit.node_pool}" if limit.node_pool else "in all"
+        lines.append(f"Each user   at most {' and '.join(parts) or 'anything'} {where}")
+    return "\n".join(lines)
+
+
+def department(one: tenancy_pb2.Department) -> str:
+    """Everything about a department."""
+    return "\n".join([f"Department  {one.name} (number {one.id}, version {one.version})", *_common(one)])
+
+
+def _common(unit: Unit) -> list[str]:
+    lines = [f"Says        {unit.description}"] if unit.description else []
+    lines += [f"Cluster     {unit.home_cluster}"] if unit.home_cluster else []
+    lines += [f"Rank        {unit.rank}"] if unit.rank else []
+    lines += [f"Quota       {_quota_line(quota)}" for quota in unit.quotas]
+    lines += [f"Model       {one.model}: {gpus(one.gpu_deserved)} GPUs" for one in unit.model_quotas]
+    rules = [(one.name, getattr(unit.rules, one.name)) for one, _ in unit.rules.ListFields()]
+    lines += [f"Rule        {name.removesuffix('_seconds').replace('_', ' ')}: {seconds} s" for name, seconds in rules]
+    for kind in ("training", "workspace"):
+        types = getattr(unit.node_types, kind)
+        lines += [f"Node types  {kind}: {', '.join(types)}"] if types else []
+    made, changed = clock(time_of(unit.created_at)), clock(time_of(unit.updated_at))
+    return [*lines, f"Made        {made} by {unit.created_by}", f"Changed     {changed} by {unit.updated_by}"]
+
+
+def _quota_line(quota: tenancy_pb2.PoolQuota) -> str:
+    parts = [f"{gpus(quota.gpu_deserved)} GPUs"]
+    if quota.HasField("gpu_limit"):
+        parts.append(f"at most {gpus(quota.gpu_limit)}")
+    if quota.HasField("cpu_milli_deserved"):
+        parts.append(f"{cores(quota.cpu_milli_deserved)} CPUs")
+    if quota.HasField("memory_bytes_deserved"):
+        parts.append(f"{memory(quota.memory_bytes_deserved)} memory")
+    return f"{quota.node_pool}: {', '.join(parts)}, weight {quota.over_quota_weight_milli / 1000:g}"
+
+
+def _quotas(unit: Unit) -> Sequence[Sequence[str]]:
+    return [
+        [
+            quota.node_pool or "-",
+            gpus(quota.gpu_deserved),
+            gpus(quota.gpu_limit) if quota.HasField("gpu_limit") else "-",
+            f"{quota.over_quota_weight_milli / 1000:g}",
+        ]
+        for quota in unit.quotas or [tenancy_pb2.PoolQuota()]
+    ]
