@@ -278,6 +278,8 @@ def _options(settings: DatabaseSettings, source: str) -> dict[str, Any]:
             "statement_timeout": bound,
             "idle_in_transaction_session_timeout": bound,
             "jit": "off",
+            # Guessed cheap where an index gives the first column of an order: it then sorts all rows of one value.
+            "enable_incremental_sort": "off",
         },
     }
 

@@ -1,0 +1,179 @@
+"""Lists on a real server: each index there as the domain names it and walked where it says, every answer the right one.
+
+The rows are made by one statement; what is under test reads them. The oracle is the plainest SQL for the question.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import asyncpg
+import pytest
+import pytest_asyncio
+
+from muster_chassis.migrations import migrate, of_package
+from muster_submission.adapters import list_sql
+from muster_submission.adapters.list_sql import Statement
+from muster_submission.adapters.lists import Lists
+from muster_submission.domain.fields import FIELDS
+from muster_submission.domain.filtering import Places, read
+from muster_submission.domain.listing import INDEXES, Few, Order, Question, Walk, keys, question, ways
+from muster_submission.domain.terms import Points, Term, impossible
+
+ROWS = 20_000
+MADE = """
+INSERT INTO workload_list (id, created_at, moved_at, finished_at, deleted_at, gpus, pods, kind, phase, gone, project,
+                           name, submitted_by, cluster, node_pool)
+SELECT (lpad(to_hex(1700000000000 + n * 1000), 12, '0') || '70008000' || lpad(to_hex(n), 12, '0'))::uuid,
+       to_timestamp(1700000000 + n), now(),
+       CASE WHEN n % 10 > 2 THEN to_timestamp(1700000000 + n + 3600) ELSE '-infinity' END,
+       CASE WHEN n % 10 = 9 THEN to_timestamp(1700000000 + n + 7200) ELSE '-infinity' END,
+       7000 * (n % 5), n % 3, 1 + n % 4,
+       CASE WHEN n % 10 = 0 THEN 4 WHEN n % 10 = 1 THEN 2 WHEN n % 10 = 2 THEN 9 WHEN n % 10 = 3 THEN 13 ELSE 12 END,
+       n % 10 = 9,
+       CASE WHEN n % 2000 = 7 THEN 'tiny' WHEN n % 2 = 0 THEN 'big' ELSE 'project-' || n % 60 END,
+       'run-' || md5(n::text), 'user-' || n % 50 || '@example.com', 'cluster-' || n % 3,
+       CASE WHEN n % 3 = 0 THEN 'a100' ELSE 'default' END
+FROM generate_series(1, $1) n
+"""
+SCOPE = Points("project", frozenset(f"project-{number}" for number in range(1, 60, 2)))
+CONDITIONS = [
+    "name=^run-00",
+    "name=@abc",
+    "name!=x",
+    "name==run-ghost",
+    "phase==Running",
+    "phase!=Completed",
+    "type==Training",
+    "type=@ing",
+    "projectName==tiny",
+    "projectName==big",
+    "projectName=^project-1",
+    "submittedBy==user-7@example.com",
+    "submittedBy=$9@example.com",
+    "nodepool!=a100",
+    "createdAt>=2023-11-15T00:00:00Z",
+    "createdAt<=2023-11-15T00:00:00Z",
+    "completedAt>=2023-11-15T00:00:00Z",
+    "allocatedGPU>=2",
+    "allocatedGPU==3",
+]
+
+
+@pytest_asyncio.fixture
+async def pool(database: Any) -> AsyncIterator[asyncpg.Pool]:
+    """A pool on submission's tables, with rows in the list."""
+    connection = await asyncpg.connect(database.url("submission"))
+    await migrate(connection, "submission", of_package("submission", "muster_submission"))
+    await connection.execute(MADE, ROWS)
+    await connection.execute("ANALYZE workload_list")
+    await connection.close()
+    planned = {"enable_incremental_sort": "off"}  # as every pool of ours has it
+    async with asyncpg.create_pool(
+        database.url("submission"), min_size=1, max_size=4, server_settings=planned
+    ) as opened:
+        yield opened
+
+
+async def oracle(pool: asyncpg.Pool, asked: Question) -> tuple[list[str], int]:
+    """The answer and the count by the plainest statement."""
+    made = Statement()
+    there = f"l.gone = {asked.gone} AND {made.tests(asked)}"
+    direction = "DESC" if asked.order.descending else "ASC"
+    order = ", ".join(f"l.{column} {direction}" for column in asked.order.columns)
+    statement = f"SELECT l.id::text FROM workload_list l WHERE {there} ORDER BY {order}"  # noqa: S608 - of this file
+    rows = await pool.fetch(statement, *made.values)
+    return [row["id"] for row in rows][asked.offset : asked.offset + asked.limit], len(rows)
+
+
+async def test_the_indexes_are_those_that_the_domain_names(pool: asyncpg.Pool) -> None:
+    rows = await pool.fetch("SELECT indexdef FROM pg_indexes WHERE tablename = 'workload_list'")
+    there: dict[bool, set[tuple[str, ...]]] = {False: set(), True: set()}
+    for (definition,) in rows:
+        columns, _, where = definition.partition(" USING btree (")[2].partition(")")
+        if where:
+            there["NOT" not in where].add(tuple(columns.split(", ")))
+    assert there == {gone: set(some) for gone, some in INDEXES.items()}
+
+
+async def test_random_questions_have_the_right_answers(pool: asyncpg.Pool) -> None:
+    drawn = random.Random(20261121)
+    lists = Lists(pool)
+    columns = sorted({field.column for field in FIELDS if field.sortable} - {"created_at"})
+    for _ in range(250):
+        terms: tuple[Term, ...] = read(drawn.sample(CONDITIONS, drawn.choice([0, 1, 1, 2, 3])), Places())
+        asked = question(
+            (*terms, *([SCOPE] if drawn.random() < 0.4 else [])),
+            Order(drawn.choice(columns), descending=drawn.random() < 0.5),
+            gone=drawn.random() < 0.2,
+            offset=drawn.choice([0, 0, 0, 7, 500, 5000, 17_990]),
+            limit=drawn.choice([1, 50, 500]),
+        )
+        right, count = await oracle(pool, asked)
+        assert list(await lists.ids(asked)) == right, asked
+        assert await lists.count(asked) == count, asked
+
+
+async def test_the_end_of_a_long_list_is_counted_off_from_there(pool: asyncpg.Pool) -> None:
+    await pool.execute(MADE.replace("to_hex(1700000000000 + n * 1000)", "to_hex(1800000000000 + n * 1000)"), 10_000)
+    lists = Lists(pool)
+    asked = question((), Order("name", descending=False), offset=26_970, limit=50)
+    right, count = await oracle(pool, asked)
+    assert count == 27_000
+    assert len(right) == 30
+    assert list(await lists.ids(asked)) == right
+    assert await lists.ids(replace(asked, offset=10**9)) == []
+    middle = replace(asked, offset=21_000)
+    assert list(await lists.ids(middle)) == (await oracle(pool, middle))[0]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "scoped", "order", "index"),
+    [
+        ([], False, Order(), "list_id"),
+        ([], False, Order("name"), "list_name"),
+        ([], False, Order("finished_at"), "list_finished"),
+        ([], False, Order("gpus"), "list_gpus"),
+        (["projectName==big"], False, Order(), "list_project"),
+        (["projectName==big"], False, Order("name"), "list_project_name"),
+        (["phase==Completed"], False, Order(), "list_phase"),
+        (["projectName==big", "phase==Completed"], False, Order(), "list_project_phase"),
+        (["nodepool==default"], False, Order(), "list_pool"),
+        (["cluster"], False, Order(), "list_cluster"),
+        (["projectName==tiny"], False, Order("name"), "list_project"),
+        (["name==run-ghost"], False, Order(), "list_name"),
+        (["submittedBy==user-7@example.com"], False, Order("name"), "list_submitter"),
+        ([], True, Order(), "list_project"),
+        ([], True, Order("name"), "list_project_name"),
+    ],
+)
+async def test_each_pair_walks_the_index_that_was_made_for_it(
+    pool: asyncpg.Pool, conditions: list[str], scoped: bool, order: Order, index: str
+) -> None:
+    terms = (Points("cluster", frozenset({"cluster-1"})),) if conditions == ["cluster"] else read(conditions, Places())
+    asked = question((*terms, *([SCOPE] if scoped else [])), order)
+    lists = Lists(pool)
+    (way, *_) = ways(asked, await lists._probed(asked))
+    assert isinstance(way, Few | Walk)
+    statement = list_sql.few(asked, way.key) if isinstance(way, Few) else list_sql.walk(asked, way)
+    plan = "\n".join(row[0] for row in await pool.fetch(f"EXPLAIN {statement.text}", *statement.values))
+    assert any(said in plan for said in (f"using {index} on", f"Backward using {index} on", f"Scan on {index}")), plan
+    assert "Seq Scan" not in plan
+
+
+async def test_nothing_is_asked_where_nothing_can_pass(pool: asyncpg.Pool) -> None:
+    lists = Lists(pool)
+    asked = question((*read(["projectName==tiny"], Places()), SCOPE), Order())
+    assert impossible(asked.terms)
+    assert (await lists.ids(asked), await lists.count(asked), await lists.pods(asked)) == ([], 0, 0)
+
+
+async def test_moments_and_keys_of_ids_agree(pool: asyncpg.Pool) -> None:
+    moment = datetime.fromtimestamp(1700000000 + 5000, UTC).isoformat()
+    asked = question(read([f"createdAt=={moment}"], Places()), Order(), gone=False)
+    assert {key.column for key in keys(asked)} == {"id"}
+    assert len(await Lists(pool).ids(asked)) == 1
