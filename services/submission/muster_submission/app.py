@@ -48,6 +48,7 @@ from muster_submission.adapters.expressions import CelProcess
 from muster_submission.adapters.feed import Feed
 from muster_submission.adapters.firings import PostgresFirings
 from muster_submission.adapters.fleet import PostgresFleet
+from muster_submission.adapters.objects import KnownObjects
 from muster_submission.adapters.owners import Owner
 from muster_submission.adapters.places import DirectoryBooks
 from muster_submission.adapters.reading import Reading
@@ -63,6 +64,7 @@ from muster_submission.handlers.drafts import Drafts
 from muster_submission.handlers.firing import Firing
 from muster_submission.handlers.intents import Intents
 from muster_submission.handlers.node_pools import NodePools
+from muster_submission.handlers.objects import Objects
 from muster_submission.handlers.progress import Follow
 from muster_submission.handlers.runs import Runs
 from muster_submission.handlers.submit import Submit
@@ -268,10 +270,13 @@ class Application:
             drafts=self.drafts,
             submit=self.submit,
             intents=self.intents,
+            objects=Objects(PostgresApplied(), self.books, self.submit),
+            known=KnownObjects(self.database.pool),
             tenancy=self.tenancy,
             organisation=self.organisation,
             fleet=self.fleet,
             node_pools=self.node_pools,
+            gates=self.access_parts.gates(self.grants),
             tenant_id=self.settings.tenant_id,
             scheduler=self.scheduler,
             policy=self.policy,

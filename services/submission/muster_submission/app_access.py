@@ -23,6 +23,7 @@ from muster_submission.handlers.applications import Applications, Exchange
 from muster_submission.handlers.bootstrap import ensure_first, read_first
 from muster_submission.handlers.grants import Grants
 from muster_submission.ports import Tenancy
+from muster_submission.rest.parts import Gates
 from muster_submission.rpc.access import AccessRoom
 from muster_submission.rpc.tokens import TokenRoom
 from muster_submission.settings import SubmissionSettings
@@ -49,6 +50,18 @@ class AccessParts:
     def grants(self, tenancy: Tenancy) -> Grants:
         """What gives and takes roles; it looks up the places that rules name."""
         return Grants(self.rules, self.application_books, tenancy, self.books.stale)
+
+    def gates(self, grants: Grants) -> Gates:
+        """What the REST routes need."""
+        return Gates(
+            grants=grants,
+            rules=self.rules,
+            applications=self.applications,
+            application_books=self.application_books,
+            exchange=self.exchange,
+            signing=self.signing,
+            audit=self.audit,
+        )
 
     def services(self, grants: Grants) -> Sequence[Service]:
         """What is served."""

@@ -11,6 +11,9 @@ from typing import Final
 from muster_submission.rest.operation import Operation
 from muster_submission.rest.parts import Parts
 from muster_submission.rest.routes import (
+    access,
+    applications,
+    audit,
     clusters,
     departments,
     document,
@@ -22,10 +25,14 @@ from muster_submission.rest.routes import (
     node_pools,
     pods,
     projects,
+    tokens,
     workloads,
 )
 
 _AREAS: Final[Sequence[Callable[[Parts], list[Operation]]]] = (
+    access.operations,
+    applications.operations,
+    audit.operations,
     clusters.operations,
     departments.operations,
     histories.operations,
@@ -35,6 +42,7 @@ _AREAS: Final[Sequence[Callable[[Parts], list[Operation]]]] = (
     node_pools.operations,
     pods.operations,
     projects.operations,
+    tokens.operations,
     workloads.operations,
 )
 
