@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from muster_language import Kind, Row, WorkloadSpec, canonical, catalogue
 from muster_language.rest import answer_body, read_body, write_body
 from muster_language.spec import kind_of
+from tests.support.sdk import judge
 from tests.support.specs import specs
 
 ENVELOPE: Final = {"projectId": "1", "clusterId": "c"}
@@ -118,6 +119,14 @@ def test_an_answer_has_only_words_that_the_api_knows(spec: WorkloadSpec) -> None
         members = body["spec"].get(above, {}) if above else body["spec"]
         if row.rest_words and last in members:
             assert members[last] in row.rest_words
+
+
+@given(specs())
+def test_an_answer_is_one_of_the_vendors_models(spec: WorkloadSpec) -> None:
+    kind = kind_of(spec) or Kind.TRAINING
+    envelope = {"name": "a", "requestedName": "a", "workloadId": "w", "createdBy": "ann", "desiredPhase": "Running"}
+    moment = {"createdAt": "2026-01-01T00:00:00.000Z"}
+    judge(f"get_{kind.word}", envelope | moment | ENVELOPE | answer_body(spec))
 
 
 TREES: Final = st.recursive(

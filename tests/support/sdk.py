@@ -48,6 +48,15 @@ MODELS: Final[Mapping[str, str]] = {
     "create_application": "ApplicationPostResponse",
     "regenerate_application_secret": "RegenerateApplicationSecret200Response",
     "get_audit": "[AuditLogRecord]",
+    "create_workspace": "Workspace1",
+    "get_workspace": "Workspace1",
+    "create_training": "Training1",
+    "get_training": "Training1",
+    "create_distributed": "DistributedWorkload",
+    "get_distributed": "DistributedWorkload",
+    "create_inference": "Inference1",
+    "get_inference": "Inference1",
+    "submission_error": "SubmissionError",
     "error": "Error",
 }
 """The model of each operation's success, in brackets where it answers a list; `error` of every refusal."""
