@@ -12,6 +12,7 @@ import httpx
 from muster.workload.v1 import workload_pb2 as wl
 from muster_submission.domain.fleet import ANY_CLUSTER
 from tests.support.doors import Door, door, key, moved
+from tests.support.sdk import judge
 from tests.support.waiting import eventually
 
 EXAMPLE = json.loads((Path(__file__).parents[2] / "data" / "rest" / "training.json").read_text())
@@ -58,10 +59,12 @@ async def a_life(here: Door) -> None:
     response = await created(here, name="life")
     made = response.json()
     assert response.status_code == 200, made
+    judge("create_training", made)
     assert (made["name"], made["requestedName"], made["projectId"]) == ("life", "life", "1")
     assert (made["desiredPhase"], made["createdBy"], made["spec"]["image"]) == ("Running", "local", "x")
     one = f"{TRAININGS}/{made['workloadId']}"
-    assert (await here.http.get(one)).json()["workloadId"] == made["workloadId"]
+    judge("get_training", shown := (await here.http.get(one)).json())
+    assert shown["workloadId"] == made["workloadId"]
     assert (await here.http.get(f"/api/v1/workloads/workspaces/{made['workloadId']}")).status_code == 404
     await here.decide(made["workloadId"], moved(wl.PHASE_PENDING))
     await phase(here, one, "Pending")
@@ -86,11 +89,17 @@ async def a_prefix_is_numbered(here: Door) -> None:
 async def all_kinds(here: Door) -> None:
     gang = {"image": "x", "command": "true", "numWorkers": 2, "distributedFramework": "PyTorch"}
     service = {"image": "x", "servingPort": {"container": 8000}}
-    for path, spec in (("workspaces", {"image": "x"}), ("distributed", gang), ("inferences", service)):
+    kinds: list[tuple[str, str, dict[str, Any]]] = [
+        ("workspaces", "get_workspace", {"image": "x"}),
+        ("distributed", "get_distributed", gang),
+        ("inferences", "get_inference", service),
+    ]
+    for path, operation, spec in kinds:
         response = await created(here, f"/api/v1/workloads/{path}", name=f"of-{path}", spec=spec)
         assert response.status_code == 200, response.text
         one = f"/api/v1/workloads/{path}/{response.json()['workloadId']}"
-        assert (await here.http.get(one)).json()["name"] == f"of-{path}"
+        judge(operation, shown := (await here.http.get(one)).json())
+        assert shown["name"] == f"of-{path}"
 
 
 async def the_example(here: Door) -> None:
@@ -115,6 +124,7 @@ async def what_is_wrong(here: Door) -> None:
         response = await here.http.post(TRAININGS, json=sent)
         said = response.json()
         assert (response.status_code, said["code"]) == (status, status), said
+        judge("submission_error", said)
         assert field in [one["field"] for one in said["violations"]], said
     assert (await here.http.get(f"{TRAININGS}/not-an-id")).status_code == 400
     assert (await here.http.get(f"{TRAININGS}/{ANY_CLUSTER}")).status_code == 404
@@ -147,7 +157,7 @@ async def policy_refuses(here: Door) -> None:
     await here.reject(await here.get(rows[0]["id"]), "value must be no more than 4")
     response = await posting
     assert response.status_code == 400
-    said = response.json()
+    judge("submission_error", said := response.json())
     assert said["message"] == "The workload request does not comply with the policy set by the administrator"
     assert said["complianceIssues"] == [
         {"field": "compute.gpuDevicesRequest", "details": "value must be no more than 4"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, cast
 
 import httpx
 import pytest
@@ -13,24 +12,11 @@ import runai.api
 from muster_chassis.rpc import everyone_is_local
 from muster_submission.rest.edge import Edge
 from muster_submission.rest.openapi import document
-from muster_submission.rest.parts import Parts
 from muster_submission.rest.router import Router
-from muster_submission.rest.routes import missing, operations
+from muster_submission.rest.routes import missing
+from tests.support.served import served
 
 _CALL = re.compile(r'resource_path = f"([^"]+)"\.replace\(\s*"_", "-"\s*\)\s*\n\s*method = "(\w+)"')
-
-
-class Nothing:
-    """A part that is never asked: only the list of operations is looked at."""
-
-    def __getattr__(self, name: str) -> Nothing:
-        return Nothing()
-
-    def __call__(self, *_: Any, **__: Any) -> Nothing:
-        return Nothing()
-
-
-PARTS = cast("Parts", Nothing())
 
 
 def asked_by_the_client() -> list[tuple[str, str]]:
@@ -46,7 +32,7 @@ def test_the_client_has_the_routes_that_are_looked_for() -> None:
 
 @pytest.fixture(scope="module")
 def router() -> Router:
-    return Router(operations(PARTS))
+    return Router(served())
 
 
 @pytest.mark.parametrize(("method", "path"), asked_by_the_client())
@@ -70,6 +56,6 @@ def test_what_is_served_is_not_refused() -> None:
 
 
 def test_the_whole_document_can_be_written() -> None:
-    written = document(operations(PARTS), "1")
+    written = document(served(), "1")
     assert written["paths"]["/api/v1/workloads/trainings"]["post"]["operationId"] == "create_training"
     assert not [path for path in written["paths"] if path.startswith("/api/v1/asset")]
