@@ -120,6 +120,7 @@ async def what_is_wrong(here: Door) -> None:
         (body(spec={"imagee": "x"}), 400, "spec.imagee"),
         (body("of-workspaces"), 409, "name"),
     ]
+    before = await here.app.database.pool.fetchval("SELECT count(*) FROM workloads")
     for sent, status, field in cases:
         response = await here.http.post(TRAININGS, json=sent)
         said = response.json()
@@ -130,6 +131,7 @@ async def what_is_wrong(here: Door) -> None:
     assert (await here.http.get(f"{TRAININGS}/{ANY_CLUSTER}")).status_code == 404
     assert (await here.http.post(TRAININGS, content=b"[" * 100_000)).status_code == 400
     assert (await here.http.post(TRAININGS, content=b" " * (10 << 20))).status_code == 413
+    assert await here.app.database.pool.fetchval("SELECT count(*) FROM workloads") == before
 
 
 async def what_repeats(here: Door) -> None:

@@ -106,6 +106,13 @@ def test_the_example_comes_back_as_it_was_but_for_what_was_ignored() -> None:
             {"storage": {"nfs": [{"path": "/a", "mountPath": "/b/../c", "server": "s"}]}},
             "spec.storage.nfs[0].mountPath",
         ),
+        ({"labels": [{"name": "x" * 64, "value": ""}]}, "spec.labels[0]"),
+        ({"labels": [{"name": "stage", "value": "x" * 64}]}, "spec.labels[0].value"),
+        ({"labels": [{"name": "a", "value": ""}, {"name": "a", "value": "b"}]}, "spec.labels[0]"),
+        (
+            {"storage": {"nfs": [{"path": "/a", "mountPath": "/b", "server": "s"}], "pvc": [{"path": "/b"}]}},
+            "spec.storage.nfs[0]",
+        ),
         ({"numWorkers": 3}, "spec.numWorkers"),
         ({"autoscaling": {"minReplicas": 1}}, "spec.autoscaling"),
     ],
@@ -136,6 +143,13 @@ def test_the_envelope_is_checked(envelope: dict[str, Any], path: str) -> None:
 
 def test_a_snake_case_twin_is_told_its_name() -> None:
     assert "workingDir" in found(read(image="x", working_dir="/a"))["spec.working_dir"]
+
+
+@pytest.mark.parametrize("text", ["'; DROP TABLE workloads; --", "{{ 7 * 7 }}", "${jndi:ldap://x}", "$(id)", "%n%s"])
+def test_text_is_only_ever_text(text: str) -> None:
+    body = read(image=text, command=text, args=text, environmentVariables=[{"name": "A", "value": text}])
+    assert body.violations == ()
+    assert (body.spec.image, body.spec.command, body.spec.args, body.spec.environment[0].value) == (text,) * 4
 
 
 def test_null_is_the_same_as_leaving_it_out() -> None:
