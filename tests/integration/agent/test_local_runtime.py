@@ -251,7 +251,7 @@ async def test_readiness_needs_one_good_answer_and_three_bad_ones() -> None:
             raise asyncio.CancelledError from None
 
     with pytest.raises(asyncio.CancelledError):
-        await readiness.watch(question, delay=0.0, period=0.001, tell=heard.append)
+        await readiness.watch(question, readiness.Pace(period=0.001), tell=heard.append)
     assert heard == [True, False]
 
 

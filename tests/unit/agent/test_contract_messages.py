@@ -46,6 +46,7 @@ KINDS = {
     "workspace": (options_pb2.KIND_WORKSPACE, 0, Pattern.SINGLE),
     "inference": (options_pb2.KIND_INFERENCE, 0, Pattern.SERVICE),
     "mpi": (options_pb2.KIND_DISTRIBUTED, workload_pb2.FRAMEWORK_MPI, Pattern.MPI),
+    "colossalai": (options_pb2.KIND_DISTRIBUTED, workload_pb2.FRAMEWORK_COLOSSALAI, Pattern.MPI),
     "pytorch": (options_pb2.KIND_DISTRIBUTED, workload_pb2.FRAMEWORK_PYTORCH, Pattern.TORCH),
 }
 
@@ -74,6 +75,7 @@ def test_an_assignment_says_how_its_replicas_belong_together(kind: str) -> None:
         spec["framework"] = framework
     made = decode.assignment(ID, message(**spec).SerializeToString(), {})
     assert made.newest.pattern is pattern
+    assert made.newest.launched == (kind == "colossalai")
     assert (made.epoch, made.instance, made.newest.key, made.grace, made.start_deadline) == (5, "me", (3, 4), 300, 1000)
 
 
@@ -98,16 +100,25 @@ def test_a_spec_becomes_a_template() -> None:
         environment=[
             workload_pb2.EnvironmentVariable(label="A", value="1"),
             workload_pb2.EnvironmentVariable(label="B", value="2", deleted=True),
+            workload_pb2.EnvironmentVariable(label="C", value="SECRET:name,key"),
         ],
         ports=[workload_pb2.Port(container=80), workload_pb2.Port(container=81, deleted=True)],
-        readiness_probe=workload_pb2.ReadinessProbe(path="/x", initial_delay_seconds=2),
+        readiness_probe=workload_pb2.ReadinessProbe(
+            path="/x",
+            initial_delay_seconds=2,
+            timeout_seconds=3,
+            success_threshold=4,
+            failure_threshold=5,
+            scheme=workload_pb2.PROBE_SCHEME_HTTPS,
+            host="h",
+        ),
         master_spec=workload_pb2.WorkloadSpec(command="other"),
     )
     newest = decode.assignment(ID, spec.SerializeToString(), {}).newest
     assert newest.template.env == (("A", "1"),)
     assert newest.template.ports == (80,)
-    assert newest.template.probe == Probe("/x", 0, 2.0, 0.0)
-    assert newest.ignored == ("image",)
+    assert newest.template.probe == Probe("/x", 0, 2.0, 0.0, 3.0, 4, 5, tls=True, host="h")
+    assert newest.ignored == ("image", "environment C (a Secret)")
     assert newest.master is not None
     assert newest.master.command == "other"
 

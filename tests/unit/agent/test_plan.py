@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from muster_cluster_agent.domain.launch import Places, hostfile, process
+from muster_cluster_agent.domain.launch import Places, calls, hostfile, process
 from muster_cluster_agent.domain.model import Assignment, Pattern, Probe, Revision, Run, Share, Slice, Template
 from muster_cluster_agent.domain.plan import (
     InvalidCommand,
@@ -14,6 +14,8 @@ from muster_cluster_agent.domain.plan import (
     MpiWorker,
     Plain,
     ReplicaPlan,
+    Series,
+    TorchLauncher,
     Torchrun,
     replica_plans,
 )
@@ -23,6 +25,7 @@ WORKERS = Run("worker", 0, 2, "n-0")
 LAUNCHER = Run("launcher", 0, 1, "n-0")
 PLACES = Places(
     folder="/state/r",
+    cwd="/home",
     python="/py",
     shims="/shims",
     tools="/tools",
@@ -33,6 +36,7 @@ PLACES = Places(
     torch_python="/torch/python",
     hosts_file="/l/hostfile",
     host_map="/l/hosts.json",
+    calls_file="/l/calls.json",
 )
 
 
@@ -122,6 +126,56 @@ def test_a_master_is_rank_zero_and_other_commands_get_the_environment_of_the_ren
     ]
     env = process(found[1], PLACES).env
     assert (env["RANK"], env["WORLD_SIZE"], env["MASTER_ADDR"]) == ("1", "3", "127.0.0.1")
+
+
+def test_a_launcher_starts_torchrun_on_the_workers_through_their_daemons() -> None:
+    template = Template(command="torchrun", args="--nproc_per_node=2 t.py 'a b' ${SEED}", env=(("SEED", "7"),))
+    master = Template(command="torchrun", args="ignored", env=(("SEED", "7"), ("MORE", "x")))
+    of = replace(revision(Pattern.MPI, "", WORKERS, LAUNCHER, slots_per_worker=2, launched=True), template=template)
+    *workers, launcher = plans(replace(of, master=master))
+    assert [one.launch for one in workers] == [MpiWorker(2), MpiWorker(2)]
+    assert launcher.after == tuple(one.name for one in workers)
+    assert isinstance(launcher.launch, TorchLauncher)
+    made = process(launcher, PLACES)
+    assert made.argv == ("/py", "-I", "-S", "/shims/fanout.py", "/l/calls.json")
+    assert made.env["CUDA_VISIBLE_DEVICES"] == ""
+    first, second = calls(launcher.launch, launcher, PLACES, made.env)
+    assert first["host"] == workers[0].name
+    line = "cd /home && exec /torch/python /shims/trun.py --nproc_per_node=2 t.py 'a b' 7"
+    assert (first["command"], second["command"]) == (line, line)
+    env = second["env"]
+    assert isinstance(env, dict)
+    assert (env["MORE"], env["PET_NNODES"], env["PET_NODE_RANK"], env["PET_NPROC_PER_NODE"]) == ("x", "2", "1", "2")
+    assert (env["PET_MASTER_PORT"], "MUSTER_RECORD" in env) == ("20001", False)
+
+
+def test_a_launcher_starts_nothing_but_torchrun() -> None:
+    with pytest.raises(InvalidCommand, match="a launcher starts torchrun"):
+        plans(revision(Pattern.MPI, "python t.py", WORKERS, LAUNCHER, launched=True))
+
+
+def test_more_trials_than_replicas_run_one_after_the_other() -> None:
+    found = plans(revision(Pattern.SINGLE, "sh -c 'echo $(POD_INDEX)' $(JOB_NAME)", completions=5))
+    assert [one.launch for one in found] == [
+        Series(("sh", "-c", "echo $(POD_INDEX)", "$(JOB_NAME)"), first, 5, 2) for first in (0, 1)
+    ]
+    made = process(found[1], PLACES)
+    words = ("1", "5", "2", "sh", "-c", "echo $(POD_INDEX)", "w")
+    assert made.argv == ("/py", "-I", "-S", "/shims/series.py", *words)
+    assert plans(revision(Pattern.SINGLE, "true", completions=2))[0].launch == Plain(("true",))
+
+
+def test_the_names_that_users_know() -> None:
+    one, other = plans(revision(Pattern.SINGLE, "true"))
+    env = process(other, PLACES).env
+    assert {name: env[name] for name in ("RUNAI_PROJECT", "RUNAI_JOB_NAME", "JOB_NAME", "JOB_UUID", "POD_INDEX")} == {
+        "RUNAI_PROJECT": "p",
+        "RUNAI_JOB_NAME": "w",
+        "JOB_NAME": "w",
+        "JOB_UUID": ID,
+        "POD_INDEX": "1",
+    }
+    assert env["POD_UUID"] != process(one, PLACES).env["POD_UUID"]
 
 
 def test_anonymous_devices_count_for_torchrun_and_stay_unpinned() -> None:

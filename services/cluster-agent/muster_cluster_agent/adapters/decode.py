@@ -13,19 +13,16 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from muster.fleet.v1 import fleet_pb2
-from muster.options.v1 import options_pb2
-from muster.workload.v1 import workload_pb2
 from muster_chassis.numbers import LARGEST_EPOCH, LARGEST_RUN, number
+from muster_cluster_agent.adapters import specs
+from muster_cluster_agent.adapters.local.support import ignored_by
 from muster_cluster_agent.domain.model import (
     Assignment,
-    Pattern,
-    Probe,
     Release,
     Revision,
     Run,
     Share,
     Slice,
-    Template,
 )
 from muster_cluster_agent.errors import BadRecord
 from muster_kernel.ids import is_uuid
@@ -34,7 +31,6 @@ SOURCE: Final = b"scheduler"
 _UUID_BYTES: Final = 16
 _LARGEST: Final = 1 << 20
 _LONGEST_GRACE: Final = 300.0
-_IGNORED: Final = {"image": "image", "image_pull_policy": "imagePullPolicy"}
 
 Names = Callable[[bytes], str]
 
@@ -114,38 +110,15 @@ def _revision(message: fleet_pb2.Revision, devices: Mapping[bytes, str]) -> Revi
     return Revision(
         generation=message.generation,
         attempt=message.attempt,
-        pattern=_pattern(spec),
-        template=_template(spec),
+        pattern=specs.pattern(spec),
+        template=specs.template(spec),
         runs=tuple(_run(run, devices) for run in message.runs),
-        master=_template(spec.master_spec) if spec.HasField("master_spec") else None,
+        master=specs.template(spec.master_spec) if spec.HasField("master_spec") else None,
         slots_per_worker=spec.slots_per_worker or 1,
         processes=spec.processes,
-        ignored=tuple(word for name, word in _IGNORED.items() if spec.HasField(name)),  # type: ignore[arg-type]
-    )
-
-
-def _pattern(spec: workload_pb2.WorkloadSpec) -> Pattern:
-    if spec.kind == options_pb2.KIND_INFERENCE:
-        return Pattern.SERVICE
-    if spec.kind == options_pb2.KIND_DISTRIBUTED:
-        return Pattern.MPI if spec.framework == workload_pb2.FRAMEWORK_MPI else Pattern.TORCH
-    if spec.kind in {options_pb2.KIND_TRAINING, options_pb2.KIND_WORKSPACE}:
-        return Pattern.SINGLE
-    raise ValueError(f"this agent does not know how to run a workload of kind {spec.kind}")
-
-
-def _template(spec: workload_pb2.WorkloadSpec) -> Template:
-    probe = None
-    if spec.HasField("readiness_probe"):
-        asked = spec.readiness_probe
-        probe = Probe(asked.path, asked.port, float(asked.initial_delay_seconds), float(asked.period_seconds))
-    return Template(
-        command=spec.command,
-        args=spec.args,
-        env=tuple((item.label, item.value) for item in spec.environment if not item.deleted),
-        working_dir=spec.working_dir,
-        ports=tuple(dict.fromkeys(port.container for port in spec.ports if not port.deleted and port.container)),
-        probe=probe,
+        completions=specs.trials(spec),
+        launched=specs.launched(spec),
+        ignored=ignored_by(spec),
     )
 
 

@@ -8,15 +8,20 @@ to the process only by what the scheduler gave.
 from __future__ import annotations
 
 import json
-import re
+import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from muster_cluster_agent.domain.model import Share
-from muster_cluster_agent.domain.plan import MpiLauncher, MpiWorker, Plain, ReplicaPlan, Torchrun
+from muster_cluster_agent.domain.plan import MpiLauncher, MpiWorker, Plain, ReplicaPlan, Series, TorchLauncher, Torchrun
+from muster_cluster_agent.domain.words import expand
+from muster_kernel import ids
 
 LOOPBACK: Final = "127.0.0.1"
-_REFERENCE: Final = re.compile(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
+_PODS: Final = (
+    "6ba7b812-9dad-11d1-80b4-00c04fd430c8"  # the name space of OID names (RFC 9562): a replica's name is unique
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +29,7 @@ class Places:
     """Where things are on this machine. ports: container port -> the port that this replica was given."""
 
     folder: str
+    cwd: str
     python: str
     shims: str
     tools: str  # a folder with agent-rsh, put on the launcher's PATH
@@ -34,6 +40,7 @@ class Places:
     torch_python: str = ""
     hosts_file: str = ""
     host_map: str = ""
+    calls_file: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +52,7 @@ class Process:
 
 
 def process(plan: ReplicaPlan, places: Places) -> Process:
-    """The plan as a process; `$(NAME)` in its words becomes the value of that variable, as pods have it."""
+    """The plan as a process; references in its words become the values of the environment."""
     argv, launch_env = _launch(plan, places)
     env = {
         **dict(places.base_env),
@@ -55,19 +62,12 @@ def process(plan: ReplicaPlan, places: Places) -> Process:
         **_ports(places),
         **launch_env,
     }
+    if isinstance(plan.launch, Series):  # each trial has a number of its own
+        known = {name: value for name, value in env.items() if name != "POD_INDEX"}
+        return Process(tuple(expand(word, known) for word in argv), env)
     if isinstance(plan.launch, MpiLauncher | MpiWorker):  # orted, too, ends at once where it cannot find the agent
         env["PATH"] = f"{places.tools}:{env.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"
     return Process(tuple(expand(word, env) for word in argv), env)
-
-
-def expand(word: str, env: dict[str, str]) -> str:
-    """`$(NAME)` -> its value, `$$` -> `$`; a name that is not set stays as it is written."""
-
-    def value(match: re.Match[str]) -> str:
-        name = match[1]
-        return "$" if name is None else env.get(name, match[0])
-
-    return _REFERENCE.sub(value, word)
 
 
 def _identity(plan: ReplicaPlan) -> dict[str, str]:
@@ -80,6 +80,12 @@ def _identity(plan: ReplicaPlan) -> dict[str, str]:
         "MUSTER_INDEX": str(plan.index),
         "MUSTER_ATTEMPT": str(plan.attempt),
         "MUSTER_NODE": plan.node,
+        "RUNAI_PROJECT": plan.project,
+        "RUNAI_JOB_NAME": plan.workload,
+        "JOB_NAME": plan.workload,
+        "JOB_UUID": plan.workload_id,
+        "POD_INDEX": str(plan.index),
+        "POD_UUID": ids.uuid5(_PODS, plan.name),
         "PYTHONUNBUFFERED": "1",
     }
 
@@ -88,7 +94,7 @@ def _devices(plan: ReplicaPlan) -> dict[str, str]:
     """Devices by UUID; anonymous slots are pinned by the cluster's own runtime, so their visibility is left alone."""
     if plan.anonymous and not plan.shares:
         return {"MUSTER_DEVICES": json.dumps([{"anonymous": plan.anonymous}])}
-    if isinstance(plan.launch, MpiLauncher):
+    if isinstance(plan.launch, MpiLauncher | TorchLauncher):
         return {"CUDA_VISIBLE_DEVICES": "", "MUSTER_DEVICES": "[]"}
     visible = ",".join(_visible(share) for share in plan.shares)
     return {"CUDA_VISIBLE_DEVICES": visible, "MUSTER_DEVICES": json.dumps([described(share) for share in plan.shares])}
@@ -128,6 +134,11 @@ def _launch(plan: ReplicaPlan, places: Places) -> tuple[tuple[str, ...], dict[st
     if isinstance(launch, MpiWorker):
         daemon = (places.python, "-I", "-S", f"{places.shims}/execd.py", f"{places.folder}/exec.sock")
         return daemon, _mpi_common(places)
+    if isinstance(launch, TorchLauncher):
+        return (places.python, "-I", "-S", f"{places.shims}/fanout.py", places.calls_file), {}
+    if isinstance(launch, Series):
+        numbers = (str(launch.first), str(launch.end), str(launch.step))
+        return (places.python, "-I", "-S", f"{places.shims}/series.py", *numbers, *launch.argv), {}
     return _mpirun(launch, places)
 
 
@@ -161,6 +172,20 @@ def _torchrun(launch: Torchrun, places: Places) -> tuple[tuple[str, ...], dict[s
     }
     python = _python_beside(launch.python) or places.torch_python or places.python
     return (python, f"{places.shims}/trun.py", *launch.argv), env
+
+
+def calls(launch: TorchLauncher, plan: ReplicaPlan, places: Places, env: Mapping[str, str]) -> list[dict[str, object]]:
+    """What the launcher asks of each worker: its torchrun, in the launcher's folder, with what its user sets.
+
+    env: the launcher's own, for references in the command.
+    """
+    found: list[dict[str, object]] = []
+    for host, torch in launch.calls:
+        argv, settings = _torchrun(torch, places)
+        del settings["MUSTER_RECORD"]  # one file for all workers would be whoever ended last
+        line = f"cd {shlex.quote(places.cwd)} && exec {shlex.join(expand(word, env) for word in argv)}"
+        found.append({"host": host, "command": line, "env": {**dict(plan.env), **settings}})
+    return found
 
 
 def _python_beside(program: str) -> str:

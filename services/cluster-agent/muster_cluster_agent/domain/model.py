@@ -46,13 +46,18 @@ class Share:
 class Probe:
     """How to tell that a server can serve: HTTP GET on `path`, or a TCP connection where it is empty.
 
-    Times in seconds.
+    Times in seconds; 0: the back end's own. successes, failures: how many in a row change the mind.
     """
 
     path: str = ""
     port: int = 0
     delay: float = 0.0
     period: float = 0.0
+    timeout: float = 0.0
+    successes: int = 1
+    failures: int = 3
+    tls: bool = False
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +97,8 @@ class Revision:
     master: Template | None = None
     slots_per_worker: int = 1
     processes: int = 0
+    completions: int = 0  # trials in all, where they are more than replicas; 0: one a replica
+    launched: bool = False  # a launcher starts torchrun on the workers (ColossalAI)
     ignored: tuple[str, ...] = ()  # fields that the spec sets and the back end does not look at
 
     @property

@@ -7,11 +7,11 @@ have to be READY first.
 
 from __future__ import annotations
 
-import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from muster_cluster_agent.domain.model import Assignment, Pattern, Probe, Revision, Run, Share, Template
+from muster_cluster_agent.domain.words import split
 from muster_kernel import ids
 
 LAUNCHERS: Final = frozenset({"launcher", "master"})
@@ -64,7 +64,24 @@ class MpiLauncher:
     wrap: bool
 
 
-Launch = Plain | Torchrun | MpiWorker | MpiLauncher
+@dataclass(frozen=True, slots=True)
+class TorchLauncher:
+    """One torchrun a worker, started through the workers' daemons, so that a launcher decides (ColossalAI)."""
+
+    calls: tuple[tuple[str, Torchrun], ...]  # the worker's name, and what it runs
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Several independent trials in one replica, one after the other: their numbers as a range."""
+
+    argv: tuple[str, ...]
+    first: int
+    end: int
+    step: int
+
+
+Launch = Plain | Torchrun | MpiWorker | MpiLauncher | TorchLauncher | Series
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,27 +187,29 @@ def _launch(revision: Revision, member: _Member, workers: list[_Member], world: 
     template = template_of(revision, member.run.role)
     if revision.pattern is Pattern.MPI and member.run.role not in LAUNCHERS:
         return MpiWorker(slots=revision.slots_per_worker)
+    if revision.launched:
+        return _torch_launcher(revision, workers)
     argv = words(template)
     if revision.pattern is Pattern.MPI:
         return _mpi_launcher(revision, argv, workers)
     if revision.pattern is Pattern.TORCH:
         torch = _torchrun(argv, member, world)
         return torch if torch is not None else Plain(argv, rank=member.rank, world=world)
+    if revision.completions > world:
+        return Series(argv, first=member.rank, end=revision.completions, step=world)
     return Plain(argv)
 
 
 def words(template: Template) -> tuple[str, ...]:
     """The command and its arguments as a shell would split them. Raises InvalidCommand."""
     try:
-        argv = tuple(shlex.split(template.command) + shlex.split(template.args))
+        argv = split(template.command) + split(template.args)
     except ValueError as error:
         raise InvalidCommand(f"the command cannot be split into words: {error}") from error
     if not argv:
         raise InvalidCommand(
             "there is no command: the local back end has no image whose entry point it could run; set `command`"
         )
-    if any("\0" in word for word in argv):
-        raise InvalidCommand("the command holds a NUL character, which no process can be given")
     return argv
 
 
@@ -212,6 +231,18 @@ def _torchrun(argv: tuple[str, ...], member: _Member, world: int) -> Torchrun | 
         return None
     devices = len([share for share in member.shares if share.whole]) or member.run.anonymous
     return Torchrun(argv=arguments, rank=member.rank, nodes=world, processes=max(1, devices), python=python)
+
+
+def _torch_launcher(revision: Revision, workers: list[_Member]) -> TorchLauncher:
+    """The workers' own command on each of them, in the order of their ranks."""
+    argv = words(revision.template)
+    calls = []
+    for rank, worker in enumerate(workers):
+        torch = _torchrun(argv, replace(worker, rank=rank), len(workers))
+        if torch is None:
+            raise InvalidCommand(f"a launcher starts torchrun on its workers, not {argv[0]}")
+        calls.append((worker.name, replace(torch, processes=max(torch.processes, revision.slots_per_worker))))
+    return TorchLauncher(tuple(calls))
 
 
 def _probe(pattern: Pattern, template: Template) -> Probe | None:

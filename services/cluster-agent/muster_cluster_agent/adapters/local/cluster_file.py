@@ -15,21 +15,12 @@ from typing import Any, Final, TypeVar
 
 import yaml
 
+from muster_cluster_agent.adapters.local.support import IGNORED_FIELDS, REFUSED_FIELDS
 from muster_cluster_agent.domain.fleet import Device, Foreign, Identity, Mig, NodeState, Profile, Taint
 from muster_cluster_agent.domain.model import Slice
 from muster_cluster_agent.errors import ClusterFileError
 from muster_kernel.quantities import parse_bytes, parse_milli_cpu
 
-IGNORED_FIELDS: Final = (
-    "image",
-    "imagePullPolicy",
-    "gpuPortionLimit",
-    "gpuMemoryLimit",
-    "volumes",
-    "storage",
-    "pvcs",
-    "dataVolume",
-)
 DEFAULT_POOL: Final = "default"
 _DERIVED: Final = uuid.UUID("6d757374-6572-5000-8000-64657669636e")
 _LEAST_LOST_TIMEOUT: Final = 61
@@ -182,6 +173,7 @@ def _profile(reader: _Reader, raw: Any) -> Profile:
         mig=reader.get(source, "mig", "profile", lambda v: Mig[_text(v).upper()], Mig.NONE),
         ends_replicas_itself=reader.get(source, "ends_replicas_itself", "profile", _flag, True),
         ignored_fields=IGNORED_FIELDS,
+        refused_fields=REFUSED_FIELDS,
         service_types=("local",),
     )
 

@@ -1,7 +1,8 @@
 """Asks replicas whether they can serve.
 
-Used by the local back end: one task a replica that has something to be asked. Holds: a replica is ready after one good
-answer and unready after three bad ones in a row, so that one slow answer does not take it out of its service.
+Used by the local back end: one task a replica that has something to be asked. Holds: unless its probe says otherwise, a
+replica is ready after one good answer and unready after three bad ones in a row, so that one slow answer does not take
+it out of its service.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import ssl
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -25,26 +28,37 @@ _MISSES: Final = 3
 _OK: Final = range(200, 400)
 
 
-async def watch(question: Question, *, delay: float, period: float, tell: Callable[[bool], None]) -> None:
-    """Asks for ever; `tell` hears every change. period 0: the default of a second. Times in seconds."""
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often and how patiently. Times in seconds; 0: the default."""
+
+    delay: float = 0.0
+    period: float = 0.0
+    timeout: float = 0.0
+    successes: int = 1
+    failures: int = _MISSES
+
+
+async def watch(question: Question, pace: Pace, tell: Callable[[bool], None]) -> None:
+    """Asks for ever; `tell` hears every change."""
     loop = asyncio.get_running_loop()
-    await asyncio.sleep(delay)
+    await asyncio.sleep(pace.delay)
     eager_until = loop.time() + _EAGER_SECONDS
     ready = False
-    misses = 0
+    against = 0  # answers in a row that say the other thing
     while True:
-        good = await _ask(question)
-        misses = 0 if good else misses + 1
-        if good != ready and (good or misses >= _MISSES):
-            ready = good
+        good = await _ask(question, pace.timeout or _ANSWER_SECONDS)
+        against = against + 1 if good != ready else 0
+        if against >= (pace.successes if good else pace.failures):
+            ready, against = good, 0
             tell(ready)
         eager = not ready and loop.time() < eager_until
-        await asyncio.sleep(_EAGER_PERIOD if eager else (period or _PERIOD))
+        await asyncio.sleep(_EAGER_PERIOD if eager else (pace.period or _PERIOD))
 
 
-async def _ask(question: Question) -> bool:
+async def _ask(question: Question, patience: float) -> bool:
     try:
-        async with asyncio.timeout(_ANSWER_SECONDS):
+        async with asyncio.timeout(patience):
             return await question()
     except (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError):
         return False
@@ -63,20 +77,30 @@ def tcp(port: int) -> Question:
     return question
 
 
-def http(port: int, path: str) -> Question:
-    """Whether GET `path` answers with 200 to 399."""
+def http(port: int, path: str, *, host: str = "", tls: bool = False) -> Question:
+    """Whether GET `path` answers with 200 to 399. host: for the Host header; tls: by HTTPS, whoever signed it."""
+    target = path if path.startswith("/") else f"/{path}"
+    request = f"GET {target} HTTP/1.1\r\nHost: {host or f'{LOOPBACK}:{port}'}\r\nConnection: close\r\n\r\n".encode()
+    context = _whoever_signed_it() if tls else None
 
     async def question() -> bool:
-        reader, writer = await asyncio.open_connection(LOOPBACK, port)
+        reader, writer = await asyncio.open_connection(LOOPBACK, port, ssl=context)
         try:
-            target = path if path.startswith("/") else f"/{path}"
-            writer.write(f"GET {target} HTTP/1.1\r\nHost: {LOOPBACK}:{port}\r\nConnection: close\r\n\r\n".encode())
+            writer.write(request)
             line = await reader.readline()
             return int(line.split()[1]) in _OK if len(line.split()) > 1 else False
         finally:
             writer.close()
 
     return question
+
+
+def _whoever_signed_it() -> ssl.SSLContext:
+    """As Kubernetes asks: a server in its own replica has no name that a certificate could prove."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def unix(path: Path) -> Question:

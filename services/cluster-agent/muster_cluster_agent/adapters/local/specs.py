@@ -19,7 +19,7 @@ from muster_cluster_agent.adapters.local.replicas import Replica, ReplicaStore, 
 from muster_cluster_agent.adapters.local.state import StateFolder
 from muster_cluster_agent.domain import launch, usage
 from muster_cluster_agent.domain.model import Pattern
-from muster_cluster_agent.domain.plan import MpiLauncher, ReplicaPlan, Torchrun
+from muster_cluster_agent.domain.plan import MpiLauncher, ReplicaPlan, TorchLauncher, Torchrun
 
 _DEAD_MAN_MARGIN: Final = 60.0  # seconds by which a supervisor gives up before the scheduler gives its devices away
 
@@ -84,6 +84,13 @@ class SpecWriter:
             write_text(folder / "hostfile", launch.hostfile(plan.launch))
             hosts = {host: str(self._state.replica(host) / "exec.sock") for host, _ in plan.launch.hosts}
             write_text(folder / "hosts.json", json.dumps(hosts))
+        if isinstance(plan.launch, TorchLauncher):
+            folder = self._launcher_folder(plan)
+            folder.mkdir(parents=True, exist_ok=True)
+            places = self._places(plan, {}, int(spec["master_port"]))
+            asked = launch.calls(plan.launch, plan, places, spec["env"])
+            sockets = [{**each, "socket": str(self._state.replica(str(each["host"])) / "exec.sock")} for each in asked]
+            write_text(folder / "calls.json", json.dumps(sockets))
         return store.create(spec)
 
     def keep_ports(self, spec: dict[str, Any]) -> None:
@@ -101,6 +108,7 @@ class SpecWriter:
         folder = self._launcher_folder(plan)
         return launch.Places(
             folder=str(self._state.replica(plan.name)),
+            cwd=self._cwd(plan),
             python=self._machine.python,
             shims=self._machine.shims,
             tools=self._machine.tools,
@@ -111,13 +119,14 @@ class SpecWriter:
             torch_python=self._machine.torch_python,
             hosts_file=str(folder / "hostfile"),
             host_map=str(folder / "hosts.json"),
+            calls_file=str(folder / "calls.json"),
         )
 
     def _launcher_folder(self, plan: ReplicaPlan) -> Path:
         return self._state.log(plan.name)
 
     def _master_port(self, plan: ReplicaPlan, others: Iterable[Replica]) -> int:
-        if plan.pattern is not Pattern.TORCH and not isinstance(plan.launch, Torchrun):
+        if plan.pattern is not Pattern.TORCH and not isinstance(plan.launch, Torchrun | TorchLauncher):
             return 0
         for other in others:
             if other.spec["gang"] == plan.gang and other.spec["master_port"]:
@@ -140,8 +149,15 @@ class SpecWriter:
         return {
             "path": plan.probe.path,
             "port": ports.get(asked, asked),
-            "delay": plan.probe.delay,
-            "period": plan.probe.period,
+            "host": plan.probe.host,
+            "tls": plan.probe.tls,
+            "pace": {
+                "delay": plan.probe.delay,
+                "period": plan.probe.period,
+                "timeout": plan.probe.timeout,
+                "successes": plan.probe.successes,
+                "failures": plan.probe.failures,
+            },
         }
 
     def _cwd(self, plan: ReplicaPlan) -> str:

@@ -173,8 +173,7 @@ class Watcher:
 
         probe = replica.spec.get("probe") or {}
         try:
-            delay, period = float(probe.get("delay", 0)), float(probe.get("period", 0))
-            await readiness.watch(question, delay=delay, period=period, tell=hear)
+            await readiness.watch(question, readiness.Pace(**probe.get("pace", {})), tell=hear)
         except Exception:
             log.exception("readiness_failed", replica=replica.name)
             self._questions.pop(replica.name, None)  # asked anew when its journal is looked at again
@@ -188,4 +187,6 @@ def _question(replica: Replica, folder: Path) -> readiness.Question | None:
     if not probe:
         return None
     port = int(probe["port"])
-    return readiness.http(port, probe["path"]) if probe.get("path") else readiness.tcp(port)
+    if not probe.get("path"):
+        return readiness.tcp(port)
+    return readiness.http(port, probe["path"], host=probe.get("host", ""), tls=bool(probe.get("tls")))

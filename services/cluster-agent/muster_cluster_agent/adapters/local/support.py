@@ -1,0 +1,65 @@
+"""What of the workload language the local back end looks at: everything else it ignores, saying so, or refuses.
+
+Called for the cluster's profile, and for the condition that a running workload carries.
+Holds: each field of the language is in one of four lists, so that a new field is a decision (a test). Ignored is what
+only changes how a container is made: there is none here. Refused is what would make another workload of it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster.options.v1 import options_pb2
+from muster.workload.v1 import workload_pb2
+
+HONOURED: Final = frozenset(
+    {"args", "command", "completions", "cpu", "environment", "framework", "gpu_devices_request", "gpu_memory_request"}
+    | {"gpu_portion_request", "gpu_request_type", "master_spec", "memory", "mig_profile", "parallelism", "ports"}
+    | {"processes", "readiness_probe", "slots_per_worker", "workers", "working_dir"}
+)
+NOT_ITS_MATTER: Final = frozenset(  # what the control plane does with a workload, wherever it runs
+    {"active", "annotations", "auto_deletion_seconds", "autoscaler_class", "backoff_limit", "base_workload", "colossal"}
+    | {
+        "ingress_url",
+        "kind",
+        "labels",
+        "max_replicas",
+        "max_scale",
+        "metric",
+        "metric_name",
+        "min_replicas",
+        "min_scale",
+    }
+    | {"min_scale", "mpi", "name", "name_prefix", "node_pools", "non_preemptible", "preemptible", "preemption_limit"}
+    | {"priority_class", "related_urls", "scale_to_zero_retention_seconds", "target", "terminate_after_preemption"}
+    | {"usage", "user_id", "username"}
+)
+REFUSED: Final = frozenset({"extended_resources", "jupyter", "node_type", "tensorboard"})
+IGNORED: Final = frozenset(
+    {"allow_privilege_escalation", "capabilities", "clean_pod_policy", "config_map_volumes", "cpu_limit"}
+    | {"create_home_dir", "data_volumes", "drop_all_capabilities", "empty_dir_volumes", "exposed_urls", "git_sync"}
+    | {"gpu_memory_limit", "gpu_portion_limit", "host_ipc", "host_network", "image", "image_pull_policy"}
+    | {"image_pull_secrets", "is_private_service_url", "large_shm", "memory_limit", "mount_propagation", "nfs"}
+    | {"notebook_token", "pod_affinity", "pod_affinity_scheduling_rule", "pod_affinity_topology", "pvcs"}
+    | {"read_only_root_filesystem", "run_as_gid", "run_as_non_root", "run_as_uid", "run_as_user", "s3"}
+    | {"seccomp_profile", "secret_volumes", "service_type", "stdin", "supplemental_groups", "tensorboard_logdir"}
+    | {"tolerations", "tty", "uid_gid_source", "volumes"}
+)
+SECRET: Final = "SECRET:"  # noqa: S105  how a value of the environment names a Secret, which no machine here has
+
+
+def _words() -> dict[str, str]:
+    fields = workload_pb2.WorkloadSpec.DESCRIPTOR.fields
+    return {field.name: field.GetOptions().Extensions[options_pb2.field].yaml or field.name for field in fields}
+
+
+_WORDS: Final = _words()
+IGNORED_FIELDS: Final = tuple(sorted(_WORDS[name] for name in IGNORED))
+REFUSED_FIELDS: Final = tuple(sorted(_WORDS[name] for name in REFUSED))
+
+
+def ignored_by(spec: workload_pb2.WorkloadSpec) -> tuple[str, ...]:
+    """What a spec says that has no effect here, in the words of its documents."""
+    said = [_WORDS[field.name] for field, _ in spec.ListFields() if field.name in IGNORED]
+    secrets = [f"environment {item.label} (a Secret)" for item in spec.environment if item.value.startswith(SECRET)]
+    return (*said, *secrets)

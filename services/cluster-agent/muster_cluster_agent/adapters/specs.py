@@ -1,0 +1,67 @@
+"""The effective spec of an assignment as what the agent runs: how replicas belong together, and what each role runs.
+
+Used by `decode`. Raises ValueError for a kind that this agent does not know.
+Holds: a variable that names a Secret is left out, since the text of its reference would be taken for the value.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster.options.v1 import options_pb2
+from muster.workload.v1 import workload_pb2
+from muster_cluster_agent.adapters.local.support import SECRET
+from muster_cluster_agent.domain.model import Pattern, Probe, Template
+
+LAUNCHED: Final = frozenset({workload_pb2.FRAMEWORK_MPI, workload_pb2.FRAMEWORK_COLOSSALAI})
+
+
+def pattern(spec: workload_pb2.WorkloadSpec) -> Pattern:
+    """How the replicas belong together: a gang with a launcher is one pattern, whatever the launcher starts."""
+    if spec.kind == options_pb2.KIND_INFERENCE:
+        return Pattern.SERVICE
+    if spec.kind == options_pb2.KIND_DISTRIBUTED:
+        return Pattern.MPI if spec.framework in LAUNCHED else Pattern.TORCH
+    if spec.kind in {options_pb2.KIND_TRAINING, options_pb2.KIND_WORKSPACE}:
+        return Pattern.SINGLE
+    raise ValueError(f"this agent does not know how to run a workload of kind {spec.kind}")
+
+
+def launched(spec: workload_pb2.WorkloadSpec) -> bool:
+    """Whether a launcher starts torchrun on the workers, in place of mpirun."""
+    return spec.framework == workload_pb2.FRAMEWORK_COLOSSALAI
+
+
+def trials(spec: workload_pb2.WorkloadSpec) -> int:
+    """How many trials a training runs in all; 0 where it runs one a replica."""
+    return spec.completions if spec.kind == options_pb2.KIND_TRAINING else 0
+
+
+def template(spec: workload_pb2.WorkloadSpec) -> Template:
+    """What the replicas of a role run."""
+    return Template(
+        command=spec.command,
+        args=spec.args,
+        env=tuple(
+            (item.label, item.value)
+            for item in spec.environment
+            if not item.deleted and not item.value.startswith(SECRET)
+        ),
+        working_dir=spec.working_dir,
+        ports=tuple(dict.fromkeys(port.container for port in spec.ports if not port.deleted and port.container)),
+        probe=_probe(spec.readiness_probe) if spec.HasField("readiness_probe") else None,
+    )
+
+
+def _probe(asked: workload_pb2.ReadinessProbe) -> Probe:
+    return Probe(
+        path=asked.path,
+        port=asked.port,
+        delay=float(asked.initial_delay_seconds),
+        period=float(asked.period_seconds),
+        timeout=float(asked.timeout_seconds),
+        successes=asked.success_threshold or 1,
+        failures=asked.failure_threshold or 3,
+        tls=asked.scheme == workload_pb2.PROBE_SCHEME_HTTPS,
+        host=asked.host,
+    )

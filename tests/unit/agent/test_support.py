@@ -1,0 +1,25 @@
+"""What the local back end looks at of the language: a decision for each field, and words for what it leaves out."""
+
+from __future__ import annotations
+
+from muster.workload.v1 import workload_pb2
+from muster_cluster_agent.adapters.local import support
+
+LISTS = (support.HONOURED, support.NOT_ITS_MATTER, support.REFUSED, support.IGNORED)
+
+
+def test_every_field_of_the_language_is_in_one_list() -> None:
+    fields = [field.name for field in workload_pb2.WorkloadSpec.DESCRIPTOR.fields]
+    assert sorted(name for names in LISTS for name in names) == sorted(fields)
+
+
+def test_the_words_are_those_of_documents() -> None:
+    assert {"image", "pvcs", "gpuLimit", "seccompProfileType"} <= set(support.IGNORED_FIELDS)
+    assert support.REFUSED_FIELDS == ("extendedResources", "jupyter", "nodeType", "tensorboard")
+
+
+def test_what_a_spec_says_without_effect() -> None:
+    spec = workload_pb2.WorkloadSpec(image="x", command="y", tty=False)
+    spec.environment.add(label="TOKEN", value="SECRET:store,token")
+    spec.environment.add(label="WORD", value="SECRET")
+    assert support.ignored_by(spec) == ("image", "tty", "environment TOKEN (a Secret)")
