@@ -18,7 +18,11 @@ from muster_language.spec import Kind
 
 _LARGEST_WHOLE: Final = of.LARGEST_INTEGER
 _MOST_ITEMS: Final = 1_000
-_SIMPLE: Final[dict[int, dict[str, str]]] = {of.BOOLEAN: {"type": "boolean"}, of.INTEGER: {"type": "integer"}, of.NUMBER: {"type": "number"}}
+_SIMPLE: Final[dict[int, dict[str, str]]] = {
+    of.BOOLEAN: {"type": "boolean"},
+    of.INTEGER: {"type": "integer"},
+    of.NUMBER: {"type": "number"},
+}
 _SECRET: Final = {
     "type": "object",
     "description": "The Secret, and the key in it, from which the variable takes its text.",
@@ -46,8 +50,9 @@ def _object(branch: Branch, path: str, *, answer: bool) -> dict[str, Any]:
         for name, node in branch.members.items()
     }
     schema: dict[str, Any] = {"type": "object", "properties": properties}
-    if not answer:
-        schema["additionalProperties"] = False
+    if answer:
+        return schema  # what a layer left open, an answer leaves open too
+    schema["additionalProperties"] = False
     needed = next((names for end, names in TOGETHER.items() if f".{path}".endswith(f".{end}")), ())
     return schema | ({"required": list(needed)} if needed else {})
 
@@ -84,6 +89,8 @@ def _item(leaf: Leaf, *, answer: bool) -> dict[str, Any]:
     schema = _object(leaf.inside or Branch(), "", answer=answer)
     if leaf.row.name == "environment":
         schema["properties"]["secret"] = _SECRET
+    if answer:
+        return schema
     needed = [member.rest for member in leaf.row.inside if member.mandatory and member.rest]
     # An item that only takes an inherited one out has nothing but its key.
     tombstone = any(member.name == "deleted" and member.rest for member in leaf.row.inside)
