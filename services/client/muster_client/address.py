@@ -15,6 +15,7 @@ from muster_client.errors import Unavailable
 
 SERVER_VARIABLE: Final = "MUSTER_SERVER"
 TOKEN_VARIABLE: Final = "MUSTER_TOKEN"  # noqa: S105  the variable's name, not a token
+APPLICATION_VARIABLE: Final = "MUSTER_APPLICATION"
 HOME_VARIABLE: Final = "MUSTER_HOME"
 
 
@@ -35,8 +36,30 @@ def find_server(given: str | None = None) -> str:
 
 
 def find_token(given: str | None = None) -> str | None:
-    """The bearer token, or None where nobody gave one (the local stack asks for none)."""
+    """The bearer token, or None where nobody gave one."""
     return given or os.environ.get(TOKEN_VARIABLE) or None
+
+
+def find_application(server: str | None = None) -> Path | None:
+    """The file with the id and secret to log in with; None where calls need none.
+
+    That of this machine's stack is used for that stack alone: no other server is told its secret.
+    """
+    given = os.environ.get(APPLICATION_VARIABLE)
+    if given:
+        return Path(given)
+    if server or os.environ.get(SERVER_VARIABLE):
+        return None
+    return _local_application()
+
+
+def _local_application() -> Path | None:
+    """The administrator's file of a stack that asks for tokens."""
+    try:
+        state = json.loads((data_folder() / "stack.json").read_text())
+        return Path(state["application"]) if state.get("application") else None
+    except (OSError, ValueError, TypeError):
+        return None
 
 
 def _local_stack() -> str | None:

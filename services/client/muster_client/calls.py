@@ -19,7 +19,8 @@ from typing import Final, Protocol, TypeVar
 
 import grpc
 
-from muster_client.errors import TRANSIENT, MusterError, Unavailable, error_of
+from muster_client.errors import TRANSIENT, MusterError, Unauthenticated, Unavailable, error_of
+from muster_client.login import Login
 from muster_kernel.ids import uuid7
 
 Q = TypeVar("Q")
@@ -87,10 +88,10 @@ class Calls:
     `on_retry` hears of every attempt that failed and is followed by another.
     """
 
-    def __init__(self, server: str, token: str | None, patience: Patience, on_retry: OnRetry | None) -> None:
+    def __init__(self, server: str, login: Login, patience: Patience, on_retry: OnRetry | None) -> None:
         self.server = server
         self.patience = patience
-        self._metadata = grpc.aio.Metadata(*([("authorization", f"Bearer {token}")] if token else []))
+        self._login = login
         self._on_retry = on_retry
 
     async def unary(self, method: Unary[Q, R], request: Q, *, attempt: float | None = None) -> R:
@@ -98,12 +99,18 @@ class Calls:
 
         Raises the error of the last attempt once it is not worth another, or the time for the whole is over.
         """
-        begun = time.monotonic()
+        begun, fresh = time.monotonic(), False
         for failed in count():
             try:
-                return await method(request, timeout=attempt or self.patience.attempt, metadata=self._metadata)
+                metadata = await self._login.metadata()
+                return await method(request, timeout=attempt or self.patience.attempt, metadata=metadata)
             except grpc.aio.AioRpcError as answer:
                 problem = self._named(error_of(answer))
+            except TRANSIENT as trouble:
+                problem = self._named(trouble)
+            if isinstance(problem, Unauthenticated) and not fresh and self._login.forget():
+                fresh = True  # once: a secret that was renewed since is read anew
+                continue
             if not isinstance(problem, TRANSIENT) or time.monotonic() - begun >= self.patience.whole:
                 raise problem
             self.told(problem)
@@ -116,7 +123,7 @@ class Calls:
         It has no deadline: a watch or a log that is followed lasts as long as its reader, and keepalive notices a
         dead peer.
         """
-        call = method(request, metadata=self._metadata)
+        call = method(request, metadata=await self._login.metadata())
         try:
             async for item in call:
                 yield item

@@ -26,10 +26,12 @@ from muster.api.v1 import (
 )
 from muster.events.v1 import scheduler_pb2
 from muster.workload.v1 import workload_pb2
-from muster_client.address import find_server, find_token
+from muster_client.access import Access, Applications
+from muster_client.address import find_application, find_server, find_token
 from muster_client.calls import CHANNEL_OPTIONS, Calls, OnRetry, Patience, new_key
 from muster_client.drafts import OUTCOMES, Applied, Draft, draft_of, filter_of, reference_of
 from muster_client.errors import MusterError, Violation, error_of_code, violation_of
+from muster_client.login import Login
 from muster_client.organisation import Departments, NodePools, Projects
 from muster_client.pages import pages
 from muster_client.resources import Clusters, DeadLetters, Nodes, Templates
@@ -45,7 +47,9 @@ class Muster:
     """A client of one control plane.
 
     server: host:port; left out: MUSTER_SERVER, else the stack on this machine. token: a bearer token; left out:
-    MUSTER_TOKEN. patience: deadlines in seconds. on_retry: hears of each failed attempt that is followed by another.
+    MUSTER_TOKEN, else one for the application in the file MUSTER_APPLICATION, else for that of this machine's stack,
+    where it asks for tokens. patience: deadlines in seconds. on_retry: hears of each failed attempt that is followed by
+    another.
     Raises Unavailable where no address is known. Use it as `async with`; every method raises a MusterError.
     """
 
@@ -59,7 +63,8 @@ class Muster:
     ) -> None:
         self.server = find_server(server)
         self._channel = grpc.aio.insecure_channel(self.server, options=CHANNEL_OPTIONS)
-        self._calls = Calls(self.server, find_token(token), patience or Patience(), on_retry)
+        login = Login(self._channel, find_token(token), find_application(server))
+        self._calls = Calls(self.server, login, patience or Patience(), on_retry)
         self._workloads = workloads_pb2_grpc.WorkloadsServiceStub(self._channel)
         self._watcher = Watcher(self._calls, self._workloads)
         self.projects = Projects(self._calls, self._channel)
@@ -70,6 +75,8 @@ class Muster:
         self.clusters = Clusters(self._calls, self._channel)
         self.nodes = Nodes(self._calls, self._channel)
         self.dead_letters = DeadLetters(self._calls, self._channel)
+        self.access = Access(self._calls, self._channel)
+        self.applications = Applications(self._calls, self._channel)
 
     async def __aenter__(self) -> Self:
         return self

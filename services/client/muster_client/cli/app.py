@@ -44,6 +44,7 @@ _VERBS: Final = (
     ("resume", f"{_HERE}.workloads:resume", "Let a suspended workload run again.", _WORKLOADS),
     ("delete", f"{_HERE}.workloads:delete", "Delete workloads.", _WORKLOADS),
     ("explain", f"{_HERE}.explaining:explain", "Explain the fields of the workload language.", _WORKLOADS),
+    ("audit", f"{_HERE}.access:audit", "List who did what, and what was refused.", _FLEET),
     ("usage", f"{_HERE}.operations:usage", "Show who has used how much.", _FLEET),
 )
 _GROUPS: Final = (
@@ -68,6 +69,19 @@ _GROUPS: Final = (
         "create": ("departments:create_pool", "Make a node pool."),
         "apply": ("departments:apply_pools", "Make or change the node pools of files."),
         "delete": ("departments:delete_pool", "Remove a node pool."),
+    }),
+    ("access", "Who has which role where.", {
+        "list": ("access:list_rules", "List who has which role where."),
+        "grant": ("access:grant", "Give a role."),
+        "revoke": ("access:revoke", "Take a role away."),
+        "whoami": ("access:whoami", "Say who you are, and which roles you have."),
+        "can": ("access:can", "Say whether you may do something."),
+    }),
+    ("applications", "Programs with an id and a secret.", {
+        "list": ("access:list_applications", "List applications."),
+        "create": ("access:create_application", "Make an application and show its secret, once."),
+        "rotate": ("access:rotate_application", "Give an application a new secret."),
+        "revoke": ("access:revoke_application", "End an application."),
     }),
     ("templates", "Templates that workloads inherit from.", {
         "list": ("tenancy:list_templates", "List templates."),

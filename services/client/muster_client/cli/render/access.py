@@ -1,0 +1,87 @@
+"""Roles, applications and the audit as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC
+
+from google.protobuf.timestamp_pb2 import Timestamp
+from rich.table import Table
+
+from muster.api.v1 import access_pb2 as api
+from muster_client.cli.render.tables import grid
+
+
+def sentence(rule: api.AccessRule) -> str:
+    """One rule in words."""
+    return f"{_holder(rule)} is {rule.role} in {_scope(rule)}"
+
+
+def rules(found: Sequence[api.AccessRule]) -> Table:
+    """Who has which role where."""
+    return grid(
+        ("RULE", "WHO", "ROLE", "WHERE", "SINCE"),
+        [(str(rule.id), _holder(rule), rule.role, _scope(rule), _day(rule.created_at)) for rule in found],
+    )
+
+
+def caller(me: api.WhoAmIResponse) -> str:
+    """Who somebody is, and what they have."""
+    if me.open:
+        return f"{me.subject}: authentication is switched off here, everyone may do everything"
+    vouched = f" (vouched for by {me.issuer})" if me.issuer else ""
+    groups = f"\ngroups: {', '.join(me.groups)}" if me.groups else ""
+    roles = "".join(f"\n  {rule.role} in {_scope(rule)}" for rule in me.rules) or "\n  no role: you may do nothing yet"
+    return f"{me.subject}{vouched}{groups}\nroles:{roles}"
+
+
+def applications(found: Sequence[api.Application]) -> Table:
+    """The applications."""
+    return grid(
+        ("NAME", "ID", "ENABLED", "LAST TOKEN"),
+        [
+            (
+                one.name,
+                one.id,
+                "yes" if one.enabled else "no",
+                _time(one.used_at) if one.HasField("used_at") else "never",
+            )
+            for one in found
+        ],
+    )
+
+
+def audit(found: Sequence[api.AuditEntry]) -> Table:
+    """The audit."""
+    return grid(
+        ("WHEN", "WHO", "WHAT", "ON", "PROJECT", "OUTCOME", "BY WAY OF"),
+        [
+            (
+                _time(line.at),
+                line.subject_name or line.subject or "nobody",
+                line.verb,
+                line.target,
+                line.project,
+                line.outcome,
+                f"{line.channel} {line.peer}".rstrip(),
+            )
+            for line in found
+        ],
+    )
+
+
+def _holder(rule: api.AccessRule) -> str:
+    kind = "user" if rule.holder_kind == "subject" else rule.holder_kind
+    return f"{kind} {rule.holder_name or rule.holder}" + (f" of {rule.issuer}" if rule.issuer else "")
+
+
+def _scope(rule: api.AccessRule) -> str:
+    return f"{rule.scope_kind} {rule.scope}" if rule.scope else "the whole tenant"
+
+
+def _day(at: Timestamp) -> str:
+    return at.ToDatetime(UTC).astimezone().strftime("%Y-%m-%d")
+
+
+def _time(at: Timestamp) -> str:
+    return at.ToDatetime(UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
