@@ -137,14 +137,16 @@ def _entry(row: Row) -> Check:
 def _text(row: Row, noun: str = "") -> Check:
     pattern = re.compile(row.pattern).fullmatch if row.pattern else None
     longest = row.max_length
+    # A refused credential is a credential all the same: errors are answered, logged and pasted into tickets.
+    quoted = (lambda _: "the credential") if row.sensitive else shown
 
     def check(text: str) -> Refused | None:
         if "\0" in text:
             return Refused("the value has a NUL character", "text without NUL")
         if len(text) > longest:
-            return Refused(f"{shown(text)} is too long: {len(text)} characters", f"at most {longest} characters")
+            return Refused(f"{quoted(text)} is too long: {len(text)} characters", f"at most {longest} characters")
         if pattern is not None and not pattern(text):
-            return Refused(f"{shown(text)} is not a {noun or row.yaml}", row.allowed)
+            return Refused(f"{quoted(text)} is not a {noun or row.yaml}", row.allowed)
         return None
 
     return check

@@ -210,6 +210,12 @@ def test_what_nobody_may_say() -> None:
     assert "exposedUrls" in violation.allowed
 
 
+def test_a_credential_is_not_quoted() -> None:
+    spec = spec_of()
+    spec.git_sync.add(label="g", repository="r", path="/a", password="hunter2" * 1000)
+    assert found(spec) == [("spec.gitSync.items.g.value.password", "the credential is too long: 7000 characters")]
+
+
 def test_what_no_policy_can_give_is_missed_at_once() -> None:
     spec = spec_of()
     spec.tolerations.add(label="t", key="gpu")

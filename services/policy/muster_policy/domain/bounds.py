@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from muster_language import Row
 from muster_language import value_types as of
+from muster_language.bounds import refusal
 from muster_policy.domain.policy import Rules
 from muster_policy.domain.reading import comparable
 
@@ -41,6 +42,8 @@ def within(row: Row, value: Any, rules: Rules, path: str) -> Found:
             yield Against(path, "options", given, allowed, f"{path} is {given}; the policy allows {allowed}")
     if rules.minimum is None and rules.maximum is None and rules.step is None:
         return
+    if refusal(row, value) is not None:
+        return  # no amount at all, as the language says by itself: it compares with nothing
     amount = comparable(row, _plain(value))
     if rules.minimum is not None and amount < rules.minimum.amount:
         yield _outside(path, "min", given, f"at least {rules.minimum.text}")
