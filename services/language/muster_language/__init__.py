@@ -16,6 +16,7 @@ from muster_language.issues import Issue
 from muster_language.layers import Cleared, Layer, LayerName, Merged, language_layer
 from muster_language.merge import merge
 from muster_language.overlay import combine, overlay
+from muster_language.pods import ANY_FIELD
 from muster_language.reader import read
 from muster_language.resources import is_preemptible, priority_of, resource_requests
 from muster_language.spec import Kind, WorkloadSpec
@@ -23,6 +24,7 @@ from muster_language.validation import check_layer
 from muster_language.writer import write
 
 __all__ = [
+    "ANY_FIELD",
     "Catalogue",
     "Cleared",
     "Document",

@@ -42,7 +42,7 @@ _CLASSES: Final = (
 )
 
 
-def read_job(findings: Findings, root: Mapping, spec: WorkloadSpec) -> None:
+def read_job(findings: Findings, root: Mapping, spec: WorkloadSpec, template_fields: frozenset[str]) -> None:
     """Reads a whole document into the spec. `status` is what a server wrote and is not read."""
     set_kind(spec, Kind.DISTRIBUTED)
     spec.framework = workload_pb2.FRAMEWORK_COLOSSALAI
@@ -62,7 +62,7 @@ def read_job(findings: Findings, root: Mapping, spec: WorkloadSpec) -> None:
     _message(findings, row.inside, body[1], "spec", spec.colossal)
     _check(findings, body[1], spec.colossal)
     if len(findings.found) == before:
-        _lower(findings, body[1], spec)
+        _lower(findings, body[1], spec, template_fields)
 
 
 def _message(findings: Findings, rows: tuple[Row, ...], node: Node, path: str, target: Any) -> None:
@@ -151,7 +151,7 @@ def _check_types(findings: Findings, node: Node, job: colossal_pb2.ColossalJob) 
         findings.say("spec.replicaSpecs", at[0], "a job has at most one launcher", "one entry with replicas: 1")
 
 
-def _lower(findings: Findings, node: Node, spec: WorkloadSpec) -> None:
+def _lower(findings: Findings, node: Node, spec: WorkloadSpec, template_fields: frozenset[str]) -> None:
     """What policy, scheduler and agents read of the job."""
     job = spec.colossal
     if job.torch_config.HasField("proc_per_worker"):
@@ -168,22 +168,18 @@ def _lower(findings: Findings, node: Node, spec: WorkloadSpec) -> None:
         priority = job.scheduler.t9k_scheduler.priority
         spec.priority_class = next(word for number, word in _CLASSES if priority >= number)
     for index, replica in enumerate(job.replica_specs):
-        _lower_replica(findings, node, index, replica, spec)
-
-
-def _lower_replica(
-    findings: Findings, node: Node, index: int, replica: colossal_pb2.ColossalReplicaSpec, spec: WorkloadSpec
-) -> None:
-    is_worker = replica.type == colossal_pb2.COLOSSAL_REPLICA_TYPE_WORKER
-    path = f"spec.replicaSpecs.{index}"
-    template = _at(node, "replicaSpecs", index, "template")
-    if is_worker:
-        spec.workers = replica.replicas if replica.HasField("replicas") else 1
-        findings.moved["spec.workers"] = f"{path}.replicas"
-        PodReader(findings, spec, "spec", "worker").pod(template, f"{path}.template")
-    elif template.entries:
-        spec.master_spec.SetInParent()
-        PodReader(findings, spec.master_spec, "masterSpec", "launcher").pod(template, f"{path}.template")
+        template = _at(node, "replicaSpecs", index, "template")
+        path = f"spec.replicaSpecs.{index}"
+        if replica.type == colossal_pb2.COLOSSAL_REPLICA_TYPE_WORKER:
+            spec.workers = replica.replicas if replica.HasField("replicas") else 1
+            findings.moved["spec.workers"] = f"{path}.replicas"
+            PodReader(findings, spec, "spec", "worker", f"{path}.template", template_fields).pod(template)
+        elif template.entries:
+            spec.master_spec.SetInParent()
+            reader = PodReader(
+                findings, spec.master_spec, "masterSpec", "launcher", f"{path}.template", template_fields
+            )
+            reader.pod(template)
 
 
 def _at(node: Node, word: str, index: int, member: str) -> Mapping:

@@ -47,9 +47,9 @@ _SECURITY: Final = MappingProxyType(
 class PodReader(Pod):
     """Reads one template."""
 
-    def pod(self, node: Mapping, path: str) -> None:
+    def pod(self, node: Mapping) -> None:
         """Reads the template."""
-        self.each(node, path, {"metadata": self._metadata, "spec": self._spec})
+        self.each(node, self.at, {"metadata": self._metadata, "spec": self._spec})
 
     def _metadata(self, node: Node, path: str) -> None:
         self.each(node, path, {"labels": self._map(self.spec.labels), "annotations": self._map(self.spec.annotations)})

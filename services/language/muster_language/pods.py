@@ -5,6 +5,7 @@ Called by pod_templates.py and its companions for resources and volumes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from collections.abc import Mapping as Dictionary
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from muster_language.forms import VALUES
 from muster_language.nodes import Mapping, Node, Scalar, Sequence, entry
 from muster_language.takers import taker
 
+ANY_FIELD: Final = "*"
+_INDEX: Final = re.compile(r"\.[0-9]+(?=\.|$)")
 _WITHOUT_EFFECT: Final = MappingProxyType(
     {
         "command": "torchConfig.script says what the workers run",
@@ -28,12 +31,17 @@ _WITHOUT_EFFECT: Final = MappingProxyType(
 
 @dataclass(slots=True)
 class Pod:
-    """One template. base: where its fields stand, spec or masterSpec; role: how its container may be called."""
+    """One template. base: where its fields stand, spec or masterSpec; role: how its container may be called.
+
+    at: where the template stands; accepted: members without a field that are let through, as paths below it.
+    """
 
     findings: Findings
     spec: Any
     base: str
     role: str
+    at: str
+    accepted: frozenset[str] = frozenset()
     volumes: dict[str, tuple[Mapping, str]] = field(default_factory=dict)
 
     def each(self, node: Node, path: str, known: Dictionary[str, Callable[[Node, str], None]]) -> None:
@@ -48,11 +56,17 @@ class Pod:
                 continue
             if read is not None:
                 read(value, here)
-            elif key.text in _WITHOUT_EFFECT:
-                self.findings.warn(here, key, f"{key.text} is not used: {_WITHOUT_EFFECT[key.text]}")
+            elif reason := self._no_effect(key.text, here):
+                self.findings.warn(here, key, f"{key.text} is not used: {reason}")
             else:
                 message = f"{key.text} of a pod template has no field of the language"
                 self.findings.say(here, key, message, f"known here: {', '.join(known)}")
+
+    def _no_effect(self, word: str, path: str) -> str:
+        """Why a member is let through although it does nothing; '' where it is not."""
+        below = _INDEX.sub("", path.removeprefix(f"{self.at}."))
+        listed = below in self.accepted or ANY_FIELD in self.accepted
+        return _WITHOUT_EFFECT.get(word) or ("it has no field of the language" if listed else "")
 
     def set(self, name: str, node: Node, path: str) -> None:
         """Reads a field of the catalogue from a member of the template."""

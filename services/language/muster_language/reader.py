@@ -6,7 +6,7 @@ Holds: what is not in the text is not in the spec (a default would count as set,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -29,13 +29,17 @@ _VERSIONS: Final = (API_VERSION, colossal.API_VERSION)
 Entry = tuple[Scalar, Node] | None
 
 
-def read(text: str, *, source: str = "<file>") -> list[Document]:
-    """Every document of the text, with its violations. A text without any document gives one that says so."""
+def read(text: str, *, source: str = "<file>", template_fields: Collection[str] = ()) -> list[Document]:
+    """Every document of the text, with its violations. A text without any document gives one that says so.
+
+    template_fields: members of pod templates that have no field of the language and are let through without effect,
+    such as spec.serviceAccountName; ANY_FIELD lets all of them through, for whoever is not the one to judge.
+    """
     loaded = [part for each in load(text) if each.violations or not _is_empty(each.root) for part in _parts(each)]
     if not loaded:
         empty = Violation("", "there is no document here", 1, 1, f"apiVersion: {API_VERSION}, kind, metadata and spec")
         return [Document(None, WorkloadSpec(), None, "", [empty], source)]
-    return [_Reader(each, source).document() for each in loaded]
+    return [_Reader(each, source, frozenset(template_fields)).document() for each in loaded]
 
 
 def _parts(loaded: Loaded) -> Iterator[Loaded]:
@@ -65,6 +69,7 @@ class _Reader:
 
     loaded: Loaded
     source: str
+    template_fields: frozenset[str]
     findings: Findings = field(default_factory=Findings)
     spec: WorkloadSpec = field(default_factory=WorkloadSpec)
     kind: Kind | None = None
@@ -98,7 +103,7 @@ class _Reader:
         entries = {key.text: (key, node) for key, node in root.entries}
         if self._version(entries.get("apiVersion"), root) == colossal.API_VERSION:
             self.kind = Kind.DISTRIBUTED
-            colossal.read_job(self.findings, root, self.spec)
+            colossal.read_job(self.findings, root, self.spec, self.template_fields)
         else:
             self._workload(root, entries)
         self._metadata(entries.get("metadata"))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from muster.workload.v1 import workload_pb2 as wl
-from muster_language import Document, Kind, format_violations, read, write
+from muster_language import ANY_FIELD, Document, Kind, format_violations, read, write
 
 SEED = Path(__file__).parents[2] / "data" / "seeds" / "004-colossal-ai-job.yaml"
 HEAD = "apiVersion: batch.tensorstack.dev/v1beta1\nkind: ColossalAIJob\nmetadata: {name: job}\nspec:\n"
@@ -189,6 +189,21 @@ def test_what_a_template_cannot_say(container: str, error: str) -> None:
 )
 def test_what_a_pod_cannot_say(spec: str, error: str) -> None:
     assert error in said("image: i", spec)
+
+
+def test_what_an_operator_lists_is_let_through_without_effect() -> None:
+    text = pod("image: i, lifecycle: {}", "serviceAccountName: x")
+    listed = ["spec.serviceAccountName", "spec.containers.lifecycle"]
+    (document,) = read(text, template_fields=listed)
+    assert document.violations == []
+    assert [each.message for each in document.warnings] == [
+        "serviceAccountName is not used: it has no field of the language",
+        "lifecycle is not used: it has no field of the language",
+    ]
+    assert read(text, template_fields=[ANY_FIELD])[0].violations == []
+    assert [each.path for each in read(text, template_fields=listed[:1])[0].violations] == [
+        "spec.replicaSpecs.0.template.spec.containers.0.lifecycle"
+    ]
 
 
 def test_two_containers_are_one_too_many() -> None:
