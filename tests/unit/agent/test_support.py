@@ -15,7 +15,8 @@ def test_every_field_of_the_language_is_in_one_list() -> None:
 
 def test_the_words_are_those_of_documents() -> None:
     assert {"image", "pvcs", "gpuLimit", "seccompProfileType"} <= set(support.IGNORED_FIELDS)
-    assert support.REFUSED_FIELDS == ("extendedResources", "jupyter", "nodeType", "tensorboard")
+    words = ("jobType=JAX", "jobType=TF", "jobType=XGBoost")
+    assert ("extendedResources", *words, "jupyter", "nodeType", "tensorboard") == support.REFUSED_FIELDS
 
 
 def test_what_a_spec_says_without_effect() -> None:

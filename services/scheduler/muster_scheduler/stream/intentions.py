@@ -91,8 +91,18 @@ _YAML: Final = _yaml_names()
 
 
 def fields_of(spec: workload_pb2.WorkloadSpec) -> frozenset[str]:
-    """The YAML names of the fields that a spec sets: what a cluster's list of refused fields is held against."""
-    return frozenset(_YAML[field.number] for field, _ in spec.ListFields() if field.number in _YAML)
+    """The YAML names of the fields that a spec sets, and `name=word` where a value is one of few words.
+
+    A cluster's list of refused fields is held against them: it may refuse a field, or one word of it (`jobType=TF`).
+    """
+    found = set()
+    for field, value in spec.ListFields():
+        if field.number in _YAML:
+            found.add(_YAML[field.number])
+            if field.enum_type is not None and value in field.enum_type.values_by_number:
+                said = field.enum_type.values_by_number[value].GetOptions().Extensions[options_pb2.word]
+                found.add(f"{_YAML[field.number]}={said.word}")
+    return frozenset(found)
 
 
 def rejected(message: Any, _: Event) -> domain.Event:

@@ -55,7 +55,9 @@ def _words() -> dict[str, str]:
 
 _WORDS: Final = _words()
 IGNORED_FIELDS: Final = tuple(sorted(_WORDS[name] for name in IGNORED))
-REFUSED_FIELDS: Final = tuple(sorted(_WORDS[name] for name in REFUSED))
+# Gangs of these find each other by settings of their own (TF_CONFIG and the like), which nobody makes here.
+_REFUSED_WORDS: Final = ("jobType=JAX", "jobType=TF", "jobType=XGBoost")
+REFUSED_FIELDS: Final = tuple(sorted([*(_WORDS[name] for name in REFUSED), *_REFUSED_WORDS]))
 
 
 def ignored_by(spec: workload_pb2.WorkloadSpec) -> tuple[str, ...]:
