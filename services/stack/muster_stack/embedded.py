@@ -120,17 +120,17 @@ class EmbeddedKafka:
 class EmbeddedPostgres:
     """A server of one's own, with the four services' roles.
 
-    kill -9 loses nothing, though it does not fsync: tests do not cut the power.
+    kill -9 loses nothing, though it does not fsync unless it is `durable`: tests do not cut the power.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, durable: bool = False) -> None:
         self.folder: Final = _scratch("pg")
         self.server: Final = postgres.PostgresServer(
             self.folder / "data",
             sockets=self.folder / "s",
             secrets_file=self.folder / "secrets.json",
             log=self.folder / "postgres.log",
-            durable=False,
+            durable=durable,
         )
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -41,7 +41,6 @@ from muster_chassis.outbox import Relay
 from muster_chassis.retention import Retention
 from muster_chassis.rpc import Server, Service, service
 from muster_chassis.runtime import Runtime
-from muster_submission.app_access import AccessParts
 from muster_submission.adapters.agents import Agents
 from muster_submission.adapters.applied import PostgresApplied
 from muster_submission.adapters.expressions import CelProcess
@@ -52,12 +51,15 @@ from muster_submission.adapters.objects import KnownObjects
 from muster_submission.adapters.owners import Owner
 from muster_submission.adapters.places import DirectoryBooks
 from muster_submission.adapters.reading import Reading
+from muster_submission.adapters.secrets import PostgresSecrets
 from muster_submission.adapters.templates import PostgresTemplates
 from muster_submission.adapters.tenancy import PostgresTenancy
 from muster_submission.adapters.triggers import PostgresTriggers
 from muster_submission.adapters.usage import PostgresUsage
+from muster_submission.adapters.vault import BadKeys, Vault
 from muster_submission.adapters.verdicts import Verdicts
 from muster_submission.adapters.workloads import PostgresWorkloads
+from muster_submission.app_access import AccessParts
 from muster_submission.handlers.apply import Apply
 from muster_submission.handlers.departments import Departments
 from muster_submission.handlers.drafts import Drafts
@@ -67,6 +69,7 @@ from muster_submission.handlers.node_pools import NodePools
 from muster_submission.handlers.objects import Objects
 from muster_submission.handlers.progress import Follow
 from muster_submission.handlers.runs import Runs
+from muster_submission.handlers.sealing import Rotation, Sealing
 from muster_submission.handlers.submit import Submit
 from muster_submission.handlers.templates import Library
 from muster_submission.handlers.tenancy import Projects
@@ -100,6 +103,7 @@ _HISTORY_KEPT: Final = timedelta(days=90)
 _PRUNE_SECONDS: Final = 60.0
 _PRUNE_ROWS: Final = 5000
 _WAIT_SECONDS: Final = 1.0
+_ROTATE_SECONDS: Final = 60.0
 _TRIGGER_RECORDS: Final = 100  # each takes locks of its own
 _DRAIN_SECONDS: Final = 3.0
 _ENDED: Final = """
@@ -133,11 +137,14 @@ class Application:
         self.usage = PostgresUsage(database.pool)
         self.grants = self.access_parts.grants(self.tenancy)
         self.drafts = Drafts(self.tenancy, self.templates)
-        self.submit = Submit(self.books, self.feed)
+        self.vault = Vault(settings.secret_keys_file)
+        self.secrets = PostgresSecrets(database.pool)
+        self.sealing = Sealing(self.vault, self.secrets)
+        self.submit = Submit(self.books, self.sealing, self.feed)
         self.runs = Runs(self.expressions, self.drafts, self.access)
         self.firing = Firing(self.triggers, self.firings, self.runs, self.submit)
-        self.intents = Intents(self.books, self.feed)
-        self.apply = Apply(PostgresApplied(), self.books, self.submit, self.intents)
+        self.intents = Intents(self.books, self.sealing, self.feed)
+        self.apply = Apply(PostgresApplied(), self.books, self.sealing, self.submit, self.intents)
         self.departments = Departments(self.tenancy)
         self.node_pools = NodePools(self.fleet)
         self.organisation = Tenancy(
@@ -181,7 +188,7 @@ class Application:
         """Everything that is served."""
         everyone = [self.policy, self.scheduler, self.telemetry]
         own = DeadLetters(self.database)
-        library = Library(self.templates, self.drafts)
+        library = Library(self.templates, self.drafts, self.sealing)
         rules = Rules(self.triggers, self.firings, self.drafts, self.expressions, self.runs)
         return [
             self._workloads(),
@@ -229,6 +236,7 @@ class Application:
                 Applying(self.database, self.drafts, self.apply, self.access),
             ),
         )
+        self.runtime.eternal("single submissions", servicer.together.run)
         return service(
             workloads_pb2.DESCRIPTOR.services_by_name["WorkloadsService"],
             workloads_pb2_grpc.add_WorkloadsServiceServicer_to_server,
@@ -255,7 +263,7 @@ class Application:
             service(
                 agent_gateway_pb2.DESCRIPTOR.services_by_name["AgentGatewayService"],
                 agent_gateway_pb2_grpc.add_AgentGatewayServiceServicer_to_server,
-                AgentGateway(self.access, self.agents),
+                AgentGateway(self.access, self.agents, self.secrets, self.vault),
             ),
         ]
 
@@ -294,9 +302,26 @@ class Application:
                     pass
                 await self.firings.forget(identity.now(), _PRUNE_ROWS)
                 await self.access_parts.renew()
+                await self.secrets.forget(_PRUNE_ROWS)
             except (*TRANSIENT, asyncpg.PostgresError, TimeoutError) as error:
                 _log.warning("old rows could not be removed, tried again in a minute", error=repr(error))
             await asyncio.sleep(_PRUNE_SECONDS)
+
+    async def keep_sealed(self) -> None:
+        """Reads the keys again where their file has changed, and seals anew what an older key has sealed. Eternal."""
+        rotation = Rotation(self.vault, self.secrets)
+        while True:
+            try:
+                self.vault.renew()
+                more = True
+                while more:
+                    async with self.database.unit() as unit:
+                        more = await rotation.turn(unit)
+            except BadKeys as error:
+                _log.error("the keys for credentials cannot be read, those that were read stay", error=str(error))
+            except (*TRANSIENT, asyncpg.PostgresError, TimeoutError) as error:
+                _log.warning("credentials could not be sealed anew, tried again in a minute", error=repr(error))
+            await asyncio.sleep(_ROTATE_SECONDS)
 
     async def start_what_waits(self) -> None:
         """Lets firings that wait for their rule's limits go on, once a second. An eternal task."""
@@ -352,6 +377,8 @@ async def compose(runtime: Runtime, settings: SubmissionSettings) -> Application
     runtime.eternal("pruning", app.keep_bounded)
     runtime.eternal("refusals", app.access_parts.refusals.run)
     runtime.eternal("waiting firings", app.start_what_waits)
+    if settings.secret_keys_file is not None:
+        runtime.eternal("credentials", app.keep_sealed)
     runtime.eternal("rpc", server.run, stop=stop_serving)
     if settings.rest_listen is not None:
         rest = RestServer(settings.rest_listen, app.edge())

@@ -9,6 +9,7 @@ from muster_chassis.rpc.auth import (
     everyone_is_local,
 )
 from muster_chassis.rpc.caller import LOCAL, NOBODY, Caller, caller, set_caller
+from muster_chassis.rpc.grouping import Together
 from muster_chassis.rpc.idempotency import once
 from muster_chassis.rpc.interceptor import CallInterceptor, outgoing, remaining
 from muster_chassis.rpc.server import LARGEST_MESSAGE, Server, Service, channel, service
@@ -25,6 +26,7 @@ __all__ = [
     "Issuer",
     "Server",
     "Service",
+    "Together",
     "TokenAuthenticator",
     "as_service_error",
     "authenticator",

@@ -49,8 +49,8 @@ async def once(
     where the key came with another body before, and whatever `work` raises.
     """
     key = getattr(request, "idempotency_key", "") if key is None else key
-    _check(key)
-    who, body = clean(caller().key, 1000), _digest(request)
+    check_key(key)
+    who, body = clean(caller().key, 1000), digest(request)
     async with database.unit() as unit:
         # Waits here while a twin is under way: its row is locked until its transaction has ended.
         if await unit.connection.fetchval(_TAKE, who, method, key, body, unit.now, window):
@@ -59,14 +59,20 @@ async def once(
             return answer
         (row,) = await unit.connection.fetch(_STORED, who, method, key)
         if row["body"] != body:
-            raise AlreadyExists(
-                f"idempotency_key {key!r} came with another request before; use a new key for a new request",
-                reason="IDEMPOTENCY_KEY_REUSED",
-            )
+            raise key_reused(key)
         return response.FromString(row["response"])
 
 
-def _check(key: str) -> None:
+def key_reused(key: str) -> AlreadyExists:
+    """What a caller is told who sends another request under a key."""
+    return AlreadyExists(
+        f"idempotency_key {key!r} came with another request before; use a new key for a new request",
+        reason="IDEMPOTENCY_KEY_REUSED",
+    )
+
+
+def check_key(key: str) -> None:
+    """Raises InvalidArgument where a key is missing or too long."""
     if 1 <= len(key) <= _LONGEST and "\x00" not in key:
         return
     described = f"{len(key)} characters" if key else "missing"
@@ -76,5 +82,6 @@ def _check(key: str) -> None:
     )
 
 
-def _digest(request: Message) -> bytes:
+def digest(request: Message) -> bytes:
+    """What makes two requests the same."""
     return hashlib.sha256(request.SerializeToString(deterministic=True)).digest()

@@ -17,7 +17,7 @@ import grpc
 from muster.events.v1 import submission_pb2 as events
 from muster.workload.v1 import workload_pb2 as wl
 from muster_chassis import metrics
-from muster_chassis.rpc import Caller
+from muster_chassis.rpc import Caller, caller
 from muster_chassis.topics import SUBMISSIONS
 from muster_chassis.unit import Unit
 from muster_kernel.ids import uuid7
@@ -26,6 +26,7 @@ from muster_submission.domain.access import Verb
 from muster_submission.domain.names import Given, Naming, Prefixed, demand, resolve
 from muster_submission.domain.problems import Problem
 from muster_submission.handlers.drafts import Checked, Refusal
+from muster_submission.handlers.sealing import Sealing
 from muster_submission.ports import NewWorkload, Waker, WorkloadBooks
 
 _ROUNDS: Final = 3  # a given name can slip in between taking a number and making the row
@@ -47,6 +48,17 @@ class Acknowledged:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A draft to make: for whom, at whose wish, by which event, and under which trace."""
+
+    draft: Checked
+    owner: wl.Owner
+    who: Caller
+    caused_by: str = ""
+    trace: str | None = None
+
+
 def new_ids(now: datetime, count: int) -> list[str]:
     """Ids that sort in the order of a call: a counter stands where a UUIDv7 allows one, before the random part."""
     milliseconds = int(now.timestamp() * 1000)
@@ -56,35 +68,48 @@ def new_ids(now: datetime, count: int) -> list[str]:
 class Submit:
     """Makes workloads out of checked drafts."""
 
-    def __init__(self, books: WorkloadBooks, waker: Waker) -> None:
+    def __init__(self, books: WorkloadBooks, sealing: Sealing, waker: Waker) -> None:
         self._books = books
+        self._sealing = sealing
         self._waker = waker
 
     async def make(
         self, unit: Unit, drafts: Sequence[Checked], owner: wl.Owner, *, caused_by: str = ""
     ) -> list[Acknowledged | Refusal]:
         """Makes all whose name is free, and answers for each in order. The rest of the unit is the caller's."""
-        if not drafts:
+        # The audit names the caller, or the identity that a trigger acts for.
+        acting = Caller(owner.subject, tuple(owner.groups), owner.issuer, channel="trigger") if caused_by else caller()
+        return await self.make_together(unit, [Order(draft, owner, acting, caused_by) for draft in drafts])
+
+    async def make_together(self, unit: Unit, orders: Sequence[Order]) -> list[Acknowledged | Refusal]:
+        """The same for orders of several callers.
+
+        Credentials are sealed here, before a row, an event or a line of the audit sees the spec.
+        """
+        if not orders:
             return []
-        ids = new_ids(unit.now, len(drafts))
-        left = list(range(len(drafts)))
-        answers: list[Acknowledged | Refusal] = [_taken(draft.naming, draft) for draft in drafts]
-        owned = owner.SerializeToString()
-        for _ in range(_ROUNDS):
+        ids = new_ids(unit.now, len(orders))
+        traces = {one: order.trace for one, order in zip(ids, orders, strict=True) if order.trace}
+        unit.traces = {**unit.traces, **traces}
+        new = await self._sealing.new(unit, ids, [order.draft for order in orders])
+        drafts = [one if isinstance(one, Checked) else its.draft for one, its in zip(new.drafts, orders, strict=True)]
+        left = [at for at, one in enumerate(new.drafts) if isinstance(one, Checked)]
+        answers: list[Acknowledged | Refusal] = [
+            _taken(one.naming, one) if isinstance(one, Checked) else one for one in new.drafts
+        ]
+        for _ in range(_ROUNDS if left else 0):
             names = await self._names(unit, [drafts[at] for at in left])
-            rows = [
-                _row(ids[at], name, drafts[at], owned, owner.subject, caused_by)
-                for at, name in zip(left, names, strict=True)
-            ]
+            rows = [_row(ids[at], name, drafts[at], orders[at]) for at, name in zip(left, names, strict=True)]
             made = await self._books.make(unit, rows)
             for at, name in zip(left, names, strict=True):
                 if ids[at] in made:
                     answers[at] = Acknowledged(ids[at], name)
-                    _publish(unit, ids[at], name, drafts[at], owner, caused_by)
+                    _publish(unit, ids[at], name, drafts[at], orders[at])
             left = [at for at in left if ids[at] not in made and isinstance(drafts[at].naming, Prefixed)]
             if not left:
                 break
-        await _note(unit, drafts, answers, owner, caused_by)
+        await self._sealing.keep(unit, new.sealed, {one.id for one in answers if isinstance(one, Acknowledged)})
+        await _note(unit, orders, answers)
         unit.after_commit(lambda: _count(answers))
         unit.after_commit(self._waker.poke)
         return answers
@@ -96,17 +121,16 @@ class Submit:
         return resolve(namings, numbers)
 
 
-async def _note(
-    unit: Unit, drafts: Sequence[Checked], answers: Sequence[Acknowledged | Refusal], owner: wl.Owner, caused_by: str
-) -> None:
-    """The audit's lines for what was made: the caller's, or those of the identity that a trigger acts for."""
-    entries = [
-        Entry(Verb.WORKLOADS_CREATE, answer.id, draft.project.name, detail=caused_by)
-        for draft, answer in zip(drafts, answers, strict=True)
-        if isinstance(answer, Acknowledged)
-    ]
-    acting = Caller(owner.subject, tuple(owner.groups), owner.issuer, channel="trigger") if caused_by else None
-    await audit(unit, *entries, who=acting)
+async def _note(unit: Unit, orders: Sequence[Order], answers: Sequence[Acknowledged | Refusal]) -> None:
+    """The audit's lines for what was made: a statement for each who had something made."""
+    lines: dict[tuple[Caller, str, str], list[Entry]] = {}
+    for order, answer in zip(orders, answers, strict=True):
+        if isinstance(answer, Acknowledged):
+            project = order.draft.project.name
+            line = Entry(Verb.WORKLOADS_CREATE, answer.id, project, detail=order.caused_by)
+            lines.setdefault((order.who, order.who.channel, order.who.peer), []).append(line)
+    for (who, _, _), entries in lines.items():
+        await audit(unit, *entries, who=who)
 
 
 def _count(answers: Sequence[Acknowledged | Refusal]) -> None:
@@ -127,7 +151,7 @@ def _taken(named: Naming, draft: Checked) -> Refusal:
     return Refusal(grpc.StatusCode.ALREADY_EXISTS, message, (Problem("spec.namePrefix", message),))
 
 
-def _row(workload_id: str, name: str, draft: Checked, owner: bytes, by: str, caused_by: str) -> NewWorkload:
+def _row(workload_id: str, name: str, draft: Checked, order: Order) -> NewWorkload:
     base = draft.base
     return NewWorkload(
         id=workload_id,
@@ -139,11 +163,11 @@ def _row(workload_id: str, name: str, draft: Checked, owner: bytes, by: str, cau
         base_spec=None if base is None else base.spec.SerializeToString(),
         template_id="" if base is None else base.template_id,
         template_version=0 if base is None else base.version,
-        owner=owner,
+        owner=order.owner.SerializeToString(),
         origin=draft.origin,
-        caused_by=caused_by,
+        caused_by=order.caused_by,
         asked_cluster=draft.cluster,
-        submitted_by=by,
+        submitted_by=order.owner.subject,
     )
 
 
@@ -173,5 +197,6 @@ def submitted(
     return message
 
 
-def _publish(unit: Unit, workload_id: str, name: str, draft: Checked, owner: wl.Owner, caused_by: str) -> None:
-    unit.publish(SUBMISSIONS, workload_id, submitted(unit, workload_id, name, draft, owner, caused_by))
+def _publish(unit: Unit, workload_id: str, name: str, draft: Checked, order: Order) -> None:
+    message = submitted(unit, workload_id, name, draft, order.owner, order.caused_by)
+    unit.publish(SUBMISSIONS, workload_id, message)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -11,8 +11,10 @@ import grpc
 from muster.api.v1 import workloads_pb2 as api
 from muster.api.v1 import workloads_pb2_grpc
 from muster.workload.v1 import workload_pb2 as wl
+from muster_chassis import tracing
 from muster_chassis.database import Database
-from muster_chassis.rpc import caller, once, remaining
+from muster_chassis.errors import ServiceError
+from muster_chassis.rpc import Together, caller, once, remaining
 from muster_chassis.text import clean
 from muster_chassis.unit import Unit
 from muster_kernel.ids import is_uuid
@@ -28,7 +30,7 @@ from muster_submission.errors import BadQuestion
 from muster_submission.handlers.access import Access, Rights
 from muster_submission.handlers.drafts import Checked, Drafts, Refusal
 from muster_submission.handlers.intents import Intents
-from muster_submission.handlers.submit import Acknowledged, Submit
+from muster_submission.handlers.submit import Acknowledged, Order, Submit
 from muster_submission.rpc.applying import Applying, creating
 from muster_submission.rpc.logs import LogReading
 from muster_submission.rpc.reading import filter_of, find, owner, page_of
@@ -68,6 +70,10 @@ class Workloads(workloads_pb2_grpc.WorkloadsServiceServicer):
         self._reading = reading
         self._drafts = drafts
         self._submit = submit
+        self.together: Together[Order, api.SubmitWorkloadResponse] = Together(
+            database, "SubmitWorkload", api.SubmitWorkloadResponse, self._make
+        )
+        """Single submissions that come at once share a transaction; its task is the composition root's."""
         self._intents = intents
         self._verdicts = verdicts
         self._watching = mounted.watching
@@ -81,19 +87,22 @@ class Workloads(workloads_pb2_grpc.WorkloadsServiceServicer):
         (checked,) = await self._drafts.check([request.draft], await self._rights())
         if isinstance(checked, Refusal):
             raise checked.error()
-        who = owner()
-
-        async def work(unit: Unit) -> api.SubmitWorkloadResponse:
-            (answer,) = await self._submit.make(unit, [checked], who)
-            if isinstance(answer, Refusal):
-                raise answer.error()
-            return api.SubmitWorkloadResponse(workload=creating(unit, answer, checked, who))
-
-        response = await once(self._database, "SubmitWorkload", request, api.SubmitWorkloadResponse, work)
+        order = Order(checked, owner(), caller(), trace=tracing.current())
+        response = await self.together.once(request, order, key=request.idempotency_key)
         if request.wait_for_verdict_ms:
             seconds = remaining(context, request.wait_for_verdict_ms / 1000)
             return api.SubmitWorkloadResponse(workload=await self._judged(response.workload, seconds))
         return response
+
+    async def _make(self, unit: Unit, orders: Sequence[Order]) -> Sequence[api.SubmitWorkloadResponse | ServiceError]:
+        """What single calls that came at once ask for."""
+        answers = await self._submit.make_together(unit, orders)
+        return [
+            answer.error()
+            if isinstance(answer, Refusal)
+            else api.SubmitWorkloadResponse(workload=creating(unit, answer, order.draft, order.owner))
+            for order, answer in zip(orders, answers, strict=True)
+        ]
 
     async def ApplyWorkload(self, request: api.ApplyWorkloadRequest, context: Any) -> api.ApplyWorkloadResponse:
         """Makes, changes or keeps the workload of a document; waits for policy's verdict on a new one."""
