@@ -25,6 +25,8 @@ from muster.api.v1 import (
     explain_pb2,
     explain_pb2_grpc,
     fleet_pb2_grpc,
+    templates_pb2,
+    templates_pb2_grpc,
     tenancy_pb2,
     tenancy_pb2_grpc,
     usage_pb2,
@@ -376,6 +378,21 @@ class _Explain(_Service, explain_pb2_grpc.ExplainServiceServicer):
         return await self._do("Why", request, context, act)
 
 
+class _Templates(_Service, templates_pb2_grpc.TemplatesServiceServicer):
+    async def ApplyTemplate(self, request: Any, context: Any) -> Any:
+        async def act(asked: Any, _: Any) -> Any:
+            made = templates_pb2.Template(name="base", project=asked.draft.project, version=1)
+            return templates_pb2.ApplyTemplateResponse(template=made)
+
+        return await self._do("ApplyTemplate", request, context, act)
+
+    async def ListTemplates(self, request: Any, context: Any) -> Any:
+        async def act(_: Any, __: Any) -> Any:
+            return templates_pb2.ListTemplatesResponse()
+
+        return await self._do("ListTemplates", request, context, act)
+
+
 class _Usage(_Service, usage_pb2_grpc.UsageServiceServicer):
     async def GetUsage(self, request: Any, context: Any) -> Any:
         async def act(_: Any, __: Any) -> Any:
@@ -470,6 +487,7 @@ def control_plane() -> Iterator[tuple[str, World]]:
         workloads_pb2_grpc.add_WorkloadsServiceServicer_to_server(_Workloads(world), server)
         tenancy_pb2_grpc.add_TenancyServiceServicer_to_server(_Tenancy(world), server)
         explain_pb2_grpc.add_ExplainServiceServicer_to_server(_Explain(world), server)
+        templates_pb2_grpc.add_TemplatesServiceServicer_to_server(_Templates(world), server)
         usage_pb2_grpc.add_UsageServiceServicer_to_server(_Usage(world), server)
         fleet_pb2_grpc.add_FleetServiceServicer_to_server(_Fleet(world), server)
         dead_letters_pb2_grpc.add_DeadLettersServiceServicer_to_server(_DeadLetters(world), server)

@@ -123,3 +123,30 @@ def test_apply_names_a_key_for_each_document(muster: Command, world: World, good
     asked = world.asked("ApplyWorkload")
     assert all(isinstance(each, workloads_pb2.ApplyWorkloadRequest) for each in asked)
     assert [each.idempotency_key for each in asked] == ["k-0", "k-1"]
+
+
+@pytest.mark.parametrize("verb", [("apply",), ("templates", "apply")])
+@pytest.mark.parametrize(
+    ("namespace", "options", "everywhere", "where"),
+    [
+        ("runai-team-a", (), False, "all projects"),  # the stub's project is the draft's: here the document says it
+        ("runai", (), True, "all projects"),
+        ("runai", ("-p", "team-a"), False, "team-a"),
+    ],
+)
+def test_templates_are_for_a_project_or_for_all(
+    muster: Command,
+    world: World,
+    tmp_path: Path,
+    verb: tuple[str, ...],
+    namespace: str,
+    options: tuple[str, ...],
+    everywhere: bool,
+    where: str,
+) -> None:
+    path = tmp_path / "base.yaml"
+    path.write_text(GOOD.format(name="base").replace("runai-team-a", namespace) + "  usage: Template\n")
+    ran = muster(*verb, "-f", str(path), *options)
+    assert ran.out == f"template base in {where}: version 1\n"
+    (asked,) = world.asked("ApplyTemplate")
+    assert (getattr(asked, "global"), asked.draft.project) == (everywhere, options[-1] if options else "")

@@ -84,8 +84,8 @@ _GROUPS: Final = (
         "revoke": ("access:revoke_application", "End an application."),
     }),
     ("templates", "Templates that workloads inherit from.", {
-        "list": ("tenancy:list_templates", "List templates."),
-        "apply": ("tenancy:apply_templates", "Make or change the templates of a file."),
+        "list": ("templates:list_templates", "List templates."),
+        "apply": ("templates:apply_templates", "Make or change the templates of a file."),
     }),
     ("triggers", "Rules that turn events into runs.", {
         "list": ("triggers:list_triggers", "List triggers."),

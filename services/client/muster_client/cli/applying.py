@@ -6,7 +6,7 @@ document, and the others stay applied.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from muster.workload.v1 import workload_pb2
 from muster_client.calls import new_key
@@ -16,12 +16,11 @@ from muster_client.cli.failures import failure_json, show_failure
 from muster_client.cli.options import Common
 from muster_client.cli.output import emit, say
 from muster_client.cli.render.plain import plain
+from muster_client.cli.templates import apply_template, line_of
 from muster_client.errors import MusterError
 from muster_client.muster import LONGEST_VERDICT, Muster
 from muster_client.words import phase_of
 
-GLOBAL: Final = "runai"
-"""The namespace of templates that every project may use."""
 _NO_OPTIONS = Common()
 
 
@@ -62,7 +61,8 @@ async def apply(*, file: Files, cluster: str = "", key: str = "", common: Common
 
 async def _apply(muster: Muster, piece: Piece, cluster: str, key: str, common: Common) -> dict[str, Any]:
     if piece.document.spec.usage == workload_pb2.USAGE_TEMPLATE:
-        return await _template(muster, piece, key, common)
+        made = await apply_template(muster, piece, common, key=key)
+        return {"outcome": "applied", "template": plain(made)} | ({} if common.json else {"line": line_of(made)})
     project = await common.project_for(muster, piece.document.namespace)
     applied = await muster.apply(piece.text, project=project, cluster=cluster, verdict=LONGEST_VERDICT, key=key)
     workload = applied.workload
@@ -71,12 +71,3 @@ async def _apply(muster: Muster, piece: Piece, cluster: str, key: str, common: C
     line = f"{workload.name} in project {workload.project}: {applied.outcome} ({word})"
     told = {"outcome": applied.outcome, "workload": plain(workload)}
     return told if common.json else told | {"line": "\n  ".join([line, *workload.issues])}
-
-
-async def _template(muster: Muster, piece: Piece, key: str, common: Common) -> dict[str, Any]:
-    everywhere = piece.document.namespace == GLOBAL and not common.project
-    project = "" if everywhere else await common.project_for(muster, piece.document.namespace)
-    made = await muster.templates.apply(piece.text, project=project, everywhere=everywhere, key=key)
-    line = f"template {made.name} in {made.project or 'all projects'}: version {made.version}"
-    told = {"outcome": "applied", "template": plain(made)}
-    return told if common.json else told | {"line": line}

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 from cyclopts import Parameter
 
-from muster_client.cli.documents import read_files, refused
+from muster.api.v1 import templates_pb2
+from muster_client.cli.documents import Files, Piece, read_files, refused
 from muster_client.cli.exits import Exit
 from muster_client.cli.options import Common
 from muster_client.cli.output import emit, say
 from muster_client.cli.render import tables
 from muster_client.errors import MusterError
+from muster_client.muster import Muster
 
 _NO_OPTIONS = Common()
-Files = Annotated[list[Path], Parameter(name=["--file", "-f"], negative="")]
+GLOBAL: Final = "runai"
+"""The namespace of templates that every project may use."""
 
 
 async def list_templates(*, common: Common = _NO_OPTIONS) -> int:
@@ -38,21 +40,34 @@ async def apply_templates(
     """Makes or changes the templates of the files.
 
     Args:
-        file: A file of documents with `usage: Template`; - reads standard input. May be given several times.
-        everywhere: For all projects.
+        file: Files of documents with `usage: Template`; - reads standard input.
+        everywhere: For all projects, as the namespace runai says it too.
         common: Connection.
     """
     made = []
     async with common.muster() as muster:
         for piece in read_files(file, done="no template was applied"):
-            project = "" if everywhere else await common.project_for(muster, piece.document.namespace)
             try:
-                made.append(await muster.templates.apply(piece.text, project=project, everywhere=everywhere))
+                made.append(await apply_template(muster, piece, common, everywhere=everywhere))
             except MusterError as problem:
                 raise refused(piece, problem, done="this template was not applied") from None
     if common.json:
         emit(made)
     else:
         for each in made:
-            say(f"template {each.name} in {each.project or 'all projects'}: version {each.version}")
+            say(line_of(each))
     return Exit.OK
+
+
+async def apply_template(
+    muster: Muster, piece: Piece, common: Common, *, everywhere: bool = False, key: str | None = None
+) -> templates_pb2.Template:
+    """Makes or changes the template of a document: for all projects where it says so, else for its own."""
+    everywhere = everywhere or (piece.document.namespace == GLOBAL and not common.project)
+    project = "" if everywhere else await common.project_for(muster, piece.document.namespace)
+    return await muster.templates.apply(piece.text, project=project, everywhere=everywhere, key=key)
+
+
+def line_of(made: templates_pb2.Template) -> str:
+    """What a person is told of a template."""
+    return f"template {made.name} in {made.project or 'all projects'}: version {made.version}"
