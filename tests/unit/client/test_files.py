@@ -98,6 +98,8 @@ def test_remarks_are_not_errors(muster: Command, tmp_path: Path) -> None:
     ran = muster("validate", "-f", str(path), server=False)
     assert ran.code == 0
     assert "other is not used: the item is known by its label t" in " ".join(ran.err.split())
+    for verb in ("submit", "apply"):
+        assert "other is not used" in " ".join(muster(verb, "-f", str(path)).err.split())
 
 
 def test_apply_says_what_it_did(muster: Command, world: World, good: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from muster.workload.v1 import workload_pb2
 from muster_client.calls import new_key
-from muster_client.cli.documents import Files, Piece, read_files, refused
+from muster_client.cli.documents import Files, Piece, read_files, refused, remark
 from muster_client.cli.exits import Exit, exit_of
 from muster_client.cli.failures import failure_json, show_failure
 from muster_client.cli.options import Common
@@ -37,6 +37,8 @@ async def apply(*, file: Files, cluster: str = "", key: str = "", common: Common
         common: Connection.
     """
     pieces = read_files(file, done="nothing was applied")
+    if not common.json:
+        remark(pieces)
     base = key or new_key()
     missed = "nothing was applied" if len(pieces) == 1 else "this document was not applied"
     done: list[dict[str, Any]] = []

@@ -16,7 +16,8 @@ from typing import Annotated, Final
 from cyclopts import Parameter
 
 import muster_language as language
-from muster_client.cli.failures import in_file
+from muster_client.cli.failures import in_file, violation_text
+from muster_client.cli.output import note
 from muster_client.errors import AlreadyExists, InvalidInput, MusterError, NotFound, Violation
 from muster_language.loading import decode, load
 from muster_language.nodes import Mapping, Node
@@ -67,6 +68,13 @@ def read_files(files: Sequence[Path], *, done: str = "nothing was submitted") ->
             raise in_file(InvalidInput, source, found, done=done)
         pieces += _pieces(source, text, documents)
     return pieces
+
+
+def remark(pieces: Iterable[Piece]) -> None:
+    """Says on stderr what refuses nothing, such as a member without effect."""
+    for piece in pieces:
+        for each in piece.document.warnings:
+            note(violation_text(_violation(each), piece.source))
 
 
 @dataclass(slots=True)

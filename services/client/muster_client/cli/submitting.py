@@ -9,7 +9,7 @@ from __future__ import annotations
 from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
 from muster_client.calls import new_key
-from muster_client.cli.documents import Files, read_files, refused
+from muster_client.cli.documents import Files, read_files, refused, remark
 from muster_client.cli.exits import Exit, exit_of
 from muster_client.cli.failures import failure_json, show_failure
 from muster_client.cli.options import Common
@@ -47,6 +47,8 @@ async def submit(
         common: Connection.
     """
     pieces = read_files(file)
+    if not common.json:
+        remark(pieces)
     base = key or new_key()
     missed = "nothing was submitted" if len(pieces) == 1 else "this workload was not submitted"
     done: list[workload_pb2.Workload] = []
