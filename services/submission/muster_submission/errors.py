@@ -15,6 +15,7 @@ ServiceError (chassis)
   ChangedMeanwhile    ABORTED              somebody else has changed it since the caller looked
   NameTaken           ALREADY_EXISTS       a workload, project or namespace of that name is there
   PhaseForbids        FAILED_PRECONDITION  the phase does not allow it
+  NoSealingKey        FAILED_PRECONDITION  a credential cannot be stored or opened: the key is not there
   CannotReplay        FAILED_PRECONDITION  the firing still waits, or its rule takes the event no more
   FieldsFixed         FAILED_PRECONDITION  names the fields that a running service cannot change
   CursorTooOld        FAILED_PRECONDITION  list again
@@ -143,6 +144,18 @@ class PhaseForbids(FailedPrecondition):
     """The phase of the workload does not allow it."""
 
     reason = "PHASE_FORBIDS"
+
+
+class NoSealingKey(FailedPrecondition):
+    """A credential cannot be sealed or opened."""
+
+    reason = "NO_SEALING_KEY"
+
+    def __init__(self, why: str = "a credential stands in the spec, and there is no key to store it under") -> None:
+        super().__init__(
+            f"{why}; MUSTER_SECRET_KEYS_FILE names the file of keys. Or keep it in a secret of the project and write "
+            "SECRET:name,key"
+        )
 
 
 class CannotReplay(FailedPrecondition):

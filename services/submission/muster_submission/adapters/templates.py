@@ -40,6 +40,15 @@ class PostgresTemplates:
         rows = await self._pool.fetch(_FIND, [project for project, _ in asked], [name for _, name in asked])
         return {(row["asked"], row["name"]): _base(row) for row in rows}
 
+    async def current(self, unit: Unit, project: str, name: str) -> Base | None:
+        """The template of exactly that project ('' is global), locked until the transaction ends."""
+        row = await unit.connection.fetchrow(
+            f"SELECT {_COLUMNS} FROM templates WHERE project = $1 AND name = $2 FOR UPDATE",  # noqa: S608 - constants
+            project,
+            name,
+        )
+        return None if row is None else _base(row)
+
     async def save(self, unit: Unit, base: Base) -> Base:
         """Makes the template or replaces its spec."""
         row = await unit.connection.fetchrow(

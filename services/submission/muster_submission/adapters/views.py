@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from muster.workload.v1 import workload_pb2 as wl
+from muster_language.sensitive import mask
 
 COLUMNS: Final = """
 w.id::text AS id, w.project, w.name, w.kind, w.phase, w.desired, w.reason_code, w.reason_message, w.generation,
@@ -37,8 +38,10 @@ def workload(row: Any) -> wl.Workload:
     shown.project = row["project"]
     shown.name = row["name"]
     shown.spec.MergeFromString(row["spec"])
+    mask(shown.spec)
     if row["effective_spec"] is not None:
         shown.effective_spec.MergeFromString(row["effective_spec"])
+        mask(shown.effective_spec)
     shown.owner.MergeFromString(row["owner"])
     shown.origin = row["origin"]
     shown.caused_by = row["caused_by"]

@@ -35,6 +35,7 @@ from muster_submission.domain.requests import Request
 from muster_submission.errors import DraftRefused, FieldsFixed, PhaseForbids
 from muster_submission.handlers.drafts import Checked, Refusal
 from muster_submission.handlers.intents import Intents
+from muster_submission.handlers.sealing import Sealing
 from muster_submission.handlers.submit import Acknowledged, Submit
 from muster_submission.ports import WorkloadBooks
 
@@ -79,8 +80,11 @@ class AppliedBooks(Protocol):
 class Apply:
     """Applies checked drafts."""
 
-    def __init__(self, applied: AppliedBooks, books: WorkloadBooks, submit: Submit, intents: Intents) -> None:
+    def __init__(
+        self, applied: AppliedBooks, books: WorkloadBooks, sealing: Sealing, submit: Submit, intents: Intents
+    ) -> None:
         self._applied = applied
+        self._sealing = sealing
         self._books = books
         self._submit = submit
         self._intents = intents
@@ -99,7 +103,8 @@ class Apply:
         return done
 
     async def _step(self, unit: Unit, shown: wl.Workload, draft: Checked, owner: wl.Owner) -> Applied:
-        match _next(shown, draft):
+        # Credentials that are stored already read `***` on both sides; a workload made anew needs them as they came.
+        match _next(shown, await self._sealing.against(unit, shown.id, draft)):
             case Create():
                 return await self._create(unit, draft, owner)
             case Renew():

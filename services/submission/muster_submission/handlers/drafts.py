@@ -18,9 +18,11 @@ from muster.workload.v1 import workload_pb2 as wl
 from muster_chassis.errors import PermissionDenied, ServiceError
 from muster_kernel.ids import check_name
 from muster_language import Kind, Violation, check_layer, read
+from muster_language.sensitive import places
 from muster_submission.domain.access import Answer, Verb
 from muster_submission.domain.names import Given, Naming, Prefixed, naming
 from muster_submission.domain.problems import Problem
+from muster_submission.domain.secrets import forged
 from muster_submission.errors import DraftRefused, NameTaken, NoSuchProject, NoSuchTemplate, violations
 from muster_submission.handlers.access import Rights
 from muster_submission.ports import Base, Templates, Tenancy
@@ -97,7 +99,7 @@ def read_draft(draft: api.WorkloadDraft) -> Read:
     match draft.WhichOneof("form"):
         case "spec":
             problems = [_problem(one) for one in check_layer(draft.spec)]
-            return Read(draft.spec, "", wl.ORIGIN_GRPC, [*problems, *_too_large(draft.spec)])
+            return Read(draft.spec, "", wl.ORIGIN_GRPC, [*problems, *_too_large(draft.spec), *_forged(draft.spec)])
         case "yaml":
             return _read_yaml(draft.yaml)
         case _:
@@ -112,7 +114,7 @@ def _read_yaml(text: str) -> Read:
     if len(documents) > 1:
         line = documents[1].line
         problems.append(Problem("", f"{len(documents)} documents: a draft holds one, send the others apart", line, 1))
-    problems.extend(_too_large(first.spec))
+    problems.extend((*_too_large(first.spec), *_forged(first.spec)))
     return Read(first.spec, first.namespace or "", wl.ORIGIN_YAML, problems, first.object_name)
 
 
@@ -124,6 +126,13 @@ def _too_large(spec: wl.WorkloadSpec) -> Iterable[Problem]:
     size = spec.ByteSize()
     if size > LARGEST_SPEC:
         yield Problem("spec", f"the spec has {size} bytes; at most {LARGEST_SPEC} are allowed")
+
+
+def _forged(spec: wl.WorkloadSpec) -> Iterable[Problem]:
+    """References to sealed credentials, which nobody may write: they could name somebody else's."""
+    for place in places(spec):
+        if why := forged(place.text):
+            yield Problem(place.where, why)
 
 
 class Drafts:

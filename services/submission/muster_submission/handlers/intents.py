@@ -29,6 +29,7 @@ from muster_submission.domain.problems import Problem
 from muster_submission.domain.requests import Ask, Impossible, Request, judge
 from muster_submission.errors import DraftRefused, FieldsFixed, NoSuchWorkload, PhaseForbids
 from muster_submission.handlers.drafts import Checked
+from muster_submission.handlers.sealing import Sealing
 from muster_submission.handlers.submit import submitted
 from muster_submission.ports import Waker, WorkloadBooks
 
@@ -42,8 +43,9 @@ _MESSAGES: Final[dict[Request, Callable[..., Message]]] = {
 class Intents:
     """Writes down what people want."""
 
-    def __init__(self, books: WorkloadBooks, waker: Waker) -> None:
+    def __init__(self, books: WorkloadBooks, sealing: Sealing, waker: Waker) -> None:
         self._books = books
+        self._sealing = sealing
         self._waker = waker
 
     async def ask(self, unit: Unit, request: Request, workload_id: str, by: str) -> wl.Workload:
@@ -64,10 +66,12 @@ class Intents:
         await self._books.lock(unit, [workload_id])
         shown = await self._shown(unit, workload_id)
         _changeable(shown, draft)
+        draft = await self._sealing.against(unit, workload_id, draft)
         changed = changed_fields(shown.spec, draft.spec)
         if not changed:
             return shown
         _only_mutable(shown, changed)
+        draft = await self._sealing.change(unit, workload_id, draft)
         generation = shown.generation + 1
         await audit(unit, Entry(Verb.WORKLOADS_CHANGE, workload_id, shown.project, detail="update"))
         await self._books.change_spec(unit, workload_id, generation, draft.spec.SerializeToString(), draft.base)

@@ -17,14 +17,16 @@ from muster_submission.domain.problems import Problem
 from muster_submission.errors import DraftRefused
 from muster_submission.handlers.access import Rights
 from muster_submission.handlers.drafts import Drafts, Read, Refusal, read_draft
+from muster_submission.handlers.sealing import Sealing
 from muster_submission.ports import Base, Templates
 
 
 class Library:
     """Changes templates."""
 
-    def __init__(self, templates: Templates, drafts: Drafts) -> None:
+    def __init__(self, templates: Templates, drafts: Drafts, sealing: Sealing) -> None:
         self._templates = templates
+        self._sealing = sealing
         self._drafts = drafts
 
     async def check(self, asked: api.ApplyTemplateRequest, rights: Rights) -> Base:
@@ -41,7 +43,8 @@ class Library:
 
     async def save(self, unit: Unit, wanted: Base) -> Base:
         """Makes the template or changes the one of its name, and says so."""
-        saved = await self._templates.save(unit, wanted)
+        before = await self._templates.current(unit, wanted.project, wanted.name)
+        saved = await self._templates.save(unit, await self._sealing.template(unit, before, wanted))
         await audit(unit, Entry(Verb.TEMPLATES_WRITE, f"template/{saved.name}", saved.project))
         message = events.TemplateChanged(
             template_id=saved.template_id,

@@ -11,6 +11,7 @@ from typing import Final
 
 from muster.workload.v1 import workload_pb2 as wl
 from muster_chassis.unit import Unit
+from muster_language.sensitive import has_sensitive
 from muster_submission.audit import Entry, audit
 from muster_submission.domain.access import Verb
 from muster_submission.domain.cloudevents import CloudEvent
@@ -145,8 +146,15 @@ def _field_problems(rule: Rule, base: Base) -> list[Problem]:
             found.append(Problem(path, f"no event chooses it: {_NEVER[one.path]}"))
         elif one.path != PROJECT:
             reads = (fields(base.spec.kind, {one.path: text}) for text in one.allowed)
-            found.extend(Problem(path, said) for said in reads if isinstance(said, str))
+            found.extend(Problem(path, said) for said in map(_unfit, reads) if said)
     return found
+
+
+def _unfit(read: wl.WorkloadSpec | str) -> str:
+    """What is wrong with a value that an event may choose: a rule is shown as it is, and no place for a credential."""
+    if isinstance(read, str):
+        return read
+    return "is a credential, which no event chooses" if has_sensitive(read) else ""
 
 
 def _identity(rule: Rule, rights: Rights) -> Rule:

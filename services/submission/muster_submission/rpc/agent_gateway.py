@@ -1,4 +1,4 @@
-"""AgentGatewayService: where agents come in, so that they can be asked for logs.
+"""AgentGatewayService: where agents come in, so that they can be asked for logs, and ask for credentials.
 
 Holds: the first message of a stream says who it is; the stream ends when the agent goes, when a newer one of its
 cluster comes, or when this process stops.
@@ -16,10 +16,12 @@ from muster.api.v1 import agent_gateway_pb2_grpc
 from muster_chassis import logs
 from muster_chassis.rpc import caller
 from muster_chassis.text import clean
-from muster_kernel.ids import check_name
+from muster_kernel.ids import check_name, is_uuid
 from muster_submission.adapters.agents import Agents, AgentStream
+from muster_submission.adapters.secrets import PostgresSecrets
+from muster_submission.adapters.vault import Vault
 from muster_submission.domain.access import Verb
-from muster_submission.errors import BadQuestion
+from muster_submission.errors import BadQuestion, NoSuchWorkload
 from muster_submission.handlers.access import Access
 
 _log = logs.get(__name__)
@@ -29,9 +31,11 @@ _HELLO_SECONDS: Final = 10.0
 class AgentGateway(agent_gateway_pb2_grpc.AgentGatewayServiceServicer):
     """The servicer."""
 
-    def __init__(self, access: Access, agents: Agents) -> None:
+    def __init__(self, access: Access, agents: Agents, secrets: PostgresSecrets, vault: Vault) -> None:
         self._access = access
         self._agents = agents
+        self._secrets = secrets
+        self._vault = vault
 
     async def Connect(
         self, request_iterator: AsyncIterator[api.ConnectRequest], context: Any
@@ -52,6 +56,21 @@ class AgentGateway(agent_gateway_pb2_grpc.AgentGatewayServiceServicer):
             with suppress(asyncio.CancelledError, Exception):
                 await listening
             _log.info("an agent has gone", cluster=hello.cluster, instance=hello.instance)
+
+
+    async def FetchSecrets(self, request: api.FetchSecretsRequest, context: Any) -> api.FetchSecretsResponse:
+        """The credentials of a workload, for the cluster that it is placed on and no other."""
+        hidden = NoSuchWorkload(f"workload {request.workload_id[:80]!r} is not placed on cluster {request.cluster!r}")
+        rights = await self._access.rights(caller())
+        rights.require(Verb.AGENTS_CONNECT, cluster=request.cluster, absent=hidden)
+        known = is_uuid(request.workload_id) and "\x00" not in request.cluster
+        held = await self._secrets.of_workload(request.workload_id, request.cluster) if known else None
+        if held is None:
+            raise hidden
+        _log.info("credentials handed out", workload=request.workload_id, cluster=request.cluster, count=len(held))
+        return api.FetchSecretsResponse(
+            secrets=[api.Secret(reference=one.ref.text, value=self._vault.open(one)) for one in held]
+        )
 
 
 async def _hello(incoming: AsyncIterator[api.ConnectRequest]) -> api.AgentHello:

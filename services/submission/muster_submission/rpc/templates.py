@@ -9,6 +9,7 @@ from muster.api.v1 import templates_pb2_grpc
 from muster_chassis.database import Database
 from muster_chassis.rpc import caller, once
 from muster_chassis.unit import Unit
+from muster_language.sensitive import masked
 from muster_submission.adapters.templates import GLOBAL, PostgresTemplates
 from muster_submission.domain.access import Verb
 from muster_submission.domain.cursors import page_token
@@ -59,4 +60,6 @@ def _sight(rights: Rights) -> frozenset[str] | None:
 
 
 def _shown(base: Base) -> api.Template:
-    return api.Template(id=base.template_id, name=base.name, project=base.project, version=base.version, spec=base.spec)
+    return api.Template(
+        id=base.template_id, name=base.name, project=base.project, version=base.version, spec=masked(base.spec)
+    )

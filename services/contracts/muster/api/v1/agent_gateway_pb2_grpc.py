@@ -40,6 +40,11 @@ class AgentGatewayServiceStub:
                 request_serializer=muster_dot_api_dot_v1_dot_agent__gateway__pb2.ConnectRequest.SerializeToString,
                 response_deserializer=muster_dot_api_dot_v1_dot_agent__gateway__pb2.ConnectResponse.FromString,
                 _registered_method=True)
+        self.FetchSecrets = channel.unary_unary(
+                '/muster.api.v1.AgentGatewayService/FetchSecrets',
+                request_serializer=muster_dot_api_dot_v1_dot_agent__gateway__pb2.FetchSecretsRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_agent__gateway__pb2.FetchSecretsResponse.FromString,
+                _registered_method=True)
 
 
 class AgentGatewayServiceServicer:
@@ -53,6 +58,13 @@ class AgentGatewayServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FetchSecrets(self, request, context):
+        """The credentials that a workload holds, for the agent of the cluster on which it is placed. NOT_FOUND for any other.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AgentGatewayServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -60,6 +72,11 @@ def add_AgentGatewayServiceServicer_to_server(servicer, server):
                     servicer.Connect,
                     request_deserializer=muster_dot_api_dot_v1_dot_agent__gateway__pb2.ConnectRequest.FromString,
                     response_serializer=muster_dot_api_dot_v1_dot_agent__gateway__pb2.ConnectResponse.SerializeToString,
+            ),
+            'FetchSecrets': grpc.unary_unary_rpc_method_handler(
+                    servicer.FetchSecrets,
+                    request_deserializer=muster_dot_api_dot_v1_dot_agent__gateway__pb2.FetchSecretsRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_agent__gateway__pb2.FetchSecretsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -90,6 +107,33 @@ class AgentGatewayService:
             '/muster.api.v1.AgentGatewayService/Connect',
             muster_dot_api_dot_v1_dot_agent__gateway__pb2.ConnectRequest.SerializeToString,
             muster_dot_api_dot_v1_dot_agent__gateway__pb2.ConnectResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FetchSecrets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.AgentGatewayService/FetchSecrets',
+            muster_dot_api_dot_v1_dot_agent__gateway__pb2.FetchSecretsRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_agent__gateway__pb2.FetchSecretsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -18,6 +18,8 @@ class AgentGatewayServiceStub:
     def __init__(self, channel: _aio.Channel) -> None: ...
     Connect: _aio.StreamStreamMultiCallable[_agent_gateway_pb2.ConnectRequest, _agent_gateway_pb2.ConnectResponse]
     """The agent says who it is, then answers what it is asked until the stream ends."""
+    FetchSecrets: _aio.UnaryUnaryMultiCallable[_agent_gateway_pb2.FetchSecretsRequest, _agent_gateway_pb2.FetchSecretsResponse]
+    """The credentials that a workload holds, for the agent of the cluster on which it is placed. NOT_FOUND for any other."""
 
 class AgentGatewayServiceServicer(metaclass=_abc_1.ABCMeta):
     """Where agents come in."""
@@ -29,5 +31,13 @@ class AgentGatewayServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_abc.AsyncIterator[_agent_gateway_pb2.ConnectRequest], _abc.AsyncIterator[_agent_gateway_pb2.ConnectResponse]],
     ) -> _abc.AsyncIterator[_agent_gateway_pb2.ConnectResponse]:
         """The agent says who it is, then answers what it is asked until the stream ends."""
+
+    @_abc_1.abstractmethod
+    def FetchSecrets(
+        self,
+        request: _agent_gateway_pb2.FetchSecretsRequest,
+        context: _aio.ServicerContext[_agent_gateway_pb2.FetchSecretsRequest, _abc.Awaitable[_agent_gateway_pb2.FetchSecretsResponse]],
+    ) -> _abc.Awaitable[_agent_gateway_pb2.FetchSecretsResponse]:
+        """The credentials that a workload holds, for the agent of the cluster on which it is placed. NOT_FOUND for any other."""
 
 def add_AgentGatewayServiceServicer_to_server(servicer: AgentGatewayServiceServicer, server: _aio.Server) -> None: ...
