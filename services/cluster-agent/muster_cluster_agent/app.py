@@ -44,7 +44,7 @@ async def compose(runtime: Runtime, settings: AgentSettings) -> None:
         await asyncio.to_thread(state.keep_number, "epoch", epoch)
 
     assignments = Assignments(bus, cluster, agent, backend, reporter, keep_epoch)
-    gateway = Gateway(settings.submission_address, cluster, state.instance, backend, settings.token_file)
+    gateway = Gateway(settings.submission_address, cluster, state.instance, backend, settings.application_file)
     await bus.open()
     runtime.eternal("bus", bus.watch)
     runtime.eternal("reports", reporter.run)

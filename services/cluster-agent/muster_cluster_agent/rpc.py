@@ -7,19 +7,21 @@ task of its own within a bound, and none of them outlives the stream.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
 import grpc.aio
 
-from muster.api.v1 import agent_gateway_pb2, agent_gateway_pb2_grpc
+from muster.api.v1 import access_pb2, access_pb2_grpc, agent_gateway_pb2, agent_gateway_pb2_grpc
 from muster_chassis import logs
 from muster_chassis.backoff import Backoff
 from muster_cluster_agent.errors import BackendError
 from muster_cluster_agent.ports import Backend
 
 _MOST_QUESTIONS: Final = 64
+_LOGIN_SECONDS: Final = 10.0
 _QUEUE: Final = 256
 _CHUNK: Final = 64 << 10
 _FOLLOW_SECONDS: Final = 0.2
@@ -35,12 +37,12 @@ class Gateway:
     """The agent's stream to submission."""
 
     def __init__(
-        self, address: str, cluster: str, instance: str, backend: Backend, token_file: Path | None = None
+        self, address: str, cluster: str, instance: str, backend: Backend, application_file: Path | None = None
     ) -> None:
         self._address = address
         self._hello = agent_gateway_pb2.AgentHello(cluster=cluster, instance=instance)
         self._backend = backend
-        self._token_file = token_file
+        self._application_file = application_file
 
     async def run(self) -> None:
         """Stays connected for ever; submission may come and go."""
@@ -48,7 +50,7 @@ class Gateway:
         while True:
             try:
                 await self._connected(backoff)
-            except (grpc.RpcError, OSError) as error:
+            except (grpc.RpcError, OSError, ValueError, KeyError, TypeError) as error:
                 _log.info("the stream to submission has ended", address=self._address, error=str(error)[:300])
             await backoff.pause()
 
@@ -58,7 +60,7 @@ class Gateway:
             stub = agent_gateway_pb2_grpc.AgentGatewayServiceStub(channel)
             outgoing: asyncio.Queue[Answer] = asyncio.Queue(_QUEUE)
             await outgoing.put(Answer(hello=self._hello))
-            call = stub.Connect(_sent(outgoing), metadata=await self._metadata())
+            call = stub.Connect(_sent(outgoing), metadata=await self._metadata(channel))
             questions: dict[str, asyncio.Task[None]] = {}
             try:
                 async for question in call:
@@ -70,11 +72,14 @@ class Gateway:
                     task.cancel()
                 await asyncio.gather(*questions.values(), return_exceptions=True)
 
-    async def _metadata(self) -> tuple[tuple[str, str], ...]:
-        if self._token_file is None:
+    async def _metadata(self, channel: grpc.aio.Channel) -> tuple[tuple[str, str], ...]:
+        """A token for this connection, where submission asks for one: it is looked at when the stream opens."""
+        if self._application_file is None:
             return ()
-        token = await asyncio.to_thread(self._token_file.read_text)
-        return (("authorization", f"Bearer {token.strip()}"),)
+        given = json.loads(await asyncio.to_thread(self._application_file.read_text))
+        request = access_pb2.IssueTokenRequest(application=given["id"], secret=given["secret"])
+        answer = await access_pb2_grpc.TokenServiceStub(channel).IssueToken(request, timeout=_LOGIN_SECONDS)
+        return (("authorization", f"Bearer {answer.access_token}"),)
 
     def _hear(
         self,

@@ -16,4 +16,6 @@ class AgentSettings(Settings):
     state_dir: Path = Field(description="The agent's own folder; one agent a folder.")
     submission_address: Address = Field(description="Where submission serves the agents' gateway, HOST:PORT.")
     hold: bool = Field(default=False, description="Accept assignments and start nothing (benchmarks).")
-    token_file: Path | None = Field(default=None, description="A file with the token that submission asks agents for.")
+    application_file: Path | None = Field(
+        default=None, description='The application that the agent logs in with: {"id": .., "secret": ..}.'
+    )

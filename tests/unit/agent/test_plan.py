@@ -137,7 +137,7 @@ def test_a_launcher_starts_torchrun_on_the_workers_through_their_daemons() -> No
     assert launcher.after == tuple(one.name for one in workers)
     assert isinstance(launcher.launch, TorchLauncher)
     made = process(launcher, PLACES)
-    assert made.argv == ("/py", "-I", "-S", "/shims/fanout.py", "/l/calls.json")
+    assert made.argv == ("/py", "-I", "-S", "/shims/rsh.py", "--calls", "/l/calls.json")
     assert made.env["CUDA_VISIBLE_DEVICES"] == ""
     first, second = calls(launcher.launch, launcher, PLACES, made.env)
     assert first["host"] == workers[0].name

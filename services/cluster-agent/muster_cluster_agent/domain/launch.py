@@ -135,7 +135,7 @@ def _launch(plan: ReplicaPlan, places: Places) -> tuple[tuple[str, ...], dict[st
         daemon = (places.python, "-I", "-S", f"{places.shims}/execd.py", f"{places.folder}/exec.sock")
         return daemon, _mpi_common(places)
     if isinstance(launch, TorchLauncher):
-        return (places.python, "-I", "-S", f"{places.shims}/fanout.py", places.calls_file), {}
+        return (places.python, "-I", "-S", f"{places.shims}/rsh.py", "--calls", places.calls_file), {}
     if isinstance(launch, Series):
         numbers = (str(launch.first), str(launch.end), str(launch.step))
         return (places.python, "-I", "-S", f"{places.shims}/series.py", *numbers, *launch.argv), {}
