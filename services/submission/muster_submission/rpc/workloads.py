@@ -24,7 +24,6 @@ from muster_submission.adapters.verdicts import Verdicts
 from muster_submission.domain.access import Verb
 from muster_submission.domain.cursors import page_token
 from muster_submission.domain.problems import Problem
-from muster_submission.domain.progress import NOT_JUDGED
 from muster_submission.domain.requests import Request
 from muster_submission.errors import BadQuestion
 from muster_submission.handlers.access import Access, Rights
@@ -32,6 +31,7 @@ from muster_submission.handlers.drafts import Checked, Drafts, Refusal
 from muster_submission.handlers.intents import Intents
 from muster_submission.handlers.submit import Acknowledged, Order, Submit
 from muster_submission.rpc.applying import Applying, creating
+from muster_submission.rpc.judging import judged
 from muster_submission.rpc.logs import LogReading
 from muster_submission.rpc.reading import filter_of, find, owner, page_of
 from muster_submission.rpc.watch import Watching
@@ -117,13 +117,7 @@ class Workloads(workloads_pb2_grpc.WorkloadsServiceServicer):
         return await self._access.rights(caller())
 
     async def _judged(self, made: wl.Workload, seconds: float) -> wl.Workload:
-        """The workload once policy has judged it, or as it is after that time."""
-        with self._verdicts.expect(made.id) as expectation:
-            shown, verdict = await self._reading.with_verdict(made.id)
-            if verdict == NOT_JUDGED:
-                await expectation.wait(seconds)
-                shown, _ = await self._reading.with_verdict(made.id)
-        return shown or made
+        return (await judged(self._reading, self._verdicts, made, seconds))[0]
 
     async def SubmitWorkloads(self, request: api.SubmitWorkloadsRequest, context: Any) -> api.SubmitWorkloadsResponse:
         """Acknowledges up to 1,000 workloads in one transaction, with an answer for each."""
