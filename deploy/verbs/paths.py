@@ -18,6 +18,7 @@ LOCK: Final = ROOT / "requirements.lock"
 TORCH_LOCK: Final = ROOT / "requirements-torch.lock"
 
 TOOLS: Final = ROOT / ".tools"  # uv, where the machine has none
+TESTBED: Final = TOOLS / "testbed"  # a Kubernetes API server for the tests
 VENV: Final = ROOT / ".venv"
 BIN: Final = VENV / "bin"
 PYTHON: Final = BIN / "python"

@@ -16,6 +16,7 @@ from verbs.pages import pages
 from verbs.protos import proto
 from verbs.shell import VerbFailed, say
 from verbs.stack import compose_down, compose_up, demo
+from verbs.testbed import testbed
 from verbs.tests import bench, chaos, test
 
 VERBS: Final[dict[str, tuple[Callable[[], int], str]]] = {
@@ -28,6 +29,7 @@ VERBS: Final[dict[str, tuple[Callable[[], int], str]]] = {
     "lock": (lock, "resolve every dependency anew into requirements.lock and requirements-torch.lock"),
     "bench": (bench, "run the benchmarks"),
     "chaos": (chaos, "kill parts under load and judge what was lost (SEED=1 KILLS=30)"),
+    "testbed": (testbed, "build a Kubernetes API server from Go modules, for the tests that ask a real one"),
     "compose-up": (compose_up, "start Kafka and PostgreSQL in containers"),
     "compose-down": (compose_down, "stop them"),
 }
