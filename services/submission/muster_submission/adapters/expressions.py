@@ -40,6 +40,11 @@ class CelProcess:
         self._child: asyncio.subprocess.Process | None = None
         self._turn = asyncio.Lock()
 
+    @property
+    def pid(self) -> int | None:
+        """The child that answers now."""
+        return self._child.pid if self._child else None
+
     async def evaluate(self, question: Question) -> Answer:
         """The values of a rule's expressions over an event."""
         match await self._ask(Evaluate(question)):
