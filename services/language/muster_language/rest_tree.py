@@ -28,14 +28,6 @@ class Branch:
 
     members: Mapping[str, Branch | Leaf] = field(default_factory=dict)
 
-    def leaves(self) -> Iterable[Leaf]:
-        """Every leaf below."""
-        for node in self.members.values():
-            if isinstance(node, Leaf):
-                yield node
-            else:
-                yield from node.leaves()
-
 
 @cache
 def spec_tree(kind: Kind, *, master: bool = False) -> Branch:

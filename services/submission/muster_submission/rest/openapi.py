@@ -130,11 +130,9 @@ def _answers(one: Operation) -> dict[int, Answer]:
     """The operation's own answers, and those that the edge gives for everyone."""
     added = {429, 500, 503, 504}
     if one.body is not None:
-        added |= {400, 413}
+        added |= {400, 404, 413}  # what a body names may be hidden too
     if _parameters(one):
-        added.add(400)
-    if "{" in one.path:
-        added.add(404)
+        added |= {400, 404}
     if not one.public:
         added |= {401, 403}
     return {status: Answer(_EDGE[status], ERROR) for status in added} | dict(one.answers)
