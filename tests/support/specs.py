@@ -136,6 +136,15 @@ def specs(draw: st.DrawFn, skip: Skip = lambda _: False) -> WorkloadSpec:
 def _settle(spec: WorkloadSpec) -> None:
     """What single fields do not show: a template has no base and no prefix; `mpi: true` is lowered where it is read."""
     spec.ClearField("mpi")
+    for each in (spec, spec.master_spec) if spec.HasField("master_spec") else (spec,):
+        _devices(each)
     if spec.usage == wl.USAGE_TEMPLATE:
         spec.ClearField("base_workload")
         spec.ClearField("name_prefix")
+
+
+def _devices(spec: WorkloadSpec) -> None:
+    """No devices beside another request for GPU contradict it."""
+    others = spec.HasField("gpu_portion_request") or spec.HasField("gpu_memory_request") or spec.HasField("mig_profile")
+    if not spec.gpu_devices_request and others:
+        spec.ClearField("gpu_devices_request")

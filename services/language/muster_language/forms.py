@@ -39,6 +39,14 @@ def take_gpu(findings: Findings, node: Node, path: str, spec: Any) -> None:
             spec.gpu_devices_request = asked.devices
 
 
+def take_devices(findings: Findings, node: Node, path: str, spec: Any) -> None:
+    """`gpuDevices` is at least one: a workload without GPUs says `gpu: 0`, and a typing error should not become one."""
+    if isinstance(node, Scalar) and not node.text.strip("0") and node.text:
+        findings.say(path, node, "0 is no number of devices", "a whole number from 1 on, or gpu: {value: 0} for no GPU")
+    else:
+        _DEVICES(findings, node, path, spec)
+
+
 def take_probe(findings: Findings, node: Node, path: str, spec: Any) -> None:
     """A probe as an object, flat or with REST's and Kubernetes' wrappers, or as JSON in a text."""
     if isinstance(node, Scalar) and not node.null:
@@ -117,10 +125,13 @@ def _listed_item(findings: Findings, item: Node, path: str, member: str) -> str 
     return findings.text(node, path)
 
 
+_DEVICES: Final = taker(catalogue().by_name["gpu_devices_request"])
+
 # Values behind `value:`.
 VALUES: Final[Dictionary[str, Taker]] = MappingProxyType(
     {
         "gpu_portion_request": take_gpu,
+        "gpu_devices_request": take_devices,
         "readiness_probe": take_probe,
         "supplemental_groups": scalar("supplemental_groups", lambda text: text.replace(";", ",").replace(" ", "")),
     }

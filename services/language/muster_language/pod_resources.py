@@ -45,6 +45,8 @@ def _device(pod: Pod, name: str, parts: dict[str, tuple[Node, str]]) -> None:
         pod.findings.say(path, node, f"request and limit of {name} differ", "the same number in both")
         return
     profile = _MIG.fullmatch(name)
+    if name == GPU and texts == {"0"}:
+        return  # Kubernetes takes a limit of none, and it asks for nothing
     if name == GPU:
         pod.set("gpu_devices_request", node, path)
     elif profile is not None:

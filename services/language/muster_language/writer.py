@@ -66,7 +66,11 @@ def _dump(head: dict[str, Any], metadata: dict[str, Any], parts: dict[str, Any])
 def _fields(spec: Any) -> dict[str, Any]:
     rows = catalogue().by_number
     given = [(rows[field.number], value) for field, value in spec.ListFields() if field.number in rows]
-    return {row.yaml: _field(row, value) for row, value in given if row.yaml and not row.beside_spec}
+    written = {row.yaml: _field(row, value) for row, value in given if row.yaml and not row.beside_spec}
+    if spec.HasField("gpu_devices_request") and spec.gpu_devices_request == 0:
+        # The two are one field of the spec; in a document only `gpu` may say none.
+        written["gpu"] = written.pop("gpuDevices")
+    return written
 
 
 def _field(row: Row, value: Any) -> Any:

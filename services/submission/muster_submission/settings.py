@@ -35,6 +35,12 @@ class SubmissionSettings(ServiceSettings):
         description="Keys under which credentials in specs are stored: lines of `ID BASE64`, the current one first. "
         "Without it a spec with a credential in it is refused.",
     )
+    template_fields: tuple[str, ...] = Field(
+        default=(),
+        max_length=100,
+        description="Members of pod templates (ColossalAIJob) that have no field of the language and are let through "
+        "without effect, a JSON list of paths such as spec.serviceAccountName; all others are refused.",
+    )
     scheduler_address: str = Field(
         default="", description="gRPC of the scheduler, HOST:PORT; two with a comma where a standby follows."
     )

@@ -197,6 +197,17 @@ def test_a_portion_goes_with_its_limit_and_type(given: str) -> None:
     assert spec.gpu_portion_limit == 1
 
 
+def test_only_gpu_says_no_device() -> None:
+    assert "0 is no number of devices" in said("  gpuDevices: {value: 0}\n")
+    assert (
+        good("  gpu: {value: 0}\n").gpu_devices_request,
+        good("  gpuDevices: {value: 1}\n").gpu_devices_request,
+    ) == (
+        0,
+        1,
+    )
+
+
 def test_secrets_of_the_environment_stay_as_they_are_written() -> None:
     spec = good('  environment: {items: {A: {value: "SECRET:pg,password"}, B: {value: SECRET}}}\n')
     assert [item.value for item in spec.environment] == ["SECRET:pg,password", "SECRET"]

@@ -6,7 +6,7 @@ item; a single call raises the same refusal as an error.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -94,21 +94,21 @@ class Read:
     object_name: str = ""
 
 
-def read_draft(draft: api.WorkloadDraft) -> Read:
-    """The layer in a draft, checked by the language alone."""
+def read_draft(draft: api.WorkloadDraft, template_fields: Collection[str] = ()) -> Read:
+    """The layer in a draft, checked by the language alone. template_fields: what `read` lets through."""
     match draft.WhichOneof("form"):
         case "spec":
             problems = [_problem(one) for one in check_layer(draft.spec)]
             return Read(draft.spec, "", wl.ORIGIN_GRPC, [*problems, *_too_large(draft.spec), *_forged(draft.spec)])
         case "yaml":
-            return _read_yaml(draft.yaml)
+            return _read_yaml(draft.yaml, template_fields)
         case _:
             nothing = Problem("draft", "there is neither a spec nor a document: give one of them")
             return Read(wl.WorkloadSpec(), "", wl.ORIGIN_GRPC, [nothing])
 
 
-def _read_yaml(text: str) -> Read:
-    documents = read(text)
+def _read_yaml(text: str, template_fields: Collection[str]) -> Read:
+    documents = read(text, template_fields=template_fields)
     first = documents[0]
     problems = [_problem(one) for document in documents for one in document.violations]
     if len(documents) > 1:
@@ -138,9 +138,15 @@ def _forged(spec: wl.WorkloadSpec) -> Iterable[Problem]:
 class Drafts:
     """Checks drafts against what is there: projects and templates."""
 
-    def __init__(self, tenancy: Tenancy, templates: Templates) -> None:
+    def __init__(self, tenancy: Tenancy, templates: Templates, template_fields: Collection[str] = ()) -> None:
+        """template_fields: members of pod templates that the operator lets through without effect."""
         self._tenancy = tenancy
         self._templates = templates
+        self._template_fields = template_fields
+
+    def read(self, draft: api.WorkloadDraft) -> Read:
+        """The layer in a draft, checked by the language alone."""
+        return read_draft(draft, self._template_fields)
 
     async def check(
         self, drafts: Sequence[api.WorkloadDraft], rights: Rights, verb: Verb = Verb.WORKLOADS_CREATE
@@ -161,7 +167,7 @@ class Drafts:
         return [_with_base(one, bases) if isinstance(one, Checked) else one for one in found]
 
     async def _one(self, draft: api.WorkloadDraft, rights: Rights, verb: Verb) -> Checked | Refusal:
-        layer = read_draft(draft)
+        layer = self.read(draft)
         spec, problems = layer.spec, list(layer.problems)
         if spec.usage == wl.USAGE_TEMPLATE:
             problems.append(Problem("spec.usage", "this is a template: apply it as one, or leave usage out"))

@@ -16,7 +16,7 @@ from muster_submission.domain.access import Verb
 from muster_submission.domain.problems import Problem
 from muster_submission.errors import DraftRefused
 from muster_submission.handlers.access import Rights
-from muster_submission.handlers.drafts import Drafts, Read, Refusal, read_draft
+from muster_submission.handlers.drafts import Drafts, Read, Refusal
 from muster_submission.handlers.sealing import Sealing
 from muster_submission.ports import Base, Templates
 
@@ -34,7 +34,7 @@ class Library:
 
         Raises DraftRefused, NoSuchProject and PermissionDenied.
         """
-        layer = read_draft(asked.draft)
+        layer = self._drafts.read(asked.draft)
         problems = [*layer.problems, *_not_for_templates(layer)]
         project = await self._project(asked, layer, problems, rights)
         if problems:
