@@ -45,7 +45,8 @@ from muster_chassis.rpc import channel
 from muster_chassis.runtime import Runtime
 from muster_chassis.settings import AuthMode
 from muster_chassis.topics import ADMISSIONS, DECISIONS, FIXED, TRIGGERS
-from muster_submission.app import Application, compose
+from muster_submission.app import compose
+from muster_submission.app_parts import Application
 from muster_submission.settings import SubmissionSettings
 from tests.support.processes import free_port
 from tests.support.stations import Station, station

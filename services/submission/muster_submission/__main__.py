@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from muster_chassis.runtime import Runtime, run
-from muster_submission.app import NAME, compose
+from muster_submission.app import compose
+from muster_submission.app_parts import NAME
 from muster_submission.settings import SubmissionSettings
 
 
