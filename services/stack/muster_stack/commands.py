@@ -45,11 +45,12 @@ def up(
     detach: Annotated[bool, Parameter(name=["--detach", "-d"], help="Return when it is ready.", negative="")] = False,
     standby: Annotated[bool, Parameter(help="Start a second scheduler that follows.", negative="")] = False,
     hold: Annotated[bool, Parameter(help="Agents accept workloads and start nothing.", negative="")] = False,
+    auth: Annotated[bool, Parameter(help="Calls need a token; `muster` here has one.", negative="")] = False,
     log_level: Annotated[LogLevel, Parameter(help="Of the services.")] = "info",
 ) -> int:
     """Start Muster on this machine: real Kafka and PostgreSQL, all services, two clusters of local processes."""
     layout = Layout.of(data)
-    argv = keeper_command(layout, standby=standby, hold=hold, log_level=log_level)
+    argv = keeper_command(layout, standby=standby, hold=hold, auth=auth, log_level=log_level)
     try:
         preflight.check(layout)
         if detach:
@@ -95,10 +96,10 @@ def status(*, data: Data = None, as_json: Annotated[bool, Parameter(name=["--jso
 
 
 def keeper_command(
-    layout: Layout, *, standby: bool = False, hold: bool = False, log_level: LogLevel = "info"
+    layout: Layout, *, standby: bool = False, hold: bool = False, auth: bool = False, log_level: LogLevel = "info"
 ) -> list[str]:
     """The command line of the keeper."""
-    flags = [flag for flag, wanted in (("--standby", standby), ("--hold", hold)) if wanted]
+    flags = [flag for flag, wanted in (("--standby", standby), ("--hold", hold), ("--auth", auth)) if wanted]
     module = ["-m", "muster_stack.keeper"]
     return [sys.executable, *module, "--data", str(layout.root), "--log-level", log_level, *flags]
 
@@ -172,6 +173,8 @@ def _show(seen: Mapping[str, Any]) -> None:
     for name, row in seen["services"].items():
         if row.get("why"):
             sys.stdout.write(f"{name}: {row['why']}\n")
+    if application := seen.get("application"):
+        sys.stdout.write(f"calls need a token; the administrator's application is in {application}\n")
     if unregistered := seen.get("unregistered"):
         sys.stdout.write(f"not registered yet: {', '.join(unregistered)}\n")
 

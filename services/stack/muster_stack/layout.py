@@ -63,6 +63,16 @@ class Layout:
         return self.root / "secrets.json"
 
     @property
+    def credentials(self) -> Path:
+        """The applications that the stack begins with: the administrator's and the agents'; 0700, its files 0600."""
+        return self.root / "credentials"
+
+    @property
+    def sealing_keys(self) -> Path:
+        """Under which submission stores credentials of specs."""
+        return self.root / "sealing-keys"
+
+    @property
     def control(self) -> Path:
         """The keeper's control socket: in the data folder where the path limit allows it."""
         near = self.root / "control"

@@ -1,37 +1,54 @@
-"""`python -m muster_stack.register ADDRESS CLUSTER...`: makes clusters known to submission.
+"""`python -m muster_stack.register [--application FILE] ADDRESS CLUSTER...`: makes clusters known to submission.
 
 A process of its own, so that the keeper itself stays without gRPC (40 MB). Repeating it changes nothing.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 import grpc
 
-from muster.api.v1 import fleet_pb2, fleet_pb2_grpc
+from muster.api.v1 import access_pb2, access_pb2_grpc, fleet_pb2, fleet_pb2_grpc
 
 _DEADLINE: Final = 10.0  # seconds a call
 
 
-async def register(address: str, clusters: Sequence[str]) -> None:
-    """Registers each cluster. Raises grpc.RpcError."""
+async def register(address: str, clusters: Sequence[str], application: Mapping[str, str] | None = None) -> None:
+    """Registers each cluster, as that application where calls need a token. Raises grpc.RpcError."""
     async with grpc.aio.insecure_channel(address) as channel:
+        login = await _login(channel, application) if application else None
         fleet = fleet_pb2_grpc.FleetServiceStub(channel)
         for cluster in clusters:
             request = fleet_pb2.RegisterClusterRequest(cluster=cluster, idempotency_key=f"muster-up-{cluster}")
-            await fleet.RegisterCluster(request, timeout=_DEADLINE, wait_for_ready=True)
+            await fleet.RegisterCluster(request, timeout=_DEADLINE, wait_for_ready=True, metadata=login)
+
+
+async def _login(channel: grpc.aio.Channel, given: Mapping[str, str]) -> grpc.aio.Metadata:
+    request = access_pb2.IssueTokenRequest(application=given["id"], secret=given["secret"])
+    stub = access_pb2_grpc.TokenServiceStub(channel)
+    answer = await stub.IssueToken(request, timeout=_DEADLINE, wait_for_ready=True)
+    return grpc.aio.Metadata(("authorization", f"Bearer {answer.access_token}"))
 
 
 def main() -> int:
     """0 when all are registered, else 1 and why on standard error."""
-    address, *clusters = sys.argv[1:]
+    parser = argparse.ArgumentParser(prog="python -m muster_stack.register", description=__doc__)
+    parser.add_argument("--application", type=Path, default=None)
+    parser.add_argument("address")
+    parser.add_argument("clusters", nargs="*")
+    given = parser.parse_args()
+    clusters = given.clusters
     try:
-        asyncio.run(register(address, clusters))
-    except grpc.RpcError as error:
+        application = json.loads(given.application.read_text()) if given.application else None
+        asyncio.run(register(given.address, clusters, application))
+    except (grpc.RpcError, OSError, ValueError, KeyError) as error:
         sys.stderr.write(f"clusters {', '.join(clusters)} are not registered: {error}\n")
         return 1
     return 0

@@ -12,8 +12,8 @@ import grpc.aio
 import pytest
 import pytest_asyncio
 
+from muster.api.v1 import access_pb2, access_pb2_grpc, agent_gateway_pb2_grpc
 from muster.api.v1 import agent_gateway_pb2 as pb
-from muster.api.v1 import agent_gateway_pb2_grpc
 from muster_cluster_agent.adapters.local.backend import LocalBackend
 from muster_cluster_agent.adapters.local.state import StateFolder
 from muster_cluster_agent.domain.actions import Create, Remove, Stop
@@ -64,6 +64,15 @@ class Submission(agent_gateway_pb2_grpc.AgentGatewayServiceServicer):
         return any(chunk.last for chunk in self.chunks if chunk.request_id == question)
 
 
+class Tokens(access_pb2_grpc.TokenServiceServicer):
+    """Gives a token that says for what it was given."""
+
+    async def IssueToken(self, request: access_pb2.IssueTokenRequest, context: object) -> access_pb2.IssueTokenResponse:
+        return access_pb2.IssueTokenResponse(
+            access_token=f"token of {request.application} by {request.secret}", expires_in=3600
+        )
+
+
 @pytest_asyncio.fixture
 async def backend(tmp_path: Path) -> AsyncIterator[LocalBackend]:
     (tmp_path / "c.yaml").write_text("cluster: c\nnodes: [{name: n-0}]\n")
@@ -75,13 +84,14 @@ async def backend(tmp_path: Path) -> AsyncIterator[LocalBackend]:
 
 
 @asynccontextmanager
-async def connected(backend: LocalBackend, token_file: Path | None = None) -> AsyncIterator[Submission]:
+async def connected(backend: LocalBackend, application: Path | None = None) -> AsyncIterator[Submission]:
     submission = Submission()
     server = grpc.aio.server()
+    access_pb2_grpc.add_TokenServiceServicer_to_server(Tokens(), server)
     agent_gateway_pb2_grpc.add_AgentGatewayServiceServicer_to_server(submission, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    task = asyncio.create_task(Gateway(f"127.0.0.1:{port}", "c", "me", backend, token_file).run())
+    task = asyncio.create_task(Gateway(f"127.0.0.1:{port}", "c", "me", backend, application).run())
     try:
         await until(lambda: submission.hellos, within=60)
         yield submission
@@ -150,9 +160,10 @@ async def test_a_question_can_be_withdrawn(backend: LocalBackend) -> None:
 
 
 async def test_the_agent_shows_its_token(backend: LocalBackend, tmp_path: Path) -> None:
-    (tmp_path / "token").write_text("secret\n")
-    async with connected(backend, tmp_path / "token") as submission:
-        assert submission.tokens == ["Bearer secret"]
+    path = tmp_path / "application.json"
+    path.write_text('{"id": "agents", "secret": "secret", "role": "cluster-agent"}')
+    async with connected(backend, path) as submission:
+        assert submission.tokens == ["Bearer token of agents by secret"]
 
 
 async def test_submission_may_come_and_go(backend: LocalBackend) -> None:

@@ -28,6 +28,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, default=None)
     parser.add_argument("--standby", action="store_true")
     parser.add_argument("--hold", action="store_true")
+    parser.add_argument("--auth", action="store_true")
     parser.add_argument("--log-level", default="info", choices=get_args(LogLevel))
     return parser.parse_args()
 
@@ -53,7 +54,8 @@ def main() -> int:
         with only_one(layout):
             if left := sweep.end_services(layout):
                 _say(f"ended {left} processes that a killed keeper had left behind")
-            asyncio.run(_keep(layout, Options(standby=given.standby, hold=given.hold, log_level=given.log_level)))
+            options = Options(standby=given.standby, hold=given.hold, auth=given.auth, log_level=given.log_level)
+            asyncio.run(_keep(layout, options))
     except StackError as error:
         _say(str(error))
         return 1

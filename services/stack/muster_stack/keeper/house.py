@@ -79,6 +79,8 @@ class Keeper:
         await self._registered.wait()
         rest = f", REST: http://{self._parts.rest}" if self._parts.rest else ""
         self._say(f"Muster is up in {self._layout.root} (submission: {self._parts.submission}{rest}); Ctrl-C ends it")
+        if self._state.application:
+            self._say(f"calls need a token; the administrator's application is in {self._state.application}")
 
     async def _register(self) -> None:
         # Beside the start of the agents, which are not ready before their clusters' topics exist.
@@ -89,7 +91,8 @@ class Keeper:
         self._registered.set()
 
     async def _run_register(self, address: str) -> int:
-        argv = (sys.executable, "-m", "muster_stack.register", address, *sorted(self._unregistered))
+        login = ("--application", self._state.application) if self._state.application else ()
+        argv = (sys.executable, "-m", "muster_stack.register", *login, address, *sorted(self._unregistered))
         environment = {**os.environ, **marks(self._layout, "register")}
         with self._layout.log("register").open("ab") as log:
             process = await asyncio.create_subprocess_exec(*argv, stdout=log, stderr=log, env=environment)
@@ -139,7 +142,12 @@ class Keeper:
     def _status(self) -> dict[str, Any]:
         ready = all(child.phase is Phase.READY for child in self._children.values()) and not self._unregistered
         rows = {name: describe(child) for name, child in self._children.items()}
-        return {"ready": ready, "unregistered": sorted(self._unregistered), "services": rows}
+        return {
+            "ready": ready,
+            "unregistered": sorted(self._unregistered),
+            "application": self._state.application,
+            "services": rows,
+        }
 
     def _child(self, name: str) -> Child:
         if name not in self._children:

@@ -7,6 +7,7 @@ Holds: every process carries MUSTER_STACK_ID and MUSTER_SERVICE, so that it can 
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from muster_stack import kafka, postgres
+from muster_stack import credentials, kafka, postgres, sealing_keys
 from muster_stack.kafka import KafkaServer
 from muster_stack.keeper import probes
 from muster_stack.keeper.child import Part, nothing
@@ -162,6 +163,8 @@ class _Maker:
             "MUSTER_SUBMISSION_ADDRESS": self.address(SUBMISSION),
             "MUSTER_HOLD": "true" if self._state.options.hold else "false",
         }
+        if self._state.options.auth:
+            own["MUSTER_APPLICATION_FILE"] = str(credentials.agents(self._layout))
         folder = self._layout.agent(cluster.name)
 
         def prepare() -> None:
@@ -215,7 +218,11 @@ class _Maker:
 
     def _particular(self, name: str) -> dict[str, str]:
         if name == SUBMISSION:
+            first = [str(path) for path in credentials.ensure(self._layout)]
             return {
+                "MUSTER_AUTH": "jwt" if self._state.options.auth else "off",
+                "MUSTER_AUTH_FIRST_APPLICATIONS": json.dumps(first),
+                "MUSTER_SECRET_KEYS_FILE": str(sealing_keys.ensure(self._layout.sealing_keys)),
                 "MUSTER_REST_LISTEN": self.address(SUBMISSION, REST),
                 "MUSTER_SCHEDULER_ADDRESS": self._schedulers(),
                 "MUSTER_POLICY_ADDRESS": self.address("policy"),

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 
+from muster_stack.credentials import administrator
 from muster_stack.keeper.child import Child
 from muster_stack.layout import Layout
 from muster_stack.ports import claim, free_ports, is_free
@@ -30,6 +31,7 @@ class Options:
 
     standby: bool = False  # a second scheduler that follows
     hold: bool = False  # agents accept assignments and start nothing
+    auth: bool = False  # calls need a token
     log_level: LogLevel = "info"
 
 
@@ -54,6 +56,11 @@ class State:
             keeper=Identity(keeper["pid"], keeper["started"]) if keeper else None,
             options=Options(**document.get("options", {})),
         )
+
+    @property
+    def application(self) -> str | None:
+        """The file that `muster` logs in with; None where calls need no token."""
+        return str(administrator(self.layout)) if self.options.auth else None
 
     def choose_ports(self, purposes: Sequence[str]) -> None:
         """Gives each purpose a port: the one it had, else, where it had none or somebody sits on it, a new one.
@@ -92,6 +99,7 @@ class State:
             "stack": self.layout.key,
             "keeper": asdict(self.keeper) if self.keeper else None,
             "options": asdict(self.options),
+            "application": self.application,
             "ports": self.ports,
             "services": {child.part.name: describe(child) for child in children},
         }

@@ -51,22 +51,22 @@ def applications(found: Sequence[api.Application]) -> Table:
     )
 
 
-def audit(found: Sequence[api.AuditEntry]) -> Table:
-    """The audit."""
-    return grid(
-        ("WHEN", "WHO", "WHAT", "ON", "PROJECT", "OUTCOME", "BY WAY OF"),
-        [
-            (
-                _time(line.at),
-                line.subject_name or line.subject or "nobody",
-                line.verb,
-                line.target,
-                line.project,
-                line.outcome,
-                f"{line.channel} {line.peer}".rstrip(),
-            )
-            for line in found
-        ],
+def audit(found: Sequence[api.AuditEntry]) -> str:
+    """The audit, a line each. No table: what is cut off to fit the width would be what somebody looks for."""
+    rows = [
+        (
+            _time(line.at),
+            line.subject_name or line.subject or "nobody",
+            line.verb,
+            line.outcome,
+            f"{line.target} in {line.project}" if line.project else line.target,
+            f"by {line.channel} {line.peer}".rstrip(),
+        )
+        for line in found
+    ]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     )
 
 
