@@ -142,7 +142,8 @@ class _Routes:
     async def create(self, request: HttpRequest) -> Response:
         """Makes a workload."""
         body = await read_object(request)
-        made, warnings = await self._creation.create(self._group.kind, body, request.headers.get("idempotency-key"))
+        key = request.headers.get("idempotency-key") or None
+        made, warnings = await self._creation.create(self._group.kind, body, key)
         return answer(await self._envelopes.of(made, warnings=warnings))
 
     async def get(self, request: HttpRequest) -> Response:
