@@ -29,6 +29,8 @@ from muster.api.v1 import (
     templates_pb2_grpc,
     tenancy_pb2,
     tenancy_pb2_grpc,
+    triggers_pb2,
+    triggers_pb2_grpc,
     usage_pb2,
     usage_pb2_grpc,
     workloads_pb2,
@@ -42,6 +44,7 @@ from muster.fleet.v1 import fleet_pb2
 from muster.options.v1 import options_pb2
 from muster.tenancy.v1 import tenancy_pb2 as books_pb2
 from muster.workload.v1 import workload_pb2
+from tests.support.trigger_plane import TriggerPlane
 
 WORKLOAD_ID = "01900000-0000-7000-8000-00000000000"
 
@@ -74,6 +77,8 @@ class World:
     clusters: list[fleet_pb2.Cluster] = field(default_factory=list)
     nodes: list[fleet_pb2.NodeView] = field(default_factory=list)
     dead_letters: list[dead_letters_pb2.DeadLetter] = field(default_factory=list)
+    triggers: dict[str, triggers_pb2.Trigger] = field(default_factory=dict)
+    firings: list[triggers_pb2.Firing] = field(default_factory=list)
     lazy: bool = False
     """Requests are taken, and nothing has come of them when they are answered."""
 
@@ -490,6 +495,8 @@ def control_plane() -> Iterator[tuple[str, World]]:
         templates_pb2_grpc.add_TemplatesServiceServicer_to_server(_Templates(world), server)
         usage_pb2_grpc.add_UsageServiceServicer_to_server(_Usage(world), server)
         fleet_pb2_grpc.add_FleetServiceServicer_to_server(_Fleet(world), server)
+        plane = TriggerPlane(world.calls, world.triggers, world.firings)
+        triggers_pb2_grpc.add_TriggersServiceServicer_to_server(plane, server)
         dead_letters_pb2_grpc.add_DeadLettersServiceServicer_to_server(_DeadLetters(world), server)
         address.append(f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}")
         await server.start()

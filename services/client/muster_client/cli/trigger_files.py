@@ -141,6 +141,8 @@ def _fields(trigger: triggers_pb2.Trigger, value: Any, _: Path) -> Found:
     for at, item in enumerate(value):
         where = f"fields[{at}]"
         members = yield from _members(where, item, ("path", "value", "allowed"))
+        if members is None:
+            continue
         field = trigger.fields.add()
         for name in ("path", "value"):
             if isinstance(members.get(name), str):
@@ -160,12 +162,16 @@ def _max_running(trigger: triggers_pb2.Trigger, value: Any, _: Path) -> Found:
 
 def _rate(trigger: triggers_pb2.Trigger, value: Any, _: Path) -> Found:
     members = yield from _members("rate", value, ("runs", "perSeconds"))
+    if members is None:
+        return
     yield from _number("rate.runs", members.get("runs"), lambda given: setattr(trigger.rate, "runs", given))
     yield from _seconds("rate.perSeconds", members.get("perSeconds"), trigger.rate.per.FromTimedelta)
 
 
 def _excess(trigger: triggers_pb2.Trigger, value: Any, _: Path) -> Found:
     members = yield from _members("excess", value, ("policy", "most", "deadlineSeconds"))
+    if members is None:
+        return
     policy = members.get("policy", "wait")
     if isinstance(policy, str) and policy in _POLICIES:
         trigger.excess.policy = _POLICIES[policy]
@@ -179,6 +185,8 @@ def _excess(trigger: triggers_pb2.Trigger, value: Any, _: Path) -> Found:
 
 def _data_schema(trigger: triggers_pb2.Trigger, value: Any, path: Path) -> Found:
     members = yield from _members("dataSchema", value, ("descriptorSet", "message"))
+    if members is None:
+        return
     file, message = members.get("descriptorSet"), members.get("message")
     if isinstance(message, str):
         trigger.data_schema.message = message
@@ -208,11 +216,11 @@ _KEYS: Final[Mapping[str, _Take]] = {
 }
 
 
-def _members(where: str, value: Any, known: tuple[str, ...]) -> Generator[Violation, None, Mapping[str, Any]]:
-    """Yields what is wrong; returns the members that there are."""
+def _members(where: str, value: Any, known: tuple[str, ...]) -> Generator[Violation, None, Mapping[str, Any] | None]:
+    """Yields what is wrong; returns the members, None where there can be none."""
     if not isinstance(value, dict):
         yield Violation(where, f"{value!r} given, a mapping of {', '.join(known)} expected")
-        return {}
+        return None
     for key in value:
         if key not in known:
             yield Violation(f"{where}.{key}", f"unknown key; there are {', '.join(known)}")
