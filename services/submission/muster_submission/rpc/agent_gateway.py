@@ -23,6 +23,7 @@ from muster_submission.adapters.vault import Vault
 from muster_submission.domain.access import Verb
 from muster_submission.errors import BadQuestion, NoSuchWorkload
 from muster_submission.handlers.access import Access
+from muster_submission.rpc.guarding import guarded
 
 _log = logs.get(__name__)
 _HELLO_SECONDS: Final = 10.0
@@ -41,14 +42,19 @@ class AgentGateway(agent_gateway_pb2_grpc.AgentGatewayServiceServicer):
         self, request_iterator: AsyncIterator[api.ConnectRequest], context: Any
     ) -> AsyncIterator[api.ConnectResponse]:
         """One agent's stream."""
-        rights = await self._access.rights(caller())
+        who = caller()
+        await self._access.rights(who)
         hello = await _hello(request_iterator)
-        rights.require(Verb.AGENTS_CONNECT, cluster=hello.cluster)
+
+        async def check() -> None:
+            (await self._access.rights(who)).require(Verb.AGENTS_CONNECT, cluster=hello.cluster)
+
+        await check()
         stream = self._agents.connect(hello.cluster, hello.instance)
         _log.info("an agent connected", cluster=hello.cluster, instance=hello.instance)
         listening = asyncio.create_task(_listen(request_iterator, stream), name=f"agent {hello.cluster}")
         try:
-            while (question := await stream.questions.get()) is not None:
+            async for question in guarded(_questions(stream), check):
                 yield question
         finally:
             self._agents.disconnect(stream)
@@ -56,7 +62,6 @@ class AgentGateway(agent_gateway_pb2_grpc.AgentGatewayServiceServicer):
             with suppress(asyncio.CancelledError, Exception):
                 await listening
             _log.info("an agent has gone", cluster=hello.cluster, instance=hello.instance)
-
 
     async def FetchSecrets(self, request: api.FetchSecretsRequest, context: Any) -> api.FetchSecretsResponse:
         """The credentials of a workload, for the cluster that it is placed on and no other."""
@@ -71,6 +76,11 @@ class AgentGateway(agent_gateway_pb2_grpc.AgentGatewayServiceServicer):
         return api.FetchSecretsResponse(
             secrets=[api.Secret(reference=one.ref.text, value=self._vault.open(one)) for one in held]
         )
+
+
+async def _questions(stream: AgentStream) -> AsyncIterator[api.ConnectResponse]:
+    while (question := await stream.questions.get()) is not None:
+        yield question
 
 
 async def _hello(incoming: AsyncIterator[api.ConnectRequest]) -> api.AgentHello:

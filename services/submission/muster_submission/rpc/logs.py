@@ -6,7 +6,7 @@ without. What has ended can be read as long as its agent keeps the log.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Final
 
@@ -20,6 +20,7 @@ from muster_submission.domain.access import Verb
 from muster_submission.domain.phases import ENDED
 from muster_submission.errors import BadQuestion, LogTrouble, Stopping
 from muster_submission.handlers.access import Rights
+from muster_submission.rpc.guarding import guarded
 from muster_submission.rpc.reading import find
 
 _BREATH: Final = 1.0
@@ -34,26 +35,31 @@ class LogReading:
         self._feed = feed
         self._agents = agents
 
-    async def read(self, request: api.StreamLogsRequest, rights: Rights) -> AsyncIterator[api.StreamLogsResponse]:
-        """The pieces of a log. Raises NoSuchWorkload, PermissionDenied, NoAgent, LogTrouble and ReaderTooSlow."""
+    async def read(
+        self, request: api.StreamLogsRequest, rights: Callable[[], Awaitable[Rights]]
+    ) -> AsyncIterator[api.StreamLogsResponse]:
+        """The pieces of a log. Raises NoSuchWorkload, PermissionDenied, NoAgent, LogTrouble and ReaderTooSlow.
+
+        rights: those of the caller as they are now; asked again as long as the log is read.
+        """
         if len(request.replica) > _REPLICA_LIMIT:
             raise BadQuestion(f"replica has {len(request.replica)} characters: expected a name such as worker-0")
-        shown = await find(self._reading, request.workload, rights, Verb.WORKLOADS_LOGS)
+        shown = await find(self._reading, request.workload, await rights(), Verb.WORKLOADS_LOGS)
         if not shown.cluster and request.follow:
-            shown = await self._placed(shown)
+            shown = await self._placed(shown, rights)
         if not shown.cluster:
             raise LogTrouble(f"{shown.name} has no log: it is {phases.PHASES[shown.phase - 1]} and was never placed")
         pieces = self._agents.read(
             shown.cluster, shown.id, replica=request.replica, follow=request.follow, tail_lines=request.tail_lines
         )
         async with aclosing(pieces):  # a caller that goes away stops the agent now, not at some later collection
-            async for piece in pieces:
+            async for piece in guarded(pieces, lambda: _check(shown, rights)):
                 answer = api.StreamLogsResponse(replica=piece.replica, data=piece.data)
                 if piece.HasField("at"):
                     answer.at.CopyFrom(piece.at)
                 yield answer
 
-    async def _placed(self, shown: wl.Workload) -> wl.Workload:
+    async def _placed(self, shown: wl.Workload, rights: Callable[[], Awaitable[Rights]]) -> wl.Workload:
         """The workload once it has a place, or has ended."""
         with self._feed:
             while not self._feed.closed:
@@ -62,4 +68,9 @@ class LogReading:
                 if now is None or now.cluster or phases.PHASES[now.phase - 1] in ENDED:
                     return now or shown
                 await self._feed.moved(position, _BREATH)
+                await _check(shown, rights)
         raise Stopping("this instance stops: read the log again", retry_after=1.0)
+
+
+async def _check(shown: wl.Workload, rights: Callable[[], Awaitable[Rights]]) -> None:
+    (await rights()).require(Verb.WORKLOADS_LOGS, project=shown.project)

@@ -165,7 +165,7 @@ class Workloads(workloads_pb2_grpc.WorkloadsServiceServicer):
 
     async def StreamLogs(self, request: api.StreamLogsRequest, context: Any) -> AsyncIterator[api.StreamLogsResponse]:
         """The log of a workload's replicas."""
-        async for piece in self._logs.read(request, await self._rights()):
+        async for piece in self._logs.read(request, self._rights):
             yield piece
 
     async def SuspendWorkload(self, request: api.SuspendWorkloadRequest, context: Any) -> api.SuspendWorkloadResponse:
