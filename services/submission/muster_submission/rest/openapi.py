@@ -18,6 +18,7 @@ _EDGE: Final = {
     401: "No token, or one that is not accepted.",
     403: "The caller may not do this.",
     404: "There is no such resource, or the caller may not see it.",
+    409: "What is there does not allow it: its name is taken, its state forbids it, or another change came first.",
     413: "The body is too large.",
     429: "Too many requests.",
     500: "Something went wrong in the service.",
@@ -135,4 +136,5 @@ def _answers(one: Operation) -> dict[int, Answer]:
         added |= {400, 404}
     if not one.public:
         added |= {401, 403}
+        added |= set() if one.method == "GET" else {409}
     return {status: Answer(_EDGE[status], ERROR) for status in added} | dict(one.answers)

@@ -69,8 +69,8 @@ class Operation:
 
     path: with `{name}` for parameters; each of them without a Parameter of its own is a plain string.
     name: the operationId, unique and lower snake case. tag: the group in the document.
-    answers: successes and refusals of its own; what the edge itself answers (400, 401, 403, 404 for paths with
-    parameters, 413 for bodies, 429, 500, 503, 504) is added to the document.
+    answers: successes and refusals of its own; what all may answer (400 and 404 where something is sent or named, 401,
+    403, 409 where something changes, 413 for bodies, 429, 500, 503, 504) is added to the document.
     since: the version of the API that knew it first; `muster` for what only Muster has.
     public: needs no token.
     """
