@@ -35,6 +35,7 @@ class Document:
     `spec` holds what could be read even where there are violations; `kind` is None where the document does not say a
     known one; `name` is empty where it gives none or only a prefix; `object_name` is metadata.name, by which the
     document is known when it is applied again; `warnings` refuse nothing.
+    `list_line` is where the list begins that the document is an item of; 0: it stands by itself.
     """
 
     kind: Kind | None
@@ -46,6 +47,7 @@ class Document:
     line: int = 1
     object_name: str = ""
     warnings: list[Violation] = field(default_factory=list)
+    list_line: int = 0
 
 
 def format_violations(documents: Sequence[Document], *, done: str = "nothing was submitted") -> str:

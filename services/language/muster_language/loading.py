@@ -30,11 +30,15 @@ _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
 
 @dataclass(slots=True)
 class Loaded:
-    """One document of the stream: its root (None: empty or not readable) and what is wrong with it as YAML."""
+    """One document of the stream: its root (None: empty or not readable) and what is wrong with it as YAML.
+
+    list_line: where the list begins that it is an item of; 0: it stands by itself.
+    """
 
     line: int
     root: Node | None = None
     violations: list[Violation] = field(default_factory=list)
+    list_line: int = 0
 
 
 class _Stop(Exception):

@@ -55,7 +55,7 @@ def _parts(loaded: Loaded) -> Iterator[Loaded]:
     else:
         first = True
         for item in items[1].items:
-            yield Loaded(item.line, item, loaded.violations if first else [])
+            yield Loaded(item.line, item, loaded.violations if first else [], loaded.line)
             first = False
 
 
@@ -97,6 +97,7 @@ class _Reader:
             line=self.loaded.line,
             object_name=self.object_name,
             warnings=self.findings.warned,
+            list_line=self.loaded.list_line,
         )
 
     def _root(self, root: Mapping) -> None:

@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from google.rpc import code_pb2
 
 from muster.api.v1 import workloads_pb2
-from tests.support.control_plane import World
+from muster_language import read
+from tests.support.control_plane import Failure, World
 from tests.unit.client.conftest import Command
 
 GOOD = """apiVersion: run.ai/v2alpha1
@@ -152,3 +154,37 @@ def test_templates_are_for_a_project_or_for_all(
     assert ran.out == f"template base in {where}: version 1\n"
     (asked,) = world.asked("ApplyTemplate")
     assert (getattr(asked, "global"), asked.draft.project) == (everywhere, options[-1] if options else "")
+
+
+JOBS = """---
+apiVersion: batch.tensorstack.dev/v1beta1
+kind: ColossalAIJobList
+items:
+  - apiVersion: batch.tensorstack.dev/v1beta1
+    kind: ColossalAIJob
+    metadata: {name: first, namespace: runai-team-a}
+    spec: {torchConfig: {script: [a.py]}, replicaSpecs: [{type: worker, template: {}}]}
+  - apiVersion: batch.tensorstack.dev/v1beta1
+    kind: ColossalAIJob
+    metadata: {name: second, namespace: runai-team-a}
+    spec: {torchConfig: {script: [b.py]}, replicaSpecs: [{type: worker, template: {}}]}
+---
+"""
+
+
+def test_the_jobs_of_a_list_are_sent_one_by_one(muster: Command, world: World, tmp_path: Path) -> None:
+    path = tmp_path / "jobs.yaml"
+    path.write_text(GOOD.format(name="before") + JOBS + GOOD.format(name="after"))
+    assert muster("submit", "-f", str(path)).code == 0
+    sent = [read(each.draft.yaml) for each in world.asked("SubmitWorkload")]
+    assert [[one.name for one in each] for each in sent] == [["before"], ["first"], ["second"], ["after"]]
+    assert not any(one.violations for each in sent for one in each)
+    located = workloads_pb2.Violation(path="spec.image", message="not allowed", line=3, column=3)
+    world.fail("SubmitWorkload", Failure(code_pb2.INVALID_ARGUMENT, "1 error", [located]), times=4)
+    lines = muster("submit", "-f", str(path)).err.splitlines()
+    assert [line.removeprefix(f"{path}:").split(":")[0] for line in lines if "not allowed" in line] == [
+        "3",
+        "10",
+        "14",
+        "20",
+    ]

@@ -46,6 +46,8 @@ class Piece:
         return [self._placed(each) for each in violations]
 
     def _placed(self, violation: Violation) -> Violation:
+        if self.document.list_line:  # what was sent was written anew: its lines are not those of the file
+            return replace(violation, line=self.document.line, column=1)
         if violation.line:
             return replace(violation, line=violation.line + self.offset)
         # A name is a field of the spec to the control plane and usually stands in the metadata.
@@ -145,11 +147,17 @@ def _violation(found: language.Violation) -> Violation:
 
 
 def _pieces(source: str, text: str, documents: Sequence[language.Document]) -> list[Piece]:
-    """Cuts a file where its documents begin; a separator belongs to neither side."""
+    """Cuts a file where its documents begin; a separator belongs to neither side. Items of a list are written anew."""
     lines = text.split("\n")
-    starts = [0, *(document.line - 1 for document in documents[1:]), len(lines)]
+    starts = [0, *((document.list_line or document.line) - 1 for document in documents[1:]), len(lines)]
     pieces = []
     for index, document in enumerate(documents):
+        if document.list_line and not document.violations:
+            written = language.write(
+                document.spec, namespace=document.namespace, metadata_name=document.object_name or None
+            )
+            pieces.append(Piece(source, written, 0, document))
+            continue
         own = lines[starts[index] : starts[index + 1]]
         if index:
             own[0] = _SEPARATOR.sub("", own[0], count=1)
