@@ -9,6 +9,7 @@ import pytest
 
 from muster_chassis.errors import PermissionDenied
 from muster_submission.rpc.guarding import guarded
+from tests.support.waiting import until
 
 
 async def _numbers(*, ended: list[bool], for_ever: bool = False) -> AsyncIterator[int]:
@@ -50,9 +51,7 @@ async def test_a_stream_in_which_nothing_comes_ends_with_its_right() -> None:
 async def test_a_reader_that_goes_away_ends_the_source() -> None:
     ended, came = list[bool](), list[int]()
     reading = asyncio.create_task(_all(guarded(_numbers(ended=ended, for_ever=True), _allowed), came))
-    async with asyncio.timeout(5):
-        while came != [1, 2]:
-            await asyncio.sleep(0)
+    await until(lambda: came == [1, 2])
     reading.cancel()
     with pytest.raises(asyncio.CancelledError):
         await reading
@@ -61,4 +60,4 @@ async def test_a_reader_that_goes_away_ends_the_source() -> None:
 
 async def _all(stream: AsyncIterator[int], came: list[int]) -> None:
     async for item in stream:
-        came.append(item)
+        came.append(item)  # noqa: PERF401 - one by one, so that what has come can be looked at
