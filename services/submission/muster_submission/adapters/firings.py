@@ -15,7 +15,7 @@ from muster_submission.adapters.protobuf_events import event_of, pack
 from muster_submission.domain.cloudevents import CloudEvent, NoCloudEvent
 from muster_submission.domain.firings import Before, Load, Outcome
 from muster_submission.domain.triggers import Rule
-from muster_submission.ports import StoredFiring
+from muster_submission.trigger_ports import StoredFiring
 
 KEPT_AFTER: Final = timedelta(days=30)
 """How long a firing stays beyond its window, so that its number goes on."""

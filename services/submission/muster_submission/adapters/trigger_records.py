@@ -14,7 +14,7 @@ from muster.api.v1 import triggers_pb2 as api
 from muster_submission.domain.expressions import Schema
 from muster_submission.domain.firings import MOST_WAITING, WAIT, Excess, Limits, Rate
 from muster_submission.domain.triggers import WINDOW, Choice, Rule
-from muster_submission.ports import StoredFiring, StoredRule
+from muster_submission.trigger_ports import StoredFiring, StoredRule
 
 
 def rule_of(asked: api.Trigger) -> Rule:

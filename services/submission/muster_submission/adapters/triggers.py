@@ -12,7 +12,7 @@ from muster.workload.v1.workload_pb2 import Owner
 from muster_chassis.unit import Unit
 from muster_submission.adapters.trigger_records import message_of, rule_of
 from muster_submission.domain.triggers import Rule
-from muster_submission.ports import StoredRule
+from muster_submission.trigger_ports import StoredRule
 
 _COLUMNS: Final = "rule, owner, enabled, fired, version, runaways, stopped"
 _SAVE: Final = f"""

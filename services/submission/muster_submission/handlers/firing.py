@@ -18,7 +18,7 @@ from muster_submission.domain.firings import Drop, Outcome, Start, Wait, decide,
 from muster_submission.handlers.drafts import Refusal
 from muster_submission.handlers.runs import Failed, Outlook, Passed, Run, Runs
 from muster_submission.handlers.submit import Submit
-from muster_submission.ports import Firings, StoredFiring, StoredRule, Triggers
+from muster_submission.trigger_ports import Firings, StoredFiring, StoredRule, Triggers
 
 RUNAWAYS: Final = 3
 """How many times in a row a rule's expressions may take too much before it is switched off."""

@@ -26,7 +26,8 @@ from muster_submission.domain.taken import Lacks, Taken, appended, take
 from muster_submission.domain.triggers import Rule
 from muster_submission.handlers.access import Rights
 from muster_submission.handlers.drafts import LARGEST_SPEC, Checked, Drafts, Refusal
-from muster_submission.ports import Base, Expressions, StoredRule
+from muster_submission.ports import Base
+from muster_submission.trigger_ports import Expressions, StoredRule
 
 APPLICATION: Final = "application/"
 """How `run_as` names an application; anything else is a subject."""

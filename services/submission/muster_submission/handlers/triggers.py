@@ -24,7 +24,8 @@ from muster_submission.errors import DraftRefused, NoSuchTemplate, NoSuchTrigger
 from muster_submission.handlers.access import Rights
 from muster_submission.handlers.drafts import Drafts, Refusal
 from muster_submission.handlers.runs import APPLICATION, Failed, Passed, Runs, fields
-from muster_submission.ports import Base, Expressions, Firings, StoredRule, Triggers
+from muster_submission.ports import Base
+from muster_submission.trigger_ports import Expressions, Firings, StoredRule, Triggers
 
 _NEVER: Final = {
     "name": "runs are named after the template and the event",

@@ -24,8 +24,8 @@ from muster_submission.errors import BadQuestion, CannotReplay, NoSuchFiring, No
 from muster_submission.handlers.access import Access, Rights
 from muster_submission.handlers.firing import Firing
 from muster_submission.handlers.triggers import Rules
-from muster_submission.ports import StoredRule
 from muster_submission.rpc.reading import owner, page_of
+from muster_submission.trigger_ports import StoredRule
 
 _LONGEST: Final = 200
 
