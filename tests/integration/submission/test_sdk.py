@@ -6,7 +6,7 @@ model for it, which the SDK itself never does.
 
 from __future__ import annotations
 
-import asyncio
+import json
 import secrets
 import time
 import uuid
@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-import grpc
 import pytest
 from runai import api_client as sdk
 from runai import models as sdk_models
@@ -23,8 +22,6 @@ from runai import runai_client as sdk_client
 from runai.configuration import Configuration
 from runai.exceptions import ApiException
 
-from muster.api.v1 import access_pb2 as api
-from muster.api.v1 import access_pb2_grpc
 from tests.support.sdk import judge
 
 models: Final[Any] = sdk_models  # the package exports its models without saying so to type checkers
@@ -77,23 +74,12 @@ SPECS: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 
 
-async def _application(address: str) -> tuple[str, str]:
-    """An application that may do everything, as an administrator makes one."""
-    async with grpc.aio.insecure_channel(address) as channel:
-        stub = access_pb2_grpc.AccessServiceStub(channel)
-        made = await stub.CreateApplication(api.CreateApplicationRequest(name=f"sdk-{secrets.token_hex(4)}"))
-        rule = api.AccessRule(
-            holder_kind="application", holder=made.application.id, role="system-admin", scope_kind="tenant"
-        )
-        await stub.GrantRole(api.GrantRoleRequest(rule=rule, idempotency_key=secrets.token_hex(8)))
-        return made.application.id, made.secret
-
-
 @pytest.fixture(scope="module")
 def driven(running_stack: Any) -> Iterator[Driven]:
     row = running_stack.status()["services"]["submission"]
     url = f"http://{row['rest']}"
-    client_id, client_secret = asyncio.run(_application(row["grpc"]))
+    first = json.loads((running_stack.layout.credentials / "admin.json").read_text())
+    client_id, client_secret = first["id"], first["secret"]
     configuration = Configuration(client_id=client_id, client_secret=client_secret, runai_base_url=url)
     with RunaiClient(CLIENTS.ApiClient(configuration)) as client:
         cluster = judge("get_clusters", client.organizations.clusters.get_clusters().data)[0].uuid
