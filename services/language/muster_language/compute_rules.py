@@ -11,8 +11,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from muster_kernel.quantities import parse_bytes, parse_milli_cpu
-from muster_language.bounds import refusal
-from muster_language.catalogue import catalogue
 from muster_language.issues import Found, Issue, missing, path_of, wrong
 from muster_language.spec import WorkloadSpec
 
@@ -86,8 +84,7 @@ def _less(spec: Any, limit: str, request: str, parse: Callable[[str], int]) -> b
     """Whether both are given and the limit is the smaller; what is no quantity is said by the row's own check."""
     if not (spec.HasField(limit) and spec.HasField(request)):
         return False
-    rows = catalogue().by_name
-    texts = {name: str(getattr(spec, name)) for name in (limit, request)}
-    if any(refusal(rows[name], text) is not None for name, text in texts.items()):
+    try:
+        return parse(getattr(spec, limit)) < parse(getattr(spec, request))
+    except ValueError:
         return False
-    return parse(texts[limit]) < parse(texts[request])

@@ -11,28 +11,30 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from muster_language import compute_rules, gang_rules, item_rules, serving_rules
+from muster_language import compute_rules, gang_rules, placement_rules, serving_rules
 from muster_language.issues import LANGUAGE, Found, Issue, missing
 from muster_language.naming import REST
 from muster_language.roles import complete_master
-from muster_language.spec import WorkloadSpec
-from muster_language.validation import check_layer
+from muster_language.spec import Kind, WorkloadSpec
+from muster_language.validation import check_whole
 
 Rule = Callable[[WorkloadSpec], Found]
 
 
 def check_effective(spec: WorkloadSpec) -> list[Issue]:
     """What the spec lacks or contradicts: mandatory and cross-field rules, then LAYER's on the merged values."""
-    found = [issue for rule in _OF_WORKLOADS for issue in rule(spec)]
-    found += [issue for rule in _OF_ROLES for issue in rule(spec)]
+    found: list[Issue] = []
+    for rule in (*_OF_KIND.get(int(spec.kind), ()), *_OF_ROLES):
+        found.extend(rule(spec))
     master = complete_master(spec)
     if master is not None:
         of_master = [issue for rule in _OF_ROLES for issue in rule(master)]
         # What the workers' fields do wrong in the master as well is said once, of the workers.
         found += [replace(each, path=f"masterSpec.{each.path}") for each in of_master if each not in found]
     # A template or a policy default may hold what no edge has seen in this combination.
-    layer = check_layer(spec, REST)
-    return found + [Issue(each.path, LANGUAGE, "", each.allowed, each.text) for each in layer]
+    for each in check_whole(spec, REST):
+        found.append(Issue(each.path, LANGUAGE, "", each.allowed, each.text))
+    return found
 
 
 def _runnable(spec: WorkloadSpec) -> Found:
@@ -42,16 +44,11 @@ def _runnable(spec: WorkloadSpec) -> Found:
         yield missing("command", said, "a command or an image")
 
 
-_OF_WORKLOADS: Final[tuple[Rule, ...]] = (
-    _runnable,
-    gang_rules.gang,
-    gang_rules.trials,
-    serving_rules.service,
-    serving_rules.scaling,
-)
-_OF_ROLES: Final[tuple[Rule, ...]] = (
-    compute_rules.gpu,
-    compute_rules.plain_limits,
-    item_rules.items,
-    item_rules.affinity,
-)
+_OF_ALL: Final[tuple[Rule, ...]] = (_runnable, gang_rules.by_kind)
+_OF_KIND: Final[dict[int, tuple[Rule, ...]]] = {
+    Kind.WORKSPACE: _OF_ALL,
+    Kind.TRAINING: (*_OF_ALL, gang_rules.trials),
+    Kind.DISTRIBUTED: (_runnable, gang_rules.gang),
+    Kind.INFERENCE: (*_OF_ALL, serving_rules.service, serving_rules.scaling),
+}
+_OF_ROLES: Final[tuple[Rule, ...]] = (compute_rules.gpu, compute_rules.plain_limits, placement_rules.affinity)

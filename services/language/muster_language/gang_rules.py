@@ -10,7 +10,7 @@ from typing import Final
 
 from muster.workload.v1 import workload_pb2
 from muster_language.issues import Found, missing, words, wrong
-from muster_language.spec import Kind, WorkloadSpec, kind_of
+from muster_language.spec import WorkloadSpec
 
 MPI: Final = workload_pb2.FRAMEWORK_MPI
 PYTORCH: Final = workload_pb2.FRAMEWORK_PYTORCH
@@ -18,10 +18,6 @@ PYTORCH: Final = workload_pb2.FRAMEWORK_PYTORCH
 
 def gang(spec: WorkloadSpec) -> Found:
     """A distributed workload: what it runs under, how many, and ranks that find a slot."""
-    if kind_of(spec) is not Kind.DISTRIBUTED:
-        if spec.mpi:  # documents of the older form are read as distributed ones; a typed spec says its kind itself
-            yield wrong("mpi", "true", "kind DistributedWorkload with jobType MPI", "MPI needs workers")
-        return
     if not spec.framework:
         yield missing("distributedFramework", "a distributed workload needs jobType", words("framework"))
     if not spec.workers:
@@ -30,6 +26,12 @@ def gang(spec: WorkloadSpec) -> Found:
         yield from _processes(spec)
     if spec.HasField("min_replicas") or spec.HasField("max_replicas"):
         yield from _elastic(spec)
+
+
+def by_kind(spec: WorkloadSpec) -> Found:
+    """Documents of an older form say `mpi` and are read as distributed ones; a typed spec says its kind itself."""
+    if spec.mpi:
+        yield wrong("mpi", "true", "kind DistributedWorkload with jobType MPI", "MPI needs workers")
 
 
 def _processes(spec: WorkloadSpec) -> Found:

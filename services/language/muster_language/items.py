@@ -1,12 +1,11 @@
-"""Labelled items of one layer: their labels, their members, and the folders under which they appear.
+"""Labelled items: their labels and their members, of one layer or of the effective spec.
 
-Called by the LAYER stage. A check is made once per row; one of it looks at 12 items in some ten microseconds.
-Holds: a member that a policy's attributes can give is not missed here, but in the effective spec (`item_rules`).
+Called by the checks of a spec. A check is made once per row; one of it looks at 12 items in some ten microseconds.
+Holds: of a layer, a member that a policy's attributes can give is not missed; of the effective spec it is.
 """
 
 from __future__ import annotations
 
-import posixpath
 import re
 from collections.abc import Callable
 from functools import cache
@@ -16,16 +15,19 @@ from muster_language import value_types as of
 from muster_language.bounds import check_of
 from muster_language.catalogue import Row
 from muster_language.documents import Violation
-from muster_language.labels import label_of, members_of, mount_of
+from muster_language.item_rules import FAULTS
+from muster_language.labels import label_of, members_of
 from muster_language.naming import Naming
 from muster_language.values import Refused, shown
 
 MOST_ITEMS: Final = 1_000
-_MOST_ANNOTATIONS: Final = 256 * 1024  # what Kubernetes takes: keys and values of all annotations together
 _VARIABLE: Final = re.compile(r"[A-Za-z_][-A-Za-z0-9_.]{0,252}")
 _KEY: Final = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LABEL: Final = re.compile(r"[^\s\x00-\x1f\x7f]([^\x00-\x1f\x7f]{0,315}[^\s\x00-\x1f\x7f])?")
 _LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+
+_SIGN: Final = "SECRET:"
+_REFERENCE: Final = re.compile(r"SECRET:[^,\s]{1,253},\S{1,253}")
 
 _ALLOWED: Final = {
     _VARIABLE: "letters, digits, _ - and ., not beginning with a digit",
@@ -41,11 +43,11 @@ Items = Callable[[Any, Naming, Found], None]
 
 
 @cache
-def items_check(row: Row) -> Items:
-    """The check of an itemized row."""
+def items_check(row: Row, *, whole: bool) -> Items:
+    """The check of an itemized row; whole: of the effective spec, where nothing can come from a policy any more."""
     legal = _LEGAL.get(row.name, _LABEL)
     fullmatch = legal.fullmatch
-    inside = _members(row)
+    inside = _text(row) if row.plain_items else _members(row, whole=whole)
 
     def check(items: Any, naming: Naming, found: Found) -> None:
         if len(items) > MOST_ITEMS:
@@ -72,17 +74,34 @@ Check = Callable[[Any], Refused | None]
 Inside = Callable[[Any, str, Naming, Found], None]
 
 
-def _members(row: Row) -> Inside:
-    checks = {member.number: (member, _member(row, member)) for member in members_of(row)}
-    needed = tuple(member for member in members_of(row) if member.mandatory and not member.policy)
+def _text(row: Row) -> Inside:
+    """The items of a map: each is one text, which no policy gives."""
+    member = next(member for member in members_of(row) if member.name == "value")
+    refusal = _member(row, member)
 
     def check(item: Any, label: str, naming: Naming, found: Found) -> None:
-        said = 0
+        value = item.value
+        if not value and not item.HasField("value"):
+            allowed = "value: text, or deleted: true to take an inherited item out"
+            found.append(Violation(naming.item(row, label), "the item has no value", allowed=allowed))
+            return
+        refused = refusal(value)
+        if refused is not None:
+            found.append(Violation(naming.member(row, label, member), refused.message, allowed=refused.allowed))
+
+    return check
+
+
+def _members(row: Row, *, whole: bool) -> Inside:
+    checks = {member.number: (member, _member(row, member)) for member in members_of(row)}
+    needed = tuple(member for member in members_of(row) if member.mandatory and (whole or not member.policy))
+    faults = FAULTS.get(row.name) if whole else None
+
+    def check(item: Any, label: str, naming: Naming, found: Found) -> None:
         for descriptor, value in item.ListFields():
             known = checks.get(descriptor.number)
             if known is None:
                 continue
-            said += 1
             refused = known[1](value)
             if refused is not None:
                 here = naming.member(row, label, known[0])
@@ -90,11 +109,12 @@ def _members(row: Row) -> Inside:
         for member in needed:
             if not item.HasField(member.name):
                 name = member.yaml or member.path
-                here, allowed = naming.item(row, label), f"{row.yaml or row.path} needs {name}"
-                found.append(Violation(here, f"{name} is missing", allowed=allowed))
-        if not said and row.plain_items:  # of a map nothing can come from a policy
-            allowed = "value: text, or deleted: true to take an inherited item out"
-            found.append(Violation(naming.item(row, label), "the item has no value", allowed=allowed))
+                here = naming.member(row, label, member) if whole else naming.item(row, label)
+                found.append(Violation(here, f"{name} is missing", allowed=f"{row.yaml or row.path} needs {name}"))
+        if faults is not None:
+            for fault in faults(item):
+                member = next(each for each in members_of(row) if each.name == fault.member)
+                found.append(Violation(naming.member(row, label, member), fault.message, allowed=fault.allowed))
 
     return check
 
@@ -103,8 +123,10 @@ def _member(row: Row, member: Row) -> Check:
     check = shaped(member)
     if member.name in _PATHS:
         return lambda value: check(value) or _climbs(value)
-    if row.name == "labels" and member.name == "value":
+    if row.name == "labels":
         return lambda value: check(value) or _label_value(value)
+    if row.name == "environment":
+        return lambda value: check(value) or (_no_reference(value) if value.startswith(_SIGN) else None)
     return check
 
 
@@ -134,25 +156,9 @@ def _label_value(value: str) -> Refused | None:
     return Refused(f"{shown(value)} is not the value of a label", allowed)
 
 
-def annotations_check(row: Row, items: Any, naming: Naming, found: Found) -> None:
-    """The annotations of one object together may not be longer than Kubernetes takes them."""
-    length = sum(len(item.label) + len(item.value) for item in items)
-    if length > _MOST_ANNOTATIONS:
-        said = f"the annotations are {length} characters long"
-        found.append(Violation(naming.field(row), said, allowed=f"at most {_MOST_ANNOTATIONS} in all"))
-
-
-def mounts_check(volumes: list[tuple[Row, Any]], naming: Naming, found: Found) -> None:
-    """Two volumes on one folder would hide one another, and which one wins would be luck."""
-    taken: dict[str, str] = {}
-    for row, items in volumes:
-        for item in items:
-            path = mount_of(item)
-            if item.deleted or not path:
-                continue
-            folder = posixpath.normpath(f"/{path.strip('/')}")
-            here = naming.item(row, label_of(item))
-            if folder in taken:
-                said = f"{shown(path)} is taken by {taken[folder]} as well"
-                found.append(Violation(here, said, allowed="one volume a folder"))
-            taken.setdefault(folder, here)
+def _no_reference(value: str) -> Refused | None:
+    """`SECRET:name,key` names a secret; the plain word SECRET is a text like any other."""
+    if _REFERENCE.fullmatch(value):
+        return None
+    allowed = "SECRET:name,key with the name of a secret and a key in it"
+    return Refused("the text begins like the reference to a secret, but is none", allowed)

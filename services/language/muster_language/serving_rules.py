@@ -1,26 +1,24 @@
 """What an inference service needs: a port, and bounds between which its number of replicas can move.
 
-Called for the effective spec, after the defaults of scaling have been worked out (`derived`).
+Called for the effective spec of a service, after the defaults of scaling have been worked out (`derived`).
 Holds: the metric is asked for only where there is something to decide: between 0 and 1 replica the traffic decides.
 """
 
 from __future__ import annotations
 
 from muster_language.issues import Found, missing, number_of, words, wrong
-from muster_language.spec import Kind, WorkloadSpec, kind_of
+from muster_language.spec import WorkloadSpec
 
 
 def service(spec: WorkloadSpec) -> Found:
     """A service without a port could not be asked anything."""
-    if kind_of(spec) is Kind.INFERENCE and not any(not port.deleted for port in spec.ports):
+    if not any(not port.deleted for port in spec.ports):
         said = "an inference service needs a port"
         yield missing("ports", said, "ports: {items: {http: {value: {container: 8000}}}}")
 
 
 def scaling(spec: WorkloadSpec) -> Found:
     """Bounds in order, a metric where it has to choose, and a target for the metric."""
-    if kind_of(spec) is not Kind.INFERENCE:
-        return
     low = spec.min_scale if spec.HasField("min_scale") else 1
     high = spec.max_scale if spec.HasField("max_scale") else max(low, 1)
     if low > high:

@@ -186,7 +186,7 @@ def test_two_ports_cannot_have_one_external_port() -> None:
     spec.ports.add(label="b", container=81, external=30_000)
     spec.ports.add(label="c", container=82)
     spec.ports.add(label="d", container=83)
-    assert issues(spec) == {"ports.b.external": "the port a has the external port 30000 as well"}
+    assert issues(spec) == {"ports.b.external": "the port a has the external port 30000 as well: a number of its own"}
 
 
 def test_the_effective_spec_is_checked_like_a_layer_too() -> None:
