@@ -8,6 +8,7 @@ from typing import Any, Final
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muster.workload.v1 import workload_pb2 as wl
 from muster_language import Kind, Row, WorkloadSpec, canonical, catalogue
 from muster_language.rest import answer_body, read_body, write_body
 from muster_language.spec import kind_of
@@ -54,16 +55,7 @@ def sayable(spec: WorkloadSpec) -> WorkloadSpec:
     spec.name = spec.name or "a"
     for row in catalogue().rows:
         if row.repeated:
-            items = getattr(spec, row.name)
-            has_name = any(member.name == "label" and member.rest for member in row.inside)
-            has_word = any(member.name == "deleted" and member.rest for member in row.inside)
-            kept = [item for item in items if has_word or not item.deleted]
-            del items[:]
-            items.extend(kept)
-            for item in items:
-                item.label = item.label if has_name else ""
-                if not item.deleted:
-                    item.ClearField("deleted")
+            _only_sayable(row, getattr(spec, row.name))
     for claim in spec.pvcs:
         if not claim.HasField("size"):
             for name in ("storage_class", "read_write_once", "read_only_many", "read_write_many", "volume_mode"):
@@ -72,14 +64,30 @@ def sayable(spec: WorkloadSpec) -> WorkloadSpec:
         volume.id = f"123e4567-e89b-12d3-a456-42661417400{number}"
     for number, resource in enumerate(spec.extended_resources):
         resource.resource = f"vendor.example/{number}"
-    if spec.readiness_probe.HasField("host"):
-        spec.readiness_probe.host = "example.com"
-    if spec.HasField("readiness_probe") and not {"path", "port", "host", "scheme"} & {
-        field.name for field, _ in spec.readiness_probe.ListFields()
-    }:
-        spec.readiness_probe.path = "/"
+    if spec.HasField("readiness_probe"):
+        _ask_something(spec.readiness_probe)
     _drop_empty(spec, catalogue().rows)
     return spec
+
+
+def _only_sayable(row: Row, items: Any) -> None:
+    has_name = any(member.name == "label" and member.rest for member in row.inside)
+    has_word = any(member.name == "deleted" and member.rest for member in row.inside)
+    kept = [item for item in items if has_word or not item.deleted]
+    del items[:]
+    items.extend(kept)
+    for item in items:
+        item.label = item.label if has_name else ""
+        if not item.deleted:
+            item.ClearField("deleted")
+
+
+def _ask_something(probe: wl.ReadinessProbe) -> None:
+    """REST's probe always has a handler, and a host that could be one."""
+    if probe.HasField("host"):
+        probe.host = "example.com"
+    if not {"path", "port", "host", "scheme"} & {field.name for field, _ in probe.ListFields()}:
+        probe.path = "/"
 
 
 def _drop_empty(message: Any, rows: tuple[Row, ...]) -> None:
