@@ -91,10 +91,10 @@ def _listed(name: str, member: str) -> Taker:
 
     def take(findings: Findings, node: Node, path: str, spec: Any) -> None:
         found = entry(node, "items") if isinstance(node, Mapping) else None
-        if found is None or not isinstance(found[1], Mapping):
+        if not isinstance(node, Mapping) or found is None or not isinstance(found[1], Mapping):
             usual(findings, node, path, spec)
             return
-        findings.unknown(node, ["items"], f"{path}.") if isinstance(node, Mapping) else None
+        findings.unknown(node, ["items"], f"{path}.")
         target = getattr(spec, name)
         target.SetInParent()
         for label, item in found[1].entries:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from muster.workload.v1 import workload_pb2
+from muster_language.documents import Violation
 from muster_language.findings import Findings
 from muster_language.nodes import Mapping, Scalar, entry
 from muster_language.places import place_of
@@ -39,9 +40,7 @@ def _legacy(root: Mapping, spec: WorkloadSpec) -> None:
 def _mpi(findings: Findings, root: Mapping, spec: WorkloadSpec) -> None:
     """A training with `mpi: true` is a gang that MPI starts: one rank a worker unless slotsPerWorker says more."""
     if spec.framework not in {workload_pb2.FRAMEWORK_UNSPECIFIED, workload_pb2.FRAMEWORK_MPI}:
-        place = place_of(root, "spec.mpi", findings.moved)
-        node = Mapping([], place.line, place.column) if place else root
-        findings.say("spec.mpi", node, "mpi and this jobType exclude each other", "leave mpi out")
+        _say(findings, root, "spec.mpi", "mpi and this jobType exclude each other", "leave mpi out")
         return
     slots = max(spec.slots_per_worker, 1)
     if not spec.HasField("workers"):
@@ -58,5 +57,10 @@ def _template(findings: Findings, root: Mapping, spec: WorkloadSpec) -> None:
     }
     for path, (given, message, allowed) in wrong.items():
         if given:
-            place = place_of(root, path, findings.moved)
-            findings.say(path, Mapping([], place.line, place.column) if place else root, message, allowed)
+            _say(findings, root, path, message, allowed)
+
+
+def _say(findings: Findings, root: Mapping, path: str, message: str, allowed: str) -> None:
+    place = place_of(root, path, findings.moved)
+    line, column = (place.line, place.column) if place else (root.line, root.column)
+    findings.found.append(Violation(path, message, line, column, allowed))
