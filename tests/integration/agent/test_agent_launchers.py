@@ -137,11 +137,11 @@ async def test_a_launcher_runs_the_ranks_on_its_workers_and_its_end_decides(
 
 
 async def test_trials_run_one_after_the_other_until_one_fails(bus: Scheduler, agent: AgentProcess) -> None:
-    runs = [fleet_pb2.ReplicaRun(role="worker", count=2, node="n-0")]
     command = "sh -c 'echo trial $POD_INDEX $(POD_INDEX); exit ${0}' $(CODE)"
-    for number, code in ((1, "0"), (2, "4")):
+    for number, code, replicas in ((1, "0", 2), (2, "4", 1)):
         variable = workload_pb2.EnvironmentVariable(label="CODE", value=code)
-        await bus.assign(training(number, command, completions=5, parallelism=2, environment=[variable], runs=runs))
+        runs = [fleet_pb2.ReplicaRun(role="worker", count=replicas, node="n-0")]
+        await bus.assign(training(number, command, completions=5, environment=[variable], runs=runs))
     for index, trials in ((0, [0, 2, 4]), (1, [1, 3])):
         done = await bus.state(workload_id(1), SUCCEEDED, index=index, within=30)
         assert log_of(agent, done.status.name) == [f"trial {trial} {trial}" for trial in trials]

@@ -258,7 +258,7 @@ async def test_readiness_needs_one_good_answer_and_three_bad_ones() -> None:
 async def test_nobody_listening_is_no_answer(tmp_path: Path) -> None:
     port = Ports("nobody").take()
     for question in (readiness.tcp(port), readiness.http(port, "x"), readiness.unix(tmp_path / "s")):
-        assert not await readiness._ask(question)
+        assert not await readiness._ask(question, 2.0)
 
 
 async def test_a_crash_while_forgetting_leaves_one_entry_and_no_folder(backend: LocalBackend, tmp_path: Path) -> None:
