@@ -30,7 +30,7 @@ WITH RECURSIVE c (name) AS (
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """Projects and departments by name, as they were when it was asked for; clusters that have had a workload."""
+    """Projects and departments by name; clusters that have a workload, where they were asked for."""
 
     projects: Mapping[str, Project]
     departments: Mapping[str, Department]
@@ -62,8 +62,6 @@ class DirectoryBooks:
 
     async def now(self, *, clusters: bool = True) -> Directory:
         """The directory of this moment; without `clusters` nothing is asked of the database."""
-        return Directory(
-            {one.name: one for one in await self._tenancy.all_projects()},
-            {one.name: one for one in await self._tenancy.all_departments()},
-            tuple(row["name"] for row in await self._pool.fetch(_CLUSTERS)) if clusters else (),
-        )
+        projects, departments = await self._tenancy.memory()
+        named = [row["name"] for row in await self._pool.fetch(_CLUSTERS)] if clusters else []
+        return Directory(projects, departments, tuple(named))

@@ -7,8 +7,9 @@ what another instance did. Changes carry numbers in commit order, so that catchi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
+from types import MappingProxyType
 from typing import Any, Final
 
 import asyncpg
@@ -93,6 +94,11 @@ class PostgresTenancy:
         """Every project, in no order."""
         await self._follow()
         return list(self._projects.values())
+
+    async def memory(self) -> tuple[Mapping[str, Project], Mapping[str, Department]]:
+        """All projects and departments by name, to look into and not to keep: thousands are not copied for a page."""
+        await self._follow()
+        return MappingProxyType(self._projects), MappingProxyType(self._departments)
 
     async def known_department(self, name: str) -> Department | None:
         """A department."""

@@ -46,7 +46,7 @@ def pod(rows: Rows, listed: Listed, replica: wl.Replica, *, full: bool) -> dict[
     """One pod; `full` adds the names of its workload and project."""
     shown = listed.workload
     spec = shown.effective_spec if shown.HasField("effective_spec") else shown.spec
-    place = rows.place(listed)
+    place = rows.place(shown.project, shown.cluster or listed.asked_cluster)
     moved = time(listed.moved_at)
     told: dict[str, Any] = {
         "tenantId": rows.tenant_id,

@@ -41,7 +41,8 @@ class Seeing:
 
     async def directory(self, request: Request) -> Directory:
         """The directory; clusters are looked up only where a filter may name one."""
-        return await self.parts.reading.directory.now(clusters="filterBy" in request.query_params)
+        named = any("clusterId" in one for one in request.query_params.getlist("filterBy"))
+        return await self.parts.reading.directory.now(clusters=named)
 
     def rows(self, directory: Directory) -> Rows:
         """A writer of rows."""

@@ -6,19 +6,21 @@ left out and stands in additionalFields as it is.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Final
 
+import msgspec
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from muster.tenancy.v1.tenancy_pb2 import Project
+from muster.tenancy.v1.tenancy_pb2 import Department, Project
 from muster.workload.v1 import workload_pb2 as wl
 from muster_kernel.lifecycle import Phase
 from muster_language.resources import is_preemptible, resource_requests
 from muster_submission.adapters.places import Directory
-from muster_submission.adapters.reading import Listed
 from muster_submission.domain import phases
 from muster_submission.domain.fields import GPU_UNITS, KIND_WORDS, SOURCE_WORDS
 from muster_submission.domain.fleet import ANY_CLUSTER, cluster_uuid
@@ -41,6 +43,10 @@ _K8S: Final = {
     Phase.FAILED: "Failed",
     Phase.STOPPED: "Suspended",
 }
+_LEAVING: Final = frozenset({Phase.DELETED, Phase.DELETING})
+_NOTHING: Final = wl.Workload()
+_NO_PROJECT: Final = Project()
+_NO_DEPARTMENT: Final = Department()
 _STOPPABLE: Final = frozenset({Phase.COMPLETED, Phase.FAILED, Phase.DELETED, Phase.DELETING, Phase.STOPPED})
 
 
@@ -57,75 +63,108 @@ def phase_word(number: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Lasting:
+    """What of a row stays until its spec or its verdict changes: written once, and kept as it is sent."""
+
+    json: bytes
+    """The members, without the braces around them."""
+    asked_cluster: str
+    additional: Mapping[str, Any]
+    cpu: float
+    memory: str
+    said: str
+    """What policy said against it."""
+
+
+def lasting_of(row: Any) -> Lasting:
+    """The lasting part, from a row with the columns of row_reading.LASTING."""
+    spec = wl.WorkloadSpec.FromString(row["spec"] if row["effective_spec"] is None else row["effective_spec"])
+    requests = requests_of(spec)
+    framework = _FRAMEWORKS.get(spec.framework, "")
+    told = {
+        "id": row["id"],
+        "name": row["name"],
+        "type": _KINDS.get(row["kind"], "Training"),
+        "source": SOURCE_WORDS.get(row["origin"], "Other"),
+        "submittedBy": wl.Owner.FromString(row["owner"]).subject,
+        "priorityClassName": priority(spec),
+        "preemptible": is_preemptible(spec),
+        "createdAt": time(row["created_at"]),
+        "requestedPods": _requested_pods(spec, requests),
+        "requestedNodePools": list(spec.node_pools.values),
+        "workloadRequestedResources": resources(requests[-1:]),
+        "podsRequestedResources": resources(requests, every=True),
+        "images": list(dict.fromkeys(image for image in (spec.image, spec.master_spec.image) if image)),
+        "childrenIds": [],
+        "datasources": [],
+        "environments": [],
+        "distributedFramework": framework,
+    }
+    return Lasting(
+        msgspec.json.encode(told)[1:-1],
+        row["asked_cluster"],
+        _additional(spec, row["caused_by"], framework),
+        sum(one.cpu_milli * one.count for one in requests) / 1000,
+        str(sum(one.memory_bytes * one.count for one in requests)),
+        "; ".join(json.loads(row["issues"])),
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Rows:
     """Writes rows for one answer. tenant_id: the integer that 2.18 calls this installation by."""
 
     tenant_id: int
     directory: Directory
 
-    def row(self, listed: Listed) -> dict[str, Any]:
-        """One workload."""
-        shown = listed.workload
-        spec = shown.effective_spec if shown.HasField("effective_spec") else shown.spec
-        moved = time(listed.moved_at)
-        known = phases.phase(shown.phase) or Phase.UNKNOWN
-        requests = requests_of(spec)
-        return {
-            **self.place(listed),
+    def row(self, row: Any, lasting: Lasting) -> bytes:
+        """One workload as JSON. row: the columns of row_reading.MOVING."""
+        moved = time(row["moved_at"])
+        known = phases.phase(row["phase"]) or Phase.UNKNOWN
+        status = _NOTHING if row["status"] is None else wl.Workload.FromString(row["status"])
+        urls = list(status.endpoints)
+        told = {
+            **self.place(row["project"], row["cluster"] or lasting.asked_cluster),
             "tenantId": self.tenant_id,
-            "id": shown.id,
-            "name": shown.name,
-            "type": _KINDS.get(int(shown.spec.kind), "Training"),
-            "source": SOURCE_WORDS.get(int(shown.origin), "Other"),
-            "submittedBy": shown.owner.subject,
-            "priorityClassName": priority(spec),
-            "preemptible": is_preemptible(spec),
-            "createdAt": time(shown.created_at),
             "updatedAt": moved,
             "phaseUpdatedAt": moved,
             "k8sPhaseUpdatedAt": moved,
-            "deletedAt": None if listed.deleted_at is None else time(listed.deleted_at),
-            "completedAt": time(shown.finished_at) if shown.HasField("finished_at") else None,
-            "phase": phase_word(listed.last_phase),
-            "phaseMessage": shown.reason.message or "; ".join(shown.issues),
+            "deletedAt": None if row["deleted_at"] is None else time(row["deleted_at"]),
+            "completedAt": None if row["finished_at"] is None else time(row["finished_at"]),
+            "phase": phase_word(row["last_phase"]),
+            "phaseMessage": row["reason_message"] or lasting.said,
             "k8sPhase": _K8S.get(known, "Unknown"),
-            "conditions": [_condition(one) for one in shown.conditions],
-            "actionsSupport": {
-                "delete": known not in {Phase.DELETED, Phase.DELETING},
-                "suspend": known not in _STOPPABLE,
+            "conditions": [_condition(one) for one in status.conditions],
+            "actionsSupport": {"delete": known not in _LEAVING, "suspend": known not in _STOPPABLE},
+            "runningPods": sum(one.state == "READY" for one in status.replicas),
+            "currentNodePools": [row["node_pool"]] if row["node_pool"] else [],
+            "allocatedResources": _allocated(row["gpus"], lasting, held=bool(row["gpus"] or status.replicas)),
+            "urls": urls,
+            "externalConnections": [_connection(url) for url in urls],
+            "additionalFields": {
+                **lasting.additional,
+                "generation": row["generation"],
+                "attempt": row["attempt"],
+                **({"reason": row["reason_code"]} if row["reason_code"] else {}),
             },
-            "runningPods": sum(one.state == "READY" for one in shown.replicas),
-            "requestedPods": _requested_pods(spec, requests),
-            "requestedNodePools": list(spec.node_pools.values),
-            "currentNodePools": [shown.node_pool] if shown.node_pool else [],
-            "workloadRequestedResources": resources(requests[-1:]),
-            "podsRequestedResources": resources(requests, every=True),
-            "allocatedResources": _allocated(listed, requests),
-            "images": list(dict.fromkeys(image for image in (spec.image, spec.master_spec.image) if image)),
-            "childrenIds": [],
-            "urls": list(shown.endpoints),
-            "datasources": [],
-            "environments": [],
-            "externalConnections": [_connection(shown, url) for url in shown.endpoints],
-            "distributedFramework": _FRAMEWORKS.get(spec.framework, ""),
-            "additionalFields": _additional(listed, spec),
         }
+        return b"{" + lasting.json + b"," + msgspec.json.encode(told)[1:]
 
-    def place(self, listed: Listed) -> dict[str, str]:
-        """Where it belongs: project, department, cluster."""
-        shown = listed.workload
-        project = self.directory.projects.get(shown.project, Project(name=shown.project))
-        department = self.directory.department(shown.project)
+    def place(self, project: str, cluster: str) -> dict[str, str]:
+        """Where something belongs: project, department, and the cluster of that name, else the project's own."""
+        known = self.directory.projects.get(project, _NO_PROJECT)
+        department = self.directory.departments.get(known.department, _NO_DEPARTMENT)
         return {
-            "projectName": shown.project,
-            "projectId": str(project.id),
+            "projectName": project,
+            "projectId": str(known.id),
             "departmentName": department.name,
             "departmentId": str(department.id),
-            "namespace": project.namespace,
-            "clusterId": cluster_of(shown.cluster or listed.asked_cluster or project.home_cluster),
+            "namespace": known.namespace,
+            "clusterId": cluster_of(cluster or known.home_cluster),
         }
 
 
+@lru_cache(maxsize=1000)
 def cluster_of(name: str) -> str:
     """A cluster's UUID; the nil one where it is not known yet."""
     return cluster_uuid(name) if name else ANY_CLUSTER
@@ -167,15 +206,10 @@ def resources(requests: Iterable[wl.ResourceRequest], *, every: bool = False) ->
     return told
 
 
-def _allocated(listed: Listed, requests: Iterable[wl.ResourceRequest]) -> dict[str, Any]:
-    if not listed.gpus and not listed.workload.replicas:
+def _allocated(gpus: int, lasting: Lasting, *, held: bool) -> dict[str, Any]:
+    if not held:
         return {"gpu": 0, "cpu": 0, "cpuMemory": "0"}
-    known = list(requests)
-    return {
-        "gpu": listed.gpus / GPU_UNITS,
-        "cpu": sum(one.cpu_milli * one.count for one in known) / 1000,
-        "cpuMemory": str(sum(one.memory_bytes * one.count for one in known)),
-    }
+    return {"gpu": gpus / GPU_UNITS, "cpu": lasting.cpu, "cpuMemory": lasting.memory}
 
 
 def _requested_pods(spec: wl.WorkloadSpec, requests: Iterable[wl.ResourceRequest]) -> dict[str, int]:
@@ -202,18 +236,16 @@ def _condition(one: wl.Condition) -> dict[str, Any]:
     return told | ({"lastTransitionTime": time(one.since)} if one.HasField("since") else {})
 
 
-def _connection(shown: wl.Workload, url: str) -> dict[str, Any]:
-    return {"name": shown.name, "toolType": "custom", "connectionType": "ExternalUrl", "url": url}
+def _connection(url: str) -> dict[str, Any]:
+    return {"name": url, "toolType": "custom", "connectionType": "ExternalUrl", "url": url}
 
 
-def _additional(listed: Listed, spec: wl.WorkloadSpec) -> dict[str, Any]:
-    shown = listed.workload
-    told: dict[str, Any] = {"generation": shown.generation, "attempt": shown.attempt}
-    if shown.reason.code:
-        told["reason"] = shown.reason.code
-    if shown.caused_by:
-        told["causedBy"] = shown.caused_by
-    if spec.framework and spec.framework not in _FRAMEWORKS:
+def _additional(spec: wl.WorkloadSpec, caused_by: str, framework: str) -> dict[str, Any]:
+    """What 2.18's words cannot say."""
+    told: dict[str, Any] = {}
+    if caused_by:
+        told["causedBy"] = caused_by
+    if spec.framework and not framework:
         told["distributedFramework"] = wl.Framework.Name(spec.framework).removeprefix("FRAMEWORK_")
     if spec.mig_profile and spec.mig_profile not in MIG_PROFILES:
         told["migProfile"] = spec.mig_profile

@@ -67,7 +67,10 @@ async def filter_of(reading: Reading, asked: api.WorkloadFilter, rights: Rights)
     terms: tuple[Term, ...] = ()
     if asked.filter_by:
         try:
-            terms = read(asked.filter_by, (await reading.directory.now()).places())
+            terms = read(
+                asked.filter_by,
+                (await reading.directory.now(clusters="clusterId" in "".join(asked.filter_by))).places(),
+            )
         except BadFilter as error:
             raise BadQuestion(clean(str(error), _LONGEST)) from error
     return Filter(

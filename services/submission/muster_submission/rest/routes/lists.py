@@ -16,11 +16,12 @@ from muster_submission.domain.access import Verb
 from muster_submission.domain.requests import Request as Wish
 from muster_submission.errors import NoSuchWorkload
 from muster_submission.rest import list_shapes, org_shapes, queries
-from muster_submission.rest.answers import answer, status_of
+from muster_submission.rest.answers import JSON, answer, status_of
 from muster_submission.rest.bodies import read_object
 from muster_submission.rest.errors import BadBody
 from muster_submission.rest.operation import Answer, Body, Operation, path_id
 from muster_submission.rest.parts import Parts
+from muster_submission.rest.row_reading import RowReading
 from muster_submission.rest.seen import Seeing
 
 PATH: Final = "/api/v1/workloads"
@@ -76,6 +77,7 @@ class Lists:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._seeing = Seeing(parts)
+        self._rows = RowReading(parts.database.pool)
 
     async def page(self, request: Request) -> Response:
         """A page of workloads."""
@@ -83,9 +85,9 @@ class Lists:
         asked = queries.list_question(request, directory, await self._seeing.scope())
         ids = await self._parts.reading.lists.ids(asked)
         limit = asked.limit - 1
-        rows = self._seeing.rows(directory)
-        shown = [rows.row(one) for one in await self._parts.reading.listed(ids[:limit])]
-        return answer({"workloads": shown, **({"next": asked.offset + limit} if len(ids) > limit else {})})
+        rows = await self._rows.rows(ids[:limit], self._seeing.rows(directory))
+        more = b',"next":%d' % (asked.offset + limit) if len(ids) > limit else b""
+        return Response(b'{"workloads":[' + b",".join(rows) + b"]" + more + b"}", media_type=JSON)
 
     async def count(self, request: Request) -> Response:
         """How many workloads pass."""
@@ -95,8 +97,11 @@ class Lists:
 
     async def get(self, request: Request) -> Response:
         """One workload of any kind."""
-        rows = self._seeing.rows(await self._seeing.directory(request))
-        return answer(rows.row(await self._seeing.listed(request)))
+        shown = await self._seeing.one(request)
+        rows = await self._rows.rows([shown.id], self._seeing.rows(await self._seeing.directory(request)))
+        if not rows:
+            raise NoSuchWorkload(f"workload {shown.id} does not exist any more")
+        return Response(rows[0], media_type=JSON)
 
     async def batch(self, request: Request) -> Response:
         """One action on many: each by itself, all that can be done in one transaction."""
