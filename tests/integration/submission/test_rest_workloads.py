@@ -11,6 +11,7 @@ import httpx
 
 from muster.workload.v1 import workload_pb2 as wl
 from muster_submission.domain.fleet import ANY_CLUSTER
+from tests.support.admitting import admitting
 from tests.support.doors import Door, door, key, moved
 from tests.support.sdk import judge
 from tests.support.waiting import eventually
@@ -25,32 +26,20 @@ def body(name: str = "first", **more: Any) -> dict[str, Any]:
 
 
 async def created(here: Door, path: str = TRAININGS, **more: Any) -> httpx.Response:
-    """Creates and lets policy admit what comes up, so that the answer need not wait."""
-    posting = asyncio.create_task(here.http.post(path, json=body(**more)))
-    seen: set[str] = set()
-    while not posting.done():
-        await _admit_new(here, seen)
-        await asyncio.wait({posting}, timeout=0.05)
-    return posting.result()
-
-
-async def _admit_new(here: Door, seen: set[str]) -> None:
-    rows = await here.app.database.pool.fetch("SELECT id::text AS id FROM workloads WHERE verdict = 0")
-    new = [row["id"] for row in rows if row["id"] not in seen]
-    seen.update(new)
-    await here.admit(*[await here.get(one) for one in new])
+    return await here.http.post(path, json=body(**more))
 
 
 async def test_workloads_by_rest(database: Any, kafka: str) -> None:
     async with door(database, kafka) as here:
         project = await here.project()
         assert project.id == 1
-        await a_life(here)
-        await a_prefix_is_numbered(here)
-        await all_kinds(here)
-        await the_example(here)
-        await what_is_wrong(here)
-        await what_repeats(here)
+        async with admitting(here):
+            await a_life(here)
+            await a_prefix_is_numbered(here)
+            await all_kinds(here)
+            await the_example(here)
+            await what_is_wrong(here)
+            await what_repeats(here)
         await policy_refuses(here)
         await policy_is_silent(here)
 
@@ -164,7 +153,8 @@ async def policy_refuses(here: Door) -> None:
     assert said["complianceIssues"] == [
         {"field": "compute.gpuDevicesRequest", "details": "value must be no more than 4"}
     ]
-    assert (await created(here, name="refused")).status_code == 200
+    async with admitting(here):
+        assert (await created(here, name="refused")).status_code == 200
 
 
 async def policy_is_silent(here: Door) -> None:
