@@ -63,7 +63,7 @@ class _Plan:
 
 @cache
 def _plan(kind: Kind | None, *, master: bool, whole: bool) -> _Plan:
-    rows = catalogue().rows
+    rows = (*catalogue().rows, *catalogue().whole)
     checks = {row.number: _check(row, kind, master=master, whole=whole) for row in rows}
     return _Plan(
         single={row.number: (row, _single(row)) for row in rows if checks[row.number] is None},
@@ -130,7 +130,7 @@ def _check(row: Row, kind: Kind | None, *, master: bool, whole: bool) -> Check |
 
 
 def _single(row: Row) -> Callable[[Any], Refused | None] | None:
-    return None if row.type == of.BOOLEAN else shaped(row)
+    return None if row.type in {of.BOOLEAN, of.WHOLE} else shaped(row)
 
 
 def _takers(row: Row) -> str:

@@ -23,4 +23,7 @@ def test_what_a_spec_says_without_effect() -> None:
     spec = workload_pb2.WorkloadSpec(image="x", command="y", tty=False)
     spec.environment.add(label="TOKEN", value="SECRET:store,token")
     spec.environment.add(label="WORD", value="SECRET")
-    assert support.ignored_by(spec) == ("image", "tty", "environment TOKEN (a Secret)")
+    own = ("image", "tty", "environment TOKEN (a Secret)")
+    assert support.ignored_by(spec) == own
+    spec.master_spec.MergeFrom(workload_pb2.WorkloadSpec(image="y", large_shm=True))
+    assert support.ignored_by(spec) == (*own, "masterSpec largeShm")

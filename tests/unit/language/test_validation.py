@@ -204,6 +204,17 @@ def test_what_a_kind_does_not_take() -> None:
     assert "a InferenceWorkload does not take nfs" in dict(found(spec))["spec.nfs"]
 
 
+def test_a_job_of_another_form_belongs_to_gangs_alone() -> None:
+    spec = spec_of()
+    spec.colossal.torch_config.script.append("train.py")
+    assert found(spec) == [("spec.colossal", "a TrainingWorkload does not take colossal")]
+    gang = spec_of(Kind.DISTRIBUTED)
+    gang.colossal.CopyFrom(spec.colossal)
+    assert found(gang) == []
+    gang.master_spec.colossal.CopyFrom(spec.colossal)
+    assert [path for path, _ in found(gang)] == ["masterSpec.colossal"]
+
+
 def test_what_nobody_may_say() -> None:
     [violation] = check_layer(spec_of(ingress_url="http://x"))
     assert (violation.path, violation.message) == ("spec.ingressUrl", "ingressUrl is not taken")

@@ -62,6 +62,11 @@ REFUSED_FIELDS: Final = tuple(sorted([*(_WORDS[name] for name in REFUSED), *_REF
 
 def ignored_by(spec: workload_pb2.WorkloadSpec) -> tuple[str, ...]:
     """What a spec says that has no effect here, in the words of its documents."""
+    said = _ignored(spec)
+    # The master's fields are complete: what it shares with the workers is said once.
+    return (*said, *(f"masterSpec {word}" for word in _ignored(spec.master_spec) if word not in said))
+
+
+def _ignored(spec: workload_pb2.WorkloadSpec) -> list[str]:
     said = [_WORDS[field.name] for field, _ in spec.ListFields() if field.name in IGNORED]
-    secrets = [f"environment {item.label} (a Secret)" for item in spec.environment if item.value.startswith(SECRET)]
-    return (*said, *secrets)
+    return said + [f"environment {item.label} (a Secret)" for item in spec.environment if item.value.startswith(SECRET)]
