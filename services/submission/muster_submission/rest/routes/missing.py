@@ -61,6 +61,7 @@ _TABLE: Final[Sequence[tuple[str, Sequence[tuple[str, str]]]]] = (
             ("GET", "/api/v1/asset/credentials"),
             ("GET", "/api/v1/asset/datasource"),
             ("GET", "/api/v1/asset/registries/{assetId}/repositories"),
+            ("GET", "/api/v1/asset/registries/{assetId}/repositories/tags"),
             (_PLAIN, "/api/v1/datavolumes"),
             ("GET PATCH DELETE", "/api/v1/datavolumes/{dataVolumeId}"),
             ("GET PATCH", "/api/v1/datavolumes/{dataVolumeId}/shared-scopes"),
@@ -89,6 +90,7 @@ _TABLE: Final[Sequence[tuple[str, Sequence[tuple[str, str]]]]] = (
         (
             ("GET", "/api/v1/apps/installer"),
             ("GET", "/api/v1/cli/docs/{file}"),
+            ("GET", "/api/v1/cli/dist/{system}/{architecture}/runai"),
             ("GET", "/api/v1/cli/installer/{system}"),
             ("GET", "/api/v1/cli/installer/{system}/commands"),
             ("GET", "/api/v1/clusters/{clusterId}/cluster-install-info"),
