@@ -575,6 +575,8 @@ def test_explain_needs_no_control_plane(muster: Command) -> None:
     assert ran.code == 0
     assert "spec.gpu" in ran.out
     assert "TrainingWorkload" in muster("explain", server=False).out
+    assert "ColossalAIJob" in muster("explain", server=False).out
+    assert "colossalaijob.spec.torchConfig.script" in muster("explain", "torchConfig.script", server=False).out
 
 
 def test_watch_for_programs_is_a_line_an_item(muster: Command, world: World) -> None:

@@ -17,6 +17,7 @@ _KINDS: Final = (
     language.Kind.INFERENCE,
     language.Kind.WORKSPACE,
 )
+_COLOSSAL: Final = "ColossalAIJob"
 
 
 def explain(path: str = "", *, common: Common = _NO_OPTIONS) -> int:
@@ -36,13 +37,13 @@ def explain(path: str = "", *, common: Common = _NO_OPTIONS) -> int:
 
 def _kinds() -> str:
     lines = ["The kinds of workload:", ""]
-    lines += [f"  {kind.document:<22}{_description(kind)}" for kind in _KINDS]
+    lines += [f"  {name:<22}{_description(name)}" for name in (*(kind.document for kind in _KINDS), _COLOSSAL)]
     return "\n".join([*lines, "", "`muster explain KIND` lists a kind's fields, `muster explain gpu` tells of one."])
 
 
-def _description(kind: language.Kind) -> str:
+def _description(name: str) -> str:
     """The sentence of the kind's own explanation."""
-    lines = language.explain(kind.document).splitlines()
+    lines = language.explain(name).splitlines()
     start = next((index for index, line in enumerate(lines) if line.startswith("DESCRIPTION")), len(lines))
     told = lines[start + 1 :]
     end = told.index("") if "" in told else len(told)
@@ -51,7 +52,8 @@ def _description(kind: language.Kind) -> str:
 
 def _text(path: str) -> str:
     """The text for a path; a field without a kind is looked up in every kind, the commonest first."""
-    tries = [path, *(f"{kind.document}.spec.{path.removeprefix('spec.')}" for kind in _KINDS)]
+    documents = [*(kind.document for kind in _KINDS), _COLOSSAL]
+    tries = [path, *(f"{name}.spec.{path.removeprefix('spec.')}" for name in documents)]
     problem: LookupError | None = None
     for each in tries:
         try:
