@@ -178,6 +178,12 @@ def test_stragglers_have_two_minutes_after_rank_zero() -> None:
     assert due(wanted, observed(first), ended(second), now=late) == ()
 
 
+def test_trials_are_independent_of_the_first_one_s_success() -> None:
+    wanted = assignment(Pattern.SINGLE, Run("worker", 0, 2, "n-0"))
+    first, second = planned(wanted)
+    assert due(wanted, ended(first), observed(second), now=NOW + 10 * STRAGGLER_SECONDS) == ()
+
+
 @pytest.mark.parametrize(
     ("health", "boot", "evidence"),
     [

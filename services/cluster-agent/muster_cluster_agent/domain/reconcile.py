@@ -180,10 +180,7 @@ def _run(
 def _settle_gang(
     revision: Revision, mine: list[Observed], size: int, grace: float, now: float, verdict: _Verdict
 ) -> bool:
-    """Whether the gang is past starting: a member failed (all go), or the deciding one has succeeded (the.
-
-    Rest follow).
-    """
+    """Whether it is past starting: a member failed and all go, or the deciding one has succeeded and the rest follow."""
     ends = {replica.name: status.how_it_ended(replica) for replica in mine}
     failed = [r for r in mine if ends[r.name] is State.FAILED]
     if failed:
@@ -202,7 +199,9 @@ def _settle_gang(
 
 
 def _decider(revision: Revision, mine: list[Observed]) -> Observed | None:
-    """The replica whose end decides: MPI's launcher, else the one with rank 0."""
+    """The replica whose end decides: MPI's launcher, else the one with rank 0; of independent trials none does."""
+    if revision.pattern is Pattern.SINGLE and len(mine) > 1:
+        return None
     launchers = [r for r in mine if r.role in {"launcher", "master"}]
     if revision.pattern is Pattern.MPI or launchers:
         return launchers[0] if launchers else None
