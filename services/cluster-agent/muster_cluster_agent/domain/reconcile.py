@@ -180,7 +180,7 @@ def _run(
 def _settle_gang(
     revision: Revision, mine: list[Observed], size: int, grace: float, now: float, verdict: _Verdict
 ) -> bool:
-    """Whether it is past starting: a member failed and all go, or the deciding one has succeeded and the rest follow."""
+    """Whether it is past starting: a member failed and all go, or the deciding one succeeded and the rest follow."""
     ends = {replica.name: status.how_it_ended(replica) for replica in mine}
     failed = [r for r in mine if ends[r.name] is State.FAILED]
     if failed:
