@@ -20,6 +20,7 @@ from google.rpc import code_pb2, error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
 from muster.api.v1 import (
+    access_pb2_grpc,
     dead_letters_pb2,
     dead_letters_pb2_grpc,
     explain_pb2,
@@ -44,6 +45,7 @@ from muster.fleet.v1 import fleet_pb2
 from muster.options.v1 import options_pb2
 from muster.tenancy.v1 import tenancy_pb2 as books_pb2
 from muster.workload.v1 import workload_pb2
+from tests.support.access_plane import AccessPlane
 from tests.support.trigger_plane import TriggerPlane
 
 WORKLOAD_ID = "01900000-0000-7000-8000-00000000000"
@@ -59,7 +61,7 @@ class Failure:
     after: bool = False
 
 
-@dataclass(slots=True)
+@dataclass
 class World:
     """What the control plane knows, and what it was asked."""
 
@@ -81,6 +83,10 @@ class World:
     firings: list[triggers_pb2.Firing] = field(default_factory=list)
     lazy: bool = False
     """Requests are taken, and nothing has come of them when they are answered."""
+
+    def __post_init__(self) -> None:
+        """Who may do what stands apart."""
+        self.access = AccessPlane(self.calls)
 
     def asked(self, method: str) -> list[Any]:
         """The requests that a method got."""
@@ -498,6 +504,8 @@ def control_plane() -> Iterator[tuple[str, World]]:
         plane = TriggerPlane(world.calls, world.triggers, world.firings)
         triggers_pb2_grpc.add_TriggersServiceServicer_to_server(plane, server)
         dead_letters_pb2_grpc.add_DeadLettersServiceServicer_to_server(_DeadLetters(world), server)
+        access_pb2_grpc.add_AccessServiceServicer_to_server(world.access, server)
+        access_pb2_grpc.add_TokenServiceServicer_to_server(world.access, server)
         address.append(f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}")
         await server.start()
         begun.set()

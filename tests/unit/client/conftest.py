@@ -14,7 +14,7 @@ from tests.support.control_plane import World, control_plane
 
 @pytest.fixture(autouse=True)
 def no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("MUSTER_SERVER", "MUSTER_TOKEN", "MUSTER_PROJECT"):
+    for name in ("MUSTER_SERVER", "MUSTER_TOKEN", "MUSTER_PROJECT", "MUSTER_APPLICATION"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("MUSTER_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("COLUMNS", "80")
