@@ -46,7 +46,7 @@ class Catalogue:
             {path.path: (row, path) for row in rows for path in row.policy}
         )
         self.by_attribute: Mapping[str, tuple[Row, Row, PolicyPath]] = MappingProxyType(
-            {path.path: (row, member, path) for row in rows for member in row.members for path in member.policy}
+            {path.path: (row, member, path) for row in rows for member in row.inside for path in member.policy}
         )
 
     def of_kind(self, kind: Kind) -> tuple[Row, ...]:

@@ -10,6 +10,7 @@ from muster_language import LayerName, WorkloadSpec
 from muster_policy.domain.document import parse
 from muster_policy.domain.judging import Admitted, Context, Rejected, judge
 from muster_policy.domain.places import places
+from tests.support.tables import in_policies
 
 
 def spec(kind: int = 2, **fields: Any) -> WorkloadSpec:
@@ -224,3 +225,30 @@ def test_no_secret_is_written_out() -> None:
     own.environment.add(label="TOKEN", value="hunter2")
     text = "rules: {environmentVariables.instances: {canAdd: false, locked: [TOKEN]}}"
     assert "hunter2" not in str(refused(own, text))
+
+
+def linked(*given: tuple[str, str]) -> WorkloadSpec:
+    made = spec()
+    for label, url in given:
+        made.related_urls.add(label=label, url=url, type="wandb")
+    return made
+
+
+def test_a_link_is_ruled_by_the_name_that_its_user_gave() -> None:
+    required = "rules: {relatedUrls.attributes.name: {required: true}}"
+    admitted(linked(("run", "https://example.org")), required)
+    [(path, rule)] = refused(linked(("", "https://example.org")), required)
+    assert (path.startswith("relatedUrls.r-"), rule) == (True, "required")
+    options = "rules: {relatedUrls.attributes.name: {options: [run, board]}}"
+    admitted(linked(("run", "https://example.org")), options)
+    assert refused(linked(("other", "https://example.org")), options) == {
+        ("relatedUrls.other.name", "options"): ("other", "run, board")
+    }
+
+
+def test_every_path_of_the_tables_takes_its_rules() -> None:
+    words = {"canEdit": "true", "required": "true", "canAdd": "true", "locked": "[]"}
+    for path, place in places().items():
+        for rule in place.rules & set(words):
+            assert parse(f"rules:\n  {path}: {{{rule}: {words[rule]}}}").name == "default"
+    assert set(in_policies()) <= set(places())

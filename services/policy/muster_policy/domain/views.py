@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from muster_language import LayerName, Merged, Row
 from muster_language import value_types as of
+from muster_language.labels import label_of
 from muster_language.layers import USERS
 from muster_language.overlay import given
 from muster_language.roles import complete_master
@@ -73,9 +74,19 @@ def views(merged: Merged, section: Section) -> Views:
 
 def value_of(row: Row, message: Any) -> Any:
     """The value of a field or member, in a form that compares; None where it is not said."""
+    if row.name == "label":
+        return _name(message)
     if row.type == of.ITEMIZED:
         return [each.SerializeToString(deterministic=True) for each in getattr(message, row.name)] or None
     if not given(row, message):
         return None
     value = getattr(message, row.name)
     return list(value.values) if row.type == of.ARRAY else value
+
+
+def _name(item: Any) -> str | None:
+    """The name of an item; None for the label that every item without a name gets from what it says."""
+    nameless = type(item)()
+    nameless.CopyFrom(item)
+    nameless.ClearField("label")
+    return item.label if item.label != label_of(nameless) else None
