@@ -7,10 +7,13 @@ from typing import Any, cast
 import pytest
 
 from muster.api.v1 import dead_letters_pb2 as api
+from muster_chassis.database import Database
 from muster_chassis.dead_letters import DeadLetters
 from muster_chassis.errors import NotFound
 from muster_submission.adapters.owners import Owner
+from muster_submission.domain.bindings import State
 from muster_submission.errors import BadQuestion
+from muster_submission.handlers.access import Access
 from muster_submission.rpc.dead_letters import AllDeadLetters
 from tests.support.calls import Call
 
@@ -46,10 +49,19 @@ class _Keeper:
         )
 
 
+class _NoBooks:
+    """Nobody is asked: authentication is switched off."""
+
+    async def state(self) -> State:
+        raise AssertionError("local needs no books")
+
+
 def _all() -> AllDeadLetters:
     own = _Keeper("submission", [1, 9, 5])
     others = [_Keeper("policy", []), _Keeper("scheduler", [2, 3, 4, 6, 7, 8])]
-    return AllDeadLetters(cast("DeadLetters", own), cast("list[Owner]", others))
+    access = Access(_NoBooks(), everyone_is_admin=True)
+    # Lists touch no database of the front door's own.
+    return AllDeadLetters(cast("Database", None), access, cast("DeadLetters", own), cast("list[Owner]", others))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 9, 50])
