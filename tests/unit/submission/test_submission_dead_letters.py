@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any, Self, cast
 
 import pytest
 
@@ -56,12 +59,28 @@ class _NoBooks:
         raise AssertionError("local needs no books")
 
 
+class _Audit:
+    """A database that takes in the lines of the audit, and nothing else is written."""
+
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    @property
+    def connection(self) -> Self:
+        return self
+
+    @asynccontextmanager
+    async def unit(self) -> AsyncIterator[Self]:
+        yield self
+
+    async def execute(self, statement: str, *_values: object) -> None:
+        assert "INSERT INTO audit" in statement
+
+
 def _all() -> AllDeadLetters:
     own = _Keeper("submission", [1, 9, 5])
     others = [_Keeper("policy", []), _Keeper("scheduler", [2, 3, 4, 6, 7, 8])]
     access = Access(_NoBooks(), everyone_is_admin=True)
-    # Lists touch no database of the front door's own.
-    return AllDeadLetters(cast("Database", None), access, cast("DeadLetters", own), cast("list[Owner]", others))
+    return AllDeadLetters(cast("Database", _Audit()), access, cast("DeadLetters", own), cast("list[Owner]", others))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 9, 50])
