@@ -14,7 +14,7 @@ from muster.workload.v1 import placement_pb2, storage_pb2, workload_pb2
 from muster_language.issues import path_of
 from muster_language.layers import LayerName, Merged
 from muster_language.overlay import MASTER
-from muster_language.resources import is_preemptible
+from muster_language.resources import implied_class, is_preemptible
 from muster_language.spec import Kind, WorkloadSpec, kind_of
 
 _TO_ZERO: Final = frozenset({workload_pb2.SCALE_METRIC_CONCURRENCY, workload_pb2.SCALE_METRIC_THROUGHPUT})
@@ -28,15 +28,23 @@ def derive(merged: Merged, *, rest: bool = False) -> None:
     may go down to none where their metric can bring them back.
     """
     spec: Any = merged.spec
-    before = {each.name for each, _ in spec.ListFields()}
+    before = _values(spec)
     if kind_of(spec) is Kind.INFERENCE:
         _scale(spec, rest=rest)
-    for role in (spec, spec.master_spec) if spec.HasField(MASTER) else (spec,):
+    _class(spec, merged.provenance)
+    for role, prefix in ((spec, ""), (spec.master_spec, f"{path_of(MASTER)}."))[: 1 + spec.HasField(MASTER)]:
         _gpu_type(role)
         _spread(role)
         _drop(role)
-    for name in {each.name for each, _ in spec.ListFields()} - before:
-        merged.provenance[path_of(name)] = LayerName.DERIVED
+        _source(role, prefix, merged.provenance)
+        _nfs(role, prefix, merged.provenance)
+    for name in _values(spec) - before:
+        merged.provenance.setdefault(path_of(name), LayerName.DERIVED)
+
+
+def _values(spec: Any) -> set[str]:
+    """The fields that are set, items aside: those have a layer each."""
+    return {each.name for each, _ in spec.ListFields() if not each.is_repeated}
 
 
 def _scale(spec: Any, *, rest: bool) -> None:
@@ -76,6 +84,45 @@ def _spread(role: Any) -> None:
                 volume.mount_propagation = storage_pb2.MOUNT_PROPAGATION_HOST_TO_CONTAINER
     if role.run_as_user and not role.HasField("create_home_dir"):
         role.create_home_dir = True
+
+
+def _class(spec: Any, provenance: dict[str, LayerName]) -> None:
+    """The class that `preemptible` and `nonPreemptible` stand for, so that a rule about classes sees them too."""
+    implied = implied_class(spec)
+    if implied and not spec.HasField("priority_class"):
+        spec.priority_class = implied
+        said = "non_preemptible" if spec.non_preemptible else "preemptible"
+        provenance[path_of("priority_class")] = provenance[path_of(said)]
+
+
+def _source(role: Any, prefix: str, provenance: dict[str, LayerName]) -> None:
+    """YAML's runAsUser as uidGidSource, as if its giver had said that: one rule of a policy holds for both channels."""
+    if not role.HasField("run_as_user") or role.HasField("uid_gid_source"):
+        return
+    if not role.run_as_user:
+        role.uid_gid_source = workload_pb2.UID_GID_SOURCE_FROM_THE_IMAGE
+    elif any(role.HasField(name) for name in _IDS):
+        role.uid_gid_source = workload_pb2.UID_GID_SOURCE_CUSTOM
+    else:
+        role.uid_gid_source = workload_pb2.UID_GID_SOURCE_FROM_IDP_TOKEN
+    role.ClearField("run_as_user")
+    provenance[f"{prefix}{path_of('uid_gid_source')}"] = provenance.pop(f"{prefix}{path_of('run_as_user')}")
+
+
+def _nfs(role: Any, prefix: str, provenance: dict[str, LayerName]) -> None:
+    """Volumes of an NFS server among `nfs`, where rules about NFS look and rules about the node's folders do not."""
+    remote = [volume for volume in role.volumes if volume.HasField("nfs_server")]
+    for volume in remote:
+        moved = role.nfs.add(label=volume.label, server=volume.nfs_server)
+        for name in ("path", "mount_path", "read_only"):
+            if volume.HasField(name):
+                setattr(moved, name, getattr(volume, name))
+        given = provenance.pop(f"{prefix}{path_of('volumes')}.{volume.label}")
+        provenance[f"{prefix}{path_of('nfs')}.{volume.label}"] = given
+    if remote:
+        local = [volume for volume in role.volumes if not volume.HasField("nfs_server")]
+        del role.volumes[:]
+        role.volumes.extend(local)
 
 
 def _drop(role: Any) -> None:

@@ -48,13 +48,13 @@ _PRIORITY_BY_KIND: Final = {
 
 def priority_of(spec: WorkloadSpec) -> int:
     """The rank of the workload in its project, the higher the sooner; a plain number is itself."""
-    word = spec.priority_class or _implied_class(spec)
+    word = spec.priority_class or implied_class(spec)
     if word.isdecimal():
         return int(word)
     return PRIORITIES[word] if word else _PRIORITY_BY_KIND[Kind(int(spec.kind))]
 
 
-def _implied_class(spec: WorkloadSpec) -> str:
+def implied_class(spec: WorkloadSpec) -> str:
     """The class that `preemptible` of a workspace and `nonPreemptible` of a gang stand for."""
     if spec.non_preemptible:
         return "build"

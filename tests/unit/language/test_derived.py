@@ -103,6 +103,54 @@ def test_what_is_ignored_is_said_and_left_out() -> None:
     assert warnings_of(spec) == []
 
 
+@pytest.mark.parametrize(
+    ("fields", "source"),
+    [
+        ({}, 0),
+        ({"run_as_user": False}, 1),
+        ({"run_as_user": True}, 2),
+        ({"run_as_user": True, "run_as_gid": 5}, 3),
+        ({"uid_gid_source": 2}, 2),
+    ],
+)
+def test_one_name_for_whose_ids_a_process_has(fields: dict[str, Any], source: int) -> None:
+    merged = merged_of(Kind.DISTRIBUTED, **fields)
+    merged.spec.master_spec.CopyFrom(merged_of(Kind.DISTRIBUTED, **fields).spec)
+    merged.provenance.update({f"masterSpec.{path}": layer for path, layer in merged.provenance.items()})
+    spec = derived(merged)
+    for role, prefix in ((spec, ""), (spec.master_spec, "masterSpec.")):
+        assert (role.uid_gid_source, role.HasField("run_as_user")) == (source, False)
+        given = LayerName.WORKLOAD if source else None
+        assert merged.provenance.get(f"{prefix}security.uidGidSource") == given
+
+
+def test_volumes_of_an_nfs_server_are_nfs() -> None:
+    own = WorkloadSpec(kind=2)  # type: ignore[arg-type]
+    own.volumes.add(label="far", path="/export", mount_path="/a", nfs_server="s", read_only=False)
+    own.volumes.add(label="near", path="/x", mount_path="/b")
+    merged = merge([Layer(LayerName.WORKLOAD, own)])
+    spec = derived(merged)
+    assert [each.label for each in spec.volumes] == ["near"]
+    assert [(each.label, each.server, each.path, each.mount_path, each.read_only) for each in spec.nfs] == [
+        ("far", "s", "/export", "/a", False)
+    ]
+    assert merged.provenance == {
+        "storage.nfs.far": LayerName.WORKLOAD,
+        "storage.hostPath.near": LayerName.WORKLOAD,
+    }
+
+
+def test_what_stands_for_a_class_is_one() -> None:
+    for kind, fields, word in (
+        (Kind.WORKSPACE, {"preemptible": True}, "interactive-preemptible"),
+        (Kind.DISTRIBUTED, {"non_preemptible": True}, "build"),
+    ):
+        merged = merged_of(kind, **fields)
+        assert derived(merged).priority_class == word
+        assert merged.provenance["priorityClass"] == LayerName.WORKLOAD
+    assert not derived(merged_of(Kind.WORKSPACE, preemptible=False)).HasField("priority_class")
+
+
 @pytest.mark.parametrize("fields", [{"run_as_user": True}, {"uid_gid_source": 3}])
 def test_ids_that_are_used_stay(fields: dict[str, Any]) -> None:
     merged = merged_of(run_as_uid=0, **fields)

@@ -137,6 +137,17 @@ def test_what_nobody_may_edit() -> None:
     }
 
 
+def test_a_rule_holds_whatever_the_channel_calls_it() -> None:
+    text = "rules: {security.uidGidSource: {options: [fromTheImage]}, priorityClass: {canEdit: false}}"
+    assert refused(spec(run_as_user=True), text) == {
+        ("security.uidGidSource", "options"): ("fromIdpToken", "fromTheImage")
+    }
+    assert refused(spec(1, preemptible=True), text) == {
+        ("priorityClass", "canEdit"): ("interactive-preemptible", "nothing")
+    }
+    admitted(spec(run_as_user=False), parse(text))
+
+
 def test_warnings() -> None:
     assert admitted(spec(terminate_after_preemption=True, priority_class="build")).warnings
     assert admitted(spec(4, min_scale=0, max_scale=1)).warnings
