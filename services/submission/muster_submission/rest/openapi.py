@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from muster_submission.rest.operation import ERROR, SINCE, Answer, Operation, Parameter, Schema, Shape
+from muster_submission.rest.operation import ADDED, ERROR, MUSTER, SINCE, Answer, Operation, Parameter, Schema, Shape
 
 _SEGMENT: Final = re.compile(r"{([^}]+)}")
 _EDGE: Final = {
@@ -26,8 +26,8 @@ _EDGE: Final = {
     504: "The answer took too long.",
 }
 _ABOUT: Final = """\
-Muster's REST API: one control plane for GPU workloads. Operations and members marked `x-muster-since: muster` are \
-additions of its own; the rest is version 2.18.
+Muster's REST API: one control plane for GPU workloads. Operations, members and answers marked `x-muster-since: muster` \
+are additions of its own; the rest is version 2.18.
 """
 
 
@@ -67,7 +67,7 @@ class _Writer:
             "tags": [one.tag],
             "summary": one.summary,
             "parameters": [self._parameter(parameter) for parameter in _parameters(one)],
-            "responses": {str(status): self._answer(answer) for status, answer in sorted(_answers(one).items())},
+            "responses": {str(status): self._answer(status, said) for status, said in sorted(_answers(one).items())},
         }
         if one.since != SINCE:
             written["x-muster-since"] = one.since
@@ -114,8 +114,11 @@ class _Writer:
             written |= {"style": "form", "explode": False}
         return written
 
-    def _answer(self, one: Answer) -> dict[str, Any]:
+    def _answer(self, status: int, one: Answer) -> dict[str, Any]:
         written: dict[str, Any] = {"description": one.description}
+        since = one.since or (MUSTER if status in ADDED else SINCE)
+        if since != SINCE:
+            written["x-muster-since"] = since
         if one.schema is not None:
             written["content"] = {one.media: {"schema": self.schema(one.schema)}}
         return written

@@ -16,6 +16,9 @@ from starlette.responses import Response
 Handler = Callable[[Request], Awaitable[Response]]
 Json = Mapping[str, Any]
 SINCE: Final = "2.18"
+MUSTER: Final = "muster"
+ADDED: Final = frozenset({409, 413, 429, 501, 504})
+"""Statuses that the operations of 2.18 do not have, but for a few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +37,15 @@ Schema = Shape | Json
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One status that an operation answers with. No schema: no body."""
+    """One status that an operation answers with. No schema: no body.
+
+    since: the version that knew it first, where that is neither the operation's nor what ADDED says.
+    """
 
     description: str
     schema: Schema | None = None
     media: str = "application/json"
+    since: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +130,6 @@ ERROR: Final = Shape(
 )
 
 
-def refusal(description: str) -> Answer:
+def refusal(description: str, since: str = "") -> Answer:
     """An error of an operation's own, such as 409."""
-    return Answer(description, ERROR)
+    return Answer(description, ERROR, since=since)
