@@ -26,8 +26,8 @@ _EDGE: Final = {
     504: "The answer took too long.",
 }
 _ABOUT: Final = """\
-Muster's REST API: one control plane for GPU workloads. Operations, members and answers marked `x-muster-since: muster` \
-are additions of its own; the rest is version 2.18.
+Muster's REST API: one control plane for GPU workloads. Operations, members and answers marked with \
+`x-muster-since: muster` are additions of its own; the rest is version 2.18.
 """
 
 
