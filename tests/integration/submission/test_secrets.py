@@ -19,6 +19,7 @@ from muster.api.v1 import agent_gateway_pb2, templates_pb2, triggers_pb2
 from muster.api.v1 import workloads_pb2 as api
 from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2 as wl
+from muster_chassis.topics import FIXED
 from muster_language.sensitive import MASK, SEALED
 from muster_submission.handlers.sealing import Rotation
 from tests.support.doors import PROJECT, Door, door, key, moved, placed, violations
@@ -70,9 +71,9 @@ async def records(here: Door) -> bytes:
     consumer = AIOKafkaConsumer(bootstrap_servers=here.kafka, auto_offset_reset="earliest", enable_auto_commit=False)
     await consumer.start()
     try:
-        names = sorted(name for name in await consumer.topics() if name.startswith("muster."))
-        places = [TopicPartition(name, at) for name in names for at in consumer.partitions_for_topic(name) or ()]
+        places = [TopicPartition(topic.name, at) for topic in FIXED for at in range(topic.partitions)]
         consumer.assign(places)
+        await consumer.seek_to_beginning(*places)
         found = list[bytes]()
         async with asyncio.timeout(30):
             while staged:
@@ -165,7 +166,7 @@ async def test_the_agent_of_its_cluster_gets_it_and_it_goes_with_the_workload(
         template = api.WorkloadDraft(project=PROJECT, spec=git("inherited", name="base", usage=wl.USAGE_TEMPLATE))
         apply = templates_pb2.ApplyTemplateRequest(draft=template, idempotency_key=key())
         await here.templates.ApplyTemplate(apply)
-        heir = await here.submit(name="heir", base_workload="base", notebook_token="")
+        heir = await here.submit(name="heir", base_workload="base")
         one = await submitted(here, git("own", name="one"))
         for workload in (heir, one):
             with pytest.raises(grpc.aio.AioRpcError) as early:
