@@ -251,18 +251,8 @@ def _no_pool(given: str) -> NoSuchNodePool:
     return NoSuchNodePool(f"no node pool has the id {given[:40]!r}; GET {NEW} lists them")
 
 
-def _operation(  # noqa: PLR0913, PLR0917 - an operation as it is, with its tag
-    method: Any,
-    path: str,
-    name: str,
-    summary: str,
-    handler: Any,
-    answers: Any,
-    parameters: Any = (),
-    body: Body | None = None,
-    since: str = "2.18",
-) -> Operation:
-    return Operation(method, path, name, _TAG, summary, handler, answers, parameters, body, since)
+def _operation(method: Any, path: str, name: str, summary: str, *rest: Any, **more: Any) -> Operation:
+    return Operation(method, path, name, _TAG, summary, *rest, **more)
 
 
 def operations(parts: Parts) -> list[Operation]:
