@@ -1,0 +1,218 @@
+"""docs/compatibility-fields.md: each field of the tables, whether it works, how that is tested, or why it is refused.
+
+`uv run python -m tests.support.compatibility_fields` writes the page from the catalogue, the tables and the local back
+end's own list of what it cannot honour; a test fails where the page is stale or names a test that is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from muster_cluster_agent.adapters.local.support import HONOURED, IGNORED, REFUSED
+from muster_language import Kind, Row, catalogue
+from muster_language.shape import COLOSSAL_KIND
+from tests.support.tables import LETTERS, in_policies, in_yaml, on_rest, table
+
+ROOT: Final = Path(__file__).parents[2]
+PAGE: Final = ROOT / "docs" / "compatibility-fields.md"
+_SHOWN: Final = 3  # examples named at most
+SEEDS: Final = ROOT / "tests" / "data" / "seeds"
+TESTS: Final = {
+    "T": ("tests/unit/language/test_catalogue_against_tables.py", "its type, words, bounds, default and kinds"),
+    "Y": ("tests/properties/test_language_round_trip.py", "every value of it survives YAML"),
+    "R": ("tests/properties/test_language_rest.py", "every value that REST can say survives a REST body"),
+    "P": ("tests/unit/policy/test_item_rules.py", "a policy takes each rule of its path"),
+    "K": ("tests/unit/language/test_crds.py", "explained and checked as a Kubernetes resource"),
+    "X": ("tests/integration/submission/test_secrets.py", "sealed, and found nowhere in clear"),
+    "M": ("tests/unit/language/test_shapes.py", "older forms are read as what they mean"),
+    "C": ("tests/unit/language/test_colossal.py", "a job of another form, and what becomes of it"),
+    "E": ("tests/unit/language/test_effective.py", "what it needs and contradicts in the whole spec"),
+    "S": ("tests/unit/language/test_seeds.py", "examples of the seeds, named behind the letter"),
+    "A": ("tests/integration/submission/test_rest_workloads.py", "calls on a real submission service"),
+}
+ENVELOPE: Final = {
+    "projectId": "says where the workload goes; a text or a number, answered as a text",
+    "clusterId": "a hard constraint; the nil UUID means any cluster",
+    "spec": "holds the members below",
+}
+# Read, checked, ruled by policies, stored, shown and handed to back ends, while nothing that Muster has acts on it yet.
+CARRIED: Final = {
+    "preemption_limit": "preemptions are counted, but not held against it yet",
+    "min_replicas": "a gang runs with all of its workers: none goes on with fewer yet",
+    "max_replicas": "a gang runs with all of its workers: none grows yet",
+    "clean_pod_policy": "for back ends that keep the replicas of a gang that has ended",
+    "autoscaler_class": "for back ends with Knative",
+    "metric_name": "for back ends with Knative",
+    "metric": "the number of replicas does not follow the load yet",
+    "target": "the number of replicas does not follow the load yet",
+    "scale_to_zero_retention_seconds": "the number of replicas does not follow the load yet",
+    "is_private_service_url": "for back ends that give a service an address outside",
+}
+_STATUS: Final = "answered by `get -o yaml` of a job and on Kubernetes' way in"
+
+
+def page() -> str:
+    """The whole page."""
+    legend = _table(
+        ["", "test", "what it says"], ((letter, f"`{path}`", told) for letter, (path, told) in TESTS.items())
+    )
+    parts = [
+        _HEAD,
+        *legend,
+        "",
+        "## Fields in YAML",
+        "",
+        *_table(["field", "kinds", "state", "tested by", "on the local back end", "decided"], _fields()),
+        "",
+        "## Members of REST bodies",
+        "",
+        _REST,
+        *_table(["member", "kinds", "state", "in YAML", "tested by"], _members()),
+        "",
+        "## Policy paths",
+        "",
+        _POLICIES,
+        *_table(["path", "rules", "kinds", "state", "tested by"], _paths()),
+        "",
+        f"## {COLOSSAL_KIND}",
+        "",
+        *_table(["field", "state", "tested by"], _colossal()),
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _fields() -> Iterator[Sequence[str]]:
+    named = [row["field"] for row in table("fields")]
+    names = [*named, *(row.yaml for row in catalogue().rows if row.yaml and row.yaml not in named)]
+    for name in names:
+        rows = in_yaml(name)
+        row = rows[0]
+        if name != "args" and row.yaml == "arguments":
+            continue
+        yield f"`{name}`", _kinds(row.kinds), _state(name, rows), tests_of(row), _local(row), row.note
+
+
+def _state(name: str, rows: list[Row]) -> str:
+    row = rows[0]
+    if row.refused:
+        return f"refused: {row.refused}"
+    if name not in {row.yaml, "args"}:
+        return f"works, read as {', '.join(f'`{each.yaml}`' for each in rows)}"
+    return f"carried: {CARRIED[row.name]}" if row.name in CARRIED else "works"
+
+
+def tests_of(row: Row) -> str:
+    """The letters of the tests that a field has, with the examples that use it."""
+    if row.refused:
+        return "T K"
+    letters = ["T", "K", "X" if row.sensitive else "M" if row.name == "mpi" else "Y"]
+    letters += ["R"] if row.rest or row.rest_also else []
+    letters += ["P"] if row.policy or any(member.policy for member in row.inside) else []
+    seen = _examples(row)
+    return " ".join([*letters, *([f"S ({', '.join(seen)})"] if seen else [])])
+
+
+def _examples(row: Row) -> list[str]:
+    names = {row.yaml, *row.aliases}
+    return [name for name, fields in _used().items() if names & fields][:_SHOWN]
+
+
+@cache
+def _used() -> dict[str, set[str]]:
+    """The fields that each example of the seeds uses."""
+    files = sorted(SEEDS.glob("0*.yaml"))
+    documents = {file.stem: yaml.safe_load(file.read_text(encoding="utf-8")) for file in files}
+    return {name: {*document["spec"], *document} for name, document in documents.items()}
+
+
+def _local(row: Row) -> str:
+    if row.refused:
+        return ""
+    if row.name in REFUSED:
+        return "such a workload waits there, with the reason"
+    if row.name in IGNORED:
+        return "without effect, and said so"
+    return "honoured" if row.name in HONOURED else "no matter of a back end"
+
+
+def _members() -> Iterator[Sequence[str]]:
+    places = on_rest()
+    for said in table("rest_fields"):
+        name = said["field"]
+        if name.startswith("masterSpec."):
+            continue
+        place = places.get(name)
+        if place is None:
+            told = ENVELOPE.get(name, "holds the members below")
+            yield f"`{name}`", said["kinds"], f"works: {told}", "", "A" if name in ENVELOPE else "R"
+            continue
+        yield f"`{name}`", said["kinds"], "works", f"`{_in_yaml(place.field, place.row)}`", "T R"
+
+
+def _in_yaml(field: Row, row: Row) -> str:
+    if row is field:
+        return field.yaml
+    if row.name == "label":
+        return f"{field.yaml}.items.LABEL"
+    if row.name == "deleted" or field.plain_items:
+        return f"{field.yaml}.items.LABEL.{row.yaml}"
+    return f"{field.yaml}.items.LABEL.value.{row.yaml}" if field.repeated else f"{field.yaml}.value.{row.yaml}"
+
+
+def _paths() -> Iterator[Sequence[str]]:
+    for path, (rules, kinds) in in_policies().items():
+        if not path.startswith(("worker.", "master.")) or path.removeprefix("worker.") in _GANG:
+            yield f"`{path}`", ", ".join(sorted(rules)), _kinds(kinds), "works", "T P"
+
+
+_GANG: Final = frozenset(
+    path.removeprefix("worker.")
+    for path in in_policies()
+    if path.startswith("worker.") and path.removeprefix("worker.") not in in_policies()
+)
+
+
+def _colossal() -> Iterator[Sequence[str]]:
+    for said in table("colossal_fields"):
+        name = said["field"]
+        yield f"`{name}`", f"works: {_STATUS}" if name.startswith("status") else "works", "T C K"
+
+
+def _kinds(kinds: Iterable[Kind]) -> str:
+    return "".join(letter for letter, kind in LETTERS.items() if kind in kinds)
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines]
+
+
+_HEAD: Final = """\
+# Compatibility, field by field
+
+Each field of the workload language as the tables of `tests/data/catalogue` have it: whether it works, how that is
+tested, or why it is refused. Written by `uv run python -m tests.support.compatibility_fields`. What a field means
+stands in [workload-language.md](workload-language.md). Kinds: W workspace, T training, D distributed, F inference.
+
+"Carried" fields are read, checked, ruled by policies, stored, shown and handed to the back ends, but what they ask for
+is not done yet.
+
+The local back end runs processes on the machine itself: what only a container or a cluster can give has no effect there
+and is said on the workload, or the workload waits. Other back ends are told the whole spec.
+"""
+_REST: Final = """\
+Below `masterSpec` stand the same members as below `spec`, but for those that say how many workers there are and what
+they run under.
+"""
+_POLICIES: Final = """\
+For a distributed workload each path stands under `worker`, and under `master` where masterSpec has the field.
+"""
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
