@@ -65,10 +65,10 @@ _GROUPS: Final = (
         "delete": ("projects:delete_project", "Remove a project."),
     }),
     ("node-pools", "The nodes of a cluster by label.", {
-        "list": ("departments:list_pools", "List node pools."),
-        "create": ("departments:create_pool", "Make a node pool."),
-        "apply": ("departments:apply_pools", "Make or change the node pools of files."),
-        "delete": ("departments:delete_pool", "Remove a node pool."),
+        "list": ("node_pools:list_pools", "List node pools."),
+        "create": ("node_pools:create_pool", "Make a node pool."),
+        "apply": ("node_pools:apply_pools", "Make or change the node pools of files."),
+        "delete": ("node_pools:delete_pool", "Remove a node pool."),
     }),
     ("access", "Who has which role where.", {
         "list": ("access:list_rules", "List who has which role where."),

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-from cyclopts import Parameter
-
 from muster.tenancy.v1 import tenancy_pb2
-from muster_client.cli.exits import Exit
 from muster_client.cli.options import Common
-from muster_client.cli.org_files import records
-from muster_client.cli.output import emit, say
+from muster_client.cli.org_units import Files, Several, apply, given_quota, given_quotas, tell
 from muster_client.cli.render import organisation as shown
-from muster_client.errors import InvalidInput, NotFound
-from muster_client.quotas import pool_quota
 
 _NO_OPTIONS = Common()
-Files = Annotated[list[Path], Parameter(name=["--file", "-f"], negative="")]
-Several = Annotated[list[str] | None, Parameter(negative="")]
 
 
 async def list_projects(*, department: str = "", common: Common = _NO_OPTIONS) -> int:
@@ -30,12 +19,8 @@ async def list_projects(*, department: str = "", common: Common = _NO_OPTIONS) -
     """
     async with common.muster() as muster:
         found = [each async for each in muster.projects.list(department=department)]
-    if common.json:
-        emit(found)
-    else:
-        nothing = "no projects; `muster projects create NAME --quota default=4` makes one"
-        say(shown.projects(found) if found else nothing)
-    return Exit.OK
+    nothing = "no projects; `muster projects create NAME --quota default=4` makes one"
+    return tell(common, found, shown.projects(found) if found else nothing)
 
 
 async def get_project(name: str, *, common: Common = _NO_OPTIONS) -> int:
@@ -47,11 +32,7 @@ async def get_project(name: str, *, common: Common = _NO_OPTIONS) -> int:
     """
     async with common.muster() as muster:
         found = await muster.projects.get(name)
-    if common.json:
-        emit(found)
-    else:
-        say(shown.project(found))
-    return Exit.OK
+    return tell(common, found, shown.project(found))
 
 
 async def create_project(
@@ -73,16 +54,13 @@ async def create_project(
         node_pool: A node pool that its workloads try by default. May be repeated, the preferred one first.
         common: Connection.
     """
-    quotas = [parse_quota(text) for text in quota or ()]
+    quotas = given_quotas(quota)
     async with common.muster() as muster:
         made = await muster.projects.create(
             name, department=department, namespace=namespace, quotas=quotas, node_pools=node_pool or ()
         )
-    if common.json:
-        emit(made)
-    else:
-        say(f"project {made.name} in department {made.department}, namespace {made.namespace}: {shown.deserves(made)}")
-    return Exit.OK
+    place = f"in department {made.department}, namespace {made.namespace}"
+    return tell(common, made, f"project {made.name} {place}: {shown.deserves(made)}")
 
 
 async def apply_projects(*, file: Files, common: Common = _NO_OPTIONS) -> int:
@@ -93,18 +71,12 @@ async def apply_projects(*, file: Files, common: Common = _NO_OPTIONS) -> int:
             times. What a document leaves out goes back to nothing.
         common: Connection.
     """
-    made: list[tenancy_pb2.Project] = []
     async with common.muster() as muster:
-        for _, asked in records(file, tenancy_pb2.Project):
-            try:
-                made.append(await muster.projects.update(asked))
-            except NotFound:
-                made.append(await muster.projects.create(asked.name, like=asked))
-            if not common.json:
-                say(f"project {made[-1].name}: version {made[-1].version}, {shown.deserves(made[-1])}")
-    if common.json:
-        emit(made)
-    return Exit.OK
+
+        async def create(asked: tenancy_pb2.Project) -> tenancy_pb2.Project:
+            return await muster.projects.create(asked.name, like=asked)
+
+        return await apply(common, file, tenancy_pb2.Project, muster.projects.update, create)
 
 
 async def set_quota(
@@ -129,11 +101,7 @@ async def set_quota(
     quota = given_quota(pool, gpus, limit, weight)
     async with common.muster() as muster:
         made = await muster.projects.set_quota(name, quota)
-    if common.json:
-        emit(made)
-    else:
-        say(f"project {made.name}: {shown.deserves(made)}")
-    return Exit.OK
+    return tell(common, made, f"project {made.name}: {shown.deserves(made)}")
 
 
 async def delete_project(name: str, *, common: Common = _NO_OPTIONS) -> int:
@@ -145,25 +113,4 @@ async def delete_project(name: str, *, common: Common = _NO_OPTIONS) -> int:
     """
     async with common.muster() as muster:
         await muster.projects.delete(name)
-    if common.json:
-        emit({"deleted": name})
-    else:
-        say(f"project {name} is gone")
-    return Exit.OK
-
-
-def given_quota(pool: str, gpus: str, limit: str | None, weight: str) -> tenancy_pb2.PoolQuota:
-    """A quota from options. Raises InvalidInput."""
-    try:
-        return pool_quota(pool, gpus, limit=limit, weight=weight)
-    except ValueError as problem:
-        raise InvalidInput(str(problem)) from None
-
-
-def parse_quota(text: str) -> tenancy_pb2.PoolQuota:
-    """A quota as POOL=GPUS. Raises InvalidInput."""
-    pool, equals, amount = text.rpartition("=")
-    try:
-        return pool_quota(pool if equals else "default", amount)
-    except ValueError as problem:
-        raise InvalidInput(f"--quota {text}: {problem}; write POOL=GPUS, such as default=4") from None
+    return tell(common, {"deleted": name}, f"project {name} is gone")

@@ -23,6 +23,14 @@ def deserves(unit: Unit) -> str:
     return f"deserves {', '.join(told)}" if told else "deserves nothing yet (`set-quota`)"
 
 
+def applied(one: Unit | tenancy_pb2.NodePool) -> str:
+    """What was made or changed, in a line."""
+    if isinstance(one, tenancy_pb2.NodePool):
+        return f"node pool {one.name} of cluster {one.cluster}: version {one.version}"
+    noun = "project" if isinstance(one, tenancy_pb2.Project) else "department"
+    return f"{noun} {one.name}: version {one.version}, {deserves(one)}"
+
+
 def projects(items: Iterable[tenancy_pb2.Project]) -> Table:
     """One line a project and node pool."""
     rows: list[list[str | Text]] = []
