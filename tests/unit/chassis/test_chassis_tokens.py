@@ -321,6 +321,13 @@ def test_a_key_that_cannot_be_meant_is_refused(tmp_path: Path, key: bytes, algor
         IssuerSettings(issuer=ONE, audience="muster", key_file=path, algorithms=algorithms).key()
 
 
+def test_nobody_takes_the_name_of_our_own_issuer() -> None:
+    listed = IssuerSettings(issuer="muster", audience="muster", jwks_url="https://one.example/keys")
+    settings = RpcSettings(grpc_listen="127.0.0.1:0", auth=AuthMode.OFF, auth_issuers=(listed,))
+    with pytest.raises(ValueError, match="one name"):
+        authenticator(settings, _issuer(name="muster"))
+
+
 def test_an_issuer_counts_once_and_there_has_to_be_one() -> None:
     one = IssuerSettings(issuer=ONE, audience="muster", jwks_url="https://one.example/keys")
     with pytest.raises(ValidationError, match="twice"):

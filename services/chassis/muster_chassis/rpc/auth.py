@@ -53,8 +53,15 @@ class TokenAuthenticator:
     """Verifies signature, issuer, audience and times."""
 
     def __init__(self, issuers: Iterable[Issuer], *, required: bool = True) -> None:
-        """required: whether a call without a token is refused; one that has a token is verified in any case."""
-        self._issuers = {issuer.name: issuer for issuer in issuers}
+        """required: whether a call without a token is refused; one that has a token is verified in any case.
+
+        Raises ValueError for two issuers of one name.
+        """
+        listed = list(issuers)
+        self._issuers = {issuer.name: issuer for issuer in listed}
+        if len(self._issuers) < len(listed):
+            # One of them would sign for the other.
+            raise ValueError(f"two issuers have one name: {sorted(issuer.name for issuer in listed)}")
         self._required = required
 
     async def __call__(self, authorization: str | None) -> Caller:

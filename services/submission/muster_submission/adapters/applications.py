@@ -11,6 +11,7 @@ from muster_chassis.unit import Unit
 from muster_kernel.ids import is_uuid
 from muster_submission.access_ports import Application
 
+_LONGEST: Final = 100  # of a name
 _COLUMNS: Final = "id::text AS id, name, secret, credential, enabled, created_at, created_by, updated_at, used_at"
 _ADD: Final = f"""
 INSERT INTO applications (id, name, secret, created_at, created_by, updated_at) VALUES ($1, $2, $3, $4, $5, $4)
@@ -27,7 +28,7 @@ class PostgresApplications:
 
     async def find(self, ref: str, unit: Unit | None = None) -> Application | None:
         """The application of that id or name; within a transaction it is locked until its end."""
-        if "\x00" in ref:
+        if "\x00" in ref or len(ref) > _LONGEST:
             return None
         condition = "id = $1" if is_uuid(ref) else "name = $1"
         row = await (
