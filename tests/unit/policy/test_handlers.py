@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from muster.options.v1 import options_pb2
+from muster.workload.v1 import workload_pb2
 from muster_policy.domain.bench import Bench
 from muster_policy.domain.judging import Admitted
 from muster_policy.handlers import Batch, Handlers
@@ -58,3 +60,15 @@ async def test_a_deleted_workload_waits_no_longer() -> None:
     await handlers.on_batch(no_unit(), Batch(deletions=[waiting.key[0]]))
     await handlers.on_batch(no_unit(), Batch([Project("team-a", 9, ())]))
     assert not herald.said
+
+
+async def test_services_of_rest_have_a_replica_where_documents_may_go_down_to_none() -> None:
+    handlers, _, herald = house()
+    given = [submission(number) for number in (1, 2)]
+    for each, origin in zip(given, (workload_pb2.ORIGIN_REST, workload_pb2.ORIGIN_YAML), strict=True):
+        each.submitted.origin = origin
+        each.submitted.spec.kind = options_pb2.KIND_INFERENCE
+        each.submitted.spec.ports.add(container=80)
+    await handlers.on_batch(no_unit(), Batch([Project("team-a", 9, ())], given))
+    scales = {key: verdict.effective.min_scale for key, verdict in herald.said if isinstance(verdict, Admitted)}
+    assert scales == {given[0].key: 1, given[1].key: 0}
