@@ -13,7 +13,6 @@ from muster_language.catalogue import COMPANIONS, Row, catalogue, either, neares
 from muster_language.shape import (
     COLOSSAL_KIND,
     COLOSSAL_VERSION,
-    KIND_TEXTS,
     LABEL,
     Form,
     Node,
@@ -228,11 +227,6 @@ def _excludes(row: Row) -> list[str]:
 def type_word(row: Row) -> str:
     """The type of a row in a word."""
     return str(form_of(row))
-
-
-def kind_text(kind: Kind) -> str:
-    """What a kind of workload is, in a sentence."""
-    return KIND_TEXTS[kind]
 
 
 def _default(row: Row | None) -> str:

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from muster_language import check_effective, check_layer, read
-from muster_language.crds import MOST_ITEMS, definitions, written
+from muster_language.crds import MOST_ITEMS, definitions, main, written
 from muster_language.shape import Node, colossal, document
 from muster_language.spec import Kind
 from tests.support.schemas import EITHER, KEPT, RULES, nodes, refusals, schema_of
@@ -42,6 +42,13 @@ def test_the_committed_definitions_are_up_to_date() -> None:
     assert {file.name for file in FOLDER.iterdir()} == set(MADE), again
     for name, made in MADE.items():
         assert (FOLDER / name).read_text(encoding="utf-8") == written(made), again
+
+
+def test_the_files_are_written_where_they_are_asked_for(tmp_path: Path) -> None:
+    main(tmp_path / "crds")
+    assert {file.name: file.read_bytes() for file in (tmp_path / "crds").iterdir()} == {
+        file.name: file.read_bytes() for file in FOLDER.iterdir()
+    }
 
 
 @pytest.mark.parametrize("kind", KINDS)
