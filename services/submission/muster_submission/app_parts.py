@@ -240,7 +240,7 @@ class Application:
             _served(
                 fleet_pb2,
                 fleet_pb2_grpc.add_FleetServiceServicer_to_server,
-                Fleet(self.database, self.access, self.scheduler),
+                Fleet(self.database, self.access, self.scheduler, self.node_pools),
             ),
             _served(
                 explain_pb2,

@@ -16,6 +16,7 @@ from muster_submission.adapters.owners import Owner
 from muster_submission.audit import Entry, passed_on
 from muster_submission.domain.access import Verb
 from muster_submission.handlers.access import Access, Rights
+from muster_submission.handlers.node_pools import NodePools
 
 _STUB: Final = fleet_pb2_grpc.FleetServiceStub
 _Changed = TypeVar("_Changed", api.RegisterClusterResponse, api.AdoptClusterResponse, api.ForceGoneNodeResponse)
@@ -24,14 +25,17 @@ _Changed = TypeVar("_Changed", api.RegisterClusterResponse, api.AdoptClusterResp
 class Fleet(fleet_pb2_grpc.FleetServiceServicer):
     """The servicer."""
 
-    def __init__(self, database: Database, access: Access, scheduler: Owner) -> None:
+    def __init__(self, database: Database, access: Access, scheduler: Owner, pools: NodePools) -> None:
         self._database = database
         self._access = access
         self._scheduler = scheduler
+        self._pools = pools
 
     async def RegisterCluster(self, request: api.RegisterClusterRequest, context: Any) -> api.RegisterClusterResponse:
-        """Makes a cluster known."""
-        return await self._change("RegisterCluster", request, api.RegisterClusterResponse, context)
+        """Makes a cluster known, here too: node pools and quotas may name it from now on."""
+        answer = await self._change("RegisterCluster", request, api.RegisterClusterResponse, context)
+        await self._pools.note(self._database, [request.cluster])
+        return answer
 
     async def ListClusters(self, request: api.ListClustersRequest, context: Any) -> api.ListClustersResponse:
         """The clusters that the caller may see."""

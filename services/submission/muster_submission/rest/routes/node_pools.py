@@ -73,7 +73,7 @@ class NodePools:
                 "create_node_pool",
                 "Make a node pool",
                 self.create,
-                {201: one, 409: taken},
+                {201: one, 409: refusal("The name or the label is taken.", since="2.18")},
                 [_CLUSTER],
                 made,
             ),
