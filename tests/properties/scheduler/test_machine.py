@@ -35,7 +35,7 @@ from tests.support.fleets import (
     whole,
     workload_id,
 )
-from tests.support.tables import Tables, TablesUnit
+from tests.support.scheduler_tables import Tables, TablesUnit
 
 SHAPES = st.sampled_from(
     [

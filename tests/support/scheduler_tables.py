@@ -1,0 +1,74 @@
+"""The scheduler's tables in memory: understands exactly the statements of the store; a rebuild needs no server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from muster_scheduler.adapters import postgres
+
+_SETS = {
+    postgres._CLUSTERS: ("clusters", ("id", "body"), 1),
+    postgres._NODES: ("nodes", ("cluster", "name", "body"), 2),
+    postgres._PROJECTS: ("projects", ("name", "body"), 1),
+    postgres._REQUESTS: ("requests", ("workload", "generation", "body", "spec"), 2),
+    postgres._REPLICAS: (
+        "replicas",
+        ("workload", "generation", "attempt", "role", "rank", "k", "place", "body"),
+        6,
+    ),
+}
+_OVER = {postgres._NODES_OVER: ("nodes", 2), postgres._REPLICAS_OVER: ("replicas", 6)}
+_GONE = {
+    postgres._WORKLOADS_OVER: "workloads",
+    postgres._REQUESTS_OVER: "requests",
+    postgres._PROJECTS_OVER: "projects",
+}
+_WORKLOAD = ("id", "project", "name", "phase", "desired", "generation", "attempt")
+
+
+@dataclass
+class Tables:
+    """Rows by table and key."""
+
+    rows: dict[str, dict[tuple[Any, ...], dict[str, Any]]] = field(default_factory=dict)
+
+    async def execute(self, sql: str, *columns: Any) -> None:
+        """Writes what a statement of the store would write."""
+        if sql in _SETS:
+            table, names, key = _SETS[sql]
+            for line in zip(*columns, strict=True):
+                self._put(table, line[:key], dict(zip(names, line, strict=True)), keep=sql == postgres._REQUESTS)
+        elif sql in _OVER:
+            table, key = _OVER[sql]
+            for line in zip(*columns, strict=True):
+                self.rows.get(table, {}).pop(line[:key], None)
+        elif sql == postgres._WORKLOADS:
+            *plain, _, bodies = columns
+            for *row, body in zip(*plain, bodies, strict=True):
+                self._put("workloads", (row[0],), dict(zip(_WORKLOAD, row, strict=True)) | {"body": body})
+        elif sql in _GONE:
+            rows = self.rows.get(_GONE[sql], {})
+            for over in [one for one in rows if one[0] in columns[0]]:
+                del rows[over]
+        else:
+            raise AssertionError(f"the store's fake does not know: {sql}")
+
+    def _put(self, table: str, key: tuple[Any, ...], row: dict[str, Any], *, keep: bool = False) -> None:
+        rows = self.rows.setdefault(table, {})
+        if not (keep and key in rows):
+            rows[key] = row
+
+    async def fetch(self, sql: str, *_: Any) -> list[dict[str, Any]]:
+        """All rows of the table that a statement of `load` reads."""
+        table = sql.split(" FROM ")[1].split(maxsplit=1)[0]
+        return list(self.rows.get(table, {}).values())
+
+
+@dataclass
+class TablesUnit:
+    """A unit of work on the tables."""
+
+    connection: Tables
+    now: datetime = datetime(2026, 1, 1, tzinfo=UTC)
