@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from muster_cluster_agent.domain.model import Assignment, Pattern, Release, Revision, Run, Template
 from muster_cluster_agent.handlers.agent import Agent
-from muster_cluster_agent.ports import Backend, Report, StatusReport
+from muster_cluster_agent.ports import Backend, Report, Secrets, StatusReport
 from tests.support.agents import workload_id
 
 
@@ -47,10 +47,16 @@ class Told:
 
 @asynccontextmanager
 async def running(
-    backend: Backend, told: Told, *, hold: bool = False, caught_up: bool = True, kind: type[Agent] = Agent
+    backend: Backend,
+    told: Told,
+    *,
+    secrets: Secrets | None = None,
+    hold: bool = False,
+    caught_up: bool = True,
+    kind: type[Agent] = Agent,
 ) -> AsyncIterator[Agent]:
     """An agent that works and watches. `kind`: a substituted one."""
-    agent = kind(backend, told, "me", hold=hold)
+    agent = kind(backend, told, "me", secrets=secrets, hold=hold)
     told.agent = agent
     await agent.adopt()
     tasks = [asyncio.create_task(agent.work()), asyncio.create_task(agent.watch())]

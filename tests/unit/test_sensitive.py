@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.options.v1 import options_pb2
+from muster_kernel.sealed import SEALED
 from muster_language import Kind, catalogue, check_layer, read, write
-from muster_language.sensitive import MASK, REFERENCE, SEALED, has_sensitive, masked, places
+from muster_language.sensitive import MASK, REFERENCE, has_sensitive, masked, places
 from muster_language.spec import WorkloadSpec
 
 SEALED_TEXT = f"{SEALED}0192d3c4-0000-7000-8000-000000000000:3"

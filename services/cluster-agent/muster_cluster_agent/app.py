@@ -35,7 +35,8 @@ async def compose(runtime: Runtime, settings: AgentSettings) -> None:
     bus = Bus(settings.kafka_bootstrap, client=f"agent-{cluster}", identity=identity, health=runtime.health)
     runtime.close_last(bus.close)
     reporter = KafkaReporter(bus, cluster, state.instance, state.start)
-    agent = Agent(backend, reporter, state.instance, hold=settings.hold, epoch=kept_epoch(state))
+    gateway = Gateway(settings.submission_address, cluster, state.instance, backend, settings.application_file)
+    agent = Agent(backend, reporter, state.instance, secrets=gateway, hold=settings.hold, epoch=kept_epoch(state))
     await agent.adopt()
     sampler = Sampler(backend, reporter)
     _wire(runtime, reporter, agent, sampler, backend)
@@ -44,7 +45,6 @@ async def compose(runtime: Runtime, settings: AgentSettings) -> None:
         await asyncio.to_thread(state.keep_number, "epoch", epoch)
 
     assignments = Assignments(bus, cluster, agent, backend, reporter, keep_epoch)
-    gateway = Gateway(settings.submission_address, cluster, state.instance, backend, settings.application_file)
     await bus.open()
     runtime.eternal("bus", bus.watch)
     runtime.eternal("reports", reporter.run)

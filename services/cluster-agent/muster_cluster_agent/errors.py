@@ -4,7 +4,7 @@ AgentError
     ClusterFileError    the cluster file cannot be used        (the agent does not start; a running one keeps the last
     good one) StateFolderError    the state folder belongs to another agent, or cannot be written BackendError
     the back end does not answer           (looked at again) BadRecord           a record that is no assignment
-    (dead letter; architecture rule 11)
+    (dead letter; architecture rule 11) SecretsError    nobody hands out a workload's credentials (tried again)
 
 None becomes a gRPC code: agents serve no calls of users.
 """
@@ -40,3 +40,7 @@ class BadRecord(AgentError):
         self.workload_id = workload_id
         self.generation = generation
         self.attempt = attempt
+
+
+class SecretsError(AgentError):
+    """Submission does not hand out a workload's credentials."""

@@ -152,6 +152,14 @@ class DeadLetter:
 Report = StatusReport | InventoryReport | HeldReport | RefusalReport | BeatReport | SampleReport | DeadLetter
 
 
+class Secrets(Protocol):
+    """The credentials of workloads, which submission keeps."""
+
+    async def of(self, workload_id: str) -> Mapping[str, str]:
+        """What a workload of this cluster holds: reference -> value. Raises SecretsError where nobody answers."""
+        ...
+
+
 class Reporter(Protocol):
     """Where reports go. In order, at least once; what it cannot keep it asks for again by a resync."""
 

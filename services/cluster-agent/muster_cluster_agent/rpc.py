@@ -1,4 +1,4 @@
-"""What comes in over gRPC: questions that submission sends down the one stream that the agent keeps open to it.
+"""The way to submission: questions that it sends down the one stream that the agent keeps open, and credentials.
 
 Run by `app.py` as an eternal task. Holds: the agent connects, never the other way round; each question is answered by a
 task of its own within a bound, and none of them outlives the stream.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -17,11 +17,12 @@ import grpc.aio
 from muster.api.v1 import access_pb2, access_pb2_grpc, agent_gateway_pb2, agent_gateway_pb2_grpc
 from muster_chassis import logs
 from muster_chassis.backoff import Backoff
-from muster_cluster_agent.errors import BackendError
+from muster_cluster_agent.errors import BackendError, SecretsError
 from muster_cluster_agent.ports import Backend
 
 _MOST_QUESTIONS: Final = 64
 _LOGIN_SECONDS: Final = 10.0
+_FETCH_SECONDS: Final = 10.0
 _QUEUE: Final = 256
 _CHUNK: Final = 64 << 10
 _FOLLOW_SECONDS: Final = 0.2
@@ -53,6 +54,21 @@ class Gateway:
             except (grpc.RpcError, OSError, ValueError, KeyError, TypeError) as error:
                 _log.info("the stream to submission has ended", address=self._address, error=str(error)[:300])
             await backoff.pause()
+
+    async def of(self, workload_id: str) -> Mapping[str, str]:
+        """What a workload of this cluster holds: reference -> value. Raises SecretsError where nobody answers.
+
+        A connection of its own: credentials are asked for at a start, and a start must not wait for a broken stream.
+        """
+        request = agent_gateway_pb2.FetchSecretsRequest(cluster=self._hello.cluster, workload_id=workload_id)
+        try:
+            async with grpc.aio.insecure_channel(self._address) as channel:
+                stub = agent_gateway_pb2_grpc.AgentGatewayServiceStub(channel)
+                metadata = await self._metadata(channel)
+                answer = await stub.FetchSecrets(request, timeout=_FETCH_SECONDS, metadata=metadata)
+        except (grpc.RpcError, OSError, ValueError, KeyError, TypeError) as error:
+            raise SecretsError(f"submission at {self._address} hands out nothing: {str(error)[:300]}") from error
+        return {one.reference: one.value for one in answer.secrets}
 
     async def _connected(self, backoff: Backoff) -> None:
         options = [("grpc.keepalive_time_ms", 20_000), ("grpc.keepalive_timeout_ms", 10_000)]

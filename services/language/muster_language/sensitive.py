@@ -15,13 +15,12 @@ from typing import Any, Final
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from muster.options.v1 import options_pb2
+from muster_kernel.sealed import SEALED
 from muster_language.labels import label_of
 from muster_language.spec import WorkloadSpec
 
 MASK: Final = "***"
 """What stands for a credential wherever a spec is shown; in a spec that is applied again: as it was."""
-SEALED: Final = "muster-sealed:"
-"""How the text in the place of a sealed literal begins. Nobody else may write one."""
 REFERENCE: Final = "SECRET:"
 _ITEM: Final = "label"
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import grpc.aio
 import pytest
@@ -19,6 +20,7 @@ from muster_cluster_agent.adapters.local.state import StateFolder
 from muster_cluster_agent.domain.actions import Create, Remove, Stop
 from muster_cluster_agent.domain.plan import replica_plans
 from muster_cluster_agent.end import end
+from muster_cluster_agent.errors import SecretsError
 from muster_cluster_agent.rpc import Gateway
 from tests.support.agent_loops import assignment
 from tests.support.agents import workload_id
@@ -55,6 +57,12 @@ class Submission(agent_gateway_pb2_grpc.AgentGatewayServiceServicer):
         finally:
             listening.cancel()
 
+    async def FetchSecrets(self, request: pb.FetchSecretsRequest, context: Any) -> pb.FetchSecretsResponse:
+        self.tokens.append(str(dict(context.invocation_metadata() or ()).get("authorization", "")))
+        if request.workload_id != workload_id(1):
+            await context.abort(grpc.StatusCode.NOT_FOUND, "it is not placed there")
+        return pb.FetchSecretsResponse(secrets=[pb.Secret(reference=f"of {request.cluster}", value="hidden")])
+
     def text(self, question: str) -> str:
         """What came for a question so far."""
         return b"".join(chunk.data for chunk in self.chunks if chunk.request_id == question).decode()
@@ -84,21 +92,29 @@ async def backend(tmp_path: Path) -> AsyncIterator[LocalBackend]:
 
 
 @asynccontextmanager
-async def connected(backend: LocalBackend, application: Path | None = None) -> AsyncIterator[Submission]:
-    submission = Submission()
+async def served(submission: Submission) -> AsyncIterator[str]:
     server = grpc.aio.server()
     access_pb2_grpc.add_TokenServiceServicer_to_server(Tokens(), server)
     agent_gateway_pb2_grpc.add_AgentGatewayServiceServicer_to_server(submission, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    task = asyncio.create_task(Gateway(f"127.0.0.1:{port}", "c", "me", backend, application).run())
     try:
-        await until(lambda: submission.hellos, within=60)
-        yield submission
+        yield f"127.0.0.1:{port}"
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
         await server.stop(None)
+
+
+@asynccontextmanager
+async def connected(backend: LocalBackend, application: Path | None = None) -> AsyncIterator[Submission]:
+    submission = Submission()
+    async with served(submission) as address:
+        task = asyncio.create_task(Gateway(address, "c", "me", backend, application).run())
+        try:
+            await until(lambda: submission.hellos, within=60)
+            yield submission
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
 
 async def run(backend: LocalBackend, command: str) -> str:
@@ -170,3 +186,17 @@ async def test_submission_may_come_and_go(backend: LocalBackend) -> None:
     gateway = Gateway("127.0.0.1:9", "c", "me", backend)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(gateway.run(), 0.5)
+
+
+async def test_credentials_are_asked_for_with_the_agents_own_token(backend: LocalBackend, tmp_path: Path) -> None:
+    application = tmp_path / "application.json"
+    await asyncio.to_thread(application.write_text, '{"id": "agents", "secret": "s"}')
+    submission = Submission()
+    async with served(submission) as address:
+        gateway = Gateway(address, "c", "me", backend, application)
+        assert await gateway.of(workload_id(1)) == {"of c": "hidden"}
+        assert submission.tokens == ["Bearer token of agents by s"]
+        with pytest.raises(SecretsError, match="it is not placed there"):
+            await gateway.of(workload_id(2))
+    with pytest.raises(SecretsError, match="hands out nothing"):
+        await gateway.of(workload_id(1))

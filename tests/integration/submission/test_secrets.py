@@ -20,7 +20,8 @@ from muster.api.v1 import workloads_pb2 as api
 from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2 as wl
 from muster_chassis.topics import FIXED
-from muster_language.sensitive import MASK, SEALED
+from muster_kernel.sealed import SEALED
+from muster_language.sensitive import MASK
 from muster_submission.handlers.sealing import Rotation
 from tests.support.doors import PROJECT, Door, door, key, moved, placed, violations
 from tests.support.waiting import eventually

@@ -8,11 +8,13 @@ import pytest
 
 from muster_cluster_agent.domain.actions import Answer, BackendAction, Create, Refuse
 from muster_cluster_agent.domain.model import (
+    Assignment,
     NodeHealth,
     Observed,
     Pattern,
 )
 from muster_cluster_agent.domain.usage import GRID
+from muster_cluster_agent.errors import SecretsError
 from muster_cluster_agent.handlers import agenda
 from muster_cluster_agent.ports import (
     BeatReport,
@@ -22,6 +24,7 @@ from muster_cluster_agent.ports import (
     SampleReport,
 )
 from muster_cluster_agent.sampling import Sampler
+from muster_kernel.sealed import SEALED
 from tests.support.agent_loops import Told, assignment, release, running
 from tests.support.agents import workload_id
 from tests.support.backends import FakeBackend, Forgetful
@@ -190,3 +193,59 @@ async def test_use_is_told_until_the_bus_has_it_and_the_rest_when_the_replica_go
     assert isinstance(last, SampleReport)
     assert (last.sample.since, last.sample.until) == (1001 * GRID, now[0])
     assert last.sample.charge == 7000
+
+
+class Keeper:
+    """Hands out credentials, after it has refused to so many times."""
+
+    def __init__(self, refusals: int, **values: str) -> None:
+        self.refusals = refusals
+        self.values = values
+        self.asked: list[str] = []
+
+    async def of(self, workload: str) -> dict[str, str]:
+        self.asked.append(workload)
+        if len(self.asked) <= self.refusals:
+            raise SecretsError("submission is away")
+        return {SEALED + name: value for name, value in self.values.items()}
+
+
+def with_token(number: int, reference: str) -> Assignment:
+    wanted = assignment(number)
+    env = (("PLAIN", "as it is"), ("JUPYTER_TOKEN", SEALED + reference))
+    revision = replace(wanted.revisions[0], template=replace(wanted.revisions[0].template, env=env))
+    return replace(wanted, revisions=(revision,))
+
+
+async def test_credentials_are_fetched_for_a_start_and_for_nothing_else() -> None:
+    told, keeper = Told(), Keeper(2, token="tok")
+    made: list[tuple[tuple[str, str], ...]] = []
+
+    class Seen(FakeBackend):
+        async def act(self, action: BackendAction) -> Answer:
+            if isinstance(action, Create):
+                made.append(action.plan.env)
+            return await super().act(action)
+
+    fake = Seen()
+    async with running(fake, told, secrets=keeper) as agent:
+        agent.take(with_token(1, "token"))
+        agent.take(assignment(2))
+        await until(lambda: told.states(1) == ["SUCCEEDED", "GONE"], within=30)
+        await until(lambda: told.states(2) == ["SUCCEEDED", "GONE"])
+    assert keeper.asked == [workload_id(1)] * 3
+    assert made.count((("PLAIN", "as it is"), ("JUPYTER_TOKEN", "tok"))) == 1
+    assert all(SEALED not in value for env in made for _, value in env)
+
+
+async def test_a_replica_without_its_credential_is_not_started() -> None:
+    fake, told, keeper = FakeBackend(), Told(), Keeper(0, other="x")
+    async with running(fake, told, secrets=keeper) as agent:
+        agent.take(with_token(1, "token"))
+        await until(lambda: len(keeper.asked) > 1, within=30)
+        assert not fake.starts
+    async with running(fake, told) as deaf:
+        deaf.take(with_token(1, "token"))
+        deaf.take(assignment(2))
+        await until(lambda: told.states(2) == ["SUCCEEDED", "GONE"])
+    assert list(fake.starts.values()) == [1]

@@ -18,7 +18,8 @@ from muster.options.v1 import options_pb2
 from muster.tenancy.v1.tenancy_pb2 import Project
 from muster.workload.v1 import workload_pb2 as wl
 from muster_chassis.unit import Unit
-from muster_language.sensitive import MASK, SEALED, places
+from muster_kernel.sealed import SEALED
+from muster_language.sensitive import MASK, places
 from muster_submission.adapters.vault import BadKeys, Vault, read_keys
 from muster_submission.domain.names import Given
 from muster_submission.domain.secrets import Sealed, SecretRef, forged, nothing_kept, read_ref

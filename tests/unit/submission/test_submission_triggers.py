@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.api.v1 import triggers_pb2 as api
-from muster_cluster_agent.domain.words import expand
+from muster_cluster_agent.domain.words import expand, split
 from muster_submission.adapters.cel import evaluate, problems
 from muster_submission.adapters.trigger_records import message_of, rule_of
 from muster_submission.domain.cloudevents import CloudEvent
@@ -184,11 +183,11 @@ values = st.text(st.characters(exclude_characters="\x00", exclude_categories=["C
 
 
 @given(
-    st.lists(values | st.sampled_from(["$(HOME)", "$$", "$", "'; rm -rf /", "-x", "", "a b", '"', "\\"]), max_size=5)
+    st.lists(values | st.sampled_from(["$(HOME)", "${HOME}", "$$", "$", "'; rm -rf /", "-x", "", "a b", '"', "\\"]), max_size=5)
 )
 def test_an_argument_stays_one_word_as_it_is(given_texts: list[str]) -> None:
     written = "--name $(NAME) 'two words'"
-    words = shlex.split(appended(written, tuple(given_texts)))
+    words = split(appended(written, tuple(given_texts)))
     as_started = [expand(word, {"NAME": "n", "HOME": "/root"}) for word in words]
     assert as_started == ["--name", "n", "two words", *given_texts]
 

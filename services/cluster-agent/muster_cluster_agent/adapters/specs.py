@@ -13,6 +13,7 @@ from muster.workload.v1 import workload_pb2
 from muster_cluster_agent.adapters.local.support import SECRET
 from muster_cluster_agent.domain.model import Pattern, Probe, Template
 
+_TOKEN: Final = "JUPYTER_TOKEN"  # noqa: S105  what Jupyter reads its token from
 LAUNCHED: Final = frozenset({workload_pb2.FRAMEWORK_MPI, workload_pb2.FRAMEWORK_COLOSSALAI})
 
 
@@ -39,14 +40,13 @@ def trials(spec: workload_pb2.WorkloadSpec) -> int:
 
 def template(spec: workload_pb2.WorkloadSpec) -> Template:
     """What the replicas of a role run."""
+    said = [(item.label, item.value) for item in spec.environment if not item.deleted]
+    if spec.notebook_token:
+        said.append((_TOKEN, spec.notebook_token))
     return Template(
         command=spec.command,
         args=spec.args,
-        env=tuple(
-            (item.label, item.value)
-            for item in spec.environment
-            if not item.deleted and not item.value.startswith(SECRET)
-        ),
+        env=tuple((name, value) for name, value in said if not value.startswith(SECRET)),
         working_dir=spec.working_dir,
         ports=tuple(dict.fromkeys(port.container for port in spec.ports if not port.deleted and port.container)),
         probe=_probe(spec.readiness_probe) if spec.HasField("readiness_probe") else None,

@@ -17,14 +17,17 @@ import structlog
 
 from muster_cluster_agent.domain.actions import Action, BackendAction, Create, NothingHere, Outcome, Refuse, Remove
 from muster_cluster_agent.domain.model import Assignment, NodeView, Release, State
-from muster_cluster_agent.domain.plan import InvalidCommand, replica_plans
+from muster_cluster_agent.domain.plan import InvalidCommand, ReplicaPlan, replica_plans
 from muster_cluster_agent.domain.reconcile import Scene, reconcile
+from muster_cluster_agent.domain.sealed import is_sealed, opened
+from muster_cluster_agent.errors import SecretsError
 from muster_cluster_agent.handlers.agenda import Agenda, Case
 from muster_cluster_agent.handlers.telling import Telling
 from muster_cluster_agent.ports import (
     Backend,
     Report,
     Reporter,
+    Secrets,
     StatusReport,
 )
 
@@ -38,7 +41,10 @@ log = structlog.get_logger(__name__)
 
 
 class Agent:
-    """One cluster's agent. `hold`: assignments are accepted and nothing is started (benchmarks)."""
+    """One cluster's agent.
+
+    `secrets`: who hands out credentials. `hold`: assignments are accepted and nothing is started (benchmarks).
+    """
 
     def __init__(
         self,
@@ -46,12 +52,14 @@ class Agent:
         reporter: Reporter,
         instance: str,
         *,
+        secrets: Secrets | None = None,
         hold: bool = False,
         epoch: int = 0,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._backend = backend
         self._instance = instance
+        self._secrets = secrets
         self._hold = hold
         self._clock = clock
         self.epoch = epoch
@@ -234,6 +242,12 @@ class Agent:
                 await self._ask_backend(workload_id, case, action)
 
     async def _ask_backend(self, workload_id: str, case: Case, action: BackendAction) -> None:
+        if isinstance(action, Create) and is_sealed(action.plan):
+            found = await self._opened(action.plan)
+            if found is None:
+                self.agenda.again(workload_id)
+                return
+            action = Create(found)
         answer = await self._backend.act(action)
         if answer.outcome in {Outcome.DONE, Outcome.ALREADY}:
             if isinstance(action, Remove):
@@ -246,6 +260,20 @@ class Agent:
             self.telling.was_here(case, action.plan, answer.message)
             return
         self.agenda.again(workload_id)
+
+
+    async def _opened(self, plan: ReplicaPlan) -> ReplicaPlan | None:
+        """The plan with its credentials, or None where they cannot be had now: it is tried again."""
+        if self._secrets is None:
+            return None
+        try:
+            found = opened(plan, await self._secrets.of(plan.workload_id))
+        except SecretsError as error:
+            log.warning("credentials_not_had", workload_id=plan.workload_id, error=str(error))
+            return None
+        if found is None:
+            log.warning("credentials_missing", workload_id=plan.workload_id)
+        return found
 
 
 def _names(assignment: Assignment) -> frozenset[str]:

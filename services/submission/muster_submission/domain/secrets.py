@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from muster_kernel.ids import is_uuid
-from muster_language.sensitive import MASK, SEALED
+from muster_kernel.sealed import SEALED
+from muster_language.sensitive import MASK
 
 
 @dataclass(frozen=True, slots=True)

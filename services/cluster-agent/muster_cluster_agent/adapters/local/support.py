@@ -14,8 +14,8 @@ from muster.workload.v1 import workload_pb2
 
 HONOURED: Final = frozenset(
     {"args", "command", "completions", "cpu", "environment", "framework", "gpu_devices_request", "gpu_memory_request"}
-    | {"gpu_portion_request", "gpu_request_type", "master_spec", "memory", "mig_profile", "parallelism", "ports"}
-    | {"processes", "readiness_probe", "slots_per_worker", "workers", "working_dir"}
+    | {"gpu_portion_request", "gpu_request_type", "master_spec", "memory", "mig_profile", "notebook_token"}
+    | {"parallelism", "ports", "processes", "readiness_probe", "slots_per_worker", "workers", "working_dir"}
 )
 NOT_ITS_MATTER: Final = frozenset(  # what the control plane does with a workload, wherever it runs
     {"active", "annotations", "auto_deletion_seconds", "autoscaler_class", "backoff_limit", "base_workload", "colossal"}
@@ -40,7 +40,7 @@ IGNORED: Final = frozenset(
     | {"create_home_dir", "data_volumes", "drop_all_capabilities", "empty_dir_volumes", "exposed_urls", "git_sync"}
     | {"gpu_memory_limit", "gpu_portion_limit", "host_ipc", "host_network", "image", "image_pull_policy"}
     | {"image_pull_secrets", "is_private_service_url", "large_shm", "memory_limit", "mount_propagation", "nfs"}
-    | {"notebook_token", "pod_affinity", "pod_affinity_scheduling_rule", "pod_affinity_topology", "pvcs"}
+    | {"pod_affinity", "pod_affinity_scheduling_rule", "pod_affinity_topology", "pvcs"}
     | {"read_only_root_filesystem", "run_as_gid", "run_as_non_root", "run_as_uid", "run_as_user", "s3"}
     | {"seccomp_profile", "secret_volumes", "service_type", "stdin", "supplemental_groups", "tensorboard_logdir"}
     | {"tolerations", "tty", "uid_gid_source", "volumes"}
