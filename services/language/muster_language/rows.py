@@ -142,6 +142,7 @@ def _row(descriptor: FieldDescriptor, around: _Around) -> Row:
     kinds = frozenset(Kind(kind) for kind in said.kinds) or around.kinds
     rest_kinds = frozenset(Kind(kind) for kind in said.rest_kinds) or around.rest_kinds & kinds
     # masterSpec holds a whole spec: its members are the catalogue's own rows, and repeating them would never end.
+    row_type = said.type or _type_of(descriptor)
     inner = replace(around, kinds=kinds, rest_kinds=rest_kinds)
     rows = rows_of(nested, inner) if nested is not None and nested.full_name not in around.messages else ()
     return Row(
@@ -152,7 +153,7 @@ def _row(descriptor: FieldDescriptor, around: _Around) -> Row:
         rest=said.rest,
         kinds=kinds,
         group=said.group,
-        type=said.type or _type_of(descriptor),
+        type=row_type,
         unit=said.unit,
         minimum=said.minimum if said.HasField("minimum") else None,
         maximum=said.maximum if said.HasField("maximum") else None,
@@ -188,7 +189,7 @@ def _row(descriptor: FieldDescriptor, around: _Around) -> Row:
         allowed=said.allowed,
         role_scope=said.role_scope,
         repeated=descriptor.is_repeated,
-        policy=tuple(_policy(path, rest_kinds) for path in said.policy),
+        policy=tuple(_policy(path, row_type, rest_kinds) for path in said.policy),
         words=_words(descriptor.enum_type) if descriptor.enum_type is not None else None,
         inside=rows,
         members=_members(said, rows),
@@ -226,12 +227,28 @@ _RULE_WORDS: Final = {
 }
 
 
-def _policy(path: options_pb2.PolicyPath, kinds: frozenset[Kind]) -> PolicyPath:
+_EDITED: Final = frozenset({"canEdit", "required"})
+_BOUNDED: Final = _EDITED | {"min", "max"}
+# What a policy may say about a value, by its type alone; a path that takes other rules lists them.
+_RULES_BY_TYPE: Final[Mapping[int, frozenset[str]]] = MappingProxyType(
+    {
+        of.BOOLEAN: _EDITED,
+        of.STRING: _EDITED | {"options"},
+        of.INTEGER: _BOUNDED | {"step"},
+        of.NUMBER: _BOUNDED | {"step"},
+        of.QUANTITY: _BOUNDED,
+        of.ARRAY: _EDITED,
+        of.ITEMIZED: frozenset({"canAdd", "locked"}),
+    }
+)
+
+
+def _policy(path: options_pb2.PolicyPath, row_type: int, kinds: frozenset[Kind]) -> PolicyPath:
     return PolicyPath(
         path=path.path,
-        rules=frozenset(_RULE_WORDS[rule] for rule in path.rules),
+        rules=frozenset(_RULE_WORDS[rule] for rule in path.rules) or _RULES_BY_TYPE[row_type],
         kinds=frozenset(Kind(kind) for kind in path.kinds) or kinds,
-        defaultable=path.defaultable,
+        defaultable=path.defaultable if path.HasField("defaultable") else True,
     )
 
 

@@ -205,12 +205,12 @@ class PolicyPath(_message.Message):
     where the role scope is ANY under `master` as well.
     """
     defaultable: _builtins.bool
-    """Whether a policy may give a default here."""
+    """Whether a policy may give a default here; absent: it may."""
     since: _builtins.str
-    """The release of the language that brought the path."""
+    """The release of the language that brought the path; empty: that of its field."""
     @_builtins.property
     def rules(self) -> _containers.RepeatedScalarFieldContainer[Global___PolicyRule.ValueType]:
-        """The rule types that the path takes."""
+        """The rule types that the path takes; empty: those that every value of its type takes (docs/policies.md)."""
 
     @_builtins.property
     def kinds(self) -> _containers.RepeatedScalarFieldContainer[Global___Kind.ValueType]:
@@ -222,14 +222,16 @@ class PolicyPath(_message.Message):
         path: _builtins.str = ...,
         rules: _abc.Iterable[Global___PolicyRule.ValueType] | None = ...,
         kinds: _abc.Iterable[Global___Kind.ValueType] | None = ...,
-        defaultable: _builtins.bool = ...,
+        defaultable: _builtins.bool | None = ...,
         since: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_defaultable", b"_defaultable", "defaultable", b"defaultable"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["defaultable", b"defaultable", "kinds", b"kinds", "path", b"path", "rules", b"rules", "since", b"since"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_defaultable", b"_defaultable", "defaultable", b"defaultable", "kinds", b"kinds", "path", b"path", "rules", b"rules", "since", b"since"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__defaultable: _TypeAlias = _typing.Literal["defaultable"]  # noqa: Y015
+    _WhichOneofArgType__defaultable: _TypeAlias = _typing.Literal["_defaultable", b"_defaultable"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__defaultable) -> _WhichOneofReturnType__defaultable | None: ...
 
 Global___PolicyPath: _TypeAlias = PolicyPath  # noqa: Y015
 
