@@ -50,6 +50,10 @@ async def test_twice_is_one_workload(database: Any, kafka: str) -> None:
         again = await applied(here, prefixed.replace("4Gi", "4096Mi"))
         assert (again.outcome, again.workload.id) == (UNCHANGED, first.workload.id)
 
+        got = await here.workloads.GetWorkload(api.GetWorkloadRequest(workload=api.WorkloadRef(id=first.workload.id)))
+        back = await applied(here, got.yaml)
+        assert (back.outcome, back.workload.id) == (UNCHANGED, first.workload.id)
+
         twins = await asyncio.gather(*(applied(here, document(metadata="name: twin")) for _ in range(8)))
         assert sorted(one.outcome for one in twins) == [CREATED, *[UNCHANGED] * 7]
         assert len({one.workload.id for one in twins}) == 1

@@ -93,13 +93,11 @@ class Apply:
         """Makes, changes or keeps. Raises DraftRefused, NameTaken, FieldsFixed and PhaseForbids."""
         project, kind = draft.project.name, int(draft.spec.kind)
         known = await self._applied.claim(unit, project, kind, name)
-        if known is None and isinstance(draft.naming, Given):
-            known = await self._applied.holder(unit, project, kind, draft.naming.name)
-        shown = None if known is None else await self._known(unit, known)
+        shown = await self._known(unit, known) if known else await self._adopted(unit, draft, name)
         done = await self._create(unit, draft, owner) if shown is None else await self._step(unit, shown, draft, owner)
-        meant = done.made.id if done.made else known
+        meant = done.made or done.shown
         if meant is not None:
-            await self._applied.point(unit, project, kind, name, meant)
+            await self._applied.point(unit, project, kind, name, meant.id)
         return done
 
     async def _step(self, unit: Unit, shown: wl.Workload, draft: Checked, owner: wl.Owner) -> Applied:
@@ -128,6 +126,15 @@ class Apply:
     async def _known(self, unit: Unit, workload_id: str) -> wl.Workload | None:
         await self._books.lock(unit, [workload_id])
         return await self._books.show(unit, workload_id)
+
+    async def _adopted(self, unit: Unit, draft: Checked, name: str) -> wl.Workload | None:
+        """The workload that was submitted under the name, and of a prefix the one that was numbered with it before."""
+        called = draft.naming.name if isinstance(draft.naming, Given) else name
+        known = await self._applied.holder(unit, draft.project.name, int(draft.spec.kind), called)
+        shown = None if known is None else await self._known(unit, known)
+        if shown is None or isinstance(draft.naming, Given) or shown.spec.name_prefix == draft.naming.prefix:
+            return shown
+        return None
 
     async def _create(self, unit: Unit, draft: Checked, owner: wl.Owner) -> Applied:
         (answer,) = await self._submit.make(unit, [draft], owner)
