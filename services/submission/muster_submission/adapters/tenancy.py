@@ -49,6 +49,8 @@ ON CONFLICT (aggregate) DO UPDATE SET version = greatest(l.version, excluded.ver
 _GO_WITH_PROJECT: Final = (
     "DELETE FROM access_rules WHERE scope_kind = 'project' AND scope = $1",
     "DELETE FROM triggers WHERE project = $1",
+    "DELETE FROM firings WHERE project = $1",
+    "DELETE FROM applied WHERE project = $1",
 )
 
 

@@ -87,7 +87,10 @@ class Projects:
         return await self._save(unit, project, by)
 
     async def delete(self, unit: Unit, name: str) -> None:
-        """Removes a project with its templates, triggers and access rules. Raises NoSuchProject and StillInUse."""
+        """Removes a project with its templates, triggers and access rules. Raises NoSuchProject and StillInUse.
+
+        A submission that is under way may still land: it then waits, and says that its project does not exist.
+        """
         project = await self._locked(unit, name)
         live = await self._tenancy.live_workloads(unit, name)
         if live:
