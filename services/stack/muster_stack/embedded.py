@@ -34,7 +34,12 @@ def _scratch(kind: str) -> Path:
 
 @contextmanager
 def temporary_stack(
-    *, standby: bool = False, hold: bool = False, clusters: Mapping[str, str] | None = None, seconds: float = 180
+    *,
+    standby: bool = False,
+    hold: bool = False,
+    auth: bool = False,
+    clusters: Mapping[str, str] | None = None,
+    seconds: float = 180,
 ) -> Iterator[Stack]:
     """The whole stack in a folder of its own, ready; ended and forgotten afterwards.
 
@@ -46,7 +51,7 @@ def temporary_stack(
     for name, declaration in (clusters or {}).items():
         (layout.clusters / f"{name}.yaml").write_text(declaration)
     try:
-        start_detached(layout, keeper_command(layout, standby=standby, hold=hold), seconds=seconds)
+        start_detached(layout, keeper_command(layout, standby=standby, hold=hold, auth=auth), seconds=seconds)
         yield Stack(layout)
     except BaseException as error:
         error.add_note(f"the stack's logs are in {layout.logs}")
