@@ -103,3 +103,23 @@ def test_node_pools(muster: Callable[..., Any]) -> None:
     assert muster(*asked[:4], "--label", "gpu").code == 2
     assert muster(*asked[:6], "--cpu-placement", "most").code == 2
     assert muster("node-pools", "delete", "east", "h100").out == "node pool h100 of cluster east is gone\n"
+
+
+@pytest.mark.parametrize("noun", ["departments", "projects"])
+def test_parts_are_changed_and_the_others_stay(muster: Callable[..., Any], noun: str) -> None:
+    muster(noun, "create", "vision", "--quota", "4")
+    asked = (noun, "update", "vision", "--rank", "3", "--rule", "trainingTimeLimitSeconds=60", "--description", "eyes")
+    first = json.loads(muster(*asked, "--json").out)
+    assert (first["rank"], first["description"], first["version"]) == (3, "eyes", 2)
+    assert first["rules"]["trainingTimeLimitSeconds"] in {60, "60"}
+    second = json.loads(muster(noun, "update", "vision", "--rule", "trainingTimeLimitSeconds=none", "--json").out)
+    assert (second["rank"], second.get("rules", {}), second["version"]) == (3, {}, 3)
+    assert json.loads(muster(noun, "update", "vision", "--json").out)["version"] == 3
+    for wrong in (("--rank", "-1"), ("--rule", "speed=3"), ("--rule", "trainingTimeLimitSeconds=soon")):
+        assert muster(noun, "update", "vision", *wrong).code == 2
+
+
+def test_default_node_pools_are_replaced(muster: Callable[..., Any]) -> None:
+    muster("projects", "create", "vision", "--node-pool", "old")
+    changed = muster("projects", "update", "vision", "--node-pool", "h100", "--node-pool", "default")
+    assert "Node pools  h100, default" in changed.out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muster.tenancy.v1 import tenancy_pb2
 from muster_client.cli.options import Common
-from muster_client.cli.org_units import Files, Several, apply, given_quota, given_quotas, tell
+from muster_client.cli.org_units import Files, Several, apply, changed_parts, given_quota, given_quotas, tell
 from muster_client.cli.render import organisation as shown
 from muster_client.errors import InvalidInput
 
@@ -48,6 +48,30 @@ async def create_department(
     async with common.muster() as muster:
         made = await muster.departments.create(asked)
     return tell(common, made, f"department {made.name}: {shown.deserves(made)}")
+
+
+async def update_department(
+    name: str,
+    *,
+    description: str | None = None,
+    rank: int | None = None,
+    rule: Several = None,
+    common: Common = _NO_OPTIONS,
+) -> int:
+    """Changes parts of a department; what is not named stays.
+
+    Args:
+        name: The department.
+        description: What people say of it.
+        rank: Who comes first where the surplus is shared out: the higher one.
+        rule: A rule as NAME=SECONDS, such as trainingTimeLimitSeconds=3600, or NAME=none. May be repeated.
+        common: Connection.
+    """
+    async with common.muster() as muster:
+        known = await muster.departments.get(name)
+        parts = changed_parts(known, description, rank, rule)
+        made = await muster.departments.update(known, parts) if parts else known
+    return tell(common, made, shown.department(made))
 
 
 async def apply_departments(*, file: Files, common: Common = _NO_OPTIONS) -> int:

@@ -13,7 +13,7 @@ from rich.console import RenderableType
 from muster.tenancy.v1 import tenancy_pb2
 from muster_client.cli.exits import Exit
 from muster_client.cli.options import Common
-from muster_client.cli.org_files import records
+from muster_client.cli.org_files import RULES, records
 from muster_client.cli.output import emit, say
 from muster_client.cli.render import organisation as shown
 from muster_client.errors import InvalidInput, NotFound
@@ -62,6 +62,41 @@ def given_quota(pool: str, gpus: str, limit: str | None, weight: str) -> tenancy
 def given_quotas(texts: Iterable[str] | None) -> list[tenancy_pb2.PoolQuota]:
     """Quotas as POOL=GPUS. Raises InvalidInput."""
     return [_quota(text) for text in texts or ()]
+
+
+def changed_parts(
+    known: tenancy_pb2.Department | tenancy_pb2.Project,
+    description: str | None,
+    rank: int | None,
+    rules: Iterable[str] | None,
+) -> list[str]:
+    """Puts options into what is known; the parts that they change. Raises InvalidInput."""
+    parts: list[str] = []
+    if description is not None:
+        known.description = description
+        parts.append("description")
+    if rank is not None:
+        if rank < 0:
+            raise InvalidInput(f"--rank {rank}: 0 or more")
+        known.rank = rank
+        parts.append("rank")
+    for text in rules or ():
+        _put_rule(known.rules, text)
+        parts.append("rules")
+    return sorted(set(parts))
+
+
+def _put_rule(rules: tenancy_pb2.SchedulingRules, text: str) -> None:
+    name, _, value = text.partition("=")
+    field = RULES.get(name)
+    if field is None:
+        raise InvalidInput(f"--rule {text}: there are {', '.join(RULES)}")
+    if value == "none":
+        rules.ClearField(field)  # type: ignore[arg-type]  # one of the message's fields
+    elif value.isascii() and value.isdigit():
+        setattr(rules, field, int(value))
+    else:
+        raise InvalidInput(f"--rule {text}: write {name}=SECONDS, or {name}=none")
 
 
 def _quota(text: str) -> tenancy_pb2.PoolQuota:

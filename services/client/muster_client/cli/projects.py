@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muster.tenancy.v1 import tenancy_pb2
 from muster_client.cli.options import Common
-from muster_client.cli.org_units import Files, Several, apply, given_quota, given_quotas, tell
+from muster_client.cli.org_units import Files, Several, apply, changed_parts, given_quota, given_quotas, tell
 from muster_client.cli.render import organisation as shown
 
 _NO_OPTIONS = Common()
@@ -61,6 +61,36 @@ async def create_project(
         )
     place = f"in department {made.department}, namespace {made.namespace}"
     return tell(common, made, f"project {made.name} {place}: {shown.deserves(made)}")
+
+
+async def update_project(
+    name: str,
+    *,
+    description: str | None = None,
+    rank: int | None = None,
+    rule: Several = None,
+    node_pool: Several = None,
+    common: Common = _NO_OPTIONS,
+) -> int:
+    """Changes parts of a project; what is not named stays.
+
+    Args:
+        name: The project.
+        description: What people say of it.
+        rank: Who comes first where the department's surplus is shared out: the higher one.
+        rule: A rule as NAME=SECONDS, such as trainingTimeLimitSeconds=3600, or NAME=none. May be repeated.
+        node_pool: The node pools that its workloads try by default, instead of those before. May be repeated.
+        common: Connection.
+    """
+    async with common.muster() as muster:
+        known = await muster.projects.get(name)
+        parts = changed_parts(known, description, rank, rule)
+        if node_pool:
+            del known.default_node_pools[:]
+            known.default_node_pools.extend(node_pool)
+            parts.append("default_node_pools")
+        made = await muster.projects.update(known, parts) if parts else known
+    return tell(common, made, shown.project(made))
 
 
 async def apply_projects(*, file: Files, common: Common = _NO_OPTIONS) -> int:

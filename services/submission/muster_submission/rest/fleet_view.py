@@ -27,17 +27,20 @@ from muster_submission.rest.quotas import Pools
 _log = logs.get(__name__)
 _PAGE = 500
 _MOST_PROJECTS = 500
+_GLANCE = 3.0  # seconds: what is in use is worth waiting for, but not for long
 _STUB = fleet_pb2_grpc.FleetServiceStub
 
 
 class Asking:
     """What a question to another service takes of a call, from a REST request."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, seconds: float | None = None) -> None:
         self._token = request.headers.get("authorization", "")
+        self._seconds = seconds
 
-    def time_remaining(self) -> None:
-        """None: the edge's own limit holds."""
+    def time_remaining(self) -> float | None:
+        """Seconds that the answer is worth waiting for; None: the edge's own limit holds."""
+        return self._seconds
 
     def invocation_metadata(self) -> Sequence[tuple[str, str]]:
         """The caller's own token."""
@@ -50,6 +53,7 @@ class Fleet:
     def __init__(self, parts: Parts, request: Request) -> None:
         self._parts = parts
         self._asking = Asking(request)
+        self._glance = Asking(request, _GLANCE)
         self._known_pools: Sequence[NodePool] | None = None
 
     async def clusters(self) -> list[Cluster]:
@@ -102,7 +106,7 @@ class Fleet:
         try:
             for at in range(0, len(names), _MOST_PROJECTS):
                 asked = api.ListAccountsRequest(projects=names[at : at + _MOST_PROJECTS])
-                found += (await self._ask("ListAccounts", asked, api.ListAccountsResponse)).accounts
+                found += (await self._ask("ListAccounts", asked, api.ListAccountsResponse, self._glance)).accounts
         except OwnerSilent as problem:
             _log.warning("quota status is left out", why=problem.message)
         return found
@@ -124,8 +128,8 @@ class Fleet:
             if not token:
                 return found
 
-    async def _ask(self, method: str, request: Message, answer: Any) -> Any:
-        return await self._parts.scheduler.ask(_STUB, method, request, answer, self._asking)
+    async def _ask(self, method: str, request: Message, answer: Any, asking: Asking | None = None) -> Any:
+        return await self._parts.scheduler.ask(_STUB, method, request, answer, asking or self._asking)
 
 
 def no_cluster(uuid: str) -> NoSuchCluster:

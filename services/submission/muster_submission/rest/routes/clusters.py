@@ -16,7 +16,7 @@ from muster.fleet.v1.fleet_pb2 import NodeView
 from muster_chassis import identity
 from muster_chassis.errors import Violation
 from muster_chassis.rpc import caller
-from muster_submission.audit import Entry, audit
+from muster_submission.audit import Entry, passed_on
 from muster_submission.domain.access import Verb
 from muster_submission.domain.fleet import DEFAULT_POOL, cluster_uuid
 from muster_submission.rest import amounts, fleet_shapes
@@ -153,9 +153,9 @@ class Clusters:
         name = found.text(body.get("name"), "name")
         found.raise_any("the cluster")
         (await self._parts.access.rights(caller())).require(Verb.CLUSTERS_WRITE, cluster=name)
-        one = await Fleet(self._parts, request).register(name)
-        async with self._parts.database.unit() as unit:
-            await audit(unit, Entry(Verb.CLUSTERS_WRITE, f"cluster/{one.id}"))
+        fleet = Fleet(self._parts, request)
+        entry = Entry(Verb.CLUSTERS_WRITE, f"cluster/{name}", detail="RegisterCluster")
+        one = await passed_on(self._parts.database, entry, lambda: fleet.register(name))
         made = await self._parts.fleet.made()
         return answer(write_cluster(one, made[one.id], self._parts.tenant_id, full=True), 201)
 
