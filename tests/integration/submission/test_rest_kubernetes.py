@@ -103,8 +103,25 @@ async def what_is_refused(here: Door) -> None:
     status(await here.http.post(TRAININGS, content=b'{"kind": 1, "kind": 2}'), 400, "BadRequest")
     status(await here.http.post(TRAININGS, content=b"a: " + b"[" * 100_000, headers=YAML), 422, "Invalid")
     status(await here.http.post(TRAININGS, content=b" " * (2 << 20)), 413, "RequestEntityTooLarge")
+    await bad_text(here)
     status(await here.http.get("/apis/run.ai/v2alpha1"), 404, "NotFound")
     status(await here.http.patch(f"{TRAININGS}/second", json={}), 405, "MethodNotAllowed")
+
+
+async def bad_text(here: Door) -> None:
+    before = await here.app.database.pool.fetchval("SELECT count(*) FROM workloads")
+    good = "apiVersion: run.ai/v2alpha1\nkind: TrainingWorkload\nmetadata: {name: third}\nspec: {image: {value: x}}\n"
+    for text in (
+        good.replace("{value: x}", "&a {value: x}") + "masterSpec: *a\n",
+        good.replace("{value: x}", '{value: "\\0"}'),
+        good.replace("v2alpha1", "v9"),
+        good.replace("TrainingWorkload", "Job"),
+        good + "spec: {image: {value: y}}\n",
+        good + "---\n" + good,
+    ):
+        status(await here.http.post(TRAININGS, content=text, headers=YAML), 422, "Invalid")
+    status(await here.http.post(TRAININGS, content=good.encode() + b"# \xff", headers=YAML), 400, "BadRequest")
+    assert await here.app.database.pool.fetchval("SELECT count(*) FROM workloads") == before
 
 
 def status(response: httpx.Response, code: int, reason: str) -> None:

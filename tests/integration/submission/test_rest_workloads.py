@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ async def test_workloads_by_rest(database: Any, kafka: str) -> None:
             await a_prefix_is_numbered(here)
             await all_kinds(here)
             await the_example(here)
+            await plain_curl(here)
             await what_is_wrong(here)
             await what_repeats(here)
         await policy_refuses(here)
@@ -95,6 +97,13 @@ async def the_example(here: Door) -> None:
     response = await here.http.post(TRAININGS, json=EXAMPLE | {"clusterId": ANY_CLUSTER})
     assert response.status_code == 200, response.text
     assert len(response.json()["warnings"]) == 6
+
+
+async def plain_curl(here: Door) -> None:
+    data = json.dumps(body("by-curl"))
+    argv = ["curl", "-sS", "--fail", "-d", data, f"{here.http.base_url}".rstrip("/") + TRAININGS]
+    said = await asyncio.to_thread(subprocess.run, argv, capture_output=True, check=True)
+    assert json.loads(said.stdout)["name"] == "by-curl"
 
 
 async def what_is_wrong(here: Door) -> None:
