@@ -42,7 +42,6 @@ ENVELOPE: Final = {
 }
 # Read, checked, ruled by policies, stored, shown and handed to back ends, while nothing that Muster has acts on it yet.
 CARRIED: Final = {
-    "preemption_limit": "preemptions are counted, but not held against it yet",
     "min_replicas": "a gang runs with all of its workers: none goes on with fewer yet",
     "max_replicas": "a gang runs with all of its workers: none grows yet",
     "clean_pod_policy": "for back ends that keep the replicas of a gang that has ended",

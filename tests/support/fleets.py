@@ -69,6 +69,7 @@ def request(
     auto_deletion: int | None = None,
     max_scale: int = 0,
     fields: frozenset[str] = frozenset(),
+    preemption_limit: int | None = None,
 ) -> Request:
     """An admitted request; one whole card where no role is given."""
     return Request(
@@ -86,6 +87,7 @@ def request(
         auto_deletion,
         max_scale,
         b"spec",
+        preemption_limit,
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from muster_kernel.lifecycle import Phase
 from muster_kernel.quantities import GPU
 from muster_kernel.reasons import ChangeReason, WaitingReason
@@ -145,6 +147,20 @@ def test_preempted_for_good() -> None:
     fleet.gone(1)
     assert low.phase is Phase.FAILED
     assert low.reason is ChangeReason.TERMINATED_AFTER_PREEMPTION
+
+
+@pytest.mark.parametrize(("limit", "survived"), [(0, 0), (2, 2), (None, 4)])
+def test_a_workload_ends_with_the_preemption_above_its_limit(limit: int | None, survived: int) -> None:
+    fleet = Fleet(node("n1", 1))
+    low = fleet.submit(1, request(preemption_limit=limit))
+    for number in range(survived + (limit is not None)):
+        assert low.phase is Phase.INITIALIZING
+        fleet.submit(number + 2, request(priority=75))
+        fleet.gone(1)
+        assert low.preemptions == number + 1
+        if low.phase is Phase.PENDING:
+            fleet.finish(number + 2)
+    assert (low.phase is Phase.FAILED) is (limit is not None)
 
 
 def test_a_waiting_gang_gets_room_from_what_was_placed_after_it() -> None:

@@ -114,6 +114,7 @@ class WorkloadBody:
     conditions: tuple[tuple[str, bool, str, str], ...]
     replacements: list[tuple[tuple[str, int], tuple[int, int]]]
     old_generation: int
+    preemptions: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from muster_scheduler.domain.decisions import PhaseChange, Release
 from muster_scheduler.domain.limits import KEEP_DEVICES
 from muster_scheduler.domain.nodes import Mode
 from muster_scheduler.domain.requests import Holder
-from muster_scheduler.domain.workloads import Claim, Ending, Replica, ReplicaState, Workload
+from muster_scheduler.domain.workloads import Claim, Ending, Replica, ReplicaState, Request, Workload
 from muster_scheduler.domain.world import World
 
 E = LifecycleEvent
@@ -207,11 +207,18 @@ def _terminated(world: World, workload: Workload) -> None:
     reason, message = ChangeReason.REPLICAS_GONE, ""
     if ending is Ending.FOR_GOOD:
         reason, message = ChangeReason.AGENT_REFUSED, workload.message
-    if ending is Ending.PREEMPTED and request is not None and request.terminate_after_preemption:
+    lost = 1 if ending is Ending.PREEMPTED else 0
+    ours, preemptions = workload.ours + lost, workload.preemptions + lost
+    if lost and request is not None and _had_enough(request, preemptions):
         final, reason = True, ChangeReason.TERMINATED_AFTER_PREEMPTION
-    ours = workload.ours + (1 if ending is Ending.PREEMPTED else 0)
-    world.set(workload, ending=Ending.NONE, attempt=workload.attempt + 1, ours=ours)
+    world.set(workload, ending=Ending.NONE, attempt=workload.attempt + 1, ours=ours, preemptions=preemptions)
     advance(world, workload, E.ALL_GONE_FOR_GOOD if final else E.ALL_GONE, reason, message)
+
+
+def _had_enough(request: Request, preemptions: int) -> bool:
+    """Whether a workload ends with this preemption instead of waiting for its next turn."""
+    limit = request.preemption_limit
+    return request.terminate_after_preemption or (limit is not None and preemptions > limit)
 
 
 def _all_kept(workload: Workload) -> bool:

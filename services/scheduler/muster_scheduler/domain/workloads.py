@@ -66,6 +66,7 @@ class Request(NamedTuple):
     auto_deletion: int | None  # seconds
     max_scale: int
     spec: bytes
+    preemption_limit: int | None = None  # preemptions that it survives; None: any number
 
 
 @dataclass(slots=True, eq=False)
@@ -149,6 +150,7 @@ class Workload:
     exits: int = 0  # restarts after the command's own exit
     faults: int = 0  # restarts after infrastructure faults
     ours: int = 0  # restarts by us
+    preemptions: int = 0  # those of them that took its place away
     not_before: int = 0  # backoff
     avoid: dict[tuple[str, str], int] = field(default_factory=dict)  # node -> until when it is left out
     claim: Claim | None = None

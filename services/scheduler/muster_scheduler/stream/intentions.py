@@ -46,6 +46,7 @@ def admitted(message: Any, _: Event) -> domain.Event:
         auto_deletion=spec.auto_deletion_seconds if spec.HasField("auto_deletion_seconds") else None,
         max_scale=spec.max_scale,
         spec=spec.SerializeToString(),
+        preemption_limit=spec.preemption_limit if spec.HasField("preemption_limit") else None,
     )
     return domain.Admitted(
         workload=values.workload_id(message.workload_id),
