@@ -70,7 +70,7 @@ class Rules:
             _TAG,
             "Give a role",
             self.give,
-            {201: rule},
+            {201: rule, 404: refusal("The application or the scope does not exist, or not for the caller.")},
             body=Body(iam.RULE_CREATION),
         )
         return [

@@ -17,7 +17,7 @@ from muster_submission.domain.access import Verb
 from muster_submission.rest import iam_shapes as iam
 from muster_submission.rest.answers import answer
 from muster_submission.rest.errors import BadBody
-from muster_submission.rest.operation import Answer, Operation, Parameter
+from muster_submission.rest.operation import Answer, Operation, Parameter, refusal
 from muster_submission.rest.parts import Parts
 
 _LONGEST: Final = 500
@@ -40,7 +40,8 @@ _PARAMETERS: Final = (
 
 def operations(parts: Parts) -> list[Operation]:
     """What is served."""
-    here, lines = Audit(parts), {200: Answer("Lines, newest first.", iam.AUDIT)}
+    here, hidden = Audit(parts), refusal("The project does not exist, or not for the caller.")
+    lines = {200: Answer("Lines, newest first.", iam.AUDIT), 404: hidden}
     return [
         Operation("GET", "/api/v1/audit", "get_audit", "Audit", "The audit", here.page, lines, _PARAMETERS),
         Operation(
