@@ -38,24 +38,34 @@ class FieldReader:
         if not isinstance(node, Mapping):
             self.findings.say(path, node, f"{path} is not a mapping", "a mapping of fields")
             return
-        rows = catalogue().by_yaml
+        known = _known()
+        findings = self.findings
         written: dict[str, str] = {}
         for key, value in node.entries:
             word = key.text
-            row = rows.get(word)
-            if row is not None and not row.beside_spec:
-                self._field(row, word, key, value, path, spec, written)
-            elif word in _older():
-                self._older(word, value, path, spec, written)
+            found = known.get(word)
+            if found is not None and found[0] not in written:
+                written[found[0]] = word
+                found[1](findings, value, f"{path}.{word}", spec)
             else:
-                self.findings.say(f"{path}.{word}", key, *self._not_a_field(word, row))
+                self._special(word, key, value, path, spec, written)
         if "gpu_portion_request" in written:
             self._gpu_once(node, path, written)
 
-    def _field(
-        self, row: Row, word: str, key: Scalar, node: Node, path: str, spec: Any, written: dict[str, str]
-    ) -> None:
+    def _special(self, word: str, key: Scalar, node: Node, path: str, spec: Any, written: dict[str, str]) -> None:
+        """What is no usual field: said twice, not taken, a group of older documents, or unknown."""
+        row = catalogue().by_yaml.get(word)
         here = f"{path}.{word}"
+        if row is None and word in _older():
+            self._older(word, node, path, spec, written)
+        elif row is None or row.beside_spec:
+            self.findings.say(here, key, *self._not_a_field(word, row))
+        else:
+            self._field(row, word, key, node, here, spec, written)
+
+    def _field(
+        self, row: Row, word: str, key: Scalar, node: Node, here: str, spec: Any, written: dict[str, str]
+    ) -> None:
         if row.name in written:
             message = f"{word} and {written[row.name]} are the same field"
             self.findings.say(here, key, message, f"one of them; the usual name is {row.yaml}")
@@ -81,7 +91,7 @@ class FieldReader:
                 continue
             self.findings.moved[f"{path}.{row.yaml}"] = f"{here}.{key.text}"
             wrapper = value if isinstance(value, Mapping) else Mapping([(_WORD, value)], value.line, value.column)
-            self._field(row, key.text, key, wrapper, here, spec, written)
+            self._field(row, key.text, key, wrapper, f"{here}.{key.text}", spec, written)
 
     def _not_a_field(self, word: str, row: Row | None) -> tuple[str, str]:
         if row is not None:
@@ -118,6 +128,13 @@ def _older() -> dict[str, dict[str, Row]]:
             if dot:
                 groups.setdefault(group, {})[member] = row
     return groups
+
+
+@cache
+def _known() -> dict[str, tuple[str, Taker]]:
+    """The usual fields: word -> proto name, how it is read."""
+    rows = catalogue().by_yaml.items()
+    return {word: (row.name, _taker(row)) for word, row in rows if not row.beside_spec and not row.refused}
 
 
 @cache
@@ -168,8 +185,11 @@ def _items(findings: Findings, row: Row, node: Node, path: str, target: Any) -> 
     if not isinstance(node, Mapping):
         findings.say(path, node, "the field has no items", shape)
         return
-    findings.unknown(node, _ITEMS, f"{path}.")
-    items = next((value for key, value in node.entries if key.text == "items"), None)
+    if len(node.entries) == 1 and node.entries[0][0].text == "items":
+        items: Node | None = node.entries[0][1]
+    else:
+        findings.unknown(node, _ITEMS, f"{path}.")
+        items = next((value for key, value in node.entries if key.text == "items"), None)
     if items is None:
         if not node.entries:
             findings.say(path, node, "the field has no items", shape)

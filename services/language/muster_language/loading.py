@@ -25,6 +25,8 @@ MOST_DOCUMENTS: Final = 1_000
 _CORE_TAGS: Final = frozenset(
     f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "map", "seq")
 )
+_MERGE: Final = "<<"
+_new: Final = tuple.__new__  # what a named tuple does, without the call around it
 _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
 
 
@@ -162,15 +164,30 @@ class _Builder:
             self._say(mark, "a %YAML or %TAG directive is not taken", "leave the line out")
 
     def _scalar(self, event: Any) -> None:
+        """The one event of which a document has many: what follows is written out instead of called."""
         mark, text = event.start_mark, event.value
-        self._count(mark)
+        self._nodes += 1
+        if self._nodes > MOST_NODES:
+            self._too_many(mark)
+        plain = not event.style
         if event.tag is not None:
             self._tag(mark, event.tag)
-        if "\0" in text:
+        if not plain and "\0" in text:  # without quotes the parser itself refuses it
             self._say(mark, "the value has a NUL character", "text without NUL")
             text = text.replace("\0", "")
-        plain = not event.style
-        self._add(Scalar(text, plain and text in _NULLS, plain, mark.line + 1, mark.column + 1))
+        node = _new(Scalar, (text, plain and text in _NULLS, plain, mark.line + 1, mark.column + 1))
+        top = self._stack[-1] if self._stack else None
+        if top is None:
+            self.documents[-1].root = node
+        elif top.key is not None:
+            top.into.append((top.key, node))
+            top.key = None
+        elif top.keys is None:
+            top.into.append(node)
+        elif top.skip or text in top.keys or text == _MERGE:
+            self._key(top, top.keys, node)
+        else:
+            top.keys[text] = top.key = node
 
     def _mapping(self, event: Any) -> None:
         mark = event.start_mark
@@ -183,7 +200,10 @@ class _Builder:
         self._stack.append(_Open(Sequence([], mark.line + 1, mark.column + 1), None))
 
     def _open(self, event: Any, mark: Any) -> None:
-        self._count(mark)
+        self._nodes += 1
+        if self._nodes > MOST_NODES:
+            self._too_many(mark)
+        self._within(mark)
         if event.tag is not None:
             self._tag(mark, event.tag)
         if len(self._stack) >= DEEPEST:
@@ -194,16 +214,14 @@ class _Builder:
 
     def _alias(self, event: Any) -> None:
         mark = event.start_mark
-        self._count(mark)
+        self._nodes += 1
+        if self._nodes > MOST_NODES:
+            self._too_many(mark)
         self._say(mark, f"the alias *{event.anchor} is not taken", "write the value out where it is used")
         self._add(Scalar("", True, True, mark.line + 1, mark.column + 1))
 
-    def _count(self, mark: Any) -> None:
-        self._nodes += 1
-        if self._nodes > MOST_NODES:
-            self._give_up(mark, f"the document has more than {MOST_NODES} values", "make it smaller")
-        if mark.index - self._begin > LONGEST_DOCUMENT:
-            self._within(mark)
+    def _too_many(self, mark: Any) -> None:
+        self._give_up(mark, f"the document has more than {MOST_NODES} values", "make it smaller")
 
     def _within(self, mark: Any) -> None:
         if mark.index - self._begin > LONGEST_DOCUMENT:
@@ -229,15 +247,15 @@ class _Builder:
             top.key = None
         elif top.keys is None:
             top.into.append(node)
-        elif top.skip:
-            top.skip = False
         else:
             self._key(top, top.keys, node)
 
     def _key(self, top: _Open, keys: dict[str, Scalar], node: Node) -> None:
-        if not isinstance(node, Scalar):
+        if top.skip:
+            top.skip = False
+        elif not isinstance(node, Scalar):
             self._refuse(top, node, "a list or a mapping cannot be a key", "a key is one word")
-        elif node.text == "<<":
+        elif node.text == _MERGE:
             self._refuse(top, node, "a merge key (<<) is not taken", "write the fields out")
         elif node.text in keys:
             first = keys[node.text].line

@@ -41,4 +41,7 @@ Node = Scalar | Mapping | Sequence
 
 def entry(mapping: Mapping, word: str) -> tuple[Scalar, Node] | None:
     """The entry of a mapping under a key; None where there is none."""
-    return next((each for each in mapping.entries if each[0].text == word), None)
+    for each in mapping.entries:  # a generator would cost more than the handful of keys that there are
+        if each[0].text == word:
+            return each
+    return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Final
 
 from muster_language import colossal, older
@@ -57,6 +58,12 @@ def _parts(loaded: Loaded) -> Iterator[Loaded]:
         for item in items[1].items:
             yield Loaded(item.line, item, loaded.violations if first else [], loaded.line)
             first = False
+
+
+@cache
+def _beside() -> dict[str, str]:
+    """What stands beside `spec`, word -> proto name."""
+    return {row.yaml: row.name for row in catalogue().rows if row.beside_spec}
 
 
 def _is_empty(node: Node | None) -> bool:
@@ -112,42 +119,41 @@ class _Reader:
         self._layer()
 
     def _workload(self, root: Mapping, entries: dict[str, tuple[Scalar, Node]]) -> None:
-        beside = [row for row in catalogue().rows if row.beside_spec]
-        self.findings.unknown(root, ["apiVersion", "kind", "metadata", "spec", *(row.yaml for row in beside)])
+        beside = _beside()
+        self.findings.unknown(root, ("apiVersion", "kind", "metadata", "spec", *beside))
         self._kind(entries.get("kind"), root)
         fields = FieldReader(self.findings, self.kind)
         if "spec" in entries:
             fields.spec(entries["spec"][1], "spec", self.spec)
         else:
             self.findings.say("spec", root, "the document has no spec", "a mapping of fields")
-        for row in beside:
-            if row.yaml in entries:
-                node = entries[row.yaml][1]
-                inner = getattr(self.spec, row.name)
+        for word, name in beside.items():
+            if word in entries:
+                inner = getattr(self.spec, name)
                 inner.SetInParent()
-                fields.spec(node, row.yaml, inner)
+                fields.spec(entries[word][1], word, inner)
 
     def _version(self, found: Entry, root: Mapping) -> str:
+        if found is not None and isinstance(found[1], Scalar) and found[1].text in _VERSIONS:
+            return found[1].text
         allowed = either(list(_VERSIONS))
         if found is None:
             self.findings.say("apiVersion", root, "apiVersion is missing", allowed)
             return ""
-        if isinstance(found[1], Scalar) and found[1].text in _VERSIONS:
-            return found[1].text
         given = shown(found[1].text) if isinstance(found[1], Scalar) else "a list or mapping"
         self.findings.say("apiVersion", found[1], f"{given} is not a version of the language", allowed)
         return ""
 
     def _kind(self, found: Entry, root: Mapping) -> None:
-        words = [kind.document for kind in Kind]
-        if found is None:
-            self.findings.say("kind", root, "kind is missing", either(words))
-            return
-        node = found[1]
+        node = found[1] if found else root
         given = node.text if isinstance(node, Scalar) else ""
         self.kind = kind_of_document(given)
         if self.kind is not None:
             set_kind(self.spec, self.kind)
+            return
+        words = [kind.document for kind in Kind]
+        if found is None:
+            self.findings.say("kind", root, "kind is missing", either(words))
             return
         near = nearest(given, words)
         hint = f"; did you mean {near}?" if near else ""
