@@ -188,7 +188,8 @@ async def test_the_unexpected_shows_a_trace_and_nothing_else() -> None:
 async def test_a_dying_database_is_unavailable_and_worth_another_try(error: Exception) -> None:
     failed = await _failing(error)
     assert failed.code() is grpc.StatusCode.UNAVAILABLE
-    assert any(detail.Is(RetryInfo.DESCRIPTOR) for detail in _details(failed).details)
+    delay = RetryInfo()
+    assert any(detail.Unpack(delay) for detail in _details(failed).details)
 
 
 async def test_a_refusal_is_passed_on_as_it_was() -> None:
