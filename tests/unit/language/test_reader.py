@@ -117,7 +117,10 @@ def test_what_is_no_gpu_request(gpu: str) -> None:
             "6:3: spec: command is given twice\n  the first one is in line 5",
         ),
         ("  args: {value: a}\n  arguments: {value: b}\n", "6:3: spec.arguments: arguments and args are the same field"),
-        ("  name: {value: Train_1}\n", "spec.name.value: Train_1 is not a name\n  lower-case letters, digits and dashes"),
+        (
+            "  name: {value: Train_1}\n",
+            "spec.name.value: Train_1 is not a name\n  lower-case letters, digits and dashes",
+        ),
         (f"  name: {{value: {'a' * 64}}}\n", "is too long: 64 characters\n  at most 63 characters"),
         (
             "  name: {value: a}\n  namePrefix: {value: a}\n",
