@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import jwt
 
+from muster_chassis import metrics
 from muster_chassis.errors import Unauthenticated
 from muster_chassis.rpc.caller import LOCAL, Caller
 from muster_chassis.rpc.keys import FetchedKeys, Keys, OneKey
@@ -24,6 +25,13 @@ _LEEWAY: Final = 30.0  # seconds by which clocks may differ
 _LONGEST: Final = 16 << 10
 _LONGEST_NAME: Final = 500
 _MOST_GROUPS: Final = 500
+
+REFUSED = metrics.counter(
+    "muster_unauthenticated_total",
+    unit="calls",
+    meaning="Calls without a token, or with one that does not hold.",
+    action="Goes on: somebody's token has ended or their clock is off; many at once: somebody is trying.",
+)
 
 Authenticator = Callable[[str | None], Awaitable[Caller]]
 """Says who calls, from the header or metadata `authorization`. Raises Unauthenticated, and Unavailable while an
@@ -66,6 +74,13 @@ class TokenAuthenticator:
 
     async def __call__(self, authorization: str | None) -> Caller:
         """The token's subject and groups."""
+        try:
+            return await self._judged(authorization)
+        except Unauthenticated:
+            REFUSED.inc()
+            raise
+
+    async def _judged(self, authorization: str | None) -> Caller:
         if not authorization and not self._required:
             return LOCAL
         scheme, _, token = (authorization or "").partition(" ")
