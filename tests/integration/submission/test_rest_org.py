@@ -145,6 +145,13 @@ async def clusters_nodes_and_pools(here: Door) -> None:
     assert (changed["labelValue"], changed["placementStrategy"]) == ("h200", {"cpu": "binpack", "gpu": "spread"})
     listed = await http.get("/api/v1/node-pools", params={"filterBy": "name==h100"})
     assert [pool["name"] for pool in listed.json()["nodepools"]] == ["h100"]
+    later = {"name": "later", "clusterId": EAST, "labelKey": "pool", "labelValue": "b200"}
+    another = await http.post("/api/v1/node-pools", json=later)
+    assert (another.status_code, judge("create_node_pool", another.json()).label_value) == (201, "b200")
+    place = f"/api/v1/node-pools/{another.json()['id']}"
+    assert (await http.put(place, json={"labelKey": "pool", "labelValue": "b300"})).json()["labelValue"] == "b300"
+    assert (await http.delete(place)).status_code == 204
+    assert refusal(await http.post("/api/v1/node-pools", json={"name": "later"}), 400) == {"clusterId"}
     assert (await http.delete(f"{at}/{number}")).status_code == 202
     assert refusal(await http.delete(f"{at}/{number}"), 404) == set()
     default = next(pool["id"] for pool in pools if pool["name"] == "default")

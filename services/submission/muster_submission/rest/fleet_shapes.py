@@ -46,6 +46,14 @@ POOL: Final = record(
 POOL_CREATION: Final = record(
     "NodePoolCreation", ["name"], "A node pool to make.", name={"type": "string", "maxLength": 63}, **_UPDATABLE
 )
+NEW_POOL: Final = record(
+    "NodePoolOfCluster",
+    ["name", "clusterId"],
+    "A node pool to make in a cluster.",
+    name={"type": "string", "maxLength": 63},
+    clusterId=_UUID,
+    **_UPDATABLE,
+)
 POOL_UPDATE: Final = record("NodePoolUpdate", [], "What changes; what is left out stays.", **_UPDATABLE)
 POOL_LABELS: Final = record("NodePoolLabels", [], "The label of its nodes.", labelKey=_LABEL, labelValue=_LABEL)
 CLUSTER: Final = record(

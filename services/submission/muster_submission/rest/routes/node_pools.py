@@ -20,7 +20,7 @@ from muster_submission.rest import org_lists, org_shapes
 from muster_submission.rest.answers import accepted, answer, nothing
 from muster_submission.rest.bodies import read_object
 from muster_submission.rest.cluster_bodies import PLACEMENTS, write_pool
-from muster_submission.rest.fleet_shapes import POOL, POOL_CREATION, POOL_LABELS, POOL_UPDATE
+from muster_submission.rest.fleet_shapes import NEW_POOL, POOL, POOL_CREATION, POOL_LABELS, POOL_UPDATE
 from muster_submission.rest.fleet_view import Fleet
 from muster_submission.rest.members import Findings, join
 from muster_submission.rest.operation import ERROR, Answer, Body, Operation, path_id, refusal
@@ -93,23 +93,37 @@ class NodePools:
         count = Answer("The number.", org_shapes.COUNT)
         lists, counts = self._listing.parameters(), self._listing.count_parameters()
         gone, found = {204: Answer("Gone."), 409: stays}, {200: one}
+        made, changed = {201: one, 409: taken}, {200: one, 409: taken}
         body = Body(POOL_UPDATE)
         return [
             _operation("GET", NEW, "list_nodepools", "The node pools", self.page, {200: page}, lists, since="muster"),
             _operation(
+                "POST",
+                NEW,
+                "create_nodepool",
+                "Make a node pool",
+                self.create,
+                made,
+                body=Body(NEW_POOL),
+                since="muster",
+            ),
+            _operation(
                 "GET", f"{NEW}/count", "count_nodepools", "How many", self.count, {200: count}, counts, since="muster"
             ),
             _operation("GET", at, "get_nodepool", "One node pool", self.get, found, [_NEW_ID], since="muster"),
-            _operation(
-                "PATCH",
-                at,
-                "patch_nodepool",
-                "Change it",
-                self.patch,
-                {**found, 409: taken},
-                [_NEW_ID],
-                body,
-                since="muster",
+            *(
+                _operation(
+                    method,
+                    at,
+                    f"{method.lower()}_nodepool",
+                    "Change it",
+                    self.patch,
+                    changed,
+                    [_NEW_ID],
+                    body,
+                    since="muster",
+                )
+                for method in ("PUT", "PATCH")
             ),
             _operation("DELETE", at, "delete_nodepool", "Remove it", self.remove, gone, [_NEW_ID], since="muster"),
         ]
@@ -122,13 +136,18 @@ class NodePools:
         return answer([write_pool(pool, nodes) for pool in await self._parts.fleet.pools(cluster)])
 
     async def create(self, request: Request) -> Response:
-        """201 with the pool."""
+        """201 with the pool; its cluster stands in the path, or in the body of later versions."""
         fleet, found = Fleet(self._parts, request), Findings()
-        cluster = await fleet.name_of(request.path_params["clusterId"].lower())
-        body = found.object(await read_object(request), "", ("name", *_UPDATABLE))
+        given = request.path_params.get("clusterId")
+        members = ("name", *_UPDATABLE) if given else ("name", "clusterId", *_UPDATABLE)
+        body = found.object(await read_object(request), "", members)
         pool, _ = _read(body, found)
-        pool.cluster, pool.name = cluster, found.text(body.get("name"), "name")
+        uuid = given or found.text(body.get("clusterId"), "clusterId")
+        if not uuid:
+            found.add("clusterId", "is missing: the id of the cluster whose nodes it takes")
+        pool.name = found.text(body.get("name"), "name")
         found.raise_any("the node pool")
+        pool.cluster = await fleet.name_of(uuid.lower())
         asked = api.CreateNodePoolRequest(node_pool=pool, idempotency_key=idempotency_key(request))
         made = (await self._parts.organisation.CreateNodePool(asked, None)).node_pool
         return answer(write_pool(made, []), 201)
