@@ -198,7 +198,7 @@ class Application:
             _served(
                 triggers_pb2,
                 triggers_pb2_grpc.add_TriggersServiceServicer_to_server,
-                Triggers(self.database, self.access, self.triggers, self.firings, rules, self.firing),
+                Triggers(self.database, self.access, self.triggers, self.firings, rules, self.runs, self.firing),
             ),
             _served(
                 usage_pb2,

@@ -7,6 +7,7 @@ time; a question that ends the child is answered as a runaway, and the next one 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ from muster_submission.domain.expressions import Answer, Broken, Question, Schem
 _log = logs.get(__name__)
 _ANSWER_SECONDS: Final = 10.0  # on a machine that gives the child no time; its own clock counts processor time
 _LIMIT: Final = 16 << 20
+_OURS: Final = frozenset({"MUSTER_DATABASE_URL"})  # what strangers' expressions run beside has no key to the books
 _DECODER: Final = msgspec.msgpack.Decoder(Told | Answered | Failed)
 _TIMED_OUT: Final = f"the expressions took more than {CPU_SECONDS:g} s of processor time"
 _DIED: Final = "the expressions took more memory than they may have, or ended their process"
@@ -105,6 +107,7 @@ class CelProcess:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,
+                env={name: text for name, text in os.environ.items() if name not in _OURS},
             )
             _log.info("the process for expressions was started", pid=self._child.pid)
         return self._child

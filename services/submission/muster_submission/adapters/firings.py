@@ -157,25 +157,15 @@ class PostgresFirings:
         return [(row["project"], row["trigger"]) for row in await self._pool.fetch(_WITH_WAITING)]
 
     async def under_way(self, project: str, trigger: str) -> Load:
-        """How many runs of a rule were live when it last fired, and how many firings wait."""
+        """How many runs of a rule have not ended, and how many firings wait."""
         row = await self._pool.fetchrow(
-            "SELECT count(*) FILTER (WHERE live) AS running, count(*) FILTER (WHERE outcome = 1) AS waiting "
-            "FROM firings WHERE project = $1 AND trigger = $2 AND (live OR outcome = 1)",
+            "SELECT count(w.id) AS running, count(*) FILTER (WHERE f.outcome = 1) AS waiting "
+            "FROM firings f LEFT JOIN workloads w ON w.id = f.workload_id AND NOT w.ended "
+            "WHERE f.project = $1 AND f.trigger = $2 AND (f.live OR f.outcome = 1)",
             project,
             trigger,
         )
         return Load(running=row["running"], waiting=row["waiting"])
-
-    async def last(self, project: str, trigger: str, event: CloudEvent) -> Before | None:
-        """The last firing of a rule by an event, as far as anyone can see without the lock."""
-        row = await self._pool.fetchrow(
-            "SELECT number, until FROM firings WHERE project = $1 AND trigger = $2 AND event_key = $3 "
-            "ORDER BY number DESC LIMIT 1",
-            project,
-            trigger,
-            _key(event),
-        )
-        return None if row is None else Before(row["number"], row["until"])
 
     async def page(
         self, project: str, trigger: str, outcomes: Sequence[int], size: int, after: str

@@ -70,15 +70,18 @@ class Firing:
             if shot.key in locked:
                 await self._shoot(unit, locked, shot)
 
-    async def replay(self, unit: Unit, stored: StoredRule, event: CloudEvent) -> StoredFiring | str:
-        """Fires again by an event that fired before; or why the rule does not."""
+    async def replay(
+        self, unit: Unit, stored: StoredRule, event: CloudEvent, outlook: Run | Failed
+    ) -> StoredFiring | str:
+        """Fires again by an event that fired before; or why the rule does not.
+
+        outlook: what the rule would start, asked before the unit: a call must not hold one connection and wait for
+        another.
+        """
         locked = await self._triggers.lock(unit, [(stored.rule.project, stored.rule.name)])
         now = locked.get((stored.rule.project, stored.rule.name))
-        if now is None:
-            return "the trigger is gone"
-        outlook = await self._runs.of(now, event)
-        if isinstance(outlook, Passed):
-            return outlook.why
+        if now is None or now.version != stored.version:
+            return "the trigger was changed just now: look at it and repeat the call"
         return await self._fire(unit, locked, _Shot(now, event, outlook), replayed=True) or "it was fired just now"
 
     async def go_on(self, unit: Unit, key: _Key) -> int:

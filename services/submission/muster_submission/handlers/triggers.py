@@ -6,6 +6,8 @@ nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -23,7 +25,7 @@ from muster_submission.domain.triggers import Rule, check
 from muster_submission.errors import DraftRefused, NoSuchTemplate, NoSuchTrigger
 from muster_submission.handlers.access import Rights
 from muster_submission.handlers.drafts import Drafts, Refusal
-from muster_submission.handlers.runs import APPLICATION, Failed, Passed, Runs, fields
+from muster_submission.handlers.runs import APPLICATION, Failed, Passed, Run, Runs, fields
 from muster_submission.ports import Base
 from muster_submission.trigger_ports import Expressions, Firings, StoredRule, Triggers
 
@@ -36,6 +38,9 @@ _NEVER: Final = {
     "arguments": "use the rule's arguments",
     "args": "use the rule's arguments",
 }
+
+
+Apart = Callable[[], AbstractAsyncContextManager[Unit]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +93,15 @@ class Rules:
         await audit(unit, Entry(Verb.TRIGGERS_WRITE, target, project=project, detail="deleted"))
         return await self._firings.drop(unit, project, name, "the trigger was deleted")
 
-    async def test(self, unit: Unit, stored: StoredRule, event: CloudEvent) -> Prospect:
-        """What the rule would do with the event now."""
-        rule = stored.rule
+    async def test(self, apart: Apart, stored: StoredRule, event: CloudEvent) -> Prospect:
+        """What the rule would do with the event now. `apart`: opens a transaction, in which nothing is made."""
         outlook = await self._runs.of(stored, event)
         if isinstance(outlook, Passed):
             return Prospect(matches=False, why=outlook.why)
+        async with apart() as unit:
+            return await self._prospect(unit, stored.rule, event, outlook)
+
+    async def _prospect(self, unit: Unit, rule: Rule, event: CloudEvent, outlook: Run | Failed) -> Prospect:
         before = await self._firings.before(unit, rule, event)
         if isinstance(outlook, Failed):
             return Prospect(matches=True, why=outlook.why, outcome=Outcome.ERROR, remembered=_remembered(before, unit))

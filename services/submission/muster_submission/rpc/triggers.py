@@ -23,6 +23,7 @@ from muster_submission.domain.firings import Outcome
 from muster_submission.errors import BadQuestion, CannotReplay, NoSuchFiring, NoSuchTrigger
 from muster_submission.handlers.access import Access, Rights
 from muster_submission.handlers.firing import Firing
+from muster_submission.handlers.runs import Passed, Runs
 from muster_submission.handlers.triggers import Rules
 from muster_submission.rpc.reading import owner, page_of
 from muster_submission.trigger_ports import StoredRule
@@ -40,6 +41,7 @@ class Triggers(triggers_pb2_grpc.TriggersServiceServicer):
         books: PostgresTriggers,
         firings: PostgresFirings,
         rules: Rules,
+        runs: Runs,
         firing: Firing,
     ) -> None:
         self._database = database
@@ -47,6 +49,7 @@ class Triggers(triggers_pb2_grpc.TriggersServiceServicer):
         self._books = books
         self._firings = firings
         self._rules = rules
+        self._runs = runs
         self._firing = firing
 
     async def ApplyTrigger(self, request: api.ApplyTriggerRequest, context: Any) -> api.ApplyTriggerResponse:
@@ -90,8 +93,7 @@ class Triggers(triggers_pb2_grpc.TriggersServiceServicer):
         """What a trigger would do with an event."""
         event = _event(request)
         rule = await self._rules.check(rule_of(request.trigger), await self._rights())
-        async with self._database.unit() as unit:
-            found = await self._rules.test(unit, StoredRule(rule, owner(), 0, 0), event)
+        found = await self._rules.test(self._database.unit, StoredRule(rule, owner(), 0, 0), event)
         return api.TestTriggerResponse(
             matches=found.matches,
             why=found.why,
@@ -126,9 +128,12 @@ class Triggers(triggers_pb2_grpc.TriggersServiceServicer):
         stored = await self._books.find(found.project, found.trigger)
         if stored is None:
             raise NoSuchTrigger(found.project, found.trigger)
+        outlook = await self._runs.of(stored, found.event)
+        if isinstance(outlook, Passed):
+            raise CannotReplay(f"trigger {stored.rule.full_name} does not fire by {found.event.name}: {outlook.why}")
 
         async def work(unit: Unit) -> api.ReplayFiringResponse:
-            made = await self._firing.replay(unit, stored, found.event)
+            made = await self._firing.replay(unit, stored, found.event, outlook)
             if isinstance(made, str):
                 raise CannotReplay(f"trigger {stored.rule.full_name} does not fire by {found.event.name}: {made}")
             target = f"trigger/{stored.rule.full_name}"
