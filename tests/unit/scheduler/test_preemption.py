@@ -7,6 +7,7 @@ import pytest
 from muster_kernel.lifecycle import Phase
 from muster_kernel.quantities import GPU
 from muster_kernel.reasons import ChangeReason, WaitingReason
+from muster_scheduler.adapters.rows import of_workload, to_workload
 from muster_scheduler.domain import events
 from muster_scheduler.domain.decisions import Claimed, Placed, Preempted, Release
 from muster_scheduler.domain.nodes import NodeState
@@ -205,3 +206,14 @@ def test_no_ping_pong() -> None:
                 fleet.gone(number)
     assert len(evictions(fleet)) == 4
     assert [fleet.workload(n).phase for n in (5, 6)] == [Phase.INITIALIZING] * 2
+
+
+def test_the_preemptions_of_a_workload_outlive_the_scheduler() -> None:
+    fleet = Fleet(node("n1", 1))
+    low = fleet.submit(1, request(preemption_limit=2))
+    fleet.submit(2, request(priority=75))
+    fleet.gone(1)
+    columns = {"id": low.id, "project": low.project, "name": low.name, "attempt": low.attempt}
+    phases = {"phase": low.phase.value, "desired": low.desired.value}
+    again, _ = to_workload({**columns, **phases, "body": of_workload(low)})
+    assert (again.preemptions, again.ours) == (1, 1)
