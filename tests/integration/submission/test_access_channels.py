@@ -5,12 +5,14 @@ The calls stand in tests/support/access_calls.py; what is expected of each comes
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
 from typing import Any, Final
 
 import grpc
 import httpx
+import jwt
 import pytest
 
 from muster.api.v1 import (
@@ -23,8 +25,10 @@ from muster_submission.domain.access import Answer, Grants, Verb
 from tests.support.access_calls import (
     CALLERS,
     DEPARTMENTS,
+    K8S,
     PATHS,
     RPCS,
+    SECRET,
     SERVICES,
     VISION,
     House,
@@ -223,6 +227,30 @@ async def _agents(here: House) -> None:
     assert not (await here.door.workloads.ListWorkloads(listed, metadata=here.metadata("agent"))).workloads
 
 
+async def _bad_tokens(here: House) -> None:
+    """A token that does not hold opens no door, and each says so in its own words."""
+    good = {"iss": "tests", "aud": "muster", "sub": "system-admin@tenant", "exp": time.time() + 3600}
+    bad = [
+        jwt.encode(good | {"exp": 1}, SECRET, algorithm="HS256"),
+        jwt.encode(good | {"aud": "another"}, SECRET, algorithm="HS256"),
+        jwt.encode(good | {"iss": "another"}, SECRET, algorithm="HS256"),
+        jwt.encode(good, SECRET[::-1], algorithm="HS256"),
+        jwt.encode(good, "", algorithm="none"),
+        jwt.encode(good, SECRET, algorithm="HS256").rpartition(".")[0] + ".",
+        jwt.encode(good | {"iss": "muster", "credential": 1}, SECRET, algorithm="HS256"),
+    ]
+    for token in bad:
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await here.door.workloads.ListWorkloads(
+                api.ListWorkloadsRequest(), metadata=(("authorization", f"Bearer {token}"),)
+            )
+        assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        for path in ("/api/v1/workloads", f"{K8S}/object"):
+            answer = await here.door.http.get(path, headers={"Authorization": f"Bearer {token}"})
+            assert answer.status_code == 401, answer.text
+            assert answer.headers["www-authenticate"] == "Bearer"
+
+
 async def _hidden(here: House) -> None:
     """What one may not see looks exactly like what does not exist."""
     who = here.metadata("viewer@project/web")
@@ -243,6 +271,7 @@ async def _hidden(here: House) -> None:
 
 async def test_what_the_table_does_not_say(database: Any, kafka: str, tmp_path: Path) -> None:
     async with house(database, kafka, tmp_path) as here:
+        await _bad_tokens(here)
         await _hidden(here)
         await _agents(here)
         await _replayed(here)
