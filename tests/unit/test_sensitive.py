@@ -61,6 +61,10 @@ def test_a_masked_spec_shows_references_alone() -> None:
         assert shown.command == "true"
     named = spec("SECRET:name,key")
     assert masked(named) is named
+    written = write(named, metadata_name="n")
+    assert MASK not in written
+    (read_back,) = read(written)
+    assert {place.text for place in places(read_back.spec)} == {"SECRET:name,key"}
     plain = WorkloadSpec(command="true")
     assert masked(plain) is plain
     assert not has_sensitive(plain)

@@ -16,10 +16,10 @@ from muster_language import colossal
 from muster_language import value_types as of
 from muster_language.catalogue import Row, catalogue
 from muster_language.labels import label_of
+from muster_language.sensitive import MASK, REFERENCE
 from muster_language.spec import API_VERSION, WorkloadSpec, kind_of
 from muster_language.structs import Quoted, plain
 
-MASK: Final = "***"
 _WIDTH: Final = 120
 _ALONE: Final = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.@/:]*")  # an entry that needs no list around it
 _LABELLED: Final = {"capabilities": "capability"}  # lists that the language writes as labelled items
@@ -84,7 +84,7 @@ def _field(row: Row, value: Any) -> Any:
 
 def _value(row: Row, value: Any) -> Any:
     if row.sensitive:
-        return MASK
+        return value if value.startswith(REFERENCE) else MASK
     if row.words is not None:
         return row.words.by_number.get(value, value)
     match row.type:
