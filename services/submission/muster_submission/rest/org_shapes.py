@@ -65,7 +65,12 @@ TYPES: Final = record(
     "NodeTypes", [], "Values of the node label run.ai/type.", training=some(_TEXT), workspace=some(_TEXT)
 )
 _AMOUNT: Final = record(
-    "QuotaAmount", [], "GPUs, millicores and MB.", gpu={"type": "number"}, cpu={"type": "number"}, memory={"type": "number"}
+    "QuotaAmount",
+    [],
+    "GPUs, millicores and MB.",
+    gpu={"type": "number"},
+    cpu={"type": "number"},
+    memory={"type": "number"},
 )
 _SUMS: Final = {"allocated": _AMOUNT, "allocatedNonPreemptible": _AMOUNT, "requested": _AMOUNT}
 _STATUS: Final = {
