@@ -23,6 +23,7 @@ from muster_submission.domain.listing import (
     Walk,
     Way,
     beyond,
+    certain,
     keys,
     order_of,
     question,
@@ -61,6 +62,16 @@ def test_a_key_with_many_walks_the_index_of_key_and_order() -> None:
     assert chosen(NEWEST, PROJECT, RUNNING) == [Walk((PROJECT, RUNNING))]
     assert chosen(NEWEST, SCOPE) == [Walk((SCOPE,))]
     assert chosen(NEWEST, SCOPE, RUNNING) == [Walk((SCOPE, RUNNING))]
+
+
+def test_a_question_that_an_index_answers_alone_is_not_counted_first() -> None:
+    assert certain(question((PROJECT,), BY_NAME)) == Walk((PROJECT,))
+    assert certain(question((SCOPE,), NEWEST)) == Walk((SCOPE,))
+    assert certain(question((), BY_NAME, offset=10**6)) == Walk()
+    assert certain(question((PROJECT, Except("name", frozenset({"x"}))), NEWEST)) is None
+    assert certain(question((SCOPE,), NEWEST, offset=5_000)) is None
+    assert certain(question((PROJECT,), Order("gpus"))) is None
+    assert certain(question((), BY_NAME, gone=True)) is None
 
 
 def test_what_no_index_begins_with_is_looked_through_and_then_scanned() -> None:

@@ -18,10 +18,11 @@ import asyncpg
 from muster_chassis.connection import AnyConnection
 from muster_submission.adapters import list_sql
 from muster_submission.adapters.list_sql import Statement
-from muster_submission.domain.listing import DEEP, FEW, Few, Question, Scan, Walk, keys, ways
+from muster_submission.domain.listing import DEEP, FEW, Few, Question, Scan, Walk, certain, keys, ways
 from muster_submission.domain.terms import impossible
 
 _AT_ONCE: Final = 2
+_ABOUT: Final = "SELECT reltuples FROM pg_class WHERE oid = 'workload_list'::regclass"
 # Sorting and reading the whole table are out of the question where entries are counted off.
 _FORCED: Final = "SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off; SET LOCAL enable_bitmapscan = off"
 
@@ -44,7 +45,8 @@ class Lists:
         """The ids of the rows that are wanted."""
         if impossible(asked.terms):
             return []
-        for way in ways(asked, await self._probed(asked)):
+        known = certain(asked)
+        for way in [known] if known else ways(asked, await self._probed(asked)):
             match way:
                 case Few(key=key):
                     return await self._fetch(list_sql.few(asked, key))
@@ -97,12 +99,11 @@ class Lists:
         if asked.offset <= DEEP:
             return await self._fetch(list_sql.walk(asked, way))
         async with self._gate:
-            total = await self._value(list_sql.counted(asked))
-            if asked.offset >= total:
-                return []
-            left = total - asked.offset
-            if left >= asked.offset or way.keys:
+            if way.keys or asked.offset < await self._source.fetchval(_ABOUT) / 2:
                 return await self._forced(list_sql.walk(asked, way))
+            left = await self._value(list_sql.counted(asked)) - asked.offset
+            if left <= 0:
+                return []
             # The end is nearer: the same rows are counted off from there, and turned round.
             limit = min(asked.limit, left)
             mirrored = replace(asked, order=asked.order.reversed(), offset=left - limit, limit=limit)
