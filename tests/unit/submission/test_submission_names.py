@@ -62,7 +62,8 @@ def test_a_run_is_named_after_what_fired_it() -> None:
         == 5
     )
     assert len(run_name("t" * 63, **told)) == 63
-    assert run_name("a" * 53 + "-b", **told).count("--") == 0
+    assert run_name("a" * 49 + "-b", **told).count("--") == 0
+    assert len({run_name("base", **(told | {"event_id": str(number)})) for number in range(20_000)}) == 20_000
 
 
 def test_a_problem_says_its_place() -> None:

@@ -16,7 +16,7 @@ from muster_submission.domain.problems import Problem
 
 NUMBER_DIGITS: Final = 10
 PREFIX_LIMIT: Final = NAME_LIMIT - 1 - NUMBER_DIGITS
-_HASH_LENGTH: Final = 8
+_HASH_LENGTH: Final = 12  # at eight, one of 100,000 runs of a template would have met another's name
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def resolve(namings: Sequence[tuple[str, Naming]], numbers: Mapping[tuple[str, s
 
 
 def run_name(template: str, *, trigger: str, source: str, event_id: str, number: int) -> str:
-    """The name of the run that one event starts: the template's name and eight characters of a hash.
+    """The name of the run that one event starts: the template's name and twelve characters of a hash.
 
     The same firing always gives the same name, so that a repeated event collides instead of doubling.
     """
