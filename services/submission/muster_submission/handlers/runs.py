@@ -107,9 +107,11 @@ class Runs:
 
     async def _draft(self, stored: StoredRule, taken: Taken) -> Run | Failed:
         rule = stored.rule
-        project = await self._drafts.project(taken.project or rule.project, "")
+        wanted = taken.project or rule.project
+        project = await self._drafts.project(wanted, "")
         if isinstance(project, Refusal | Problem):
-            return Failed(project.message)
+            # Not the message of the drafts: it lists projects, and firings are read by those who see only this one.
+            return Failed(f"project {wanted!r} does not exist")
         refused = await self._forbidden(stored, project.name)
         if refused:
             return Failed(refused)
