@@ -51,11 +51,6 @@ class Place:
         """Whether it is a credential as somebody wrote it."""
         return bool(self.text) and self.text != MASK and not self.text.startswith((SEALED, REFERENCE))
 
-    @property
-    def sealed(self) -> bool:
-        """Whether a sealed literal stands there."""
-        return self.text.startswith(SEALED)
-
     def put(self, text: str) -> None:
         """Writes something else there."""
         setattr(self.holder, self.name, text)
