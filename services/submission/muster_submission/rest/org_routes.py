@@ -70,6 +70,10 @@ class OrgUnits(ABC, Generic[Unit]):
         """The names that the caller may see; None: all."""
 
     @abstractmethod
+    def require(self, rights: Rights, name: str, absent: ServiceError) -> None:
+        """Raises `absent` where the caller may not see it: an attempt that the audit hears of."""
+
+    @abstractmethod
     def absent(self, given: str) -> ServiceError:
         """What is said of an id that is not there, or hidden."""
 
@@ -205,9 +209,10 @@ class OrgUnits(ABC, Generic[Unit]):
         given = request.path_params[f"{self.noun}Id"]
         number = number_of(given)
         found = None if number is None else await self.by_id(number)
-        seen = self.seen(await self._parts.access.rights(caller()))
-        if found is None or (seen is not None and found.name not in seen):
-            raise self.absent(given[:40])
+        absent = self.absent(given[:40])
+        if found is None:
+            raise absent
+        self.require(await self._parts.access.rights(caller()), found.name, absent)
         return found
 
     async def _visible(self) -> list[Unit]:

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from muster.api.v1 import tenancy_pb2 as api
 from muster.fleet.v1.fleet_pb2 import Account
 from muster.tenancy.v1.tenancy_pb2 import Department, PoolQuota
+from muster_chassis.errors import ServiceError
 from muster_submission.domain.access import Verb
 from muster_submission.errors import NoSuchDepartment
 from muster_submission.handlers.access import Rights
@@ -56,6 +57,10 @@ class Departments(OrgUnits[Department]):
     def seen(self, rights: Rights) -> frozenset[str] | None:
         """The departments that the caller may see."""
         return rights.departments(Verb.DEPARTMENTS_READ)
+
+    def require(self, rights: Rights, name: str, absent: ServiceError) -> None:
+        """Raises `absent` where the caller may not see it."""
+        rights.require(Verb.DEPARTMENTS_READ, department=name, absent=absent)
 
     def absent(self, given: str) -> NoSuchDepartment:
         """There is no such department."""

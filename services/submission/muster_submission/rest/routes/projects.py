@@ -11,6 +11,7 @@ from starlette.requests import Request
 from muster.api.v1 import tenancy_pb2 as api
 from muster.fleet.v1.fleet_pb2 import Account
 from muster.tenancy.v1.tenancy_pb2 import PoolQuota, Project
+from muster_chassis.errors import ServiceError
 from muster_submission.domain.access import Verb
 from muster_submission.domain.tenancy import DEFAULT_DEPARTMENT
 from muster_submission.errors import NoSuchProject
@@ -60,6 +61,10 @@ class Projects(OrgUnits[Project]):
     def seen(self, rights: Rights) -> frozenset[str] | None:
         """The projects that the caller may see."""
         return rights.projects(Verb.PROJECTS_READ)
+
+    def require(self, rights: Rights, name: str, absent: ServiceError) -> None:
+        """Raises `absent` where the caller may not see it."""
+        rights.require(Verb.PROJECTS_READ, project=name, absent=absent)
 
     def absent(self, given: str) -> NoSuchProject:
         """There is no such project."""
