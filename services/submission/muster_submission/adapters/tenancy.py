@@ -51,6 +51,7 @@ _GO_WITH_PROJECT: Final = (
     "DELETE FROM triggers WHERE project = $1",
     "DELETE FROM firings WHERE project = $1",
     "DELETE FROM applied WHERE project = $1",
+    "DELETE FROM secrets WHERE holder IN (SELECT id FROM templates WHERE project = $1)",
 )
 
 
