@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from muster_language.catalogue import catalogue, either
-from muster_language.shape import Node
+from muster_language.shape import MASTER, Node
 
 Validation = dict[str, str]
 
@@ -35,15 +35,16 @@ def _order(low: str, high: str) -> Rule:
 
 
 def _only_with(field: str, other: str) -> Rule:
-    return Rule((field, other), f"!has(self.{field}) || has(self.{other})", f"{field} is used only with {other}")
+    """Where nothing is inherited: a template may leave the one to the workload, and the workload to the template."""
+    alone = "!has(self.baseWorkload) && !(has(self.usage) && self.usage.matches('(?i)^template$'))"
+    expression = f"!has(self.{field}) || has(self.{other}) || !({alone})"
+    return Rule((field, other, "baseWorkload", "usage"), expression, f"{field} is used only with {other}")
 
 
 _SPEC: Final = (
     _order("minScale", "maxScale"),
     _order("minReplicas", "maxReplicas"),
     _order("parallelism", "completions"),
-    _only_with("gpuLimit", "gpu"),
-    _only_with("gpuMemoryLimit", "gpuMemory"),
     _only_with("podAffinitySchedulingRule", "podAffinity"),
     _only_with("podAffinityTopology", "podAffinity"),
     Rule(
@@ -108,7 +109,9 @@ _COLOSSAL: Final = (
 def rules_of(node: Node) -> list[Validation]:
     """The rules of an object with these children, those of the exclusive groups and of other names included."""
     names = {each.name for each in node.children}
-    fixed = [rule for rule in (*_SPEC, *_ITEMS, *_COLOSSAL) if names.issuperset(rule.needs)]
+    # A master inherits what the workers' spec says: only the spec by itself contradicts itself.
+    spec = () if node.name == MASTER else _SPEC
+    fixed = [rule for rule in (*spec, *_ITEMS, *_COLOSSAL) if names.issuperset(rule.needs)]
     return [rule.written() for rule in (*_exclusive(names), *_twice(node), *fixed)]
 
 

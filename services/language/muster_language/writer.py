@@ -78,8 +78,13 @@ def _field(row: Row, value: Any) -> Any:
         return {"items": {label_of(item): _item(row, item) for item in value}}
     if row.name in _LABELLED:
         return {"items": {each: {"value": {_LABELLED[row.name]: each}} for each in value.values}}
-    written = _value(row, value)
+    written = _joined(value.values) if row.type == of.ARRAY else _value(row, value)
     return written if row.bare else {"value": written}
+
+
+def _joined(entries: Any) -> str | list[str]:
+    """One text where it can be: a Kubernetes schema has no type for both a text and a list."""
+    return ",".join(entries) if entries and all(map(_ALONE.fullmatch, entries)) else list(entries)
 
 
 def _value(row: Row, value: Any) -> Any:
@@ -89,12 +94,12 @@ def _value(row: Row, value: Any) -> Any:
         return row.words.by_number.get(value, value)
     match row.type:
         case of.ARRAY:
-            entries = list(value.values)
-            return entries[0] if len(entries) == 1 and _ALONE.fullmatch(entries[0]) else entries
+            return list(value.values)
         case of.OBJECT:
             return _object(row, value)
         case of.NUMBER:
-            return int(value) if float(value).is_integer() else value
+            # A fraction in quotes: a Kubernetes schema has no type for both a whole number and a fraction.
+            return int(value) if float(value).is_integer() else str(value)
         case _:
             return value
 
