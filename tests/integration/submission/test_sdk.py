@@ -119,10 +119,13 @@ def until(look: Callable[[], Any], good: Callable[[Any], bool]) -> Any:
 
 def test_organizations(driven: Driven) -> None:
     places = driven.client.organizations
-    one = judge("get_cluster", places.clusters.get_cluster_by_uuid(driven.cluster).data)
-    assert (one.uuid, one.status.state) == (driven.cluster, "Connected")
-    nodes = judge("get_nodes", places.nodes.get_nodes(driven.cluster).data).nodes
-    assert nodes
+    # A stack is ready a moment before its agents have spoken.
+    one = until(
+        lambda: judge("get_cluster", places.clusters.get_cluster_by_uuid(driven.cluster).data),
+        lambda seen: seen.status.state == "Connected",
+    )
+    assert one.uuid == driven.cluster
+    nodes = until(lambda: judge("get_nodes", places.nodes.get_nodes(driven.cluster).data).nodes, bool)
     assert {node.cluster_uuid for node in nodes} == {driven.cluster}
     pools = judge("get_node_pools", places.node_pools.get_node_pools(driven.cluster).data)
     assert [pool.name for pool in pools if pool.is_default] == [POOL]
