@@ -49,8 +49,8 @@ class ChildFailedError(Exception):
 
 TRAIN = """
 import os, sys
-print("rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"], "in", os.getcwd(), "as", os.environ["MUSTER_ROLE"],
-      os.environ["SEED"], flush=True)
+line = f"rank {os.environ['RANK']} of {os.environ['WORLD_SIZE']} in {os.getcwd()} as {os.environ['MUSTER_ROLE']}"
+os.write(1, f"{line} {os.environ['SEED']}\\n".encode())  # at once: the words of a print would mix with other ranks'
 sys.exit(int(sys.argv[1]) if os.environ["RANK"] == "2" else 0)
 """
 
