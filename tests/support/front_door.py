@@ -50,7 +50,8 @@ def front_door(*, profile: Path | None = None) -> Iterator[FrontDoor]:
     """Submission on an empty database. profile: where it writes what its functions took, when it ends."""
     with EmbeddedPostgres(durable=True) as postgres, tempfile.TemporaryDirectory(prefix="muster-door-") as folder:
         first = Path(folder) / "first.json"
-        first.write_text(json.dumps({"id": str(uuid.uuid4()), "secret": secrets.token_urlsafe(32), "role": "system-admin"}))
+        application = {"id": str(uuid.uuid4()), "secret": secrets.token_urlsafe(32), "role": "system-admin"}
+        first.write_text(json.dumps(application))
         ports = {name: f"127.0.0.1:{free_port()}" for name in ("grpc", "rest", "metrics")}
         settings = {
             "MUSTER_INSTANCE": "submission-0",
@@ -69,7 +70,7 @@ def front_door(*, profile: Path | None = None) -> Iterator[FrontDoor]:
             command = [sys.executable, *how, "-m", "muster_submission"]
             process = subprocess.Popen(command, env=os.environ | settings, stdout=output, stderr=output)
         try:
-            token = _token(f"http://{ports['rest']}", json.loads(first.read_text()), process, log)
+            token = _token(f"http://{ports['rest']}", application, process, log)
             url = postgres.server.url(ADMIN, DATABASE)
             yield FrontDoor(ports["grpc"], f"http://{ports['rest']}", url, token, process.pid)
         finally:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 from muster_chassis.runtime import Runtime, run
 from muster_submission.app import compose
 from muster_submission.app_parts import NAME
@@ -10,6 +12,9 @@ from muster_submission.settings import SubmissionSettings
 
 async def _compose(runtime: Runtime, settings: SubmissionSettings) -> None:
     await compose(runtime, settings)
+    # What the process begins with stays: looking through it again would hold up whoever waits for an answer.
+    gc.collect()
+    gc.freeze()
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ import asyncpg
 
 from muster_submission.rest.workload_rows import Lasting, Rows, lasting_of
 
-KEPT: Final = 20_000
+KEPT: Final = 10_000
 MOVING: Final = """
 SELECT w.id::text AS id, w.project, w.phase, w.reason_code, w.reason_message, w.generation, w.attempt, w.cluster,
        w.node_pool, w.judged, w.status, w.finished_at, l.moved_at, nullif(l.deleted_at, '-infinity') AS deleted_at,
