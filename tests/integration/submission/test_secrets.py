@@ -15,7 +15,7 @@ import grpc
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from muster.api.v1 import agent_gateway_pb2, templates_pb2, triggers_pb2
+from muster.api.v1 import agent_gateway_pb2, templates_pb2, tenancy_pb2, triggers_pb2
 from muster.api.v1 import workloads_pb2 as api
 from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2 as wl
@@ -27,6 +27,7 @@ from tests.support.doors import PROJECT, Door, door, key, moved, placed, violati
 from tests.support.waiting import eventually
 
 CANARY = "hunter2-Canary-7f3a"
+INHERITED = f"{CANARY}-inherited"
 WORKSPACE = f"""
 apiVersion: run.ai/v2alpha1
 kind: InteractiveWorkload
@@ -133,65 +134,56 @@ async def fetched(here: Door, workload: str, cluster: str = "east") -> list[str]
     return [one.value for one in (await here.gateway.FetchSecrets(asked)).secrets]
 
 
-async def test_the_canary_never_leaks(
-    database: Any, kafka: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
-) -> None:
-    caplog.set_level(logging.DEBUG)
-    async with sealed_door(database, kafka, tmp_path / "keys") as here:
-        answers = await said_on_every_way(here)
-        changes = [await applied(here, given) for given in (f"{CANARY}-one", f"{CANARY}-one", MASK)]
-        assert [one.outcome for one in changes] == [
-            api.APPLY_OUTCOME_CREATED,
-            api.APPLY_OUTCOME_UNCHANGED,
-            api.APPLY_OUTCOME_UNCHANGED,
-        ]
-        with pytest.raises(grpc.aio.AioRpcError) as fixed:
-            await applied(here, f"{CANARY}-other")
-        assert fixed.value.code() is grpc.StatusCode.FAILED_PRECONDITION
-        told = "\n".join(str(one) for one in [*answers, *changes, fixed.value])
-        assert CANARY not in told
-        assert SEALED not in told
-        assert told.count(f'password: "{MASK}"') > 8
-        stored = await rows(here) + await records(here)
-        assert SEALED.encode() in stored
-        assert CANARY.encode() not in stored
-        assert base64.b64encode(CANARY.encode())[:20] not in stored
-    said = capfd.readouterr()
-    assert CANARY not in caplog.text + said.out + said.err
+async def on_kubernetes_way(here: Door) -> Sequence[Any]:
+    """The answers to the canary over HTTP."""
+    spec = {"command": {"value": "x"}, "notebookToken": {"value": f"{CANARY}-http"}}
+    thing = {"apiVersion": "run.ai/v2alpha1", "kind": "InteractiveWorkload", "metadata": {"name": "http"}, "spec": spec}
+    where = "/apis/run.ai/v2alpha1/namespaces/runai-team-a/interactiveworkloads"
+    made = await here.http.post(where, json=thing)
+    assert made.status_code == 201, made.text
+    again = await here.http.post(where, json=thing)
+    bare = await here.http.post(where, json=thing | {"spec": spec | {"notebookToken": CANARY}})
+    assert (again.status_code, bare.status_code) == (409, 422)
+    shown = await here.http.get(f"{where}/http")
+    listed = await here.http.get("/api/v1/workloads")
+    return [made.text, again.text, bare.text, shown.text, listed.text, listed.status_code]
 
 
-async def test_the_agent_of_its_cluster_gets_it_and_it_goes_with_the_workload(
-    database: Any, kafka: str, tmp_path: Path
-) -> None:
-    async with sealed_door(database, kafka, tmp_path / "keys") as here:
-        template = api.WorkloadDraft(project=PROJECT, spec=git("inherited", name="base", usage=wl.USAGE_TEMPLATE))
-        apply = templates_pb2.ApplyTemplateRequest(draft=template, idempotency_key=key())
-        await here.templates.ApplyTemplate(apply)
-        heir = await here.submit(name="heir", base_workload="base")
-        one = await submitted(here, git("own", name="one"))
-        for workload in (heir, one):
-            with pytest.raises(grpc.aio.AioRpcError) as early:
-                await fetched(here, workload.id)
-            assert early.value.code() is grpc.StatusCode.NOT_FOUND
-            await here.decide(workload.id, placed("east"))
-        assert await eventually(lambda: held(here, heir.id)) == ["inherited"]
-        assert await eventually(lambda: held(here, one.id)) == ["own"]
-        for workload_id, cluster in ((one.id, "west"), ("nonsense", "east"), (one.id, "")):
-            with pytest.raises(grpc.aio.AioRpcError) as elsewhere:
-                await fetched(here, workload_id, cluster)
-            assert elsewhere.value.code() is grpc.StatusCode.NOT_FOUND
-        template.spec.git_sync[0].password = MASK
-        apply = templates_pb2.ApplyTemplateRequest(draft=template, idempotency_key=key())
-        await here.templates.ApplyTemplate(apply)  # kept
-        second = await here.submit(name="second", base_workload="base")
-        await here.decide(second.id, placed("east"))
-        assert await eventually(lambda: held(here, second.id)) == ["inherited"]
-        await here.decide(one.id, moved(wl.PHASE_DELETED))
-        await eventually(lambda: here.get(one.id), lambda seen: seen.phase == wl.PHASE_DELETED)
-        await here.app.secrets.forget(100)
-        counted = "SELECT count(*) FROM secrets WHERE holder = $1"
-        assert await here.app.database.pool.fetchval(counted, one.id) == 0
-        assert await here.app.database.pool.fetchval(counted, heir.id) == 1
+async def what_is_applied_again_is_kept(here: Door) -> Sequence[Any]:
+    """The answers to a service that is applied with the same credential, with a mask, and with another one."""
+    first, second, third = [await applied(here, given) for given in (f"{CANARY}-one", f"{CANARY}-one", MASK)]
+    changed = await applied(here, MASK, image="nginx")
+    assert [one.outcome for one in (first, second, third, changed)] == [
+        api.APPLY_OUTCOME_CREATED,
+        api.APPLY_OUTCOME_UNCHANGED,
+        api.APPLY_OUTCOME_UNCHANGED,
+        api.APPLY_OUTCOME_CHANGED,
+    ]
+    with pytest.raises(grpc.aio.AioRpcError) as fixed:
+        await applied(here, f"{CANARY}-other")
+    assert fixed.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    await here.decide(first.workload.id, placed("east"))
+    assert await eventually(lambda: held(here, first.workload.id)) == [f"{CANARY}-one"]
+    return [first, second, third, changed, fixed.value]
+
+
+async def what_nobody_may_write_is_refused(here: Door) -> None:
+    for given in (MASK, f"{SEALED}0192d3c4-0000-7000-8000-000000000000:1"):
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await submitted(here, git(given, name="new"))
+        assert violations(refused.value).keys() == {"spec.git_sync.code.password"}
+    referred = await submitted(here, git("SECRET:vault,key", name="refers"))
+    assert referred.spec.git_sync[0].password == "SECRET:vault,key"
+    chosen = triggers_pb2.TriggerField(path="notebookToken", value="data.t", allowed=["tok"])
+    rule = triggers_pb2.Trigger(
+        name="r", project=PROJECT, template="nb", event_type="t", event_sources=["*"], fields=[chosen], enabled=True
+    )
+    notebook = wl.WorkloadSpec(kind=options_pb2.KIND_WORKSPACE, command="true", name="nb", usage=wl.USAGE_TEMPLATE)
+    template = api.WorkloadDraft(project=PROJECT, spec=notebook)
+    await here.templates.ApplyTemplate(templates_pb2.ApplyTemplateRequest(draft=template, idempotency_key=key()))
+    with pytest.raises(grpc.aio.AioRpcError) as open_rule:
+        await here.triggers.ApplyTrigger(triggers_pb2.ApplyTriggerRequest(trigger=rule, idempotency_key=key()))
+    assert violations(open_rule.value).keys() == {"trigger.fields.notebookToken"}
 
 
 async def held(here: Door, workload: str) -> list[str]:
@@ -202,31 +194,68 @@ async def held(here: Door, workload: str) -> list[str]:
         return []
 
 
-async def test_a_mask_keeps_what_is_stored_and_is_nothing_new(database: Any, kafka: str, tmp_path: Path) -> None:
+async def the_agent_of_its_cluster_gets_it_and_it_goes_with_the_workload(here: Door) -> None:
+    template = api.WorkloadDraft(project=PROJECT, spec=git(INHERITED, name="shared", usage=wl.USAGE_TEMPLATE))
+    apply = templates_pb2.ApplyTemplateRequest(draft=template, idempotency_key=key())
+    await here.templates.ApplyTemplate(apply)
+    heir = await here.submit(name="agents-heir", base_workload="shared")
+    one = await submitted(here, git(f"{CANARY}-own", name="one"))
+    for workload in (heir, one):
+        with pytest.raises(grpc.aio.AioRpcError) as early:
+            await fetched(here, workload.id)
+        assert early.value.code() is grpc.StatusCode.NOT_FOUND
+        await here.decide(workload.id, placed("east"))
+    assert await eventually(lambda: held(here, heir.id)) == [INHERITED]
+    assert await eventually(lambda: held(here, one.id)) == [f"{CANARY}-own"]
+    for workload_id, cluster in ((one.id, "west"), ("nonsense", "east"), (one.id, "")):
+        with pytest.raises(grpc.aio.AioRpcError) as elsewhere:
+            await fetched(here, workload_id, cluster)
+        assert elsewhere.value.code() is grpc.StatusCode.NOT_FOUND
+    template.spec.git_sync[0].password = MASK
+    apply = templates_pb2.ApplyTemplateRequest(draft=template, idempotency_key=key())
+    await here.templates.ApplyTemplate(apply)  # kept
+    second = await here.submit(name="second", base_workload="shared")
+    await here.decide(second.id, placed("east"))
+    assert await eventually(lambda: held(here, second.id)) == [INHERITED]
+    await here.decide(one.id, moved(wl.PHASE_DELETED))
+    await eventually(lambda: here.get(one.id), lambda seen: seen.phase == wl.PHASE_DELETED)
+    await here.app.secrets.forget(100)
+    counted = "SELECT count(*) FROM secrets WHERE holder = $1"
+    assert await here.app.database.pool.fetchval(counted, one.id) == 0
+    assert await here.app.database.pool.fetchval(counted, heir.id) == 1
+
+
+async def a_project_takes_what_its_templates_hold_along(here: Door) -> None:
+    counted = "SELECT count(*) FROM secrets"
+    before = await here.app.database.pool.fetchval(counted)
+    await here.project("brief")
+    template = api.WorkloadDraft(project="brief", spec=git(f"{CANARY}-brief", name="base", usage=wl.USAGE_TEMPLATE))
+    await here.templates.ApplyTemplate(templates_pb2.ApplyTemplateRequest(draft=template, idempotency_key=key()))
+    assert await here.app.database.pool.fetchval(counted) == before + 1
+    await here.tenancy.DeleteProject(tenancy_pb2.DeleteProjectRequest(name="brief", idempotency_key=key()))
+    assert await here.app.database.pool.fetchval(counted) == before
+
+
+async def test_the_canary_never_leaks(
+    database: Any, kafka: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.DEBUG)
     async with sealed_door(database, kafka, tmp_path / "keys") as here:
-        for given in (MASK, f"{SEALED}0192d3c4-0000-7000-8000-000000000000:1"):
-            with pytest.raises(grpc.aio.AioRpcError) as refused:
-                await submitted(here, git(given, name="new"))
-            assert violations(refused.value).keys() == {"spec.git_sync.code.password"}
-        first = await applied(here, "first")
-        kept = await applied(here, MASK)
-        assert kept.outcome == api.APPLY_OUTCOME_UNCHANGED
-        changed = await applied(here, MASK, image="nginx")
-        assert changed.outcome == api.APPLY_OUTCOME_CHANGED
-        await here.decide(first.workload.id, placed("east"))
-        assert await eventually(lambda: held(here, first.workload.id)) == ["first"]
-        referred = await submitted(here, git("SECRET:vault,key", name="refers"))
-        assert referred.spec.git_sync[0].password == "SECRET:vault,key"
-        chosen = triggers_pb2.TriggerField(path="notebookToken", value="data.t", allowed=["tok"])
-        rule = triggers_pb2.Trigger(
-            name="r", project=PROJECT, template="nb", event_type="t", event_sources=["*"], fields=[chosen], enabled=True
-        )
-        notebook = wl.WorkloadSpec(kind=options_pb2.KIND_WORKSPACE, command="true", name="nb", usage=wl.USAGE_TEMPLATE)
-        template = api.WorkloadDraft(project=PROJECT, spec=notebook)
-        await here.templates.ApplyTemplate(templates_pb2.ApplyTemplateRequest(draft=template, idempotency_key=key()))
-        with pytest.raises(grpc.aio.AioRpcError) as open_rule:
-            await here.triggers.ApplyTrigger(triggers_pb2.ApplyTriggerRequest(trigger=rule, idempotency_key=key()))
-        assert violations(open_rule.value).keys() == {"trigger.fields.notebookToken"}
+        answers = [*await said_on_every_way(here), *await on_kubernetes_way(here)]
+        answers += await what_is_applied_again_is_kept(here)
+        await what_nobody_may_write_is_refused(here)
+        await the_agent_of_its_cluster_gets_it_and_it_goes_with_the_workload(here)
+        await a_project_takes_what_its_templates_hold_along(here)
+        told = "\n".join(str(one) for one in answers)
+        assert CANARY not in told
+        assert SEALED not in told
+        assert told.count(f'password: "{MASK}"') > 8
+        stored = await rows(here) + await records(here)
+        assert SEALED.encode() in stored
+        assert CANARY.encode() not in stored
+        assert base64.b64encode(CANARY.encode())[:20] not in stored
+    said = capfd.readouterr()
+    assert CANARY not in caplog.text + said.out + said.err
 
 
 async def test_keys_are_rotated_and_without_them_nothing_is_taken(database: Any, kafka: str, tmp_path: Path) -> None:
