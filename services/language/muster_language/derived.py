@@ -157,8 +157,6 @@ def _of_workload(spec: Any) -> Iterator[str]:
         yield "terminateAfterPreemption has no effect: the workload is not preemptible"
     if spec.preemption_limit and not is_preemptible(spec):
         yield "preemptionLimit has no effect: the workload is not preemptible"
-    elif spec.HasField("preemption_limit"):
-        yield "preemptionLimit is kept and shown, but nobody counts preemptions against it yet"
     if spec.HasField("min_replicas") or spec.HasField("max_replicas"):
         yield f"minReplicas and maxReplicas are kept and shown, but the gang stays at its {spec.workers} workers"
     if spec.slots_per_worker > 1 and spec.framework and spec.framework not in _SLOTS:
