@@ -123,6 +123,36 @@ async def test_keys_that_the_token_brings_along_are_not_read() -> None:
             await _says(jwt.encode(_claims(), mine, algorithm="ES256", headers=header))
 
 
+async def test_a_verified_token_is_remembered_for_a_minute_and_never_beyond_its_end() -> None:
+    now, keys = [time.time()], _Gone(OneKey(_pem()))
+    authenticate = TokenAuthenticator([_issuer(keys=keys)], clock=lambda: now[0])
+    long, short = f"Bearer {_token(exp=now[0] + 3600)}", f"Bearer {_token(exp=now[0] + 20)}"
+    first = await authenticate(long)
+    await authenticate(short)
+    keys.gone = True
+    assert await authenticate(long) is first
+    now[0] += 21
+    with pytest.raises(Unauthenticated):
+        await authenticate(short)
+    assert await authenticate(long) is first
+    now[0] += 40
+    with pytest.raises(Unauthenticated, match="no such key"):
+        await authenticate(long)
+    with pytest.raises(Unauthenticated):
+        await authenticate(long[:-4] + "AAAA")
+
+
+class _Gone:
+    """Keys that can be withdrawn."""
+
+    def __init__(self, keys: OneKey) -> None:
+        self._keys = keys
+        self.gone = False
+
+    async def find(self, kid: str | None) -> Any | None:
+        return None if self.gone else await self._keys.find(kid)
+
+
 async def test_an_applications_token_says_with_which_secret_it_was_made() -> None:
     own = _issuer(applications=True)
     assert (await _says(_token(**{CREDENTIAL: 3}), own)).credential == 3
