@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -175,3 +177,17 @@ def test_no_text_gets_an_exception_out(text: str) -> None:
     except BadFilter:
         return
     assert all(term.column in {field.column for field in FIELDS} for term in found)
+
+
+GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "lists.md"
+
+
+def test_the_guide_has_every_field_and_its_examples_can_be_read() -> None:
+    text = GUIDE.read_text()
+    for field in FIELDS:
+        sorts = "yes" if field.sortable else "no"
+        assert f"| `{field.name}` | {' '.join(field.operators)} | {sorts} | {field.meaning} |" in text
+    examples = re.findall(r"^- `filterBy=(.*)`$", text, flags=re.MULTILINE)
+    assert [len(conditions([one])) for one in examples] == [1, 2, 3, 2, 2]
+    for one in examples:
+        assert terms(one)
