@@ -145,16 +145,27 @@ async def test_filters_and_pages(database: Any, kafka: str) -> None:
         assert await ids(kinds=[options_pb2.KIND_INFERENCE]) == [other.id]
         assert await ids(name_prefix="a-0") == [other.id, made[0].id]
         assert len(await ids(include_deleted=True)) == 6
+        assert await ids(filter_by=["name=$-0", "projectName==team-a"]) == [made[0].id]
+        assert await ids(1, filter_by=["phase!=Running,type==Training"]) == left[:0:-1]
         page = await here.workloads.ListWorkloads(api.ListWorkloadsRequest(page_size=2))
         for wrong in (
             api.ListWorkloadsRequest(page_token=page.next_page_token, filter=api.WorkloadFilter(project="team-a")),
             api.ListWorkloadsRequest(page_token="nonsense"),
             api.ListWorkloadsRequest(page_size=501),
             api.ListWorkloadsRequest(filter=api.WorkloadFilter(project="\x00")),
+            api.ListWorkloadsRequest(filter=api.WorkloadFilter(filter_by=["colour==red"])),
         ):
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await here.workloads.ListWorkloads(wrong)
             assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+        async def first(*conditions: str) -> api.WatchWorkloadsResponse:
+            asked = api.WatchWorkloadsRequest(filter=api.WorkloadFilter(filter_by=conditions))
+            return await anext(aiter(here.workloads.WatchWorkloads(asked)))
+
+        assert (await first("name=$-0", "projectName==team-a")).workload.id == made[0].id
+        with pytest.raises(grpc.aio.AioRpcError, match="a watch cannot filter by cluster"):
+            await first("clusterId==71f69d83-ba66-4822-adf5-55ce55efd210")
 
 
 async def test_a_stop_ends_watches_at_once(database: Any, kafka: str) -> None:

@@ -19,9 +19,10 @@ from muster_submission.domain.cursors import (
 )
 from muster_submission.domain.filters import Filter, Subject
 from muster_submission.domain.snapshots import Shown
+from muster_submission.domain.terms import Points
 
 RUNNING, DELETED = phases.number(Phase.RUNNING), phases.number(Phase.DELETED)
-ONE = Subject("id-1", "team-a", "bert-1", 2)
+ONE = Subject("id-1", "team-a", "bert-1", 2, "ada")
 
 
 def test_phases_are_the_contracts() -> None:
@@ -78,10 +79,35 @@ def test_cursors() -> None:
         (Filter(name_prefix="gpt"), (RUNNING,), False),
         (Filter(workload_id="id-1", project="team-b"), (DELETED,), True),
         (Filter(workload_id="id-2"), (RUNNING,), False),
+        (Filter(scope=frozenset({"team-a"})), (RUNNING,), True),
+        (Filter(scope=frozenset({"team-b"})), (RUNNING,), False),
+        (Filter(workload_id="id-1", scope=frozenset()), (RUNNING,), False),
+        (Filter(terms=(Points("submitted_by", frozenset({"ada"})),)), (RUNNING,), True),
+        (Filter(terms=(Points("submitted_by", frozenset({"bob"})),)), (RUNNING,), False),
+        (Filter(terms=(Points("phase", frozenset({12})),)), (RUNNING, 12), True),
+        (Filter(terms=(Points("phase", frozenset({12})),)), (RUNNING,), False),
     ],
 )
 def test_a_filter_takes_what_is_or_was_in_view(wanted: Filter, moments: tuple[int, ...], taken: bool) -> None:
     assert wanted.takes(ONE, *moments) is taken
+
+
+def test_what_is_there_and_what_is_deleted_are_asked_apart() -> None:
+    last = "01900000-0000-7000-8000-000000000001"
+    (plain,) = Filter(project="team-a", kinds=frozenset({2}), name_prefix="b").questions(10, last)
+    assert (plain.gone, plain.limit, plain.order.descending) == (False, 10, True)
+    assert {term.column for term in plain.terms} == {"id", "project", "kind", "name"}
+    both = Filter(include_deleted=True).questions(10, "")
+    assert [asked.gone for asked in both] == [False, True]
+    (gone,) = Filter(phases=frozenset({DELETED})).questions(10, "")
+    assert gone.gone
+    mixed = Filter(phases=frozenset({DELETED, RUNNING}), scope=frozenset({"team-a"})).questions(10, "")
+    assert [len(asked.terms) for asked in mixed] == [2, 1]
+
+
+def test_a_watch_filters_by_what_never_changes_and_by_the_phase() -> None:
+    wanted = Filter(terms=(Points("cluster", frozenset()), Points("phase", frozenset()), Points("name", frozenset())))
+    assert wanted.unwatchable() == ["cluster"]
 
 
 def test_the_same_question_has_the_same_bytes() -> None:
