@@ -38,15 +38,22 @@ def write_body(spec: WorkloadSpec) -> dict[str, Any]:
 def answer_body(spec: WorkloadSpec) -> dict[str, Any]:
     """The same for an answer of 2.18: what it has no word for stands under `additionalFields`, by its path."""
     body = write_body(spec)
+    left = _without_words(body["spec"])
+    left |= {f"masterSpec.{path}": said for path, said in _without_words(body.get("masterSpec", {})).items()}
+    return body | ({"additionalFields": left} if left else {})
+
+
+def _without_words(written: dict[str, Any]) -> dict[str, Any]:
+    """Takes out, by path, what 2.18 has no word for."""
     left: dict[str, Any] = {}
     for row in catalogue().rows:
         *above, last = row.rest.split(".")
-        members = body["spec"]
+        members = written
         for name in above:
             members = members.get(name, {})
         if row.rest_words and members.get(last, row.rest_words[0]) not in row.rest_words:
             left[row.rest] = members.pop(last)
-    return body | ({"additionalFields": left} if left else {})
+    return left
 
 
 def _serving(written: dict[str, Any], spec: WorkloadSpec) -> None:

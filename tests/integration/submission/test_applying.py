@@ -46,7 +46,7 @@ async def test_twice_is_one_workload(database: Any, kafka: str) -> None:
         await here.project()
         prefixed = document("  namePrefix: {value: sweep}\n  memory: {value: 4Gi}\n")
         first = await applied(here, prefixed)
-        assert (first.outcome, first.workload.name) == (CREATED, "sweep-1")
+        assert (first.outcome, first.workload.name) == (CREATED, "sweep-0")
         again = await applied(here, prefixed.replace("4Gi", "4096Mi"))
         assert (again.outcome, again.workload.id) == (UNCHANGED, first.workload.id)
 
@@ -59,7 +59,7 @@ async def test_twice_is_one_workload(database: Any, kafka: str) -> None:
         assert len({one.workload.id for one in twins}) == 1
         other_kind = await applied(here, document(metadata="name: one", kind="InteractiveWorkload"))
         assert (other_kind.outcome, other_kind.workload.name) == (CREATED, "one")
-        assert sorted(await names(here)) == ["one", "sweep-1", "twin"]
+        assert sorted(await names(here)) == ["one", "sweep-0", "twin"]
 
         submitted = await here.submit(name="sent", image="ubuntu")
         taken = await refused(here, document("  command: {value: other}\n", metadata="name: sent"))

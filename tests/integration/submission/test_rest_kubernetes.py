@@ -61,7 +61,7 @@ async def yaml_is_read_as_well(here: Door) -> None:
 
 async def a_prefix_keeps_the_objects_name(here: Door) -> None:
     made = (await here.http.post(TRAININGS, json=training("many", namePrefix={"value": "run"}))).json()
-    assert (made["metadata"]["name"], made["status"]["workloadName"]) == ("many", "run-1")
+    assert (made["metadata"]["name"], made["status"]["workloadName"]) == ("many", "run-0")
     shown = (await here.http.get(f"{TRAININGS}/many")).json()
     assert shown["metadata"]["uid"] == made["metadata"]["uid"]
 

@@ -74,7 +74,7 @@ async def phase(here: Door, path: str, wanted: str) -> None:
 
 async def a_prefix_is_numbered(here: Door) -> None:
     made = (await created(here, name="run", useGivenNameAsPrefix=True)).json()
-    assert (made["name"], made["requestedName"]) == ("run-1", "run")
+    assert (made["name"], made["requestedName"]) == ("run-0", "run")
 
 
 async def all_kinds(here: Door) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from muster.workload.v1 import storage_pb2 as storage
 from muster.workload.v1 import workload_pb2 as wl
-from muster_language.rest import Body, read_body, write_body
+from muster_language.rest import Body, answer_body, read_body, write_body
 from muster_language.spec import Kind, WorkloadSpec, set_kind
 
 # The API reference's body of a training. Mended by hand: the members git.repository, s3.url, exposedUrls.url and
@@ -343,3 +343,15 @@ def test_a_serving_port_is_checked(said: Any, path: str) -> None:
 
 def test_rest_takes_less_than_yaml_for_inference() -> None:
     assert "spec.tty" in found(serve(servingPort={"container": 80}, tty=True))
+
+
+def test_what_the_api_has_no_word_for_stands_beside_in_workers_and_master() -> None:
+    spec = made(Kind.DISTRIBUTED, mig_profile="1g.6gb")
+    spec.master_spec.mig_profile = "1g.12gb"
+    answered = answer_body(spec)
+    assert "migProfile" not in answered["spec"]["compute"]
+    assert "migProfile" not in answered["masterSpec"]["compute"]
+    assert answered["additionalFields"] == {
+        "compute.migProfile": "1g.6gb",
+        "masterSpec.compute.migProfile": "1g.12gb",
+    }

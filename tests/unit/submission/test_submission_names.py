@@ -28,7 +28,7 @@ def test_prefix_and_ten_digits_fit() -> None:
     assert naming(None, "p" * 52) == Prefixed("p" * 52)
     assert len(numbered("p" * 52, 9_999_999_999)) == 63
     assert isinstance(naming(None, "p" * 53), Problem)
-    for number in (0, 10**10):
+    for number in (-1, 10**10):
         with pytest.raises(ValueError, match="used up"):
             numbered("p", number)
 

@@ -52,8 +52,8 @@ def naming(name: str | None, prefix: str | None) -> Naming | Problem:
 
 def numbered(prefix: str, number: int) -> str:
     """The name with that number. Raises ValueError where the number has more than ten digits."""
-    if not 0 < number < 10**NUMBER_DIGITS:
-        raise ValueError(f"prefix {prefix!r} is used up: {number} is not within 1..{10**NUMBER_DIGITS - 1}")
+    if not 0 <= number < 10**NUMBER_DIGITS:
+        raise ValueError(f"prefix {prefix!r} is used up: {number} is not within 0..{10**NUMBER_DIGITS - 1}")
     return f"{prefix}-{number}"
 
 

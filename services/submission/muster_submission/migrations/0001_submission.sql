@@ -48,7 +48,7 @@ CREATE TABLE workload_specs (
     asked_cluster    text     NOT NULL
 );
 
--- The next number of a name prefix in a project. Numbers are never handed out twice.
+-- The last number of a name prefix in a project; the first is 0. Numbers are never handed out twice.
 CREATE TABLE name_prefixes (
     project text   NOT NULL,
     prefix  text   NOT NULL,
@@ -146,7 +146,7 @@ DECLARE
     step  integer := count;
     found bigint[] := '{}';
 BEGIN
-    INSERT INTO name_prefixes AS p (project, prefix, last) VALUES (in_project, in_prefix, 0)
+    INSERT INTO name_prefixes AS p (project, prefix, last) VALUES (in_project, in_prefix, -1)
     ON CONFLICT (project, prefix) DO UPDATE SET last = p.last
     RETURNING p.last INTO at;
     WHILE cardinality(found) < count LOOP
