@@ -183,7 +183,10 @@ values = st.text(st.characters(exclude_characters="\x00", exclude_categories=["C
 
 
 @given(
-    st.lists(values | st.sampled_from(["$(HOME)", "${HOME}", "$$", "$", "'; rm -rf /", "-x", "", "a b", '"', "\\"]), max_size=5)
+    st.lists(
+        values | st.sampled_from(["$(HOME)", "${HOME}", "$$", "$", "'; rm -rf /", "-x", "", "a b", '"', "\\"]),
+        max_size=5,
+    )
 )
 def test_an_argument_stays_one_word_as_it_is(given_texts: list[str]) -> None:
     written = "--name $(NAME) 'two words'"
