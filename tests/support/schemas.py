@@ -46,6 +46,19 @@ def _strict(schema: Schema) -> Schema:
     return plain
 
 
+def as_kubectl_wants(value: Any) -> Any:
+    """A document in the forms that a schema has: fractions in quotes, a ColossalAIJob's restart policy as an object."""
+    if isinstance(value, dict):
+        given = {key: as_kubectl_wants(each) for key, each in value.items()}
+        policy = given.get("restartPolicy")
+        return (
+            given | {"restartPolicy": {"policy": policy}} if "replicas" in given and isinstance(policy, str) else given
+        )
+    if isinstance(value, list):
+        return [as_kubectl_wants(each) for each in value]
+    return str(value) if isinstance(value, float) else value
+
+
 def nodes(schema: Schema, place: str = "") -> Iterator[tuple[str, Schema]]:
     """Every schema inside a schema with its place."""
     yield place, schema

@@ -138,17 +138,15 @@ def _older_places(rows: Iterable[Row]) -> tuple[Node, ...]:
     for row in rows:
         for place, _, word in (alias.partition(".") for alias in row.aliases if "." in alias):
             found.setdefault(place, []).append(_value(row, word))
-    texts = {place: ", ".join(node.name for node in nodes) for place, nodes in found.items()}
-    return tuple(
-        Node(
-            place,
-            Form.OBJECT,
-            f"An older place for {texts[place]}, which may stand directly in spec as well.",
-            None,
-            (Node("value", Form.OBJECT, f"The members: {texts[place]}.", None, tuple(nodes)),),
-        )
-        for place, nodes in found.items()
-    )
+    return tuple(_older(place, tuple(nodes)) for place, nodes in found.items())
+
+
+def _older(place: str, nodes: tuple[Node, ...]) -> Node:
+    """Such an object, whose members may stand behind `value:` as well."""
+    names = ", ".join(node.name for node in nodes)
+    wrapped = Node("value", Form.OBJECT, f"The members: {names}.", None, nodes)
+    told = f"An older place for {names}, which may stand directly in spec as well."
+    return Node(place, Form.OBJECT, told, None, (wrapped, *nodes))
 
 
 def _field(row: Row) -> Node:

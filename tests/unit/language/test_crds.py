@@ -12,7 +12,7 @@ from muster_language import check_effective, check_layer, read
 from muster_language.crds import MOST_ITEMS, definitions, main, written
 from muster_language.shape import Node, colossal, document
 from muster_language.spec import Kind
-from tests.support.schemas import EITHER, KEPT, RULES, nodes, refusals, schema_of
+from tests.support.schemas import EITHER, KEPT, RULES, as_kubectl_wants, nodes, refusals, schema_of
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "deploy" / "crds"
@@ -96,6 +96,12 @@ def test_what_muster_takes_kubernetes_takes(example: dict[str, Any]) -> None:
 def test_what_muster_refuses_kubernetes_refuses_where_it_can(example: dict[str, Any]) -> None:
     assert said(example) != []
     assert bool(refusals(KINDS[example["kind"]], whole(example))) == (example["tag"] == "crd")
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "tests/data/seeds").glob("*.yaml")), ids=lambda file: str(file.stem))
+def test_the_examples_of_the_seeds_are_taken(file: Path) -> None:
+    document = as_kubectl_wants(yaml.safe_load(file.read_text(encoding="utf-8")))
+    assert refusals(KINDS[document["kind"]], document) == []
 
 
 COLOSSAL = yaml.safe_load((ROOT / "tests/data/seeds/004-colossal-ai-job.yaml").read_text(encoding="utf-8"))
