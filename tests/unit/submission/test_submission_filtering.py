@@ -15,7 +15,7 @@ from muster.options.v1 import options_pb2
 from muster.workload.v1.workload_pb2 import WorkloadSpec
 from muster_submission.domain.fields import BY_NAME, FIELDS, PHASE_WORDS, ListField
 from muster_submission.domain.filtering import MOST, BadFilter, Places, conditions, read
-from muster_submission.domain.terms import Except, Interval, Points, Term, Way, holds, impossible, joined, look
+from muster_submission.domain.terms import LAST, Except, Interval, Points, Term, Way, holds, impossible, joined, look
 
 PLACES = Places(
     {
@@ -168,6 +168,15 @@ def test_joining_terms_keeps_their_meaning(some: list[Term], value: int) -> None
 def test_texts_are_looked_into_as_python_does(whole: str, part: str, way: str) -> None:
     meant = {"=@": part in whole, "!@": part not in whole, "=^": whole.startswith(part), "=$": whole.endswith(part)}
     assert look(Way(way), whole, part) is meant[way]
+
+
+_LETTERS = st.characters(exclude_characters=LAST + "\x00", exclude_categories=["Cs"])
+
+
+@given(st.text(_LETTERS, max_size=4), st.text(_LETTERS, max_size=6))
+def test_what_begins_with_a_text_is_one_stretch_of_its_order(part: str, whole: str) -> None:
+    for text in (whole, part + whole):
+        assert passes(f"name=^{part}", text) is text.startswith(part)
 
 
 @given(st.text(max_size=200))

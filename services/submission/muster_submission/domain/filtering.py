@@ -104,7 +104,7 @@ def _text(field: ListField, operator: str, value: str, _: Places) -> Iterable[Te
         case "==" | "!=" | "<=" | ">=":
             return _compared(field.column, operator, value)
         case "=^":
-            return Interval(field.column, value, value + LAST), Look(field.column, Way.BEGINS, value)
+            return (Interval(field.column, value, value + LAST),)  # one stretch of an order: nothing else lies in it
         case _:
             return (Look(field.column, Way(operator), value),)
 

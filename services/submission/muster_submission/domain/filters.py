@@ -14,7 +14,7 @@ from muster_kernel.lifecycle import Phase
 from muster_submission.domain import phases
 from muster_submission.domain.fields import FIELDS
 from muster_submission.domain.listing import Order, Question, beyond, question
-from muster_submission.domain.terms import LAST, Interval, Look, Points, Term, Way, holds
+from muster_submission.domain.terms import LAST, Interval, Points, Term, holds
 
 _NOTHING: Final[frozenset[int]] = frozenset()
 _DELETED: Final = phases.number(Phase.DELETED)
@@ -104,7 +104,6 @@ class Filter:
             found.append(Points("kind", self.kinds))
         if self.name_prefix:
             found.append(Interval("name", self.name_prefix, self.name_prefix + LAST))
-            found.append(Look("name", Way.BEGINS, self.name_prefix))
         return found
 
 
