@@ -23,7 +23,7 @@ _log = logs.get(__name__)
 _ANSWER_SECONDS: Final = 10.0  # on a machine that gives the child no time; its own clock counts processor time
 _LIMIT: Final = 16 << 20
 _OURS: Final = frozenset({"MUSTER_DATABASE_URL"})  # what strangers' expressions run beside has no key to the books
-_DECODER: Final = msgspec.msgpack.Decoder(Told | Answered | Failed)
+_DECODER: Final[msgspec.msgpack.Decoder[Told | Answered | Failed]] = msgspec.msgpack.Decoder(Told | Answered | Failed)
 _TIMED_OUT: Final = f"the expressions took more than {CPU_SECONDS:g} s of processor time"
 _DIED: Final = "the expressions took more memory than they may have, or ended their process"
 

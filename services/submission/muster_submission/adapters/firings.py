@@ -85,7 +85,7 @@ class PostgresFirings:
         if not limits.running and limits.rate is None:
             return Load()
         since = unit.now - (limits.rate.per if limits.rate else timedelta())
-        row = await unit.connection.fetchrow(
+        (row,) = await unit.connection.fetch(
             "SELECT * FROM trigger_load($1, $2, $3, $4)",
             rule.project,
             rule.name,
@@ -158,7 +158,7 @@ class PostgresFirings:
 
     async def under_way(self, project: str, trigger: str) -> Load:
         """How many runs of a rule have not ended, and how many firings wait."""
-        row = await self._pool.fetchrow(
+        (row,) = await self._pool.fetch(
             "SELECT count(w.id) AS running, count(*) FILTER (WHERE f.outcome = 1) AS waiting "
             "FROM firings f LEFT JOIN workloads w ON w.id = f.workload_id AND NOT w.ended "
             "WHERE f.project = $1 AND f.trigger = $2 AND (f.live OR f.outcome = 1)",

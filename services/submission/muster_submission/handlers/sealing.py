@@ -203,7 +203,8 @@ class Sealing:
         self, place: Place, stored: Mapping[tuple[str, ...], SecretRef | None], opened: Mapping[SecretRef, Sealed]
     ) -> Sequence[Problem]:
         before = stored.get(place.path)
-        if place.literal and before in opened and self._seals.open(opened[before]) == place.text:
+        known = opened.get(before) if before else None
+        if place.literal and known and self._seals.open(known) == place.text:
             place.put(MASK)
         return _kept(place, stored)
 
