@@ -17,7 +17,7 @@ ServiceError (chassis)
   PhaseForbids        FAILED_PRECONDITION  the phase does not allow it
   NoSealingKey        FAILED_PRECONDITION  a credential cannot be stored or opened: the key is not there
   CannotReplay        FAILED_PRECONDITION  the firing still waits, or its rule takes the event no more
-  FieldsFixed         FAILED_PRECONDITION  names the fields that a running service cannot change
+  FieldsFixed         FAILED_PRECONDITION  names the fields that cannot change while it is there
   CursorTooOld        FAILED_PRECONDITION  list again
   Stopping            UNAVAILABLE          this instance stops; go on with another
   NoAgent             UNAVAILABLE          the cluster's agent is not connected

@@ -90,6 +90,26 @@ async def test_what_cannot_change_is_named_and_nothing_changes(database: Any, ka
         assert (await applied(here, newer)).outcome == UNCHANGED
 
 
+async def test_a_service_changes_and_is_steered_by_one_document(database: Any, kafka: str) -> None:
+    async with door(database, kafka) as here:
+        await here.project()
+
+        def serving(image: str, active: str = "") -> str:
+            spec = f"  ports: {{items: {{http: {{value: {{container: 8000}}}}}}}}\n{active}"
+            return document(spec, metadata="name: svc", kind=INFERENCE).replace("ubuntu", image)
+
+        held = "  active: {value: false}\n"
+        made = (await applied(here, serving("v1", held))).workload
+        changed = await applied(here, serving("v2", held))
+        assert (changed.outcome, changed.workload.generation) == (CHANGED, 2)
+        # What is stored says `active: false` still: a document that says otherwise, or nothing, changes no field by it.
+        resumed = await applied(here, serving("v3", "  active: {value: true}\n"))
+        assert (resumed.outcome, resumed.workload.generation) == (CHANGED, 3)
+        silent = await applied(here, serving("v4"))
+        assert (silent.outcome, silent.workload.generation) == (CHANGED, 4)
+        assert (await here.get(made.id)).spec.image == "v4"
+
+
 async def test_what_has_ended_is_made_anew_under_its_name(database: Any, kafka: str) -> None:
     async with door(database, kafka) as here:
         await here.project()

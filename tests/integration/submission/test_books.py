@@ -146,7 +146,11 @@ async def test_only_a_service_changes_and_only_in_what_can_change(database: Any,
         assert "active of serve cannot change" in (fixed.details() or "")
         assert violations(await refused(update(made, **(service | {"name": "other"})))).keys() == {"spec.name"}
         plain = await here.submit(name="w")
-        assert (await refused(update(plain, name="w", image="x"))).code() is STATUS.FAILED_PRECONDITION
+        fixed = await refused(update(plain, name="w", image="x"))
+        assert fixed.code() is STATUS.FAILED_PRECONDITION
+        assert "image of w cannot change: only inference services change" in (fixed.details() or "")
+        other = await refused(update(made, **(service | {"kind": options_pb2.KIND_TRAINING, "min_scale": None})))
+        assert violations(other).keys() == {"spec.kind"}
 
         # A refusal of the new generation changes neither the phase nor the effective spec.
         await here.admit(made)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from muster.workload.v1 import workload_pb2 as wl
 from muster_kernel.lifecycle import DesiredPhase, Phase
+from muster_language.spec import Kind, set_kind
 from muster_submission.domain.applying import (
     Change,
     Create,
@@ -19,12 +21,13 @@ from muster_submission.domain.applying import (
     step,
 )
 from muster_submission.domain.phases import ENDED
+from muster_submission.handlers.intents import fields_fixed, fixed_fields
 
 RUNNING, STOPPED, DELETED = DesiredPhase
 
 
-def known(phase: Phase = Phase.RUNNING, desired: DesiredPhase = RUNNING, *, serves: bool = False) -> Known:
-    return Known(phase, desired, serves)
+def known(phase: Phase = Phase.RUNNING, desired: DesiredPhase = RUNNING) -> Known:
+    return Known(phase, desired)
 
 
 def test_where_there_is_none_one_is_made() -> None:
@@ -49,18 +52,44 @@ def test_what_goes_away_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("serves", "changed", "fixed", "expected"),
+    ("changed", "fixed", "run", "expected"),
     [
-        (True, ["image"], [], Change()),
-        (True, ["image", "gpu_memory_request"], ["gpu_memory_request"], Fixed(("gpu_memory_request",))),
-        (False, ["image"], [], Fixed(("image",))),
-        (False, ["image", "cpu"], ["cpu"], Fixed(("image", "cpu"))),
+        (["image"], [], None, Change()),
+        (["image"], [], True, Change()),
+        (["image"], [], False, Change(Steer(run=False))),
+        (["image", "gpu_memory_request"], ["gpu_memory_request"], False, Fixed(("gpu_memory_request",))),
     ],
 )
-def test_only_a_service_changes_and_only_in_fields_that_may(
-    serves: bool, changed: list[str], fixed: list[str], expected: Step
+def test_what_may_change_does_and_may_be_steered_as_well(
+    changed: list[str], fixed: list[str], run: bool | None, expected: Step
 ) -> None:
-    assert step(known(serves=serves), changed, fixed, run=None) == expected
+    assert step(known(), changed, fixed, run=run) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "changed", "fixed"),
+    [
+        (Kind.INFERENCE, ["image", "min_scale"], []),
+        (Kind.INFERENCE, ["image", "gpu_memory_request", "active"], ["gpu_memory_request", "active"]),
+        (Kind.TRAINING, ["image", "working_dir"], ["image", "working_dir"]),
+        (Kind.WORKSPACE, ["image"], ["image"]),
+        (Kind.DISTRIBUTED, ["image"], ["image"]),
+    ],
+)
+def test_only_a_service_changes_and_only_in_fields_that_may(kind: Kind, changed: list[str], fixed: list[str]) -> None:
+    spec = wl.WorkloadSpec()
+    set_kind(spec, kind)
+    assert fixed_fields(spec, changed) == fixed
+
+
+def test_the_refusal_names_fields_as_documents_do_and_says_what_to_do() -> None:
+    shown = wl.Workload(name="one")
+    set_kind(shown.spec, Kind.TRAINING)
+    error = fields_fixed(shown, ["working_dir", "gpu_memory_request"])
+    assert str(error).startswith("workingDir, gpuMemory of one cannot change: only inference services change while")
+    assert "delete it and submit it anew" in str(error)
+    set_kind(shown.spec, Kind.INFERENCE)
+    assert "only the fields that `muster explain` says a service takes" in str(fields_fixed(shown, ["active"]))
 
 
 def test_active_suspends_and_resumes() -> None:

@@ -41,7 +41,9 @@ class Steer:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Its spec differs in fields that a running one takes."""
+    """Its spec differs in fields that a running one takes; `then`: and whether it should run differs as well."""
+
+    then: Steer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +63,16 @@ Step = Create | Renew | Keep | Steer | Change | Fixed | Going
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The workload that the document named before. `serves`: an inference service, whose spec may change."""
+    """The workload that the document named before."""
 
     phase: Phase
     desired: DesiredPhase
-    serves: bool
 
 
 def step(known: Known | None, changed: Sequence[str], fixed: Sequence[str], *, run: bool | None) -> Step:
     """What to do.
 
-    changed: the fields that differ, `active` left out. fixed: those among them that never change while it runs.
+    changed: the fields that differ, `active` left out. fixed: those among them that cannot change while it is there.
     run: what the document says of `active`; None where it says nothing, which leaves it as it is.
     """
     if known is None or known.phase is Phase.DELETED:
@@ -80,13 +81,12 @@ def step(known: Known | None, changed: Sequence[str], fixed: Sequence[str], *, r
         return Renew()
     if known.phase is Phase.DELETING or known.desired is DesiredPhase.DELETED:
         return Going()
-    if fixed or (changed and not known.serves):
-        return Fixed(tuple(fixed if known.serves else changed))
+    if fixed:
+        return Fixed(tuple(fixed))
+    steer = None if run is None or run == (known.desired is DesiredPhase.RUNNING) else Steer(run)
     if changed:
-        return Change()
-    if run is None or run == (known.desired is DesiredPhase.RUNNING):
-        return Keep()
-    return Steer(run)
+        return Change(steer)
+    return steer or Keep()
 
 
 def check_object_name(name: str) -> None:

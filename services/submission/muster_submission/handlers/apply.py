@@ -6,15 +6,14 @@ by the workload's own name: a prefix makes another one each time, and applying t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Protocol
 
-from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2 as wl
 from muster_chassis.unit import Unit
 from muster_kernel.lifecycle import DesiredPhase, Phase
-from muster_language import catalogue, changed_fields
+from muster_language import changed_fields
 from muster_submission.domain import phases
 from muster_submission.domain.applying import (
     Change,
@@ -32,9 +31,9 @@ from muster_submission.domain.applying import (
 from muster_submission.domain.names import Given
 from muster_submission.domain.problems import Problem
 from muster_submission.domain.requests import Request
-from muster_submission.errors import DraftRefused, FieldsFixed, PhaseForbids
+from muster_submission.errors import DraftRefused, PhaseForbids
 from muster_submission.handlers.drafts import Checked, Refusal
-from muster_submission.handlers.intents import Intents
+from muster_submission.handlers.intents import Intents, fields_fixed, fixed_fields
 from muster_submission.handlers.sealing import Sealing
 from muster_submission.handlers.submit import Acknowledged, Submit
 from muster_submission.ports import WorkloadBooks
@@ -111,17 +110,22 @@ class Apply:
                 return await self._create(unit, draft, owner)
             case Keep():
                 return Applied(Outcome.UNCHANGED, shown=shown)
-            case Steer(run=run):
-                wish = Request.RESUME if run else Request.SUSPEND
-                return Applied(Outcome.CHANGED, shown=await self._intents.ask(unit, wish, shown.id, owner.subject))
-            case Change():
-                return Applied(Outcome.CHANGED, shown=await self._intents.change(unit, shown.id, draft, owner))
+            case Steer() as steer:
+                return Applied(Outcome.CHANGED, shown=await self._steer(unit, shown, steer, owner))
+            case Change(then=then):
+                changed = await self._intents.change(unit, shown.id, _as_active_as(shown, draft), owner)
+                shown = changed if then is None else await self._steer(unit, changed, then, owner)
+                return Applied(Outcome.CHANGED, shown=shown)
             case Fixed(fields=fields):
-                raise _fixed(shown, fields)
+                raise fields_fixed(shown, fields)
             case Going():
                 raise PhaseForbids(
                     f"{shown.name} is being deleted: apply it again once it is gone", metadata={"phase": Phase.DELETING}
                 )
+
+    async def _steer(self, unit: Unit, shown: wl.Workload, steer: Steer, owner: wl.Owner) -> wl.Workload:
+        wish = Request.RESUME if steer.run else Request.SUSPEND
+        return await self._intents.ask(unit, wish, shown.id, owner.subject)
 
     async def _known(self, unit: Unit, workload_id: str) -> wl.Workload | None:
         await self._books.lock(unit, [workload_id])
@@ -156,22 +160,21 @@ def object_name(asked: str, draft: Checked) -> str:
     return name
 
 
+def _as_active_as(shown: wl.Workload, draft: Checked) -> Checked:
+    """The draft with the stored `active`: what steered the workload since then must not read as a change of a field."""
+    spec = wl.WorkloadSpec()
+    spec.CopyFrom(draft.spec)
+    spec.ClearField("active")
+    if shown.spec.HasField("active"):
+        spec.active = shown.spec.active
+    return replace(draft, spec=spec)
+
+
 def _next(shown: wl.Workload, draft: Checked) -> Step:
-    rows = catalogue().by_name
     changed = [name for name in changed_fields(shown.spec, draft.spec) if name != "active"]
     known = Known(
         phase=phases.phase(shown.phase) or Phase.CREATING,
         desired=phases.desired_phase(shown.desired) or DesiredPhase.RUNNING,
-        serves=shown.spec.kind == options_pb2.KIND_INFERENCE,
     )
-    fixed = [name for name in changed if not rows[name].mutable]
-    return step(known, changed, fixed, run=draft.spec.active if draft.spec.HasField("active") else None)
-
-
-def _fixed(shown: wl.Workload, fields: tuple[str, ...]) -> FieldsFixed:
-    rows = catalogue().by_name
-    words = ", ".join(rows[name].yaml or name for name in fields)
-    return FieldsFixed(
-        f"{words} of {shown.name} cannot change while it is there: delete it and apply again, or leave as they were",
-        metadata={"fields": ",".join(fields)},
-    )
+    run = draft.spec.active if draft.spec.HasField("active") else None
+    return step(known, changed, fixed_fields(shown.spec, changed), run=run)

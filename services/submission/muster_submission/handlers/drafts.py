@@ -17,8 +17,9 @@ from muster.tenancy.v1.tenancy_pb2 import Project
 from muster.workload.v1 import workload_pb2 as wl
 from muster_chassis.errors import PermissionDenied, ServiceError
 from muster_kernel.ids import check_name
-from muster_language import Kind, Violation, check_layer, read
+from muster_language import Violation, check_layer, read
 from muster_language.sensitive import places
+from muster_language.spec import kind_of
 from muster_submission.domain.access import Answer, Verb
 from muster_submission.domain.names import Given, Naming, Prefixed, naming
 from muster_submission.domain.problems import Problem
@@ -30,7 +31,6 @@ from muster_submission.ports import Base, Templates, Tenancy
 LARGEST_SPEC: Final = 256 << 10
 """Bytes of one layer: three of them and the rest of an event fit into a record."""
 _NAMED: Final = 10  # projects that an error message lists
-_KINDS: Final = {int(kind): kind for kind in Kind}
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,14 +231,15 @@ def _with_base(one: Checked, bases: dict[tuple[str, str], Base]) -> Checked | Re
         )
         return Refusal(grpc.StatusCode.NOT_FOUND, message, (Problem("spec.baseWorkload", message),))
     if base.spec.kind != one.spec.kind:
-        message = f"template {name!r} is of kind {_word(base.spec.kind)}, the workload of kind {_word(one.spec.kind)}"
+        message = f"template {name!r} is of kind {kind_word(base.spec)}, the workload of kind {kind_word(one.spec)}"
         return refused([Problem("spec.baseWorkload", f"{message}: they have to be the same")])
     return replace(one, base=base)
 
 
-def _word(kind: int) -> str:
-    known = _KINDS.get(kind)
-    return known.document if known else str(kind)
+def kind_word(spec: wl.WorkloadSpec) -> str:
+    """The kind of a spec as documents call it."""
+    known = kind_of(spec)
+    return known.document if known else str(spec.kind)
 
 
 def _cluster(cluster: str) -> Iterable[Problem]:
@@ -254,4 +255,15 @@ def _said(problems: Iterable[Problem], fields: Sequence[str]) -> bool:
     return any(field in problem.path.split(".") for problem in problems for field in fields)
 
 
-__all__ = ["LARGEST_SPEC", "Checked", "Drafts", "Given", "Prefixed", "Read", "Refusal", "read_draft", "refused"]
+__all__ = [
+    "LARGEST_SPEC",
+    "Checked",
+    "Drafts",
+    "Given",
+    "Prefixed",
+    "Read",
+    "Refusal",
+    "kind_word",
+    "read_draft",
+    "refused",
+]

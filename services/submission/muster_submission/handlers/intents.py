@@ -6,7 +6,7 @@ and the answer shows the workload as the read model has it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -28,7 +28,7 @@ from muster_submission.domain.phases import ENDED
 from muster_submission.domain.problems import Problem
 from muster_submission.domain.requests import Ask, Impossible, Request, judge
 from muster_submission.errors import DraftRefused, FieldsFixed, NoSuchWorkload, PhaseForbids
-from muster_submission.handlers.drafts import Checked
+from muster_submission.handlers.drafts import Checked, kind_word
 from muster_submission.handlers.sealing import Sealing
 from muster_submission.handlers.submit import submitted
 from muster_submission.ports import Waker, WorkloadBooks
@@ -70,7 +70,9 @@ class Intents:
         changed = changed_fields(shown.spec, draft.spec)
         if not changed:
             return shown
-        _only_mutable(shown, changed)
+        fixed = fixed_fields(shown.spec, changed)
+        if fixed:
+            raise fields_fixed(shown, fixed)
         draft = await self._sealing.change(unit, workload_id, draft)
         generation = shown.generation + 1
         await audit(unit, Entry(Verb.WORKLOADS_CHANGE, workload_id, shown.project, detail="update"))
@@ -88,28 +90,37 @@ class Intents:
 
 
 def _changeable(shown: wl.Workload, draft: Checked) -> None:
-    if shown.spec.kind != options_pb2.KIND_INFERENCE:
-        raise PhaseForbids(f"{shown.name} is no inference service, and only those can change while they run")
     if _phase(shown) in ENDED or _phase(shown) is Phase.DELETING:
         raise PhaseForbids(f"{shown.name} is {_phase(shown)}: submit it anew", metadata={"phase": _phase(shown)})
     problems = []
     if isinstance(draft.naming, Given) and draft.naming.name != shown.name:
         problems.append(Problem("spec.name", f"{draft.naming.name!r} is not {shown.name!r}: a name cannot change"))
+    if draft.spec.kind != shown.spec.kind:
+        given, kind = kind_word(draft.spec), kind_word(shown.spec)
+        problems.append(Problem("spec.kind", f"{given} is not {kind}: a workload stays of its kind"))
     if draft.project.name != shown.project:
         problems.append(Problem("project", f"{draft.project.name!r} is not {shown.project!r}: it cannot move"))
     if problems:
         raise DraftRefused("the change", problems)
 
 
-def _only_mutable(shown: wl.Workload, changed: list[str]) -> None:
+def fixed_fields(spec: wl.WorkloadSpec, changed: Sequence[str]) -> list[str]:
+    """Those of the changed fields that cannot change while the workload is there: all, where it is no service."""
     rows = catalogue().by_name
-    fixed = [rows[name].yaml for name in changed if not rows[name].mutable]
-    if fixed:
-        raise FieldsFixed(
-            f"{', '.join(fixed)} of {shown.name} cannot change while it runs: delete it and submit it anew, or change "
-            "only fields that `muster explain` calls mutable",
-            metadata={"fields": ",".join(fixed)},
-        )
+    serves = spec.kind == options_pb2.KIND_INFERENCE
+    return [name for name in changed if not (serves and rows[name].mutable)]
+
+
+def fields_fixed(shown: wl.Workload, fields: Sequence[str]) -> FieldsFixed:
+    """The refusal of a change: its fields as documents call them, what could have changed, what to do instead."""
+    names = [catalogue().by_name[name].yaml for name in fields]
+    serves = shown.spec.kind == options_pb2.KIND_INFERENCE
+    why = "only the fields that `muster explain` says a service takes" if serves else "only inference services"
+    return FieldsFixed(
+        f"{', '.join(names)} of {shown.name} cannot change: {why} change while it is there; delete it and submit it "
+        "anew, or leave what it has",
+        metadata={"fields": ",".join(names)},
+    )
 
 
 def _phase(shown: wl.Workload) -> Phase:

@@ -110,7 +110,8 @@ class WorkloadsServiceServicer:
 
     def ApplyWorkload(self, request, context):
         """Makes the workload of a document as the document says: creates it, changes it, or finds it as it should be.
-        Twice the same is one workload. FAILED_PRECONDITION naming the fields that cannot change while it runs.
+        Twice the same is one workload. FAILED_PRECONDITION naming the fields that cannot change: of an
+        inference service those that are not mutable, of every other kind all.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -166,7 +167,8 @@ class WorkloadsServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def UpdateWorkload(self, request, context):
-        """Changes the spec of a running inference service. FAILED_PRECONDITION naming the fields that cannot change.
+        """Changes the spec of a running inference service. FAILED_PRECONDITION naming the fields that cannot change; of
+        every other kind none can.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -20,7 +20,8 @@ class WorkloadsServiceStub:
     """Acknowledges a workload. INVALID_ARGUMENT with every violation, ALREADY_EXISTS, NOT_FOUND (project, template)."""
     ApplyWorkload: _aio.UnaryUnaryMultiCallable[_workloads_pb2.ApplyWorkloadRequest, _workloads_pb2.ApplyWorkloadResponse]
     """Makes the workload of a document as the document says: creates it, changes it, or finds it as it should be.
-    Twice the same is one workload. FAILED_PRECONDITION naming the fields that cannot change while it runs.
+    Twice the same is one workload. FAILED_PRECONDITION naming the fields that cannot change: of an
+    inference service those that are not mutable, of every other kind all.
     """
     SubmitWorkloads: _aio.UnaryUnaryMultiCallable[_workloads_pb2.SubmitWorkloadsRequest, _workloads_pb2.SubmitWorkloadsResponse]
     """Acknowledges up to 1,000 workloads in one transaction, with an answer for each."""
@@ -37,7 +38,9 @@ class WorkloadsServiceStub:
     DeleteWorkload: _aio.UnaryUnaryMultiCallable[_workloads_pb2.DeleteWorkloadRequest, _workloads_pb2.DeleteWorkloadResponse]
     """Asks that a workload goes away."""
     UpdateWorkload: _aio.UnaryUnaryMultiCallable[_workloads_pb2.UpdateWorkloadRequest, _workloads_pb2.UpdateWorkloadResponse]
-    """Changes the spec of a running inference service. FAILED_PRECONDITION naming the fields that cannot change."""
+    """Changes the spec of a running inference service. FAILED_PRECONDITION naming the fields that cannot change; of
+    every other kind none can.
+    """
     StreamLogs: _aio.UnaryStreamMultiCallable[_workloads_pb2.StreamLogsRequest, _workloads_pb2.StreamLogsResponse]
     """The log of a workload's replicas, pulled from its cluster. UNAVAILABLE where that cluster's agent is not connected."""
     ValidateWorkload: _aio.UnaryUnaryMultiCallable[_workloads_pb2.ValidateWorkloadRequest, _workloads_pb2.ValidateWorkloadResponse]
@@ -61,7 +64,8 @@ class WorkloadsServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_workloads_pb2.ApplyWorkloadRequest, _abc.Awaitable[_workloads_pb2.ApplyWorkloadResponse]],
     ) -> _abc.Awaitable[_workloads_pb2.ApplyWorkloadResponse]:
         """Makes the workload of a document as the document says: creates it, changes it, or finds it as it should be.
-        Twice the same is one workload. FAILED_PRECONDITION naming the fields that cannot change while it runs.
+        Twice the same is one workload. FAILED_PRECONDITION naming the fields that cannot change: of an
+        inference service those that are not mutable, of every other kind all.
         """
 
     @_abc_1.abstractmethod
@@ -126,7 +130,9 @@ class WorkloadsServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _workloads_pb2.UpdateWorkloadRequest,
         context: _aio.ServicerContext[_workloads_pb2.UpdateWorkloadRequest, _abc.Awaitable[_workloads_pb2.UpdateWorkloadResponse]],
     ) -> _abc.Awaitable[_workloads_pb2.UpdateWorkloadResponse]:
-        """Changes the spec of a running inference service. FAILED_PRECONDITION naming the fields that cannot change."""
+        """Changes the spec of a running inference service. FAILED_PRECONDITION naming the fields that cannot change; of
+        every other kind none can.
+        """
 
     @_abc_1.abstractmethod
     def StreamLogs(

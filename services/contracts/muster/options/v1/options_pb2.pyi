@@ -310,7 +310,7 @@ class Field(_message.Message):
     item_key: _builtins.str
     """For itemized fields: the REST member that is the label of an item."""
     mutable: _builtins.bool
-    """Whether a running workload takes a change of it."""
+    """Whether an inference service takes a change of it while it runs; no other kind takes one."""
     sensitive: _builtins.bool
     """Whether its value is a secret, never printed back."""
     deferrable: _builtins.bool
