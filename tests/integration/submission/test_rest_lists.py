@@ -7,6 +7,7 @@ from typing import Any
 
 from runai import models as runai_models
 
+from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2 as wl
 from tests.support.doors import Door, door, moved, placed
 from tests.support.waiting import eventually
@@ -163,9 +164,16 @@ async def _pods(here: Door) -> None:
     )
     assert (answer.status_code, answer.json()["measurements"][0]["values"]) == (207, [])
     assert (await refusal(here, f"/{busy.id}/metrics", **window))[0] == 400
+    served = await here.submit(name="serve", kind=options_pb2.KIND_INFERENCE, image="i")
+    asked = {"metricType": "THROUGHPUT", **window}
+    answer = await here.http.get(f"{PATH}/inferences/{served.id}/metrics", params=asked)
+    models.MetricsResponse.model_validate(answer.json())
+    assert (answer.status_code, answer.json()["measurements"][0]["values"]) == (207, [])
+    assert (await refusal(here, f"/inferences/{busy.id}/metrics", **asked))[0] == 404
+    assert (await refusal(here, f"/inferences/{served.id}/pods/{GHOST}/metrics", **asked))[0] == 404
     numbers = await ok(here, "/telemetry", telemetryType="WORKLOADS_COUNT", groupBy="projectId,type")
     models.TelemetryResponse.model_validate(numbers)
-    assert [one["value"] for one in numbers["values"]] == ["2"]
+    assert [one["value"] for one in numbers["values"]] == ["2", "1"]
     assert (await refusal(here, "/telemetry", telemetryType="COLOUR"))[0] == 400
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2 as wl
 from muster_chassis import identity
 from muster_submission.adapters.lists import Measure
@@ -176,6 +177,8 @@ class Measures:
         asked = _types(request, types)
         begin, end, count = _times(request)
         listed = await self._seeing.listed(request)
+        if types is INFERENCE_TYPES and listed.workload.spec.kind != options_pb2.KIND_INFERENCE:
+            raise NoSuchWorkload(f"workload {listed.workload.id} is no inference service")
         wanted = request.path_params.get("podId")
         if wanted is not None and wanted not in {pod_id(one.name) for one in listed.workload.replicas}:
             raise NoSuchWorkload(f"workload {listed.workload.id} has no pod {wanted[:80]!r}")
