@@ -19,7 +19,7 @@ from muster_chassis.rpc import Caller, idempotency, once, set_caller
 from muster_chassis.unit import Unit
 from tests.support.stations import opened
 
-_ALWAYS_NEW = "SELECT true WHERE ($1::text, $2::text, $3::text, $4::bytea, $5::timestamptz) IS NOT NULL"
+_ALWAYS_NEW = "SELECT true WHERE ($1::text, $2::text, $3::text, $4::bytea, $5::timestamptz, $6::interval) IS NOT NULL"
 
 
 class _Work:
@@ -74,7 +74,7 @@ async def test_another_body_under_the_same_key_is_refused(database: Any) -> None
 async def test_without_the_comparison_it_gets_an_answer_to_another_question(
     database: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(idempotency, "_digest", lambda _request: b"same")
+    monkeypatch.setattr(idempotency, "digest", lambda _request: b"same")
     async with opened(database.url("policy")) as here:
         work = _Work()
         assert await _call(here, work, "one") == await _call(here, work, "two")
