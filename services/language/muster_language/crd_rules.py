@@ -65,19 +65,24 @@ _SPEC: Final = (
         "processes do not fit into workers times slotsPerWorker",
     ),
 )
+
+
+def _said(name: str) -> str:
+    """Whether a text is there; the empty one says as little as none."""
+    return f"(has(self.{name}) && self.{name} != '')"
+
+
 _ITEMS: Final = (
     Rule(
         ("operator", "key", "value", "effect"),
-        "!(has(self.operator) && self.operator.matches('(?i)^exists$') && has(self.value))",
+        f"!(has(self.operator) && self.operator.matches('(?i)^exists$') && {_said('value')})",
         "a toleration with Exists has no value",
     ),
-    Rule(("branch", "rev"), "!(has(self.branch) && has(self.rev))", "branch and rev both say what to check out"),
-    Rule(
-        ("bucket", "key", "secret"), "has(self.key) == has(self.secret)", "an access key has two halves, key and secret"
-    ),
+    Rule(("branch", "rev"), f"!({_said('branch')} && {_said('rev')})", "branch and rev both say what to check out"),
+    Rule(("bucket", "key", "secret"), f"{_said('key')} == {_said('secret')}", "an access key has two halves"),
     Rule(
         ("claimName", "existingPvc"),
-        "!(has(self.existingPvc) && self.existingPvc) || has(self.claimName)",
+        f"!(has(self.existingPvc) && self.existingPvc) || {_said('claimName')}",
         "an existing claim has a name",
     ),
 )
