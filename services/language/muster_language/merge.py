@@ -18,7 +18,7 @@ from muster_language import value_types as of
 from muster_language.catalogue import Row, catalogue
 from muster_language.labels import label_of, members_of
 from muster_language.layers import SHARED, Cleared, Layer, LayerName, Merged
-from muster_language.overlay import MASTER, Group, given, groups, missing, put, settle
+from muster_language.overlay import MASTER, Group, given, groups, put, settle, unsaid
 from muster_language.spec import WorkloadSpec
 
 
@@ -137,14 +137,10 @@ def _items(target: Any, items: Iterable[Any], path: str, step: _Step) -> None:
 
 def _fill(spec: Any, attributes: Any, step: _Step) -> None:
     """`overlay.fill`, which says of each member that it came from this layer."""
-    for row in catalogue().rows:
-        if row.type != of.ITEMIZED or not getattr(attributes, row.name):
-            continue
-        wanted = getattr(attributes, row.name)[0]
-        for item in getattr(spec, row.name):
-            for member in missing(members_of(row), item, wanted):
-                put(member, item, wanted)
-                step.note(f"{step.at(row.path)}.{item.label}.{member.path}")
+    for row, item, wanted, members in unsaid(spec, attributes):
+        for member in members:
+            put(member, item, wanted)
+            step.note(f"{step.at(row.path)}.{item.label}.{member.path}")
     if spec.HasField(MASTER):
         inner = attributes.master_spec if attributes.HasField(MASTER) else attributes
         _fill(spec.master_spec, inner, _Step(step.name, step.trace, f"{step.prefix}masterSpec."))

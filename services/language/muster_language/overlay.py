@@ -8,7 +8,7 @@ Holds: no argument is changed; `overlay(*specs) == merge(layers of the same).spe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
@@ -149,20 +149,22 @@ def settle(spec: Any) -> None:
 
 def fill(spec: Any, attributes: Any) -> None:
     """Gives every item the members of its field's attributes that it does not say itself."""
+    for _, item, wanted, members in unsaid(spec, attributes):
+        for member in members:
+            put(member, item, wanted)
+    if spec.HasField(MASTER):
+        fill(spec.master_spec, attributes.master_spec if attributes.HasField(MASTER) else attributes)
+
+
+def unsaid(spec: Any, attributes: Any) -> Iterator[tuple[Row, Any, Any, list[Row]]]:
+    """The items of fields that have attributes: the field, the item, the attributes, and which of them it lacks."""
     for row in catalogue().rows:
         if row.type != of.ITEMIZED or not getattr(attributes, row.name):
             continue
         wanted = getattr(attributes, row.name)[0]
         for item in getattr(spec, row.name):
-            for member in missing(members_of(row), item, wanted):
-                put(member, item, wanted)
-    if spec.HasField(MASTER):
-        fill(spec.master_spec, attributes.master_spec if attributes.HasField(MASTER) else attributes)
-
-
-def missing(members: tuple[Row, ...], item: Any, wanted: Any) -> list[Row]:
-    """The members that `wanted` says and `item` does not."""
-    return [member for member in members if given(member, wanted) and not given(member, item)]
+            lacking = [one for one in members_of(row) if given(one, wanted) and not given(one, item)]
+            yield row, item, wanted, lacking
 
 
 def given(member: Row, message: Any) -> bool:
