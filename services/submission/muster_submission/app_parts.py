@@ -277,7 +277,6 @@ class Application:
             database=self.database,
             access=self.access,
             reading=self.reading,
-            feed=self.feed,
             verdicts=self.verdicts,
             drafts=self.drafts,
             submit=self.submit,
@@ -291,7 +290,5 @@ class Application:
             gates=self.access_parts.gates(self.grants),
             tenant_id=self.settings.tenant_id,
             scheduler=self.scheduler,
-            policy=self.policy,
-            telemetry=self.telemetry,
         )
         return Edge(operations(parts), self.access_parts.authenticate)

@@ -41,12 +41,6 @@ async def read_object(request: Request) -> dict[str, Any]:
     return as_object(await read_bytes(request))
 
 
-async def read_optional(request: Request) -> dict[str, Any]:
-    """The body as an object; an empty one where there is none."""
-    content = await read_bytes(request)
-    return as_object(content) if content.strip() else {}
-
-
 async def read_array(request: Request) -> list[Any]:
     """The body as an array. Raises BodyTooLarge and BadBody."""
     value = parse(_text(await read_bytes(request)))

@@ -30,6 +30,7 @@ from muster_submission.handlers.drafts import Checked, Refusal
 from muster_submission.rest.envelope import is_gone
 from muster_submission.rest.errors import PolicyRefuses
 from muster_submission.rest.parts import Parts
+from muster_submission.rest.requests import number_of
 from muster_submission.rpc.applying import creating
 from muster_submission.rpc.judging import judged
 from muster_submission.rpc.reading import owner
@@ -38,7 +39,6 @@ _WAIT: Final = 5.0  # seconds for policy's verdict
 _DAY: Final = timedelta(hours=24)
 _REPEATS: Final = timedelta(minutes=2)
 _MOST: Final = 50  # workloads of one body, each deleted before the next, within that time
-_LARGEST_ID: Final = 19  # digits
 
 
 class Creation:
@@ -78,7 +78,7 @@ class Creation:
 
     async def _project(self, given: str) -> str | None:
         """The project's name: its number is given, or the name itself."""
-        number = int(given) if given.isascii() and given.isdigit() and len(given) <= _LARGEST_ID else None
+        number = number_of(given)
         found = None if number is None else await self._parts.tenancy.project_by_id(number)
         found = found or (None if "\x00" in given else await self._parts.tenancy.project(given))
         return None if found is None else found.name

@@ -6,7 +6,7 @@ from typing import Final
 
 from muster_submission.domain.fleet import LARGEST_RATIO
 from muster_submission.rest.cluster_bodies import PLACEMENTS, STATES
-from muster_submission.rest.org_shapes import record, some
+from muster_submission.rest.operation import array_of, record
 
 _TEXT: Final = {"type": "string"}
 _TIME: Final = {"type": "string", "format": "date-time"}
@@ -70,7 +70,7 @@ CLUSTER: Final = record(
         ["state"],
         "How it is.",
         state={"type": "string", "enum": [*STATES.values(), "Unknown"]},
-        conditions=some(_OBJECT),
+        conditions=array_of(_OBJECT),
         operands=_OBJECT,
         platform=_OBJECT,
         backend={"type": "string", "description": "Muster's own: local or kubernetes."},
@@ -90,8 +90,10 @@ NODE: Final = record(
     ["status", "nodePool", "createdAt", "name", "clusterUuid", "updatedAt"],
     "A node of a cluster.",
     status={"type": "string", "enum": ["Ready", "NotReady", "Unknown"]},
-    conditions=some(record("NodeCondition", ["type", "reason"], "Why.", type=_TEXT, reason=_TEXT, message=_TEXT)),
-    taints=some(record("NodeTaint", ["key", "effect"], "Keeps replicas away.", key=_TEXT, value=_TEXT, effect=_TEXT)),
+    conditions=array_of(record("NodeCondition", ["type", "reason"], "Why.", type=_TEXT, reason=_TEXT, message=_TEXT)),
+    taints=array_of(
+        record("NodeTaint", ["key", "effect"], "Keeps replicas away.", key=_TEXT, value=_TEXT, effect=_TEXT)
+    ),
     nodePool=_TEXT,
     createdAt=_TIME,
     updatedAt=_TIME,
@@ -99,14 +101,16 @@ NODE: Final = record(
     clusterUuid=_UUID,
     gpuInfo=record("GpuInfo", ["gpuType", "gpuCount"], "Its GPUs.", gpuType=_TEXT, gpuCount={"type": "integer"}),
 )
-NODES: Final = record("Nodes", ["nodes"], "Nodes.", nodes=some(NODE))
+NODES: Final = record("Nodes", ["nodes"], "Nodes.", nodes=array_of(NODE))
 _SAMPLE: Final = record("Sample", ["value", "timestamp"], "A value at a moment.", value=_TEXT, timestamp=_TIME)
 MEASUREMENTS: Final = record(
     "FleetMeasurements",
     ["measurements"],
     "Figures over time; those that are not kept over time have their present value, or none.",
-    measurements=some(
-        record("FleetMeasurement", ["type", "values"], "One figure.", type=_TEXT, labels=_OBJECT, values=some(_SAMPLE))
+    measurements=array_of(
+        record(
+            "FleetMeasurement", ["type", "values"], "One figure.", type=_TEXT, labels=_OBJECT, values=array_of(_SAMPLE)
+        )
     ),
 )
 _GROUP: Final = record(
@@ -118,5 +122,5 @@ TELEMETRY: Final = record(
     "A figure of this moment.",
     type=_TEXT,
     timestamp=_TIME,
-    values=some(record("NodeFigure", ["value", "groups"], "A value.", value=_TEXT, groups=some(_GROUP))),
+    values=array_of(record("NodeFigure", ["value", "groups"], "A value.", value=_TEXT, groups=array_of(_GROUP))),
 )

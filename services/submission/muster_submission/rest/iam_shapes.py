@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from muster_submission.domain.access import VERBS, Role, ScopeKind, Verb
 from muster_submission.domain.bindings import HolderKind
-from muster_submission.rest.operation import Shape
+from muster_submission.rest.operation import Shape, array_of, record
 
 _TEXT: Final = {"type": "string"}
 _TIME: Final = {"type": "string", "format": "date-time"}
@@ -69,17 +69,6 @@ def permissions(verbs: Iterable[Verb]) -> list[dict[str, Any]]:
     ]
 
 
-def verbs_of(resource_type: str, action: str) -> list[Verb]:
-    """The verbs behind a resource type and an action of the API."""
-    resources = {resource for resource, (kind, *_) in _RESOURCES.items() if kind == resource_type}
-    return [
-        verb
-        for verb in Verb
-        for resource, _, word in [verb.partition(".")]
-        if resource in resources and action in _ACTIONS.get(word, ())
-    ]
-
-
 def shown_role(role: Role, made: str) -> dict[str, Any]:
     """A role. made: the time shown as that of its making, since roles are part of the program."""
     return {
@@ -94,27 +83,23 @@ def shown_role(role: Role, made: str) -> dict[str, Any]:
     }
 
 
-def _object(name: str, said: str, required: Iterable[str], /, **properties: Any) -> Shape:
-    return Shape(name, {"type": "object", "description": said, "required": list(required), "properties": properties})
-
-
-PERMISSION: Final = _object(
+PERMISSION: Final = record(
     "Permission",
-    "What may be done with one kind of resource.",
     ["resourceType", "displayName", "groupId", "actions"],
+    "What may be done with one kind of resource.",
     resourceType=_TEXT,
     displayName=_TEXT,
     groupId=_TEXT,
     actions={"type": "array", "items": {"type": "string", "enum": ["create", "read", "update", "delete"]}},
 )
-ROLE: Final = _object(
+ROLE: Final = record(
     "Role",
-    "A role.",
     ["id", "name", "description", "permissions", "createdAt", "updatedAt", "createdBy"],
+    "A role.",
     id=_NUMBER,
     name={"type": "string", "enum": [str(role) for role in Role]},
     description=_TEXT,
-    permissions={"type": "array", "items": PERMISSION},
+    permissions=array_of(PERMISSION),
     createdAt=_TIME,
     updatedAt=_TIME,
     deletedAt=_TIME_OR_NONE,
@@ -128,16 +113,16 @@ _RULE: Final = {
     "scopeType": {"type": "string", "enum": list(SCOPES)},
     "clusterId": {"type": ["string", "null"], "description": "The cluster, where the scope is one."},
 }
-RULE_CREATION: Final = _object(
+RULE_CREATION: Final = record(
     "AccessRuleCreation",
-    "A role to give.",
     ["subjectId", "subjectType", "roleId", "scopeId", "scopeType"],
+    "A role to give.",
     **_RULE,
 )
-RULE: Final = _object(
+RULE: Final = record(
     "AccessRule",
-    "A role that someone has somewhere.",
     [*_RULE, "roleName", "scopeName", "id", "createdAt", "updatedAt", "tenantId", "createdBy"],
+    "A role that someone has somewhere.",
     **_RULE,
     roleName=_TEXT,
     scopeName=_TEXT,
@@ -148,18 +133,18 @@ RULE: Final = _object(
     tenantId=_NUMBER,
     createdBy=_TEXT,
 )
-RULES: Final = _object(
+RULES: Final = record(
     "AccessRules",
-    "A page of rules.",
     ["totalRecords", "displayRecords", "accessRules"],
+    "A page of rules.",
     totalRecords=_NUMBER,
     displayRecords=_NUMBER,
-    accessRules={"type": "array", "items": RULE},
+    accessRules=array_of(RULE),
 )
-APPLICATION: Final = _object(
+APPLICATION: Final = record(
     "Application",
-    "A program with an id and a secret.",
     ["id", "name", "createdBy", "createdAt", "updatedAt", "enabled", "lastLogin"],
+    "A program with an id and a secret.",
     id=_TEXT,
     name=_TEXT,
     createdBy=_TEXT,
@@ -169,23 +154,23 @@ APPLICATION: Final = _object(
     tenantId=_TEXT,
     lastLogin=_TIME_OR_NONE,
 )
-APPLICATION_CREATION: Final = _object("ApplicationCreation", "An application to make.", ["name"], name=_TEXT)
-APPLICATION_CHANGE: Final = _object(
-    "ApplicationChange", "Whether an application gets tokens.", ["enabled"], enabled={"type": "boolean"}
+APPLICATION_CREATION: Final = record("ApplicationCreation", ["name"], "An application to make.", name=_TEXT)
+APPLICATION_CHANGE: Final = record(
+    "ApplicationChange", ["enabled"], "Whether an application gets tokens.", enabled={"type": "boolean"}
 )
-NEW_APPLICATION: Final = _object(
+NEW_APPLICATION: Final = record(
     "NewApplication",
-    "An application with its secret, which is in this answer and nowhere else.",
     ["id", "name", "secret"],
+    "An application with its secret, which is in this answer and nowhere else.",
     id=_TEXT,
     name=_TEXT,
     secret=_TEXT,
 )
-NEW_SECRET: Final = _object("NewSecret", "A new secret.", ["secret"], secret=_TEXT)
-AUDIT_LINE: Final = _object(
+NEW_SECRET: Final = record("NewSecret", ["secret"], "A new secret.", secret=_TEXT)
+AUDIT_LINE: Final = record(
     "AuditRecord",
-    "One line of the audit.",
     ["id", "happenedAt", "action", "entityType", "entityId", "sourceType", "sourceId"],
+    "One line of the audit.",
     id=_NUMBER,
     tenantId=_NUMBER,
     happenedAt=_TIME,

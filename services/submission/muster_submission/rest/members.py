@@ -1,7 +1,7 @@
 """Reads members of a JSON object one by one and gathers everything that is wrong with them, each with its path.
 
-Called by the codecs of bodies that the workload catalogue does not describe: projects, departments, node pools,
-clusters. Holds: a member that nobody knows is an error, with the nearest known name; null counts as left out.
+Called by the readers of bodies that the workload catalogue does not describe: org units, node pools, clusters, access
+rules. Holds: a member that nobody knows is an error, with the nearest known name; null counts as left out.
 """
 
 from __future__ import annotations

@@ -97,6 +97,16 @@ class Operation:
     """Whether the document has it; routes that answer 501 are left out."""
 
 
+def array_of(shape: Schema) -> Json:
+    """The schema of an array of it."""
+    return {"type": "array", "items": shape}
+
+
+def record(name: str, required: Sequence[str], said: str, /, **properties: Any) -> Shape:
+    """The shape of an object."""
+    return Shape(name, {"type": "object", "description": said, "required": list(required), "properties": properties})
+
+
 def path_id(name: str, description: str, form: str = "uuid") -> Parameter:
     """An id in the path: a UUID, or with form "" any text."""
     schema = {"type": "string", "format": form} if form else {"type": "string"}

@@ -1,4 +1,4 @@
-"""Short lists that are kept in memory (projects, departments, node pools): filtered, sorted and cut as the API says.
+"""Short lists that are kept in memory (org units, node pools, access rules): filtered, sorted and cut as the API says.
 
 Called by their routes. The grammar of filterBy is the same as for workloads; the fields are those given here. Holds:
 every order ends in the id, so that two pages never show a row twice.
@@ -13,12 +13,11 @@ from typing import Any, Final, Generic, TypeVar
 
 from starlette.requests import Request
 
-from muster_chassis.errors import Violation
 from muster_submission.domain.fields import ListField, Nature
 from muster_submission.domain.filtering import BadFilter, Places, read
 from muster_submission.domain.terms import Term, holds
-from muster_submission.rest.errors import BadBody
 from muster_submission.rest.operation import Parameter
+from muster_submission.rest.requests import bad, one_of, whole, whole_schema
 
 DEFAULT_LIMIT: Final = 50
 LARGEST_LIMIT: Final = 500
@@ -62,8 +61,8 @@ class Listing(Generic[Row]):
             Parameter("filterBy", f"Only rows that pass every condition: {condition}.", strings),
             Parameter("sortBy", "The field by which rows are sorted.", {"type": "string", "enum": names}),
             Parameter("sortOrder", "The direction.", {"type": "string", "enum": ["asc", "desc"], "default": "asc"}),
-            Parameter("offset", "How many rows to pass over.", _bounds(0, LARGEST_OFFSET, 0)),
-            Parameter("limit", "How many rows to show at most.", _bounds(1, LARGEST_LIMIT, DEFAULT_LIMIT)),
+            Parameter("offset", "How many rows to pass over.", whole_schema(0, LARGEST_OFFSET, 0)),
+            Parameter("limit", "How many rows to show at most.", whole_schema(1, LARGEST_LIMIT, DEFAULT_LIMIT)),
         ]
 
     def count_parameters(self) -> list[Parameter]:
@@ -76,8 +75,8 @@ class Listing(Generic[Row]):
 
     def page(self, request: Request, rows: Iterable[Row]) -> tuple[list[Row], int | None]:
         """The rows of the page, and the offset of the next; None where it is the last. Raises BadBody."""
-        offset = _whole(request, "offset", 0, LARGEST_OFFSET, 0)
-        limit = _whole(request, "limit", 1, LARGEST_LIMIT, DEFAULT_LIMIT)
+        offset = whole(request, "offset", 0, LARGEST_OFFSET, 0)
+        limit = whole(request, "limit", 1, LARGEST_LIMIT, DEFAULT_LIMIT)
         column, descending = self._sorting(request)
         found = sorted(
             self._passing(request, rows),
@@ -91,7 +90,7 @@ class Listing(Generic[Row]):
         try:
             terms = read(request.query_params.getlist("filterBy"), Places(), self._fields)
         except BadFilter as problem:
-            raise BadBody(str(problem), violations=[Violation("filterBy", str(problem))]) from None
+            raise bad("filterBy", str(problem)) from None
         return [row for row in rows if all(self._passes(term, row) for term in terms)]
 
     def _passes(self, term: Term, row: Row) -> bool:
@@ -104,23 +103,5 @@ class Listing(Generic[Row]):
         name = asked if asked in self._columns else by_member.get(asked.rpartition(".")[2].replace("_", "").lower(), "")
         if asked and not name:
             said = f"sortBy is {asked[:60]!r}; it is one of {', '.join(sorted(self._columns))}"
-            raise BadBody(said, violations=[Violation("sortBy", said)])
-        order = request.query_params.get("sortOrder", "asc").rpartition(".")[2].lower()
-        if order not in {"asc", "desc"}:
-            said = f"sortOrder is {order[:60]!r}; it is asc or desc"
-            raise BadBody(said, violations=[Violation("sortOrder", said)])
-        return name or self._order, order == "desc"
-
-
-def _whole(request: Request, name: str, low: int, high: int, otherwise: int) -> int:
-    given = request.query_params.get(name)
-    if given is None:
-        return otherwise
-    if given.isascii() and given.isdigit() and len(given) <= len(str(high)) and low <= int(given) <= high:
-        return int(given)
-    said = f"{name} is {given[:40]!r}; it is a whole number from {low} to {high}"
-    raise BadBody(said, violations=[Violation(name, said)])
-
-
-def _bounds(low: int, high: int, default: int) -> Mapping[str, Any]:
-    return {"type": "integer", "minimum": low, "maximum": high, "default": default}
+            raise bad("sortBy", said)
+        return name or self._order, one_of(request, "sortOrder", ["asc", "desc"], "asc") == "desc"

@@ -24,7 +24,7 @@ from muster_submission.rest.answers import answer, nothing
 from muster_submission.rest.bodies import read_array, read_object
 from muster_submission.rest.fleet_view import Fleet
 from muster_submission.rest.members import Findings
-from muster_submission.rest.operation import Answer, Body, Operation, Shape, path_id, refusal
+from muster_submission.rest.operation import Answer, Body, Operation, Shape, array_of, path_id, refusal
 from muster_submission.rest.org_lists import Column, Listing
 from muster_submission.rest.org_units import shown_cluster
 from muster_submission.rest.parts import Parts
@@ -115,7 +115,7 @@ class OrgUnits(ABC, Generic[Unit]):
             refusal("The name is taken, or the namespace."),
             refusal("It holds something, or always is there."),
         )
-        some, patched = (Body(org_shapes.some(quota)) for quota in (org_shapes.QUOTA, org_shapes.QUOTA_CHANGE))
+        some, patched = (Body(array_of(quota)) for quota in (org_shapes.QUOTA, org_shapes.QUOTA_CHANGE))
         conflict = refusal("Another change came first.")
         number, at = [path_id(f"{self.noun}Id", "Its id.", form="")], f"{self.path}/{{{self.noun}Id}}"
         lists, counts = self._listing.parameters(), self._listing.count_parameters()

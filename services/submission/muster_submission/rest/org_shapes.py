@@ -1,15 +1,15 @@
-"""JSON schemas of projects, departments, clusters, nodes and node pools, as the document shows them.
+"""JSON schemas of projects, departments and their quotas, as the document shows them.
 
 Called by their routes. Members that Muster adds to the 2.18 API are described as such.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from muster_submission.domain.tenancy import LONGEST_RULE
-from muster_submission.rest.operation import Schema, Shape
+from muster_submission.rest.operation import Shape, array_of, record
 from muster_submission.rest.org_units import RULES
 
 _NUMBER: Final = {"type": "number", "minimum": 0}
@@ -17,16 +17,6 @@ _NO_LIMIT: Final = {"type": ["number", "null"], "minimum": -1}
 _TIME: Final = {"type": "string", "format": "date-time"}
 _TEXT: Final = {"type": "string"}
 _UUID: Final = {"type": "string", "format": "uuid"}
-
-
-def some(shape: Schema) -> Mapping[str, Any]:
-    """An array of it."""
-    return {"type": "array", "items": shape}
-
-
-def record(name: str, required: Sequence[str], said: str, /, **properties: Any) -> Shape:
-    """An object."""
-    return Shape(name, {"type": "object", "description": said, "required": list(required), "properties": properties})
 
 
 def _share(name: str, required: Sequence[str], said: str, **more: Any) -> Shape:
@@ -62,7 +52,7 @@ QUOTA_CHANGE: Final = record(
 _SECONDS: Final = {"type": ["integer", "null"], "minimum": 1, "maximum": LONGEST_RULE}
 RULES_SHAPE: Final = record("SchedulingRules", [], "Limits of runs, in seconds.", **dict.fromkeys(RULES, _SECONDS))
 TYPES: Final = record(
-    "NodeTypes", [], "Values of the node label run.ai/type.", training=some(_TEXT), workspace=some(_TEXT)
+    "NodeTypes", [], "Values of the node label run.ai/type.", training=array_of(_TEXT), workspace=array_of(_TEXT)
 )
 _AMOUNT: Final = record(
     "QuotaAmount",
@@ -75,7 +65,7 @@ _AMOUNT: Final = record(
 _SUMS: Final = {"allocated": _AMOUNT, "allocatedNonPreemptible": _AMOUNT, "requested": _AMOUNT}
 _STATUS: Final = {
     "phase": _TEXT,
-    "nodePoolQuotaStatuses": some(
+    "nodePoolQuotaStatuses": array_of(
         record("PoolQuotaStatus", [], "What is in use in one pool.", nodePoolId=_TEXT, nodePoolName=_TEXT, **_SUMS)
     ),
     "quotaStatus": record("QuotaStatus", [], "What is in use in all.", **_SUMS),
@@ -86,7 +76,7 @@ _UNIT: Final = {
     "name": _TEXT,
     "description": _TEXT,
     "clusterId": _UUID,
-    "resources": some(QUOTA),
+    "resources": array_of(QUOTA),
     "schedulingRules": RULES_SHAPE,
     "nodeTypes": TYPES,
     "createdAt": _TIME,
@@ -100,7 +90,7 @@ PROJECT: Final = record(
     _ALWAYS,
     "A project: the queue into which workloads go.",
     **_UNIT,
-    defaultNodePools=some(_TEXT),
+    defaultNodePools=array_of(_TEXT),
     requestedNamespace=_TEXT,
     parentId=_TEXT,
     parent=_PARENT,
@@ -126,7 +116,7 @@ _CHANGEABLE: Final = {
     "description": _DESCRIPTION,
     "schedulingRules": {"anyOf": [RULES_SHAPE, {"type": "null"}]},
     "nodeTypes": {"anyOf": [TYPES, {"type": "null"}]},
-    "resources": some(QUOTA),
+    "resources": array_of(QUOTA),
 }
 _POOLS: Final = {"type": ["array", "null"], "items": _TEXT}
 _NAME: Final = {"type": "string", "minLength": 1, "maxLength": 63}
@@ -160,4 +150,4 @@ COUNT: Final = record("HowMany", ["count"], "How many there are.", count={"type"
 def page_of(name: str, member: str, shape: Shape) -> Shape:
     """A page of a list: the rows, and the offset of the next page where there is one."""
     following = {"type": "integer", "description": "The offset of the next page; missing on the last."}
-    return record(name, [member], "A page.", **{member: some(shape), "next": following})
+    return record(name, [member], "A page.", **{member: array_of(shape), "next": following})

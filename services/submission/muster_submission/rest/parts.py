@@ -1,4 +1,4 @@
-"""What the routes are given: the parts of the process that app.py has wired, and nothing that they could make anew."""
+"""What the routes are given: the parts that app_parts.py has wired, and nothing that they could make anew."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from muster_chassis.database import Database
 from muster_submission.adapters.access_rules import PostgresRules
 from muster_submission.adapters.applications import PostgresApplications
 from muster_submission.adapters.audit import PostgresAudit
-from muster_submission.adapters.feed import Feed
 from muster_submission.adapters.fleet import PostgresFleet
 from muster_submission.adapters.objects import KnownObjects
 from muster_submission.adapters.owners import Owner
@@ -47,7 +46,6 @@ class Parts:
     database: Database
     access: Access
     reading: Reading
-    feed: Feed
     verdicts: Verdicts
     drafts: Drafts
     submit: Submit
@@ -61,5 +59,3 @@ class Parts:
     gates: Gates
     tenant_id: int
     scheduler: Owner
-    policy: Owner
-    telemetry: Owner

@@ -6,12 +6,10 @@ caller is part of the question, so that no list, count or offset tells of what t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping
 
 from starlette.requests import Request
 
-from muster_chassis.errors import Violation
 from muster_submission.adapters.places import Directory
 from muster_submission.domain.fields import BY_NAME, ListField
 from muster_submission.domain.filtering import BadFilter, read
@@ -26,10 +24,8 @@ from muster_submission.domain.listing import (
     question,
 )
 from muster_submission.domain.terms import Points, Term
-from muster_submission.rest.errors import BadBody
 from muster_submission.rest.operation import Parameter
-
-_TRUTHS: Final[Mapping[str, bool]] = {"true": True, "false": False, "": False}
+from muster_submission.rest.requests import bad, flag, one_of, whole, whole_schema
 
 
 def parameters(fields: Mapping[str, ListField] = BY_NAME) -> list[Parameter]:
@@ -61,8 +57,8 @@ def count_parameters(fields: Mapping[str, ListField] = BY_NAME) -> list[Paramete
 def stretch_parameters() -> list[Parameter]:
     """Which part of a list."""
     return [
-        Parameter("offset", "How many rows to pass over.", _range(0, LARGEST_OFFSET, 0)),
-        Parameter("limit", "How many rows to show at most.", _range(1, PAGE_LIMIT, PAGE_DEFAULT)),
+        Parameter("offset", "How many rows to pass over.", whole_schema(0, LARGEST_OFFSET, 0)),
+        Parameter("limit", "How many rows to show at most.", whole_schema(1, PAGE_LIMIT, PAGE_DEFAULT)),
     ]
 
 
@@ -103,40 +99,6 @@ def stretch(request: Request) -> tuple[int, int]:
     return whole(request, "offset", 0, LARGEST_OFFSET, 0), whole(request, "limit", 1, PAGE_LIMIT, PAGE_DEFAULT)
 
 
-def whole(request: Request, name: str, low: int, high: int, otherwise: int) -> int:
-    """A whole number of the query."""
-    given = request.query_params.get(name)
-    if given is None:
-        return otherwise
-    if given.isascii() and given.isdigit() and len(given) <= len(str(high)) and low <= int(given) <= high:
-        return int(given)
-    raise bad(name, f"{name} is {given[:40]!r}; it is a whole number from {low} to {high}")
-
-
-def flag(request: Request, name: str) -> bool:
-    """Whether something is wanted; in any case of the letters, false where nothing is said."""
-    given = request.query_params.get(name, "")
-    known = _TRUTHS.get(given.lower())
-    if known is None:
-        raise bad(name, f"{name} is {given[:40]!r}; it is true or false")
-    return known
-
-
-def one_of(request: Request, name: str, words: Sequence[str], otherwise: str = "") -> str:
-    """A word of the query, also as `Class.MEMBER`: so the vendor's client sends words of its own enums."""
-    given = request.query_params.get(name, otherwise)
-    plain = given.rpartition(".")[2]
-    found = next((word for word in words if word.lower() in {given.lower(), plain.lower()}), None)
-    if found is None:
-        raise bad(name, f"{name} is {given[:40]!r}; it is one of {', '.join(word for word in words if word)}")
-    return found
-
-
-def bad(name: str, said: str) -> BadBody:
-    """A query that cannot be read."""
-    return BadBody(said, violations=[Violation(name, said)])
-
-
 def _order(request: Request, fields: Mapping[str, ListField]) -> Order:
     sort_by = one_of(request, "sortBy", ["", *(one.name for one in fields.values() if one.sortable)])
     sort_order = one_of(request, "sortOrder", ["", "asc", "desc"])
@@ -144,7 +106,3 @@ def _order(request: Request, fields: Mapping[str, ListField]) -> Order:
         return order_of(sort_by, sort_order, fields)
     except BadOrder as error:
         raise bad("sortBy", str(error)) from None
-
-
-def _range(low: int, high: int, default: int) -> dict[str, Any]:
-    return {"type": "integer", "minimum": low, "maximum": high, "default": default}

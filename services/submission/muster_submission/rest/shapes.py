@@ -9,9 +9,7 @@ from muster_kernel.ids import NAME_LIMIT
 from muster_language import Kind
 from muster_language.openapi import spec_schema
 from muster_submission.domain.phases import DESIRED, PHASES
-from muster_submission.rest.operation import ERROR, Handler, Shape
-
-__all__ = ["ACCEPTED", "SUBMISSION_ERROR", "Handler", "create", "workload"]
+from muster_submission.rest.operation import ERROR, Shape
 
 _TEXT: Final = {"type": "string"}
 _ID: Final = {"type": "string", "format": "uuid"}

@@ -1,6 +1,6 @@
 """The operations by area; each file has `operations(parts)`, and this one lists them all.
 
-Called by app.py. A new area is a file and a line in _AREAS.
+Called by app_parts.py. A new area is a file and a line in _AREAS.
 """
 
 from __future__ import annotations

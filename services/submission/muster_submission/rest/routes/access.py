@@ -19,7 +19,7 @@ from muster_submission.rest import org_lists, org_shapes
 from muster_submission.rest.answers import answer, nothing
 from muster_submission.rest.bodies import read_object
 from muster_submission.rest.members import Findings
-from muster_submission.rest.operation import Answer, Body, Operation, Parameter, path_id, refusal
+from muster_submission.rest.operation import Answer, Body, Operation, Parameter, array_of, path_id, refusal
 from muster_submission.rest.org_lists import Listing
 from muster_submission.rest.parts import Parts
 from muster_submission.rest.requests import number_of
@@ -56,67 +56,39 @@ class Rules:
 
     def operations(self) -> list[Operation]:
         """What is served."""
-        only = [Parameter(name, "Only rules with this value.") for name in _FILTERS]
-        listed, counted = self._listing.parameters(), self._listing.count_parameters()
-        rule, role = Answer("The rule.", iam.RULE), Answer("The role.", iam.ROLE)
-        roles = Answer("The roles.", {"type": "array", "items": iam.ROLE})
-        may = Answer("What the caller may do somewhere.", {"type": "array", "items": iam.PERMISSION})
-        last = refusal("It is the last system admin.")
-        at = f"{RULES}/{{accessRuleId}}"
-        give = Operation(
-            "POST",
-            RULES,
-            "create_access_rule",
-            _TAG,
-            "Give a role",
-            self.give,
-            {201: rule, 404: refusal("The application or the scope does not exist, or not for the caller.")},
-            body=Body(iam.RULE_CREATION),
-        )
+        role, roles = Answer("The role.", iam.ROLE), Answer("The roles.", array_of(iam.ROLE))
+        may = Answer("What the caller may do somewhere.", array_of(iam.PERMISSION))
+        of_caller = "/api/v1/authorization/permissions"
         return [
-            Operation(
-                "GET",
-                RULES,
-                "get_access_rules",
-                _TAG,
-                "The rules",
-                self.page,
-                {200: Answer("A page.", iam.RULES)},
-                [*only, *listed],
-            ),
-            Operation(
-                "GET",
-                f"{RULES}/count",
-                "count_access_rules",
-                _TAG,
-                "How many there are",
-                self.count,
-                {200: Answer("The number.", org_shapes.COUNT)},
-                counted,
-            ),
-            give,
-            Operation("GET", at, "get_access_rule", _TAG, "One rule", self.get, {200: rule}, [_RULE_ID]),
-            Operation(
-                "DELETE",
-                at,
-                "delete_access_rule",
-                _TAG,
-                "Take a role away",
-                self.take,
-                {204: Answer("Taken."), 409: last},
-                [_RULE_ID],
-            ),
+            *self._of_all_rules(),
+            *self._of_one_rule(),
             Operation("GET", ROLES, "get_roles", _TAG, "The roles", self.roles, {200: roles}),
             Operation("GET", f"{ROLES}/{{roleId}}", "get_role", _TAG, "One role", self.role, {200: role}, [_ROLE_ID]),
-            Operation(
-                "GET",
-                "/api/v1/authorization/permissions",
-                "get_permissions",
-                _TAG,
-                "What the caller may do",
-                self.may,
-                {200: may},
-            ),
+            Operation("GET", of_caller, "get_permissions", _TAG, "What the caller may do", self.may, {200: may}),
+        ]
+
+    def _of_all_rules(self) -> list[Operation]:
+        page, number = {200: Answer("A page.", iam.RULES)}, {200: Answer("The number.", org_shapes.COUNT)}
+        asked = [*(Parameter(name, "Only rules with this value.") for name in _FILTERS), *self._listing.parameters()]
+        counted, count = self._listing.count_parameters(), f"{RULES}/count"
+        given = {
+            201: Answer("The rule.", iam.RULE),
+            404: refusal("The application or the scope does not exist, or not for the caller."),
+        }
+        body = Body(iam.RULE_CREATION)
+        return [
+            Operation("GET", RULES, "get_access_rules", _TAG, "The rules", self.page, page, asked),
+            Operation("GET", count, "count_access_rules", _TAG, "How many there are", self.count, number, counted),
+            Operation("POST", RULES, "create_access_rule", _TAG, "Give a role", self.give, given, body=body),
+        ]
+
+    def _of_one_rule(self) -> list[Operation]:
+        at, number = f"{RULES}/{{accessRuleId}}", [_RULE_ID]
+        shown = {200: Answer("The rule.", iam.RULE)}
+        taken = {204: Answer("Taken."), 409: refusal("It is the last system admin.")}
+        return [
+            Operation("GET", at, "get_access_rule", _TAG, "One rule", self.get, shown, number),
+            Operation("DELETE", at, "delete_access_rule", _TAG, "Take a role away", self.take, taken, number),
         ]
 
     async def page(self, request: Request) -> Response:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from muster_chassis.errors import Violation
 from muster_chassis.rpc import caller
 from muster_kernel.ids import is_uuid
 from muster_submission.adapters.audit import Wanted
@@ -16,11 +14,12 @@ from muster_submission.audit import ASKED, DONE
 from muster_submission.domain.access import Verb
 from muster_submission.rest import iam_shapes as iam
 from muster_submission.rest.answers import answer
-from muster_submission.rest.errors import BadBody
 from muster_submission.rest.operation import Answer, Operation, Parameter, refusal
 from muster_submission.rest.parts import Parts
+from muster_submission.rest.requests import bad, moment, one_of, whole, whole_schema
 
 _LONGEST: Final = 500
+_LIMIT: Final = 50
 _LARGEST_LIMIT: Final = 500
 _LARGEST_OFFSET: Final = 100_000
 _PARAMETERS: Final = (
@@ -31,10 +30,8 @@ _PARAMETERS: Final = (
     Parameter("sourceName", "Only what the subject or application of this name did."),
     Parameter("project", "Only this project, by name."),
     Parameter("success", "true: only what was done; false: only what was refused.", {"enum": ["true", "false"]}),
-    Parameter("limit", "How many lines.", {"type": "integer", "minimum": 1, "maximum": _LARGEST_LIMIT, "default": 50}),
-    Parameter(
-        "offset", "How many to pass over.", {"type": "integer", "minimum": 0, "maximum": _LARGEST_OFFSET, "default": 0}
-    ),
+    Parameter("limit", "How many lines.", whole_schema(1, _LARGEST_LIMIT, _LIMIT)),
+    Parameter("offset", "How many to pass over.", whole_schema(0, _LARGEST_OFFSET, 0)),
 )
 
 
@@ -69,22 +66,18 @@ class Audit:
         project = _text(request, "project")
         if project or not rights.anywhere(Verb.AUDIT_READ):
             rights.require(Verb.AUDIT_READ, project=project)
-        success = _text(request, "success").lower()
-        if success not in {"", "true", "false"}:
-            raise _wrong("success", "is true or false")
+        success = one_of(request, "success", ["true", "false", ""])
         wanted = Wanted(
-            since=_time(request, "start"),
-            until=_time(request, "end"),
+            since=moment(request, "start"),
+            until=moment(request, "end"),
             who=_text(request, "sourceId") or _text(request, "sourceName"),
             what=_text(request, "action"),
             project=project,
             within=rights.projects(Verb.AUDIT_READ),
             success=None if not success else success == "true",
         )
-        limit, offset = (
-            _whole(request, "limit", 1, _LARGEST_LIMIT, 50),
-            _whole(request, "offset", 0, _LARGEST_OFFSET, 0),
-        )
+        limit = whole(request, "limit", 1, _LARGEST_LIMIT, _LIMIT)
+        offset = whole(request, "offset", 0, _LARGEST_OFFSET, 0)
         rows = await self._parts.gates.audit.page(wanted, limit, offset=offset)
         return answer([self._shown(row) for row in rows])
 
@@ -116,29 +109,5 @@ class Audit:
 def _text(request: Request, name: str) -> str:
     given = str(request.query_params.get(name, ""))
     if len(given) > _LONGEST or "\x00" in given:
-        raise _wrong(name, f"is a text of at most {_LONGEST} characters without NUL")
+        raise bad(name, f"{name} is a text of at most {_LONGEST} characters without NUL")
     return given
-
-
-def _whole(request: Request, name: str, low: int, high: int, otherwise: int) -> int:
-    given = request.query_params.get(name)
-    if given is None:
-        return otherwise
-    if given.isascii() and given.isdigit() and len(given) <= len(str(high)) and low <= int(given) <= high:
-        return int(given)
-    raise _wrong(name, f"is {given[:40]!r}; it is a whole number from {low} to {high}")
-
-
-def _time(request: Request, name: str) -> datetime | None:
-    given = _text(request, name)
-    if not given:
-        return None
-    try:
-        read = datetime.fromisoformat(given.replace(" ", "+"))
-        return read.astimezone(UTC) if read.tzinfo else read.replace(tzinfo=UTC)
-    except (ValueError, OverflowError):
-        raise _wrong(name, f"is {given[:40]!r}; a time such as 2026-01-31T12:00:00Z is expected") from None
-
-
-def _wrong(name: str, why: str) -> BadBody:
-    return BadBody(f"{name} {why}", violations=[Violation(name, why)])

@@ -24,12 +24,15 @@ from muster_submission.rest.answers import answer, nothing
 from muster_submission.rest.bodies import read_object
 from muster_submission.rest.cluster_bodies import free, ready, usable, write_cluster, write_node
 from muster_submission.rest.errors import BadBody
+from muster_submission.rest.fleet_shapes import CLUSTER
 from muster_submission.rest.fleet_view import Fleet
 from muster_submission.rest.members import Findings
-from muster_submission.rest.operation import Answer, Body, Operation, Parameter, path_id, refusal
+from muster_submission.rest.operation import Answer, Body, Operation, Parameter, array_of, path_id, refusal
 from muster_submission.rest.parts import Parts
+from muster_submission.rest.requests import one_of, stretch_of_time, words
 
 PATH: Final = "/api/v1/clusters"
+_ONE: Final = f"{PATH}/{{clusterUuid}}"
 _TAG: Final = "Clusters"
 _UUID: Final = path_id("clusterUuid", "The cluster's UUID.")
 _VERBOSITY: Final = Parameter(
@@ -58,6 +61,7 @@ _GROUPS: Final[dict[str, Callable[[NodeView], tuple[str, str]]]] = {
     "NodePool": lambda node: (node.pool or DEFAULT_POOL, node.pool or DEFAULT_POOL),
 }
 _MOST_GROUPS: Final = 2
+_MOST_WORDS: Final = 20
 
 
 class Clusters:
@@ -68,14 +72,30 @@ class Clusters:
 
     def operations(self) -> list[Operation]:
         """What is served."""
-        one, at = Answer("The cluster.", fleet_shapes.CLUSTER), f"{PATH}/{{clusterUuid}}"
-        every = Answer("The clusters.", {"type": "array", "items": fleet_shapes.CLUSTER})
-        name = refusal("A cluster's name is how Muster knows it: it stays.")
-        creation = Body(fleet_shapes.CLUSTER_CREATION)
-        nodes, wanted = Answer("The nodes.", fleet_shapes.NODES), Parameter("nodeName", "Only the node of that name.")
-        figures, figure = Answer("The figures.", fleet_shapes.MEASUREMENTS), Answer("It.", fleet_shapes.TELEMETRY)
+        return [*self._of_clusters(), *self._of_what_is_in_them()]
+
+    def _of_clusters(self) -> list[Operation]:
+        one, every = {200: Answer("The cluster.", CLUSTER)}, {200: Answer("The clusters.", array_of(CLUSTER))}
+        made, creation = {201: Answer("The cluster.", CLUSTER)}, Body(fleet_shapes.CLUSTER_CREATION)
+        stays = {204: Answer("So."), 409: refusal("A cluster's name is how Muster knows it: it stays.")}
+        return [
+            Operation("GET", PATH, "get_clusters", _TAG, "The clusters", self.list, every, [_VERBOSITY]),
+            Operation("POST", PATH, "create_cluster", _TAG, "Register a cluster", self.create, made, body=creation),
+            Operation("GET", _ONE, "get_cluster", _TAG, "One cluster", self.get, one, [_UUID, _VERBOSITY]),
+            Operation("PUT", _ONE, "update_cluster", _TAG, "Name it again", self.rename, stays, [_UUID], creation),
+        ]
+
+    def _of_what_is_in_them(self) -> list[Operation]:
+        nodes, wanted = (
+            {200: Answer("The nodes.", fleet_shapes.NODES)},
+            Parameter("nodeName", "Only the one of that name."),
+        )
+        figures = {200: Answer("The figures.", fleet_shapes.MEASUREMENTS)}
+        figure = {200: Answer("The figure.", fleet_shapes.TELEMETRY)}
         times = [*_times(), _one_of("metricType", "Which figures.", METRICS, several=True)]
-        of_pool, pool = f"{at}/nodepools/{{nodepoolName}}/metrics", path_id("nodepoolName", "The pool's name.", form="")
+        of_all, telemetry = f"{_ONE}/metrics", "/api/v1/nodes/telemetry"
+        of_pool, pool = f"{_ONE}/nodepools/{{nodepoolName}}/metrics", path_id("nodepoolName", "Its name.", form="")
+        in_all, in_pool = [_UUID, *times], [_UUID, pool, *times]
         ask = [
             _one_of("telemetryType", "Which figure.", list(_FIGURES)),
             Parameter("clusterId", "Only this cluster's nodes.", {"type": "string", "format": "uuid"}),
@@ -83,53 +103,10 @@ class Clusters:
             _one_of("groupBy", "By what they are counted.", list(_GROUPS), several=True, required=False),
         ]
         return [
-            Operation("GET", PATH, "get_clusters", _TAG, "The clusters", self.list, {200: every}, [_VERBOSITY]),
-            Operation(
-                "POST", PATH, "create_cluster", _TAG, "Register a cluster", self.create, {201: one}, body=creation
-            ),
-            Operation("GET", at, "get_cluster", _TAG, "One cluster", self.get, {200: one}, [_UUID, _VERBOSITY]),
-            Operation(
-                "PUT",
-                at,
-                "update_cluster",
-                _TAG,
-                "Name it again",
-                self.rename,
-                {204: Answer("So."), 409: name},
-                [_UUID],
-                creation,
-            ),
-            Operation("GET", f"{at}/nodes", "get_nodes", _TAG, "Its nodes", self.nodes, {200: nodes}, [_UUID, wanted]),
-            Operation(
-                "GET",
-                f"{at}/metrics",
-                "get_cluster_metrics",
-                _TAG,
-                "Its figures",
-                self.metrics,
-                {200: figures},
-                [_UUID, *times],
-            ),
-            Operation(
-                "GET",
-                of_pool,
-                "get_pool_metrics",
-                _TAG,
-                "A pool's figures",
-                self.metrics,
-                {200: figures},
-                [_UUID, pool, *times],
-            ),
-            Operation(
-                "GET",
-                "/api/v1/nodes/telemetry",
-                "get_node_telemetry",
-                _TAG,
-                "Figures of nodes",
-                self.telemetry,
-                {200: figure},
-                ask,
-            ),
+            Operation("GET", f"{_ONE}/nodes", "get_nodes", _TAG, "Its nodes", self.nodes, nodes, [_UUID, wanted]),
+            Operation("GET", of_all, "get_cluster_metrics", _TAG, "Its figures", self.metrics, figures, in_all),
+            Operation("GET", of_pool, "get_pool_metrics", _TAG, "A pool's figures", self.metrics, figures, in_pool),
+            Operation("GET", telemetry, "get_node_telemetry", _TAG, "Figures of nodes", self.telemetry, figure, ask),
         ]
 
     async def list(self, request: Request) -> Response:
@@ -183,10 +160,8 @@ class Clusters:
 
     async def metrics(self, request: Request) -> Response:
         """Figures of a cluster, or of one of its pools: those that are known, at this moment."""
-        names, now = _words(request, "metricType", METRICS), identity.now()
-        start, end = _moment(request, "start"), _moment(request, "end")
-        if start > end:
-            raise _bad("start", "start lies behind end")
+        names, now = words(request, "metricType", METRICS, least=1, most=_MOST_WORDS), identity.now()
+        start, end = stretch_of_time(request)
         fleet, pool = Fleet(self._parts, request), request.path_params.get("nodepoolName")
         cluster = await fleet.name_of(request.path_params["clusterUuid"].lower())
         nodes = [one for one in await fleet.nodes(cluster) if pool in {None, one.pool or DEFAULT_POOL}]
@@ -197,8 +172,8 @@ class Clusters:
 
     async def telemetry(self, request: Request) -> Response:
         """A figure of nodes, by cluster, node or pool."""
-        (name,) = _words(request, "telemetryType", list(_FIGURES), most=1)
-        by = _words(request, "groupBy", list(_GROUPS), most=_MOST_GROUPS, least=0)
+        (name,) = words(request, "telemetryType", list(_FIGURES), least=1, most=1)
+        by = words(request, "groupBy", list(_GROUPS), least=0, most=_MOST_GROUPS)
         fleet, pool = Fleet(self._parts, request), request.query_params.get("nodepoolName")
         uuid = request.query_params.get("clusterId")
         cluster = await fleet.name_of(uuid.lower()) if uuid else ""
@@ -243,30 +218,7 @@ def _measurement(name: str, known: dict[str, float], now: datetime, start: datet
 
 
 def _full(request: Request) -> bool:
-    return _words(request, "verbosity", ("full", "metadata"), most=1, least=0) != ["metadata"]
-
-
-def _words(request: Request, name: str, known: Sequence[str], *, most: int = 20, least: int = 1) -> list[str]:
-    """Words of an enumeration, repeated or with commas; an old client sends `Class.MEMBER`."""
-    given = [one.rpartition(".")[2] for text in request.query_params.getlist(name) for one in text.split(",") if one]
-    wrong = [one for one in given if one not in known]
-    if wrong or not least <= len(given) <= most:
-        what = f"{wrong[0][:60]!r} is not known" if wrong else f"{len(given)} are given"
-        raise _bad(name, f"{name}: {what}; expected {least} to {most} of {', '.join(known)}")
-    return given
-
-
-def _moment(request: Request, name: str) -> datetime:
-    given = request.query_params.get(name, "")
-    try:
-        moment = datetime.fromisoformat(given.strip().replace(" ", "+"))
-    except ValueError:
-        raise _bad(name, f"{name} is {given[:60]!r}; expected a time such as 2026-01-31T13:00:00Z") from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=identity.now().tzinfo)
-
-
-def _bad(name: str, said: str) -> BadBody:
-    return BadBody(said, violations=[Violation(name, said)])
+    return one_of(request, "verbosity", ["full", "metadata"], "full") == "full"
 
 
 def _times() -> list[Parameter]:
@@ -280,7 +232,7 @@ def _times() -> list[Parameter]:
 
 def _one_of(name: str, said: str, words: Sequence[str], *, several: bool = False, required: bool = True) -> Parameter:
     word = {"type": "string", "enum": list(words)}
-    schema = {"type": "array", "items": word, "maxItems": 20} if several else word
+    schema = {"type": "array", "items": word, "maxItems": _MOST_WORDS} if several else word
     return Parameter(name, said, schema, required=required)
 
 

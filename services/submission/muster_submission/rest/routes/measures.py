@@ -7,7 +7,7 @@ meter on the node (utilisation, memory in use, requests served) has no values, a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -23,7 +23,7 @@ from muster_submission.domain.fields import GPU_UNITS, KIND_WORDS
 from muster_submission.domain.listing import Order, question
 from muster_submission.domain.terms import Points, Term
 from muster_submission.errors import NoSuchWorkload
-from muster_submission.rest import list_shapes, queries
+from muster_submission.rest import list_shapes, requests
 from muster_submission.rest.answers import answer
 from muster_submission.rest.operation import Answer, Handler, Operation, Parameter, path_id
 from muster_submission.rest.parts import Parts
@@ -34,6 +34,7 @@ from muster_submission.rest.workload_rows import cluster_of, requests_of, time
 
 MOST_SAMPLES: Final = 1000
 _SAMPLES: Final = 20
+_MOST_TYPES: Final = 50
 _PARTIAL: Final = 207
 _Requests = list[wl.ResourceRequest]
 _KNOWN: Final[Mapping[str, Callable[[_Requests], float]]] = {
@@ -152,8 +153,8 @@ class Measures:
 
     async def telemetry(self, request: Request) -> Response:
         """One number a group."""
-        kind = queries.one_of(request, "telemetryType", list(_TELEMETRY))
-        grouped = _groups(request)
+        kind = requests.one_of(request, "telemetryType", list(_TELEMETRY))
+        grouped = requests.words(request, "groupBy", list(GROUPS), least=0, most=_MOST_GROUPS)
         directory = await self._parts.reading.directory.now()
         asked = question(await self._terms(request, directory), Order())
         columns = list(dict.fromkeys(GROUPS[one] for one in grouped))
@@ -174,8 +175,9 @@ class Measures:
         return answer({"type": kind, "timestamp": time(identity.now()), "values": values})
 
     async def _samples(self, request: Request, types: tuple[str, ...]) -> Response:
-        asked = _types(request, types)
-        begin, end, count = _times(request)
+        asked = requests.words(request, "metricType", types, least=1, most=_MOST_TYPES)
+        begin, end = requests.stretch_of_time(request)
+        count = requests.whole(request, "numberOfSamples", 1, MOST_SAMPLES, _SAMPLES)
         listed = await self._seeing.listed(request)
         if types is INFERENCE_TYPES and listed.workload.spec.kind != options_pb2.KIND_INFERENCE:
             raise NoSuchWorkload(f"workload {listed.workload.id} is no inference service")
@@ -194,7 +196,7 @@ class Measures:
             found.append(Points("cluster", frozenset(one for one in directory.clusters if cluster_of(one) == cluster)))
         if pool := request.query_params.get("nodepoolName"):
             if "\x00" in pool:
-                raise queries.bad("nodepoolName", "nodepoolName holds a NUL character; no name has one")
+                raise requests.bad("nodepoolName", "nodepoolName holds a NUL character; no name has one")
             found.append(Points("node_pool", frozenset({pool})))
         if department := request.query_params.get("departmentId"):
             inside = [name for name in directory.projects if str(directory.department(name).id) == department]
@@ -238,47 +240,10 @@ def _group(name: str, value: Any, directory: Directory) -> tuple[str, str, str]:
             return name, value, value
 
 
-def _groups(request: Request) -> list[str]:
-    given = [part for text in request.query_params.getlist("groupBy") for part in text.split(",") if part]
-    plain = [one.rpartition(".")[2].strip() for one in given]
-    by_word = {name.lower(): name for name in GROUPS}
-    unknown = [one for one in plain if one.lower() not in by_word]
-    if unknown or len(plain) > _MOST_GROUPS:
-        raise queries.bad("groupBy", f"groupBy takes at most {_MOST_GROUPS} of {', '.join(GROUPS)}")
-    return list(dict.fromkeys(by_word[one.lower()] for one in plain))
-
-
-def _types(request: Request, known: tuple[str, ...]) -> list[str]:
-    given = [part for text in request.query_params.getlist("metricType") for part in text.split(",") if part]
-    plain = [one.rpartition(".")[2].strip() for one in given]
-    if not plain or any(one not in known for one in plain):
-        raise queries.bad("metricType", f"metricType is needed, and each is one of {', '.join(known)}")
-    return list(dict.fromkeys(plain))
-
-
-def _times(request: Request) -> tuple[datetime, datetime, int]:
-    begin, end = _moment(request, "start"), _moment(request, "end")
-    if end < begin:
-        raise queries.bad("end", "end lies before start")
-    return begin, end, queries.whole(request, "numberOfSamples", 1, MOST_SAMPLES, _SAMPLES)
-
-
-def _moment(request: Request, name: str) -> datetime:
-    given = request.query_params.get(name, "")
-    try:
-        found = datetime.fromisoformat(given.strip().replace(" ", "+"))
-        moment = found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
-        if not timedelta() < moment - datetime(1970, 1, 1, tzinfo=UTC):
-            raise ValueError(given)
-    except (ValueError, OverflowError):
-        raise queries.bad(name, f"{name} is {given[:40]!r}; a time like 2026-01-31T13:00:00Z is needed") from None
-    return moment
-
-
 def _window(types: tuple[str, ...]) -> list[Parameter]:
-    words = {"type": "array", "items": {"type": "string", "enum": list(types)}, "minItems": 1}
+    words = {"type": "array", "items": {"type": "string", "enum": list(types)}, "minItems": 1, "maxItems": _MOST_TYPES}
     moment = {"type": "string", "format": "date-time"}
-    samples = {"type": "integer", "minimum": 1, "maximum": MOST_SAMPLES, "default": _SAMPLES}
+    samples = requests.whole_schema(1, MOST_SAMPLES, _SAMPLES)
     return [
         Parameter("metricType", "What to tell.", words, required=True),
         Parameter("start", "The first moment.", moment, required=True),

@@ -23,7 +23,7 @@ from muster_submission.rest.cluster_bodies import PLACEMENTS, write_pool
 from muster_submission.rest.fleet_shapes import NEW_POOL, POOL, POOL_CREATION, POOL_LABELS, POOL_UPDATE
 from muster_submission.rest.fleet_view import Fleet
 from muster_submission.rest.members import Findings, join
-from muster_submission.rest.operation import ERROR, Answer, Body, Operation, path_id, refusal
+from muster_submission.rest.operation import ERROR, Answer, Body, Operation, array_of, path_id, refusal
 from muster_submission.rest.org_lists import Listing
 from muster_submission.rest.org_units import shown_cluster
 from muster_submission.rest.parts import Parts
@@ -57,7 +57,7 @@ class NodePools:
     def operations(self) -> list[Operation]:
         """What is served."""
         at, labels = f"{OLD}/{{id}}", f"{OLD}/{{id}}/labels"
-        all_of_it, one = Answer("The pools.", org_shapes.some(POOL)), Answer("The pool.", POOL)
+        all_of_it, one = Answer("The pools.", array_of(POOL)), Answer("The pool.", POOL)
         taken, stays = refusal("The name or the label is taken."), refusal("It is always there.")
         done = Answer("It is done.", ERROR)
         changed, renamed, made = Body(POOL_UPDATE), Body(POOL_LABELS), Body(POOL_CREATION)

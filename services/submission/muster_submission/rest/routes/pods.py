@@ -17,7 +17,7 @@ from muster_submission.adapters.reading import Listed
 from muster_submission.domain.fields import BY_NAME, ListField
 from muster_submission.domain.listing import PAGE_LIMIT, Question, beyond, question
 from muster_submission.domain.terms import Interval
-from muster_submission.rest import list_shapes, org_shapes, queries
+from muster_submission.rest import list_shapes, org_shapes, queries, requests
 from muster_submission.rest.answers import answer
 from muster_submission.rest.operation import Answer, Operation, Parameter
 from muster_submission.rest.parts import Parts
@@ -93,8 +93,8 @@ class Pods:
 
     async def page(self, request: Request) -> Response:
         """Pods of every workload that passes."""
-        wanted = queries.one_of(request, "completed", ["true", "false", _ALL, ""])
-        full = queries.one_of(request, "verbosity", ["brief", "full"], "brief") == "full"
+        wanted = requests.one_of(request, "completed", ["true", "false", _ALL, ""])
+        full = requests.one_of(request, "verbosity", ["brief", "full"], "brief") == "full"
         directory = await self._seeing.directory(request)
         asked = queries.list_question(request, directory, await self._seeing.scope(), FIELDS)
         found: list[dict[str, Any]] = []
@@ -103,7 +103,7 @@ class Pods:
         while len(found) < need:
             if seen >= FURTHEST:
                 said = f"pods of {FURTHEST} workloads were looked through: ask with a smaller offset, or filter"
-                raise queries.bad("offset", said)
+                raise requests.bad("offset", said)
             some = await self._with_pods(asked, after, stride)
             found.extend(one for listed in some for one in _pods(rows, listed, wanted, full=full))
             if len(some) < stride:
@@ -122,7 +122,7 @@ class Pods:
     async def own(self, request: Request) -> Response:
         """The pods of one workload."""
         offset, limit = queries.stretch(request)
-        deleted = queries.flag(request, "deleted")
+        deleted = requests.flag(request, "deleted")
         listed = await self._seeing.listed(request)
         rows = self._seeing.rows(await self._seeing.directory(request))
         found = _pods(rows, listed, _ALL, full=True) if deleted is (listed.deleted_at is not None) else []

@@ -7,7 +7,6 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from muster_chassis.errors import Violation
 from muster_chassis.rpc import Caller
 from muster_submission.handlers.applications import LIFETIME
 from muster_submission.rest.answers import answer
@@ -15,6 +14,7 @@ from muster_submission.rest.bodies import read_object
 from muster_submission.rest.errors import BadBody
 from muster_submission.rest.operation import Answer, Body, Operation, Shape, refusal
 from muster_submission.rest.parts import Parts
+from muster_submission.rest.requests import bad
 
 _TEXT: Final = {"type": "string"}
 _GRANTS: Final = ("app_token", "refresh_token")
@@ -133,4 +133,4 @@ def _needed(given: dict[str, str], plain: str, name: str) -> str:
 
 
 def _wrong(name: str, why: str) -> BadBody:
-    return BadBody(f"{name} {why}", violations=[Violation(name, why)])
+    return bad(name, f"{name} {why}")

@@ -27,7 +27,7 @@ from muster_submission.rest.answers import accepted, answer, nothing
 from muster_submission.rest.bodies import read_object
 from muster_submission.rest.creating import Creation
 from muster_submission.rest.envelope import Envelopes
-from muster_submission.rest.operation import Answer, Body, Operation, Parameter, path_id, refusal
+from muster_submission.rest.operation import Answer, Body, Handler, Operation, Parameter, path_id, refusal
 from muster_submission.rest.parts import Parts
 from muster_submission.rpc.reading import find
 
@@ -125,7 +125,7 @@ class _Routes:
             self._steering("resume", self.resume),
         ]
 
-    def _steering(self, verb: str, handler: shapes.Handler) -> Operation:
+    def _steering(self, verb: str, handler: Handler) -> Operation:
         group = self._group
         return Operation(
             "POST",
