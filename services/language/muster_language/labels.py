@@ -12,7 +12,8 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 
-from muster_language.catalogue import Row
+from muster_language.catalogue import Row, catalogue
+from muster_language.spec import WorkloadSpec
 
 _SIGNS: Final = frozenset({"label", "deleted"})  # of the item as an item, not of what it says
 _PREFIXES: Final[Mapping[str, str]] = MappingProxyType(
@@ -27,7 +28,6 @@ _PREFIXES: Final[Mapping[str, str]] = MappingProxyType(
         "EmptyDirVolume": "emptydir",
     }
 )
-_KEYS: Final[Mapping[str, str]] = MappingProxyType({"ExtendedResource": "resource", "DataVolume": "id"})
 _NUMBERS: Final[Mapping[str, str]] = MappingProxyType({"Port": "p", "ExposedUrl": "u"})
 
 
@@ -46,13 +46,21 @@ def _derived(item: Any) -> str:
     kind = item.DESCRIPTOR.name
     if kind in _NUMBERS:
         return f"{_NUMBERS[kind]}-{item.container}" if item.HasField("container") else ""
-    if kind in _KEYS:
-        return str(getattr(item, _KEYS[kind]))
+    if kind in _keys():
+        return str(getattr(item, _keys()[kind]))
     if kind == "RelatedUrl":
         return f"r-{_digest(item.url)}" if item.url else ""
     if kind in _PREFIXES and mount_of(item):
         return f"{_PREFIXES[kind]}-{_digest(mount_of(item))}"
     return ""
+
+
+@cache
+def _keys() -> Mapping[str, str]:
+    """The member that names an item where it has no label of its own, by the item's message: a resource, an id."""
+    messages = {field.name: field.message_type for field in WorkloadSpec.DESCRIPTOR.fields}
+    keyed = [row for row in catalogue().rows if row.item_key in {member.name for member in members_of(row)}]
+    return {item.name: row.item_key for row in keyed if (item := messages[row.name]) is not None}
 
 
 def mount_of(item: Any) -> str:

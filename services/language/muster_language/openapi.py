@@ -94,7 +94,7 @@ def _item(leaf: Leaf, *, answer: bool) -> dict[str, Any]:
     needed = [member.rest for member in leaf.row.inside if member.mandatory and member.rest]
     # An item that only takes an inherited one out has nothing but its key.
     tombstone = any(member.name == "deleted" and member.rest for member in leaf.row.inside)
-    keys = [member.rest for member in leaf.row.inside if member.name in {"label", "resource"} and member.mandatory]
+    keys = [member.rest for member in leaf.row.inside if member.mandatory and member.rest == leaf.row.item_key]
     return schema | ({"required": keys if tombstone else needed} if needed else {})
 
 

@@ -133,7 +133,7 @@ class BodyReader:
         """Says what is missing, by the names that REST has for it."""
         keeps = not getattr(message, "deleted", False)
         for member in row.inside:
-            wanted = member.mandatory and member.rest and (keeps or member.name in {"label", "resource"})
+            wanted = member.mandatory and member.rest and (keeps or member.rest == row.item_key)
             if wanted and not is_set(message, member.name):
                 self.findings.say(f"{path}.{member.rest}", "it is missing", f"{_last(row.rest)} needs {member.rest}")
 

@@ -8,8 +8,9 @@ from typing import Final
 
 import pytest
 
-from muster_language import Row, catalogue
+from muster_language import Row, WorkloadSpec, catalogue, check_layer, value_types
 from muster_language.shape import Form, Node, colossal
+from muster_language.spec import set_kind
 from tests.support.tables import in_yaml, on_rest, table
 
 PATHS = {(row["yaml_field"], row["yaml_member"]): row["rest_path"] for row in table("yaml_rest")}
@@ -97,6 +98,26 @@ def test_a_literal_credential_is_a_key_where_a_secret_is_named() -> None:
         for each in row.members:
             assert bool(each.keyed_by) == each.sensitive
             assert not each.keyed_by or any(other.name == each.keyed_by and other.rest for other in row.members)
+
+
+def test_an_item_is_known_by_its_label_or_by_the_member_that_is_its_key() -> None:
+    itemized = [row for row in catalogue().rows if row.type == value_types.ITEMIZED]
+    assert {row.yaml for row in itemized if not row.item_key} == {"emptyDirVolumes"}  # REST does not have them
+    for row in itemized:
+        members = {member.name: member for member in row.inside}
+        key = members["label"] if members["label"].rest or not row.item_key else members[row.item_key]
+        assert key.rest == row.item_key
+    assert {row.yaml for row in catalogue().rows if row.item_key} <= {row.yaml for row in itemized}
+
+
+def test_what_waits_for_policy_is_mandatory_and_a_policy_can_give_it() -> None:
+    waiting = [row for row in catalogue().rows if row.deferrable]
+    assert waiting == [row for row in catalogue().rows if row.mandatory]
+    for row in waiting:
+        assert any(path.defaultable for path in row.policy)
+        spec = WorkloadSpec(name="one")
+        set_kind(spec, min(row.kinds))
+        assert not check_layer(spec)
 
 
 def test_what_only_rest_has_can_be_written_in_yaml_too() -> None:
