@@ -1,8 +1,7 @@
-"""Rule 12, the chassis's part: queues, batches, statements and deadlines are bounded, and a stop loses nothing.
+"""Rule 12, the chassis's part: batches, statements and deadlines are bounded, and a stop loses nothing.
 
-Taken out here: the bound of the sender's queue (memory grows while Kafka is away), the timeout of statements (a stuck
-transaction holds the outbox lock for ever), the deadline of a call (a stuck method holds its caller), and the order of
-the stop (what was taken in last is not sent).
+Taken out here: the timeout of statements (a stuck transaction holds the outbox lock for ever), the deadline of a call
+(a stuck method holds its caller), and the order of the stop (what was taken in last is not sent).
 """
 
 from __future__ import annotations
@@ -18,8 +17,6 @@ import pytest
 from muster.api.v1 import dead_letters_pb2 as pb
 from muster.api.v1 import dead_letters_pb2_grpc
 from muster_chassis import runtime as runtime_module
-from muster_chassis import sender as sender_module
-from muster_chassis.bus import Bus, MemoryIdentity
 from muster_chassis.codec import LARGEST_VALUE
 from muster_chassis.events import Event
 from muster_chassis.group_consumer import GroupConsumer
@@ -29,7 +26,6 @@ from muster_chassis.outbox import Relay
 from muster_chassis.rpc import CallInterceptor, Server, channel, everyone_is_local, service
 from muster_chassis.rpc import server as server_module
 from muster_chassis.runtime import Runtime
-from muster_chassis.sender import Sender
 from muster_chassis.settings import AuthMode, RpcSettings, Settings
 from muster_chassis.topics import SUBMISSIONS
 from muster_chassis.unit import Unit, ValueTooLarge
@@ -37,29 +33,6 @@ from tests.support.records import intake, record, with_ledger
 from tests.support.stations import DECODER, Station, asked, opened, station
 
 _BATCH = 40
-
-
-# ------------------------------------------------------------------------------------------------ queues
-
-
-async def _queued_while_kafka_is_away(monkeypatch: pytest.MonkeyPatch, bound: int) -> int:
-    monkeypatch.setattr(sender_module, "_QUEUE", bound)
-    sender = Sender(Bus("127.0.0.1:1", client="t", identity=MemoryIdentity()), "agent/east")
-    for count in range(100):
-        try:
-            async with asyncio.timeout(0.05):
-                _ = await sender.post(SUBMISSIONS, "w1", asked("w1"))
-        except TimeoutError:
-            return count
-    return 100
-
-
-async def test_a_full_queue_makes_its_callers_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert await _queued_while_kafka_is_away(monkeypatch, 10) == 10
-
-
-async def test_without_the_bound_it_takes_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert await _queued_while_kafka_is_away(monkeypatch, 0) == 100
 
 
 # ------------------------------------------------------------------------------------------------ sizes

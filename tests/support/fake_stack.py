@@ -18,7 +18,7 @@ from muster_stack.keeper import sweep
 from muster_stack.keeper.child import Part
 from muster_stack.keeper.house import Keeper, only_one
 from muster_stack.keeper.parts import Parts, compose, marks
-from muster_stack.keeper.probes import of_file
+from muster_stack.keeper.probes import Probe
 from muster_stack.keeper.state import State
 from muster_stack.layout import Layout
 from muster_stack.processes import Command
@@ -36,6 +36,15 @@ signal.pause()
 """
 
 
+def _ready(mark: Path) -> Probe:
+    """The script wrote its mark."""
+
+    async def why_not() -> str | None:
+        return None if await asyncio.to_thread(mark.exists) else f"{mark.name} is not there"
+
+    return why_not
+
+
 def _part(layout: Layout, name: str, script: str, *, owns_group: bool = True) -> Part:
     mark = layout.root / f"{name}.ready"
 
@@ -44,7 +53,7 @@ def _part(layout: Layout, name: str, script: str, *, owns_group: bool = True) ->
         env = {**os.environ, **marks(layout, name)}
         return Command(argv=(sys.executable, "-c", script, str(mark)), log=layout.log(name), env=env)
 
-    return Part(name=name, command=command, ready=of_file(mark), owns_group=owns_group, calm=0.05)
+    return Part(name=name, command=command, ready=_ready(mark), owns_group=owns_group, calm=0.05)
 
 
 def _fakes(layout: Layout, *, crasher: bool) -> Parts:

@@ -114,11 +114,6 @@ class Consumer(ABC):
         self._stopping.set()
         await self._finished.wait()
 
-    def read_to_end(self, topic: str) -> bool:
-        """Whether every partition of `topic` was read to the end that it had when this consumer began."""
-        mine = [tp for tp in self._ends if tp.topic == topic]
-        return bool(mine) and all(tp in self._read_to_end for tp in mine)
-
     @abstractmethod
     async def _open(self, session: Session) -> AIOKafkaConsumer:
         """A started consumer with its partitions and positions."""

@@ -36,13 +36,6 @@ def uuid7(milliseconds: int, random: bytes) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-def uuid7_milliseconds(identifier: str) -> int:
-    """The time that a UUIDv7 carries. Raises ValueError for any other text."""
-    if not is_uuid(identifier) or identifier[14] != "7":
-        raise ValueError(f"{identifier!r} is no UUIDv7")
-    return int(identifier[:8] + identifier[9:13], 16)
-
-
 def uuid5(namespace: str, name: str) -> str:
     """The UUIDv5 of a name within a namespace, which is a UUID itself: the same for ever and everywhere."""
     digest = hashlib.sha1(bytes.fromhex(namespace.replace("-", "")) + name.encode(), usedforsecurity=False).digest()
@@ -56,13 +49,6 @@ def uuid5(namespace: str, name: str) -> str:
 def is_uuid(text: str) -> bool:
     """Whether `text` is a UUID of any version in its canonical lower-case form."""
     return _UUID.fullmatch(text) is not None
-
-
-def check_workload_id(text: str) -> str:
-    """`text` itself where it can be a workload's id, a canonical UUID. Raises ValueError otherwise."""
-    if not is_uuid(text):
-        raise ValueError(f"{text!r} is no workload id: expected a UUID in lower case, such as {uuid7(0, bytes(10))}")
-    return text
 
 
 def check_name(text: str, *, limit: int = NAME_LIMIT) -> str:

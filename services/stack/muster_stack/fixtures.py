@@ -52,11 +52,6 @@ class TestDatabase:
     template: str
     passwords: Callable[[str], str]
 
-    @property
-    def admin_url(self) -> str:
-        """The superuser's address."""
-        return self.template
-
     def url(self, service: str) -> str:
         """The address for `submission`, `policy`, `scheduler` or `telemetry`; its schema has the same name."""
         parts = urlsplit(self.template)

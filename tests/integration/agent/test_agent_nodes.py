@@ -15,7 +15,8 @@ import pytest_asyncio
 from muster.events.v1 import agent_pb2
 from muster.fleet.v1 import fleet_pb2
 from muster_cluster_agent.adapters.local import procfs
-from muster_cluster_agent.adapters.local.nodes import Switch, set_switch
+from muster_cluster_agent.adapters.local.nodes import Switch
+from muster_cluster_agent.adapters.local.state import replace_file
 from tests.support.agents import AgentProcess, Scheduler, scheduler, training, workload_id
 from tests.support.waiting import eventually_now
 
@@ -48,6 +49,11 @@ async def running(bus: Scheduler, command: str = "sleep 1000") -> str:
     await bus.assign(training(1, command))
     ready = await bus.state(workload_id(1), READY)
     return str(ready.status.name)
+
+
+def set_switch(state: Path, node: str, switch: Switch) -> None:
+    """Turns a node's switch, which is a file."""
+    replace_file(state / "nodes" / node / "switch", switch.encode())
 
 
 async def node_state(bus: Scheduler, state: int) -> None:

@@ -20,7 +20,7 @@ def test_uuid7_carries_its_time_and_is_a_real_uuid() -> None:
     parsed = uuid.UUID(made)
     assert parsed.version == 7
     assert parsed.variant == uuid.RFC_4122
-    assert ids.uuid7_milliseconds(made) == 1_700_000_000_123
+    assert parsed.int >> 80 == 1_700_000_000_123
     assert ids.is_uuid(made)
 
 
@@ -39,19 +39,9 @@ def test_uuid7_refuses_what_does_not_fit(milliseconds: int, random: bytes) -> No
         ids.uuid7(milliseconds, random)
 
 
-def test_only_a_uuid7_has_a_time() -> None:
-    with pytest.raises(ValueError, match="no UUIDv7"):
-        ids.uuid7_milliseconds("018f0000-0000-4000-8000-000000000001")
-
-
 @pytest.mark.parametrize("text", ["", "x", WORKLOAD.upper().replace("0", "A"), WORKLOAD + "0", WORKLOAD + "\n"])
-def test_workload_ids_are_canonical_uuids(text: str) -> None:
-    with pytest.raises(ValueError, match="no workload id"):
-        ids.check_workload_id(text)
-
-
-def test_a_workload_id_passes() -> None:
-    assert ids.check_workload_id(WORKLOAD) == WORKLOAD
+def test_uuids_are_canonical(text: str) -> None:
+    assert not ids.is_uuid(text)
 
 
 def test_base_name_is_the_rule() -> None:

@@ -35,11 +35,6 @@ class ReportBook:
         if status.state is State.GONE:
             self._acknowledged.add(status.name)
 
-    @property
-    def told_gone(self) -> frozenset[str]:
-        """The replicas whose GONE the bus has acknowledged."""
-        return frozenset(self._acknowledged)
-
     def has_told_gone(self, name: str) -> bool:
         """Whether the bus has acknowledged the replica's GONE."""
         return name in self._acknowledged

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Final
 
 from muster_stack.kafka import KafkaServer
@@ -51,15 +50,6 @@ def of_service(*, metrics: int, grpc: int | None) -> Probe:
         if status == _NOT_FOUND:
             return None if grpc is None or await _opens(grpc) else "its gRPC port is closed"
         return None if status == _OK else _reason(status, body)
-
-    return why_not
-
-
-def of_file(path: Path) -> Probe:
-    """The part wrote this file; for parts without a port."""
-
-    async def why_not() -> str | None:
-        return None if await asyncio.to_thread(path.exists) else f"{path.name} is not there"
 
     return why_not
 

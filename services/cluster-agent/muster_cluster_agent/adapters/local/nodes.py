@@ -212,8 +212,3 @@ def _read(path: Path) -> str:
         return path.read_text().strip()
     except OSError:
         return ""
-
-
-def set_switch(state: Path, node: str, switch: Switch) -> None:
-    """Turns a node's switch; what tests and the stack call."""
-    replace_file(state / "nodes" / node / "switch", switch.encode())
