@@ -18,9 +18,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from muster_cluster_agent.adapters.local import journal, procfs
-from muster_cluster_agent.adapters.local.state import StateFolder, replace_file, sync_folder
+from muster_cluster_agent.adapters.local.state import StateFolder, replace_file, sync_folder, write_synced
 from muster_cluster_agent.domain.model import Ended, Observed, Pattern
 
+CALLS: Final = "calls.json"
+"""Beside a launcher's log: what it asks of its workers, with their environment."""
 _SWEEP_SECONDS: Final = 5.0
 _LOCK_SECONDS: Final = 5.0
 Spec = dict[str, Any]
@@ -171,8 +173,8 @@ class ReplicaStore:
         target = self._state.replica(spec["name"])
         draft = target.with_name(f".{spec['name']}.{os.getpid()}.{time.monotonic_ns()}")
         draft.mkdir()
-        _write_synced(draft / journal.SPEC, json.dumps(spec, separators=(",", ":")).encode())
-        _write_synced(draft / journal.FILE, "".join(json.dumps(line) + "\n" for line in lines).encode())
+        write_synced(draft / journal.SPEC, json.dumps(spec, separators=(",", ":")).encode())
+        write_synced(draft / journal.FILE, "".join(json.dumps(line) + "\n" for line in lines).encode())
         sync_folder(draft)
         try:
             draft.rename(target)
@@ -228,8 +230,12 @@ class ReplicaStore:
                 time.sleep(0.01)  # a killed supervisor's lock goes with its last moment
 
     def remove(self, replica: Replica) -> None:
-        """Forgets a replica that is gone: into the history first, so that its name stays used."""
+        """Forgets a replica that is gone: into the history first, so that its name stays used.
+
+        Its log stays, so an environment beside it is taken away, before a crash could make the rest count as done.
+        """
         folder = self._state.replica(replica.name)
+        (self._state.log(replica.name) / CALLS).unlink(missing_ok=True)
         self._state.remember(replica.spec, replica.lines)
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -241,13 +247,6 @@ class ReplicaStore:
             if name in chosen:
                 found.extend((pid, start) for pid in pids if (start := procfs.start_time(pid)) is not None)
         return found
-
-
-def _write_synced(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ from muster_cluster_agent.adapters.local import procfs
 from muster_cluster_agent.adapters.local.addresses import Ports
 from muster_cluster_agent.adapters.local.cluster_file import ClusterFile
 from muster_cluster_agent.adapters.local.machine import Machine
-from muster_cluster_agent.adapters.local.replicas import Replica, ReplicaStore, write_text
+from muster_cluster_agent.adapters.local.replicas import CALLS, Replica, ReplicaStore, write_text
 from muster_cluster_agent.adapters.local.state import StateFolder
 from muster_cluster_agent.domain import launch, usage
 from muster_cluster_agent.domain.model import Pattern
@@ -90,7 +90,7 @@ class SpecWriter:
             places = self._places(plan, {}, int(spec["master_port"]))
             asked = launch.calls(plan.launch, plan, places, spec["env"])
             sockets = [{**each, "socket": str(self._state.replica(str(each["host"])) / "exec.sock")} for each in asked]
-            write_text(folder / "calls.json", json.dumps(sockets))
+            write_text(folder / CALLS, json.dumps(sockets))
         return store.create(spec)
 
     def keep_ports(self, spec: dict[str, Any]) -> None:
@@ -119,7 +119,7 @@ class SpecWriter:
             torch_python=self._machine.torch_python,
             hosts_file=str(folder / "hostfile"),
             host_map=str(folder / "hosts.json"),
-            calls_file=str(folder / "calls.json"),
+            calls_file=str(folder / CALLS),
         )
 
     def _launcher_folder(self, plan: ReplicaPlan) -> Path:

@@ -6,10 +6,11 @@ Opened once by the composition root. Layout:
     replicas/<name>/                    one folder a replica: spec.json, journal, stop (adapters/local/journal.py)
     logs/<name>/                        its log, which stays after the folder has gone
     nodes/<node>/{boot-id,switch}       the nodes of the local cluster
-    history.jsonl                       the spec and journal of every replica that was removed
+    history.jsonl                       the identity, devices and journal of every replica that was removed
     ports.json, alive.json, agent.sock, tools/
 
-Holds: one agent a folder (flock); a file that replaces another is written whole and fsynced before it takes its name.
+Holds: one agent a folder (flock); a file that replaces another is written whole and fsynced before it takes its name;
+what a process is given (its words, its environment) is on the disk no longer than its replica.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Any, Final
 
-from muster_cluster_agent.adapters.local import journal
 from muster_cluster_agent.errors import StateFolderError
 
+_TOLD: Final = ("workload_id", "generation", "attempt")
+_KEPT: Final = ("name", *_TOLD, "devices")
+"""What of a spec outlives its replica. Words and environment must not: credentials stand there in clear text."""
 REMEMBERED: Final = 50_000  # names of removed replicas that are kept; an older name cannot be told from a new one
 
 
@@ -93,7 +96,7 @@ class StateFolder:
 
     def remember(self, spec: dict[str, Any], lines: list[dict[str, Any]]) -> None:
         """Writes down, durably, that a replica is being removed: its name is never used again."""
-        entry = {"spec": spec, "journal": lines, "removed_at": time.time()}
+        entry = {"spec": {key: spec[key] for key in _KEPT if key in spec}, "journal": lines, "removed_at": time.time()}
         file = os.open(self.root / "history.jsonl", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             size = os.fstat(file).st_size
@@ -105,7 +108,7 @@ class StateFolder:
         self._admit(spec)
 
     def _admit(self, spec: dict[str, Any]) -> None:
-        self.removed[str(spec["name"])] = {key: spec.get(key) for key in ("workload_id", "generation", "attempt")}
+        self.removed[str(spec["name"])] = {key: spec.get(key) for key in _TOLD}
         while len(self.removed) > REMEMBERED:
             self.removed.popitem(last=False)
 
@@ -154,12 +157,17 @@ def _lock_or_fail(lock: int, root: Path) -> None:
 def replace_file(path: Path, content: bytes) -> None:
     """Puts `content` in the place of a file, so that a crash leaves the old or the new one."""
     draft = path.with_name(f".{path.name}.new")
-    with draft.open("wb") as file:
+    write_synced(draft, content)
+    draft.replace(path)
+    sync_folder(path.parent)
+
+
+def write_synced(path: Path, content: bytes) -> None:
+    """Writes a file that its owner alone may read, and returns when the disk has it."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-    draft.replace(path)
-    sync_folder(path.parent)
 
 
 def sync_folder(path: Path) -> None:
@@ -169,12 +177,3 @@ def sync_folder(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def read_folder(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]] | None:
-    """A replica's spec and journal; None where the folder is no replica's (any more)."""
-    try:
-        spec = journal.read_spec(str(path))
-    except (OSError, ValueError):
-        return None
-    return spec, journal.read(str(path))

@@ -1,0 +1,68 @@
+"""What of a replica stays on an agent's disk: enough to count its devices, and nothing that its process was given."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster_cluster_agent.adapters.local.replicas import CALLS, Replica, ReplicaStore, write_text
+from muster_cluster_agent.adapters.local.state import StateFolder
+from tests.chaos.checker import Entry, Held
+from tests.chaos.journals import read_state_folder
+
+SECRET = "tok-3f1c"
+SPEC: dict[str, Any] = {
+    "name": "w-1-g1",
+    "workload_id": "w",
+    "generation": 2,
+    "attempt": 3,
+    "argv": ["jupyter", f"--token={SECRET}"],
+    "env": {"JUPYTER_TOKEN": SECRET},
+    "devices": [{"uuid": "GPU-0", "portion": 0.5}],
+}
+LINES = [{"event": "started", "monotonic": 1.5}, {"event": "gone", "monotonic": 2.5, "evidence": "no-process"}]
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Iterator[StateFolder]:
+    folder = StateFolder(tmp_path / "state")
+    yield folder
+    folder.close()
+
+
+def removed(state: StateFolder) -> Path:
+    """The root of a folder whose one replica, a launcher, was held and then removed."""
+    store = ReplicaStore(state)
+    assert store.create(SPEC, LINES)
+    state.log(SPEC["name"]).mkdir()
+    write_text(state.log(SPEC["name"]) / CALLS, json.dumps([{"env": SPEC["env"]}]))
+    store.remove(Replica(SPEC, LINES))
+    return state.root
+
+
+def test_nothing_that_a_process_was_given_outlives_its_replica(state: StateFolder) -> None:
+    files = [path for path in removed(state).rglob("*") if path.is_file()]
+    assert state.root / "history.jsonl" in files
+    assert [path for path in files if SECRET in path.read_text()] == []
+
+
+def test_a_removed_replica_is_known_after_a_restart_and_counted_by_the_checker(state: StateFolder) -> None:
+    root = removed(state)
+    assert state._read_history() == {"w-1-g1": {"workload_id": "w", "generation": 2, "attempt": 3}}
+    held = (Held("GPU-0", 500),)
+    assert read_state_folder(root) == [
+        Entry("start", 1_500_000_000, "w-1-g1", "w", 2, 3, held),
+        Entry("gone", 2_500_000_000, "w-1-g1", "w", 2, 3, held),
+    ]
+
+
+def test_what_a_process_is_given_is_for_the_agents_user_alone(state: StateFolder) -> None:
+    assert ReplicaStore(state).create(SPEC)
+    write_text(state.root / CALLS, "[]")
+    for path in (state.replica(SPEC["name"]) / "spec.json", state.root / CALLS):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
