@@ -175,7 +175,8 @@ class _Builder:
         if not plain and "\0" in text:  # without quotes the parser itself refuses it
             self._say(mark, "the value has a NUL character", "text without NUL")
             text = text.replace("\0", "")
-        node = _new(Scalar, (text, plain and text in _NULLS, plain, mark.line + 1, mark.column + 1))
+        null = plain and text in _NULLS and (event.tag is None or event.tag in _CORE_TAGS)
+        node = _new(Scalar, (text, null, plain, mark.line + 1, mark.column + 1))
         top = self._stack[-1] if self._stack else None
         if top is None:
             self.documents[-1].root = node
@@ -217,8 +218,11 @@ class _Builder:
         self._nodes += 1
         if self._nodes > MOST_NODES:
             self._too_many(mark)
-        self._say(mark, f"the alias *{event.anchor} is not taken", "write the value out where it is used")
-        self._add(Scalar("", True, True, mark.line + 1, mark.column + 1))
+        # Its name may be a credential that begins with * and was not quoted: it is never said.
+        self._say(
+            mark, "an alias (* and a name) is not taken", "write the value out; a text that begins with * in quotes"
+        )
+        self._add(Scalar("", False, True, mark.line + 1, mark.column + 1))
 
     def _too_many(self, mark: Any) -> None:
         self._give_up(mark, f"the document has more than {MOST_NODES} values", "make it smaller")
@@ -235,7 +239,8 @@ class _Builder:
 
     def _tag(self, mark: Any, tag: str) -> None:
         if tag not in _CORE_TAGS:
-            self._say(mark, f"the tag {tag} is not taken", "leave the tag out: the field says what its value is")
+            # The tag may be a credential that begins with ! and was not quoted: it is never said.
+            self._say(mark, "a tag (! and a name) is not taken", "leave it out; a text that begins with ! in quotes")
 
     def _add(self, node: Node) -> None:
         if not self._stack:

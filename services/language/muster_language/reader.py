@@ -91,7 +91,7 @@ class _Reader:
             self._root(root)
         elif root is not None:
             self.findings.say("", root, "the document is not a mapping", "apiVersion, kind, metadata and spec")
-        found = sorted(self.findings.found, key=lambda each: (each.line, each.column))
+        found = sorted(self._once(), key=lambda each: (each.line, each.column))
         if len(found) > MOST_VIOLATIONS:
             found = [*found[:MOST_VIOLATIONS], Violation("", f"and {len(found) - MOST_VIOLATIONS} more errors")]
         return Document(
@@ -106,6 +106,13 @@ class _Reader:
             warnings=self.findings.warned,
             list_line=self.loaded.list_line,
         )
+
+    def _once(self) -> list[Violation]:
+        """All errors, but of what is no value in YAML (an alias, a tag) only that: the rest follows from it."""
+        loaded = self.loaded.violations
+        said = {(each.line, each.column) for each in loaded}
+        rest = self.findings.found[len(loaded) :]
+        return [*loaded, *(each for each in rest if (each.line, each.column) not in said)]
 
     def _root(self, root: Mapping) -> None:
         entries = {key.text: (key, node) for key, node in root.entries}

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from muster_language import Violation, format_violations, read
+from muster_language import Violation, read
 from muster_language.loading import DEEPEST, LONGEST_DOCUMENT, decode, load
 
 HEAD = "apiVersion: run.ai/v2alpha1\nkind: TrainingWorkload\nmetadata: {name: t-1, namespace: runai-team-a}\nspec:\n"
@@ -15,6 +15,7 @@ TEN_MEGABYTES = 10 << 20
 DEEP = """
 import sys
 from muster_language import read
+from tests.support.told import format_violations
 depth = int(sys.argv[1])
 for opened in ("[", "{a: ", "- ", "? ", "[{a: ["):
     (document, *rest) = read("spec: " * (opened[0] not in "-?") + opened * depth)
@@ -54,11 +55,22 @@ def test_a_bomb_of_aliases_is_refused_at_its_first() -> None:
     text = "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\n"
     (loaded,) = load(text)
     assert [(each.line, each.column, each.message) for each in loaded.violations] == [
-        (2, 8, "the alias *a is not taken"),
-        (2, 12, "the alias *a is not taken"),
-        (3, 8, "the alias *b is not taken"),
-        (3, 12, "the alias *b is not taken"),
+        (2, 8, "an alias (* and a name) is not taken"),
+        (2, 12, "an alias (* and a name) is not taken"),
+        (3, 8, "an alias (* and a name) is not taken"),
+        (3, 12, "an alias (* and a name) is not taken"),
     ]
+
+
+@pytest.mark.parametrize("given", ["*canary", "!canary", "!canary and more", "!!canary x"])
+@pytest.mark.parametrize("field", ["notebookToken:\n    value:", "environment:\n    items:\n      A:\n        value:"])
+def test_a_credential_that_is_no_value_in_yaml_is_one_error_that_does_not_quote_it(field: str, given: str) -> None:
+    kind = HEAD.replace("Training", "Interactive")
+    documents = read(f"{kind}  image: {{value: i}}\n  {field} {given}\n")
+    [violation] = documents[0].violations
+    assert violation.path.endswith("value")
+    assert f"begins with {given[0]} in quotes" in violation.allowed
+    assert "canary" not in format_violations(documents)
 
 
 def test_duplicate_keys_are_named_with_both_lines() -> None:
