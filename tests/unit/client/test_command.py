@@ -126,6 +126,19 @@ def test_what_the_control_plane_refuses_has_the_files_lines(muster: Command, wor
     assert f"{path}:13:3: spec.image: not allowed" in ran.err
 
 
+def test_what_the_control_plane_refuses_holds_back_that_document_alone(
+    muster: Command, world: World, tmp_path: Path
+) -> None:
+    path = tmp_path / "two.yaml"
+    path.write_text(GOOD.format(name="a") + "---\n" + GOOD.format(name="b"))
+    taken = bad_request(("spec.name", "team-a has one"))
+    world.fail("SubmitWorkload", Failure(code_pb2.ALREADY_EXISTS, "team-a has one", [taken]))
+    ran = muster("submit", "-f", str(path))
+    assert ran.code == 2
+    assert ran.err.endswith("1 error, this workload was not submitted\n")
+    assert ran.out.startswith("b in project team-a: ")
+
+
 def test_a_name_that_is_taken(muster: Command, world: World, good: str) -> None:
     taken = bad_request(("spec.name", "team-a has one"))
     world.fail("SubmitWorkload", Failure(code_pb2.ALREADY_EXISTS, "team-a has one", [taken]), times=2)

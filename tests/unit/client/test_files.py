@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,22 @@ def test_validate_takes_names_as_shells_and_hooks_give_them(muster: Command, goo
     assert muster("validate", good, bad, server=False).code == 2
     assert muster("validate", "-f", good, bad, server=False).code == 2
     assert muster("validate", "-f", good, "-f", good, server=False).out == "4 documents, no errors\n"
+
+
+@pytest.mark.parametrize(
+    "words", [["validate", "-"], ["validate", "-f", "-"], ["submit", "-f", "-"], ["apply", "-f", "-"]]
+)
+def test_a_hyphen_reads_standard_input(
+    muster: Command, world: World, good: str, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(Path(good).read_bytes())))
+    assert muster(*words).code == 0
+    asked = {"submit": "SubmitWorkload", "apply": "ApplyWorkload"}.get(words[0])
+    assert len(world.calls) == (2 if asked else 0)
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(b"kind: [")))
+    ran = muster(*words)
+    assert ran.code == 2
+    assert ran.err.startswith("<stdin>:2:1: this is not YAML")
 
 
 def test_validate_says_every_error_of_every_file(muster: Command, good: str, bad: str, binary: str) -> None:
@@ -151,9 +168,22 @@ def test_templates_are_for_a_project_or_for_all(
     path = tmp_path / "base.yaml"
     path.write_text(GOOD.format(name="base").replace("runai-team-a", namespace) + "  usage: Template\n")
     ran = muster(*verb, "-f", str(path), *options)
-    assert ran.out == f"template base in {where}: version 1\n"
+    assert ran.out == f"template base in {where}: created (version 1)\n"
     (asked,) = world.asked("ApplyTemplate")
     assert (getattr(asked, "global"), asked.draft.project) == (everywhere, options[-1] if options else "")
+
+
+def test_a_template_is_shown_as_its_document_and_removed(muster: Command, world: World) -> None:
+    assert muster("templates", "get", "base", "-o", "yaml").out == "metadata:\n  name: base\n"
+    assert "(all)" in muster("templates", "get", "base", "--global").out
+    assert [each.project for each in world.asked("GetTemplate")] == ["team-a", ""]
+    assert muster("templates", "delete", "base", "-p", "team-b").out == "template base of team-b is gone\n"
+    assert muster("templates", "delete", "base", "--global").out == "template base of all projects is gone\n"
+    asked = world.asked("DeleteTemplate")
+    assert [(each.project, each.name, bool(each.idempotency_key)) for each in asked] == [
+        ("team-b", "base", True),
+        ("", "base", True),
+    ]
 
 
 JOBS = """---

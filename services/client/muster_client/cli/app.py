@@ -87,7 +87,9 @@ _GROUPS: Final = (
     }),
     ("templates", "Templates that workloads inherit from.", {
         "list": ("templates:list_templates", "List templates."),
+        "get": ("templates:get_template", "Show one template."),
         "apply": ("templates:apply_templates", "Make or change the templates of a file."),
+        "delete": ("templates:delete_template", "Remove a template."),
     }),
     ("triggers", "Rules that turn events into runs.", {
         "list": ("triggers:list_triggers", "List triggers."),
@@ -159,7 +161,7 @@ def run(arguments: Sequence[str]) -> int:
     """Runs the command; returns its exit code."""
     wants_json = "--json" in arguments
     try:
-        answer = build()(_with_default_verb(arguments), exit_on_error=False, print_error=False)
+        answer = build()(_with_stdin(_with_default_verb(arguments)), exit_on_error=False, print_error=False)
         if inspect.iscoroutine(answer):
             answer = asyncio.run(answer)
     except CycloptsError as problem:
@@ -181,6 +183,11 @@ def run(arguments: Sequence[str]) -> int:
         show_failure(_mistake(problem), as_json=wants_json)
         return Exit.FAILED
     return answer if isinstance(answer, int) else Exit.OK
+
+
+def _with_stdin(words: Sequence[str]) -> list[str]:
+    """A lone hyphen as the path that it is: the parser takes everything that begins with one for an option."""
+    return ["./-" if word == "-" else word for word in words]
 
 
 def _mistake(problem: Exception) -> Broken:

@@ -34,8 +34,9 @@ async def submit(
     key: str = "",
     common: Common = _NO_OPTIONS,
 ) -> int:
-    """Submits every document of the files, in order.
+    """Submits every document of the files, in order; with an error of the language in any of them, none.
 
+    What only the control plane finds, such as a taken name, refuses that document alone.
     Without --wait or --no-wait it waits up to 5 seconds for policy's verdict, so that a refusal is seen at once.
 
     Args:
