@@ -1,7 +1,8 @@
 """CEL over one event: expressions are compiled once, evaluated, and every value becomes text.
 
 Runs in the child process that `expressions` keeps, and in tests. Holds: whatever the expression, the event or the
-schema is, the answer is a value or a sentence; nothing raises. How long it takes is for the child's clock to end.
+schema is, the answer is a value or a sentence; nothing raises, and no text is seen in part. How long it takes is for
+the child's clock to end.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import DecodeError
 
-from muster_submission.domain.cloudevents import CloudEvent, loads
+from muster_submission.domain.cloudevents import CloudEvent, loads, unfit
 from muster_submission.domain.expressions import CONDITION, Answer, Broken, Question, Schema, Values
 
 _COMPILED: Final = 2000
@@ -36,7 +37,7 @@ class _Unfit(Exception):
 def evaluate(question: Question) -> Answer:
     """Whether the condition holds, and the value of each expression as text."""
     try:
-        seen = {"event": dict(question.event.attributes), "data": data_of(question.event, question.schema)}
+        seen = _seen(question)
         condition = question.expressions.get(CONDITION)
         if condition is not None and not _holds(condition, seen):
             return Values(matched=False, texts={})
@@ -44,6 +45,15 @@ def evaluate(question: Question) -> Answer:
         return Values(matched=True, texts={key: _value(key, text, seen) for key, text in asked.items()})
     except _Unfit as error:
         return Broken(str(error))
+
+
+def _seen(question: Question) -> Mapping[str, Any]:
+    """What expressions see. CEL reads a text up to its first NUL: a guard must not be passed by a part."""
+    seen = {"event": dict(question.event.attributes), "data": data_of(question.event, question.schema)}
+    where = unfit(seen["event"], "event") or unfit(seen["data"], "data")
+    if where:
+        raise _Unfit(f"{_clipped(where)} has a NUL or half of a surrogate pair, which no text of an event may have")
+    return seen
 
 
 def problems(expressions: Mapping[str, str], schema: Schema | None) -> dict[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -21,6 +22,8 @@ _PREFIX: Final = "ce_"
 _REQUIRED: Final = ("specversion", "id", "source", "type")
 _ATTRIBUTE_LIMIT: Final = 2048  # characters
 _MOST_ATTRIBUTES: Final = 100
+_PATH: Final = 200  # characters of where something is that are said
+_UNFIT: Final = re.compile("[\x00\ud800-\udfff]")
 _NOT_ATTRIBUTES: Final = frozenset({"data", "data_base64"})
 
 
@@ -132,7 +135,8 @@ def _data(document: Mapping[str, Any], content: str) -> bytes | NoCloudEvent:
         return b""
     plain = content.partition(";")[0].strip().lower()
     if isinstance(data, str) and plain not in {"", _JSON} and not plain.endswith("+json"):
-        return data.encode(errors="replace")  # a lone surrogate is no text in any media type
+        # Not replaced by something else: half of a pair must be refused by whoever reads the data as text.
+        return data.encode(errors="surrogatepass")
     return json.dumps(data, separators=(",", ":")).encode()
 
 
@@ -164,7 +168,26 @@ def checked(draft: Draft) -> CloudEvent | NoCloudEvent:
 
 def _storable(text: str) -> bool:
     # JSON can smuggle in NUL and lone surrogates, which neither PostgreSQL nor protobuf takes.
-    return "\x00" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
+    return _UNFIT.search(text) is None
+
+
+def unfit(value: object, path: str) -> str:
+    """Where a value holds text with NUL or half of a surrogate pair, member names among it; empty: nowhere.
+
+    path: what the value itself is called. Not recursive: JSON may be nested deeper than Python's stack.
+    """
+    rest = [(path, value)]
+    while rest:
+        where, one = rest.pop()
+        if isinstance(one, str) and not _storable(one):
+            return where
+        if isinstance(one, Mapping):
+            if not all(_storable(str(name)) for name in one):
+                return f"the name of a member of {where}"
+            rest.extend((f"{where}.{name}"[:_PATH], member) for name, member in one.items())
+        elif isinstance(one, list):
+            rest.extend((where, member) for member in one)
+    return ""
 
 
 def loads(raw: bytes) -> Any:
