@@ -191,6 +191,9 @@ RPCS: Final[Sequence[Rpc]] = (
     _rpc("workloads", "ResumeWorkload", Verb.WORKLOADS_CHANGE, VISION, workload=SEEN),
     _rpc("workloads", "DeleteWorkload", Verb.WORKLOADS_DELETE, VISION, workload=SEEN),
     _rpc("templates", "ListTemplates", Verb.TEMPLATES_READ, VISION, project="vision"),
+    _rpc("templates", "GetTemplate", Verb.TEMPLATES_READ, VISION, project="vision"),
+    _rpc("templates", "DeleteTemplate", Verb.TEMPLATES_WRITE, VISION, project="vision"),
+    _rpc("templates", "DeleteTemplate for all", Verb.TEMPLATES_WRITE, NOWHERE),
     _rpc(
         "templates",
         "ApplyTemplate",

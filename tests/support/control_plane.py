@@ -393,7 +393,8 @@ class _Templates(_Service, templates_pb2_grpc.TemplatesServiceServicer):
     async def ApplyTemplate(self, request: Any, context: Any) -> Any:
         async def act(asked: Any, _: Any) -> Any:
             made = templates_pb2.Template(name="base", project=asked.draft.project, version=1)
-            return templates_pb2.ApplyTemplateResponse(template=made)
+            outcome = workloads_pb2.APPLY_OUTCOME_CREATED
+            return templates_pb2.ApplyTemplateResponse(template=made, outcome=outcome)
 
         return await self._do("ApplyTemplate", request, context, act)
 
@@ -402,6 +403,19 @@ class _Templates(_Service, templates_pb2_grpc.TemplatesServiceServicer):
             return templates_pb2.ListTemplatesResponse()
 
         return await self._do("ListTemplates", request, context, act)
+
+    async def GetTemplate(self, request: Any, context: Any) -> Any:
+        async def act(asked: Any, _: Any) -> Any:
+            found = templates_pb2.Template(name=asked.name, project=asked.project, version=3)
+            return templates_pb2.GetTemplateResponse(template=found, yaml=f"metadata:\n  name: {asked.name}\n")
+
+        return await self._do("GetTemplate", request, context, act)
+
+    async def DeleteTemplate(self, request: Any, context: Any) -> Any:
+        async def act(_: Any, __: Any) -> Any:
+            return templates_pb2.DeleteTemplateResponse()
+
+        return await self._do("DeleteTemplate", request, context, act)
 
 
 class _Usage(_Service, usage_pb2_grpc.UsageServiceServicer):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from muster.api.v1 import workloads_pb2
+from muster.api.v1 import templates_pb2, workloads_pb2
 from muster.workload.v1 import workload_pb2
 from muster_client.words import phase_number
 from muster_kernel.ids import is_uuid
@@ -21,6 +21,14 @@ class Applied:
     """What applying a document did: `outcome` is created, unchanged or changed; the workload as it is now."""
 
     workload: workload_pb2.Workload
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedTemplate:
+    """What applying a template did: `outcome` is created, unchanged or changed; the template as it is now."""
+
+    template: templates_pb2.Template
     outcome: str
 
 

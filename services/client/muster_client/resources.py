@@ -20,7 +20,7 @@ from muster.api.v1 import (
 from muster.api.v1 import fleet_pb2 as fleet_api_pb2
 from muster.fleet.v1 import fleet_pb2
 from muster_client.calls import Calls, new_key
-from muster_client.drafts import Draft, draft_of
+from muster_client.drafts import OUTCOMES, AppliedTemplate, Draft, draft_of
 from muster_client.pages import PAGE, pages
 
 
@@ -42,12 +42,27 @@ class Templates(Resource):
         project: str = "",
         everywhere: bool = False,
         key: str | None = None,
-    ) -> templates_pb2.Template:
+    ) -> AppliedTemplate:
         """Makes a template or changes it. `everywhere`: for all projects. Raises InvalidInput with every violation."""
         request = templates_pb2.ApplyTemplateRequest(draft=draft_of(draft, project), idempotency_key=key or new_key())
         setattr(request, "global", everywhere)  # the field's name is a word of Python's own
         stub = templates_pb2_grpc.TemplatesServiceStub(self._channel)
-        return (await self._calls.unary(stub.ApplyTemplate, request)).template
+        answer = await self._calls.unary(stub.ApplyTemplate, request)
+        return AppliedTemplate(answer.template, OUTCOMES.get(answer.outcome, str(answer.outcome)))
+
+    async def get(self, name: str, *, project: str = "") -> templates_pb2.GetTemplateResponse:
+        """From what a project's workloads inherit under a name, and its document; no project: the global one.
+
+        Raises NotFound.
+        """
+        stub = templates_pb2_grpc.TemplatesServiceStub(self._channel)
+        return await self._calls.unary(stub.GetTemplate, templates_pb2.GetTemplateRequest(project=project, name=name))
+
+    async def delete(self, name: str, *, project: str = "", key: str | None = None) -> None:
+        """Removes a project's template, or the global one; what was made from it stays. Raises NotFound."""
+        request = templates_pb2.DeleteTemplateRequest(project=project, name=name, idempotency_key=key or new_key())
+        stub = templates_pb2_grpc.TemplatesServiceStub(self._channel)
+        await self._calls.unary(stub.DeleteTemplate, request)
 
     def list(self, *, project: str = "") -> AsyncIterator[templates_pb2.Template]:
         """The templates of a project and the global ones; of all projects where none is named."""

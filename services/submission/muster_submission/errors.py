@@ -107,6 +107,12 @@ class NoSuchTemplate(NotFound):
 
     reason = "NO_SUCH_TEMPLATE"
 
+    @classmethod
+    def named(cls, project: str, name: str) -> NoSuchTemplate:
+        """For somebody who asks for that one."""
+        where = f"in project {project!r}" if project else "for all projects"
+        return cls(f"there is no template {name!r} {where}; `muster templates list` shows them")
+
 
 class NoSuchTrigger(NotFound):
     """The trigger does not exist."""

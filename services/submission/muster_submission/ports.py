@@ -219,6 +219,10 @@ class Templates(Protocol):
         """Makes the template (project, name) or replaces its spec; the answer has its id and new version."""
         ...
 
+    async def remove(self, unit: Unit, base: Base) -> None:
+        """Removes a locked template."""
+        ...
+
 
 class Usage(Protocol):
     """What workloads have used."""

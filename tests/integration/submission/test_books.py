@@ -27,7 +27,7 @@ from muster.workload.v1 import workload_pb2 as wl
 from muster_chassis.codec import MessageDecoder
 from muster_chassis.topics import ADVICE, DECISIONS, SUBMISSIONS, TENANCY
 from tests.integration.submission.test_submitting import DECODER, Heard
-from tests.support.doors import door, draft, key, moved, placed, training, violations
+from tests.support.doors import Door, door, draft, key, moved, placed, training, violations
 from tests.support.processes import free_port
 from tests.support.waiting import eventually, until
 
@@ -116,6 +116,39 @@ async def test_templates_are_layers(database: Any, kafka: str) -> None:
             "spec.namePrefix",
             "spec.baseWorkload",
         }
+        await _templates_are_read_and_removed(here, changed)
+
+
+async def _templates_are_read_and_removed(here: Door, known: templates_pb2.Template) -> None:
+    heard = Heard()
+    here.scheduler.consume(
+        heard,
+        TENANCY,
+        decoder=MessageDecoder([submission_pb2.ProjectChanged, submission_pb2.TemplateChanged]),
+        assigned=True,
+    )
+    assert (await here.template(image="changed")).version == known.version, "applied again it is the same"
+    asked = templates_pb2.GetTemplateRequest(project="team-a", name="base")
+    own = await here.templates.GetTemplate(asked)
+    assert own.template == known
+    again = api.WorkloadDraft(yaml=own.yaml)
+    apply = templates_pb2.ApplyTemplateRequest(draft=again, idempotency_key=key())
+    assert (await here.templates.ApplyTemplate(apply)).outcome == api.APPLY_OUTCOME_UNCHANGED
+    gone = templates_pb2.DeleteTemplateRequest(project="team-a", name="base", idempotency_key=key())
+    for _ in range(2):  # a repeated call is harmless
+        await here.templates.DeleteTemplate(gone)
+    await until(lambda: any(one.tombstone for one in heard.events if one.aggregate == f"template/{known.id}"))
+    everywhere = await here.templates.GetTemplate(asked)
+    assert (everywhere.template.project, "namespace: runai\n" in everywhere.yaml) == ("", True)
+    gone.idempotency_key = key()
+    assert (await refused(here.templates.DeleteTemplate(gone))).code() is STATUS.NOT_FOUND
+    gone.project = ""
+    gone.idempotency_key = key()
+    await here.templates.DeleteTemplate(gone)
+    assert (await refused(here.templates.GetTemplate(asked))).code() is STATUS.NOT_FOUND
+    assert (await refused(here.templates.GetTemplate(templates_pb2.GetTemplateRequest()))).code() is (
+        STATUS.INVALID_ARGUMENT
+    )
 
 
 async def test_only_a_service_changes_and_only_in_what_can_change(database: Any, kafka: str) -> None:

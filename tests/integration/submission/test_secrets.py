@@ -232,6 +232,10 @@ async def a_project_takes_what_its_templates_hold_along(here: Door) -> None:
     template = api.WorkloadDraft(project="brief", spec=git(f"{CANARY}-brief", name="base", usage=wl.USAGE_TEMPLATE))
     await here.templates.ApplyTemplate(templates_pb2.ApplyTemplateRequest(draft=template, idempotency_key=key()))
     assert await here.app.database.pool.fetchval(counted) == before + 1
+    gone = templates_pb2.DeleteTemplateRequest(project="brief", name="base", idempotency_key=key())
+    await here.templates.DeleteTemplate(gone)
+    assert await here.app.database.pool.fetchval(counted) == before
+    await here.templates.ApplyTemplate(templates_pb2.ApplyTemplateRequest(draft=template, idempotency_key=key()))
     await here.tenancy.DeleteProject(tenancy_pb2.DeleteProjectRequest(name="brief", idempotency_key=key()))
     assert await here.app.database.pool.fetchval(counted) == before
 

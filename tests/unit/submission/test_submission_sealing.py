@@ -186,8 +186,13 @@ async def test_a_template_keeps_its_own_and_workloads_get_copies(vault: Vault) -
     assert sorted(opened(vault, books, heir.base.spec)) == ["one", "tok"], "the copies do not go with the template"
     with pytest.raises(DraftRefused):
         await sealing.template(unit(), None, base(spec(MASK)))
+    same = await sealing.template(unit(), second, base(spec("two", "tok")))
+    assert same.spec == second.spec, "the same credentials are no change"
     emptied = await sealing.template(unit(), second, base(spec()))
     assert emptied.template_id == first.template_id
+    assert {row.holder for row in books.rows.values()} == {IDS[0], IDS[1]}
+    await sealing.template(unit(), None, base(spec("gone"), holder=IDS[3]))
+    await sealing.forget(unit(), IDS[3])
     assert {row.holder for row in books.rows.values()} == {IDS[0], IDS[1]}
     plain = base(spec())
     assert await sealing.template(unit(), None, plain) is plain

@@ -64,7 +64,8 @@ async def apply(*, file: Files, cluster: str = "", key: str = "", common: Common
 async def _apply(muster: Muster, piece: Piece, cluster: str, key: str, common: Common) -> dict[str, Any]:
     if piece.document.spec.usage == workload_pb2.USAGE_TEMPLATE:
         made = await apply_template(muster, piece, common, key=key)
-        return {"outcome": "applied", "template": plain(made)} | ({} if common.json else {"line": line_of(made)})
+        told = {"outcome": made.outcome, "template": plain(made.template)}
+        return told if common.json else told | {"line": line_of(made)}
     project = await common.project_for(muster, piece.document.namespace)
     applied = await muster.apply(piece.text, project=project, cluster=cluster, verdict=LONGEST_VERDICT, key=key)
     workload = applied.workload

@@ -56,6 +56,10 @@ class PostgresTemplates:
         )
         return _base(row)
 
+    async def remove(self, unit: Unit, base: Base) -> None:
+        """Removes a locked template."""
+        await unit.connection.execute("DELETE FROM templates WHERE id = $1", base.template_id)
+
     async def page(
         self, project: str, within: Collection[str] | None, size: int, after: tuple[str, str]
     ) -> Sequence[Base]:

@@ -24,6 +24,7 @@ from muster_submission.domain.access import Answer, Verb
 from muster_submission.domain.names import Given, Naming, Prefixed, naming
 from muster_submission.domain.problems import Problem
 from muster_submission.domain.secrets import forged
+from muster_submission.domain.tenancy import NAMESPACE_PREFIX, namespace_of
 from muster_submission.errors import DraftRefused, NameTaken, NoSuchProject, NoSuchTemplate, violations
 from muster_submission.handlers.access import Rights
 from muster_submission.ports import Base, Templates, Tenancy
@@ -204,19 +205,33 @@ class Drafts:
             )
         return found
 
+    async def namespace(self, project: str) -> str:
+        """The namespace that a document of that project names; empty where there is no such project any more."""
+        found = await self._tenancy.project(project)
+        return found.namespace if found else ""
+
     async def _no_project(self, name: str, namespace: str, rights: Rights | None) -> Refusal:
         seen = frozenset[str]() if rights is None else rights.projects(Verb.PROJECTS_READ)
         names = await self._tenancy.some_names() if seen is None else sorted(seen)[:_NAMED]
         there = f"there are {', '.join(names)}" if names else "there is none that you may see"
-        hint = f"`muster projects create {name}` makes it" if name else ""
+        hint = f"`{_making(name, namespace)}` makes it"
         if not name and namespace in names:
             hint = f"{namespace!r} is a project's name: its namespace goes here, or its name as the project"
         what = f"project {name!r} does not exist" if name else f"no project has the namespace {namespace!r}"
-        return Refusal(grpc.StatusCode.NOT_FOUND, f"{what}; {there}{f'. {hint}' if hint else ''}")
+        return Refusal(grpc.StatusCode.NOT_FOUND, f"{what}; {there}. {hint}")
 
     async def base(self, project: str, name: str) -> Base | None:
         """The template of that name for a project: its own, else the global one."""
         return (await self._templates.find([(project, name)])).get((project, name))
+
+
+def _making(name: str, namespace: str) -> str:
+    """The command that makes the project that is missing, known by its name or else by its namespace."""
+    if name:
+        return f"muster projects create {name}"
+    short = namespace.removeprefix(NAMESPACE_PREFIX)
+    follows = short and namespace_of(short, "") == namespace
+    return f"muster projects create {short}" if follows else f"muster projects create NAME --namespace {namespace}"
 
 
 def _with_base(one: Checked, bases: dict[tuple[str, str], Base]) -> Checked | Refusal:

@@ -148,20 +148,29 @@ class Sealing:
         return replace(draft, spec=spec, base=base)
 
     async def template(self, unit: Unit, before: Base | None, wanted: Base) -> Base:
-        """A template without literals; what it held and holds no more is removed. Raises DraftRefused."""
+        """A template without literals; what it held and holds no more is removed. Raises DraftRefused.
+
+        A credential that is stored already keeps its reference, so that a template that says the same is the same.
+        """
         if not has_sensitive(wanted.spec) and not (before and has_sensitive(before.spec)):
             return wanted
         stored = _refs(before.spec) if before else {}
-        problems = [said for place in places(wanted.spec) for said in _kept(place, stored)]
+        opened = await self._books.find(unit, [ref for ref in stored.values() if ref is not None])
+        asked = _copy(wanted.spec)
+        problems = [said for place in places(asked) for said in self._compared(place, stored, opened)]
         if problems:
             raise DraftRefused("the template", problems)
         batch = _Batch([])
         holder = before.template_id if before else wanted.template_id
-        spec = self._sealed(batch, holder, _copy(wanted.spec), stored)
+        spec = self._sealed(batch, holder, asked, stored)
         if batch.made:
             await self._books.keep(unit, batch.made)
         await self._books.keep_only(unit, holder, [ref for ref in _refs(spec).values() if ref is not None])
         return replace(wanted, template_id=holder, spec=spec)
+
+    async def forget(self, unit: Unit, holder: str) -> None:
+        """Removes what a template held that is removed."""
+        await self._books.keep_only(unit, holder, ())
 
     def _one(
         self, batch: _Batch, workload_id: str, draft: Checked, kept: Mapping[SecretRef, Sealed]

@@ -1,24 +1,31 @@
-"""Making and changing templates; every change goes out on muster.tenancy.
+"""Making, changing and removing templates; every change goes out on muster.tenancy.
 
 A template is a layer: what it leaves out stays open for the workloads that inherit from it.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from muster.api.v1 import templates_pb2 as api
+from muster.api.v1 import workloads_pb2
 from muster.events.v1 import submission_pb2 as events
 from muster_chassis import identity
 from muster_chassis.topics import TENANCY
 from muster_chassis.unit import Unit
 from muster_kernel.ids import check_name
+from muster_language import write
 from muster_submission.audit import Entry, audit
 from muster_submission.domain.access import Verb
 from muster_submission.domain.problems import Problem
-from muster_submission.errors import DraftRefused
+from muster_submission.errors import DraftRefused, NoSuchTemplate
 from muster_submission.handlers.access import Rights
 from muster_submission.handlers.drafts import Drafts, Read, Refusal
 from muster_submission.handlers.sealing import Sealing
 from muster_submission.ports import Base, Templates
+
+EVERYWHERE: Final = "runai"
+"""The namespace that a document of a template for all projects names."""
 
 
 class Library:
@@ -41,20 +48,31 @@ class Library:
             raise DraftRefused("the template", problems)
         return Base(identity.event_id(), 1, layer.spec.name, project, layer.spec)
 
-    async def save(self, unit: Unit, wanted: Base) -> Base:
-        """Makes the template or changes the one of its name, and says so."""
+    async def save(self, unit: Unit, wanted: Base) -> tuple[Base, workloads_pb2.ApplyOutcome.ValueType]:
+        """Makes the template or changes the one of its name, and says so; one that says the same stays as it is."""
         before = await self._templates.current(unit, wanted.project, wanted.name)
-        saved = await self._templates.save(unit, await self._sealing.template(unit, before, wanted))
+        sealed = await self._sealing.template(unit, before, wanted)
+        if before is not None and sealed.spec == before.spec:
+            return before, workloads_pb2.APPLY_OUTCOME_UNCHANGED
+        saved = await self._templates.save(unit, sealed)
         await audit(unit, Entry(Verb.TEMPLATES_WRITE, f"template/{saved.name}", saved.project))
-        message = events.TemplateChanged(
-            template_id=saved.template_id,
-            name=saved.name,
-            project=saved.project,
-            version=saved.version,
-            spec=saved.spec,
-        )
-        unit.publish(TENANCY, f"template/{saved.template_id}", message)
-        return saved
+        _tell(unit, saved)
+        return saved, workloads_pb2.APPLY_OUTCOME_CHANGED if before else workloads_pb2.APPLY_OUTCOME_CREATED
+
+    async def delete(self, unit: Unit, project: str, name: str) -> None:
+        """Removes a template with its credentials; workloads keep what they got from it. Raises NoSuchTemplate."""
+        found = await self._templates.current(unit, project, name)
+        if found is None:
+            raise NoSuchTemplate.named(project, name)
+        await self._sealing.forget(unit, found.template_id)
+        await self._templates.remove(unit, found)
+        await audit(unit, Entry(Verb.TEMPLATES_WRITE, f"template/{name}", project, detail="deleted"))
+        unit.publish(TENANCY, f"template/{found.template_id}", None)
+
+    async def document(self, base: Base) -> str:
+        """The document of a template, which applies to where the template is."""
+        namespace = await self._drafts.namespace(base.project) if base.project else EVERYWHERE
+        return write(base.spec, namespace=namespace, metadata_name=base.name)
 
     async def _project(
         self, asked: api.ApplyTemplateRequest, layer: Read, problems: list[Problem], rights: Rights
@@ -76,6 +94,17 @@ class Library:
                 return ""
             case _:
                 return found.name
+
+
+def _tell(unit: Unit, saved: Base) -> None:
+    message = events.TemplateChanged(
+        template_id=saved.template_id,
+        name=saved.name,
+        project=saved.project,
+        version=saved.version,
+        spec=saved.spec,
+    )
+    unit.publish(TENANCY, f"template/{saved.template_id}", message)
 
 
 def _not_for_templates(layer: Read) -> list[Problem]:

@@ -26,7 +26,7 @@ from muster.api.v1 import workloads_pb2 as muster_dot_api_dot_v1_dot_workloads__
 from muster.workload.v1 import workload_pb2 as muster_dot_workload_dot_v1_dot_workload__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dmuster/api/v1/templates.proto\x12\rmuster.api.v1\x1a\x1dmuster/api/v1/workloads.proto\x1a!muster/workload/v1/workload.proto\"v\n\x08Template\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0f\n\x07project\x18\x03 \x01(\t\x12\x0f\n\x07version\x18\x04 \x01(\x04\x12.\n\x04spec\x18\x05 \x01(\x0b\x32 .muster.workload.v1.WorkloadSpec\"l\n\x14\x41pplyTemplateRequest\x12+\n\x05\x64raft\x18\x01 \x01(\x0b\x32\x1c.muster.api.v1.WorkloadDraft\x12\x0e\n\x06global\x18\x02 \x01(\x08\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\"B\n\x15\x41pplyTemplateResponse\x12)\n\x08template\x18\x01 \x01(\x0b\x32\x17.muster.api.v1.Template\"N\n\x14ListTemplatesRequest\x12\x0f\n\x07project\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"\\\n\x15ListTemplatesResponse\x12*\n\ttemplates\x18\x01 \x03(\x0b\x32\x17.muster.api.v1.Template\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t2\xca\x01\n\x10TemplatesService\x12Z\n\rApplyTemplate\x12#.muster.api.v1.ApplyTemplateRequest\x1a$.muster.api.v1.ApplyTemplateResponse\x12Z\n\rListTemplates\x12#.muster.api.v1.ListTemplatesRequest\x1a$.muster.api.v1.ListTemplatesResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dmuster/api/v1/templates.proto\x12\rmuster.api.v1\x1a\x1dmuster/api/v1/workloads.proto\x1a!muster/workload/v1/workload.proto\"v\n\x08Template\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0f\n\x07project\x18\x03 \x01(\t\x12\x0f\n\x07version\x18\x04 \x01(\x04\x12.\n\x04spec\x18\x05 \x01(\x0b\x32 .muster.workload.v1.WorkloadSpec\"l\n\x14\x41pplyTemplateRequest\x12+\n\x05\x64raft\x18\x01 \x01(\x0b\x32\x1c.muster.api.v1.WorkloadDraft\x12\x0e\n\x06global\x18\x02 \x01(\x08\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\"p\n\x15\x41pplyTemplateResponse\x12)\n\x08template\x18\x01 \x01(\x0b\x32\x17.muster.api.v1.Template\x12,\n\x07outcome\x18\x02 \x01(\x0e\x32\x1b.muster.api.v1.ApplyOutcome\"3\n\x12GetTemplateRequest\x12\x0f\n\x07project\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"N\n\x13GetTemplateResponse\x12)\n\x08template\x18\x01 \x01(\x0b\x32\x17.muster.api.v1.Template\x12\x0c\n\x04yaml\x18\x02 \x01(\t\"O\n\x15\x44\x65leteTemplateRequest\x12\x0f\n\x07project\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\"\x18\n\x16\x44\x65leteTemplateResponse\"N\n\x14ListTemplatesRequest\x12\x0f\n\x07project\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"\\\n\x15ListTemplatesResponse\x12*\n\ttemplates\x18\x01 \x03(\x0b\x32\x17.muster.api.v1.Template\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t2\xff\x02\n\x10TemplatesService\x12Z\n\rApplyTemplate\x12#.muster.api.v1.ApplyTemplateRequest\x1a$.muster.api.v1.ApplyTemplateResponse\x12Z\n\rListTemplates\x12#.muster.api.v1.ListTemplatesRequest\x1a$.muster.api.v1.ListTemplatesResponse\x12T\n\x0bGetTemplate\x12!.muster.api.v1.GetTemplateRequest\x1a\".muster.api.v1.GetTemplateResponse\x12]\n\x0e\x44\x65leteTemplate\x12$.muster.api.v1.DeleteTemplateRequest\x1a%.muster.api.v1.DeleteTemplateResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,11 +38,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_APPLYTEMPLATEREQUEST']._serialized_start=234
   _globals['_APPLYTEMPLATEREQUEST']._serialized_end=342
   _globals['_APPLYTEMPLATERESPONSE']._serialized_start=344
-  _globals['_APPLYTEMPLATERESPONSE']._serialized_end=410
-  _globals['_LISTTEMPLATESREQUEST']._serialized_start=412
-  _globals['_LISTTEMPLATESREQUEST']._serialized_end=490
-  _globals['_LISTTEMPLATESRESPONSE']._serialized_start=492
-  _globals['_LISTTEMPLATESRESPONSE']._serialized_end=584
-  _globals['_TEMPLATESSERVICE']._serialized_start=587
-  _globals['_TEMPLATESSERVICE']._serialized_end=789
+  _globals['_APPLYTEMPLATERESPONSE']._serialized_end=456
+  _globals['_GETTEMPLATEREQUEST']._serialized_start=458
+  _globals['_GETTEMPLATEREQUEST']._serialized_end=509
+  _globals['_GETTEMPLATERESPONSE']._serialized_start=511
+  _globals['_GETTEMPLATERESPONSE']._serialized_end=589
+  _globals['_DELETETEMPLATEREQUEST']._serialized_start=591
+  _globals['_DELETETEMPLATEREQUEST']._serialized_end=670
+  _globals['_DELETETEMPLATERESPONSE']._serialized_start=672
+  _globals['_DELETETEMPLATERESPONSE']._serialized_end=696
+  _globals['_LISTTEMPLATESREQUEST']._serialized_start=698
+  _globals['_LISTTEMPLATESREQUEST']._serialized_end=776
+  _globals['_LISTTEMPLATESRESPONSE']._serialized_start=778
+  _globals['_LISTTEMPLATESRESPONSE']._serialized_end=870
+  _globals['_TEMPLATESSERVICE']._serialized_start=873
+  _globals['_TEMPLATESSERVICE']._serialized_end=1256
 # @@protoc_insertion_point(module_scope)

@@ -96,6 +96,9 @@ class ApplyTemplateResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TEMPLATE_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    outcome: _workloads_pb2.ApplyOutcome.ValueType
+    """What the call did; an unchanged one keeps its version."""
     @_builtins.property
     def template(self) -> Global___Template:
         """The template."""
@@ -104,14 +107,116 @@ class ApplyTemplateResponse(_message.Message):
         self,
         *,
         template: Global___Template | None = ...,
+        outcome: _workloads_pb2.ApplyOutcome.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["template", b"template"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["template", b"template"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["outcome", b"outcome", "template", b"template"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ApplyTemplateResponse: _TypeAlias = ApplyTemplateResponse  # noqa: Y015
+
+@_typing.final
+class GetTemplateRequest(_message.Message):
+    """Which template."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROJECT_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    project: _builtins.str
+    """The project whose workloads inherit from it: its own template, else the global one of the name. Empty: the global."""
+    name: _builtins.str
+    """Its name."""
+    def __init__(
+        self,
+        *,
+        project: _builtins.str = ...,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "project", b"project"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetTemplateRequest: _TypeAlias = GetTemplateRequest  # noqa: Y015
+
+@_typing.final
+class GetTemplateResponse(_message.Message):
+    """A template."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEMPLATE_FIELD_NUMBER: _builtins.int
+    YAML_FIELD_NUMBER: _builtins.int
+    yaml: _builtins.str
+    """Its document, which can be applied again; credentials stand as ***."""
+    @_builtins.property
+    def template(self) -> Global___Template:
+        """The template."""
+
+    def __init__(
+        self,
+        *,
+        template: Global___Template | None = ...,
+        yaml: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["template", b"template"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["template", b"template", "yaml", b"yaml"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetTemplateResponse: _TypeAlias = GetTemplateResponse  # noqa: Y015
+
+@_typing.final
+class DeleteTemplateRequest(_message.Message):
+    """Which template goes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROJECT_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
+    project: _builtins.str
+    """Its project; empty: the global one."""
+    name: _builtins.str
+    """Its name."""
+    idempotency_key: _builtins.str
+    """Makes a repeated call harmless."""
+    def __init__(
+        self,
+        *,
+        project: _builtins.str = ...,
+        name: _builtins.str = ...,
+        idempotency_key: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["idempotency_key", b"idempotency_key", "name", b"name", "project", b"project"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteTemplateRequest: _TypeAlias = DeleteTemplateRequest  # noqa: Y015
+
+@_typing.final
+class DeleteTemplateResponse(_message.Message):
+    """It is gone."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteTemplateResponse: _TypeAlias = DeleteTemplateResponse  # noqa: Y015
 
 @_typing.final
 class ListTemplatesRequest(_message.Message):

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class TemplatesServiceStub:
-    """Makes, changes and shows templates.
+    """Makes, changes, shows and removes templates.
     """
 
     def __init__(self, channel):
@@ -45,10 +45,20 @@ class TemplatesServiceStub:
                 request_serializer=muster_dot_api_dot_v1_dot_templates__pb2.ListTemplatesRequest.SerializeToString,
                 response_deserializer=muster_dot_api_dot_v1_dot_templates__pb2.ListTemplatesResponse.FromString,
                 _registered_method=True)
+        self.GetTemplate = channel.unary_unary(
+                '/muster.api.v1.TemplatesService/GetTemplate',
+                request_serializer=muster_dot_api_dot_v1_dot_templates__pb2.GetTemplateRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_templates__pb2.GetTemplateResponse.FromString,
+                _registered_method=True)
+        self.DeleteTemplate = channel.unary_unary(
+                '/muster.api.v1.TemplatesService/DeleteTemplate',
+                request_serializer=muster_dot_api_dot_v1_dot_templates__pb2.DeleteTemplateRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_templates__pb2.DeleteTemplateResponse.FromString,
+                _registered_method=True)
 
 
 class TemplatesServiceServicer:
-    """Makes, changes and shows templates.
+    """Makes, changes, shows and removes templates.
     """
 
     def ApplyTemplate(self, request, context):
@@ -60,6 +70,20 @@ class TemplatesServiceServicer:
 
     def ListTemplates(self, request, context):
         """The templates.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetTemplate(self, request, context):
+        """One template. NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteTemplate(self, request, context):
+        """Removes a template with its credentials; what was made from it stays as it is. NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -78,6 +102,16 @@ def add_TemplatesServiceServicer_to_server(servicer, server):
                     request_deserializer=muster_dot_api_dot_v1_dot_templates__pb2.ListTemplatesRequest.FromString,
                     response_serializer=muster_dot_api_dot_v1_dot_templates__pb2.ListTemplatesResponse.SerializeToString,
             ),
+            'GetTemplate': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetTemplate,
+                    request_deserializer=muster_dot_api_dot_v1_dot_templates__pb2.GetTemplateRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_templates__pb2.GetTemplateResponse.SerializeToString,
+            ),
+            'DeleteTemplate': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteTemplate,
+                    request_deserializer=muster_dot_api_dot_v1_dot_templates__pb2.DeleteTemplateRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_templates__pb2.DeleteTemplateResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'muster.api.v1.TemplatesService', rpc_method_handlers)
@@ -87,7 +121,7 @@ def add_TemplatesServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class TemplatesService:
-    """Makes, changes and shows templates.
+    """Makes, changes, shows and removes templates.
     """
 
     @staticmethod
@@ -134,6 +168,60 @@ class TemplatesService:
             '/muster.api.v1.TemplatesService/ListTemplates',
             muster_dot_api_dot_v1_dot_templates__pb2.ListTemplatesRequest.SerializeToString,
             muster_dot_api_dot_v1_dot_templates__pb2.ListTemplatesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetTemplate(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.TemplatesService/GetTemplate',
+            muster_dot_api_dot_v1_dot_templates__pb2.GetTemplateRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_templates__pb2.GetTemplateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteTemplate(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.TemplatesService/DeleteTemplate',
+            muster_dot_api_dot_v1_dot_templates__pb2.DeleteTemplateRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_templates__pb2.DeleteTemplateResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -13,16 +13,20 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class TemplatesServiceStub:
-    """Makes, changes and shows templates."""
+    """Makes, changes, shows and removes templates."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ApplyTemplate: _aio.UnaryUnaryMultiCallable[_templates_pb2.ApplyTemplateRequest, _templates_pb2.ApplyTemplateResponse]
     """Makes a template or changes it. INVALID_ARGUMENT with every violation, NOT_FOUND (project)."""
     ListTemplates: _aio.UnaryUnaryMultiCallable[_templates_pb2.ListTemplatesRequest, _templates_pb2.ListTemplatesResponse]
     """The templates."""
+    GetTemplate: _aio.UnaryUnaryMultiCallable[_templates_pb2.GetTemplateRequest, _templates_pb2.GetTemplateResponse]
+    """One template. NOT_FOUND."""
+    DeleteTemplate: _aio.UnaryUnaryMultiCallable[_templates_pb2.DeleteTemplateRequest, _templates_pb2.DeleteTemplateResponse]
+    """Removes a template with its credentials; what was made from it stays as it is. NOT_FOUND."""
 
 class TemplatesServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Makes, changes and shows templates."""
+    """Makes, changes, shows and removes templates."""
 
     @_abc_1.abstractmethod
     def ApplyTemplate(
@@ -39,5 +43,21 @@ class TemplatesServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_templates_pb2.ListTemplatesRequest, _abc.Awaitable[_templates_pb2.ListTemplatesResponse]],
     ) -> _abc.Awaitable[_templates_pb2.ListTemplatesResponse]:
         """The templates."""
+
+    @_abc_1.abstractmethod
+    def GetTemplate(
+        self,
+        request: _templates_pb2.GetTemplateRequest,
+        context: _aio.ServicerContext[_templates_pb2.GetTemplateRequest, _abc.Awaitable[_templates_pb2.GetTemplateResponse]],
+    ) -> _abc.Awaitable[_templates_pb2.GetTemplateResponse]:
+        """One template. NOT_FOUND."""
+
+    @_abc_1.abstractmethod
+    def DeleteTemplate(
+        self,
+        request: _templates_pb2.DeleteTemplateRequest,
+        context: _aio.ServicerContext[_templates_pb2.DeleteTemplateRequest, _abc.Awaitable[_templates_pb2.DeleteTemplateResponse]],
+    ) -> _abc.Awaitable[_templates_pb2.DeleteTemplateResponse]:
+        """Removes a template with its credentials; what was made from it stays as it is. NOT_FOUND."""
 
 def add_TemplatesServiceServicer_to_server(servicer: TemplatesServiceServicer, server: _aio.Server) -> None: ...
