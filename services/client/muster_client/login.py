@@ -16,7 +16,7 @@ from typing import Final
 import grpc
 
 from muster.api.v1 import access_pb2, access_pb2_grpc
-from muster_client.errors import InvalidInput, error_of
+from muster_client.errors import InvalidInput, Unauthenticated, error_of
 
 _MARGIN: Final = 60.0  # seconds before its end from which on a token counts as over
 _DEADLINE: Final = 10.0
@@ -32,9 +32,18 @@ class Login:
         self._ends = float("inf")
 
     async def metadata(self) -> grpc.aio.Metadata:
-        """What a call carries. Raises InvalidInput for an unusable file, and the errors of a refused login."""
+        """What a call carries.
+
+        Raises InvalidInput for an unusable file, Unauthenticated for a token that no header can carry, and the errors
+        of a refused login.
+        """
         if self._application is not None and (not self._token or time.time() > self._ends - _MARGIN):
             self._token, self._ends = _kept(self._application) or await self._exchanged(self._application)
+        if not (self._token.isascii() and self._token.isprintable()):  # gRPC's own error would be no MusterError
+            raise Unauthenticated(
+                "the token is none: it has characters that are not printable ASCII, such as a line's end or a letter "
+                "with an accent; give it as it was issued, with --token or MUSTER_TOKEN"
+            )
         return grpc.aio.Metadata(*([("authorization", f"Bearer {self._token}")] if self._token else []))
 
     def forget(self) -> bool:

@@ -24,6 +24,7 @@ from muster_client import (
     Patience,
     Phase,
     TimedOut,
+    Unauthenticated,
     Unavailable,
     WaitTimedOut,
     pool_quota,
@@ -125,6 +126,17 @@ async def test_located_violations_win_over_plain_ones(server: str, world: World)
             await muster.submit(DOCUMENT)
     (violation,) = caught.value.violations
     assert (violation.line, violation.column) == (7, 3)
+
+
+@pytest.mark.parametrize("token", ["sëcret", "secret\n", "sec\x00ret"])
+async def test_a_token_that_no_header_can_carry_is_said_and_not_shown(server: str, world: World, token: str) -> None:
+    async with Muster(server, token) as muster:
+        with pytest.raises(Unauthenticated, match="printable ASCII") as refused:
+            await muster.submit(DOCUMENT)
+        with pytest.raises(Unauthenticated, match="printable ASCII"):
+            await anext(muster.watch())
+    assert token not in str(refused.value)
+    assert not world.calls
 
 
 async def test_the_service_that_is_down_is_named(server: str, world: World) -> None:
