@@ -82,6 +82,10 @@ def test_departments(muster: Callable[..., Any]) -> None:
     assert "all of it" in muster("departments", "get", "research").out
     assert "deserves 9.5 GPUs in h100" in muster("departments", "set-quota", "research", "9.5", "--pool", "h100").out
     assert muster("departments", "set-quota", "research", "x").code == 2
+    for much in ("1e400", "1e999999999", "1e99999999999999999999", "10000001"):
+        refused = muster("departments", "set-quota", "research", much)
+        assert (refused.code, f"{much!r} is not a number of GPUs" in refused.err) == (2, True)
+    assert "is not a weight" in muster("departments", "set-quota", "research", "1", "--weight", "1e400").err
     assert muster("departments", "create", "x", "--rank", "-1").code == 2
     assert json.loads(muster("departments", "get", "research", "--json").out)["name"] == "research"
     assert muster("departments", "delete", "research").out == "department research is gone\n"
