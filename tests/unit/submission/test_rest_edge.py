@@ -28,6 +28,7 @@ from muster_submission.rest.edge import Edge
 from muster_submission.rest.openapi import document
 from muster_submission.rest.operation import Answer, Body, Operation, Shape
 from muster_submission.rest.router import Router
+from muster_submission.rest.routes.document import operations as pages
 
 THING = Shape("Thing", {"type": "object"})
 
@@ -214,6 +215,14 @@ def test_the_document_has_what_the_edge_can_answer_and_each_shape_once() -> None
     assert set(answers) >= {"200", "400", "409", "413"}
     assert {status for status, said in answers.items() if "x-muster-since" in said} == {"409", "413", "429", "504"}
     assert made["components"]["schemas"]["Outer"]["properties"]["thing"] == {"$ref": "#/components/schemas/Thing"}
+
+
+async def test_the_bare_address_leads_to_the_page() -> None:
+    async with client(*pages([])) as http:
+        root = await http.get("/", headers={"authorization": ""})
+        page = await http.get(root.headers["location"], headers={"authorization": ""})
+    assert (root.status_code, root.headers["location"]) == (307, "/docs")
+    assert "swagger-ui" in page.text
 
 
 def test_two_shapes_cannot_share_a_name() -> None:

@@ -20,7 +20,7 @@ from muster_submission.domain.expressions import Answer, Broken, Question, Schem
 from muster_submission.domain.triggers import Choice, Rule
 from muster_submission.errors import DraftRefused, NoSuchTemplate
 from muster_submission.handlers.access import Rights
-from muster_submission.handlers.drafts import Drafts
+from muster_submission.handlers.drafts import Drafts, Refusal
 from muster_submission.handlers.runs import Failed, Passed, Run, Runs, fields
 from muster_submission.handlers.triggers import Rules
 from muster_submission.ports import Base
@@ -48,6 +48,9 @@ class Tenancy:
 
     async def project(self, name: str) -> Project | None:
         return Project(name=name, namespace=f"runai-{name}") if name in {"p", "q"} else None
+
+    async def project_of_namespace(self, namespace: str) -> Project | None:
+        return next((Project(name=one, namespace=f"runai-{one}") for one in "pq" if namespace == f"runai-{one}"), None)
 
     async def some_names(self, unit: Any = None) -> list[str]:
         return ["p", "q"]
@@ -244,3 +247,20 @@ async def test_rules_with_a_mistake_are_not_written() -> None:
         assert [one.path for one in refused.value.problems] == [path]
     with pytest.raises(NoSuchTemplate):
         await here.check(replace(RULE, template="gone"), admin)
+
+
+@pytest.mark.parametrize(
+    ("name", "namespace", "hint"),
+    [
+        ("new", "", "`muster projects create new` makes it"),
+        ("", "runai-new", "`muster projects create new` makes it"),
+        ("", "lab", "`muster projects create NAME --namespace lab` makes it"),
+        ("", "runai-", "`muster projects create NAME --namespace runai-` makes it"),
+        ("", "p", "'p' is a project's name: its namespace goes here, or its name as the project"),
+    ],
+)
+async def test_a_project_that_is_missing_is_told_with_what_makes_it(name: str, namespace: str, hint: str) -> None:
+    drafts = Drafts(cast("Any", Tenancy()), cast("Any", Templates(wl.WorkloadSpec())))
+    answer = await drafts.project(name, namespace, Rights(Caller("ada"), grants(Role.PROJECT_ADMIN, "p")))
+    assert isinstance(answer, Refusal)
+    assert answer.message.endswith(f"; there are p. {hint}")

@@ -90,6 +90,18 @@ def operations(served: Sequence[Operation]) -> list[Operation]:
             public=True,
             shown=False,
         ),
+        Operation(
+            "GET",
+            "/",
+            "get_root",
+            "documentation",
+            "Leads to /docs",
+            pages.root,
+            {307: Answer("The page's address.")},
+            since="muster",
+            public=True,
+            shown=False,
+        ),
     ]
     pages.written = msgspec.json.encode(document([*served, *own], version("muster-submission")))
     return own
@@ -107,6 +119,9 @@ class _Pages:
 
     async def page(self, request: Request) -> Response:
         return Response(_PAGE, media_type="text/html", headers=_GUARD)
+
+    async def root(self, request: Request) -> Response:
+        return Response(status_code=307, headers={"Location": "/docs"})
 
     async def file(self, request: Request) -> Response:
         name = request.path_params["file"]
