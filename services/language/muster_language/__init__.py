@@ -9,7 +9,7 @@ from __future__ import annotations
 from muster_language.canonical import canonical, changed_fields
 from muster_language.catalogue import Catalogue, Row, catalogue
 from muster_language.derived import derive, warnings_of
-from muster_language.documents import Document, Violation, format_violations
+from muster_language.documents import Document, Violation
 from muster_language.effective import check_effective
 from muster_language.explain import explain
 from muster_language.issues import Issue
@@ -44,7 +44,6 @@ __all__ = [
     "combine",
     "derive",
     "explain",
-    "format_violations",
     "is_preemptible",
     "language_layer",
     "merge",

@@ -6,7 +6,6 @@ Holds: lines and columns count from 1; 0 means that there is no text to point at
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from muster_language.spec import Kind, WorkloadSpec
@@ -48,20 +47,3 @@ class Document:
     object_name: str = ""
     warnings: list[Violation] = field(default_factory=list)
     list_line: int = 0
-
-
-def format_violations(documents: Sequence[Document], *, done: str = "nothing was submitted") -> str:
-    """All errors of a file as a person reads them; empty where there are none. `done` says what was (not) done."""
-    lines: list[str] = []
-    count = 0
-    for document in documents:
-        for violation in document.violations:
-            count += 1
-            place = f"{document.source}:{violation.line}:{violation.column}" if violation.line else document.source
-            where = f" {violation.path}:" if violation.path else ""
-            lines.append(f"{place}:{where} {violation.message}")
-            if violation.allowed:
-                lines.append(f"  {violation.allowed}")
-    if not count:
-        return ""
-    return "\n".join([*lines, f"{count} error{'s' if count > 1 else ''}, {done}"])

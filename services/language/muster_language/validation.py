@@ -3,8 +3,8 @@
 Called at the edge (submission answers the call with these), by the client's `validate`, and by `effective` for the
 merged spec. Per kind there is a table from field number to check, made once: protobuf lists what is set, and nothing
 else is looked at.
-Holds: every error at once, each with its path; nothing is written into the spec; what is missing is no error here,
-since another layer may give it.
+Holds: every error at once, each with its path; nothing is written into the spec; what another layer may still give is
+not missed here.
 """
 
 from __future__ import annotations

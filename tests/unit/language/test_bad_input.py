@@ -9,13 +9,13 @@ import pytest
 
 from muster_language import Violation, read
 from muster_language.loading import DEEPEST, LONGEST_DOCUMENT, decode, load
+from tests.support.told import format_violations
 
 HEAD = "apiVersion: run.ai/v2alpha1\nkind: TrainingWorkload\nmetadata: {name: t-1, namespace: runai-team-a}\nspec:\n"
 TEN_MEGABYTES = 10 << 20
 DEEP = """
 import sys
 from muster_language import read
-from tests.support.told import format_violations
 depth = int(sys.argv[1])
 for opened in ("[", "{a: ", "- ", "? ", "[{a: ["):
     (document, *rest) = read("spec: " * (opened[0] not in "-?") + opened * depth)

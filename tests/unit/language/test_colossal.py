@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from muster.workload.v1 import workload_pb2 as wl
-from muster_language import ANY_FIELD, Document, Kind, format_violations, read, write
+from muster_language import ANY_FIELD, Document, Kind, read, write
+from tests.support.told import format_violations
 
 SEED = Path(__file__).parents[2] / "data" / "seeds" / "004-colossal-ai-job.yaml"
 HEAD = "apiVersion: batch.tensorstack.dev/v1beta1\nkind: ColossalAIJob\nmetadata: {name: job}\nspec:\n"

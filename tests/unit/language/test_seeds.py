@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from muster_language import Kind, check_layer, format_violations, read, write
+from muster_language import Kind, check_layer, read, write
+from tests.support.told import format_violations
 
 SEEDS = sorted((Path(__file__).parents[2] / "data" / "seeds").glob("*.yaml"))
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from muster.workload.v1 import workload_pb2 as wl
-from muster_language import Document, Kind, format_violations, read, write
+from muster_language import Document, Kind, read, write
+from tests.support.told import format_violations
 
 HEAD = "apiVersion: run.ai/v2alpha1\nkind: {kind}\nmetadata: {{name: t-1, namespace: runai-team-a}}\nspec:\n"
 

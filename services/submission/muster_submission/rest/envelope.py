@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from google.protobuf.timestamp_pb2 import Timestamp
-
 from muster.workload.v1 import workload_pb2 as wl
 from muster_language.rest import answer_body
 from muster_submission.adapters.tenancy import PostgresTenancy
 from muster_submission.domain import phases
 from muster_submission.domain.fleet import ANY_CLUSTER, cluster_uuid
 from muster_submission.domain.progress import REFUSED
+from muster_submission.rest.workload_rows import time
 
 _PHASES: Final = {number: str(phase) for number, phase in enumerate(phases.PHASES, start=1)}
 _DESIRED: Final = {number: str(desired) for number, desired in enumerate(phases.DESIRED, start=1)}
@@ -42,7 +41,7 @@ class Envelopes:
             "projectId": str(project.id) if project else "",
             "clusterId": cluster_uuid(cluster) if cluster else ANY_CLUSTER,
             "createdBy": shown.owner.subject,
-            "createdAt": when(shown.created_at),
+            "createdAt": time(shown.created_at),
             "desiredPhase": _DESIRED.get(shown.desired, "Running"),
             "actualPhase": _PHASES.get(shown.phase, "Unknown"),
             **answer_body(spec),
@@ -52,11 +51,6 @@ class Envelopes:
         if warnings:
             body["warnings"] = list(warnings)
         return body
-
-
-def when(moment: Timestamp) -> str:
-    """A moment as RFC 3339 with milliseconds."""
-    return moment.ToDatetime().isoformat(timespec="milliseconds") + "Z"
 
 
 def is_gone(shown: wl.Workload, verdict: int = 0) -> bool:

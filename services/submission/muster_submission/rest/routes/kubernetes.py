@@ -29,10 +29,10 @@ from muster_submission.handlers.apply import object_name
 from muster_submission.handlers.drafts import Checked, Refusal
 from muster_submission.rest.answers import answer
 from muster_submission.rest.bodies import as_document
-from muster_submission.rest.envelope import when
 from muster_submission.rest.kubernetes import STATUS
 from muster_submission.rest.operation import Answer, Body, Operation, Parameter, Shape
 from muster_submission.rest.parts import Parts
+from muster_submission.rest.workload_rows import time
 from muster_submission.rpc.applying import creating
 from muster_submission.rpc.reading import find, owner
 
@@ -195,7 +195,7 @@ class _Routes:
             "namespace": namespace,
             "uid": shown.id,
             "generation": shown.generation,
-            "creationTimestamp": when(shown.created_at),
+            "creationTimestamp": time(shown.created_at),
         }
         phase = phases.phase(shown.phase)
         status: dict[str, Any] = {"phase": str(phase) if phase else "Unknown", "workloadName": shown.name}

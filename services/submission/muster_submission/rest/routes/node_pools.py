@@ -23,7 +23,7 @@ from muster_submission.rest.cluster_bodies import PLACEMENTS, write_pool
 from muster_submission.rest.fleet_shapes import NEW_POOL, POOL, POOL_CREATION, POOL_LABELS, POOL_UPDATE
 from muster_submission.rest.fleet_view import Fleet
 from muster_submission.rest.members import Findings, join
-from muster_submission.rest.operation import ERROR, Answer, Body, Operation, array_of, path_id, refusal
+from muster_submission.rest.operation import ERROR, MUSTER, Answer, Body, Operation, array_of, path_id, refusal
 from muster_submission.rest.org_lists import Listing
 from muster_submission.rest.org_units import shown_cluster
 from muster_submission.rest.parts import Parts
@@ -87,45 +87,22 @@ class NodePools:
 
     def _later(self) -> list[Operation]:
         """What versions after 2.18 have."""
-        at, one = f"{NEW}/{{nodepoolId}}", Answer("The pool.", POOL)
-        page = Answer("A page.", org_shapes.page_of("NodePools", "nodepools", POOL))
+        at, counted, pool = f"{NEW}/{{nodepoolId}}", f"{NEW}/count", Answer("The pool.", POOL)
         taken, stays = refusal("The label is taken."), refusal("It is always there.")
-        count = Answer("The number.", org_shapes.COUNT)
+        page = {200: Answer("A page.", org_shapes.page_of("NodePools", "nodepools", POOL))}
+        count = {200: Answer("The number.", org_shapes.COUNT)}
         lists, counts = self._listing.parameters(), self._listing.count_parameters()
-        gone, found = {204: Answer("Gone."), 409: stays}, {200: one}
-        made, changed = {201: one, 409: taken}, {200: one, 409: taken}
-        body = Body(POOL_UPDATE)
+        made, shown = {201: pool, 409: taken}, {200: pool}
+        changed, gone = {200: pool, 409: taken}, {204: Answer("Gone."), 409: stays}
+        one, new, change = [_NEW_ID], Body(NEW_POOL), Body(POOL_UPDATE)
         return [
-            _operation("GET", NEW, "list_nodepools", "The node pools", self.page, {200: page}, lists, since="muster"),
-            _operation(
-                "POST",
-                NEW,
-                "create_nodepool",
-                "Make a node pool",
-                self.create,
-                made,
-                body=Body(NEW_POOL),
-                since="muster",
-            ),
-            _operation(
-                "GET", f"{NEW}/count", "count_nodepools", "How many", self.count, {200: count}, counts, since="muster"
-            ),
-            _operation("GET", at, "get_nodepool", "One node pool", self.get, found, [_NEW_ID], since="muster"),
-            *(
-                _operation(
-                    method,
-                    at,
-                    f"{method.lower()}_nodepool",
-                    "Change it",
-                    self.patch,
-                    changed,
-                    [_NEW_ID],
-                    body,
-                    since="muster",
-                )
-                for method in ("PUT", "PATCH")
-            ),
-            _operation("DELETE", at, "delete_nodepool", "Remove it", self.remove, gone, [_NEW_ID], since="muster"),
+            _later("GET", NEW, "list_nodepools", "The node pools", self.page, page, lists),
+            _later("POST", NEW, "create_nodepool", "Make a node pool", self.create, made, body=new),
+            _later("GET", counted, "count_nodepools", "How many", self.count, count, counts),
+            _later("GET", at, "get_nodepool", "One node pool", self.get, shown, one),
+            _later("PUT", at, "put_nodepool", "Change it", self.patch, changed, one, change),
+            _later("PATCH", at, "patch_nodepool", "Change it", self.patch, changed, one, change),
+            _later("DELETE", at, "delete_nodepool", "Remove it", self.remove, gone, one),
         ]
 
     async def of_cluster(self, request: Request) -> Response:
@@ -272,6 +249,10 @@ def _no_pool(given: str) -> NoSuchNodePool:
 
 def _operation(method: Any, path: str, name: str, summary: str, *rest: Any, **more: Any) -> Operation:
     return Operation(method, path, name, _TAG, summary, *rest, **more)
+
+
+def _later(method: Any, path: str, name: str, summary: str, *rest: Any, **more: Any) -> Operation:
+    return _operation(method, path, name, summary, *rest, **more, since=MUSTER)
 
 
 def operations(parts: Parts) -> list[Operation]:
