@@ -147,6 +147,7 @@ async def what_repeats(here: Door) -> None:
     assert kept[0].json()["workloadId"] == kept[1].json()["workloadId"]
     changed = await here.http.post(TRAININGS, json=body("keyed-2"), headers=headers)
     assert changed.status_code == 409
+    assert changed.json()["details"].startswith(f"idempotency key {headers['Idempotency-Key']!r} came with another")
 
 
 async def policy_refuses(here: Door) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -12,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.requests import Request
 
-from muster_submission.rest import requests
+from muster_chassis.rpc import KeyReused
+from muster_submission.rest import answers, requests
 from muster_submission.rest.errors import BadBody
 
 KNOWN = ["CPU", "GpuMemory", "POD_COUNT"]
@@ -28,6 +30,26 @@ def refusal(read: Callable[[], Any]) -> str:
     (said,) = caught.value.violations
     assert said.description.startswith(said.field)
     return str(said.description)
+
+
+def keyed(key: str) -> Request:
+    return Request({"type": "http", "query_string": b"", "headers": [(b"idempotency-key", key.encode())]})
+
+
+def test_a_key_is_the_callers_own_and_a_long_one_is_refused_by_its_own_length() -> None:
+    assert [requests.own_key(keyed(key)) for key in ("k1", "k" * 200, "")] == ["k1", "k" * 200, None]
+    assert requests.idempotency_key(keyed("k1")) == "k1"
+    assert requests.idempotency_key(asked()) != requests.idempotency_key(asked())
+    for read in (requests.own_key, requests.idempotency_key):
+        said = refusal(lambda read=read: read(keyed("k" * 5000)))  # type: ignore[misc]
+        assert said == "Idempotency-Key has 5000 characters; it has 1 to 200"
+
+
+def test_a_reused_key_is_said_as_it_was_given_and_not_as_a_name_that_is_taken() -> None:
+    body = json.loads(bytes(answers.refused(KeyReused("k1")).body))
+    assert (body["code"], body["message"]) == (409, KeyReused.said)
+    assert "name" not in body["message"]
+    assert body["details"] == "idempotency key 'k1' came with another request before; use a new key for a new request"
 
 
 def test_whole_numbers_stay_within_their_bounds() -> None:

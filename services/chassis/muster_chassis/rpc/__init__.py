@@ -10,7 +10,7 @@ from muster_chassis.rpc.auth import (
 )
 from muster_chassis.rpc.caller import LOCAL, NOBODY, Caller, caller, set_caller
 from muster_chassis.rpc.grouping import Together
-from muster_chassis.rpc.idempotency import once
+from muster_chassis.rpc.idempotency import LONGEST_KEY, KeyReused, once
 from muster_chassis.rpc.interceptor import CallInterceptor, outgoing, remaining
 from muster_chassis.rpc.server import LARGEST_MESSAGE, Server, Service, channel, service
 from muster_chassis.rpc.status import as_service_error, passed_on, status_of
@@ -19,11 +19,13 @@ __all__ = [
     "CREDENTIAL",
     "LARGEST_MESSAGE",
     "LOCAL",
+    "LONGEST_KEY",
     "NOBODY",
     "Authenticator",
     "CallInterceptor",
     "Caller",
     "Issuer",
+    "KeyReused",
     "Server",
     "Service",
     "Together",

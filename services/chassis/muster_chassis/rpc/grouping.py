@@ -20,7 +20,7 @@ from muster_chassis import logs
 from muster_chassis.database import Database
 from muster_chassis.errors import ServiceError, Unavailable
 from muster_chassis.rpc.caller import caller
-from muster_chassis.rpc.idempotency import check_key, digest, key_reused
+from muster_chassis.rpc.idempotency import KeyReused, check_key, digest
 from muster_chassis.text import clean
 from muster_chassis.unit import Unit
 
@@ -98,7 +98,7 @@ class Together(Generic[Item, Response]):
     async def once(self, request: Message, item: Item, *, key: str) -> Response:
         """The answer to a call, done at most once for (caller, method, key) within 24 hours.
 
-        Raises InvalidArgument for a missing key, AlreadyExists where it came with another body, and its refusal.
+        Raises InvalidArgument for a missing key, KeyReused where it came with another body, and its refusal.
         """
         check_key(key)
         call: _Call[Item, Response] = _Call(clean(caller().key, 1000), key, digest(request), item)
@@ -175,7 +175,7 @@ class Together(Generic[Item, Response]):
 
     def _earlier(self, call: _Call[Item, Response], stored: dict[tuple[str, str], Any]) -> Response | ServiceError:
         row = stored[call.name]
-        return key_reused(call.key) if row["body"] != call.body else self._response.FromString(row["response"])
+        return KeyReused(call.key) if row["body"] != call.body else self._response.FromString(row["response"])
 
     async def _keep(
         self,

@@ -19,7 +19,8 @@ from muster_chassis.rpc.caller import caller
 from muster_chassis.text import clean
 from muster_chassis.unit import Unit
 
-_LONGEST: Final = 200
+LONGEST_KEY: Final = 200
+"""Characters of a key."""
 _WINDOW: Final = timedelta(hours=24)
 _TAKE: Final = """
 INSERT INTO idempotency (caller, method, key, body, at) VALUES ($1, $2, $3, $4, $5)
@@ -45,7 +46,7 @@ async def once(
 ) -> Response:
     """The answer of `work`, done at most once for (caller, method, key) within the window.
 
-    key: defaults to the request's field `idempotency_key`. Raises InvalidArgument for a missing key, AlreadyExists
+    key: defaults to the request's field `idempotency_key`. Raises InvalidArgument for a missing key, KeyReused
     where the key came with another body before, and whatever `work` raises.
     """
     key = getattr(request, "idempotency_key", "") if key is None else key
@@ -59,26 +60,28 @@ async def once(
             return answer
         (row,) = await unit.connection.fetch(_STORED, who, method, key)
         if row["body"] != body:
-            raise key_reused(key)
+            raise KeyReused(key)
         return response.FromString(row["response"])
 
 
-def key_reused(key: str) -> AlreadyExists:
-    """What a caller is told who sends another request under a key."""
-    return AlreadyExists(
-        f"idempotency_key {key!r} came with another request before; use a new key for a new request",
-        reason="IDEMPOTENCY_KEY_REUSED",
-    )
+class KeyReused(AlreadyExists):
+    """Another request came under a key before. The key was the caller's own."""
+
+    reason = "IDEMPOTENCY_KEY_REUSED"
+    said = "This idempotency key belongs to another request"
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"idempotency key {key!r} came with another request before; use a new key for a new request")
 
 
 def check_key(key: str) -> None:
     """Raises InvalidArgument where a key is missing or too long."""
-    if 1 <= len(key) <= _LONGEST and "\x00" not in key:
+    if 1 <= len(key) <= LONGEST_KEY and "\x00" not in key:
         return
     described = f"{len(key)} characters" if key else "missing"
     raise InvalidArgument(
-        f"idempotency_key is {described}; every call that changes something needs one of 1 to {_LONGEST} characters",
-        violations=[Violation("idempotency_key", f"1 to {_LONGEST} characters, a new UUID for each new request")],
+        f"idempotency_key is {described}; every call that changes something needs one of 1 to {LONGEST_KEY} characters",
+        violations=[Violation("idempotency_key", f"1 to {LONGEST_KEY} characters, a new UUID for each new request")],
     )
 
 

@@ -92,19 +92,19 @@ class Creation:
         """Makes it, or finds what the same call made before."""
         request = api.SubmitWorkloadRequest(draft=draft)
         if key is not None:
-            return await self._make(checked, request, f"given:{key}", _DAY)
-        name = f"body:{_digest(kind, said)}"
+            return await self._make(checked, request, "RestCreate", key, _DAY)
+        name = digest = _digest(kind, said)
         for _ in range(_MOST):
-            made = await self._make(checked, request, name, _REPEATS)
+            made = await self._make(checked, request, "RestRepeat", name, _REPEATS)
             shown, verdict = await self._parts.reading.with_verdict(made.id)
             if shown is None or not is_gone(shown, verdict):
                 return made
             # The one that this body made is gone: it is asked for anew, and not a repetition.
-            name = f"{name[: len('body:') + 64]}:{made.id}"
+            name = f"{digest}:{made.id}"
         raise AlreadyExists(f"this body made {_MOST} workloads within two minutes; send an Idempotency-Key to go on")
 
     async def _make(
-        self, checked: Checked, request: api.SubmitWorkloadRequest, key: str, window: timedelta
+        self, checked: Checked, request: api.SubmitWorkloadRequest, method: str, key: str, window: timedelta
     ) -> wl.Workload:
         who = owner()
 
@@ -115,7 +115,7 @@ class Creation:
             return api.SubmitWorkloadResponse(workload=creating(unit, answer, checked, who))
 
         response = api.SubmitWorkloadResponse
-        made = await once(self._parts.database, "RestCreate", request, response, work, key=key, window=window)
+        made = await once(self._parts.database, method, request, response, work, key=key, window=window)
         return made.workload
 
 

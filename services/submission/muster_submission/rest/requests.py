@@ -14,6 +14,7 @@ from typing import Any, Final
 from starlette.requests import Request
 
 from muster_chassis.errors import Violation
+from muster_chassis.rpc import LONGEST_KEY
 from muster_submission.rest.errors import BadBody
 
 _LARGEST: Final = (1 << 63) - 1
@@ -21,9 +22,17 @@ _SHOWN: Final = 40  # characters of a refused value that an error repeats
 _TRUTHS: Final[Mapping[str, bool]] = {"true": True, "false": False, "": False}
 
 
+def own_key(request: Request) -> str | None:
+    """The caller's Idempotency-Key; None without one."""
+    given = request.headers.get("idempotency-key", "")
+    if len(given) > LONGEST_KEY:
+        raise bad("Idempotency-Key", f"Idempotency-Key has {len(given)} characters; it has 1 to {LONGEST_KEY}")
+    return given or None
+
+
 def idempotency_key(request: Request) -> str:
     """The key that makes a repeated request harmless: the caller's, else one of its own."""
-    return request.headers.get("idempotency-key", "") or str(uuid.uuid4())
+    return own_key(request) or str(uuid.uuid4())
 
 
 def number_of(text: str) -> int | None:

@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from muster.api.v1 import workloads_pb2 as api
 from muster.workload.v1 import workload_pb2 as wl
-from muster_chassis.rpc import caller
+from muster_chassis.rpc import LONGEST_KEY, caller
 from muster_chassis.text import clean
 from muster_language import Kind
 from muster_language.spec import kind_of
@@ -29,6 +29,7 @@ from muster_submission.rest.creating import Creation
 from muster_submission.rest.envelope import Envelopes
 from muster_submission.rest.operation import Answer, Body, Handler, Operation, Parameter, path_id, refusal
 from muster_submission.rest.parts import Parts
+from muster_submission.rest.requests import own_key
 from muster_submission.rpc.reading import find
 
 _MUSTER: Final = "muster"
@@ -37,7 +38,7 @@ _KEY: Final = Parameter(
     "Idempotency-Key",
     "One text for one request, however often it is sent within 24 hours. Without it a body that repeats within two "
     "minutes is the same request.",
-    {"type": "string", "minLength": 1, "maxLength": 150},
+    {"type": "string", "minLength": 1, "maxLength": LONGEST_KEY},
     "header",
 )
 _VERBS: Final = {
@@ -142,8 +143,7 @@ class _Routes:
     async def create(self, request: HttpRequest) -> Response:
         """Makes a workload."""
         body = await read_object(request)
-        key = request.headers.get("idempotency-key") or None
-        made, warnings = await self._creation.create(self._group.kind, body, key)
+        made, warnings = await self._creation.create(self._group.kind, body, own_key(request))
         return answer(await self._envelopes.of(made, warnings=warnings))
 
     async def get(self, request: HttpRequest) -> Response:
