@@ -12,7 +12,7 @@ import muster_language as language
 from muster.api.v1 import workloads_pb2
 from muster.workload.v1 import workload_pb2
 from muster_chassis.topics import TRIGGERS
-from muster_client.cli.app import build
+from muster_client.cli.app import build, run
 from muster_client.cli.exits import Exit
 from muster_client.cli.trigger_files import read_trigger
 from muster_submission.adapters.cel import evaluate
@@ -36,6 +36,25 @@ def blocks(guide: str, kind: str) -> list[str]:
 def test_every_document_is_valid(text: str) -> None:
     (document,) = language.read(text)
     assert not document.violations
+
+
+def test_the_first_steps_of_the_readme_work_as_they_stand(
+    plane: tuple[str, World], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server, world = plane
+    world.projects = []
+    readme = (DOCS.parent / "README.md").read_text()
+    told = [line.split("#")[0].split() for line in re.findall(r"^ {4}\.venv/bin/muster (.*)$", readme, re.MULTILINE)]
+    assert [words[0] for words in told] == ["up", "projects", "submit", "list", "logs", "why"]
+    monkeypatch.chdir(DOCS.parent)
+    monkeypatch.setenv("MUSTER_SERVER", server)
+    for words in told[1:4]:
+        assert run(words) == 0, capsys.readouterr().err
+    (made,) = world.asked("CreateProject")
+    (submitted,) = world.asked("SubmitWorkload")
+    (document,) = language.read(submitted.draft.yaml)
+    assert document.namespace == f"runai-{made.name}"
+    assert {words[1] for words in told[4:]} == {document.object_name}
 
 
 def test_the_trigger_is_valid(tmp_path: Path) -> None:
