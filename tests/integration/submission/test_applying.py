@@ -51,7 +51,10 @@ async def test_twice_is_one_workload(database: Any, kafka: str) -> None:
         assert (again.outcome, again.workload.id) == (UNCHANGED, first.workload.id)
 
         got = await here.workloads.GetWorkload(api.GetWorkloadRequest(workload=api.WorkloadRef(id=first.workload.id)))
+        assert "namespace: runai-team-a\n" in got.yaml
         back = await applied(here, got.yaml)
+        unaided = api.ApplyWorkloadRequest(draft=api.WorkloadDraft(yaml=got.yaml), idempotency_key=key())
+        assert (await here.workloads.ApplyWorkload(unaided)).outcome == UNCHANGED, "its document says its project"
         assert (back.outcome, back.workload.id) == (UNCHANGED, first.workload.id)
 
         twins = await asyncio.gather(*(applied(here, document(metadata="name: twin")) for _ in range(8)))

@@ -144,7 +144,9 @@ class Workloads(workloads_pb2_grpc.WorkloadsServiceServicer):
     async def GetWorkload(self, request: api.GetWorkloadRequest, context: Any) -> api.GetWorkloadResponse:
         """One workload, with its spec as a document."""
         shown = await find(self._reading, request.workload, await self._rights())
-        return api.GetWorkloadResponse(workload=shown, yaml=write(shown.spec, metadata_name=shown.name))
+        namespace = await self._drafts.namespace(shown.project)
+        document = write(shown.spec, namespace=namespace, metadata_name=shown.name)
+        return api.GetWorkloadResponse(workload=shown, yaml=document)
 
     async def ListWorkloads(self, request: api.ListWorkloadsRequest, context: Any) -> api.ListWorkloadsResponse:
         """Workloads, newest first."""
