@@ -134,11 +134,16 @@ def _entry(row: Row) -> Check:
     return _text(row, noun="name")
 
 
+def _quoted(text: str) -> str:
+    """A refused text; of an address the userinfo may be a credential (user:password@host), and it is not repeated."""
+    return "the given text" if "@" in text else shown(text)
+
+
 def _text(row: Row, noun: str = "") -> Check:
     pattern = re.compile(row.pattern).fullmatch if row.pattern else None
     longest = row.max_length
     # A refused credential is a credential all the same: errors are answered, logged and pasted into tickets.
-    quoted = (lambda _: "the credential") if row.sensitive else shown
+    quoted = (lambda _: "the credential") if row.sensitive else _quoted
 
     def check(text: str) -> Refused | None:
         if "\0" in text:

@@ -258,7 +258,7 @@ def test_affinity_is_an_object() -> None:
 
 
 def test_a_literal_credential_has_no_form() -> None:
-    spec = made(git_sync=[storage.GitRepository(repository="r", path="/p", username="ann", password="canary")])
+    spec = made(git_sync=[storage.GitRepository(repository="git@h:r", path="/p", username="ann", password="canary")])
     assert "canary" not in json.dumps(write_body(spec))
     assert "ann" not in json.dumps(write_body(spec))
 

@@ -112,7 +112,7 @@ def test_an_error_within_json_stands_where_its_text_stands() -> None:
 
 def test_credentials_beside_a_secret_name_are_its_keys() -> None:
     spec = good(
-        "  gitSync: {items: {g: {value: {repository: r, path: /g, secretName: s, username: user}}}}\n"
+        "  gitSync: {items: {g: {value: {repository: git@h:r, path: /g, secretName: s, username: user}}}}\n"
         "  s3: {items: {b: {value: {bucket: b, path: /b, secretName: s, key: id, secret: word}}}}\n"
     )
     (git,) = spec.git_sync
@@ -125,7 +125,9 @@ def test_credentials_beside_a_secret_name_are_its_keys() -> None:
 
 
 def test_literal_credentials_are_read_and_never_written() -> None:
-    document = one("  gitSync: {items: {g: {value: {repository: r, path: /g, username: me, password: canary}}}}\n")
+    document = one(
+        "  gitSync: {items: {g: {value: {repository: git@h:r, path: /g, username: me, password: canary}}}}\n"
+    )
     assert document.violations == []
     assert document.spec.git_sync[0].password == "canary"
     text = write(document.spec)

@@ -223,7 +223,7 @@ def test_what_nobody_may_say() -> None:
 
 def test_a_credential_is_not_quoted() -> None:
     spec = spec_of()
-    spec.git_sync.add(label="g", repository="r", path="/a", password="hunter2" * 1000)
+    spec.git_sync.add(label="g", repository="git@host:r", path="/a", password="hunter2" * 1000)
     assert found(spec) == [("spec.gitSync.items.g.value.password", "the credential is too long: 7000 characters")]
 
 
@@ -244,3 +244,63 @@ def test_the_spec_is_not_changed(step: int) -> None:
     before = spec.SerializeToString(deterministic=True)
     check_layer(spec)
     assert spec.SerializeToString(deterministic=True) == before
+
+
+PASSWORD = "ann:canary@"
+
+
+@pytest.mark.parametrize(
+    ("url", "taken"),
+    [
+        ("https://a.example", True),
+        ("HTTP://a.example:8080/x?y#z", True),
+        ("http://[::1]:80/x", True),
+        ("", True),
+        ("javascript:alert(1)", False),
+        ("file:///etc/passwd", False),
+        ("https:///x", False),
+        (f"https://{PASSWORD}a.example", False),
+        ("https://ann:can/ary@a.example", False),
+    ],
+)
+def test_addresses_are_of_the_web_and_hold_no_credential(url: str, taken: bool) -> None:
+    spec = spec_of()
+    spec.exposed_urls.add(label="a", container=80, url=url)
+    spec.related_urls.add(label="b", url=url, type="x")
+    spec.s3.add(label="c", url=url, bucket="b", path="/a")
+    found = [each for each in check_layer(spec) if each.path.endswith("url")]
+    assert len(found) == (0 if taken else 3)
+    assert not any("canary" in each.text or "ary@" in each.text for each in found)
+
+
+@pytest.mark.parametrize(
+    ("repository", "taken"),
+    [
+        ("https://a.example/b.git", True),
+        ("ssh://git@a.example:22/b.git", True),
+        ("git@a.example:b/c.git", True),
+        ("file:///srv/b", False),
+        ("javascript:alert(1)", False),
+        (f"https://{PASSWORD}a.example/b", False),
+        (f"ssh://{PASSWORD}a.example/b", False),
+    ],
+)
+def test_a_repository_is_fetched_by_https_or_ssh_and_its_credentials_stand_elsewhere(
+    repository: str,
+    taken: bool,
+) -> None:
+    spec = spec_of()
+    spec.git_sync.add(label="g", repository=repository, path="/a")
+    found = [each for each in check_layer(spec) if each.path.endswith("repository")]
+    assert len(found) == (0 if taken else 1)
+    assert all("username and password" in each.allowed and "canary" not in each.text for each in found)
+
+
+@pytest.mark.parametrize(
+    ("folder", "taken"),
+    [("/", True), ("/a/..b/.c/...", True), ("", True), ("a", False), ("..", False), ("/a/../b", False), ("/..", False)],
+)
+def test_the_working_directory_is_absolute_and_does_not_climb(folder: str, taken: bool) -> None:
+    assert [each.path for each in check_layer(spec_of(working_dir=folder))] == (
+        [] if taken else ["spec.workingDir.value"]
+    )
