@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from muster.api.v1 import triggers_pb2 as api
+from muster.workload.v1 import workload_pb2 as wl
+from muster_client.cli.render.triggers import prospect
 from muster_client.cli.trigger_files import read_event, read_trigger
 from muster_client.errors import InvalidInput
 from muster_submission.adapters.cel import evaluate, problems
@@ -127,6 +129,26 @@ def test_a_test_says_what_would_happen(files: Path, muster: Command, world: Worl
         assert (ran.code, "which trigger?" in ran.err) == (2, True)
 
 
+def test_what_a_run_says_is_shown_where_something_is_said_and_as_json() -> None:
+    spec = wl.WorkloadSpec(image="a/b:1")
+    spec.environment.add(label="FOO", value="bär")
+    told = prospect(api.TestTriggerResponse(matches=True, outcome=api.FIRING_OUTCOME_STARTED, spec=spec)).splitlines()
+    assert "  image: a/b:1" in told
+    (environment,) = (line for line in told if line.startswith("  environment: "))
+    (variable,) = json.loads(environment.partition(": ")[2])
+    assert (variable["label"], variable["value"]) == ("FOO", "bär")
+    assert len(told) == 4, told
+
+
+def test_a_file_that_is_no_yaml_is_told_with_its_line_and_column(files: Path, muster: Command) -> None:
+    (files / "broken.yaml").write_text("name: a\nfields: [a\ntype: b\n")
+    for words in (["apply", "-f", "broken.yaml"], ["test", "-f", "on-new-data.yaml", "--event", "broken.yaml"]):
+        ran = muster("triggers", *words)
+        assert ran.code != 0
+        assert ran.err.startswith("broken.yaml:3:5: this is not YAML: while parsing a flow sequence")
+        assert "unicode string" not in ran.err
+
+
 def test_firings_are_listed_and_replayed(muster: Command, world: World) -> None:
     world.firings.extend(firing(3 - at) for at in range(3))
     world.firings[1].ClearField("workload")
@@ -172,7 +194,7 @@ def test_everything_wrong_with_a_file_is_said_at_once(tmp_path: Path) -> None:
     path.write_text("fields: 3\nrate: 4\ndataSchema: {message: m}\n")
     with pytest.raises(InvalidInput, match="7 errors"):
         read_trigger(path)
-    for text, why in (("[]", "expected a mapping"), ("a: [", "not YAML"), ("\x00", "not YAML")):
+    for text, why in (("[]", "expected a mapping"), ("\x00", "not YAML"), ("a: [", "1 error")):
         path.write_text(text)
         with pytest.raises(InvalidInput, match=why):
             read_trigger(path)

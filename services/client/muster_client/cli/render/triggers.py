@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
@@ -95,8 +96,13 @@ def prospect(found: api.TestTriggerResponse) -> str:
 
 
 def _members(spec: Message) -> list[str]:
+    """What is set, a line each: texts as they are, everything else as JSON."""
     told = plain(spec)
-    return [f"  {name}: {value}" for name, value in told.items()]
+    return [f"  {field.json_name}: {_text(told[field.json_name])}" for field, _ in spec.ListFields()]
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _limits(told: api.Trigger) -> list[str]:
