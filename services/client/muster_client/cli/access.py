@@ -131,11 +131,9 @@ async def whoami(*, common: Common = _NO_OPTIONS) -> int:
 async def can(verb: str, *, where: Where = _NOWHERE, common: Common = _NO_OPTIONS) -> int:
     """Says whether you may do something. The exit code is 0 for yes and that of a refusal for no.
 
-    It judges your roles and where they hold, not what is there: who may do something everywhere may do it in a project
-    that does not exist, too.
-
     Args:
-        verb: Such as workloads.create; a wrong one is answered with all that there are.
+        verb: Such as workloads.create; a wrong one is answered with all that there are. Your roles are judged and where
+            they hold, not what is there: a role in all places counts for a project that does not exist, too.
         where: The place; -p names a project.
         common: Connection.
     """
