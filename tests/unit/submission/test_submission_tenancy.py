@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster_submission.domain.tenancy import LARGEST_QUOTA, Quota, check_project, check_quota, namespace_of
+from muster_submission.domain.tenancy import LARGEST_QUOTA, Quota, Share, check_project, check_quota, namespace_of
 
 
 def paths(*problems: object) -> set[str]:
@@ -34,3 +34,14 @@ def test_everything_wrong_is_said() -> None:
         "quota.gpu_limit",
         "quota.over_quota_weight_milli",
     }
+
+
+def test_what_is_wrong_is_said_in_the_units_that_people_write() -> None:
+    (low,) = check_quota("q", Quota("a", 35_000, 10_500, 0))
+    assert low.message == "1.5 GPUs is below the 5 GPUs deserved: at least as much, or none"
+    (heavy,) = check_quota("q", Quota("a", 0, None, 1_500_500))
+    assert heavy.message == "1500.5 is no weight: 0 to 1000 are allowed"
+    (cores,) = check_quota("q", Quota("a", 0, None, 0, cpu=Share(2500, 500)))
+    assert cores.message == "0.5 cores is below the 2.5 cores deserved: at least as much, or none"
+    (much,) = check_quota("q", Quota("a", LARGEST_QUOTA + 7000, None, 0))
+    assert much.message == "10000001 GPUs is too much: at most 10000000 GPUs"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from muster_kernel.ids import check_name
+from muster_kernel.quantities import GPU, MILLI
 from muster_submission.domain.problems import Problem
 
 DEFAULT_DEPARTMENT: Final = "default"
@@ -66,6 +67,35 @@ class Limits:
     description: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class _Measure:
+    """How a resource is counted, and what its fields are called. Sentences say it in the units that people write."""
+
+    deserved: str
+    limit: str
+    weight: str
+    largest: int
+    unit: int
+    word: str
+
+    def said(self, amount: int) -> str:
+        return f"{decimal(amount, self.unit)} {self.word}"
+
+
+_GPU: Final = _Measure("gpu_deserved", "gpu_limit", "over_quota_weight_milli", LARGEST_QUOTA, GPU, "GPUs")
+_CPU: Final = _Measure(
+    "cpu_milli_deserved", "cpu_milli_limit", "cpu_over_quota_weight_milli", LARGEST_CPU, MILLI, "cores"
+)
+_MEMORY: Final = _Measure(
+    "memory_bytes_deserved", "memory_bytes_limit", "memory_over_quota_weight_milli", LARGEST_MEMORY, 1 << 20, "MiB"
+)
+
+
+def decimal(amount: int, unit: int) -> str:
+    """An amount in larger units, with as many of three decimals as it has."""
+    return f"{amount / unit:.3f}".rstrip("0").rstrip(".")
+
+
 def namespace_of(project: str, asked: str) -> str:
     """The namespace of a project: the one asked for, else `runai-<name>`."""
     return asked or f"{NAMESPACE_PREFIX}{project}"
@@ -114,11 +144,9 @@ def check_quota(path: str, quota: Quota) -> list[Problem]:
     """Everything that is wrong with one quota."""
     problems = [*_name(f"{path}.node_pool", quota.node_pool, 63)]
     gpu = Share(quota.deserved, quota.limit, quota.weight)
-    problems.extend(_share(path, gpu, ("gpu_deserved", "gpu_limit", "over_quota_weight_milli"), LARGEST_QUOTA))
-    names = ("cpu_milli_deserved", "cpu_milli_limit", "cpu_over_quota_weight_milli")
-    problems.extend(_share(path, quota.cpu, names, LARGEST_CPU))
-    names = ("memory_bytes_deserved", "memory_bytes_limit", "memory_over_quota_weight_milli")
-    return [*problems, *_share(path, quota.memory, names, LARGEST_MEMORY)]
+    for share, measure in ((gpu, _GPU), (quota.cpu, _CPU), (quota.memory, _MEMORY)):
+        problems.extend(_share(path, share, measure))
+    return problems
 
 
 def check_limits(asked: Limits, department: Mapping[str, int | None] | None = None) -> list[Problem]:
@@ -133,17 +161,18 @@ def check_limits(asked: Limits, department: Mapping[str, int | None] | None = No
     return problems
 
 
-def _share(path: str, share: Share, names: tuple[str, str, str], largest: int) -> Iterable[Problem]:
-    deserved, limit, weight = names
-    if share.deserved is not None and share.deserved > largest:
-        yield Problem(f"{path}.{deserved}", f"{share.deserved} is too large: at most {largest}")
-    if share.limit is not None and share.limit > largest:
-        yield Problem(f"{path}.{limit}", f"{share.limit} is too large: at most {largest}, or none")
-    if share.limit is not None and share.limit < (share.deserved or 0):
-        said = f"{share.limit} is below {deserved} {share.deserved}: at least as much, or none"
-        yield Problem(f"{path}.{limit}", said)
+def _share(path: str, share: Share, measure: _Measure) -> Iterable[Problem]:
+    deserved, limit, most = share.deserved or 0, share.limit, measure.said(measure.largest)
+    if deserved > measure.largest:
+        yield Problem(f"{path}.{measure.deserved}", f"{measure.said(deserved)} is too much: at most {most}")
+    if limit is not None and limit > measure.largest:
+        yield Problem(f"{path}.{measure.limit}", f"{measure.said(limit)} is too much: at most {most}, or none")
+    if limit is not None and limit < deserved:
+        said = f"{measure.said(limit)} is below the {measure.said(deserved)} deserved: at least as much, or none"
+        yield Problem(f"{path}.{measure.limit}", said)
     if share.weight is not None and share.weight > LARGEST_WEIGHT:
-        yield Problem(f"{path}.{weight}", f"{share.weight}: 0 to {LARGEST_WEIGHT} (thousandths) are allowed")
+        given, most = (decimal(weight, MILLI) for weight in (share.weight, LARGEST_WEIGHT))
+        yield Problem(f"{path}.{measure.weight}", f"{given} is no weight: 0 to {most} are allowed")
 
 
 def _models(models: Sequence[tuple[str, int, int | None]]) -> Iterable[Problem]:
@@ -151,7 +180,7 @@ def _models(models: Sequence[tuple[str, int, int | None]]) -> Iterable[Problem]:
         path = f"model_quotas.{at}"
         if not _MODEL.fullmatch(model):
             yield Problem(f"{path}.model", f"{model[:80]!r} is no GPU model: such as A100-40GB")
-        yield from _share(path, Share(deserved, limit), ("gpu_deserved", "gpu_limit", ""), LARGEST_QUOTA)
+        yield from _share(path, Share(deserved, limit), _GPU)
     yield from _twice("model_quotas", "GPU model", [model for model, _, _ in models])
     if len(models) > MOST_POOLS:
         yield Problem("model_quotas", f"{len(models)} models: at most {MOST_POOLS}")
