@@ -21,7 +21,7 @@ EAST: Final = cluster_uuid("east")
 
 REFUSED: Final[list[tuple[dict[str, Any], set[str]]]] = [
     ({"name": "Bad"}, {"name"}),
-    ({"requestedNamespace": "kube-x"}, {"namespace"}),
+    ({"requestedNamespace": "kube-x"}, {"requestedNamespace"}),
     ({"clusterId": cluster_uuid("ghost")}, {"clusterId"}),
     ({"clusterId": None}, {"clusterId"}),
     ({"parentId": "99"}, {"parentId"}),

@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from muster_chassis.errors import ServiceError, Violation
 from muster_chassis.text import clean
+from muster_submission.rest.paths import rest_path
 
 STATUS: Final[dict[grpc.StatusCode, int]] = {
     grpc.StatusCode.INVALID_ARGUMENT: 400,
@@ -83,7 +84,7 @@ def message_of(error: ServiceError) -> str:
 def refused(error: ServiceError) -> Response:
     """`{code, message, details, violations?}` of an error that was expected."""
     status = status_of(error)
-    body: dict[str, Any] = {"code": status, "message": message_of(error), "details": clean(error.message, _LONGEST)}
+    body: dict[str, Any] = {"code": status, "message": message_of(error), "details": clean(_details(error), _LONGEST)}
     if error.violations:
         body["violations"] = [_violation(one) for one in error.violations[:_MOST]]
     return answer(body | getattr(error, "members", {}), status, headers_of(error))
@@ -107,5 +108,13 @@ def failed(trace: str) -> Response:
     return answer({"code": 500, "message": _MESSAGES[500], "details": details}, 500)
 
 
+def _details(error: ServiceError) -> str:
+    """The sentence, with the paths that its violations have here."""
+    said = error.message
+    for one in error.violations[:_MOST]:
+        said = said.replace(f"{one.field}: {one.description}", f"{rest_path(one.field)}: {one.description}")
+    return said
+
+
 def _violation(one: Violation) -> dict[str, str]:
-    return {"field": clean(one.field, 200), "message": clean(one.description, 1000)}
+    return {"field": clean(rest_path(one.field), 200), "message": clean(one.description, 1000)}
