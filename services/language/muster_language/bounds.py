@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any, Final
 
 from muster_kernel.quantities import parse_bytes, parse_milli_cpu, portion_milli
+from muster_kernel.words import split
 from muster_language import value_types as of
 from muster_language.catalogue import Row
 from muster_language.values import GPU_ALLOWED, Refused, outside, shown, span
@@ -22,6 +23,7 @@ Check = Callable[[Any], Refused | None]
 """The value of the row's type -> why it is not taken. None: it is."""
 
 _MOST_ENTRIES: Final = 64
+_WORDS: Final = frozenset({"command", "args"})
 _PORTIONS: Final = frozenset({"gpu_portion_request", "gpu_portion_limit"})
 
 
@@ -45,7 +47,17 @@ def check_of(row: Row) -> Check:
         of.NUMBER: _bounds,
         of.QUANTITY: _quantity,
     }
-    return makers.get(row.type, _text)(row)
+    text = makers.get(row.type, _text)(row)
+    return text if row.name not in _WORDS else lambda value: text(value) or _splits(value)
+
+
+def _splits(text: str) -> Refused | None:
+    """The agent splits it in the same way; there it would fail only once somebody has waited for a place."""
+    try:
+        split(text)
+    except ValueError as error:
+        return Refused(f"the text cannot be split into words: {error}", "a quote or backslash of its own after a \\")
+    return None
 
 
 def _anything(_: Any) -> Refused | None:

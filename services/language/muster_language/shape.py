@@ -172,8 +172,13 @@ def _items(row: Row, inner: tuple[Node, ...] | None) -> Node:
         aliases = tuple(replace(_value(label, alias), required=False) for alias in label.aliases) if label else ()
         value = Node("value", Form.OBJECT, f"One item of {row.yaml}.", None, (*aliases, *inner))
     gone = _value(by_name["deleted"], "deleted") if "deleted" in by_name else None
-    told = by_name["label"].description if "label" in by_name else row.description
-    item = Node(LABEL, Form.OBJECT, told, None, (value, gone) if gone is not None else (value,))
+    item = Node(
+        LABEL,
+        Form.OBJECT,
+        f"One item of {row.yaml}, under its label.",
+        None,
+        (value, gone) if gone is not None else (value,),
+    )
     return Node("items", Form.MAP, what, None, (item,))
 
 

@@ -114,7 +114,7 @@ def _check(row: Row, kind: Kind | None, *, master: bool, whole: bool) -> Check |
         refused = f"{row.yaml or row.path} is not taken"
         return lambda _, naming, found: found.append(Violation(naming.field(row), refused, allowed=row.refused))
     if kind is not None and kind not in row.kinds:
-        said = f"a {kind.document} does not take {row.yaml or row.path}"
+        said = f"{_article(kind.document)} {kind.document} does not take {row.yaml or row.path}"
         return lambda _, naming, found: found.append(Violation(naming.field(row), said, allowed=_takers(row)))
     if master and not (row.for_roles or row.own):
         alone = f"{row.yaml or row.path} speaks about the workload as a whole"
@@ -127,6 +127,10 @@ def _check(row: Row, kind: Kind | None, *, master: bool, whole: bool) -> Check |
     if row.type == of.OBJECT:
         return lambda value, naming, found: _object(row, value, naming, found)
     return None
+
+
+def _article(word: str) -> str:
+    return "an" if word.startswith(tuple("AEIOU")) else "a"
 
 
 def _single(row: Row) -> Callable[[Any], Refused | None] | None:

@@ -168,6 +168,14 @@ def test_what_is_no_gpu_request(gpu: str) -> None:
         ("  active: {value: !!binary x}\n", "a tag (! and a name) is not taken"),
         ("  active: {value: !ruby/x y}\n", "a tag (! and a name) is not taken"),
         ("  cpu: {value: &a 1}\n  memory: {value: *a}\n", "an alias (* and a name) is not taken"),
+        (
+            "  arguments: {value: a 'b}\n",
+            "spec.arguments.value: the text cannot be split into words: the quote ' is not",
+        ),
+        (
+            "  command: {value: a\\}\n",
+            "spec.command.value: the text cannot be split into words: it ends in a backslash",
+        ),
         ("  <<: {a: b}\n", "a merge key (<<) is not taken"),
         ("  ? [a]\n  : b\n", "a list or a mapping cannot be a key"),
         ("  []\n", "spec: spec is not a mapping"),

@@ -201,7 +201,7 @@ def test_what_a_kind_does_not_take() -> None:
     spec = spec_of(Kind.INFERENCE, completions=2, backoff_limit=1)
     spec.nfs.add(label="n", server="s", path="/a", mount_path="/b")
     assert [path for path, _ in found(spec)] == ["spec.backoffLimit", "spec.completions", "spec.nfs"]
-    assert "a InferenceWorkload does not take nfs" in dict(found(spec))["spec.nfs"]
+    assert "an InferenceWorkload does not take nfs" in dict(found(spec))["spec.nfs"]
 
 
 def test_a_job_of_another_form_belongs_to_gangs_alone() -> None:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.api.v1 import triggers_pb2 as api
-from muster_cluster_agent.domain.words import expand, split
+from muster_kernel.words import expand, split
 from muster_submission.adapters.cel import evaluate, problems
 from muster_submission.adapters.trigger_records import message_of, rule_of
 from muster_submission.domain.cloudevents import CloudEvent

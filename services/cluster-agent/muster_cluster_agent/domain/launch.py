@@ -15,8 +15,8 @@ from typing import Final
 
 from muster_cluster_agent.domain.model import Share
 from muster_cluster_agent.domain.plan import MpiLauncher, MpiWorker, Plain, ReplicaPlan, Series, TorchLauncher, Torchrun
-from muster_cluster_agent.domain.words import expand
 from muster_kernel import ids
+from muster_kernel.words import expand
 
 LOOPBACK: Final = "127.0.0.1"
 _PODS: Final = (

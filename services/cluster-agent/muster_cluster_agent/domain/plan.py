@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from muster_cluster_agent.domain.model import Assignment, Pattern, Probe, Revision, Run, Share, Template
-from muster_cluster_agent.domain.words import split
 from muster_kernel import ids
+from muster_kernel.words import split
 
 LAUNCHERS: Final = frozenset({"launcher", "master"})
 _TORCHRUN: Final = "torchrun"

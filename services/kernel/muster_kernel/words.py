@@ -1,6 +1,6 @@
 """A command as words: split as a POSIX shell splits it, without a shell, with references to the environment.
 
-Called by the plan (`split`) and, once the environment is known, by the launch (`expand`). Pure.
+Called by the agent's plan (`split`) and launch (`expand`), and by the language, which refuses what cannot be split.
 `${NAME}` is the value of that variable outside single quotes, as one word whatever it holds; `$(NAME)` is the same in
 the way of pods, and `$$` there a single `$`. Nothing else is expanded: no globs, no backticks, no `$NAME`.
 Holds: a name that is not set stays as it is written, so that a missing variable is seen and not silently nothing.

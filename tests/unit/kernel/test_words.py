@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster_cluster_agent.domain.words import expand, split
+from muster_kernel.words import expand, split
 
 ENV = {"A": "one two", "B": "$(A) ${A} \\", "EMPTY": ""}
 
