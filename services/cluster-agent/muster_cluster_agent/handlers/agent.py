@@ -261,7 +261,6 @@ class Agent:
             return
         self.agenda.again(workload_id)
 
-
     async def _opened(self, plan: ReplicaPlan) -> ReplicaPlan | None:
         """The plan with its credentials, or None where they cannot be had now: it is tried again."""
         if self._secrets is None:
