@@ -145,7 +145,7 @@ def test_a_snake_case_twin_is_told_its_name() -> None:
     assert "workingDir" in found(read(image="x", working_dir="/a"))["spec.working_dir"]
 
 
-@pytest.mark.parametrize("text", ["'; DROP TABLE workloads; --", "{{ 7 * 7 }}", "${jndi:ldap://x}", "$(id)", "%n%s"])
+@pytest.mark.parametrize("text", ["'; DROP TABLE workloads; --'", "{{ 7 * 7 }}", "${jndi:ldap://x}", "$(id)", "%n%s"])
 def test_text_is_only_ever_text(text: str) -> None:
     body = read(image=text, command=text, args=text, environmentVariables=[{"name": "A", "value": text}])
     assert body.violations == ()
