@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from muster.workload.v1 import workload_pb2 as wl
 from muster_language import Kind, Row, WorkloadSpec, catalogue
 from muster_language import value_types as of
+from muster_language.bounds import refusal
 from muster_language.spec import set_kind
 
 TEXT: Final = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
@@ -46,7 +47,7 @@ def texts(row: Row) -> st.SearchStrategy[str]:
     if row.pattern:
         found = st.from_regex(re.compile(row.pattern), fullmatch=True, alphabet=_PRINTABLE)
         return found.filter(lambda text: len(text) <= row.max_length)
-    return TEXT.filter(lambda text: len(text) <= row.max_length)
+    return TEXT.filter(lambda text: refusal(row, text) is None)
 
 
 def entries(row: Row) -> st.SearchStrategy[list[str]]:
