@@ -6,8 +6,10 @@ event. Services call `clean` on free text before it is stored.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -19,8 +21,5 @@ def clean(text: str | bytes, limit: int = 4096) -> str:
         text = text[: max(0, limit - 3)] + "..."
     if "\x00" in text:
         text = text.replace("\x00", _REPLACEMENT)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        text = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
-    return text
+    # One for one: decoded with "replace", half a pair would become three characters and outgrow the limit.
+    return _SURROGATE.sub(_REPLACEMENT, text)

@@ -10,7 +10,7 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from muster_chassis import health, identity, metrics, topics, tracing
@@ -21,6 +21,7 @@ from muster_chassis.text import clean
 from muster_kernel.ids import is_uuid
 
 
+@example("\ud800" * 3, 3)
 @given(st.one_of(st.text(alphabet=st.characters(codec=None)), st.binary()), st.integers(3, 50))
 def test_cleaned_text_fits_everywhere(text: str | bytes, limit: int) -> None:
     cleaned = clean(text, limit)
