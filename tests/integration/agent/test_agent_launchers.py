@@ -16,36 +16,10 @@ from muster.fleet.v1 import fleet_pb2
 from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
 from tests.support.agents import AgentProcess, Scheduler, scheduler, training, workload_id
+from tests.support.ranks import torch_stand_in
 
 SUCCEEDED = fleet_pb2.REPLICA_STATE_SUCCEEDED
 FAILED = fleet_pb2.REPLICA_STATE_FAILED
-
-RUN = """
-import os, subprocess, sys
-from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-
-def main(arguments):
-    ranks = int(arguments[0].removeprefix("--nproc_per_node="))
-    first = int(os.environ["PET_NODE_RANK"]) * ranks
-    world = str(int(os.environ["PET_NNODES"]) * ranks)
-    for rank in range(first, first + ranks):
-        env = {**os.environ, "RANK": str(rank), "WORLD_SIZE": world}
-        code = subprocess.call([sys.executable, *arguments[1:]], env=env)
-        if code:
-            raise ChildFailedError(rank, code)
-"""
-
-ERRORS = """
-class Failure:
-    def __init__(self, code):
-        self.exitcode = code
-
-class ChildFailedError(Exception):
-    def __init__(self, rank, code):
-        self.failures = {rank: Failure(code)}
-    def get_first_failure(self):
-        return next(iter(self.failures.items()))
-"""
 
 TRAIN = """
 import os, sys
@@ -72,11 +46,7 @@ def agent(kafka: str, tmp_path: Path) -> Iterator[AgentProcess]:
 @pytest.fixture
 def torch(tmp_path: Path) -> Path:
     """A folder in which a torch can be imported that only starts ranks."""
-    for name, text in (("run.py", RUN), ("elastic/multiprocessing/errors.py", ERRORS)):
-        file = tmp_path / "site" / "torch" / "distributed" / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-    return tmp_path / "site"
+    return torch_stand_in(tmp_path)
 
 
 def colossal(number: int, program: Path, code: int, torch: Path) -> fleet_pb2.Assignment:
