@@ -33,6 +33,8 @@ TESTS: Final = {
     "C": ("tests/unit/language/test_colossal.py", "a job of another form, and what becomes of it"),
     "E": ("tests/unit/language/test_effective.py", "what it needs and contradicts in the whole spec"),
     "S": ("tests/unit/language/test_seeds.py", "examples of the seeds, named behind the letter"),
+    "L": ("tests/unit/agent/test_support.py", "the local back end's list of what waits and of what has no effect"),
+    "G": ("tests/unit/agent/test_reconcile.py", "what becomes of a gang's replicas"),
     "A": ("tests/integration/submission/test_rest_workloads.py", "calls on a real submission service"),
 }
 ENVELOPE: Final = {
@@ -40,18 +42,22 @@ ENVELOPE: Final = {
     "clusterId": "a hard constraint; the nil UUID means any cluster",
     "spec": "holds the members below",
 }
-# Read, checked, ruled by policies, stored, shown and handed to back ends, while nothing that Muster has acts on it yet.
-CARRIED: Final = {
-    "min_replicas": "a gang runs with all of its workers: none goes on with fewer yet",
-    "max_replicas": "a gang runs with all of its workers: none grows yet",
-    "clean_pod_policy": "for back ends that keep the replicas of a gang that has ended",
-    "autoscaler_class": "for back ends with Knative",
-    "metric_name": "for back ends with Knative",
-    "metric": "the number of replicas does not follow the load yet",
-    "target": "the number of replicas does not follow the load yet",
-    "scale_to_zero_retention_seconds": "the number of replicas does not follow the load yet",
-    "is_private_service_url": "for back ends that give a service an address outside",
+# What a field does where that is not plain from its description.
+DECIDED: Final = {
+    "min_replicas": "checked against workers and jobType, as the least that a gang may shrink to; all workers start",
+    "max_replicas": "checked against workers and jobType, as the most that a gang may grow to; workers start",
+    "clean_pod_policy": "with All and Running whoever still runs when rank 0 has succeeded is stopped at once, with "
+    "None after two minutes; workers of MPI go with their launcher, since they would hold devices for ever; records "
+    "and logs stay until the workload is deleted",
+    "autoscaler_class": "handed to back ends with Knative; Muster itself scales by hand",
+    "metric_name": "handed to back ends with Knative; Muster itself scales by hand",
+    "metric": "handed to back ends that scale by load; elsewhere minScale replicas run, and changing it scales by hand",
+    "target": "handed to back ends that scale by load; elsewhere minScale replicas run, and changing it scales by hand",
+    "scale_to_zero_retention_seconds": "handed to back ends that scale by load, as metric is",
+    "is_private_service_url": "handed to back ends whose services have an address outside; a local one has none",
 }
+# Fields whose decision a test of its own shows, beside those that every row has.
+OWN: Final = {"min_replicas": "E", "max_replicas": "E", "clean_pod_policy": "G"}
 _STATUS: Final = "answered by `get -o yaml` of a job and on Kubernetes' way in"
 
 
@@ -102,7 +108,7 @@ def _state(name: str, rows: list[Row]) -> str:
         return f"refused: {row.refused}"
     if name not in {row.yaml, "args"}:
         return f"works, read as {', '.join(f'`{each.yaml}`' for each in rows)}"
-    return f"carried: {CARRIED[row.name]}" if row.name in CARRIED else "works"
+    return f"works: {DECIDED[row.name]}" if row.name in DECIDED else "works"
 
 
 def tests_of(row: Row) -> str:
@@ -112,6 +118,8 @@ def tests_of(row: Row) -> str:
     letters = ["T", "K", "X" if row.sensitive else "M" if row.name == "mpi" else "Y"]
     letters += ["R"] if row.rest or row.rest_also else []
     letters += ["P"] if row.policy or any(member.policy for member in row.inside) else []
+    letters += ["L"] if row.name in REFUSED | IGNORED | _SECRETS else []
+    letters += [OWN[row.name]] if row.name in OWN else []
     seen = _examples(row)
     return " ".join([*letters, *([f"S ({', '.join(seen)})"] if seen else [])])
 
@@ -136,7 +144,12 @@ def _local(row: Row) -> str:
         return "such a workload waits there, with the reason"
     if row.name in IGNORED:
         return "without effect, and said so"
+    if row.name in _SECRETS:
+        return "honoured; a value that names a Secret waits there, with the reason"
     return "honoured" if row.name in HONOURED else "no matter of a back end"
+
+
+_SECRETS: Final = frozenset({"environment", "notebook_token"})
 
 
 def _members() -> Iterator[Sequence[str]]:
@@ -197,9 +210,6 @@ _HEAD: Final = """\
 Each field of the workload language as the tables of `tests/data/catalogue` have it: whether it works, how that is
 tested, or why it is refused. Written by `uv run python -m tests.support.compatibility_fields`. What a field means
 stands in [workload-language.md](workload-language.md). Kinds: W workspace, T training, D distributed, F inference.
-
-"Carried" fields are read, checked, ruled by policies, stored, shown and handed to the back ends, but what they ask for
-is not done yet.
 
 The local back end runs processes on the machine itself: what only a container or a cluster can give has no effect there
 and is said on the workload, or the workload waits. Other back ends are told the whole spec.

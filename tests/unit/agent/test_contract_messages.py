@@ -79,6 +79,13 @@ def test_an_assignment_says_how_its_replicas_belong_together(kind: str) -> None:
     assert (made.epoch, made.instance, made.newest.key, made.grace, made.start_deadline) == (5, "me", (3, 4), 300, 1000)
 
 
+@pytest.mark.parametrize(("policy", "cleaned"), [("NONE", False), ("ALL", True), ("RUNNING", True)])
+def test_an_assignment_says_whether_the_rest_of_an_ended_gang_is_stopped_at_once(policy: str, *, cleaned: bool) -> None:
+    said = workload_pb2.CleanPodPolicy.Value(f"CLEAN_POD_POLICY_{policy}")
+    spec = message(kind=options_pb2.KIND_DISTRIBUTED, clean_pod_policy=said)
+    assert decode.assignment(ID, spec.SerializeToString(), {}).newest.cleaned is cleaned
+
+
 def test_devices_come_out_under_the_names_of_the_inventory() -> None:
     made = decode.assignment(ID, message().SerializeToString(), {decode.uuid_bytes(GPU): GPU})
     assert made.newest.runs[0].shares == (
@@ -118,7 +125,7 @@ def test_a_spec_becomes_a_template() -> None:
     assert newest.template.env == (("A", "1"),)
     assert newest.template.ports == (80,)
     assert newest.template.probe == Probe("/x", 0, 2.0, 0.0, 3.0, 4, 5, tls=True, host="h")
-    assert newest.ignored == ("image", "environment C (a Secret)")
+    assert (newest.ignored, newest.cleaned) == (("image",), False)
     assert newest.master is not None
     assert newest.master.command == "other"
 

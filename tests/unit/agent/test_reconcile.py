@@ -178,6 +178,14 @@ def test_stragglers_have_two_minutes_after_rank_zero() -> None:
     assert due(wanted, observed(first), ended(second), now=late) == ()
 
 
+def test_the_rest_of_a_gang_goes_at_once_where_its_policy_says_so() -> None:
+    kept = assignment(Pattern.TORCH, Run("worker", 0, 2, "n-0"))
+    wanted = replace(kept, revisions=tuple(replace(each, cleaned=True) for each in kept.revisions))
+    first, second = planned(wanted)
+    assert due(wanted, observed(first), observed(second)) == ()
+    assert due(wanted, ended(first), observed(second)) == (Stop(second.name, 5.0, "completed"),)
+
+
 def test_trials_are_independent_of_the_first_one_s_success() -> None:
     wanted = assignment(Pattern.SINGLE, Run("worker", 0, 2, "n-0"))
     first, second = planned(wanted)

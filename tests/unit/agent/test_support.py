@@ -14,16 +14,32 @@ def test_every_field_of_the_language_is_in_one_list() -> None:
 
 
 def test_the_words_are_those_of_documents() -> None:
-    assert {"image", "pvcs", "gpuLimit", "seccompProfileType"} <= set(support.IGNORED_FIELDS)
-    words = ("jobType=JAX", "jobType=TF", "jobType=XGBoost")
-    assert ("extendedResources", *words, "jupyter", "nodeType", "tensorboard") == support.REFUSED_FIELDS
+    assert {"image", "pvcs", "gpuLimit", "seccompProfileType", "metric", "isPrivateServiceUrl"} <= set(
+        support.IGNORED_FIELDS
+    )
+    frameworks = ("jobType=JAX", "jobType=TF", "jobType=XGBoost")
+    fields = ("environment=SECRET", "extendedResources", "gitSync", *frameworks, "jupyter", "nodeType")
+    assert (*fields, "notebookToken=SECRET", "s3", "tensorboard") == support.REFUSED_FIELDS
 
 
 def test_what_a_spec_says_without_effect() -> None:
     spec = workload_pb2.WorkloadSpec(image="x", command="y", tty=False)
-    spec.environment.add(label="TOKEN", value="SECRET:store,token")
-    spec.environment.add(label="WORD", value="SECRET")
-    own = ("image", "tty", "environment TOKEN (a Secret)")
+    own = ("image", "tty")
     assert support.ignored_by(spec) == own
     spec.master_spec.MergeFrom(workload_pb2.WorkloadSpec(image="y", large_shm=True))
     assert support.ignored_by(spec) == (*own, "masterSpec largeShm")
+
+
+def test_what_would_follow_the_load_is_said_to_have_no_effect() -> None:
+    spec = workload_pb2.WorkloadSpec(
+        min_scale=1,
+        max_scale=3,
+        metric=workload_pb2.SCALE_METRIC_CONCURRENCY,
+        target=80,
+        autoscaler_class="kpa",
+        metric_name="rps",
+        scale_to_zero_retention_seconds=0,
+        is_private_service_url=True,
+    )
+    said = {"metric", "target", "class", "metricName", "scaleToZeroRetentionSeconds", "isPrivateServiceUrl"}
+    assert set(support.ignored_by(spec)) == said

@@ -101,6 +101,18 @@ def test_taints_and_silence_and_refusals() -> None:
     assert {constraint for constraint, _, _ in why(fleet, 1).excluded} == {Constraint.CLUSTER_SILENT}
 
 
+def test_a_field_that_a_cluster_refuses_is_named() -> None:
+    fleet = Fleet(node("n1"), profile=Profile(portions=False, memory_requests=False, refused_fields=("gitSync", "s3")))
+    fleet.submit(1, request(fields=frozenset({"image", "gitSync"})))
+    fleet.submit(2, request(role(portion(500))))
+    told = [why(fleet, number).excluded for number in (1, 2)]
+    named, other = "gitSync", "what it asks for"
+    assert told == [
+        ((Constraint.CLUSTER_NOT_SUPPORTED, 1, f"is in a cluster that does not support {said}"),)
+        for said in (named, other)
+    ]
+
+
 def test_fragments() -> None:
     fleet = Fleet(node("n1", 2), node("n2", 2))
     fleet.submit(1)

@@ -118,6 +118,7 @@ def _revision(message: fleet_pb2.Revision, devices: Mapping[bytes, str]) -> Revi
         processes=spec.processes,
         completions=specs.trials(spec),
         launched=specs.launched(spec),
+        cleaned=spec.clean_pod_policy in specs.CLEANED,
         ignored=ignored_by(spec),
     )
 

@@ -14,6 +14,7 @@ from muster_cluster_agent.adapters.local.support import SECRET
 from muster_cluster_agent.domain.model import Pattern, Probe, Template
 
 _TOKEN: Final = "JUPYTER_TOKEN"  # noqa: S105  what Jupyter reads its token from
+CLEANED: Final = frozenset({workload_pb2.CLEAN_POD_POLICY_ALL, workload_pb2.CLEAN_POD_POLICY_RUNNING})
 LAUNCHED: Final = frozenset({workload_pb2.FRAMEWORK_MPI, workload_pb2.FRAMEWORK_COLOSSALAI})
 
 

@@ -99,6 +99,8 @@ class Revision:
     processes: int = 0
     completions: int = 0  # trials in all, where they are more than replicas; 0: one a replica
     launched: bool = False  # a launcher starts torchrun on the workers (ColossalAI)
+    # Whoever still runs when the deciding replica has succeeded is stopped at once (cleanPodPolicy All and Running).
+    cleaned: bool = False
     ignored: tuple[str, ...] = ()  # fields that the spec sets and the back end does not look at
 
     @property

@@ -191,10 +191,12 @@ def _settle_gang(
     decider = _decider(revision, mine)
     if decider is None or ends[decider.name] is not State.SUCCEEDED:
         return False
+    # Workers of MPI are daemons: kept, as cleanPodPolicy None says, they would hold their devices for ever.
+    at_once = revision.pattern is Pattern.MPI or revision.cleaned
     late = decider.ended is not None and now - decider.ended.at >= STRAGGLER_SECONDS
     for replica in mine:
-        if ends[replica.name] is None and (revision.pattern is Pattern.MPI or late):
-            verdict.stop(replica, grace, status.COMPLETED if revision.pattern is Pattern.MPI else status.STRAGGLER)
+        if ends[replica.name] is None and (at_once or late):
+            verdict.stop(replica, grace, status.COMPLETED if at_once else status.STRAGGLER)
     return len(mine) == size
 
 

@@ -17,7 +17,7 @@ from muster_scheduler.domain.placement import Budget, able, charge_before, clust
 from muster_scheduler.domain.remedies import has_room, short_role, what_would_fit
 from muster_scheduler.domain.requests import Shape
 from muster_scheduler.domain.trial import emptied
-from muster_scheduler.domain.wording import IDLE_PHRASES, PHRASES, asks, gpus
+from muster_scheduler.domain.wording import IDLE_PHRASES, PHRASES, asks, gpus, not_supported
 from muster_scheduler.domain.workloads import SECOND, Request, Workload
 from muster_scheduler.domain.world import World
 
@@ -93,6 +93,11 @@ def _said_of(
         idle = fit(emptied(node), shape, mig_of(world, node.cluster))
         if isinstance(idle, Constraint) and idle in IDLE_PHRASES:
             return idle, IDLE_PHRASES[idle]
+    if constraint is Constraint.CLUSTER_NOT_SUPPORTED:
+        cluster = world.clusters.get(node.cluster)
+        profile = None if cluster is None else cluster.profile
+        refused = () if profile is None else sorted(request.fields.intersection(profile.refused_fields))
+        return constraint, not_supported(refused)
     return constraint, PHRASES[constraint]
 
 

@@ -5,6 +5,7 @@ Used by explanations. Holds: an amount of one takes the singular, of nodes as of
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from muster_kernel.quantities import GPU, format_bytes, format_gpu
@@ -48,6 +49,14 @@ IDLE_PHRASES: Final[dict[Constraint, tuple[str, str]]] = {
     Constraint.CPU: ("has too little CPU", "have too little CPU"),
     Constraint.MEMORY: ("has too little memory", "have too little memory"),
 }
+
+
+def not_supported(fields: Sequence[str]) -> tuple[str, str]:
+    """What is said of one node and of several in clusters that refuse these fields; none: it is another reason."""
+    if not fields:
+        return PHRASES[Constraint.CLUSTER_NOT_SUPPORTED]
+    named = ", ".join(fields)
+    return f"is in a cluster that does not support {named}", f"are in clusters that do not support {named}"
 
 
 def asks(roles: tuple[Role, ...]) -> str:

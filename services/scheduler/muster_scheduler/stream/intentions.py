@@ -89,12 +89,14 @@ def _yaml_names() -> dict[int, str]:
 
 
 _YAML: Final = _yaml_names()
+_SECRET: Final = "SECRET:"  # noqa: S105 - how a value names a Secret of its cluster
 
 
 def fields_of(spec: workload_pb2.WorkloadSpec) -> frozenset[str]:
-    """The YAML names of the fields that a spec sets, and `name=word` where a value is one of few words.
+    """The YAML names of the fields that a spec or its master sets, and `name=word` where a value is one of few words.
 
-    A cluster's list of refused fields is held against them: it may refuse a field, or one word of it (`jobType=TF`).
+    A cluster's list of refused fields is held against them: it may refuse a field, or one word of it (`jobType=TF`,
+    `environment=SECRET` for a value that names a Secret).
     """
     found = set()
     for field, value in spec.ListFields():
@@ -103,7 +105,11 @@ def fields_of(spec: workload_pb2.WorkloadSpec) -> frozenset[str]:
             if field.enum_type is not None and value in field.enum_type.values_by_number:
                 said = field.enum_type.values_by_number[value].GetOptions().Extensions[options_pb2.word]
                 found.add(f"{_YAML[field.number]}={said.word}")
-    return frozenset(found)
+    if any(item.value.startswith(_SECRET) and not item.deleted for item in spec.environment):
+        found.add("environment=SECRET")
+    if spec.notebook_token.startswith(_SECRET):
+        found.add("notebookToken=SECRET")
+    return frozenset(found | fields_of(spec.master_spec)) if spec.HasField("master_spec") else frozenset(found)
 
 
 def rejected(message: Any, _: Event) -> domain.Event:

@@ -13,39 +13,30 @@ from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
 
 HONOURED: Final = frozenset(
-    {"args", "command", "completions", "cpu", "environment", "framework", "gpu_devices_request", "gpu_memory_request"}
-    | {"gpu_portion_request", "gpu_request_type", "master_spec", "memory", "mig_profile", "notebook_token"}
-    | {"parallelism", "ports", "processes", "readiness_probe", "slots_per_worker", "workers", "working_dir"}
+    {"args", "clean_pod_policy", "command", "completions", "cpu", "environment", "framework", "gpu_devices_request"}
+    | {"gpu_memory_request", "gpu_portion_request", "gpu_request_type", "master_spec", "memory", "mig_profile"}
+    | {"notebook_token", "parallelism", "ports", "processes", "readiness_probe", "slots_per_worker", "workers"}
+    | {"working_dir"}
 )
 NOT_ITS_MATTER: Final = frozenset(  # what the control plane does with a workload, wherever it runs
-    {"active", "annotations", "auto_deletion_seconds", "autoscaler_class", "backoff_limit", "base_workload", "colossal"}
-    | {
-        "ingress_url",
-        "kind",
-        "labels",
-        "max_replicas",
-        "max_scale",
-        "metric",
-        "metric_name",
-        "min_replicas",
-        "min_scale",
-    }
-    | {"min_scale", "mpi", "name", "name_prefix", "node_pools", "non_preemptible", "preemptible", "preemption_limit"}
-    | {"priority_class", "related_urls", "scale_to_zero_retention_seconds", "target", "terminate_after_preemption"}
-    | {"usage", "user_id", "username"}
+    {"active", "annotations", "auto_deletion_seconds", "backoff_limit", "base_workload", "colossal", "ingress_url"}
+    | {"kind", "labels", "max_replicas", "max_scale", "min_replicas", "min_scale", "mpi", "name", "name_prefix"}
+    | {"node_pools", "non_preemptible", "preemptible", "preemption_limit", "priority_class", "related_urls"}
+    | {"terminate_after_preemption", "usage", "user_id", "username"}
 )
-REFUSED: Final = frozenset({"extended_resources", "jupyter", "node_type", "tensorboard"})
+# Code and data that would not be there, and what a cluster has to have: to run all the same would be another workload.
+REFUSED: Final = frozenset({"extended_resources", "git_sync", "jupyter", "node_type", "s3", "tensorboard"})
 IGNORED: Final = frozenset(
-    {"allow_privilege_escalation", "capabilities", "clean_pod_policy", "config_map_volumes", "cpu_limit"}
-    | {"create_home_dir", "data_volumes", "drop_all_capabilities", "empty_dir_volumes", "exposed_urls", "git_sync"}
+    {"allow_privilege_escalation", "autoscaler_class", "capabilities", "config_map_volumes", "cpu_limit"}
+    | {"create_home_dir", "data_volumes", "drop_all_capabilities", "empty_dir_volumes", "exposed_urls"}
     | {"gpu_memory_limit", "gpu_portion_limit", "host_ipc", "host_network", "image", "image_pull_policy"}
-    | {"image_pull_secrets", "is_private_service_url", "large_shm", "memory_limit", "mount_propagation", "nfs"}
-    | {"pod_affinity", "pod_affinity_scheduling_rule", "pod_affinity_topology", "pvcs"}
-    | {"read_only_root_filesystem", "run_as_gid", "run_as_non_root", "run_as_uid", "run_as_user", "s3"}
-    | {"seccomp_profile", "secret_volumes", "service_type", "stdin", "supplemental_groups", "tensorboard_logdir"}
-    | {"tolerations", "tty", "uid_gid_source", "volumes"}
+    | {"image_pull_secrets", "is_private_service_url", "large_shm", "memory_limit", "metric", "metric_name"}
+    | {"mount_propagation", "nfs", "pod_affinity", "pod_affinity_scheduling_rule", "pod_affinity_topology", "pvcs"}
+    | {"read_only_root_filesystem", "run_as_gid", "run_as_non_root", "run_as_uid", "run_as_user"}
+    | {"scale_to_zero_retention_seconds", "seccomp_profile", "secret_volumes", "service_type", "stdin"}
+    | {"supplemental_groups", "target", "tensorboard_logdir", "tolerations", "tty", "uid_gid_source", "volumes"}
 )
-SECRET: Final = "SECRET:"  # noqa: S105  how a value of the environment names a Secret, which no machine here has
+SECRET: Final = "SECRET:"  # noqa: S105  how a value names a Secret, which no machine here has
 
 
 def _words() -> dict[str, str]:
@@ -55,8 +46,9 @@ def _words() -> dict[str, str]:
 
 _WORDS: Final = _words()
 IGNORED_FIELDS: Final = tuple(sorted(_WORDS[name] for name in IGNORED))
-# Gangs of these find each other by settings of their own (TF_CONFIG and the like), which nobody makes here.
-_REFUSED_WORDS: Final = ("jobType=JAX", "jobType=TF", "jobType=XGBoost")
+# Gangs of these find each other by settings of their own (TF_CONFIG and the like), which nobody makes here; and a
+# command that misses its credential fails somewhere in the middle.
+_REFUSED_WORDS: Final = ("environment=SECRET", "jobType=JAX", "jobType=TF", "jobType=XGBoost", "notebookToken=SECRET")
 REFUSED_FIELDS: Final = tuple(sorted([*(_WORDS[name] for name in REFUSED), *_REFUSED_WORDS]))
 
 
@@ -68,5 +60,4 @@ def ignored_by(spec: workload_pb2.WorkloadSpec) -> tuple[str, ...]:
 
 
 def _ignored(spec: workload_pb2.WorkloadSpec) -> list[str]:
-    said = [_WORDS[field.name] for field, _ in spec.ListFields() if field.name in IGNORED]
-    return said + [f"environment {item.label} (a Secret)" for item in spec.environment if item.value.startswith(SECRET)]
+    return [_WORDS[field.name] for field, _ in spec.ListFields() if field.name in IGNORED]
