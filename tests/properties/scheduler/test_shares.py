@@ -1,0 +1,74 @@
+"""Laws of fair shares that hold for any queues."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+from hypothesis import given
+
+from muster_kernel.quantities import GPU
+from muster_scheduler.domain.shares.divide import MILLION, Claimant, divide
+from muster_scheduler.domain.shares.tree import Branch, ancestors, fair_shares
+
+amounts = st.integers(0, 40 * GPU) | st.integers(0, 40).map(lambda gpus: gpus * GPU)
+
+
+@st.composite
+def levels(draw: st.DrawFn) -> list[Claimant]:
+    count = draw(st.integers(0, 8))
+    made = st.builds(Claimant, amounts, amounts, st.integers(0, 5), st.integers(0, 2))
+    used = draw(st.lists(st.integers(0, MILLION // max(1, count)), min_size=count, max_size=count))
+    return [draw(made)._replace(usage=part) for part in used]
+
+
+@given(amounts, levels(), st.sampled_from((1, 7, GPU)), st.sampled_from((0, 500, 3000)))
+def test_one_level(total: int, level: list[Claimant], step: int, k: int) -> None:
+    shares, left = divide(total, level, step, k)
+    base = [min(one.deserved, one.wanted) for one in level]
+    for one, share, least in zip(level, shares, base, strict=True):
+        assert least <= share <= one.wanted
+        assert one.weight or share == least
+    assert sum(shares) + left == max(total, sum(base))
+    if k == 0 and left:
+        assert all(share == one.wanted for one, share in zip(level, shares, strict=True) if one.weight)
+
+
+@given(amounts, levels())
+def test_more_to_divide_takes_from_nobody_by_more_than_a_step(total: int, level: list[Claimant]) -> None:
+    less, more = divide(total, level, 1), divide(total + GPU, level, 1)
+    assert all(after >= before - 1 for before, after in zip(less.shares, more.shares, strict=True))
+
+
+@given(amounts, levels())
+def test_a_higher_rank_is_served_first(total: int, level: list[Claimant]) -> None:
+    shares = divide(total, level, 1).shares
+    for one, share in zip(level, shares, strict=True):
+        if one.weight and share < one.wanted:
+            lower = [(o, s) for o, s in zip(level, shares, strict=True) if o.rank < one.rank]
+            assert all(s <= min(o.deserved, o.wanted) for o, s in lower)
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> list[Branch]:
+    return [
+        Branch(
+            f"q{at}",
+            draw(st.integers(-1, at - 1)),
+            draw(st.none() | amounts),
+            draw(st.none() | amounts),
+            draw(st.integers(0, 3)),
+            draw(st.integers(0, 1)),
+            draw(amounts),
+        )
+        for at in range(draw(st.integers(1, 10)))
+    ]
+
+
+@given(amounts, trees())
+def test_down_the_tree(total: int, tree: list[Branch]) -> None:
+    shares = fair_shares(total, tree, GPU)
+    for at, share in enumerate(shares):
+        assert min(share.deserved, share.wanted) <= share.fair <= share.wanted
+        assert share.cap == min(total, *(shares[above].fair for above in ancestors(tree, at)))
+        below = [i for i, branch in enumerate(tree) if branch.parent == at]
+        least = sum(min(shares[i].deserved, shares[i].wanted) for i in below)
+        assert sum(shares[i].fair for i in below) <= max(share.fair, least)
