@@ -1,0 +1,34 @@
+"""Kernels: loops over columns, compiled where numba is installed, and the very same Python where it is not.
+
+Used as a decorator by every file with a kernel. Nothing is compiled at import but at the first call, and what has been
+compiled is kept on disk; whoever must not stall calls its kernels once beforehand.
+Holds: a kernel does integer arithmetic alone, so that both ways give the same answers, bit by bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+
+_njit: Callable[..., Any] | None
+try:
+    from numba import njit as _njit
+except ImportError:  # everything works without it, only slower
+    _njit = None
+
+
+def compiled(kernel: Kernel) -> Kernel:
+    """The kernel, to be compiled when it is first called. Its Python twin stays reachable through `python_of`."""
+    if _njit is None:
+        return kernel
+    try:
+        return cast("Kernel", _njit(cache=True)(kernel))
+    except RuntimeError:  # no folder to keep it in: compiled anew by every process
+        return cast("Kernel", _njit(kernel))
+
+
+def python_of(kernel: Kernel) -> Kernel:
+    """The kernel as plain Python: the oracle of the compiled one."""
+    return cast("Kernel", getattr(kernel, "py_func", kernel))
