@@ -11,9 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from muster_scheduler.domain.columns import Columns, columns_of, differences, row_of, write_row
+from muster_scheduler.domain.eligibility import Eligibility
 from muster_scheduler.domain.journal import Journal
 from muster_scheduler.domain.nodes import Mode, Node
 from muster_scheduler.domain.requests import Kind, Role, Shape
+from muster_scheduler.domain.terms import Together
 
 _HUNDRED: Final = 100
 
@@ -65,10 +68,12 @@ class Capacity:
     """The index of one (cluster, node pool). `position` grows whenever something could fit that did not before."""
 
     __slots__ = (
+        "_columns",
         "_idle",
         "_journal",
         "_shared",
         "_sliceable",
+        "_stale",
         "_stands",
         "largest",
         "nodes",
@@ -82,19 +87,35 @@ class Capacity:
         self._journal = journal
         self.nodes = nodes
         self.position = 0
+        self._columns: Columns | None = None
+        self._stale: set[int] = set()
         self._idle: list[int] = [0]
         self._shared: list[int] = [0] * (_HUNDRED + 1)
         self._sliceable = 0
         self._stands: list[Buckets] = [NOWHERE] * len(nodes)
         self.total = 0
         self.largest = max((device.memory for node in nodes for device in node.devices), default=0)
-        self.trials: dict[tuple[Role, ...], Trial] = {}
+        self.trials: dict[tuple[tuple[Role, ...], Eligibility, Together | None], Trial] = {}
         for ordinal, node in enumerate(nodes):
             node.ordinal = ordinal
             self._move(ordinal, buckets_of(node))
 
+    @property
+    def columns(self) -> Columns:
+        """The pool's columns as the books stand now; to be read only, and read again after any change."""
+        if self._columns is None:
+            self._columns = columns_of(self.nodes)
+        else:
+            for ordinal in sorted(self._stale):
+                write_row(self._columns, ordinal, row_of(self.nodes[ordinal]))
+        self._stale.clear()
+        return self._columns
+
     def update(self, node: Node) -> None:
         """Puts a node where it belongs now; undone with the journal."""
+        # Rows are written when they are next read: an undo then costs them no more than a change does.
+        self._stale.add(node.ordinal)
+        self._journal.note(self._stale.add, node.ordinal)
         now = buckets_of(node)
         before = self._stands[node.ordinal]
         if now != before:
@@ -150,6 +171,9 @@ class Capacity:
                 raise AssertionError(f"{node.key} believes to be number {node.ordinal}, it is {ordinal}")
             if self._stands[ordinal] != buckets_of(node):
                 raise AssertionError(f"{node.key} stands at {self._stands[ordinal]}, should at {buckets_of(node)}")
+        wrong = next(differences(self.columns, self.nodes), None)
+        if wrong is not None:
+            raise AssertionError(wrong)
         idle = sum(bucket.bit_count() * n for n, bucket in enumerate(self._idle))
         if idle != self.total:
             raise AssertionError(f"{self.total} idle devices counted, the bitmaps have {idle}")

@@ -12,6 +12,7 @@ from typing import Final
 
 from muster_kernel.quantities import MILLI
 from muster_scheduler.domain.capacity import Capacity
+from muster_scheduler.domain.columns import Columns
 from muster_scheduler.domain.journal import Journal
 from muster_scheduler.domain.nodes import Device, Node
 from muster_scheduler.domain.requests import Grant, Holder, Kind, Share
@@ -35,6 +36,11 @@ class Inventory:
     def capacity(self, cluster: str, pool: str) -> Capacity | None:
         """The index of one node pool of one cluster, or None where it has no node."""
         return self._capacity.get((cluster, pool))
+
+    def columns(self, cluster: str, pool: str) -> Columns | None:
+        """What is free in one node pool of one cluster, as columns; to be read only. None where it has no node."""
+        capacity = self._capacity.get((cluster, pool))
+        return capacity.columns if capacity else None
 
     def clusters_with(self, pool: str) -> tuple[str, ...]:
         """The clusters that have nodes in `pool`, by id."""
