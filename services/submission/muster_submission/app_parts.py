@@ -86,6 +86,7 @@ from muster_submission.rpc.fleet import Fleet
 from muster_submission.rpc.logs import LogReading
 from muster_submission.rpc.policies import Policies
 from muster_submission.rpc.templates import Templates
+from muster_submission.rpc.known_pools import KnownPools
 from muster_submission.rpc.tenancy import Tenancy
 from muster_submission.rpc.triggers import Triggers
 from muster_submission.rpc.usage import Usage
@@ -137,6 +138,9 @@ class Application:
         self.firing = Firing(self.triggers, self.firings, self.runs, self.submit)
         self.intents = Intents(self.books, self.sealing, self.feed)
         self.apply = Apply(PostgresApplied(), self.books, self.sealing, self.submit, self.intents)
+        self.scheduler = Owner("scheduler", addresses(settings.scheduler_address))
+        self.policy = Owner("policy", addresses(settings.policy_address))
+        self.telemetry = Owner("telemetry", addresses(settings.telemetry_address))
         self.departments = Departments(self.tenancy)
         self.node_pools = NodePools(self.fleet)
         self.organisation = Tenancy(
@@ -147,10 +151,8 @@ class Application:
             Projects(self.tenancy),
             self.departments,
             self.node_pools,
+            KnownPools(database, self.fleet, self.node_pools, self.scheduler),
         )
-        self.scheduler = Owner("scheduler", addresses(settings.scheduler_address))
-        self.policy = Owner("policy", addresses(settings.policy_address))
-        self.telemetry = Owner("telemetry", addresses(settings.telemetry_address))
 
     def consumers(self) -> tuple[GroupConsumer, GroupConsumer]:
         """The consumer of what is followed, and that of foreign events."""

@@ -6,13 +6,15 @@ from typing import Any, Final
 
 import grpc
 import httpx
+import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from muster.api.v1 import fleet_pb2 as api
-from muster.api.v1 import fleet_pb2_grpc
+from muster.api.v1 import fleet_pb2_grpc, tenancy_pb2
 from muster.fleet.v1 import fleet_pb2 as fleet
+from muster.tenancy.v1.tenancy_pb2 import PoolQuota
 from muster_submission.domain.fleet import ANY_CLUSTER, cluster_uuid
-from tests.support.doors import Door, door
+from tests.support.doors import Door, door, key, violations
 from tests.support.sdk import judge, members
 
 PROJECTS: Final = "/api/v1/org-unit/projects"
@@ -81,6 +83,7 @@ async def test_the_fleet_and_the_organisation(database: Any, kafka: str) -> None
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with door(database, kafka, scheduler_address=f"127.0.0.1:{port}") as here:
+        await quotas_are_for_pools_that_there_are(here)
         await clusters_nodes_and_pools(here)
         await a_cluster_is_registered_and_keeps_its_name(here)
         await figures(here)
@@ -90,6 +93,27 @@ async def test_the_fleet_and_the_organisation(database: Any, kafka: str) -> None
         await departments(here)
         await a_repeated_request_with_its_key_is_answered_as_before(here)
     await server.stop(0)
+
+
+async def quotas_are_for_pools_that_there_are(here: Door) -> None:
+    """`spot` was never listed: it is found on its node when the first quota names it."""
+    unknown = "no cluster has a node pool 'spto': there are default, spot; `muster node-pools create` makes one"
+    spot, misspelt = (PoolQuota(node_pool=name, gpu_deserved=7000) for name in ("spot", "spto"))
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await here.project("early", quotas=[spot, misspelt])
+    assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert violations(error.value) == {"quotas.1.node_pool": unknown}
+    await here.project("early", quotas=[spot])
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await here.tenancy.SetProjectQuota(
+            tenancy_pb2.SetProjectQuotaRequest(project="early", quota=misspelt, idempotency_key=key())
+        )
+    assert violations(error.value) == {"quota.node_pool": unknown}
+    entry = {"nodePool": {"name": "spto"}, "gpu": {"deserved": 2}}
+    said = await here.http.post("/api/v1/org-unit/departments", json={**project("other"), "resources": [entry]})
+    assert refusal(said, 400) == {"resources.0.nodePool"}
+    gone = tenancy_pb2.DeleteProjectRequest(name="early", idempotency_key=key())
+    await here.tenancy.DeleteProject(gone)
 
 
 def project(name: str = "team-a", **more: Any) -> dict[str, Any]:

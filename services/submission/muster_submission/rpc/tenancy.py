@@ -25,6 +25,7 @@ from muster_submission.handlers.access import Access
 from muster_submission.handlers.departments import Departments
 from muster_submission.handlers.node_pools import NodePools
 from muster_submission.handlers.tenancy import Projects
+from muster_submission.rpc.known_pools import KnownPools, at_all
 from muster_submission.rpc.reading import page_of
 
 _PROJECTS = b"projects\x00"
@@ -46,6 +47,7 @@ class Tenancy(tenancy_pb2_grpc.TenancyServiceServicer):
         projects: Projects,
         departments: Departments,
         pools: NodePools,
+        known: KnownPools,
     ) -> None:
         self._database = database
         self._access = access
@@ -54,12 +56,14 @@ class Tenancy(tenancy_pb2_grpc.TenancyServiceServicer):
         self._projects = projects
         self._departments = departments
         self._pools = pools
+        self._known = known
 
     # -- departments
 
     async def CreateDepartment(self, request: api.CreateDepartmentRequest, context: Any) -> Any:
         """Makes a department."""
         (await self._access.rights(caller())).require(Verb.DEPARTMENTS_CREATE)
+        await self._known.require("the department", at_all(request.department.quotas), context)
 
         async def work(unit: Unit) -> api.CreateDepartmentResponse:
             made = await self._departments.create(unit, request.department, by())
@@ -89,6 +93,9 @@ class Tenancy(tenancy_pb2_grpc.TenancyServiceServicer):
         """Changes a department."""
         name = request.department.name
         await self._in_department(Verb.DEPARTMENTS_CHANGE, name)
+        known = await self._books.known_department(name)
+        held = known.quotas if known else ()
+        await self._known.require("the department", at_all(request.department.quotas), context, held)
 
         async def work(unit: Unit) -> api.UpdateDepartmentResponse:
             changed = await self._departments.update(unit, request.department, request.update_mask, by())
@@ -100,6 +107,7 @@ class Tenancy(tenancy_pb2_grpc.TenancyServiceServicer):
     async def SetDepartmentQuota(self, request: api.SetDepartmentQuotaRequest, context: Any) -> Any:
         """Sets a department's quota in one node pool."""
         await self._in_department(Verb.DEPARTMENTS_CHANGE, request.department)
+        await self._known.require("the quota", [("quota", request.quota)], context)
 
         async def work(unit: Unit) -> api.SetDepartmentQuotaResponse:
             changed = await self._departments.set_quota(unit, request.department, request.quota, by())
@@ -124,6 +132,7 @@ class Tenancy(tenancy_pb2_grpc.TenancyServiceServicer):
     async def CreateProject(self, request: api.CreateProjectRequest, context: Any) -> Any:
         """Makes a project."""
         await self._in_department(Verb.PROJECTS_CREATE, request.department or DEFAULT_DEPARTMENT)
+        await self._known.require("the project", at_all(request.quotas), context)
 
         async def work(unit: Unit) -> api.CreateProjectResponse:
             made = await self._projects.create(unit, request, by())
@@ -153,6 +162,9 @@ class Tenancy(tenancy_pb2_grpc.TenancyServiceServicer):
         """Changes a project."""
         name = request.project.name
         await self._in_project(Verb.PROJECTS_CHANGE, name)
+        known = await self._books.project(name)
+        held = known.quotas if known else ()
+        await self._known.require("the project", at_all(request.project.quotas), context, held)
 
         async def work(unit: Unit) -> api.UpdateProjectResponse:
             changed = await self._projects.update(unit, request.project, request.update_mask, by())
@@ -164,6 +176,7 @@ class Tenancy(tenancy_pb2_grpc.TenancyServiceServicer):
     async def SetProjectQuota(self, request: api.SetProjectQuotaRequest, context: Any) -> Any:
         """Sets a project's quota in one node pool."""
         await self._in_project(Verb.PROJECTS_CHANGE, request.project)
+        await self._known.require("the quota", [("quota", request.quota)], context)
 
         async def work(unit: Unit) -> api.SetProjectQuotaResponse:
             changed = await self._projects.set_quota(unit, request.project, request.quota, by())

@@ -16,7 +16,7 @@ from muster_submission.domain.access import Verb
 from muster_submission.errors import NoSuchDepartment
 from muster_submission.handlers.access import Rights
 from muster_submission.rest import org_shapes
-from muster_submission.rest.fleet_view import Fleet
+from muster_submission.rest.fleet_view import Asking, Fleet
 from muster_submission.rest.members import Findings
 from muster_submission.rest.operation import Operation, Shape
 from muster_submission.rest.org_lists import Column
@@ -75,7 +75,7 @@ class Departments(OrgUnits[Department]):
         """Makes a department."""
         found.raise_any("the department")
         creation = api.CreateDepartmentRequest(department=asked, idempotency_key=idempotency_key(request))
-        made: Department = (await self._parts.organisation.CreateDepartment(creation, None)).department
+        made: Department = (await self._parts.organisation.CreateDepartment(creation, Asking(request))).department
         return made
 
     def like(self, known: Department, changed: Sequence[PoolQuota], version: int = 0) -> Department:
@@ -87,7 +87,7 @@ class Departments(OrgUnits[Department]):
         change = api.UpdateDepartmentRequest(
             department=asked, update_mask=mask, idempotency_key=idempotency_key(request)
         )
-        changed: Department = (await self._parts.organisation.UpdateDepartment(change, None)).department
+        changed: Department = (await self._parts.organisation.UpdateDepartment(change, Asking(request))).department
         return changed
 
     async def remove(self, request: Request, name: str) -> None:

@@ -17,7 +17,7 @@ from muster_submission.domain.tenancy import DEFAULT_DEPARTMENT
 from muster_submission.errors import NoSuchProject
 from muster_submission.handlers.access import Rights
 from muster_submission.rest import org_lists, org_shapes
-from muster_submission.rest.fleet_view import Fleet
+from muster_submission.rest.fleet_view import Asking, Fleet
 from muster_submission.rest.members import Findings
 from muster_submission.rest.operation import Operation, Shape
 from muster_submission.rest.org_lists import Column
@@ -90,7 +90,7 @@ class Projects(OrgUnits[Project]):
             idempotency_key=idempotency_key(request),
         )
         found.raise_any("the project")
-        made: Project = (await self._parts.organisation.CreateProject(creation, None)).project
+        made: Project = (await self._parts.organisation.CreateProject(creation, Asking(request))).project
         return made
 
     def like(self, known: Project, changed: Sequence[PoolQuota], version: int = 0) -> Project:
@@ -100,7 +100,7 @@ class Projects(OrgUnits[Project]):
     async def change(self, request: Request, asked: Project, mask: FieldMask) -> Project:
         """Changes a project."""
         change = api.UpdateProjectRequest(project=asked, update_mask=mask, idempotency_key=idempotency_key(request))
-        changed: Project = (await self._parts.organisation.UpdateProject(change, None)).project
+        changed: Project = (await self._parts.organisation.UpdateProject(change, Asking(request))).project
         return changed
 
     async def remove(self, request: Request, name: str) -> None:
