@@ -21,6 +21,8 @@ class WaitingReason(StrEnum):
     NO_POOL = "NoPool"
     NO_PROJECT = "NoProject"
     NOT_SUPPORTED = "NotSupported"
+    WRONG_NODE_TYPE = "WrongNodeType"
+    NOT_TOLERATED = "NotTolerated"
     TOO_LARGE = "TooLarge"
     HOST_TOO_LARGE = "HostTooLarge"
     NO_SUCH_NODE = "NoSuchNode"
@@ -90,6 +92,7 @@ class Constraint(StrEnum):
     CLUSTER_SILENT = "ClusterSilent"
     NODE_UNAVAILABLE = "NodeUnavailable"
     TAINTED = "Tainted"
+    CLOSES_TOO_SOON = "ClosesTooSoon"
     REFUSED_BEFORE = "RefusedBefore"
     NO_GPU = "NoGpu"
     DEVICE_TOO_SMALL = "DeviceTooSmall"
@@ -144,6 +147,14 @@ _CATALOGUE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     WaitingReason.NOT_SUPPORTED: (
         "{clusters:cluster does|clusters do} not support what it asks for",
         ("clusters",),
+    ),
+    WaitingReason.WRONG_NODE_TYPE: (
+        "no node of its node pools will do: of {nodes}, {wrong:is|are} of a type that it may not use",
+        ("wrong", "nodes"),
+    ),
+    WaitingReason.NOT_TOLERATED: (
+        "no node of its node pools will do: of {nodes}, {tainted:has|have} a taint that it does not tolerate",
+        ("tainted", "nodes"),
     ),
     WaitingReason.TOO_LARGE: (
         "needs {requested:GPU|GPUs} on one node; the largest node has {largest}",

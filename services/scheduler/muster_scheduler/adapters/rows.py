@@ -16,6 +16,7 @@ from muster_scheduler.domain.clusters import Cluster, Profile
 from muster_scheduler.domain.nodes import Device, Node, NodeState
 from muster_scheduler.domain.queues import Project, Quota
 from muster_scheduler.domain.requests import Grant, Holder
+from muster_scheduler.domain.rules import NodeTypes, Rules
 from muster_scheduler.domain.workloads import Claim, Ending, Replica, ReplicaState, Request, Workload
 
 _NOTHING: Final = b""
@@ -79,6 +80,8 @@ class ProjectBody:
     department: str
     version: int
     quotas: dict[str, Quota]
+    rules: Rules
+    node_types: NodeTypes
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,7 @@ class WorkloadBody:
     replacements: list[tuple[tuple[str, int], tuple[int, int]]]
     old_generation: int
     preemptions: int
+    ran: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +199,7 @@ def of_project(project: Project) -> str:
 def to_project(name: str, body: str) -> Project:
     """The project of a row."""
     read = _project.decode(body)
-    return Project(name, read.department, read.version, read.quotas)
+    return Project(name, read.department, read.version, read.quotas, read.rules, read.node_types)
 
 
 def of_workload(workload: Workload) -> str:

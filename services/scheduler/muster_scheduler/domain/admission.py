@@ -79,7 +79,8 @@ def on_project(world: World, event: ProjectChanged) -> None:
     known = world.queues.projects.get(event.name)
     if known is not None and known.version >= event.version > 0:
         return
-    world.queues.put(Project(event.name, event.department, event.version, dict(event.quotas)))
+    quotas = dict(event.quotas)
+    world.queues.put(Project(event.name, event.department, event.version, quotas, event.rules, event.node_types))
     world.touched.projects[event.name] = None
     world.waiting.wake_project(event.name)
 

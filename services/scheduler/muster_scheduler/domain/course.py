@@ -13,6 +13,7 @@ from typing import Final
 from muster_kernel.lifecycle import ACTIVE, WAITING, LifecycleEvent, Phase, Verdict, step
 from muster_kernel.reasons import ChangeReason
 from muster_scheduler.domain.decisions import PhaseChange, Release
+from muster_scheduler.domain.eligibility import eligibility_of, excluded
 from muster_scheduler.domain.limits import KEEP_DEVICES
 from muster_scheduler.domain.nodes import Mode
 from muster_scheduler.domain.requests import Holder
@@ -156,7 +157,10 @@ def _keeps(world: World, workload: Workload, replica: Replica) -> bool:
 def healthy(world: World, replica: Replica) -> bool:
     """Whether what the replica holds could be used again."""
     node = world.inventory.nodes.get(replica.node)
-    if node is None or not node.open:
+    if node is None:
+        return False
+    asked = eligibility_of(world, world.workloads[replica.holder.workload])._replace(avoided=frozenset())
+    if excluded(asked, node, world.now) is not None:
         return False
     held = (node.device(share.device) for share in replica.grant.shares)
     return all(device is not None and device.mode not in {Mode.UNHEALTHY, Mode.FOREIGN} for device in held)

@@ -14,6 +14,7 @@ from muster_scheduler.domain.clusters import Profile
 from muster_scheduler.domain.nodes import Node
 from muster_scheduler.domain.queues import Quota
 from muster_scheduler.domain.requests import Share
+from muster_scheduler.domain.rules import ANY_TYPE, NO_RULES, NodeTypes, Rules
 from muster_scheduler.domain.workloads import ReplicaState, Request
 
 
@@ -76,6 +77,8 @@ class ProjectChanged:
     department: str
     quotas: tuple[tuple[str, Quota], ...]
     version: int
+    rules: Rules = NO_RULES
+    node_types: NodeTypes = ANY_TYPE
 
 
 @dataclass(frozen=True, slots=True)

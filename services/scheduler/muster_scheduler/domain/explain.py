@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 from muster_kernel.lifecycle import WAITING
 from muster_kernel.reasons import NEVER, Constraint, Reason, WaitingReason
 from muster_scheduler.domain.clusters import Standing
-from muster_scheduler.domain.nodes import Node, NodeState, fit
+from muster_scheduler.domain.eligibility import eligibility_of, excluded
+from muster_scheduler.domain.nodes import Node, fit
 from muster_scheduler.domain.placement import Budget, able, charge_before, clusters_for, mig_of, place_gang
 from muster_scheduler.domain.remedies import has_room, short_role, what_would_fit
 from muster_scheduler.domain.requests import Shape
@@ -78,7 +79,7 @@ def _excluded(world: World, workload: Workload, request: Request) -> tuple[tuple
     largest = max(request.roles, key=lambda role: (role.charge, role.shape.cpu), default=None)
     if largest is None:
         return ()
-    short = short_role(world, request)
+    short = short_role(world, workload, request)
     shape = (short or largest).shape
     found = Counter(_said_of(world, workload, request, shape, node) for node in world.inventory.nodes.values())
     order = sorted(found.items(), key=lambda item: (item[0][0] is Constraint.FITS, -item[1], item[0]))
@@ -112,12 +113,9 @@ def constraint_of(world: World, workload: Workload, request: Request, shape: Sha
         return Constraint.CLUSTER_NOT_SUPPORTED
     if cluster is None or cluster.standing(world.now, world.limits.stale_after) is not Standing.READY:
         return Constraint.CLUSTER_SILENT
-    if not node.present or node.state is not NodeState.READY:
-        return Constraint.NODE_UNAVAILABLE
-    if not node.open:
-        return Constraint.TAINTED
-    if node.key in workload.avoid:
-        return Constraint.REFUSED_BEFORE
+    out = excluded(eligibility_of(world, workload), node, world.now)
+    if out is not None:
+        return out
     outcome = fit(node, shape, mig_of(world, node.cluster))
     return outcome if isinstance(outcome, Constraint) else Constraint.FITS
 

@@ -15,6 +15,7 @@ from muster_kernel.mig import CARDS, Card, best_start, compute_of
 from muster_kernel.quantities import GPU, MILLI, UNITS_PER_SEVENTH
 from muster_kernel.reasons import Constraint
 from muster_scheduler.domain.requests import Grant, Holder, Kind, Shape, Share, charge_of
+from muster_scheduler.domain.terms import HOST_LABEL
 
 
 class Mode(Enum):
@@ -161,10 +162,18 @@ class Node:
 
     @property
     def open(self) -> bool:
-        """Whether it takes new replicas at all."""
-        if not self.present or self.state is not NodeState.READY:
-            return False
-        return not self.taints or not any(taint[2] in _REPELLING for taint in self.taints)
+        """Whether it takes new replicas of anybody; whose, says eligibility.py."""
+        return self.present and (self.state is NodeState.READY or bool(self.closes))
+
+    @property
+    def closes(self) -> int:
+        """When it has to be empty; 0: nobody wants that."""
+        return self.drain_deadline if self.state is NodeState.DRAINING else 0
+
+    def label(self, key: str) -> str:
+        """The value of one of its labels; empty where it has none of that key. A node is its own host everywhere."""
+        said = next((value for name, value in self.labels if name == key), "")
+        return self.name if key == HOST_LABEL and not said else said
 
     @property
     def idle(self) -> int:
@@ -176,9 +185,6 @@ class Node:
     def device(self, uuid: str) -> Device | None:
         """Its device of that UUID."""
         return next((device for device in self.devices if device.uuid == uuid), None)
-
-
-_REPELLING: Final = frozenset({"NoSchedule", "NoExecute"})
 
 
 def fit(node: Node, shape: Shape, mig: Mig = Mig.NONE) -> Grant | Constraint:

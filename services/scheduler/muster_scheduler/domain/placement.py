@@ -7,12 +7,15 @@ Holds: on failure the inventory is exactly as before.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from muster_kernel.reasons import Constraint
 from muster_scheduler.domain.capacity import Capacity
 from muster_scheduler.domain.clusters import Cluster, Standing, supports
 from muster_scheduler.domain.course import claim_holder
+from muster_scheduler.domain.eligibility import Eligibility, eligibility_of, excluded, reluctant
 from muster_scheduler.domain.nodes import Mig, Node, fit
 from muster_scheduler.domain.requests import Grant, Kind, Role, Shape, charge_of, total_charge
 from muster_scheduler.domain.workloads import Planned, Request, Workload
@@ -90,12 +93,63 @@ def place_gang(
     capacity = world.inventory.capacity(cluster, pool)
     if capacity is None:
         return None
+    ground = Ground(capacity, mig_of(world, cluster), eligibility_of(world, workload), world.now)
+    for each in _narrowed(workload, ground):
+        planned = _place_on(world, workload, roles, each, budget)
+        if planned is not None:
+            return planned
+    return None
+
+
+class Ground(NamedTuple):
+    """Where nodes are looked for. `within`: a label and the value of it that they need; None: anywhere in the pool."""
+
+    capacity: Capacity
+    mig: Mig
+    asked: Eligibility
+    now: int
+    within: tuple[str, str] | None = None
+
+    def admits(self, node: Node) -> bool:
+        """Whether the node may be used at all, whatever it has free."""
+        if self.within is not None and node.label(self.within[0]) != self.within[1]:
+            return False
+        return excluded(self.asked, node, self.now) is None
+
+
+def _narrowed(workload: Workload, ground: Ground) -> Iterator[Ground]:
+    """The grounds to try one after the other: where replicas stand together, each domain, that with least idle first.
+
+    Replicas that are there already say which domain it is.
+    """
+    together = workload.request.terms.together if workload.request else None
+    if together is None:
+        yield ground
+        return
+    key = together.key
+    idle: dict[str, int] = {}
+    for node in ground.capacity.nodes:
+        if (domain := node.label(key)) and ground.admits(node):
+            idle[domain] = idle.get(domain, 0) + node.idle
+    homes = _domains_of(workload, ground.capacity, key) & set(idle)
+    for domain in sorted(homes or idle, key=lambda each: (idle[each], each)):
+        yield ground._replace(within=(key, domain))
+    if not together.required:
+        yield ground
+
+
+def _domains_of(workload: Workload, capacity: Capacity, key: str) -> set[str]:
+    held = {replica.node for replica in workload.everyone() if not replica.gone}
+    return {node.label(key) for node in capacity.nodes if node.key in held} if held else set()
+
+
+def _place_on(
+    world: World, workload: Workload, roles: tuple[Role, ...], ground: Ground, budget: Budget
+) -> tuple[Planned, ...] | None:
     mark = world.journal.mark()
-    mig = mig_of(world, cluster)
-    avoided = frozenset(workload.avoid)
     planned: list[Planned] = []
     for role in sorted(roles, key=_largest_first):
-        found = _place_role(world, workload, role, capacity, mig, avoided, budget)
+        found = _place_role(world, workload, role, ground, budget)
         if found is None:
             world.journal.rollback(mark)
             return None
@@ -111,15 +165,13 @@ def _place_role(
     world: World,
     workload: Workload,
     role: Role,
-    capacity: Capacity,
-    mig: Mig,
-    avoided: frozenset[tuple[str, str]],
+    ground: Ground,
     budget: Budget,
 ) -> list[Planned] | None:
     planned: list[Planned] = []
     refused: set[int] = set()
     while len(planned) < role.size:
-        found = _first_that_fits(role.shape, capacity, mig, avoided, refused, budget)
+        found = _first_that_fits(role.shape, ground, refused, budget)
         if found is None:
             return None
         node, grant = found
@@ -129,7 +181,7 @@ def _place_role(
             planned.append(Planned(role.name, rank, node.key, grant))
             if len(planned) == role.size:
                 break
-            again = fit(node, role.shape, mig)
+            again = fit(node, role.shape, ground.mig)
             if isinstance(again, Constraint):
                 refused.add(node.ordinal)
                 break
@@ -139,21 +191,24 @@ def _place_role(
 
 def _first_that_fits(
     shape: Shape,
-    capacity: Capacity,
-    mig: Mig,
-    avoided: frozenset[tuple[str, str]],
+    ground: Ground,
     refused: set[int],
     budget: Budget,
 ) -> tuple[Node, Grant] | None:
-    for node in capacity.candidates(shape):
+    """The node that it fills best; one that asks to be taken last only where there is no other."""
+    last: tuple[Node, Grant] | None = None
+    for node in ground.capacity.candidates(shape):
         if node.ordinal in refused:
             continue
         budget.visits -= 1
-        grant = fit(node, shape, mig)
-        if node.key not in avoided and not isinstance(grant, Constraint):
+        grant = fit(node, shape, ground.mig) if ground.admits(node) else Constraint.NODE_UNAVAILABLE
+        if isinstance(grant, Constraint):
+            refused.add(node.ordinal)
+        elif not reluctant(ground.asked, node):
             return node, grant
-        refused.add(node.ordinal)
-    return None
+        else:
+            last = last or (node, grant)
+    return last
 
 
 def place_replica(
@@ -163,8 +218,9 @@ def place_replica(
     capacity = world.inventory.capacity(workload.cluster, workload.pool)
     if capacity is None:
         return None
-    mig = mig_of(world, workload.cluster)
-    found = _first_that_fits(role.shape, capacity, mig, frozenset(workload.avoid), set(), budget)
+    ground = Ground(capacity, mig_of(world, workload.cluster), eligibility_of(world, workload), world.now)
+    tries = (_first_that_fits(role.shape, each, set(), budget) for each in _narrowed(workload, ground))
+    found = next((each for each in tries if each is not None), None)
     if found is None:
         return None
     node, grant = found

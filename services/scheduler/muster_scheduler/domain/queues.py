@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from muster_kernel.reasons import Reason, WaitingReason
 from muster_scheduler.domain.journal import Journal
+from muster_scheduler.domain.rules import ANY_TYPE, NO_RULES, NodeTypes, Rules
 
 
 class Quota(NamedTuple):
@@ -33,6 +34,8 @@ class Project:
     department: str = ""
     version: int = 0
     quotas: dict[str, Quota] = field(default_factory=dict)
+    rules: Rules = NO_RULES
+    node_types: NodeTypes = ANY_TYPE
 
 
 class Account(NamedTuple):

@@ -6,9 +6,12 @@ node are not made here but when somebody asks (explain.py).
 
 from __future__ import annotations
 
+from collections import Counter
+
 from muster_kernel.quantities import GPU, PORTION_STEP, UNITS_PER_MILLI
-from muster_kernel.reasons import Reason, WaitingReason
+from muster_kernel.reasons import Constraint, Reason, WaitingReason
 from muster_scheduler.domain.capacity import Trial
+from muster_scheduler.domain.eligibility import Eligibility, eligibility_of, excluded, mismatch
 from muster_scheduler.domain.nodes import Device, Mode, Node
 from muster_scheduler.domain.placement import able, ready
 from muster_scheduler.domain.requests import Kind, Shape, replica_count, total_charge
@@ -31,23 +34,42 @@ def why_not(world: World, workload: Workload) -> Reason:
     supporting = [c for c in allowed if able(request, world.clusters.get(c))]
     if not supporting:
         return Reason(WaitingReason.NOT_SUPPORTED, (len(set(allowed)),))
-    return _short_of_room(world, request)
+    return _not_eligible(world, workload, request) or _short_of_room(world, workload, request)
 
 
-def _short_of_room(world: World, request: Request) -> Reason:
-    pools = [
+def _not_eligible(world: World, workload: Workload, request: Request) -> Reason | None:
+    """Why no node of its pools is one that it may use, whatever is free: said of what keeps most of them out."""
+    asked = eligibility_of(world, workload)
+    found: Counter[Constraint | None] = Counter()
+    for cluster, pool in _pools_of(world, request):
+        capacity = world.inventory.capacity(cluster, pool)
+        found.update(mismatch(asked, node) for node in (capacity.nodes if capacity else ()))
+    if None in found or not found:
+        return None
+    wrong, tainted = found[Constraint.WRONG_NODE_TYPE], found[Constraint.TAINTED]
+    code = WaitingReason.WRONG_NODE_TYPE if wrong >= tainted else WaitingReason.NOT_TOLERATED
+    return Reason(code, (max(wrong, tainted), wrong + tainted))
+
+
+def _pools_of(world: World, request: Request) -> list[tuple[str, str]]:
+    return [
         (cluster, pool)
         for pool in request.pools
         for cluster in world.inventory.clusters_with(pool)
         if able(request, world.clusters.get(cluster))
     ]
+
+
+def _short_of_room(world: World, workload: Workload, request: Request) -> Reason:
+    pools = _pools_of(world, request)
+    asked = eligibility_of(world, workload)
     wanted = total_charge(request.roles)
-    trials = [try_out(world, request.roles, cluster, pool) for cluster, pool in pools]
+    trials = [try_out(world, workload, request.roles, cluster, pool) for cluster, pool in pools]
     possible = [trial for trial in trials if trial is not None]
     if len(possible) == len(trials) and not any(trial.fits for trial in possible):
         return _never(request, possible)
     open_pools = [(c, p) for c, p in pools if ready(world, world.clusters.get(c))]
-    free = max((_free_units(world, c, p) for c, p in open_pools), default=0)
+    free = max((_free_units(world, asked, c, p) for c, p in open_pools), default=0)
     if not open_pools:
         closed = sum(len(capacity.nodes) for c, p in pools if (capacity := world.inventory.capacity(c, p)))
         return Reason(WaitingReason.NODES_UNAVAILABLE, (closed,))
@@ -76,11 +98,11 @@ def _never(request: Request, trials: list[Trial]) -> Reason:
     return Reason(WaitingReason.NO_SUCH_NODE)
 
 
-def _free_units(world: World, cluster: str, pool: str) -> int:
+def _free_units(world: World, asked: Eligibility, cluster: str, pool: str) -> int:
     capacity = world.inventory.capacity(cluster, pool)
     if capacity is None:
         return 0
-    return sum(free_units(node) for node in capacity.nodes if node.open)
+    return sum(free_units(node) for node in capacity.nodes if excluded(asked, node, world.now) is None)
 
 
 def free_units(node: Node) -> int:

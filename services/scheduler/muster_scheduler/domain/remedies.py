@@ -16,9 +16,9 @@ from muster_scheduler.domain.workloads import Request, Workload
 from muster_scheduler.domain.world import World
 
 
-def short_role(world: World, request: Request) -> Role | None:
+def short_role(world: World, workload: Workload, request: Request) -> Role | None:
     """The role of which no idle node holds a single replica, in any pool that the request may use."""
-    tried = _trials(world, request, request.roles)
+    tried = _trials(world, workload, request, request.roles)
     if not tried or any(trial is None or trial.fits or trial.short is None for trial in tried):
         return None
     return tried[0].short if tried[0] else None
@@ -29,11 +29,11 @@ def what_would_fit(world: World, workload: Workload, request: Request) -> list[s
 
     "and there was room" is added where the smaller one would not only fit, but has to wait as well.
     """
-    short = short_role(world, request)
+    short = short_role(world, workload, request)
     if short is None:
-        found = _fewer(world, request)
+        found = _fewer(world, workload, request)
         return [_told(world, workload, request, *found)] if found else []
-    smaller = [each for each in _less(world, request, short) if _fits(world, request, each[0])]
+    smaller = [each for each in _less(world, workload, request, short) if _fits(world, workload, request, each[0])]
     told = [_told(world, workload, request, *each) for each in smaller]
     return [*told, *(f"{_nodes_for(short)} joined node pool {pool}" for pool in request.pools[:1])]
 
@@ -54,23 +54,23 @@ def _told(world: World, workload: Workload, request: Request, roles: tuple[Role,
     return text if room else f"{text}, and there was room"
 
 
-def _trials(world: World, request: Request, roles: tuple[Role, ...]) -> list[Trial | None]:
+def _trials(world: World, workload: Workload, request: Request, roles: tuple[Role, ...]) -> list[Trial | None]:
     return [
-        try_out(world, roles, cluster, pool)
+        try_out(world, workload, roles, cluster, pool)
         for pool in request.pools
         for cluster in world.inventory.clusters_with(pool)
         if able(request, world.clusters.get(cluster))
     ]
 
 
-def _fits(world: World, request: Request, roles: tuple[Role, ...]) -> bool:
-    return any(trial is not None and trial.fits for trial in _trials(world, request, roles))
+def _fits(world: World, workload: Workload, request: Request, roles: tuple[Role, ...]) -> bool:
+    return any(trial is not None and trial.fits for trial in _trials(world, workload, request, roles))
 
 
-def _less(world: World, request: Request, short: Role) -> list[tuple[tuple[Role, ...], str]]:
+def _less(world: World, workload: Workload, request: Request, short: Role) -> list[tuple[tuple[Role, ...], str]]:
     """The request with no more of one thing than a node has, each with how to say it."""
     shape = short.shape
-    tried = [trial for trial in _trials(world, request, request.roles) if trial and trial.short == short]
+    tried = [trial for trial in _trials(world, workload, request, request.roles) if trial and trial.short == short]
     devices = max(trial.devices for trial in tried)
     cpu, memory = (min(shape.cpu, max(t.cpu for t in tried)), min(shape.memory, max(t.memory for t in tried)))
     found: list[tuple[tuple[Role, ...], str]] = []
@@ -90,7 +90,7 @@ def _with(request: Request, short: Role, shape: Shape) -> tuple[Role, ...]:
     return tuple(less if role == short else role for role in request.roles)
 
 
-def _fewer(world: World, request: Request) -> tuple[tuple[Role, ...], str] | None:
+def _fewer(world: World, workload: Workload, request: Request) -> tuple[tuple[Role, ...], str] | None:
     """A gang of one role with as many replicas as idle nodes hold. Halving, since a gang may be large."""
     if len(request.roles) != 1:
         return None
@@ -98,7 +98,7 @@ def _fewer(world: World, request: Request) -> tuple[tuple[Role, ...], str] | Non
     held, above = 1, role.size
     while above - held > 1:
         middle = (held + above) // 2
-        if _fits(world, request, (role._replace(size=middle),)):
+        if _fits(world, workload, request, (role._replace(size=middle),)):
             held = middle
         else:
             above = middle

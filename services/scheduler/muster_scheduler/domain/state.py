@@ -140,7 +140,10 @@ def canonical(world: World) -> object:
         (c.id, c.instance, repr(c.profile), c.start, c.inventory_sequence, c.full_needed, c.silent, c.lost_timeout)
         for _, c in sorted(world.clusters.items())
     ]
-    projects = [(p.name, p.version, sorted(p.quotas.items())) for _, p in sorted(world.queues.projects.items())]
+    projects = [
+        (p.name, p.version, sorted(p.quotas.items()), p.rules, p.node_types)
+        for _, p in sorted(world.queues.projects.items())
+    ]
     accounts = sorted(world.queues.accounts.items())
     workloads = [_of_workload(w) for _, w in sorted(world.workloads.items())]
     return nodes, clusters, projects, accounts, sorted(world.claims), workloads

@@ -11,6 +11,7 @@ from typing import Final
 from muster_kernel.quantities import GPU
 from muster_kernel.reasons import Constraint
 from muster_scheduler.domain.capacity import Trial
+from muster_scheduler.domain.eligibility import eligibility_of, mismatch
 from muster_scheduler.domain.nodes import Device, Node, NodeState, fit
 from muster_scheduler.domain.placement import Budget, mig_of, place_gang
 from muster_scheduler.domain.requests import Kind, Role, Shape
@@ -20,23 +21,32 @@ from muster_scheduler.domain.world import World
 _LARGEST: Final = 2_000  # nodes; in a larger pool the question is answered with "perhaps"
 
 
-def try_out(world: World, roles: tuple[Role, ...], cluster: str, pool: str) -> Trial | None:
-    """What would become of the gang if the pool were idle. None: there is no such pool, or it is too large to try."""
+def try_out(world: World, workload: Workload, roles: tuple[Role, ...], cluster: str, pool: str) -> Trial | None:
+    """What would become of the gang if the nodes of the pool that it may use were idle.
+
+    None: there is no such pool, or it is too large to try.
+    """
     capacity = world.inventory.capacity(cluster, pool)
     if capacity is None or len(capacity.nodes) > _LARGEST:
         return None
-    known = capacity.trials.get(roles)
+    asked = eligibility_of(world, workload)._replace(avoided=frozenset(), runs=None)
+    together = workload.request.terms.together if workload.request else None
+    known = capacity.trials.get((roles, asked, together))
     if known is None:
-        known = capacity.trials[roles] = _try(world, roles, capacity.nodes, cluster, pool)
+        usable = [node for node in capacity.nodes if mismatch(asked, node) is None]
+        alone = Workload("", request=workload.request)
+        known = capacity.trials[roles, asked, together] = _try(world, alone, roles, usable, cluster, pool)
     return known
 
 
-def _try(world: World, roles: tuple[Role, ...], nodes: list[Node], cluster: str, pool: str) -> Trial:
+def _try(
+    world: World, workload: Workload, roles: tuple[Role, ...], nodes: list[Node], cluster: str, pool: str
+) -> Trial:
     empty = World(world.limits)
     empty.clusters = world.clusters
     idle = [emptied(node) for node in nodes]
     empty.inventory.put_nodes(idle)
-    fits = place_gang(empty, Workload(""), roles, cluster, pool, Budget()) is not None
+    fits = place_gang(empty, workload, roles, cluster, pool, Budget()) is not None
     mig = mig_of(world, cluster)
     short = None
     if not fits:  # and so nothing was placed: the nodes are idle still
@@ -73,4 +83,6 @@ def emptied(node: Node) -> Node:
         memory=node.memory,
         devices=devices,
         slots=node.slots,
+        slot_model=node.slot_model,
+        labels=node.labels,
     )

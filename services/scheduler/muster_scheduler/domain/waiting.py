@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from muster_kernel.reasons import Reason
 from muster_scheduler.domain.requests import Role
-from muster_scheduler.domain.workloads import Workload
+from muster_scheduler.domain.terms import Terms
+from muster_scheduler.domain.workloads import Workload, WorkloadKind
 
 
 class ClassKey(NamedTuple):
@@ -27,6 +28,9 @@ class ClassKey(NamedTuple):
     clusters: tuple[str, ...]
     fields: frozenset[str]
     avoid: frozenset[tuple[str, str]]
+    kind: WorkloadKind
+    terms: Terms
+    ran: int
 
 
 class Place(NamedTuple):
@@ -61,6 +65,9 @@ def class_of(workload: Workload) -> ClassKey:
         request.clusters,
         request.fields,
         frozenset(workload.avoid),
+        request.kind,
+        request.terms,
+        workload.ran,
     )
 
 
@@ -94,7 +101,8 @@ class Queue:
             bucket = self.buckets[key] = Bucket(key)
         heapq.heappush(bucket.members, place)
         bucket.count += 1
-        self._of[workload.id], self._places[workload.id] = key, place
+        # The bucket's own key: that members share it makes comparing quick and a million of them small.
+        self._of[workload.id], self._places[workload.id] = bucket.key, place
         if bucket.reason is None:
             self._offer(bucket)
         return bucket.reason

@@ -27,6 +27,10 @@ PHRASES: Final[dict[Constraint, tuple[str, str]]] = {
     ),
     Constraint.NODE_UNAVAILABLE: ("takes no new work", "take no new work"),
     Constraint.TAINTED: ("has a taint that it does not tolerate", "have a taint that it does not tolerate"),
+    Constraint.CLOSES_TOO_SOON: (
+        "has to be empty before its longest run would be over",
+        "have to be empty before its longest run would be over",
+    ),
     Constraint.REFUSED_BEFORE: ("refused it lately", "refused it lately"),
     Constraint.NO_GPU: ("has no such GPU", "have no such GPU"),
     Constraint.DEVICE_TOO_SMALL: ("has GPUs with too little memory", "have GPUs with too little memory"),

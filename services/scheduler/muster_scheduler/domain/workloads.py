@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from muster_kernel.lifecycle import ACTIVE, DesiredPhase, Phase
 from muster_kernel.reasons import ChangeReason, FailureClass, WaitingReason
 from muster_scheduler.domain.requests import Grant, Holder, Role
+from muster_scheduler.domain.terms import ANYWHERE, Terms
 
 SECOND: Final = 1_000_000  # microseconds
 
@@ -67,6 +68,7 @@ class Request(NamedTuple):
     max_scale: int
     spec: bytes
     preemption_limit: int | None = None  # preemptions that it survives; None: any number
+    terms: Terms = ANYWHERE
 
 
 @dataclass(slots=True, eq=False)
@@ -143,6 +145,7 @@ class Workload:
     pool: str = ""
     placed: int = 0
     first_placed: int = 0  # first placement of this generation: START failures are bounded in time from here
+    ran: int = 0  # how long earlier attempts held their place since it was submitted, resumed or preempted
     replicas: dict[tuple[str, int], Replica] = field(default_factory=dict)
     leaving: dict[Holder, Replica] = field(default_factory=dict)  # replaced or scaled away, not gone yet
     rolling: dict[Holder, Replica] = field(default_factory=dict)  # of the revision that is being replaced

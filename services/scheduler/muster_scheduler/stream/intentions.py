@@ -13,6 +13,7 @@ from muster_scheduler.domain.queues import Quota
 from muster_scheduler.domain.requests import Kind, Role, Shape, charge_of
 from muster_scheduler.domain.workloads import Request, WorkloadKind
 from muster_scheduler.stream import values
+from muster_scheduler.stream.terms import node_types_of, rules_of, terms_of
 
 _MOST_REPLICAS: Final = 100_000
 _WHOLE_MILLI: Final = 1000
@@ -47,6 +48,7 @@ def admitted(message: Any, _: Event) -> domain.Event:
         max_scale=spec.max_scale,
         spec=spec.SerializeToString(),
         preemption_limit=spec.preemption_limit if spec.HasField("preemption_limit") else None,
+        terms=terms_of(spec),
     )
     return domain.Admitted(
         workload=values.workload_id(message.workload_id),
@@ -154,7 +156,14 @@ def project(message: Any, _: Event) -> domain.Event:
         )
         for quota in project.quotas
     )
-    return domain.ProjectChanged(values.text(project.name), values.text(project.department), quotas, project.version)
+    return domain.ProjectChanged(
+        values.text(project.name),
+        values.text(project.department),
+        quotas,
+        project.version,
+        rules_of(project.rules),
+        node_types_of(project.node_types),
+    )
 
 
 def scale(message: Any, _: Event) -> domain.Event:

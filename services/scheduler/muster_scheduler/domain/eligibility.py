@@ -1,0 +1,92 @@
+"""Which nodes may take a workload, whatever they have free: types, taints, terms, and nodes that are soon to be empty.
+
+Called by placement for every node that it looks at, by the columns as a mask a class, and by explanations.
+Holds: the answer depends on the eligibility (what the workload, its project and its department say), the node as
+reported, and the time, and on nothing that anybody holds; two workloads of equal eligibility may use the same nodes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from muster_kernel.reasons import Constraint
+from muster_scheduler.domain.rules import ANY_TYPE, NO_RULES, Rules, allowed_types, run_limit, tightened
+from muster_scheduler.domain.terms import RELUCTANT, REPELLING, Toleration
+from muster_scheduler.domain.workloads import SECOND
+
+if TYPE_CHECKING:
+    from muster_scheduler.domain.nodes import Node
+    from muster_scheduler.domain.workloads import Workload
+    from muster_scheduler.domain.world import World
+
+TYPE_LABEL: Final = "run.ai/type"
+
+
+class Eligibility(NamedTuple):
+    """What nodes are held against. `runs`: microseconds that it still runs at most, None: nobody knows."""
+
+    types: frozenset[str] | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    runs: int | None = None
+    avoided: frozenset[tuple[str, str]] = frozenset()
+
+
+ANY_NODE: Final = Eligibility()
+
+
+def eligibility_of(world: World, workload: Workload) -> Eligibility:
+    """The eligibility of an admitted workload; of one that is not, any node."""
+    request = workload.request
+    if request is None:
+        return ANY_NODE
+    project = world.queues.projects.get(workload.project)
+    listed = (project.node_types if project else ANY_TYPE,)
+    limit = run_limit(rules_of(world, workload), request)
+    return Eligibility(
+        allowed_types(request.kind, request.terms.node_type, *listed),
+        request.terms.tolerations,
+        None if limit is None else max(0, limit * SECOND - workload.ran),
+        frozenset(workload.avoid),
+    )
+
+
+def rules_of(world: World, workload: Workload) -> Rules:
+    """The rules that hold for a workload: those of its project, within those of its department."""
+    project = world.queues.projects.get(workload.project)
+    return tightened(NO_RULES, project.rules if project else NO_RULES)
+
+
+def excluded(asked: Eligibility, node: Node, now: int) -> Constraint | None:
+    """The first constraint that keeps the node out for everything of this eligibility, or None."""
+    if not node.open or (node.closes and asked.runs is None):
+        return Constraint.NODE_UNAVAILABLE
+    out = mismatch(asked, node)
+    if out is None and node.closes and asked.runs is not None and now + asked.runs > node.closes:
+        return Constraint.CLOSES_TOO_SOON
+    return out or (Constraint.REFUSED_BEFORE if node.key in asked.avoided else None)
+
+
+def mismatch(asked: Eligibility, node: Node) -> Constraint | None:
+    """What of the node no wait changes: its type, or a taint that is not tolerated. None: it would do."""
+    if asked.types is not None and asked.types.isdisjoint(types_of_node(node)):
+        return Constraint.WRONG_NODE_TYPE
+    if node.taints and any(taint[2] in REPELLING and not _tolerated(asked, taint) for taint in node.taints):
+        return Constraint.TAINTED
+    return None
+
+
+def reluctant(asked: Eligibility, node: Node) -> bool:
+    """Whether the node asks to be taken last: a PreferNoSchedule taint that is not tolerated."""
+    return bool(node.taints) and any(t[2] == RELUCTANT and not _tolerated(asked, t) for t in node.taints)
+
+
+def _tolerated(asked: Eligibility, taint: tuple[str, str, str]) -> bool:
+    return any(toleration.covers(taint) for toleration in asked.tolerations)
+
+
+def types_of_node(node: Node) -> frozenset[str]:
+    """The types of a node: its label run.ai/type, else the models of its devices."""
+    label = node.label(TYPE_LABEL)
+    if label:
+        return frozenset({label})
+    return frozenset({device.model for device in node.devices} | ({node.slot_model} if node.slots else set())) - {""}

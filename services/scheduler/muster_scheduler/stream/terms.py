@@ -1,0 +1,66 @@
+"""What specs say of nodes and what projects and departments rule, as values of the domain."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster.tenancy.v1 import tenancy_pb2
+from muster.workload.v1 import placement_pb2, workload_pb2
+from muster_scheduler.domain.rules import NodeTypes, Rules
+from muster_scheduler.domain.terms import HOST_LABEL, NO_EXECUTE, RELUCTANT, Terms, Together, Toleration
+from muster_scheduler.stream import values
+
+_MOST_TOLERATIONS: Final = 256
+_EFFECTS: Final = {
+    placement_pb2.TAINT_EFFECT_NO_SCHEDULE: "NoSchedule",
+    placement_pb2.TAINT_EFFECT_NO_EXECUTE: NO_EXECUTE,
+    placement_pb2.TAINT_EFFECT_PREFER_NO_SCHEDULE: RELUCTANT,
+}
+
+
+def terms_of(spec: workload_pb2.WorkloadSpec) -> Terms:
+    """What the spec says of the nodes on which its replicas may run."""
+    kept = [each for each in spec.tolerations if not each.deleted][:_MOST_TOLERATIONS]
+    return Terms(
+        values.text(spec.node_type), tuple(sorted({_toleration(each) for each in kept}, key=repr)), _together(spec)
+    )
+
+
+def _toleration(said: placement_pb2.Toleration) -> Toleration:
+    effect = _EFFECTS.get(said.effect, "")
+    exists = said.operator == placement_pb2.TOLERATION_OPERATOR_EXISTS
+    return Toleration(
+        values.text(said.key, 316),
+        "" if exists else values.text(said.value),
+        exists,
+        effect,
+        said.seconds if said.HasField("seconds") and effect == NO_EXECUTE else None,
+    )
+
+
+def _together(spec: workload_pb2.WorkloadSpec) -> Together | None:
+    if not spec.pod_affinity:
+        return None
+    # Without a word it is a wish: a must that nobody wrote would leave work waiting for a reason that nobody gave.
+    required = spec.pod_affinity_scheduling_rule == workload_pb2.AFFINITY_RULE_REQUIRED
+    return Together(values.text(spec.pod_affinity_topology, 316) or HOST_LABEL, required)
+
+
+def rules_of(said: tenancy_pb2.SchedulingRules) -> Rules:
+    """The limits of a project or department."""
+    limits = (
+        "interactive_time_limit_seconds",
+        "interactive_idle_limit_seconds",
+        "interactive_preemptible_idle_limit_seconds",
+        "training_idle_limit_seconds",
+        "training_time_limit_seconds",
+    )
+    return Rules(*(values.number(getattr(said, name), name) if said.HasField(name) else None for name in limits))
+
+
+def node_types_of(said: tenancy_pb2.NodeTypes) -> NodeTypes:
+    """The node types of a project or department."""
+    return NodeTypes(
+        tuple(sorted({values.text(name) for name in said.training})),
+        tuple(sorted({values.text(name) for name in said.workspace})),
+    )
