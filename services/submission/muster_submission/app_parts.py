@@ -83,10 +83,10 @@ from muster_submission.rpc.applying import Applying
 from muster_submission.rpc.dead_letters import AllDeadLetters
 from muster_submission.rpc.explain import Explain
 from muster_submission.rpc.fleet import Fleet
+from muster_submission.rpc.known_pools import KnownPools
 from muster_submission.rpc.logs import LogReading
 from muster_submission.rpc.policies import Policies
 from muster_submission.rpc.templates import Templates
-from muster_submission.rpc.known_pools import KnownPools
 from muster_submission.rpc.tenancy import Tenancy
 from muster_submission.rpc.triggers import Triggers
 from muster_submission.rpc.usage import Usage
