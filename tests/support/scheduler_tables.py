@@ -60,10 +60,17 @@ class Tables:
         if not (keep and key in rows):
             rows[key] = row
 
-    async def fetch(self, sql: str, *_: Any) -> list[dict[str, Any]]:
-        """All rows of the table that a statement of `load` reads."""
-        table = sql.split(" FROM ")[1].split(maxsplit=1)[0]
-        return list(self.rows.get(table, {}).values())
+    async def fetch(self, sql: str, *arguments: Any) -> list[dict[str, Any]]:
+        """The rows that a statement of `load` reads: all of a table, or those of a stretch of workloads, by id."""
+        table = sql.split("FROM ")[1].split(maxsplit=1)[0]
+        found = self.rows.get(table, {}).values()
+        if not arguments:
+            return list(found)
+        key = "id" if table == "workloads" else "workload"
+        after = sorted((row for row in found if str(row[key]) > arguments[0]), key=lambda row: str(row[key]))
+        if table == "workloads":
+            return after[: arguments[1]]
+        return [row for row in after if str(row[key]) <= arguments[1]]
 
 
 @dataclass

@@ -34,7 +34,8 @@ from muster_chassis.unit import ASSIGNMENTS
 from muster_scheduler import stream
 from muster_scheduler.adapters.highest import highest_epoch
 from muster_scheduler.adapters.outgoing import Publisher
-from muster_scheduler.adapters.postgres import PostgresStore, ended_before, load
+from muster_scheduler.adapters.postgres import PostgresStore, ended_before
+from muster_scheduler.adapters.rebuild import load
 from muster_scheduler.domain import events as domain
 from muster_scheduler.domain.world import World
 from muster_scheduler.handlers import Handlers, micros

@@ -11,7 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from muster_kernel.lifecycle import ACTIVE, Phase
 from muster_kernel.reasons import FailureClass
-from muster_scheduler.adapters.postgres import PostgresStore, load
+from muster_scheduler.adapters.postgres import PostgresStore
+from muster_scheduler.adapters.rebuild import load
 from muster_scheduler.domain import decisions as d
 from muster_scheduler.domain import events
 from muster_scheduler.domain.clusters import Profile

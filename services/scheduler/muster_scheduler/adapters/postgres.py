@@ -1,8 +1,8 @@
-"""The state in PostgreSQL: written in sets, read back whole.
+"""The state into PostgreSQL: written in sets, in the transaction that decided it.
 
-Called by the handlers inside their unit, and once at the start of a term. Holds: whatever a transaction touched is
-written in it, in at most one statement per table, so that a batch of hundreds of workloads costs a handful of round
-trips; `load` gives back a state whose digest is that of the one that was written.
+Called by the handlers inside their unit. Holds: whatever a transaction touched is written in it, in at most one
+statement per table, so that a batch of hundreds of workloads costs a handful of round trips; `rebuild.load` gives back
+a state whose digest is that of the one that was written.
 """
 
 from __future__ import annotations
@@ -12,13 +12,11 @@ from typing import Any, Final
 import asyncpg
 
 from muster_chassis.unit import Unit
-from muster_kernel.lifecycle import ACTIVE, Phase
+from muster_kernel.lifecycle import Phase
 from muster_scheduler.adapters import rows
-from muster_scheduler.domain.course import claim_holder
-from muster_scheduler.domain.limits import Limits
 from muster_scheduler.domain.requests import Holder
-from muster_scheduler.domain.state import Plan, State
-from muster_scheduler.domain.workloads import Replica, Request, Workload
+from muster_scheduler.domain.state import Plan
+from muster_scheduler.domain.workloads import Workload
 from muster_scheduler.domain.world import Touched, World
 
 _WORKLOADS: Final = """
@@ -146,75 +144,6 @@ def place_of(workload: Workload, holder: Holder) -> str:
 
 def _columns(lines: Any) -> list[list[Any]]:
     return [list(column) for column in zip(*lines, strict=True)]
-
-
-async def load(connection: asyncpg.Connection, limits: Limits, now: int) -> State:
-    """The state as the database has it. Clocks of silence start at `now`, microseconds since 1970."""
-    state = State(limits)
-    world = state.world
-    world.now = now
-    for row in await connection.fetch("SELECT id, body FROM clusters"):
-        world.clusters[row["id"]] = rows.to_cluster(row["id"], row["body"], now)
-    for row in await connection.fetch("SELECT name, body FROM projects"):
-        world.queues.projects[row["name"]] = rows.to_project(row["name"], row["body"])
-    nodes = await connection.fetch("SELECT cluster, name, body FROM nodes")
-    world.inventory.put_nodes(rows.to_node(row["cluster"], row["name"], row["body"]) for row in nodes)
-    await _load_workloads(connection, world)
-    await _load_replicas(connection, world)
-    for workload in world.workloads.values():
-        _charge_claim(world, workload)
-    world.journal.clear()
-    world.derive()
-    return state
-
-
-async def _load_workloads(connection: asyncpg.Connection, world: World) -> None:
-    requests: dict[str, dict[int, Request]] = {}
-    for row in await connection.fetch("SELECT workload, generation, body, spec FROM requests"):
-        made = rows.to_request(row["body"], row["spec"])
-        requests.setdefault(str(row["workload"]), {})[row["generation"]] = made
-    columns = "id, project, name, phase, desired, generation, attempt, body"
-    for row in await connection.fetch(f"SELECT {columns} FROM workloads"):  # noqa: S608 - a constant
-        workload, old = rows.to_workload(row)
-        known = requests.get(workload.id, {})
-        workload.request, workload.old = known.get(row["generation"]), known.get(old)
-        world.workloads[workload.id] = workload
-        if workload.phase in ACTIVE or workload.phase is Phase.UNKNOWN:
-            world.placed.setdefault((workload.cluster, workload.pool), {})[workload.id] = None
-
-
-async def _load_replicas(connection: asyncpg.Connection, world: World) -> None:
-    for row in await connection.fetch("SELECT * FROM replicas"):
-        replica = rows.to_replica(row)
-        workload = world.workloads[replica.holder.workload]
-        _put(workload, replica, row["place"])
-        if replica.charged:
-            world.inventory.charge(replica.holder, replica.node, replica.grant)
-        if replica.accounted:
-            preemptible = workload.request is None or workload.request.preemptible
-            world.queues.charge(workload.project, workload.pool, replica.grant.charge, preemptible=preemptible)
-        world.placed.setdefault((workload.cluster, workload.pool), {})[workload.id] = None
-
-
-def _put(workload: Workload, replica: Replica, place: str) -> None:
-    if place == "current":
-        workload.replicas[replica.holder.role, replica.holder.rank] = replica
-    elif place == "rolling":
-        workload.rolling[replica.holder] = replica
-    else:
-        workload.leaving[replica.holder] = replica
-
-
-def _charge_claim(world: World, workload: Workload) -> None:
-    claim = workload.claim
-    if claim is None:
-        return
-    world.claims[workload.id] = None
-    for planned in claim.planned:
-        world.inventory.charge(claim_holder(workload, planned.role, planned.rank), planned.node, planned.grant)
-    preemptible = workload.request is None or workload.request.preemptible
-    units = sum(planned.grant.charge for planned in claim.planned)
-    world.queues.charge(workload.project, claim.pool, units, preemptible=preemptible)
 
 
 async def ended_before(connection: asyncpg.Connection, moment: Any, limit: int = 2000) -> list[str]:

@@ -1,0 +1,164 @@
+"""The state read back from PostgreSQL: at the start of a term, and by a standby now and then.
+
+A million workloads have to be there in half a minute and in little memory: rows come in stretches by their key, so
+that never all of them are held twice; texts that many rows share are kept once, and so are requests, which differ in
+hundreds of ways and not in a million. Holds: the digest of what is read is that of what was written.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import asyncpg
+
+from muster_kernel.lifecycle import ACTIVE, Phase
+from muster_scheduler.adapters import rows
+from muster_scheduler.domain.course import claim_holder
+from muster_scheduler.domain.limits import Limits
+from muster_scheduler.domain.state import State
+from muster_scheduler.domain.workloads import Replica, Request, Workload
+from muster_scheduler.domain.world import World
+
+STRETCH: Final = 20_000
+"""Workloads that are read at once."""
+_SPEC: Final = Request._fields.index("spec")
+_FIRST: Final = "00000000-0000-0000-0000-000000000000"
+_WORKLOADS: Final = """
+SELECT id::text AS id, project, name, phase, desired, generation, attempt, body
+FROM workloads WHERE id > $1::uuid ORDER BY id LIMIT $2
+"""
+_REQUESTS: Final = """
+SELECT workload::text AS workload, generation, body, spec
+FROM requests WHERE workload > $1::uuid AND workload <= $2::uuid
+"""
+_REPLICAS: Final = """
+SELECT workload::text AS workload, generation, attempt, role, rank, k, place, body
+FROM replicas WHERE workload > $1::uuid AND workload <= $2::uuid
+"""
+
+
+async def load(connection: asyncpg.Connection, limits: Limits, now: int) -> State:
+    """The state as the database has it. Clocks of silence start at `now`, microseconds since 1970."""
+    with _without_collecting():
+        return await _load(connection, limits, now)
+
+
+@contextmanager
+def _without_collecting() -> Iterator[None]:
+    # Everything that is made here stays, and each full collection would look at all of it again.
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+async def _load(connection: asyncpg.Connection, limits: Limits, now: int) -> State:
+    state = State(limits)
+    world = state.world
+    world.now = now
+    for row in await connection.fetch("SELECT id, body FROM clusters"):
+        world.clusters[row["id"]] = rows.to_cluster(row["id"], row["body"], now)
+    for row in await connection.fetch("SELECT name, body FROM projects"):
+        world.queues.projects[row["name"]] = rows.to_project(row["name"], row["body"])
+    nodes = await connection.fetch("SELECT cluster, name, body FROM nodes")
+    world.inventory.put_nodes(rows.to_node(row["cluster"], row["name"], row["body"]) for row in nodes)
+    kept = _Kept()
+    async for before, stretch in _stretches(connection):
+        await _load_stretch(connection, world, kept, before, stretch)
+    for workload in world.workloads.values():
+        _charge_claim(world, workload)
+    world.journal.clear()
+    world.derive()
+    return state
+
+
+async def _stretches(connection: asyncpg.Connection) -> AsyncIterator[tuple[str, list[Any]]]:
+    """The rows of the workloads by id, and after which id each stretch begins."""
+    last = _FIRST
+    while stretch := await connection.fetch(_WORKLOADS, last, STRETCH):
+        yield last, stretch
+        last = stretch[-1]["id"]
+
+
+class _Kept:
+    """What rows have in common, kept once."""
+
+    def __init__(self) -> None:
+        self._requests: dict[str, Request] = {}
+        self._words: dict[str, str] = {}
+
+    def request(self, body: str, spec: bytes) -> Request:
+        """The request of a row: all but its spec is that of every other row with the same body."""
+        known = self._requests.get(body)
+        if known is None:
+            known = self._requests[body] = rows.to_request(body, b"")
+        return Request._make((*known[:_SPEC], spec, *known[_SPEC + 1 :]))
+
+    def workload(self, row: Any) -> tuple[Workload, int]:
+        """The workload of a row, and the generation of the revision that it replaces."""
+        workload, old = rows.to_workload(row)
+        keep = self._words.setdefault
+        workload.project = keep(workload.project, workload.project)
+        workload.department = keep(workload.department, workload.department)
+        workload.namespace = keep(workload.namespace, workload.namespace)
+        workload.owner = keep(workload.owner, workload.owner)
+        workload.cluster = keep(workload.cluster, workload.cluster)
+        workload.pool = keep(workload.pool, workload.pool)
+        return workload, old
+
+
+async def _load_stretch(
+    connection: asyncpg.Connection, world: World, kept: _Kept, before: str, stretch: list[Any]
+) -> None:
+    last = stretch[-1]["id"]
+    requests: dict[tuple[str, int], Request] = {}
+    for row in await connection.fetch(_REQUESTS, before, last):
+        requests[row["workload"], row["generation"]] = kept.request(row["body"], row["spec"])
+    for row in stretch:
+        workload, old = kept.workload(row)
+        workload.request = requests.get((workload.id, row["generation"]))
+        workload.old = requests.get((workload.id, old)) if old else None
+        world.workloads[workload.id] = workload
+        if workload.phase in ACTIVE or workload.phase is Phase.UNKNOWN:
+            world.placed.setdefault((workload.cluster, workload.pool), {})[workload.id] = None
+    for row in await connection.fetch(_REPLICAS, before, last):
+        _load_replica(world, row)
+
+
+def _load_replica(world: World, row: Any) -> None:
+    replica = rows.to_replica(row)
+    workload = world.workloads[replica.holder.workload]
+    _put(workload, replica, row["place"])
+    if replica.charged:
+        world.inventory.charge(replica.holder, replica.node, replica.grant)
+    if replica.accounted:
+        preemptible = workload.request is None or workload.request.preemptible
+        world.queues.charge(workload.project, workload.pool, replica.grant.charge, preemptible=preemptible)
+    world.placed.setdefault((workload.cluster, workload.pool), {})[workload.id] = None
+
+
+def _put(workload: Workload, replica: Replica, place: str) -> None:
+    if place == "current":
+        workload.replicas[replica.holder.role, replica.holder.rank] = replica
+    elif place == "rolling":
+        workload.rolling[replica.holder] = replica
+    else:
+        workload.leaving[replica.holder] = replica
+
+
+def _charge_claim(world: World, workload: Workload) -> None:
+    claim = workload.claim
+    if claim is None:
+        return
+    world.claims[workload.id] = None
+    for planned in claim.planned:
+        world.inventory.charge(claim_holder(workload, planned.role, planned.rank), planned.node, planned.grant)
+    preemptible = workload.request is None or workload.request.preemptible
+    units = sum(planned.grant.charge for planned in claim.planned)
+    world.queues.charge(workload.project, claim.pool, units, preemptible=preemptible)
