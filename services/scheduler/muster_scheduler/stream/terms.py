@@ -48,14 +48,14 @@ def _together(spec: workload_pb2.WorkloadSpec) -> Together | None:
 
 def rules_of(said: tenancy_pb2.SchedulingRules) -> Rules:
     """The limits of a project or department."""
-    limits = (
-        "interactive_time_limit_seconds",
-        "interactive_idle_limit_seconds",
-        "interactive_preemptible_idle_limit_seconds",
-        "training_idle_limit_seconds",
-        "training_time_limit_seconds",
+    limits = {field.name: values.number(value, field.name) for field, value in said.ListFields()}
+    return Rules(
+        limits.get("interactive_time_limit_seconds"),
+        limits.get("interactive_idle_limit_seconds"),
+        limits.get("interactive_preemptible_idle_limit_seconds"),
+        limits.get("training_idle_limit_seconds"),
+        limits.get("training_time_limit_seconds"),
     )
-    return Rules(*(values.number(getattr(said, name), name) if said.HasField(name) else None for name in limits))
 
 
 def node_types_of(said: tenancy_pb2.NodeTypes) -> NodeTypes:

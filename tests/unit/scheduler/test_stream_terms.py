@@ -1,0 +1,57 @@
+"""What specs, projects and departments say of nodes and time, as the domain reads it."""
+
+from __future__ import annotations
+
+from muster.tenancy.v1 import tenancy_pb2
+from muster.workload.v1 import placement_pb2, workload_pb2
+from muster_scheduler.domain.rules import NodeTypes, Rules
+from muster_scheduler.domain.terms import ANYWHERE, HOST_LABEL, Together, Toleration
+from muster_scheduler.stream.terms import node_types_of, rules_of, terms_of
+
+
+def test_nothing_said_is_anywhere() -> None:
+    assert terms_of(workload_pb2.WorkloadSpec()) == ANYWHERE
+    assert rules_of(tenancy_pb2.SchedulingRules()) == Rules()
+    assert node_types_of(tenancy_pb2.NodeTypes()) == NodeTypes()
+
+
+def test_tolerations() -> None:
+    spec = workload_pb2.WorkloadSpec(node_type="dgx")
+    spec.tolerations.add(label="a", key="k", value="v", effect=placement_pb2.TAINT_EFFECT_NO_EXECUTE, seconds=5)
+    spec.tolerations.add(label="b", key="k", value="v", effect=placement_pb2.TAINT_EFFECT_NO_EXECUTE)
+    spec.tolerations.add(
+        label="c",
+        key="k",
+        value="dropped",
+        operator=placement_pb2.TOLERATION_OPERATOR_EXISTS,
+        effect=placement_pb2.TAINT_EFFECT_NO_SCHEDULE,
+        seconds=5,
+    )
+    spec.tolerations.add(label="d", key="gone", deleted=True)
+    terms = terms_of(spec)
+    assert terms.node_type == "dgx"
+    assert set(terms.tolerations) == {
+        Toleration("k", "v", effect="NoExecute", seconds=5),
+        Toleration("k", "v", effect="NoExecute"),
+        Toleration("k", exists=True, effect="NoSchedule"),
+    }
+
+
+def test_standing_together() -> None:
+    spec = workload_pb2.WorkloadSpec(pod_affinity=True)
+    assert terms_of(spec).together == Together(HOST_LABEL, required=False)
+    spec.pod_affinity_topology = "zone"
+    spec.pod_affinity_scheduling_rule = workload_pb2.AFFINITY_RULE_REQUIRED
+    assert terms_of(spec).together == Together("zone", required=True)
+    spec.pod_affinity = False
+    assert terms_of(spec).together is None
+
+
+def test_limits_of_zero_are_limits() -> None:
+    said = tenancy_pb2.SchedulingRules(training_time_limit_seconds=0, interactive_idle_limit_seconds=7)
+    assert rules_of(said) == Rules(training_time=0, interactive_idle=7)
+
+
+def test_types_are_a_set() -> None:
+    said = tenancy_pb2.NodeTypes(training=["b", "a", "b"])
+    assert node_types_of(said) == NodeTypes(("a", "b"))
