@@ -84,63 +84,66 @@ class ProjectBody:
     node_types: NodeTypes
 
 
-@dataclass(frozen=True, slots=True)
-class WorkloadBody:
-    """A workload's row beside its columns."""
+class WorkloadBody(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A workload's row beside its columns. What is as it begins is not written: most of a million waiting ones."""
 
-    department: str
-    namespace: str
-    owner: str
-    submitted: int
-    reason: ChangeReason
-    message: str
-    queued: int
-    told: WaitingReason | None
-    told_at: int
-    cluster: str
-    pool: str
-    placed: int
-    first_placed: int
-    ending: Ending
-    exits: int
-    faults: int
-    ours: int
-    not_before: int
-    avoid: list[tuple[tuple[str, str], int]]
-    claim: Claim | None
-    preempted_by: str
-    record: int
-    finished: int
-    scale: int | None
-    snapshot_due: bool
-    endpoints: tuple[str, ...]
-    conditions: tuple[tuple[str, bool, str, str], ...]
-    replacements: list[tuple[tuple[str, int], tuple[int, int]]]
-    old_generation: int
-    preemptions: int
-    ran: int
+    department: str = ""
+    namespace: str = ""
+    owner: str = ""
+    submitted: int = 0
+    reason: ChangeReason = ChangeReason.ADMITTED
+    message: str = ""
+    queued: int = 0
+    told: WaitingReason | None = None
+    told_at: int = 0
+    cluster: str = ""
+    pool: str = ""
+    placed: int = 0
+    first_placed: int = 0
+    ending: Ending = Ending.NONE
+    exits: int = 0
+    faults: int = 0
+    ours: int = 0
+    not_before: int = 0
+    avoid: list[tuple[tuple[str, str], int]] = msgspec.field(default_factory=list)
+    claim: Claim | None = None
+    preempted_by: str = ""
+    record: int = 0
+    finished: int = 0
+    scale: int | None = None
+    snapshot_due: bool = False
+    endpoints: tuple[str, ...] = ()
+    conditions: tuple[tuple[str, bool, str, str], ...] = ()
+    replacements: list[tuple[tuple[str, int], tuple[int, int]]] = msgspec.field(default_factory=list)
+    old_generation: int = 0
+    preemptions: int = 0
+    ran: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaBody:
+class ReplicaBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """A replica's row beside its key."""
 
     node: tuple[str, str]
     grant: Grant
-    state: ReplicaState
-    gone: bool
-    kept: bool
-    accounted: bool
-    failure: FailureClass
-    exit_code: int | None
-    seen: tuple[int, int]
-    name: str
-    message: str
-    endpoints: tuple[str, ...]
-    started: int
-    finished: int
+    state: ReplicaState = ReplicaState.ASSIGNED
+    gone: bool = False
+    kept: bool = False
+    accounted: bool = True
+    failure: FailureClass = FailureClass.NONE
+    exit_code: int | None = None
+    seen: tuple[int, int] = (0, 0)
+    name: str = ""
+    message: str = ""
+    endpoints: tuple[str, ...] = ()
+    started: int = 0
+    finished: int = 0
 
 
+_APART: Final = frozenset({"avoid", "replacements", "old_generation"})
+"""Fields of a body that are not a workload's attributes as they stand."""
+_PLAIN: Final = tuple(name for name in WorkloadBody.__struct_fields__ if name not in _APART)
+_PHASES: Final = {phase.value: phase for phase in Phase}
+_WISHES: Final = {wish.value: wish for wish in DesiredPhase}
 _encode = msgspec.json.Encoder().encode
 _cluster = msgspec.json.Decoder(ClusterBody)
 _node = msgspec.json.Decoder(NodeBody)
@@ -156,7 +159,8 @@ def text(body: object) -> str:
 
 
 def _copy(source: object, into: type[Any], **other: object) -> Any:
-    names = [name for name in into.__slots__ if name not in other]
+    fields = into.__struct_fields__ if issubclass(into, msgspec.Struct) else into.__slots__
+    names = [name for name in fields if name not in other]
     return into(**{name: getattr(source, name) for name in names}, **other)
 
 
@@ -219,11 +223,9 @@ def to_workload(row: Any) -> tuple[Workload, int]:
     """The workload of a row without request and replicas, and the generation of the revision that it replaces."""
     read = _workload.decode(row["body"])
     workload = Workload(str(row["id"]), project=row["project"], name=row["name"])
-    skipped = {"avoid", "replacements", "old_generation"}
-    for name in WorkloadBody.__slots__:
-        if name not in skipped:
-            setattr(workload, name, getattr(read, name))
-    workload.phase, workload.desired = Phase(row["phase"]), DesiredPhase(row["desired"])
+    for name in _PLAIN:
+        setattr(workload, name, getattr(read, name))
+    workload.phase, workload.desired = _PHASES[row["phase"]], _WISHES[row["desired"]]
     workload.attempt = row["attempt"]
     workload.avoid, workload.replacements = dict(read.avoid), dict(read.replacements)
     return workload, read.old_generation
@@ -248,5 +250,5 @@ def to_replica(row: Any) -> Replica:
     """The replica of a row."""
     holder = Holder(str(row["workload"]), row["generation"], row["attempt"], row["role"], row["rank"], row["k"])
     read = _replica.decode(row["body"])
-    plain = {name: getattr(read, name) for name in ReplicaBody.__slots__}
+    plain = {name: getattr(read, name) for name in ReplicaBody.__struct_fields__}
     return Replica(holder, leaving=row["place"] == "leaving", **plain)
