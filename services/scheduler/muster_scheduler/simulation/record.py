@@ -1,0 +1,202 @@
+"""What a simulation writes down: every decision as it is taken, and the fleet at regular moments.
+
+Fed by running.py. Follows phases only, not the books: what a project holds is what its workloads that are placed ask
+for, what it wants is that and what its waiting ones ask for.
+Holds: the sums per project follow every change of a phase; `figures` does not change anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from muster_kernel.lifecycle import ACTIVE, RELEASING, WAITING, Phase
+from muster_kernel.quantities import GPU, UNITS_PER_MILLI
+from muster_scheduler.domain.decisions import Decision, PhaseChange, Placed, Preempted
+from muster_scheduler.domain.nodes import Node, NodeState
+from muster_scheduler.domain.world import World
+from muster_scheduler.simulation.scenario import Job, Scenario, gpus_of, units_of
+
+
+class Sample(NamedTuple):
+    """The fleet at one moment; amounts in 1/7,000 GPU. `at`: microseconds since the start."""
+
+    at: int
+    held: int
+    wanted: int  # held, and asked for by what waits
+    served: int  # of `entitled`, what is held
+    entitled: int  # what the projects deserve, as far as they want it
+    free: int  # on nodes that are up
+    whole: int  # of `free`, on nodes that are wholly free
+    running: int  # workloads
+    waiting: int
+
+
+class Standing(NamedTuple):
+    """A project over the whole time; amounts are means over the samples in 1/7,000 GPU, waits are microseconds."""
+
+    project: str
+    department: str
+    deserved: int
+    wanted: int
+    held: int
+    arrived: int
+    completed: int
+    failed: int
+    preempted: int
+    unplaced: int
+    waits: tuple[int, ...]  # of what was placed, sorted
+
+
+class Figures(NamedTuple):
+    """All that is known at the end."""
+
+    scenario: Scenario
+    samples: tuple[Sample, ...]
+    projects: tuple[Standing, ...]
+
+
+@dataclass(slots=True)
+class Account:
+    """One project, as it goes."""
+
+    department: str
+    deserved: int
+    held: int = 0
+    waiting: int = 0
+    arrived: int = 0
+    completed: int = 0
+    failed: int = 0
+    preempted: int = 0
+    sum_deserved: int = 0
+    sum_wanted: int = 0
+    sum_held: int = 0
+    waits: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Known:
+    """One job: whose it is, what it asks for, when it came."""
+
+    account: Account
+    units: int
+    placed: bool = False
+
+
+_HOLDING = ACTIVE | RELEASING | {Phase.UNKNOWN}
+
+
+class Record:
+    """The book of one run."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        """Begins with the projects of the scenario."""
+        self.scenario = scenario
+        self.accounts = {
+            tenant.project: Account(tenant.department, sum(quota.deserved for _, quota in tenant.quotas))
+            for tenant in scenario.tenants
+        }
+        self.samples: list[Sample] = []
+        self.running = self.waiting = 0
+        self._jobs: dict[str, Known] = {}
+
+    def department(self, project: str) -> str:
+        """The department of a project."""
+        return self.accounts[project].department
+
+    def expect(self, workload: str, job: Job) -> None:
+        """A job has been submitted."""
+        account = self.accounts[job.project]
+        account.arrived += 1
+        self._jobs[workload] = Known(account, units_of(job.request))
+
+    def requota(self, project: str, deserved: int) -> None:
+        """A project deserves something else from now on."""
+        self.accounts[project].deserved = deserved
+
+    def hear(self, world: World, decision: Decision) -> None:
+        """Takes a decision down."""
+        if isinstance(decision, PhaseChange):
+            if decision.before is not decision.after:
+                self._move(self._jobs[decision.workload], decision.before, decision.after)
+        elif isinstance(decision, Placed):
+            job = self._jobs[decision.workload]
+            if not job.placed:
+                job.placed = True
+                job.account.waits.append(decision.at - world.workloads[decision.workload].submitted)
+        elif isinstance(decision, Preempted):
+            self._jobs[decision.workload].account.preempted += 1
+
+    def _move(self, job: Known, before: Phase, after: Phase) -> None:
+        account = job.account
+        holding = (after in _HOLDING) - (before in _HOLDING)
+        account.held += holding * job.units
+        waiting = (after in WAITING) - (before in WAITING)
+        account.waiting += waiting * job.units
+        self.waiting += waiting
+        self.running += (after in ACTIVE) - (before in ACTIVE)
+        account.completed += after is Phase.COMPLETED
+        account.failed += after is Phase.FAILED
+
+    def sample(self, world: World, at: int) -> None:
+        """Looks at the fleet; `at` in microseconds since the start."""
+        served = entitled = 0
+        for account in self.accounts.values():
+            wanted = account.held + account.waiting
+            account.sum_deserved += account.deserved
+            account.sum_wanted += wanted
+            account.sum_held += account.held
+            due = min(account.deserved, wanted)
+            entitled += due
+            served += min(due, account.held)
+        free = [(free_units(node), not node.entries) for node in world.inventory.nodes.values()]
+        held = sum(account.held for account in self.accounts.values())
+        self.samples.append(
+            Sample(
+                at,
+                held,
+                held + sum(account.waiting for account in self.accounts.values()),
+                served,
+                entitled,
+                sum(units for units, _ in free),
+                sum(units for units, idle in free if idle),
+                self.running,
+                self.waiting,
+            )
+        )
+
+    def figures(self) -> Figures:
+        """What is known by now."""
+        return Figures(
+            self.scenario, tuple(self.samples), tuple(self._standing(name) for name in sorted(self.accounts))
+        )
+
+    def _standing(self, name: str) -> Standing:
+        account, samples = self.accounts[name], len(self.samples) or 1
+        return Standing(
+            name,
+            account.department,
+            account.sum_deserved // samples,
+            account.sum_wanted // samples,
+            account.sum_held // samples,
+            account.arrived,
+            account.completed,
+            account.failed,
+            account.preempted,
+            account.arrived - len(account.waits),
+            tuple(sorted(account.waits)),
+        )
+
+
+def free_units(node: Node) -> int:
+    """What the devices of a node could still give, in 1/7,000 GPU; 0 where it takes no work."""
+    if node.state is not NodeState.READY:
+        return 0
+    if not node.entries:
+        return GPU * len(node.devices)
+    return UNITS_PER_MILLI * sum(device.free_milli for device in node.devices)
+
+
+def capacity_units(scenario: Scenario) -> int:
+    """What the whole fleet has, in 1/7,000 GPU."""
+    return GPU * gpus_of(scenario.fleet)

@@ -1,0 +1,165 @@
+"""The figures of a run in the words of people who plan: numbers for a program, and tables for a terminal.
+
+Called by the command and by page.py. Pure: nothing here measures, everything follows from the record.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from rich.table import Table
+
+from muster_scheduler.domain.workloads import SECOND
+from muster_scheduler.simulation.record import Figures, Sample, Standing, capacity_units
+from muster_scheduler.simulation.scenario import DAY, whole_gpus
+
+_HOUR: Final = 3600 * SECOND
+PERCENTILES: Final = (50, 90, 99)
+
+
+def percentile(ordered: tuple[int, ...], percent: int) -> int:
+    """The smallest value that `percent` per cent of the values do not exceed (nearest rank); 0 of none."""
+    if not ordered:
+        return 0
+    return ordered[max(0, -(-percent * len(ordered) // 100) - 1)]
+
+
+def utilisation(sample: Sample, capacity: int) -> float:
+    """What is held, as a part of the whole fleet."""
+    return sample.held / capacity if capacity else 0.0
+
+
+def fairness(sample: Sample) -> float:
+    """What projects hold of that which they deserve and want: 1.0, nobody who is in his right goes short."""
+    return sample.served / sample.entitled if sample.entitled else 1.0
+
+
+def fragmentation(sample: Sample) -> float:
+    """The part of the free GPUs that is not on wholly free nodes: 0.0, every free GPU can go to a whole-node job."""
+    return 1 - sample.whole / sample.free if sample.free else 0.0
+
+
+def summary(figures: Figures) -> dict[str, Any]:
+    """Everything as JSON; times in seconds, amounts in GPUs."""
+    scenario, samples = figures.scenario, figures.samples
+    capacity = capacity_units(scenario)
+    used = [utilisation(sample, capacity) for sample in samples]
+    return {
+        "scenario": scenario.name,
+        "days": round(scenario.pace.length / DAY, 4),
+        "gpus": scenario.gpus,
+        "nodes": sum(group.nodes for group in scenario.fleet),
+        "workloads": _counts(figures),
+        "utilisation": {"mean": _part(_mean(used)), "peak": _part(max(used, default=0.0))},
+        "waits": _waits(tuple(sorted(wait for project in figures.projects for wait in project.waits))),
+        "fairness": _part(_mean([fairness(sample) for sample in samples])),
+        "fragmentation": _part(_mean([fragmentation(sample) for sample in samples])),
+        "preemptions": sum(project.preempted for project in figures.projects),
+        "projects": [_project(project) for project in figures.projects],
+        "series": {
+            "hours": [round(sample.at / _HOUR, 3) for sample in samples],
+            "utilisation": [_part(each) for each in used],
+            "wanted": [whole_gpus(sample.wanted) for sample in samples],
+            "fairness": [_part(fairness(sample)) for sample in samples],
+            "fragmentation": [_part(fragmentation(sample)) for sample in samples],
+            "running": [sample.running for sample in samples],
+            "waiting": [sample.waiting for sample in samples],
+        },
+    }
+
+
+def _counts(figures: Figures) -> dict[str, int]:
+    last = figures.samples[-1] if figures.samples else None
+    return {
+        "arrived": sum(project.arrived for project in figures.projects),
+        "placed": sum(len(project.waits) for project in figures.projects),
+        "completed": sum(project.completed for project in figures.projects),
+        "failed": sum(project.failed for project in figures.projects),
+        "running": last.running if last else 0,
+        "waiting": last.waiting if last else 0,
+    }
+
+
+def _waits(ordered: tuple[int, ...]) -> dict[str, float]:
+    told = {f"p{percent}": percentile(ordered, percent) / SECOND for percent in PERCENTILES}
+    return told | {"max": (ordered[-1] if ordered else 0) / SECOND}
+
+
+def _project(project: Standing) -> dict[str, Any]:
+    return {
+        "project": project.project,
+        "department": project.department,
+        "deserved": whole_gpus(project.deserved),
+        "wanted": whole_gpus(project.wanted),
+        "held": whole_gpus(project.held),
+        "arrived": project.arrived,
+        "completed": project.completed,
+        "failed": project.failed,
+        "preempted": project.preempted,
+        "unplaced": project.unplaced,
+        "waits": _waits(project.waits),
+    }
+
+
+def _part(number: float) -> float:
+    return round(number, 4)
+
+
+def _mean(numbers: list[float]) -> float:
+    return sum(numbers) / len(numbers) if numbers else 0.0
+
+
+def headline(told: dict[str, Any]) -> str:
+    """The run in a few sentences."""
+    counts, used, waits = told["workloads"], told["utilisation"], told["waits"]
+    return (
+        f"{told['scenario']}: {told['days']:g} days on {told['gpus']:,} GPUs ({told['nodes']:,} nodes).\n"
+        f"{counts['arrived']:,} workloads came: {counts['completed']:,} completed, {counts['failed']:,} failed, "
+        f"{counts['running']:,} run and {counts['waiting']:,} wait at the end.\n"
+        f"GPUs held: {used['mean']:.1%} in the mean, {used['peak']:.1%} at most. "
+        f"Waits: half under {words(waits['p50'])}, 9 of 10 under {words(waits['p90'])}, "
+        f"99 of 100 under {words(waits['p99'])}.\n"
+        f"Fairness {told['fairness']:.1%} (of what projects deserve and want, they hold this). "
+        f"Fragmentation {told['fragmentation']:.1%} (of the free GPUs, this is on nodes that are used in part). "
+        f"Preemptions {told['preemptions']:,}."
+    )
+
+
+def words(seconds: float) -> str:
+    """A time as people say it: `8 s`, `4 min`, `2.5 h`."""
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.0f} s"
+
+
+_HEADS: Final = ("project", "deserved", "wanted", "held", "came", "done", "failed", "preempted", "p50", "p90", "p99")
+
+
+def table(told: dict[str, Any], most: int = 40) -> Table:
+    """The projects, one a line; those that hold most where there are more than `most`."""
+    made = Table(box=None, pad_edge=False)
+    for number, head in enumerate(_HEADS):
+        made.add_column(head, justify="right" if number else "left", no_wrap=True)
+    for row in rows(told, most):
+        made.add_row(*row)
+    return made
+
+
+def rows(told: dict[str, Any], most: int) -> list[tuple[str, ...]]:
+    """The lines of the table of projects."""
+    projects = sorted(told["projects"], key=lambda each: (-each["held"], each["project"]))
+    return [
+        (
+            each["project"],
+            *(f"{each[name]:,.1f}" for name in ("deserved", "wanted", "held")),
+            *(f"{each[name]:,}" for name in ("arrived", "completed", "failed", "preempted")),
+            *(words(each["waits"][f"p{percent}"]) for percent in PERCENTILES),
+        )
+        for each in projects[:most]
+    ]
+
+
+def heads() -> tuple[str, ...]:
+    """The heads of the table of projects."""
+    return _HEADS
