@@ -194,9 +194,18 @@ class _Reader:
     def _layer(self) -> None:
         """The errors of the LAYER stage, each at the place where its value stands."""
         said = {each.path for each in self.findings.found}
+        refused = {_missed(each.path) for each in self.findings.found}
         for each in check_layer(self.spec):
+            if (each.path, each.message) in refused:
+                continue
             place = place_of(self.loaded.root, each.path, self.findings.moved)
             if place is not None and place.path not in said:
                 self.findings.found.append(Violation(place.path, each.message, place.line, place.column, each.allowed))
             elif place is None and each.path not in said:
                 self.findings.found.append(each)
+
+
+def _missed(path: str) -> tuple[str, str]:
+    """Path and message with which an item would miss the member whose value was refused: that is said once."""
+    above, _, member = path.rpartition(".")
+    return above.removesuffix(".value"), f"{member} is missing"

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.rpc import code_pb2, error_details_pb2
 
 from muster.tenancy.v1 import tenancy_pb2
 from muster_client.cli.org_files import records
 from muster_client.errors import InvalidInput
+from tests.support.control_plane import Failure, World
 
 DOCS = Path(__file__).parents[3] / "docs"
 KINDS = {"Department": "departments", "Project": "projects", "NodePool": "node-pools"}
@@ -39,7 +41,8 @@ def test_the_guides_documents(muster: Callable[..., Any], tmp_path: Path, kind: 
 def test_a_document_says_everything_in_the_accounts_units(tmp_path: Path) -> None:
     path = tmp_path / "project.yaml"
     path.write_text(told()["Project"])
-    ((_, project),) = records([path], tenancy_pb2.Project)
+    (written,) = records([path], tenancy_pb2.Project)
+    project = written.record
     quota = project.quotas[0]
     assert (quota.gpu_deserved, quota.gpu_limit, quota.over_quota_weight_milli) == (28_000, 59_500, 2000)
     assert (quota.cpu_milli_deserved, quota.memory_bytes_deserved) == (64_000, 256 << 30)
@@ -55,15 +58,15 @@ def test_everything_wrong_is_said_at_once(tmp_path: Path) -> None:
     )
     with pytest.raises(InvalidInput) as refused:
         records([path], tenancy_pb2.Department)
-    assert {one.path for one in refused.value.violations} == {
-        "0.qoutas",
-        "0.quotas.0.pool",
-        "0.quotas.0.gpus",
-        "0.quotas.1",
-        "0.rules",
-        "0.rank",
-        "1.kind",
-        "1.name",
+    assert {(one.path, one.line, one.column) for one in refused.value.violations} == {
+        ("qoutas", 3, 1),
+        ("quotas.0.pool", 5, 10),
+        ("quotas.0.gpus", 5, 19),
+        ("quotas.1", 6, 3),
+        ("rules", 7, 8),
+        ("rank", 8, 7),
+        ("kind", 10, 7),
+        ("name", 10, 1),
     }
     for text in ("", "a: [", "[" * 5000):
         path.write_text(text)
@@ -71,6 +74,49 @@ def test_everything_wrong_is_said_at_once(tmp_path: Path) -> None:
             records([path], tenancy_pb2.Department)
     with pytest.raises(InvalidInput):
         records([tmp_path / "missing.yaml"], tenancy_pb2.Department)
+
+
+def test_what_is_no_yaml_is_told_by_file_and_line(muster: Callable[..., Any], tmp_path: Path) -> None:
+    path = tmp_path / "broken.yaml"
+    path.write_text("kind: Project\nname: a\nquotas: [\n")
+    told = muster("projects", "apply", "-f", str(path))
+    assert told.code == 2
+    assert told.err.startswith(f"{path}:4:1: this is not YAML: while parsing a flow node")
+    assert "unicode string" not in told.err
+
+
+QUOTA = ("quotas.1.node_pool", "no cluster has a node pool 'x'")
+RULE = ("rules.training_time_limit_seconds", "61 loosens the department's rule")
+
+
+def refusing(message: str, *found: tuple[str, str]) -> Failure:
+    bad = error_details_pb2.BadRequest()
+    for path, told in found:
+        bad.field_violations.add(field=path, description=told)
+    return Failure(code_pb2.INVALID_ARGUMENT, message, [bad])
+
+
+def test_a_refusal_names_the_options_of_the_verb(muster: Callable[..., Any], world: World) -> None:
+    said = f"the project is refused: {QUOTA[0]}: {QUOTA[1]}; {RULE[0]}: {RULE[1]}"
+    world.failures["CreateProject"] = [refusing(said, QUOTA, RULE)]
+    told = muster("projects", "create", "vision", "--quota", "1")
+    assert (told.code, "quotas.1" in told.err, "rules." in told.err) == (2, False, False)
+    assert f"--quota: {QUOTA[1]}" in told.err
+    assert f"--rule trainingTimeLimitSeconds: {RULE[1]}" in told.err
+
+
+def test_a_refusal_of_a_document_names_its_keys_and_lines(
+    muster: Callable[..., Any], world: World, tmp_path: Path
+) -> None:
+    path = tmp_path / "one.yaml"
+    path.write_text(
+        "kind: Project\nname: a\nquotas:\n- {gpus: 1}\n- {gpus: 2, pool: x}\nrules: {trainingTimeLimitSeconds: 61}\n"
+    )
+    world.failures["CreateProject"] = [refusing("refused", QUOTA, RULE)]
+    told = muster("projects", "apply", "-f", str(path))
+    assert told.code == 2
+    assert f"{path}:5:19: quotas.1.pool: {QUOTA[1]}" in told.err
+    assert f"{path}:6:35: rules.trainingTimeLimitSeconds: {RULE[1]}" in told.err
 
 
 def test_departments(muster: Callable[..., Any]) -> None:

@@ -24,6 +24,18 @@ def said(body: str, kind: str = "TrainingWorkload") -> str:
     return format_violations([one(body, kind)])
 
 
+def test_a_member_that_is_refused_is_not_missing_too() -> None:
+    document = one("  tolerations: {items: {a: {value: {key: k, operator: Exists, effect: Nope}}}}\n")
+    assert [(each.path, each.message) for each in document.violations] == [
+        ("spec.tolerations.items.a.value.effect", "Nope is not known")
+    ]
+    both = one("  tolerations: {items: {a: {value: {key: k, operator: Nope}}}}\n")
+    assert {(each.path, each.message) for each in both.violations} == {
+        ("spec.tolerations.items.a.value.operator", "Nope is not known"),
+        ("spec.tolerations.items.a", "effect is missing"),
+    }
+
+
 def test_a_training_as_users_write_it() -> None:
     document = one(
         """  name: {value: train-1}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muster.tenancy.v1 import tenancy_pb2
 from muster_client.cli.options import Common
-from muster_client.cli.org_units import Files, Several, apply, changed_parts, given_quota, given_quotas, tell
+from muster_client.cli.org_units import Files, Several, apply, calling, changed_parts, given_quota, given_quotas, tell
 from muster_client.cli.render import organisation as shown
 from muster_client.errors import InvalidInput
 
@@ -45,7 +45,7 @@ async def create_department(
     if rank < 0:
         raise InvalidInput(f"--rank {rank}: 0 or more")
     asked = tenancy_pb2.Department(name=name, quotas=given_quotas(quota), rank=rank, description=description)
-    async with common.muster() as muster:
+    async with calling(common) as muster:
         made = await muster.departments.create(asked)
     return tell(common, made, f"department {made.name}: {shown.deserves(made)}")
 
@@ -67,7 +67,7 @@ async def update_department(
         rule: A rule as NAME=SECONDS, such as trainingTimeLimitSeconds=3600, or NAME=none. May be repeated.
         common: Connection.
     """
-    async with common.muster() as muster:
+    async with calling(common) as muster:
         known = await muster.departments.get(name)
         parts = changed_parts(known, description, rank, rule)
         made = await muster.departments.update(known, parts) if parts else known
@@ -106,7 +106,7 @@ async def set_department_quota(
         common: Connection.
     """
     quota = given_quota(pool, gpus, limit, weight)
-    async with common.muster() as muster:
+    async with calling(common) as muster:
         made = await muster.departments.set_quota(name, quota)
     return tell(common, made, f"department {made.name}: {shown.deserves(made)}")
 

@@ -12,13 +12,15 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import yaml
 from cyclopts import CycloptsError
 from rich.console import Console
 
 from muster_client.cli.exits import Exit, exit_of
-from muster_client.errors import Detail, MusterError, Unavailable, Violation
+from muster_client.errors import Detail, InvalidInput, MusterError, Unavailable, Violation
 
 
 def in_file(kind: type[MusterError], source: str, violations: Sequence[Violation], *, done: str) -> MusterError:
@@ -27,6 +29,15 @@ def in_file(kind: type[MusterError], source: str, violations: Sequence[Violation
     problem = kind(f"{count}, {done}", detail=Detail(violations=tuple(violations)))
     problem.source = source
     return problem
+
+
+def not_yaml(path: Path, problem: yaml.MarkedYAMLError, *, done: str) -> MusterError:
+    """The error of a file that is no YAML, with the place where reading ended: line and column from 1."""
+    mark = problem.problem_mark or problem.context_mark
+    what = " ".join(part for part in (problem.context, problem.problem) if part)
+    line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+    violation = Violation("", f"this is not YAML: {what}", line, column)
+    return in_file(InvalidInput, str(path), [violation], done=done)
 
 
 def show_failure(problem: MusterError, *, as_json: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from muster.tenancy.v1 import tenancy_pb2
 from muster_client.cli.options import Common
 from muster_client.cli.org_files import PLACEMENTS
-from muster_client.cli.org_units import Files, apply, tell
+from muster_client.cli.org_units import Files, apply, calling, tell
 from muster_client.cli.render import organisation as shown
 from muster_client.errors import InvalidInput
 
@@ -57,7 +57,7 @@ async def create_pool(
         gpu_placement=PLACEMENTS[gpu_placement],
         cpu_placement=PLACEMENTS[cpu_placement],
     )
-    async with common.muster() as muster:
+    async with calling(common) as muster:
         made = await muster.node_pools.create(asked)
     where = f"nodes with {made.label_key}={made.label_value}"
     return tell(common, made, f"node pool {made.name} of cluster {made.cluster}: {where}")

@@ -8,23 +8,28 @@
     rules: {trainingTimeLimitSeconds: 86400}
 
 Called by the verbs `apply` of departments, projects and node-pools. Holds: everything that is wrong with a document is
-said at once, with its path; a key that nobody knows is an error.
+said at once, with its line and path; a key that nobody knows is an error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import yaml
 from google.protobuf.message import Message
 
 from muster.tenancy.v1 import tenancy_pb2 as books_pb2
-from muster_client.cli.failures import in_file
+from muster_client.cli.failures import in_file, not_yaml
 from muster_client.errors import InvalidInput, Violation
 from muster_client.quotas import gpu_units, weight_milli
 from muster_kernel.quantities import parse_bytes, parse_milli_cpu
+from muster_language.loading import load
+from muster_language.nodes import Node
+from muster_language.places import place_of
 
 Record = TypeVar("Record", books_pb2.Department, books_pb2.Project, books_pb2.NodePool)
 PLACEMENTS: Final = {
@@ -32,39 +37,66 @@ PLACEMENTS: Final = {
     "spread": books_pb2.PLACEMENT_STRATEGY_SPREAD,
 }
 Read = Callable[[Any], Any]
+_NOTHING: Final = "nothing was applied"
 
 
-def records(files: Iterable[Path], kind: type[Record]) -> list[tuple[Path, Record]]:
+@dataclass(frozen=True, slots=True)
+class Written(Generic[Record]):
+    """One document of a file: what it says, and its tree, in which places are looked up."""
+
+    source: Path
+    record: Record
+    root: Node | None
+
+    def refused(self, violations: Iterable[Violation]) -> list[Violation]:
+        """What is wrong with it, by the paths of its keys, with their lines."""
+        return [_placed(each, self.root) for each in violations]
+
+
+def records(files: Iterable[Path], kind: type[Record]) -> list[Written[Record]]:
     """The documents of the files, all of one kind. Raises InvalidInput with all the errors of the first bad file."""
-    return [(path, record) for path in files for record in _of_file(path, kind)]
+    return [record for path in files for record in _of_file(path, kind)]
 
 
-def _of_file(path: Path, kind: type[Record]) -> list[Record]:
+def _of_file(path: Path, kind: type[Record]) -> list[Written[Record]]:
     try:
-        loaded = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+        text = path.read_text(encoding="utf-8")
+        loaded = list(yaml.safe_load_all(text))
     except OSError as problem:
         raise InvalidInput(f"{path}: {problem.strerror or problem}") from None
+    except yaml.MarkedYAMLError as problem:
+        raise not_yaml(path, problem, done=_NOTHING) from None
     except (UnicodeDecodeError, ValueError, yaml.YAMLError) as problem:
         raise InvalidInput(f"{path}: not YAML: {' '.join(str(problem).split())}") from None
     except RecursionError:
         raise InvalidInput(f"{path}: nested too deeply") from None
+    trees = [each.root for each in load(text)]
     found: list[Violation] = []
-    made = [_record(each, kind, f"{at}." if len(loaded) > 1 else "", found) for at, each in enumerate(loaded)]
+    made = []
+    for value, root in zip_longest(loaded, trees[: len(loaded)]):
+        wrong: list[Violation] = []
+        made.append(Written(path, _record(value, kind, wrong), root))
+        found += made[-1].refused(wrong)
     if found or not made:
-        nothing = [Violation("", "no document in it")]
-        raise in_file(InvalidInput, str(path), found or nothing, done="nothing was applied")
+        raise in_file(InvalidInput, str(path), found or [Violation("", "no document in it")], done=_NOTHING)
     return made
 
 
-def _record(value: Any, kind: type[Record], path: str, found: list[Violation]) -> Record:
+def _placed(violation: Violation, root: Node | None) -> Violation:
+    """The violation where its key stands; what is missing is said where its document begins."""
+    place = place_of(root, violation.path, {}) or root
+    return violation if place is None else replace(violation, line=place.line, column=place.column)
+
+
+def _record(value: Any, kind: type[Record], found: list[Violation]) -> Record:
     record = kind()
-    given = _mapping(value, path.rstrip("."), found)
+    given = _mapping(value, "", found)
     named = given.pop("kind", None)
     if named != kind.DESCRIPTOR.name:
-        found.append(Violation(f"{path}kind", f"{named!r} given, {kind.DESCRIPTOR.name} expected"))
+        found.append(Violation("kind", f"{named!r} given, {kind.DESCRIPTOR.name} expected"))
     if not given.get("name"):
-        found.append(Violation(f"{path}name", "missing, and it is what this is known by"))
-    _fill(record, given, _KEYS[kind.DESCRIPTOR.name], path, found)
+        found.append(Violation("name", "missing, and it is what this is known by"))
+    _fill(record, given, KEYS[kind.DESCRIPTOR.name], "", found)
     return record
 
 
@@ -179,7 +211,7 @@ _UNIT: Final[dict[str, tuple[str, Any]]] = {
     "rules": ("rules", {key: (field, _count) for key, field in RULES.items()}),
     "nodeTypes": ("node_types", {"training": ("training", _text), "workspace": ("workspace", _text)}),
 }
-_KEYS: Final[dict[str, dict[str, tuple[str, Any]]]] = {
+KEYS: Final[dict[str, dict[str, tuple[str, Any]]]] = {
     "Department": _UNIT,
     "Project": {
         **_UNIT,

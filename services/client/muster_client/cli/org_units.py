@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -12,11 +13,14 @@ from rich.console import RenderableType
 
 from muster.tenancy.v1 import tenancy_pb2
 from muster_client.cli.exits import Exit
+from muster_client.cli.failures import in_file
 from muster_client.cli.options import Common
-from muster_client.cli.org_files import RULES, records
+from muster_client.cli.org_files import RULES, Written, records
 from muster_client.cli.output import emit, say
+from muster_client.cli.own_words import in_words, key, option
 from muster_client.cli.render import organisation as shown
-from muster_client.errors import InvalidInput, NotFound
+from muster_client.errors import InvalidInput, MusterError, NotFound
+from muster_client.muster import Muster
 from muster_client.quotas import pool_quota
 
 Files = Annotated[list[Path], Parameter(name=["--file", "-f"], negative="")]
@@ -39,16 +43,41 @@ async def apply(
 ) -> int:
     """Changes what is there and makes what is not, document by document; says each as it is done."""
     made: list[Record] = []
-    for _, asked in records(files, kind):
+    for one in records(files, kind):
         try:
-            made.append(await update(asked))
-        except NotFound:
-            made.append(await create(asked))
+            made.append(await _put(one.record, update, create))
+        except MusterError as problem:
+            raise _refused(one, problem, f"{len(made)} before it applied" if made else "nothing was applied") from None
         if not common.json:
             say(shown.applied(made[-1]))
     if common.json:
         emit(made)
     return Exit.OK
+
+
+async def _put(asked: Record, update: Put[Record], create: Put[Record]) -> Record:
+    try:
+        return await update(asked)
+    except NotFound:
+        return await create(asked)
+
+
+def _refused(one: Written[Record], problem: MusterError, done: str) -> MusterError:
+    """The control plane's refusal of a document, at the lines of its keys; another error as it is."""
+    if not problem.violations:
+        return problem
+    said = in_words(problem, key(one.record.DESCRIPTOR.name))
+    return in_file(type(problem), str(one.source), one.refused(said.violations), done=done)
+
+
+@asynccontextmanager
+async def calling(common: Common) -> AsyncIterator[Muster]:
+    """A client whose refusals name the options of the verb, not the fields of the API."""
+    async with common.muster() as muster:
+        try:
+            yield muster
+        except MusterError as problem:
+            raise in_words(problem, option) from None
 
 
 def given_quota(pool: str, gpus: str, limit: str | None, weight: str) -> tenancy_pb2.PoolQuota:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muster.tenancy.v1 import tenancy_pb2
 from muster_client.cli.options import Common
-from muster_client.cli.org_units import Files, Several, apply, changed_parts, given_quota, given_quotas, tell
+from muster_client.cli.org_units import Files, Several, apply, calling, changed_parts, given_quota, given_quotas, tell
 from muster_client.cli.render import organisation as shown
 
 _NO_OPTIONS = Common()
@@ -55,7 +55,7 @@ async def create_project(
         common: Connection.
     """
     quotas = given_quotas(quota)
-    async with common.muster() as muster:
+    async with calling(common) as muster:
         made = await muster.projects.create(
             name, department=department, namespace=namespace, quotas=quotas, node_pools=node_pool or ()
         )
@@ -82,7 +82,7 @@ async def update_project(
         node_pool: The node pools that its workloads try by default, instead of those before. May be repeated.
         common: Connection.
     """
-    async with common.muster() as muster:
+    async with calling(common) as muster:
         known = await muster.projects.get(name)
         parts = changed_parts(known, description, rank, rule)
         if node_pool:
@@ -129,7 +129,7 @@ async def set_quota(
         common: Connection.
     """
     quota = given_quota(pool, gpus, limit, weight)
-    async with common.muster() as muster:
+    async with calling(common) as muster:
         made = await muster.projects.set_quota(name, quota)
     return tell(common, made, f"project {made.name}: {shown.deserves(made)}")
 

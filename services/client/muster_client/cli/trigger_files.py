@@ -27,8 +27,8 @@ import yaml
 
 from muster.api.v1 import triggers_pb2
 from muster.events.v1 import cloudevent_pb2
-from muster_client.cli.failures import in_file
-from muster_client.errors import InvalidInput, MusterError, Violation
+from muster_client.cli.failures import in_file, not_yaml
+from muster_client.errors import InvalidInput, Violation
 
 _TEXTS: Final = {
     "name": "name",
@@ -81,7 +81,7 @@ def _mapping(path: Path, expected: str) -> Mapping[Any, Any]:
     except OSError as problem:
         raise InvalidInput(f"{path}: {problem.strerror or problem}") from None
     except yaml.MarkedYAMLError as problem:
-        raise _not_yaml(path, problem) from None
+        raise not_yaml(path, problem, done="nothing was done") from None
     except (UnicodeDecodeError, ValueError, yaml.YAMLError) as problem:
         raise InvalidInput(f"{path}: not YAML: {' '.join(str(problem).split())}") from None
     except RecursionError:
@@ -89,15 +89,6 @@ def _mapping(path: Path, expected: str) -> Mapping[Any, Any]:
     if not isinstance(loaded, dict):
         raise InvalidInput(f"{path}: expected a mapping with {expected}")
     return loaded
-
-
-def _not_yaml(path: Path, problem: yaml.MarkedYAMLError) -> MusterError:
-    """The error with the place where reading ended: file, line and column from 1."""
-    mark = problem.problem_mark or problem.context_mark
-    what = " ".join(part for part in (problem.context, problem.problem) if part)
-    line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-    violation = Violation("", f"this is not YAML: {what}", line, column)
-    return in_file(InvalidInput, str(path), [violation], done="nothing was done")
 
 
 def _one(trigger: triggers_pb2.Trigger, key: str, value: Any, path: Path) -> Found:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from muster_submission.rest.org_units import RULES
+
 _QUOTA: Final = {
     "node_pool": "nodePool",
     "gpu_deserved": "gpu.deserved",
@@ -26,8 +28,11 @@ _WHOLE: Final = {
     "label_key": "labelKey",
     "label_value": "labelValue",
     "over_provisioning_ratio": "overProvisioningRatio",
+    "home_cluster": "clusterId",
+    "department": "parentId",
 }
 _FIRST: Final = {"default_node_pools": "defaultNodePools", "node_types": "nodeTypes"}
+_RULES: Final = {f"rules.{field}": f"schedulingRules.{name}" for name, field in RULES.items()}
 _ENTRY: Final = re.compile(r"quotas\.(\d+)(?:\.(\w+))?")
 
 
@@ -37,4 +42,4 @@ def rest_path(path: str) -> str:
         at, member = entry.groups()
         return f"resources.{at}" + (f".{_QUOTA.get(member, member)}" if member else "")
     first, dot, rest = path.partition(".")
-    return _WHOLE.get(path) or f"{_FIRST.get(first, first)}{dot}{rest}"
+    return _WHOLE.get(path) or _RULES.get(path) or f"{_FIRST.get(first, first)}{dot}{rest}"
