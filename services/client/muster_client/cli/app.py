@@ -1,9 +1,9 @@
 """The table of verbs, and what happens around each of them: parsing, errors, exit codes.
 
 The entry point of the `muster` script. A verb's module is imported when the verb is used, so that `muster --help` and
-completion do not pay for all of them. Verbs of the local stack (up, down, status, demo) come from the entry-point
-group `muster.commands`: whoever installs the stack has them, and this package never imports it. Holds: every way out
-ends in one of `Exit`; with --json errors are JSON too.
+completion do not pay for all of them. Verbs of the local stack (up, down, status, demo) and of the scheduler (the
+calculators) come from the entry-point group `muster.commands`: whoever installs these has them, and this package never
+imports them. Holds: every way out ends in one of `Exit`; with --json errors are JSON too.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ _HERE: Final = "muster_client.cli"
 _WORKLOADS: Final = Group("Workloads", sort_key=10)
 _FLEET: Final = Group("Fleet and projects", sort_key=20)
 _STACK: Final = Group("A stack on this machine", sort_key=30)
+_PLANNING: Final = Group("For planning", sort_key=40)
 
 _VERBS: Final = (
     ("submit", f"{_HERE}.submitting:submit", "Submit the workloads of a file.", _WORKLOADS),
@@ -116,11 +117,14 @@ _GROUPS: Final = (
         "resume": ("operations:resume_consumer", "Let a stopped consumer go on."),
     }),
 )  # fmt: skip
-_STACK_HELP: Final = {
-    "up": "Start a stack on this machine.",
-    "down": "Stop it.",
-    "status": "Show how it is.",
-    "demo": "Run every kind of workload on a stack of its own and check what happened.",
+_INSTALLED: Final = {
+    "up": ("Start a stack on this machine.", _STACK),
+    "down": ("Stop it.", _STACK),
+    "status": ("Show how it is.", _STACK),
+    "demo": ("Run every kind of workload on a stack of its own and check what happened.", _STACK),
+    "fair-share": ("Divide GPUs among queues by the scheduler's own rules.", _PLANNING),
+    "mig": ("Show how a GPU can be cut into MIG instances.", _PLANNING),
+    "simulate": ("Run a fleet and its work in virtual time.", _PLANNING),
 }
 
 
@@ -140,7 +144,8 @@ def build() -> App:
     for name, text, commands in _GROUPS:
         app.command(_noun(name, text, commands))
     for point in entry_points(group=COMMANDS_GROUP):
-        app.command(point.value, name=point.name, help=_STACK_HELP.get(point.name, ""), group=_STACK)
+        text, group = _INSTALLED.get(point.name, ("", _STACK))
+        app.command(point.value, name=point.name, help=text, group=group)
     app.register_install_completion_command()
     return app
 
