@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from muster_kernel.lifecycle import ACTIVE, Phase
+from muster_kernel.quantities import GPU
 from muster_kernel.reasons import FailureClass
 from muster_scheduler.adapters.postgres import PostgresStore
 from muster_scheduler.adapters.rebuild import load
@@ -19,9 +20,11 @@ from muster_scheduler.domain.clusters import Profile
 from muster_scheduler.domain.limits import Limits
 from muster_scheduler.domain.nodes import Mig, Mode, Node, NodeState
 from muster_scheduler.domain.placement import Budget
+from muster_scheduler.domain.queues import Quota
 from muster_scheduler.domain.requests import Role
+from muster_scheduler.domain.rules import NodeTypes, Rules
 from muster_scheduler.domain.state import State
-from muster_scheduler.domain.workloads import ReplicaState, WorkloadKind
+from muster_scheduler.domain.workloads import SECOND, ReplicaState, WorkloadKind
 from tests.support.fleets import (
     GIB,
     Fleet,
@@ -239,13 +242,32 @@ class SchedulerMachine(RuleBasedStateMachine):
                 held.append(events.Held(w.id, w.generation, w.attempt, 1, ()))
         self.fleet.send(events.AssignmentsHeld(cluster, self.fleet.order(cluster), tuple(held), 1))
 
-    @rule(state=st.sampled_from(list(NodeState)), broken=st.booleans())
-    def change_node(self, state: NodeState, broken: bool) -> None:
+    @rule(limit=st.sampled_from([None, 20, 300]), types=st.sampled_from([(), ("A100-80GB",), ("none",)]))
+    def change_rules(self, limit: int | None, types: tuple[str, ...]) -> None:
+        quota = (("default", Quota(6 * GPU)), ("other", Quota(6 * GPU)))
+        rules = Rules(training_time=limit, training_idle=limit)
+        self.fleet.send(events.ProjectChanged("p", "d", quota, 0, rules, NodeTypes(training=types)))
+
+    @rule(number=NUMBERS, before=st.sampled_from([0, 15, 500]))
+    def idle(self, number: int, before: int) -> None:
+        since = max(0, self.fleet.now - before * SECOND) if before else 0
+        self.fleet.send(events.IdleReported(self.id(number), since))
+
+    @rule(
+        state=st.sampled_from(list(NodeState)),
+        broken=st.booleans(),
+        deadline=st.sampled_from([0, 10, 100]),
+        effect=st.sampled_from(["", "", "NoSchedule", "NoExecute", "PreferNoSchedule"]),
+    )
+    def change_node(self, state: NodeState, broken: bool, deadline: int, effect: str) -> None:
         cards = devices("c1-n1", 4)
         cards[0].healthy = not broken
+        changed = node("n1", cards=cards, state=state)
+        changed.drain_deadline = self.fleet.now + deadline * SECOND if deadline else 0
+        changed.taints = (("k", "v", effect),) if effect else ()
         other = node("n2", cards=[*devices("c1-n2", 2), *devices("c1-n2m", 2, mig=True)])
         profile = Profile(mig=Mig.DYNAMIC)
-        self.fleet.inventory("c1", [node("n1", cards=cards, state=state), other], profile=profile)
+        self.fleet.inventory("c1", [changed, other], profile=profile)
 
     @rule()
     def rebuild(self) -> None:

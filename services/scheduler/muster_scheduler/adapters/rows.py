@@ -70,6 +70,7 @@ class NodeBody:
     labels: tuple[tuple[str, str], ...]
     taints: tuple[tuple[str, str, str], ...]
     drain_deadline: int
+    tainted: int
     present: bool
 
 
@@ -118,6 +119,7 @@ class WorkloadBody(msgspec.Struct, frozen=True, omit_defaults=True):
     old_generation: int = 0
     preemptions: int = 0
     ran: int = 0
+    idle_since: int = 0
 
 
 class ReplicaBody(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -11,7 +11,14 @@ from muster_kernel.reasons import ChangeReason
 from muster_scheduler.domain import service
 from muster_scheduler.domain.course import advance, drop_claim, enqueue
 from muster_scheduler.domain.decisions import Refused
-from muster_scheduler.domain.events import Admitted, ProjectChanged, ProjectRemoved, Rejected, ScaleAdvised
+from muster_scheduler.domain.events import (
+    Admitted,
+    IdleReported,
+    ProjectChanged,
+    ProjectRemoved,
+    Rejected,
+    ScaleAdvised,
+)
 from muster_scheduler.domain.queues import Project
 from muster_scheduler.domain.workloads import Workload
 from muster_scheduler.domain.world import World
@@ -83,12 +90,29 @@ def on_project(world: World, event: ProjectChanged) -> None:
     world.queues.put(Project(event.name, event.department, event.version, quotas, event.rules, event.node_types))
     world.touched.projects[event.name] = None
     world.waiting.wake_project(event.name)
+    if known is None or known.rules != event.rules:
+        _set_timers(world, event.name)
+
+
+def _set_timers(world: World, project: str) -> None:
+    """Rules hold for what runs already: its clocks are read anew."""
+    for workload_id in sorted({w for members in world.placed.values() for w in members}):
+        if world.workloads[workload_id].project == project:
+            world.watch(world.workloads[workload_id])
 
 
 def on_project_removed(world: World, event: ProjectRemoved) -> None:
     """A project is no more; what waits of it says so."""
     world.queues.remove(event.name)
     world.touched.projects[event.name] = None
+
+
+def on_idle(world: World, event: IdleReported) -> None:
+    """Since when the GPUs of a workload stand idle; of one that is not known, or does not run, it means nothing."""
+    workload = world.workloads.get(event.workload)
+    if workload is not None and workload.phase in ACTIVE and workload.idle_since != event.since:
+        world.set(workload, idle_since=event.since)
+        world.watch(workload)
 
 
 def on_scale_advised(world: World, event: ScaleAdvised) -> None:

@@ -66,9 +66,12 @@ def _enter(world: World, workload: Workload, before: Phase) -> None:
         world.set(workload, told=None)
     if phase in WAITING:
         if phase is Phase.RESUMING:
-            world.set(workload, attempt=workload.attempt + 1, ours=workload.ours + 1, not_before=0)
+            world.set(workload, attempt=workload.attempt + 1, ours=workload.ours + 1, not_before=0, ran=0)
         enqueue(world, workload)
-    elif phase in ACTIVE or phase is Phase.UNKNOWN or phase is Phase.CREATING or phase is Phase.STOPPED:
+    elif phase in ACTIVE:
+        if before is Phase.UNKNOWN:
+            world.watch(workload)  # its timer may have gone by while nobody could be told to leave
+    elif phase in {Phase.UNKNOWN, Phase.CREATING, Phase.STOPPED}:
         return
     elif phase is Phase.DELETED:
         world.set(workload, finished=world.now)
@@ -212,10 +215,12 @@ def _terminated(world: World, workload: Workload) -> None:
     if ending is Ending.FOR_GOOD:
         reason, message = ChangeReason.AGENT_REFUSED, workload.message
     lost = 1 if ending is Ending.PREEMPTED else 0
-    ours, preemptions = workload.ours + lost, workload.preemptions + lost
+    ours = workload.ours + (1 if ending is Ending.MOVED else lost)
+    preemptions = workload.preemptions + lost
+    ran = 0 if lost else workload.ran + world.now - workload.placed
     if lost and request is not None and _had_enough(request, preemptions):
         final, reason = True, ChangeReason.TERMINATED_AFTER_PREEMPTION
-    world.set(workload, ending=Ending.NONE, attempt=workload.attempt + 1, ours=ours, preemptions=preemptions)
+    world.set(workload, ending=Ending.NONE, attempt=workload.attempt + 1, ours=ours, preemptions=preemptions, ran=ran)
     advance(world, workload, E.ALL_GONE_FOR_GOOD if final else E.ALL_GONE, reason, message)
 
 
@@ -246,7 +251,9 @@ def _again(world: World, workload: Workload) -> None:
     for replica in held:
         world.inventory.release(replica.holder, replica.node)
         world.touched.replicas[replica.holder] = None
-    world.set(workload, replicas={}, ending=Ending.NONE, attempt=workload.attempt + 1, not_before=0, placed=world.now)
+    ran = workload.ran + world.now - workload.placed
+    world.set(workload, replicas={}, ending=Ending.NONE, attempt=workload.attempt + 1, not_before=0)
+    world.set(workload, placed=world.now, ran=ran, idle_since=0)
     for old in held:
         holder = old.holder._replace(attempt=workload.attempt, k=0)
         world.inventory.charge(holder, old.node, old.grant)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster_kernel.lifecycle import WAITING, LifecycleEvent, Phase
+from muster_kernel.lifecycle import ACTIVE, WAITING, LifecycleEvent, Phase
 from muster_kernel.reasons import ChangeReason, Reason, WaitingReason
 from muster_scheduler.domain.course import advance, claim_holder, drop_claim, healthy, restart_due, waits_for_nobody
 from muster_scheduler.domain.decisions import Placed
+from muster_scheduler.domain.overdue import look_at_clocks
 from muster_scheduler.domain.placement import Budget, charge_before, clusters_for, place_gang
 from muster_scheduler.domain.preemption import OthersLeave, Room, carry_out, make_room
 from muster_scheduler.domain.reasoning import why_not
@@ -52,6 +53,8 @@ def look_at_due(world: World) -> None:
             restart_due(world, workload)
         elif workload.phase in {Phase.COMPLETED, Phase.FAILED}:
             _auto_delete(world, workload)
+        elif workload.phase in ACTIVE:
+            look_at_clocks(world, workload)
 
 
 def _auto_delete(world: World, workload: Workload) -> None:
@@ -156,6 +159,7 @@ def settle(world: World, workload: Workload, cluster: str, pool: str, planned: t
         placed=world.now,
         first_placed=workload.first_placed or world.now,
         not_before=0,
+        idle_since=0,
         snapshot_due=False,
         endpoints=(),
         conditions=(),
@@ -165,6 +169,7 @@ def settle(world: World, workload: Workload, cluster: str, pool: str, planned: t
     world.decide(Placed(workload.id, world.now))
     advance(world, workload, LifecycleEvent.PLACED, ChangeReason.PLACED)
     world.rewrite(workload)
+    world.watch(workload)
     request = workload.request
     if request is not None and request.preemptible:
         world.waiting.wake_higher(workload.project, pool, request.priority)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from muster_kernel.reasons import Constraint
-from muster_scheduler.domain.rules import ANY_TYPE, NO_RULES, Rules, allowed_types, run_limit, tightened
+from muster_scheduler.domain.rules import ANY_TYPE, NO_RULES, Rules, allowed_types, run_limit
 from muster_scheduler.domain.terms import RELUCTANT, REPELLING, Toleration
 from muster_scheduler.domain.workloads import SECOND
 
@@ -51,9 +51,9 @@ def eligibility_of(world: World, workload: Workload) -> Eligibility:
 
 
 def rules_of(world: World, workload: Workload) -> Rules:
-    """The rules that hold for a workload: those of its project, within those of its department."""
+    """The rules that hold for a workload: those of its project."""
     project = world.queues.projects.get(workload.project)
-    return tightened(NO_RULES, project.rules if project else NO_RULES)
+    return project.rules if project else NO_RULES
 
 
 def excluded(asked: Eligibility, node: Node, now: int) -> Constraint | None:
@@ -81,7 +81,8 @@ def reluctant(asked: Eligibility, node: Node) -> bool:
 
 
 def _tolerated(asked: Eligibility, taint: tuple[str, str, str]) -> bool:
-    return any(toleration.covers(taint) for toleration in asked.tolerations)
+    # A taint that is put up with for a while only would send away at once what was placed for it.
+    return any(each.covers(taint) and each.seconds is None for each in asked.tolerations)
 
 
 def types_of_node(node: Node) -> frozenset[str]:

@@ -211,6 +211,14 @@ class HeartbeatSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class IdleReported:
+    """A workload's GPUs stand idle since then; 0: they are used."""
+
+    workload: str
+    since: int
+
+
+@dataclass(frozen=True, slots=True)
 class ScaleAdvised:
     """A service should have another number of replicas."""
 
@@ -235,4 +243,5 @@ Event = (
     | AssignmentsHeld
     | HeartbeatSeen
     | ScaleAdvised
+    | IdleReported
 )

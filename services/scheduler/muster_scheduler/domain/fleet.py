@@ -10,6 +10,7 @@ from __future__ import annotations
 from muster_kernel.lifecycle import ACTIVE, RELEASING, LifecycleEvent, Phase
 from muster_kernel.reasons import ChangeReason, FailureClass
 from muster_scheduler.domain import reports
+from muster_scheduler.domain.clocks import tainted_since
 from muster_scheduler.domain.clusters import Cluster
 from muster_scheduler.domain.course import advance, gone
 from muster_scheduler.domain.decisions import Assign, Release
@@ -23,6 +24,7 @@ from muster_scheduler.domain.events import (
     Order,
 )
 from muster_scheduler.domain.limits import ORPHAN_AFTER
+from muster_scheduler.domain.nodes import Node
 from muster_scheduler.domain.workloads import SECOND, ReplicaState, Workload
 from muster_scheduler.domain.world import World
 
@@ -99,7 +101,10 @@ def on_inventory(world: World, event: InventoryReported) -> None:
 
 
 def _take_nodes(world: World, event: InventoryReported) -> None:
+    closing = [node for node in event.nodes if _closes_anew(world, node)]
     world.inventory.put_nodes(event.nodes)
+    for workload_id in sorted({holder.workload for node in closing for holder in node.entries}):
+        world.watch(world.workloads[workload_id])
     reported = {node.name for node in event.nodes}
     vanished = set(event.removed) - reported
     if event.full:
@@ -110,6 +115,14 @@ def _take_nodes(world: World, event: InventoryReported) -> None:
         world.touched.nodes[event.cluster, name] = None
     for pool in sorted({node.pool for node in event.nodes}):
         world.waiting.wake_pool(pool)
+
+
+def _closes_anew(world: World, node: Node) -> bool:
+    """Whether the report sends away, or now at another time, what runs on the node."""
+    known = world.inventory.nodes.get(node.key)
+    node.tainted = tainted_since(known, node, world.now)
+    before = (known.closes, known.tainted) if known is not None else (0, 0)
+    return (node.closes, node.tainted) not in {before, (0, 0)}
 
 
 def on_held(world: World, event: AssignmentsHeld) -> None:

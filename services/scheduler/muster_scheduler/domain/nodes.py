@@ -133,6 +133,7 @@ class Node:
     labels: tuple[tuple[str, str], ...] = ()
     taints: tuple[tuple[str, str, str], ...] = ()
     drain_deadline: int = 0
+    tainted: int = 0  # since when it has its present NoExecute taints; 0: it has none
     present: bool = True
     entries: dict[Holder, Grant] = field(default_factory=dict)
     used_cpu: int = 0

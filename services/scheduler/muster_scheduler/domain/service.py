@@ -104,6 +104,25 @@ def retire_one(world: World, workload: Workload) -> None:
     world.rewrite(workload)
 
 
+def move_away(world: World, workload: Workload, node: tuple[str, str]) -> bool:
+    """Sends the replicas of a service on that node away, to be replaced at once. Whether any was there."""
+    here = [r for r in (*workload.replicas.values(), *workload.rolling.values()) if r.node == node and not r.gone]
+    replacements = dict(workload.replacements)
+    for replica in here:
+        holder = replica.holder
+        if holder not in workload.rolling:
+            world.journal.drop(workload.replicas, (holder.role, holder.rank))
+            replacements[holder.role, holder.rank] = (holder.k + 1, world.now)
+        else:
+            world.journal.drop(workload.rolling, holder)
+        leave(world, workload, replica)
+    if here:
+        world.set(workload, replacements=replacements)
+        world.journal.put(world.hungry, workload.id, None)
+        world.rewrite(workload)
+    return bool(here)
+
+
 def leave(world: World, workload: Workload, replica: Replica) -> None:
     """The record no longer names this replica; it stays charged until it is gone."""
     world.set_replica(replica, leaving=True)

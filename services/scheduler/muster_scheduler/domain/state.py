@@ -201,4 +201,5 @@ _HANDLERS: Final[dict[type, Callable[[World, Any], None]]] = {
     events.AssignmentsHeld: fleet.on_held,
     events.HeartbeatSeen: fleet.on_heartbeat,
     events.ScaleAdvised: admission.on_scale_advised,
+    events.IdleReported: admission.on_idle,
 }

@@ -47,6 +47,7 @@ class Ending(Enum):
     PREEMPTED = "preempted"
     RESTART = "restart"
     REFUSED = "refused"
+    MOVED = "moved"
     FOR_GOOD = "for good"
 
 
@@ -158,6 +159,7 @@ class Workload:
     avoid: dict[tuple[str, str], int] = field(default_factory=dict)  # node -> until when it is left out
     claim: Claim | None = None
     preempted_by: str = ""
+    idle_since: int = 0  # since when its GPUs stand idle, as telemetry says; 0: they do not
     record: int = 0  # revision of the assignment record
     finished: int = 0
     scale: int | None = None  # wanted replicas of an inference service, where advised

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from muster_kernel.lifecycle import RELEASING, WAITING, Phase
+from muster_kernel.lifecycle import ACTIVE, RELEASING, WAITING, Phase
 from muster_kernel.reasons import Reason
+from muster_scheduler.domain.clocks import next_due
 from muster_scheduler.domain.clusters import Cluster
 from muster_scheduler.domain.decisions import Assign, Decision, Queued, Waiting
 from muster_scheduler.domain.inventory import Inventory
@@ -174,21 +175,28 @@ class World:
     def watch(self, workload: Workload) -> None:
         """Puts a workload into the queue and the timers, wherever it belongs now."""
         if workload.phase in WAITING:
-            if workload.claim is None:
-                if workload.not_before > self.now:
-                    self.timers.at(workload.not_before, workload.id)
-                else:
-                    self.waiting.add(workload)
-            if workload.avoid:
-                self.timers.at(min(workload.avoid.values()), workload.id)
+            self._watch_waiting(workload)
         elif workload.phase is Phase.TERMINATING and workload.ending is Ending.RESTART:
             self.timers.at(workload.not_before, workload.id)
         elif workload.phase in {Phase.COMPLETED, Phase.FAILED}:
             after = workload.request.auto_deletion if workload.request else None
             if after is not None:
                 self.timers.at(workload.finished + after * SECOND, workload.id)
+        elif workload.phase in ACTIVE:
+            due = next_due(self, workload)
+            if due is not None:
+                self.timers.at(due.at, workload.id)
         for _, not_before in workload.replacements.values():
             self.timers.at(not_before, workload.id)
+
+    def _watch_waiting(self, workload: Workload) -> None:
+        if workload.claim is None:
+            if workload.not_before > self.now:
+                self.timers.at(workload.not_before, workload.id)
+            else:
+                self.waiting.add(workload)
+        if workload.avoid:
+            self.timers.at(min(workload.avoid.values()), workload.id)
 
     def leaving(self, workload: Workload) -> bool:
         """Whether what the workload holds is on its way back."""

@@ -36,6 +36,7 @@ _READ: Final = (
     policy_pb2.WorkloadAdmitted,
     policy_pb2.WorkloadRejected,
     telemetry_pb2.ScaleAdvised,
+    telemetry_pb2.IdleSince,
     agent_pb2.InventoryReported,
     agent_pb2.ReplicaStatusChanged,
     agent_pb2.AssignmentRefused,
@@ -49,7 +50,6 @@ _PASSED_BY: Final = (
     submission_pb2.NodePoolChanged,
     submission_pb2.TemplateChanged,
     telemetry_pb2.UsageAccounted,
-    telemetry_pb2.IdleSince,
     agent_pb2.LayoutChanged,
     agent_pb2.LayoutFailed,
 )
@@ -68,6 +68,7 @@ _MAKERS: Final[dict[type[Message], Callable[[Any, Event], domain.Event]]] = {
     submission_pb2.DeletionRequested: intentions.delete,
     submission_pb2.ProjectChanged: intentions.project,
     telemetry_pb2.ScaleAdvised: intentions.scale,
+    telemetry_pb2.IdleSince: intentions.idle,
     agent_pb2.Heartbeat: reports.heartbeat,
     agent_pb2.InventoryReported: reports.inventory,
     agent_pb2.ReplicaStatusChanged: reports.replica,

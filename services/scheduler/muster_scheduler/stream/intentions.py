@@ -166,6 +166,12 @@ def project(message: Any, _: Event) -> domain.Event:
     )
 
 
+def idle(message: Any, _: Event) -> domain.Event:
+    """Since when a workload's GPUs stand idle, or that they no longer do."""
+    since = max(0, values.micros(message.since)) if message.HasField("since") else 0
+    return domain.IdleReported(values.workload_id(message.workload_id), since)
+
+
 def scale(message: Any, _: Event) -> domain.Event:
     """What telemetry advises for an inference service."""
     return domain.ScaleAdvised(values.workload_id(message.workload_id), min(message.replicas, _MOST_REPLICAS))
