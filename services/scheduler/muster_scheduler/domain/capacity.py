@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from muster_scheduler.domain.columns import Columns, columns_of, differences, row_of, write_row
 from muster_scheduler.domain.eligibility import Eligibility
 from muster_scheduler.domain.journal import Journal
+from muster_scheduler.domain.leftover import Leftover
 from muster_scheduler.domain.nodes import Mode, Node
 from muster_scheduler.domain.requests import Kind, Role, Shape
 from muster_scheduler.domain.terms import Together
@@ -76,6 +77,7 @@ class Capacity:
         "_stale",
         "_stands",
         "largest",
+        "leftover",
         "nodes",
         "position",
         "total",
@@ -89,6 +91,7 @@ class Capacity:
         self.position = 0
         self._columns: Columns | None = None
         self._stale: set[int] = set()
+        self.leftover = Leftover(nodes)
         self._idle: list[int] = [0]
         self._shared: list[int] = [0] * (_HUNDRED + 1)
         self._sliceable = 0
@@ -114,13 +117,17 @@ class Capacity:
     def update(self, node: Node) -> None:
         """Puts a node where it belongs now; undone with the journal."""
         # Rows are written when they are next read: an undo then costs them no more than a change does.
-        self._stale.add(node.ordinal)
-        self._journal.note(self._stale.add, node.ordinal)
+        self._mark(node.ordinal)
+        self._journal.note(self._mark, node.ordinal)
         now = buckets_of(node)
         before = self._stands[node.ordinal]
         if now != before:
             self._journal.note(self._move, node.ordinal, before)
             self._move(node.ordinal, now)
+
+    def _mark(self, ordinal: int) -> None:
+        self._stale.add(ordinal)
+        self.leftover.mark(ordinal)
 
     def _move(self, ordinal: int, to: Buckets) -> None:
         bit = 1 << ordinal
@@ -177,3 +184,4 @@ class Capacity:
         idle = sum(bucket.bit_count() * n for n, bucket in enumerate(self._idle))
         if idle != self.total:
             raise AssertionError(f"{self.total} idle devices counted, the bitmaps have {idle}")
+        self.leftover.check()

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from muster_kernel.quantities import GPU, PORTION_STEP, UNITS_PER_MILLI
+from muster_kernel.quantities import GPU
 from muster_kernel.reasons import Constraint, Reason, WaitingReason
 from muster_scheduler.domain.capacity import Trial
-from muster_scheduler.domain.eligibility import Eligibility, eligibility_of, excluded, mismatch
-from muster_scheduler.domain.nodes import Device, Mode, Node
+from muster_scheduler.domain.eligibility import Eligibility, eligibility_of, mismatch
 from muster_scheduler.domain.placement import able, ready
 from muster_scheduler.domain.requests import Kind, Shape, replica_count, total_charge
 from muster_scheduler.domain.trial import try_out
@@ -100,22 +99,4 @@ def _never(request: Request, trials: list[Trial]) -> Reason:
 
 def _free_units(world: World, asked: Eligibility, cluster: str, pool: str) -> int:
     capacity = world.inventory.capacity(cluster, pool)
-    if capacity is None:
-        return 0
-    return sum(free_units(node) for node in capacity.nodes if excluded(asked, node, world.now) is None)
-
-
-def free_units(node: Node) -> int:
-    """What a node's devices could still give, in 1/7,000 GPU; slices by their memory."""
-    if node.slots:
-        return node.free_slots * GPU
-    return sum(_device_units(device) for device in node.devices)
-
-
-def _device_units(device: Device) -> int:
-    if device.whole_free:
-        return GPU
-    if device.mig and device.mode in {Mode.IDLE, Mode.SLICED}:
-        slices = device.card.slices if device.card else 7
-        return GPU * (slices - device.mask.bit_count()) // slices
-    return device.share_free * PORTION_STEP * UNITS_PER_MILLI
+    return capacity.leftover.of(asked, world.now) if capacity else 0
