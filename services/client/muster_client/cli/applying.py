@@ -13,6 +13,7 @@ from muster_client.calls import new_key
 from muster_client.cli.documents import Files, Piece, read_files, refused, remark
 from muster_client.cli.exits import Exit, exit_of
 from muster_client.cli.failures import failure_json, show_failure
+from muster_client.cli.issues import in_document
 from muster_client.cli.options import Common
 from muster_client.cli.output import emit, say
 from muster_client.cli.render.plain import plain
@@ -73,4 +74,4 @@ async def _apply(muster: Muster, piece: Piece, cluster: str, key: str, common: C
     word = phase.value if phase else str(workload.phase)
     line = f"{workload.name} in project {workload.project}: {applied.outcome} ({word})"
     told = {"outcome": applied.outcome, "workload": plain(workload)}
-    return told if common.json else told | {"line": "\n  ".join([line, *workload.issues])}
+    return told if common.json else told | {"line": "\n  ".join([line, *in_document(piece, workload.issues)])}

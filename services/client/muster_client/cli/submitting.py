@@ -9,9 +9,10 @@ from __future__ import annotations
 from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
 from muster_client.calls import new_key
-from muster_client.cli.documents import Files, read_files, refused, remark
+from muster_client.cli.documents import Files, Piece, read_files, refused, remark
 from muster_client.cli.exits import Exit, exit_of
 from muster_client.cli.failures import failure_json, show_failure
+from muster_client.cli.issues import in_document
 from muster_client.cli.options import Common
 from muster_client.cli.output import emit, notes, say
 from muster_client.cli.render.plain import plain
@@ -68,18 +69,18 @@ async def submit(
                 failed.append(refused(piece, problem, done=missed))
                 continue
             if not common.json:
-                say(_line(workload))
+                say(_line(workload, piece))
             done.append(workload)
         if wait:
             done = [await _wait(muster, each, timeout, quiet=common.json) for each in done]
     return _result(done, failed, as_json=common.json)
 
 
-def _line(workload: workload_pb2.Workload) -> str:
+def _line(workload: workload_pb2.Workload, piece: Piece) -> str:
     phase = phase_of(workload)
     text = f"{workload.name} in project {workload.project}: {phase.value if phase else workload.phase}"
     if workload.issues:
-        text += "".join(f"\n  {issue}" for issue in workload.issues)
+        text += "".join(f"\n  {issue}" for issue in in_document(piece, workload.issues))
     elif phase is Phase.FAILED and workload.reason.message:
         text += f"\n  {workload.reason.message}"
     return f"{text}  ({workload.id})"
