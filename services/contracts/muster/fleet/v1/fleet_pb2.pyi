@@ -387,10 +387,31 @@ class Foreign(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class ExtendedEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     CPU_MILLI_FIELD_NUMBER: _builtins.int
     MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     DEVICES_FIELD_NUMBER: _builtins.int
     ANONYMOUS_DEVICES_FIELD_NUMBER: _builtins.int
+    EXTENDED_FIELD_NUMBER: _builtins.int
     cpu_milli: _builtins.int
     """CPU in thousandths of a core."""
     memory_bytes: _builtins.int
@@ -401,6 +422,10 @@ class Foreign(_message.Message):
     def devices(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Devices wholly taken, by UUID."""
 
+    @_builtins.property
+    def extended(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Named resources, in whole units."""
+
     def __init__(
         self,
         *,
@@ -408,10 +433,11 @@ class Foreign(_message.Message):
         memory_bytes: _builtins.int = ...,
         devices: _abc.Iterable[_builtins.str] | None = ...,
         anonymous_devices: _builtins.int = ...,
+        extended: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["anonymous_devices", b"anonymous_devices", "cpu_milli", b"cpu_milli", "devices", b"devices", "memory_bytes", b"memory_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["anonymous_devices", b"anonymous_devices", "cpu_milli", b"cpu_milli", "devices", b"devices", "extended", b"extended", "memory_bytes", b"memory_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -473,6 +499,26 @@ class Node(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class ExtendedEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     NAME_FIELD_NUMBER: _builtins.int
     UID_FIELD_NUMBER: _builtins.int
     BOOT_ID_FIELD_NUMBER: _builtins.int
@@ -488,6 +534,7 @@ class Node(_message.Message):
     ANONYMOUS_MODEL_FIELD_NUMBER: _builtins.int
     ANONYMOUS_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     POOL_FIELD_NUMBER: _builtins.int
+    EXTENDED_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name, unique in the cluster."""
     uid: _builtins.str
@@ -528,6 +575,10 @@ class Node(_message.Message):
     def devices(self) -> _containers.RepeatedCompositeFieldContainer[Global___Device]:
         """Its devices, in slot order."""
 
+    @_builtins.property
+    def extended(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Named resources that Muster and others may use, in whole units, ephemeral-storage in bytes among them."""
+
     def __init__(
         self,
         *,
@@ -546,10 +597,11 @@ class Node(_message.Message):
         anonymous_model: _builtins.str = ...,
         anonymous_memory_bytes: _builtins.int = ...,
         pool: _builtins.str = ...,
+        extended: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["drain_deadline", b"drain_deadline", "foreign", b"foreign"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["anonymous_devices", b"anonymous_devices", "anonymous_memory_bytes", b"anonymous_memory_bytes", "anonymous_model", b"anonymous_model", "boot_id", b"boot_id", "cpu_milli", b"cpu_milli", "devices", b"devices", "drain_deadline", b"drain_deadline", "foreign", b"foreign", "labels", b"labels", "memory_bytes", b"memory_bytes", "name", b"name", "pool", b"pool", "state", b"state", "taints", b"taints", "uid", b"uid"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["anonymous_devices", b"anonymous_devices", "anonymous_memory_bytes", b"anonymous_memory_bytes", "anonymous_model", b"anonymous_model", "boot_id", b"boot_id", "cpu_milli", b"cpu_milli", "devices", b"devices", "drain_deadline", b"drain_deadline", "extended", b"extended", "foreign", b"foreign", "labels", b"labels", "memory_bytes", b"memory_bytes", "name", b"name", "pool", b"pool", "state", b"state", "taints", b"taints", "uid", b"uid"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

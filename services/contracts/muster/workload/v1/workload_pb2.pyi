@@ -1683,6 +1683,26 @@ class ResourceRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class ExtendedEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     ROLE_FIELD_NUMBER: _builtins.int
     COUNT_FIELD_NUMBER: _builtins.int
     CPU_MILLI_FIELD_NUMBER: _builtins.int
@@ -1692,6 +1712,7 @@ class ResourceRequest(_message.Message):
     GPU_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     MIG_PROFILE_FIELD_NUMBER: _builtins.int
     GPU_CHARGE_FIELD_NUMBER: _builtins.int
+    EXTENDED_FIELD_NUMBER: _builtins.int
     role: _builtins.str
     """The role: worker, master or launcher."""
     count: _builtins.int
@@ -1710,6 +1731,10 @@ class ResourceRequest(_message.Message):
     """A MIG profile, such as 1g.5gb; empty: none."""
     gpu_charge: _builtins.int
     """What the accounts charge per replica before placement, in 1/7,000 GPU."""
+    @_builtins.property
+    def extended(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Named resources per replica in whole units, ephemeral-storage in bytes among them."""
+
     def __init__(
         self,
         *,
@@ -1722,10 +1747,11 @@ class ResourceRequest(_message.Message):
         gpu_memory_bytes: _builtins.int = ...,
         mig_profile: _builtins.str = ...,
         gpu_charge: _builtins.int = ...,
+        extended: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "cpu_milli", b"cpu_milli", "gpu_charge", b"gpu_charge", "gpu_devices", b"gpu_devices", "gpu_memory_bytes", b"gpu_memory_bytes", "gpu_portion_milli", b"gpu_portion_milli", "memory_bytes", b"memory_bytes", "mig_profile", b"mig_profile", "role", b"role"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "cpu_milli", b"cpu_milli", "extended", b"extended", "gpu_charge", b"gpu_charge", "gpu_devices", b"gpu_devices", "gpu_memory_bytes", b"gpu_memory_bytes", "gpu_portion_milli", b"gpu_portion_milli", "memory_bytes", b"memory_bytes", "mig_profile", b"mig_profile", "role", b"role"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
