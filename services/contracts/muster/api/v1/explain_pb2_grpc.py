@@ -40,6 +40,11 @@ class ExplainServiceStub:
                 request_serializer=muster_dot_api_dot_v1_dot_explain__pb2.WhyRequest.SerializeToString,
                 response_deserializer=muster_dot_api_dot_v1_dot_explain__pb2.WhyResponse.FromString,
                 _registered_method=True)
+        self.WhatIf = channel.unary_unary(
+                '/muster.api.v1.ExplainService/WhatIf',
+                request_serializer=muster_dot_api_dot_v1_dot_explain__pb2.WhatIfRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_explain__pb2.WhatIfResponse.FromString,
+                _registered_method=True)
 
 
 class ExplainServiceServicer:
@@ -53,6 +58,14 @@ class ExplainServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WhatIf(self, request, context):
+        """What would become of workloads if they were submitted now. Nothing is made and nothing changes.
+        INVALID_ARGUMENT for a draft that the language refuses; what policy refuses is part of the answer.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ExplainServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -60,6 +73,11 @@ def add_ExplainServiceServicer_to_server(servicer, server):
                     servicer.Why,
                     request_deserializer=muster_dot_api_dot_v1_dot_explain__pb2.WhyRequest.FromString,
                     response_serializer=muster_dot_api_dot_v1_dot_explain__pb2.WhyResponse.SerializeToString,
+            ),
+            'WhatIf': grpc.unary_unary_rpc_method_handler(
+                    servicer.WhatIf,
+                    request_deserializer=muster_dot_api_dot_v1_dot_explain__pb2.WhatIfRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_explain__pb2.WhatIfResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -90,6 +108,33 @@ class ExplainService:
             '/muster.api.v1.ExplainService/Why',
             muster_dot_api_dot_v1_dot_explain__pb2.WhyRequest.SerializeToString,
             muster_dot_api_dot_v1_dot_explain__pb2.WhyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WhatIf(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.ExplainService/WhatIf',
+            muster_dot_api_dot_v1_dot_explain__pb2.WhatIfRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_explain__pb2.WhatIfResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -22,20 +22,29 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from muster.api.v1 import workloads_pb2 as muster_dot_api_dot_v1_dot_workloads__pb2
+from muster.events.v1 import policy_pb2 as muster_dot_events_dot_v1_dot_policy__pb2
+from muster.events.v1 import submission_pb2 as muster_dot_events_dot_v1_dot_submission__pb2
 from muster.policy.v1 import policy_pb2 as muster_dot_policy_dot_v1_dot_policy__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cmuster/api/v1/policies.proto\x12\rmuster.api.v1\x1a\x1dmuster/policy/v1/policy.proto\",\n\x19GetEffectivePolicyRequest\x12\x0f\n\x07project\x18\x01 \x01(\t\"]\n\x1aGetEffectivePolicyResponse\x12-\n\x08policies\x18\x01 \x03(\x0b\x32\x1b.muster.policy.v1.PolicyRef\x12\x10\n\x08\x64ocument\x18\x02 \x01(\t2|\n\x0fPoliciesService\x12i\n\x12GetEffectivePolicy\x12(.muster.api.v1.GetEffectivePolicyRequest\x1a).muster.api.v1.GetEffectivePolicyResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cmuster/api/v1/policies.proto\x12\rmuster.api.v1\x1a\x1dmuster/api/v1/workloads.proto\x1a\x1dmuster/events/v1/policy.proto\x1a!muster/events/v1/submission.proto\x1a\x1dmuster/policy/v1/policy.proto\",\n\x19GetEffectivePolicyRequest\x12\x0f\n\x07project\x18\x01 \x01(\t\"]\n\x1aGetEffectivePolicyResponse\x12-\n\x08policies\x18\x01 \x03(\x0b\x32\x1b.muster.policy.v1.PolicyRef\x12\x10\n\x08\x64ocument\x18\x02 \x01(\t\"}\n\x15JudgeWorkloadsRequest\x12,\n\x06\x64rafts\x18\x01 \x03(\x0b\x32\x1c.muster.api.v1.WorkloadDraft\x12\x36\n\tsubmitted\x18\x02 \x03(\x0b\x32#.muster.events.v1.WorkloadSubmitted\"F\n\x16JudgeWorkloadsResponse\x12,\n\njudgements\x18\x01 \x03(\x0b\x32\x18.muster.api.v1.Judgement\"\x86\x01\n\tJudgement\x12\x36\n\x08\x61\x64mitted\x18\x01 \x01(\x0b\x32\".muster.events.v1.WorkloadAdmittedH\x00\x12\x36\n\x08rejected\x18\x02 \x01(\x0b\x32\".muster.events.v1.WorkloadRejectedH\x00\x42\t\n\x07verdict2\xdb\x01\n\x0fPoliciesService\x12i\n\x12GetEffectivePolicy\x12(.muster.api.v1.GetEffectivePolicyRequest\x1a).muster.api.v1.GetEffectivePolicyResponse\x12]\n\x0eJudgeWorkloads\x12$.muster.api.v1.JudgeWorkloadsRequest\x1a%.muster.api.v1.JudgeWorkloadsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'muster.api.v1.policies_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_GETEFFECTIVEPOLICYREQUEST']._serialized_start=78
-  _globals['_GETEFFECTIVEPOLICYREQUEST']._serialized_end=122
-  _globals['_GETEFFECTIVEPOLICYRESPONSE']._serialized_start=124
-  _globals['_GETEFFECTIVEPOLICYRESPONSE']._serialized_end=217
-  _globals['_POLICIESSERVICE']._serialized_start=219
-  _globals['_POLICIESSERVICE']._serialized_end=343
+  _globals['_GETEFFECTIVEPOLICYREQUEST']._serialized_start=175
+  _globals['_GETEFFECTIVEPOLICYREQUEST']._serialized_end=219
+  _globals['_GETEFFECTIVEPOLICYRESPONSE']._serialized_start=221
+  _globals['_GETEFFECTIVEPOLICYRESPONSE']._serialized_end=314
+  _globals['_JUDGEWORKLOADSREQUEST']._serialized_start=316
+  _globals['_JUDGEWORKLOADSREQUEST']._serialized_end=441
+  _globals['_JUDGEWORKLOADSRESPONSE']._serialized_start=443
+  _globals['_JUDGEWORKLOADSRESPONSE']._serialized_end=513
+  _globals['_JUDGEMENT']._serialized_start=516
+  _globals['_JUDGEMENT']._serialized_end=650
+  _globals['_POLICIESSERVICE']._serialized_start=653
+  _globals['_POLICIESSERVICE']._serialized_end=872
 # @@protoc_insertion_point(module_scope)

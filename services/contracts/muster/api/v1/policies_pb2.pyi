@@ -7,6 +7,9 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from muster.api.v1 import workloads_pb2 as _workloads_pb2
+from muster.events.v1 import policy_pb2 as _policy_pb2_1
+from muster.events.v1 import submission_pb2 as _submission_pb2
 from muster.policy.v1 import policy_pb2 as _policy_pb2
 import builtins as _builtins
 import sys
@@ -68,3 +71,89 @@ class GetEffectivePolicyResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetEffectivePolicyResponse: _TypeAlias = GetEffectivePolicyResponse  # noqa: Y015
+
+@_typing.final
+class JudgeWorkloadsRequest(_message.Message):
+    """Which workloads."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DRAFTS_FIELD_NUMBER: _builtins.int
+    SUBMITTED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def drafts(self) -> _containers.RepeatedCompositeFieldContainer[_workloads_pb2.WorkloadDraft]:
+        """The workloads as they would be submitted; 1 to 100."""
+
+    @_builtins.property
+    def submitted(self) -> _containers.RepeatedCompositeFieldContainer[_submission_pb2.WorkloadSubmitted]:
+        """The same as submission would tell policy of them; it fills this in, whatever a caller writes here."""
+
+    def __init__(
+        self,
+        *,
+        drafts: _abc.Iterable[_workloads_pb2.WorkloadDraft] | None = ...,
+        submitted: _abc.Iterable[_submission_pb2.WorkloadSubmitted] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["drafts", b"drafts", "submitted", b"submitted"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JudgeWorkloadsRequest: _TypeAlias = JudgeWorkloadsRequest  # noqa: Y015
+
+@_typing.final
+class JudgeWorkloadsResponse(_message.Message):
+    """What policy says."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JUDGEMENTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def judgements(self) -> _containers.RepeatedCompositeFieldContainer[Global___Judgement]:
+        """One for each workload, in order."""
+
+    def __init__(
+        self,
+        *,
+        judgements: _abc.Iterable[Global___Judgement] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["judgements", b"judgements"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JudgeWorkloadsResponse: _TypeAlias = JudgeWorkloadsResponse  # noqa: Y015
+
+@_typing.final
+class Judgement(_message.Message):
+    """What policy says of one workload."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ADMITTED_FIELD_NUMBER: _builtins.int
+    REJECTED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def admitted(self) -> _policy_pb2_1.WorkloadAdmitted:
+        """It may run, with this spec."""
+
+    @_builtins.property
+    def rejected(self) -> _policy_pb2_1.WorkloadRejected:
+        """It may not run as it is."""
+
+    def __init__(
+        self,
+        *,
+        admitted: _policy_pb2_1.WorkloadAdmitted | None = ...,
+        rejected: _policy_pb2_1.WorkloadRejected | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["admitted", b"admitted", "rejected", b"rejected", "verdict", b"verdict"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["admitted", b"admitted", "rejected", b"rejected", "verdict", b"verdict"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_verdict: _TypeAlias = _typing.Literal["admitted", "rejected"]  # noqa: Y015
+    _WhichOneofArgType_verdict: _TypeAlias = _typing.Literal["verdict", b"verdict"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_verdict) -> _WhichOneofReturnType_verdict | None: ...
+
+Global___Judgement: _TypeAlias = Judgement  # noqa: Y015

@@ -40,6 +40,11 @@ class PoliciesServiceStub:
                 request_serializer=muster_dot_api_dot_v1_dot_policies__pb2.GetEffectivePolicyRequest.SerializeToString,
                 response_deserializer=muster_dot_api_dot_v1_dot_policies__pb2.GetEffectivePolicyResponse.FromString,
                 _registered_method=True)
+        self.JudgeWorkloads = channel.unary_unary(
+                '/muster.api.v1.PoliciesService/JudgeWorkloads',
+                request_serializer=muster_dot_api_dot_v1_dot_policies__pb2.JudgeWorkloadsRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_policies__pb2.JudgeWorkloadsResponse.FromString,
+                _registered_method=True)
 
 
 class PoliciesServiceServicer:
@@ -53,6 +58,13 @@ class PoliciesServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def JudgeWorkloads(self, request, context):
+        """What policy would say of workloads if they were submitted now. Nothing is made and nothing is kept.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PoliciesServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -60,6 +72,11 @@ def add_PoliciesServiceServicer_to_server(servicer, server):
                     servicer.GetEffectivePolicy,
                     request_deserializer=muster_dot_api_dot_v1_dot_policies__pb2.GetEffectivePolicyRequest.FromString,
                     response_serializer=muster_dot_api_dot_v1_dot_policies__pb2.GetEffectivePolicyResponse.SerializeToString,
+            ),
+            'JudgeWorkloads': grpc.unary_unary_rpc_method_handler(
+                    servicer.JudgeWorkloads,
+                    request_deserializer=muster_dot_api_dot_v1_dot_policies__pb2.JudgeWorkloadsRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_policies__pb2.JudgeWorkloadsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -90,6 +107,33 @@ class PoliciesService:
             '/muster.api.v1.PoliciesService/GetEffectivePolicy',
             muster_dot_api_dot_v1_dot_policies__pb2.GetEffectivePolicyRequest.SerializeToString,
             muster_dot_api_dot_v1_dot_policies__pb2.GetEffectivePolicyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def JudgeWorkloads(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.PoliciesService/JudgeWorkloads',
+            muster_dot_api_dot_v1_dot_policies__pb2.JudgeWorkloadsRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_policies__pb2.JudgeWorkloadsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -18,6 +18,8 @@ class PoliciesServiceStub:
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetEffectivePolicy: _aio.UnaryUnaryMultiCallable[_policies_pb2.GetEffectivePolicyRequest, _policies_pb2.GetEffectivePolicyResponse]
     """The policy that is in force for a project."""
+    JudgeWorkloads: _aio.UnaryUnaryMultiCallable[_policies_pb2.JudgeWorkloadsRequest, _policies_pb2.JudgeWorkloadsResponse]
+    """What policy would say of workloads if they were submitted now. Nothing is made and nothing is kept."""
 
 class PoliciesServiceServicer(metaclass=_abc_1.ABCMeta):
     """Shows the policy in force."""
@@ -29,5 +31,13 @@ class PoliciesServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_policies_pb2.GetEffectivePolicyRequest, _abc.Awaitable[_policies_pb2.GetEffectivePolicyResponse]],
     ) -> _abc.Awaitable[_policies_pb2.GetEffectivePolicyResponse]:
         """The policy that is in force for a project."""
+
+    @_abc_1.abstractmethod
+    def JudgeWorkloads(
+        self,
+        request: _policies_pb2.JudgeWorkloadsRequest,
+        context: _aio.ServicerContext[_policies_pb2.JudgeWorkloadsRequest, _abc.Awaitable[_policies_pb2.JudgeWorkloadsResponse]],
+    ) -> _abc.Awaitable[_policies_pb2.JudgeWorkloadsResponse]:
+        """What policy would say of workloads if they were submitted now. Nothing is made and nothing is kept."""
 
 def add_PoliciesServiceServicer_to_server(servicer: PoliciesServiceServicer, server: _aio.Server) -> None: ...
