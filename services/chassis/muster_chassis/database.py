@@ -18,6 +18,7 @@ import asyncpg
 
 from muster_chassis import identity, logs, metrics
 from muster_chassis.connection import AnyConnection
+from muster_chassis.fingerprints import Fingerprints
 from muster_chassis.migrations import Migration, migrate
 from muster_chassis.settings import DatabaseSettings
 from muster_chassis.unit import Unit
@@ -111,12 +112,16 @@ class Connection(asyncpg.Connection):
 
 
 class Database:
-    """The pool of one service. `woken` callbacks run after a commit that published something."""
+    """The pool of one service. `woken` callbacks run after a commit that published something.
+
+    fingerprints: how requests that are done once are told apart; a service that takes credentials gives it its keys.
+    """
 
     def __init__(self, pool: asyncpg.Pool, settings: DatabaseSettings, source: str) -> None:
         self.pool = pool
         self.source = source
         self.settings = settings
+        self.fingerprints = Fingerprints()
         self._woken: list[Callable[[], None]] = []
 
     @classmethod

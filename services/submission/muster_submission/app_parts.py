@@ -37,6 +37,7 @@ from muster_chassis import logs, topics
 from muster_chassis.bus import Bus
 from muster_chassis.database import Database
 from muster_chassis.dead_letters import DeadLetters
+from muster_chassis.fingerprints import Fingerprints
 from muster_chassis.group_consumer import GroupConsumer
 from muster_chassis.rpc import Service, service
 from muster_chassis.runtime import Runtime
@@ -131,6 +132,8 @@ class Application:
         self.grants = self.access_parts.grants(self.tenancy)
         self.drafts = Drafts(self.tenancy, self.templates, settings.template_fields)
         self.vault = Vault(settings.secret_keys_file)
+        # A request may have credentials in it, and what is kept of it is in the database for a day.
+        database.fingerprints = Fingerprints(self.vault.request_keys)
         self.secrets = PostgresSecrets(database.pool)
         self.sealing = Sealing(self.vault, self.secrets)
         self.submit = Submit(self.books, self.sealing, self.feed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 import logging
 import os
 from collections.abc import AsyncIterator, Sequence
@@ -262,14 +263,27 @@ async def test_the_canary_never_leaks(
     assert CANARY not in caplog.text + said.out + said.err
 
 
+async def with_key(here: Door, name: str) -> Any:
+    """The same request under the same key; what is kept of it is no digest that could be guessed."""
+    drafted = api.WorkloadDraft(project=PROJECT, spec=git("kept", name=name))
+    request = api.SubmitWorkloadRequest(draft=drafted, idempotency_key=f"key-of-{name}")
+    answer = await here.workloads.SubmitWorkload(request)
+    plain = hashlib.sha256(request.SerializeToString(deterministic=True)).digest()
+    kept = "SELECT body FROM idempotency WHERE key = $1"
+    assert await here.app.database.pool.fetchval(kept, request.idempotency_key) not in {None, plain}
+    return answer
+
+
 async def test_keys_are_rotated_and_without_them_nothing_is_taken(database: Any, kafka: str, tmp_path: Path) -> None:
     keys = tmp_path / "keys"
     async with sealed_door(database, kafka, keys) as here:
         one = await submitted(here, git("kept", name="one"))
         await here.decide(one.id, placed("east"))
         assert await eventually(lambda: held(here, one.id)) == ["kept"]
+        again = await with_key(here, "again")
         keys.write_text(key_line("k2") + keys.read_text())
         assert here.app.vault.renew()
+        assert (await with_key(here, "again")).workload.id == again.workload.id
         async with here.app.database.unit() as unit:
             assert not await Rotation(here.app.vault, here.app.secrets).turn(unit)
         assert await here.app.database.pool.fetchval("SELECT key FROM secrets") == "k2"

@@ -257,9 +257,19 @@ def test_keys_that_cannot_be_used_say_why_and_never_what(tmp_path: Path, text: s
         Vault(tmp_path / "missing")
 
 
+def test_digests_of_requests_have_keys_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "keys"
+    path.write_text(line("k2") + line("k1"))
+    vault = Vault(path)
+    both = vault.request_keys()
+    raw = [base64.b64decode(each.split()[1]) for each in path.read_text().splitlines()]
+    assert (len(both), len(set(both) | set(raw)), {len(key) for key in both}) == (2, 4, {32})
+    assert Vault(path).request_keys() == both
+
+
 def test_without_keys_nothing_is_sealed() -> None:
     vault = Vault(None)
-    assert (vault.current, vault.renew()) == ("", False)
+    assert (vault.current, vault.renew(), vault.request_keys()) == ("", False, ())
     with pytest.raises(NoSealingKey, match="MUSTER_SECRET_KEYS_FILE"):
         vault.seal(SecretRef(IDS[0], 1), IDS[1], "x")
 

@@ -20,7 +20,7 @@ from muster_chassis import logs
 from muster_chassis.database import Database
 from muster_chassis.errors import ServiceError, Unavailable
 from muster_chassis.rpc.caller import caller
-from muster_chassis.rpc.idempotency import KeyReused, check_key, digest
+from muster_chassis.rpc.idempotency import KeyReused, bytes_of, check_key
 from muster_chassis.text import clean
 from muster_chassis.unit import Unit
 
@@ -59,7 +59,7 @@ class _Call(Generic[Item, Response]):
 
     who: str
     key: str
-    body: bytes
+    content: bytes
     item: Item
     answer: asyncio.Future[Response] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
@@ -101,7 +101,7 @@ class Together(Generic[Item, Response]):
         Raises InvalidArgument for a missing key, KeyReused where it came with another body, and its refusal.
         """
         check_key(key)
-        call: _Call[Item, Response] = _Call(clean(caller().key, 1000), key, digest(request), item)
+        call: _Call[Item, Response] = _Call(clean(caller().key, 1000), key, bytes_of(request), item)
         self._waiting.append(call)
         self._poked.set()
         return await call.answer
@@ -161,7 +161,8 @@ class Together(Generic[Item, Response]):
         async with self._database.unit() as unit:
             connection = unit.connection
             keys = [call.who for call in calls], self._method, [call.key for call in calls]
-            taken = await connection.fetch(_TAKE, *keys, [call.body for call in calls], unit.now)
+            bodies = [self._database.fingerprints.of(call.content) for call in calls]
+            taken = await connection.fetch(_TAKE, *keys, bodies, unit.now)
             mine = {(row["caller"], row["key"]) for row in taken}
             if len(mine) < len(calls):
                 stored = {(row["caller"], row["key"]): row for row in await connection.fetch(_STORED, *keys)}
@@ -175,7 +176,8 @@ class Together(Generic[Item, Response]):
 
     def _earlier(self, call: _Call[Item, Response], stored: dict[tuple[str, str], Any]) -> Response | ServiceError:
         row = stored[call.name]
-        return KeyReused(call.key) if row["body"] != call.body else self._response.FromString(row["response"])
+        same = self._database.fingerprints.same(row["body"], call.content)
+        return self._response.FromString(row["response"]) if same else KeyReused(call.key)
 
     async def _keep(
         self,

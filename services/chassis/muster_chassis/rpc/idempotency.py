@@ -6,7 +6,6 @@ leaves no trace, a concurrent twin waits for the row and then gets the first one
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Final, TypeVar
@@ -51,7 +50,8 @@ async def once(
     """
     key = getattr(request, "idempotency_key", "") if key is None else key
     check_key(key)
-    who, body = clean(caller().key, 1000), digest(request)
+    who, content = clean(caller().key, 1000), bytes_of(request)
+    body = database.fingerprints.of(content)
     async with database.unit() as unit:
         # Waits here while a twin is under way: its row is locked until its transaction has ended.
         if await unit.connection.fetchval(_TAKE, who, method, key, body, unit.now, window):
@@ -59,7 +59,7 @@ async def once(
             await unit.connection.execute(_KEEP, who, method, key, answer.SerializeToString())
             return answer
         (row,) = await unit.connection.fetch(_STORED, who, method, key)
-        if row["body"] != body:
+        if not database.fingerprints.same(row["body"], content):
             raise KeyReused(key)
         return response.FromString(row["response"])
 
@@ -85,6 +85,6 @@ def check_key(key: str) -> None:
     )
 
 
-def digest(request: Message) -> bytes:
+def bytes_of(request: Message) -> bytes:
     """What makes two requests the same."""
-    return hashlib.sha256(request.SerializeToString(deterministic=True)).digest()
+    return request.SerializeToString(deterministic=True)

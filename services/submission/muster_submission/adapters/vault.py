@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hmac
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from muster_submission.errors import NoSealingKey
 
 KEY_BYTES: Final = 32
 _NONCE: Final = 12
+_REQUESTS: Final = b"muster: digests of requests"  # one key for one purpose
 _LONGEST_ID: Final = 64
 
 
@@ -31,10 +33,11 @@ class BadKeys(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The keys by id; `current` seals."""
+    """The keys by id; `current` seals. requests: derived ones for digests of requests, the current one first."""
 
     current: str
     by_id: Mapping[str, AESGCM] = field(repr=False)
+    requests: tuple[bytes, ...] = field(repr=False)
 
 
 def read_keys(path: Path) -> Keys:
@@ -43,7 +46,7 @@ def read_keys(path: Path) -> Keys:
         lines = path.read_text(encoding="ascii").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise BadKeys(f"{path}: {getattr(error, 'strerror', None) or 'not ASCII'}") from None
-    found: dict[str, AESGCM] = {}
+    found: dict[str, bytes] = {}
     for number, line in enumerate(lines, start=1):
         plain = line.partition("#")[0].split()
         if not plain:
@@ -54,10 +57,14 @@ def read_keys(path: Path) -> Keys:
         found[identity] = key
     if not found:
         raise BadKeys(f"{path}: no key in it: expected lines of `ID BASE64`, {KEY_BYTES} bytes each, the current first")
-    return Keys(next(iter(found)), found)
+    return Keys(
+        next(iter(found)),
+        {identity: AESGCM(raw) for identity, raw in found.items()},
+        tuple(hmac.digest(raw, _REQUESTS, "sha256") for raw in found.values()),
+    )
 
 
-def _key(words: list[str], where: str) -> tuple[str, AESGCM]:
+def _key(words: list[str], where: str) -> tuple[str, bytes]:
     if len(words) != 2 or len(words[0]) > _LONGEST_ID:  # noqa: PLR2004 - an id and a key
         raise BadKeys(f"{where}: expected an id of at most {_LONGEST_ID} characters, a space, and a key in base64")
     try:
@@ -66,7 +73,7 @@ def _key(words: list[str], where: str) -> tuple[str, AESGCM]:
         raise BadKeys(f"{where}: the key is no base64") from None
     if len(raw) != KEY_BYTES:
         raise BadKeys(f"{where}: the key has {len(raw)} bytes; AES-256 takes {KEY_BYTES}")
-    return words[0], AESGCM(raw)
+    return words[0], raw
 
 
 class Vault:
@@ -84,6 +91,10 @@ class Vault:
     def current(self) -> str:
         """The id of the key that seals; empty where there is none."""
         return self._keys.current if self._keys else ""
+
+    def request_keys(self) -> tuple[bytes, ...]:
+        """Keys for digests of requests, which may hold credentials; none where nothing can be sealed."""
+        return self._keys.requests if self._keys else ()
 
     def renew(self) -> bool:
         """Reads the file again if it has changed; whether it did. Raises BadKeys, and the keys that were read stay."""
