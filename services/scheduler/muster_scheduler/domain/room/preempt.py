@@ -1,0 +1,29 @@
+"""Preempt: within one project and node pool, work of higher priority takes the place of preemptible work below it.
+
+Called by the cycle after reclaim. Non-preemptible work that is within quota may take any preemptible work of its own
+project. The lower priority goes first, then the law's order.
+Holds: what `search` holds; nobody of another project is touched.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from muster_scheduler.domain.columns import Columns
+from muster_scheduler.domain.room.ranking import by_priority
+from muster_scheduler.domain.room.search import search
+from muster_scheduler.domain.room.values import Ints, Lack, Refusal, Room, Running, Taker
+
+
+def preempt(columns: Columns, running: Running, taker: Taker, *, preemptible: bool) -> Room | Refusal:
+    """Who of the taker's own project gives way. preemptible: whether the taker itself is."""
+    own = running.queue == taker.queue
+    rows = np.flatnonzero(own & (running.priority < taker.priority) if preemptible else own)
+    if not len(rows):
+        return Refusal(Lack.NOTHING, (0, int(taker.units[0])))
+
+    def merit(victims: Ints) -> tuple[int, ...]:
+        highest = int(running.priority[victims].max(initial=0))
+        return highest, int(running.interrupted[victims].sum()), int(running.lost[victims].sum())
+
+    return search(columns, running, by_priority(running, rows), taker, None, merit)

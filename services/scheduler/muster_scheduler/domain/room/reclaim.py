@@ -1,0 +1,111 @@
+"""Reclaim: a queue below its share takes back what queues above theirs hold, with the fewest interruptions.
+
+Called by the cycle for a head that has quota but no place, once moving others has not helped. Two clauses are tried in
+turn, fair share and deserved quota (fairness.py). Before anything is simulated, two necessary tests end most hopeless
+cases in microseconds: whether the taker's own queues may hold that much, and whether enough could be freed at all.
+Holds: what `fairness` and `search` hold; a refusal carries the numbers of the test that failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from muster_kernel.quantities import GPU, UNITS_PER_MILLI
+from muster_scheduler.domain.columns import CLOSED, SLICED, Columns
+from muster_scheduler.domain.requests import Kind
+from muster_scheduler.domain.room.fairness import Terms, broken, freeable, possible, terms
+from muster_scheduler.domain.room.ranking import by_excess
+from muster_scheduler.domain.room.search import search
+from muster_scheduler.domain.room.stock import count, need_of, stock_of
+from muster_scheduler.domain.room.values import Bools, Ints, Lack, Refusal, Room, Running, Taker, Tree
+
+
+def reclaim(columns: Columns, running: Running, tree: Tree, taker: Taker) -> Room | Refusal:
+    """Who of other queues gives way for the taker; else the refusal of the clause that came furthest."""
+    counting = lacking(columns, taker)
+    if not counting.any():
+        return Refusal(Lack.NOTHING, (0, 0))
+    refusals = []
+    for bound in (tree.fair, tree.deserved):
+        made = _under(columns, running, tree, taker, counting, bound)
+        if isinstance(made, Room):
+            return made
+        refusals.append(made)
+    return max(refusals, key=lambda refusal: _FURTHER.index(refusal.lack))
+
+
+_FURTHER = (Lack.SHARE, Lack.NOTHING, Lack.PLACES, Lack.VICTIMS)
+
+
+def lacking(columns: Columns, taker: Taker) -> Bools:
+    """bool[R]: the resources that the taker asks for and that the nodes, as they are, do not have enough of.
+
+    Where none is short by itself (each would do, but never together on a node), all that it asks for count.
+    """
+    asked: Bools = taker.units > 0
+    if len(asked) == 1:
+        return asked
+    devices = need_of(taker.shape._replace(cpu=0, memory=0))
+    host = need_of(taker.shape._replace(kind=Kind.NONE))
+    alone = (devices, host._replace(memory=0), host._replace(cpu=0))
+    held = [count(stock_of(columns), need, taker.eligible, taker.size).sum() for need in alone]
+    short = asked & np.array([total < taker.size for total in held])[: len(asked)]
+    return short if short.any() else asked
+
+
+def _under(
+    columns: Columns, running: Running, tree: Tree, taker: Taker, counting: Bools, bound: Ints
+) -> Room | Refusal:
+    term = terms(tree, bound, taker, counting)
+    if isinstance(term, Refusal):
+        return term
+    rows = possible(term, running)
+    free = _free(columns, taker)[counting] + freeable(tree, term, running, rows, counting)
+    needed = taker.units[counting]
+    if (needed > free).any():
+        worst = int(np.argmax(needed - free))
+        return Refusal(Lack.NOTHING, (int(free[worst]), int(needed[worst])))
+    order = by_excess(tree, term, running, rows, 0)
+    return search(
+        columns, running, order, taker, _judge(tree, term, running, counting), _merit(term, running)
+    )  # fmt: skip
+
+
+def _free(columns: Columns, taker: Taker) -> Ints:
+    """int64[R]: at most so much is free in sum on the nodes that the taker may use, in the accounts' units.
+
+    Of cards that are cut or serve memory requests, all counts as free: only an upper bound is wanted.
+    """
+    eligible = taker.eligible
+    mode = columns.mode[eligible]
+    cards = np.where(mode == SLICED, GPU, np.where(mode == CLOSED, 0, columns.milli[eligible] * UNITS_PER_MILLI)).sum()
+    anonymous = columns.idle[eligible & ~columns.mode.any(axis=1)].sum() * GPU
+    if taker.shape.kind is Kind.MEMORY:
+        cards = np.count_nonzero((mode != 0) & (mode != CLOSED)) * GPU
+    cpu, memory = (np.maximum(column[eligible], 0).sum() for column in (columns.cpu, columns.memory))
+    return np.array([cards + anonymous, cpu, memory], np.int64)[: len(taker.units)]
+
+
+def _judge(tree: Tree, term: Terms, running: Running, counting: Bools) -> Callable[[Ints], Bools]:
+    def judge(victims: Ints) -> Bools:
+        return broken(tree, term, running, victims, counting)
+
+    return judge
+
+
+def _merit(term: Terms, running: Running) -> Callable[[Ints], tuple[int, ...]]:
+    """The law's criteria for a whole set: the least excess it draws on, interruptions, loss; then its last in order."""
+
+    def merit(victims: Ints) -> tuple[int, ...]:
+        excess = term.spare[running.queue[victims], 0]
+        placed = running.placed[victims]
+        return (
+            -int(excess.min(initial=np.iinfo(np.int64).max)),
+            int(running.interrupted[victims].sum()),
+            int(running.lost[victims].sum()),
+            -int(placed.min(initial=0)),
+        )
+
+    return merit

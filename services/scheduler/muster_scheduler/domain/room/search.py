@@ -1,0 +1,171 @@
+"""The fewest who have to leave so that a gang fits: per domain, lift everybody, put back whoever need not go.
+
+Called by reclaim.py and preempt.py with candidates in their order. A domain is all nodes, or one of the level that the
+gang requires. In each domain that would do at all, two orders are tried: the law's, and the one that empties the
+cheapest nodes first (evict one, not ten); the better outcome wins, by the law's criteria.
+Holds: the gang fits once the victims have left; none of them could stay with the gang still fitting; what they leave is
+allowed by `judge`. Bounded by `_DOMAINS` and `_TRIES`; where these end the search, the answer says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from muster_scheduler.domain.columns import Columns
+from muster_scheduler.domain.room.exact import smallest
+from muster_scheduler.domain.room.stock import Need, Stock, count, lift, need_of, reprieve, stock_of
+from muster_scheduler.domain.room.values import Bools, Ints, Lack, Refusal, Room, Running, Taker
+
+_DOMAINS: Final = 4_096  # domains looked into, the ones with the most room first
+_TRIES: Final = 6  # orders tried in one domain
+
+Judge = Callable[[Ints], Bools]
+"""bool[q]: queues that lose too much by these victims."""
+Merit = Callable[[Ints], tuple[int, ...]]
+"""How good a set of victims is; the smallest wins."""
+
+
+class Scene(NamedTuple):
+    """What one search is about. order: candidate rows, the first to go first; stock: all of them lifted."""
+
+    stock: Stock
+    running: Running
+    need: Need
+    taker: Taker
+    order: Ints
+    judge: Judge | None
+    merit: Merit
+
+
+class Found(NamedTuple):
+    """One way to make room in one domain."""
+
+    merit: tuple[int, ...]
+    domain: int
+    victims: Ints
+    counts: Ints
+
+
+def search(
+    columns: Columns, running: Running, order: Ints, taker: Taker, judge: Judge | None, merit: Merit
+) -> Room | Refusal:
+    """The best way found to let the taker in, or why there is none. judge None: no queue can lose too much."""
+    stock = stock_of(columns.scratch())
+    need = need_of(taker.shape, columns.resources)
+    free = count(stock, need, taker.eligible, taker.size)
+    lift(stock, running.held, order, 1)
+    scene = Scene(stock, running, need, taker, order, judge, merit)
+    counts = count(stock, need, taker.eligible, taker.size)
+    domains, most = _domains(taker, counts)
+    if not len(domains):
+        return Refusal(Lack.PLACES, (most, taker.size))
+    found: list[Found] = []
+    exact = len(domains) <= _DOMAINS
+    for domain in domains[:_DOMAINS]:
+        inside = _inside(taker, int(domain))
+        members = _touching(running, order, inside)
+        ways = list(_ways(scene, int(domain), inside, members, counts, free))
+        if not ways and judge:
+            way, complete = _every_way(scene, int(domain), inside, members, judge)
+            exact = exact and complete
+            ways = [way] if way else []
+        found += ways
+    if not found:
+        return Refusal(Lack.VICTIMS, (most, taker.size), exact)
+    best = min(found, key=lambda way: (way.merit, way.domain))
+    return Room(tuple(best.victims.tolist()), best.counts)
+
+
+def _domains(taker: Taker, counts: Ints) -> tuple[Ints, int]:
+    """The domains in which the gang could fit, most room first, and how many replicas the best one holds."""
+    if taker.domains is None:
+        total = int(counts.sum())
+        return np.zeros(int(total >= taker.size), np.int64), total
+    named = taker.domains >= 0
+    if not named.any():
+        return np.zeros(0, np.int64), 0
+    each = np.bincount(taker.domains[named], counts[named]).astype(np.int64)
+    ranked = np.argsort(-each, kind="stable")
+    return ranked[each[ranked] >= taker.size], int(each.max())
+
+
+def _inside(taker: Taker, domain: int) -> Bools:
+    return taker.eligible if taker.domains is None else taker.eligible & (taker.domains == domain)
+
+
+def _touching(running: Running, order: Ints, inside: Bools) -> Ints:
+    """Those of the order who hold something on a node inside: nobody else's leaving can help."""
+    touches = np.add.reduceat(np.append(inside[running.held.node], 0), running.held.first[:-1])
+    touches[running.held.first[:-1] == running.held.first[1:]] = 0
+    return order[touches[order] > 0]
+
+
+def _ways(scene: Scene, domain: int, inside: Bools, members: Ints, lifted: Ints, free: Ints) -> Iterator[Found]:
+    counts = np.where(inside, lifted, 0)
+    cheap = _cheapest_nodes_first(scene, inside, members, lifted, free)
+    for order in (members, cheap):
+        if order is None:
+            continue
+        found = _reprieved(scene, domain, inside, order, counts)
+        if found:
+            yield found
+
+
+def _reprieved(scene: Scene, domain: int, inside: Bools, order: Ints, lifted: Ints) -> Found | None:
+    """The outcome of one order; queues that would lose too much have theirs put back before others, and again."""
+    for _ in range(_TRIES):
+        gone = np.zeros(len(scene.running), np.bool_)
+        gone[order] = True
+        counts = lifted.copy()
+        reprieve(scene.stock, scene.running.held, scene.need, inside, counts, scene.taker.size, order, gone)
+        lift(scene.stock, scene.running.held, order[~gone[order]], 1)
+        victims = scene.order[gone[scene.order]]
+        broken = scene.judge(victims) if scene.judge else None
+        if broken is None or not broken.any():
+            return Found(scene.merit(victims), domain, victims, counts)
+        reluctant = broken[scene.running.queue[order]]
+        again = np.concatenate((order[~reluctant], order[reluctant]))
+        if np.array_equal(again, order):
+            return None
+        order = again
+    return None
+
+
+def _cheapest_nodes_first(scene: Scene, inside: Bools, members: Ints, lifted: Ints, free: Ints) -> Ints | None:
+    """The members by the cheapest of their nodes: workloads interrupted there, in thousandths a replica won."""
+    held = scene.running.held
+    runs = np.diff(held.first)
+    listed = np.zeros(len(scene.running), np.bool_)
+    listed[members] = True
+    workload = np.repeat(np.arange(len(scene.running)), runs)
+    mine = listed[workload] & inside[held.node]
+    pairs = np.unique(held.node[mine] * len(scene.running) + workload[mine])
+    node, owner = np.divmod(pairs, len(scene.running))
+    crowd = np.bincount(node, scene.running.interrupted[owner], minlength=len(inside)).astype(np.int64)
+    won = np.maximum(lifted - free, 0)
+    price = np.where(won > 0, crowd * 1000 // np.maximum(won, 1), _DEAR)
+    cheapest = np.full(len(scene.running), _DEAR)
+    np.minimum.at(cheapest, owner, price[node])
+    if (cheapest[members] == cheapest[members][:1]).all():
+        return None
+    ranked: Ints = members[np.argsort(cheapest[members], kind="stable")]
+    return ranked
+
+
+_DEAR: Final = 1 << 60
+
+
+def _every_way(scene: Scene, domain: int, inside: Bools, members: Ints, judge: Judge) -> tuple[Found | None, bool]:
+    """The best of all sets of members, where these are few; and whether that was possible."""
+    chosen, complete = smallest(scene.stock, scene.running, scene.need, inside, members, scene.taker.size, judge)
+    if chosen is None:
+        return None, complete
+    kept = members[~np.isin(members, chosen)]
+    lift(scene.stock, scene.running.held, kept, -1)
+    counts = count(scene.stock, scene.need, inside, scene.taker.size)
+    lift(scene.stock, scene.running.held, kept, 1)
+    victims = scene.order[np.isin(scene.order, chosen)]
+    return Found(scene.merit(victims), domain, victims, counts), complete

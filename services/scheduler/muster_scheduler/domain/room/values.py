@@ -1,0 +1,130 @@
+"""What making room reads and answers, as plain values and arrays.
+
+The caller derives them from its books for one (cluster, node pool): `Running` lists the preemptible workloads that may
+be asked to leave or move, `Tree` the queues, `Taker` who needs the room. The answer is a `Room` or a `Refusal`.
+Holds: nothing here changes; indices are positions in these arrays, and every tie ends at `Running.key`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from muster_scheduler.domain.requests import Shape
+from muster_scheduler.domain.taking import Run
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+TOP: Final = -1  # the parent of a department
+ALL: Final = -1  # Held.bytes of a whole card: all that the card has
+ANY: Final = None  # Taker.domains where no level of topology is required
+
+
+class Held(NamedTuple):
+    """What the running workloads hold: the runs of workload v are rows first[v] to first[v + 1].
+
+    node: int64[m] row of the columns. cpu, memory: milli-CPU and bytes. slots: bit mask of device slots, on each of
+    which it holds `milli` thousandths, `bytes` (ALL: the whole card) and the MIG slices and `+me` bits of `slices` and
+    `media`. anonymous: devices without a slot. extra: int64[m, R] as the columns' `extra`.
+    """
+
+    first: Ints
+    node: Ints
+    cpu: Ints
+    memory: Ints
+    extra: Ints
+    slots: Ints
+    milli: Ints
+    bytes: Ints
+    anonymous: Ints
+    slices: Ints
+    media: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Running:
+    """Preemptible workloads of one pool past their minimum run time, v of them; one row may be an elastic surplus.
+
+    queue: int64[v] leaf of the tree. units: int64[v, R], what it is charged, resources as in the tree.
+    interrupted: 1, or 0 for an elastic surplus replica. lost: GPU-seconds since the last reported checkpoint. placed:
+    when it started. priority: of its class. key: its position by id, each once.
+    """
+
+    queue: Ints
+    units: Ints
+    interrupted: Ints
+    lost: Ints
+    placed: Ints
+    priority: Ints
+    key: Ints
+    held: Held
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.queue)
+
+
+class Tree(NamedTuple):
+    """The queues of one pool, parents before children. parent: int64[q], TOP for the outermost.
+
+    allocated, fair, deserved: int64[q, R] in the accounts' units; R: GPUs (1/7,000), then CPU and memory where quotas
+    name them.
+    """
+
+    parent: Ints
+    allocated: Ints
+    fair: Ints
+    deserved: Ints
+
+
+class Taker(NamedTuple):
+    """Who needs room: `size` replicas of one shape, all or none, of a leaf queue.
+
+    units: int64[R], what all of them are charged. eligible: bool[n], the nodes that it may use. domains: int64[n], the
+    domain of each node at the required level (below 0: in none), or ANY.
+    """
+
+    queue: int
+    shape: Shape
+    size: int
+    units: Ints
+    eligible: Bools
+    domains: Ints | None = ANY
+    priority: int = 0
+
+
+class Lack(Enum):
+    """Why no room can be made. The numbers of each stand beside it."""
+
+    SHARE = "share"  # what its queue would hold, what that may hold: in units
+    NOTHING = "nothing"  # what may be freed and what is free in sum, what it needs: in units
+    PLACES = "places"  # replicas that fit in the best domain if all who may be asked left, replicas needed
+    VICTIMS = "victims"  # replicas that fit as above, replicas needed: every way takes more than queues may lose
+    HOMES = "homes"  # workloads that would have to move, those of them that have no other place
+
+
+class Refusal(NamedTuple):
+    """No room can be made. `exact` is False where a bound on work ended the search before it was complete."""
+
+    lack: Lack
+    numbers: tuple[int, int]
+    exact: bool = True
+
+
+class Room(NamedTuple):
+    """Who leaves (rows of Running, the first to go first) and the replicas that each node then holds (int64[n])."""
+
+    victims: tuple[int, ...]
+    counts: Ints
+
+
+class Move(NamedTuple):
+    """One workload that moves: its row in Running, and where its replicas go."""
+
+    workload: int
+    runs: tuple[Run, ...]

@@ -1,0 +1,160 @@
+"""How long it takes to find room for a queue that is below its share, and whether the fewest go.
+
+`--shape large-gang`: A deserves nothing and runs preemptible one-GPU workloads of random age on all nodes; B deserves
+half of the pool and brings one gang of whole nodes. `many-single`: as many takers of one GPU as A has workloads on 500
+nodes. `mixed`: three queues run gangs of 1 to 64 replicas over several nodes, a fourth brings a gang that must stand in
+one rack. `unschedulable`: the gang of large-gang with one node more than may be freed. All is there before the clock
+starts; compiled once before; the median of five. KAI-Scheduler's figures for the first two include its snapshots.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from muster_kernel.quantities import GPU
+from muster_scheduler.domain.columns import Columns
+from muster_scheduler.domain.requests import Kind, Shape
+from muster_scheduler.domain.room.reclaim import reclaim
+from muster_scheduler.domain.room.values import Room, Running, Taker, Tree
+from tests.support.pools import Part, Work, occupy, pool, running, tree
+
+CARDS = 8
+RACK = 50  # nodes
+
+
+class Case(NamedTuple):
+    """One question that is put to the domain."""
+
+    columns: Columns
+    running: Running
+    tree: Tree
+    taker: Taker
+
+
+def _singles(nodes: int, seed: int) -> list[Work]:
+    ages = random.Random(seed)
+    return [
+        Work(1, (Part(node, 1 << slot),), placed=ages.randrange(10**9))
+        for node in range(nodes)
+        for slot in range(CARDS)
+    ]
+
+
+def _gang_of_nodes(nodes: int, size: int, seed: int, share: int) -> Case:
+    """B's gang of `size` whole nodes; A keeps `share` GPUs."""
+    works = running(_singles(nodes, seed))
+    free = pool(nodes)
+    all_of_them = nodes * CARDS
+    books = tree((-1, 0, all_of_them - share, all_of_them - share), (-1, all_of_them, share, 0))
+    shape = Shape(1000, 1 << 30, Kind.WHOLE, CARDS)
+    units = np.array([size * CARDS * GPU], np.int64)
+    return Case(occupy(free, works), works, books, Taker(0, shape, size, units, free.open))
+
+
+def large_gang(nodes: int, seed: int) -> Case:
+    """Half of all nodes, of which each holds eight of the others' workloads."""
+    return _gang_of_nodes(nodes, nodes // 2, seed, nodes * CARDS // 2)
+
+
+def unschedulable(nodes: int, seed: int) -> Case:
+    """One node more than A may lose, though B may hold that much."""
+    case = _gang_of_nodes(nodes, nodes // 2 + 1, seed, nodes * CARDS // 2)
+    return case._replace(tree=case.tree._replace(fair=case.tree.fair + np.array([[CARDS * GPU], [0]])))
+
+
+def mixed(nodes: int, seed: int) -> Case:
+    """Gangs of 1 to 64 one-GPU replicas, placed over several nodes; the taker needs 20 whole nodes of one rack."""
+    rng = random.Random(seed)
+    free = [(node, slot) for node in range(nodes) for slot in range(CARDS)]
+    works: list[Work] = []
+    held = [0, 0, 0]
+    while free:
+        size = min(len(free), rng.choice((1, 1, 2, 4, 8, 16, 32, 64)))
+        taken, free = free[:size], free[size:]
+        masks: dict[int, int] = {}
+        for node, slot in taken:
+            masks[node] = masks.get(node, 0) | 1 << slot
+        queue = rng.randrange(3)
+        held[queue] += size
+        parts = tuple(Part(node, mask) for node, mask in sorted(masks.items()))
+        works.append(Work(1 + queue, parts, placed=rng.randrange(10**9), lost=rng.randrange(10**6)))
+    listed = running(works)
+    quarter = nodes * CARDS // 4
+    books = tree((-1, 0, quarter, quarter), *((-1, each, quarter, quarter) for each in held))
+    columns = pool(nodes)
+    size = 20
+    shape = Shape(1000, 1 << 30, Kind.WHOLE, CARDS)
+    racks = np.arange(nodes, dtype=np.int64) // RACK
+    units = np.array([size * CARDS * GPU], np.int64)
+    return Case(occupy(columns, listed), listed, books, Taker(0, shape, size, units, columns.open, racks))
+
+
+def superfluous(case: Case, room: Room) -> int:
+    """How many victims could stay, each by itself, with the taker still fitting: counted anew, replica by replica."""
+    wrong = 0
+    for victim in room.victims:
+        others = [v for v in room.victims if v != victim]
+        columns = case.columns.scratch()
+        idle = _idle_without(case, columns, others)
+        fits = idle // case.taker.shape.devices
+        racks = case.taker.domains if case.taker.domains is not None else np.zeros(len(columns), np.int64)
+        wrong += bool((np.bincount(racks, fits) >= case.taker.size).any())
+    return wrong
+
+
+def _idle_without(case: Case, columns: Columns, gone: list[int]) -> np.ndarray:
+    idle = columns.idle.astype(np.int64)
+    for v in gone:
+        for r in range(case.running.held.first[v], case.running.held.first[v + 1]):
+            idle[case.running.held.node[r]] += int(case.running.held.slots[r]).bit_count()
+    return idle
+
+
+SHAPES: dict[str, Callable[[int, int], Case]] = {
+    "large-gang": large_gang,
+    "mixed": mixed,
+    "unschedulable": unschedulable,
+}
+
+
+def measure(shape: str, nodes: int, seed: int) -> dict[str, object]:
+    """Five times the same question, after one that compiles."""
+    case = SHAPES[shape](nodes, seed)
+    answer = reclaim(*case)
+    taken = []
+    for _ in range(5):
+        began = time.perf_counter()
+        answer = reclaim(*case)
+        taken.append(time.perf_counter() - began)
+    figures: dict[str, object] = {"shape": shape, "nodes": nodes, "seconds": round(statistics.median(taken), 6)}
+    if isinstance(answer, Room):
+        return figures | {"victims": len(answer.victims), "superfluous": superfluous(case, answer)}
+    return figures | {"victims": 0, "reason": answer.lack.value, "numbers": answer.numbers}
+
+
+def main() -> None:
+    """Reads the arguments, measures, prints."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--shape", choices=sorted(SHAPES), default="large-gang")
+    parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    options = parser.parse_args()
+    figures = measure(options.shape, options.nodes, options.seed)
+    print(json.dumps(figures) if options.json else figures)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""Making room on pools so small that every set of victims can be tried: nothing missed, nothing superfluous."""
+
+from __future__ import annotations
+
+import random
+from typing import NamedTuple
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster_kernel.quantities import GPU
+from muster_scheduler.domain.columns import Columns
+from muster_scheduler.domain.compiling import python_of
+from muster_scheduler.domain.counts import counts_of
+from muster_scheduler.domain.requests import Kind, Shape, charge_of
+from muster_scheduler.domain.room import stock as kernels
+from muster_scheduler.domain.room.reclaim import reclaim
+from muster_scheduler.domain.room.stock import count, lift, need_of, stock_of
+from muster_scheduler.domain.room.values import ALL, Room, Running, Taker, Tree
+from tests.support import room_oracle as oracle
+from tests.support.pools import GIB, Part, Work, occupy, pool, running
+
+CARDS = 4
+
+
+class Case(NamedTuple):
+    columns: Columns
+    running: Running
+    tree: Tree
+    taker: Taker
+
+
+# Departments 0 and 1, projects 2 and 3 of the first, 4 of the second, 5 at the top; the taker is project 2.
+PARENTS = np.array([-1, -1, 0, 0, 1, -1], np.int64)
+LEAVES = (3, 4, 5)
+
+
+def case_of(seed: int) -> Case:
+    """A crowded pool: most cards are held by one of some gangs, wholly or in parts."""
+    rng = random.Random(seed)
+    nodes = rng.randint(1, 6)
+    columns = pool(nodes, CARDS, cpu=rng.choice((8_000, 12_000)), memory=64 * GIB)
+    works = _works(rng, nodes)
+    listed = running(works)
+    return Case(occupy(columns, listed), listed, _tree(rng, listed), _taker(rng, nodes))
+
+
+def _works(rng: random.Random, nodes: int) -> list[Work]:
+    number = rng.randint(1, 9)
+    parts: list[list[Part]] = [[] for _ in range(number)]
+    for node in range(nodes):
+        slot = 0
+        while slot < CARDS:
+            width = min(rng.choice((1, 1, 2, 4)), CARDS - slot)
+            mask = ((1 << width) - 1) << slot
+            for milli in rng.choice(((1000,), (1000,), (500, 500), (750,), ())):
+                amount = ALL if milli == 1000 else milli * 80 * GIB // 1000
+                parts[rng.randrange(number)].append(Part(node, mask, 500, GIB, milli, amount))
+            slot += width
+    return [
+        Work(rng.choice(LEAVES), tuple(each), placed=rng.randrange(9), lost=rng.randrange(3)) for each in parts if each
+    ]
+
+
+def _tree(rng: random.Random, listed: Running) -> Tree:
+    allocated = np.zeros((len(PARENTS), 1), np.int64)
+    np.add.at(allocated, listed.queue, listed.units)
+    for leaf in (2, *LEAVES):
+        allocated[leaf] += rng.choice((0, 0, 1)) * GPU  # what others of theirs hold: never asked to leave
+    for queue in (5, 4, 3, 2):
+        if PARENTS[queue] >= 0:
+            allocated[PARENTS[queue]] += allocated[queue]
+    fair, deserved = ([rng.randint(0, 8) * GPU // 2 for _ in PARENTS] for _ in range(2))
+    for side in (fair, deserved):
+        if rng.random() < 0.7:
+            side[2] += 8 * GPU
+            side[0] += 20 * GPU
+    return Tree(PARENTS, allocated, *(np.array(side, np.int64).reshape(-1, 1) for side in (fair, deserved)))
+
+
+def _taker(rng: random.Random, nodes: int) -> Taker:
+    kind = rng.choice((Kind.WHOLE, Kind.WHOLE, Kind.PORTION, Kind.MEMORY))
+    milli = rng.choice((250, 500)) if kind is Kind.PORTION else 0
+    amount = rng.choice((30, 60)) * GIB if kind is Kind.MEMORY else 0
+    devices = rng.choice((1, 2, CARDS) if kind is Kind.WHOLE else (1, 2))
+    shape = Shape(rng.choice((0, 500, 3000)), GIB, kind, devices, milli, amount)
+    size = rng.randint(1, 4)
+    domains = np.array([rng.choice((-1, 0, 0, 1)) for _ in range(nodes)], np.int64) if rng.random() < 0.4 else None
+    eligible = np.array([rng.random() < 0.9 for _ in range(nodes)])
+    return Taker(2, shape, size, np.array([charge_of(shape, 80 * GIB) * size], np.int64), eligible, domains)
+
+
+cases = st.integers(0, 1 << 40).map(case_of)
+
+
+def _first_way(case: Case) -> tuple[int, ...] | None:
+    for bound in (case.tree.fair, case.tree.deserved):
+        for gone in oracle.ways(case.columns, case.running, case.tree, bound, case.taker):
+            return gone
+    return None
+
+
+@settings(max_examples=600, deadline=None)
+@given(cases)
+def test_room_is_made_wherever_the_law_leaves_a_way_and_nowhere_else(case: Case) -> None:
+    if oracle.fits(case.columns, case.running, case.taker, ()):
+        return  # nobody has to go: not a question for making room
+    made = reclaim(*case)
+    expected = _first_way(case)
+    assert isinstance(made, Room) == (expected is not None), (made, expected)
+    if isinstance(made, Room):
+        bounds = (case.tree.fair, case.tree.deserved)
+        assert any(oracle.allowed(case.tree, bound, case.running, case.taker, made.victims) for bound in bounds)
+
+
+@settings(max_examples=200, deadline=None)
+@given(cases)
+def test_no_victim_could_stay(case: Case) -> None:
+    made = reclaim(*case)
+    if not isinstance(made, Room):
+        return
+    assert oracle.fits(case.columns, case.running, case.taker, made.victims)
+    for victim in made.victims:
+        others = tuple(v for v in made.victims if v != victim)
+        assert not oracle.fits(case.columns, case.running, case.taker, others)
+
+
+@settings(max_examples=200, deadline=None)
+@given(cases)
+def test_the_room_is_where_it_says(case: Case) -> None:
+    made = reclaim(*case)
+    if isinstance(made, Room):
+        scratch = case.columns.scratch()
+        lift(stock_of(scratch), case.running.held, np.array(made.victims, np.int64), 1)
+        assert (made.counts <= np.where(case.taker.eligible, counts_of(scratch, case.taker.shape, 99), 0)).all()
+        assert made.counts.sum() >= case.taker.size
+        if case.taker.domains is not None:
+            assert len(set(case.taker.domains[made.counts > 0].tolist())) == 1
+
+
+@settings(max_examples=200, deadline=None)
+@given(cases, st.randoms())
+def test_lifting_and_putting_back_leaves_no_trace(case: Case, shuffled: random.Random) -> None:
+    scratch = case.columns.scratch()
+    order = list(range(len(case.running)))
+    shuffled.shuffle(order)
+    half = np.array(order[: len(order) // 2], np.int64)
+    lift(stock_of(scratch), case.running.held, half, 1)
+    lift(stock_of(scratch), case.running.held, half[::-1].copy(), -1)
+    for name in ("cpu", "memory", "idle", "mode", "milli", "bytes", "mask", "media"):
+        assert np.array_equal(getattr(scratch, name), getattr(case.columns, name)), name
+
+
+@settings(max_examples=200, deadline=None)
+@given(cases)
+def test_replicas_are_counted_as_elsewhere_and_the_kernel_as_its_python_says(case: Case) -> None:
+    need, stock = need_of(case.taker.shape), stock_of(case.columns)
+    everywhere = np.ones(len(case.columns), np.bool_)
+    counted = count(stock, need, everywhere, case.taker.size)
+    assert np.array_equal(counted, counts_of(case.columns, case.taker.shape, case.taker.size))
+    assert np.array_equal(counted, python_of(kernels.count)(stock, need, everywhere, case.taker.size))
