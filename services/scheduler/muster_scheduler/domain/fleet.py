@@ -136,14 +136,14 @@ def on_held(world: World, event: AssignmentsHeld) -> None:
         if workload is None:
             key = (event.cluster, held.workload)
             since = world.orphans.get(key, (world.now, 0, 0))[0]
-            world.orphans[key] = since, held.generation, held.attempt
+            world.journal.put(world.orphans, key, (since, held.generation, held.attempt))
         elif not _is_ours(workload, event.cluster, held.generation, held.attempt):
             _correct(world, workload, event.cluster, held.generation, held.attempt)
         else:
             for status in held.replicas:
                 reports.take_status(world, workload, held.generation, held.attempt, status, event.order)
     for key in [k for k in world.orphans if k[0] == event.cluster and k[1] not in held_ids]:
-        del world.orphans[key]
+        world.journal.drop(world.orphans, key)
     _end_silence(world, event.cluster)
 
 
@@ -236,7 +236,7 @@ def watch_clocks(world: World) -> None:
                 declare_gone(world, workload, None, f"cluster {cluster_id} was silent for {quiet // SECOND} s")
     for (cluster_id, workload_id), (since, generation, attempt) in sorted(world.orphans.items()):
         if world.now - since > ORPHAN_AFTER:
-            del world.orphans[cluster_id, workload_id]
+            world.journal.drop(world.orphans, (cluster_id, workload_id))
             world.decide(Release(cluster_id, workload_id, generation, attempt, world.limits.grace, "NoRow"))
 
 
