@@ -73,6 +73,16 @@ def parse_milli_cpu(text: str) -> int:
     return _exact(number * factor, text, "cpu", "thousandths of a CPU")
 
 
+def parse_count(text: str) -> int:
+    """Whole units of a named resource, such as `1` or `100Gi`. Raises ValueError saying what is allowed.
+
+    Thousandths (`500m`) count as the next whole one, since nobody hands out a part of such a resource.
+    """
+    number, suffix = _split(text, what="an amount of")
+    amount = number / MILLI if suffix == "m" else number * _factor(suffix)
+    return _exact(Fraction(-(-amount.numerator // amount.denominator)), text, "the amount", "units")
+
+
 def parse_gpu(text: str) -> GpuRequest:
     """A `gpu` request: 0, a portion from 0.01 to 1 in steps of 0.01, or a whole number of devices.
 

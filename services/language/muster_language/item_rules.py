@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from muster.workload.v1 import placement_pb2
+from muster_kernel.quantities import parse_count
 
 
 class Fault(NamedTuple):
@@ -51,5 +52,21 @@ def _bucket(item: Any) -> Iterator[Fault]:
         yield Fault(lacking, "an access key has two halves", "key and secret")
 
 
-FAULTS: Final[dict[str, Rule]] = {"pvcs": _claim, "tolerations": _toleration, "git_sync": _checkout, "s3": _bucket}
+def _resource(item: Any) -> Iterator[Fault]:
+    try:
+        amount = parse_count(item.quantity or "0")
+    except ValueError as error:
+        yield Fault("quantity", str(error), "a quantity such as 1 or 2Gi")
+    else:
+        if not amount:
+            yield Fault("quantity", "a request of nothing can never be meant", "a quantity above 0, or leave it out")
+
+
+FAULTS: Final[dict[str, Rule]] = {
+    "pvcs": _claim,
+    "tolerations": _toleration,
+    "extended_resources": _resource,
+    "git_sync": _checkout,
+    "s3": _bucket,
+}
 """The rules by the proto name of the field."""

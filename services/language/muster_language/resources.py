@@ -12,10 +12,12 @@ from muster.workload.v1 import workload_pb2
 from muster_kernel import mig
 from muster_kernel.quantities import (
     GPU,
+    LARGEST,
     MILLI,
     UNITS_PER_MILLI,
     UNITS_PER_SEVENTH,
     parse_bytes,
+    parse_count,
     parse_milli_cpu,
     portion_milli,
 )
@@ -104,6 +106,9 @@ def _request(role: str, count: int, spec: WorkloadSpec) -> ResourceRequest:
         request.cpu_milli = parse_milli_cpu(cpu)
     if memory := spec.memory or spec.memory_limit:
         request.memory_bytes = parse_bytes(memory)
+    for each in spec.extended_resources:
+        if not each.deleted and (amount := parse_count(each.quantity or "0")):
+            request.extended[each.resource] = min(LARGEST, request.extended[each.resource] + amount)
     _ask_gpu(request, spec)
     return request
 

@@ -22,6 +22,7 @@ nodes:
     taints: [{key: k, value: v, effect: NoExecute}]
     cpu: 500m
     memory: 1Gi
+    resources: {vendor.example/nic: 2, ephemeral-storage: 100Gi}
     state: DRAINING
     drain_deadline: 2027-01-01T00:00:00Z
     devices:
@@ -30,7 +31,7 @@ nodes:
   - {name: a-1, devices: {count: 2, model: H100-80GB, memory: 80Gi}}
   - {name: a-2, anonymous: {count: 4, model: A30-24GB, memory: 24Gi}}
 foreign:
-  - {node: a-0, cpu: 2, memory: 1Gi, devices: [GPU-x]}
+  - {node: a-0, cpu: 2, memory: 1Gi, devices: [GPU-x], resources: {vendor.example/nic: 1}}
   - {node: a-2, anonymous: 1}
 """
 
@@ -44,7 +45,8 @@ def test_everything_that_a_file_may_say() -> None:
     assert (first.cpu_milli, first.memory_bytes, first.state) == (500, 1 << 30, NodeState.DRAINING)
     assert first.drain_deadline == 1_798_761_600
     assert first.taints == (Taint("k", "v", "NoExecute"),)
-    assert first.foreign == Foreign(2000, 1 << 30, ("GPU-x",))
+    assert first.foreign == Foreign(2000, 1 << 30, ("GPU-x",), extended=(("vendor.example/nic", 1),))
+    assert first.extended == (("ephemeral-storage", 100 << 30), ("vendor.example/nic", 2))
     assert (first.devices[0].healthy, first.devices[0].trouble) == (False, "Xid 79")
     assert first.devices[1].mig_enabled
     assert first.devices[1].slices == (Slice("1g.5gb", 2, "MIG-1"),)

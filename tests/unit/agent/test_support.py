@@ -18,7 +18,7 @@ def test_the_words_are_those_of_documents() -> None:
         support.IGNORED_FIELDS
     )
     frameworks = ("jobType=JAX", "jobType=TF", "jobType=XGBoost")
-    fields = ("environment=SECRET", "extendedResources", "gitSync", *frameworks, "jupyter", "nodeType")
+    fields = ("environment=SECRET", "gitSync", *frameworks, "jupyter")
     assert (*fields, "notebookToken=SECRET", "s3", "tensorboard") == support.REFUSED_FIELDS
 
 

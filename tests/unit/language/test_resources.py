@@ -135,3 +135,16 @@ def test_who_gives_its_place_up() -> None:
     }
     assert not is_preemptible(spec_of(Kind.TRAINING, priority_class="build"))
     assert is_preemptible(spec_of(Kind.WORKSPACE, priority_class="interactive-preemptible"))
+
+
+def test_named_resources_are_counted_in_whole_units() -> None:
+    spec = spec_of(Kind.TRAINING)
+    for label, resource, quantity in (
+        ("a", "vendor.example/nic", "2"),
+        ("b", "vendor.example/nic", "500m"),
+        ("c", "ephemeral-storage", "2Gi"),
+    ):
+        spec.extended_resources.add(label=label, resource=resource, quantity=quantity)
+    spec.extended_resources.add(label="d", resource="gone", quantity="1", deleted=True)
+    (request,) = resource_requests(spec)
+    assert dict(request.extended) == {"vendor.example/nic": 3, "ephemeral-storage": 2 << 30}

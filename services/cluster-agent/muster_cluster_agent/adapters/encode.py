@@ -214,6 +214,7 @@ def _node(node: Node) -> fleet_pb2.Node:
         anonymous_model=node.anonymous_model,
         anonymous_memory_bytes=node.anonymous_memory_bytes,
         pool=node.pool,
+        extended=dict(node.extended),
     )
 
 
@@ -223,6 +224,7 @@ def _foreign(foreign: Foreign) -> fleet_pb2.Foreign:
         memory_bytes=foreign.memory_bytes,
         devices=foreign.devices,
         anonymous_devices=foreign.anonymous,
+        extended=dict(foreign.extended),
     )
 
 

@@ -76,6 +76,7 @@ class Foreign:
     memory_bytes: int = 0
     devices: tuple[str, ...] = ()
     anonymous: int = 0
+    extended: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,7 @@ class Node:
     anonymous: int = 0
     anonymous_model: str = ""
     anonymous_memory_bytes: int = 0
+    extended: tuple[tuple[str, int], ...] = ()  # named resources in whole units
 
 
 @dataclass(frozen=True, slots=True)

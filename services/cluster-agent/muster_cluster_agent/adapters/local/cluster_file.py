@@ -19,7 +19,7 @@ from muster_cluster_agent.adapters.local.support import IGNORED_FIELDS, REFUSED_
 from muster_cluster_agent.domain.fleet import Device, Foreign, Identity, Mig, NodeState, Profile, Taint
 from muster_cluster_agent.domain.model import Slice
 from muster_cluster_agent.errors import ClusterFileError
-from muster_kernel.quantities import parse_bytes, parse_milli_cpu
+from muster_kernel.quantities import parse_bytes, parse_count, parse_milli_cpu
 
 DEFAULT_POOL: Final = "default"
 _DERIVED: Final = uuid.UUID("6d757374-6572-5000-8000-64657669636e")
@@ -28,11 +28,11 @@ _TOP: Final = frozenset(
     {"cluster", "devices", "pool_label", "node_gone_after", "lost_timeout", "log_budget", "profile", "nodes", "foreign"}
 )
 _NODE: Final = frozenset(
-    {"name", "labels", "taints", "cpu", "memory", "state", "drain_deadline", "devices", "anonymous"}
+    {"name", "labels", "taints", "cpu", "memory", "state", "drain_deadline", "devices", "anonymous"} | {"resources"}
 )
 _DEVICE: Final = frozenset({"uuid", "model", "memory", "healthy", "trouble", "mig"})
 _COUNTED: Final = frozenset({"count", "model", "memory"})
-_FOREIGN: Final = frozenset({"node", "cpu", "memory", "devices", "anonymous"})
+_FOREIGN: Final = frozenset({"node", "cpu", "memory", "devices", "anonymous", "resources"})
 _PROFILE: Final = frozenset(
     {"identity", "portions", "memory_requests", "memory_isolation", "mig", "ends_replicas_itself"}
 )
@@ -58,6 +58,7 @@ class DeclaredNode:
     anonymous_memory_bytes: int
     foreign: Foreign
     pool: str
+    extended: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +189,7 @@ def _foreign(reader: _Reader, raw: Any) -> dict[str, Foreign]:
             memory_bytes=reader.get(source, "memory", path, _bytes, 0),
             devices=tuple(_text(one) for one in reader.items(source.get("devices"), f"{path}.devices")),
             anonymous=reader.get(source, "anonymous", path, _count, 0),
+            extended=_resources(reader, source, path),
         )
     return held
 
@@ -221,7 +223,18 @@ def _node(
         anonymous_memory_bytes=reader.get(anonymous, "memory", f"{path}.anonymous", _bytes, 0),
         foreign=foreign.get(name, Foreign()),
         pool=labels.get(pool_label, DEFAULT_POOL),
+        extended=_resources(reader, source, path),
     )
+
+
+def _resources(reader: _Reader, source: Mapping[str, Any], path: str) -> tuple[tuple[str, int], ...]:
+    """Resources beside CPU, memory and GPUs, by name: a number, or a quantity such as 100Gi."""
+    given = source.get("resources") or {}
+    if not isinstance(given, dict):
+        reader.errors.append(f"{path}.resources: expected names with amounts, not {given!r}")
+        return ()
+    where = f"{path}.resources"
+    return tuple(sorted((str(name), reader.get(given, name, where, _amount, 0)) for name in given))
 
 
 def _taint(reader: _Reader, raw: Any, path: str) -> Taint:
@@ -296,6 +309,10 @@ def _count(value: Any) -> int:
 
 def _bytes(value: Any) -> int:
     return parse_bytes(str(value))
+
+
+def _amount(value: Any) -> int:
+    return parse_count(str(value))
 
 
 def _milli_cpu(value: Any) -> int:

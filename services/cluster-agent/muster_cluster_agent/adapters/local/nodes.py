@@ -140,6 +140,7 @@ class Nodes:
             anonymous=node.anonymous,
             anonymous_model=node.anonymous_model,
             anonymous_memory_bytes=node.anonymous_memory_bytes,
+            extended=node.extended,
         )
 
     def _open(self, name: str) -> _NodeFiles:

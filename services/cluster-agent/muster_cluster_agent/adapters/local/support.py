@@ -23,18 +23,20 @@ NOT_ITS_MATTER: Final = frozenset(  # what the control plane does with a workloa
     | {"kind", "labels", "max_replicas", "max_scale", "min_replicas", "min_scale", "mpi", "name", "name_prefix"}
     | {"node_pools", "non_preemptible", "preemptible", "preemption_limit", "priority_class", "related_urls"}
     | {"terminate_after_preemption", "usage", "user_id", "username"}
+    | {"extended_resources", "node_type", "pod_affinity", "pod_affinity_scheduling_rule", "pod_affinity_topology"}
+    | {"tolerations"}
 )
 # Code and data that would not be there, and what a cluster has to have: to run all the same would be another workload.
-REFUSED: Final = frozenset({"extended_resources", "git_sync", "jupyter", "node_type", "s3", "tensorboard"})
+REFUSED: Final = frozenset({"git_sync", "jupyter", "s3", "tensorboard"})
 IGNORED: Final = frozenset(
     {"allow_privilege_escalation", "autoscaler_class", "capabilities", "config_map_volumes", "cpu_limit"}
     | {"create_home_dir", "data_volumes", "drop_all_capabilities", "empty_dir_volumes", "exposed_urls"}
     | {"gpu_memory_limit", "gpu_portion_limit", "host_ipc", "host_network", "image", "image_pull_policy"}
     | {"image_pull_secrets", "is_private_service_url", "large_shm", "memory_limit", "metric", "metric_name"}
-    | {"mount_propagation", "nfs", "pod_affinity", "pod_affinity_scheduling_rule", "pod_affinity_topology", "pvcs"}
+    | {"mount_propagation", "nfs", "pvcs"}
     | {"read_only_root_filesystem", "run_as_gid", "run_as_non_root", "run_as_uid", "run_as_user"}
     | {"scale_to_zero_retention_seconds", "seccomp_profile", "secret_volumes", "service_type", "stdin"}
-    | {"supplemental_groups", "target", "tensorboard_logdir", "tolerations", "tty", "uid_gid_source", "volumes"}
+    | {"supplemental_groups", "target", "tensorboard_logdir", "tty", "uid_gid_source", "volumes"}
 )
 SECRET: Final = "SECRET:"  # noqa: S105  how a value names a Secret, which no machine here has
 
