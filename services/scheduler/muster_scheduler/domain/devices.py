@@ -1,0 +1,191 @@
+"""Can the devices of one node hold these replicas of several roles together? Exactly, with the shares that they get.
+
+Called by packing.py for one node at a time. A replica takes one share each of distinct devices: a whole card, a part of
+one, or a MIG slice; a card serves one of these three only.
+Holds: counts c of shares a device, none above the replicas of its role, that add up to replicas x devices can always be
+dealt out (see counts.together), so that only counts are searched: device after device, states met before are skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+from muster_kernel.mig import CARDS, starts_that_fit
+from muster_scheduler.domain.columns import CARD_NAMES, IDLE, SHARED, SLICED, SLOTS, Columns, media_bit
+from muster_scheduler.domain.requests import Kind, Shape
+from muster_scheduler.domain.runs import Unit
+from muster_scheduler.domain.taking import amounts
+
+Vector = tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Steps:
+    """Work that a search may do; it ends where they are spent, and says so."""
+
+    left: int
+
+    def use(self, steps: int) -> None:
+        """Takes steps."""
+        self.left -= steps
+
+    @property
+    def spent(self) -> bool:
+        """Whether the search has to end."""
+        return self.left <= 0
+
+
+class Device(NamedTuple):
+    """One slot as the columns have it."""
+
+    slot: int
+    mode: int
+    milli: int
+    bytes: int
+    size: int
+    mask: int
+    media: int
+    card: str
+
+
+Devices = tuple[Device, ...]
+
+
+class Deal(NamedTuple):
+    """Shares of one device: how many of each role, and at which memory slices (0 where it is no slice)."""
+
+    counts: Vector
+    starts: tuple[tuple[int, ...], ...]
+
+
+def devices_of(columns: Columns, row: int) -> Devices:
+    """The devices of a node that can serve somebody."""
+    names = ("mode", "milli", "bytes", "size", "mask", "media")
+    values = [range(SLOTS), *(getattr(columns, name)[row].tolist() for name in names)]
+    cards = [CARD_NAMES[card] if card >= 0 else "" for card in columns.card[row].tolist()]
+    found = map(Device, *values, cards)
+    return tuple(device for device in found if device.mode in {IDLE, SHARED, SLICED})
+
+
+def hold(devices: Devices, shapes: list[Shape], replicas: Vector, steps: Steps) -> tuple[tuple[Unit, ...], ...] | None:
+    """Shares for each role, device after device, or None where the devices do not hold them (or steps are spent).
+
+    Whole anonymous devices have no shares: they are held where no device stands in a slot.
+    """
+    anonymous = not any(device.mode == IDLE for device in devices)
+    counted = [s.kind is not Kind.NONE and not (anonymous and s.kind is Kind.WHOLE) for s in shapes]
+    wanted = tuple(s.devices * n if c else 0 for s, n, c in zip(shapes, replicas, counted, strict=True))
+    dealt = _deal(devices, 0, wanted, shapes, replicas, steps, set())
+    if dealt is None:
+        return None
+    return tuple(
+        tuple((slot, start) for slot, deal in dealt for start in deal.starts[role]) for role in range(len(shapes))
+    )
+
+
+def _deal(
+    devices: Devices,
+    at: int,
+    wanted: Vector,
+    shapes: list[Shape],
+    most: Vector,
+    steps: Steps,
+    dead: set[tuple[int, Vector]],
+) -> list[tuple[int, Deal]] | None:
+    if not any(wanted):
+        return []
+    steps.use(1)
+    if at == len(devices) or (at, wanted) in dead or steps.spent:
+        return None
+    caps = tuple(min(left, n) for left, n in zip(wanted, most, strict=True))
+    for deal in deals(devices[at], shapes, caps):
+        left = tuple(a - b for a, b in zip(wanted, deal.counts, strict=True))
+        rest = _deal(devices, at + 1, left, shapes, most, steps, dead)
+        if rest is not None:
+            return [(devices[at].slot, deal), *rest]
+    dead.add((at, wanted))
+    return None
+
+
+def deals(device: Device, shapes: list[Shape], caps: Vector) -> list[Deal]:
+    """What one device can serve, no role above its cap: those that no other beats, and nothing where that is all."""
+    found: dict[Vector, Deal] = {(0,) * len(shapes): Deal((0,) * len(shapes), ((),) * len(shapes))}
+    for deal in (*_whole(device, shapes, caps), *_shared(device, shapes, caps), *_sliced(device, shapes, caps)):
+        found.setdefault(deal.counts, deal)
+    return [deal for counts, deal in found.items() if not any(_beats(other, counts) for other in found)]
+
+
+def _beats(other: Vector, counts: Vector) -> bool:
+    return other != counts and all(a >= b for a, b in zip(other, counts, strict=True))
+
+
+def _whole(device: Device, shapes: list[Shape], caps: Vector) -> Iterator[Deal]:
+    if device.mode != IDLE:
+        return
+    for role, shape in enumerate(shapes):
+        if shape.kind is Kind.WHOLE and caps[role]:
+            yield _dealt(tuple(int(role == other) for other in range(len(shapes))))
+
+
+def _dealt(counts: Vector) -> Deal:
+    return Deal(counts, tuple((0,) * count for count in counts))
+
+
+def _shared(device: Device, shapes: list[Shape], caps: Vector) -> Iterator[Deal]:
+    if device.mode not in {IDLE, SHARED}:
+        return
+    shared = [
+        role for role, s in enumerate(shapes) if s.kind is Kind.PORTION or (s.kind is Kind.MEMORY and device.size > 0)
+    ]
+    yield from map(_dealt, _parts(device, shapes, caps, shared, device.milli, device.bytes))
+
+
+def _parts(
+    device: Device, shapes: list[Shape], caps: Vector, roles: list[int], milli: int, left: int
+) -> Iterator[Vector]:
+    """All counts of these roles that fit beside each other into what is left of the card."""
+    if not roles:
+        yield (0,) * len(shapes)
+        return
+    role, *others = roles
+    one_milli, one_bytes = amounts(shapes[role], device.size)
+    for count in range(caps[role] + 1):
+        if count * one_milli > max(0, milli) or count * one_bytes > max(0, left):
+            return
+        for rest in _parts(device, shapes, caps, others, milli - count * one_milli, left - count * one_bytes):
+            yield tuple(count if other == role else n for other, n in enumerate(rest))
+
+
+def _sliced(device: Device, shapes: list[Shape], caps: Vector) -> Iterator[Deal]:
+    if device.mode != SLICED or not device.card:
+        return
+    profiles = tuple(s.profile if s.kind is Kind.SLICE else "" for s in shapes)
+    yield from _layouts(device.card, device.mask, device.media, profiles, caps)
+
+
+@cache
+def _layouts(card: str, mask: int, media: int, profiles: tuple[str, ...], caps: Vector) -> tuple[Deal, ...]:
+    """All counts of these profiles that still fit on a card, each with one layout that does it."""
+    found: dict[Vector, Deal] = {}
+    _extend(card, mask, media, profiles, caps, Deal((0,) * len(profiles), ((),) * len(profiles)), found)
+    return tuple(found.values())
+
+
+def _extend(
+    card: str, mask: int, media: int, profiles: tuple[str, ...], caps: Vector, deal: Deal, found: dict[Vector, Deal]
+) -> None:
+    for role, name in enumerate(profiles):
+        known = CARDS[card].profile(name)
+        bit = media_bit(card, name)
+        if known is None or deal.counts[role] >= caps[role] or media & bit:
+            continue
+        for start in starts_that_fit(known, mask):
+            if deal.starts[role] and start < deal.starts[role][-1]:
+                continue  # the same slices in another order
+            counts = tuple(n + (other == role) for other, n in enumerate(deal.counts))
+            starts = tuple((*s, start) if other == role else s for other, s in enumerate(deal.starts))
+            found.setdefault(counts, Deal(counts, starts))
+            _extend(card, mask | known.mask(start), media | bit, profiles, caps, Deal(counts, starts), found)
