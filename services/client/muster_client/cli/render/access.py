@@ -9,7 +9,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from rich.table import Table
 
 from muster.api.v1 import access_pb2 as api
-from muster_client.cli.render.tables import grid
+from muster_client.cli.render.grid import grid
 
 
 def sentence(rule: api.AccessRule) -> str:

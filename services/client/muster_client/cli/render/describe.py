@@ -16,8 +16,9 @@ from rich.text import Text
 
 from muster.workload.v1 import workload_pb2
 from muster_client.cli.render.amounts import clock, span, time_of
+from muster_client.cli.render.grid import grid
 from muster_client.cli.render.plain import word_of
-from muster_client.cli.render.tables import coloured, grid
+from muster_client.cli.render.tables import coloured
 from muster_client.words import TERMINAL, kind_word, phase_of, phase_word
 from muster_kernel.lifecycle import Phase
 

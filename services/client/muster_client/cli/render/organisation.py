@@ -9,7 +9,7 @@ from rich.text import Text
 
 from muster.tenancy.v1 import tenancy_pb2
 from muster_client.cli.render.amounts import clock, cores, gpus, memory, time_of
-from muster_client.cli.render.tables import grid
+from muster_client.cli.render.grid import grid
 
 _PLACEMENTS = {tenancy_pb2.PLACEMENT_STRATEGY_SPREAD: "spread"}
 _HEADINGS = ["POOL", "DESERVED", "LIMIT", "WEIGHT"]

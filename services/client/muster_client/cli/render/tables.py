@@ -1,7 +1,6 @@
-"""Tables for people: no lines, two spaces between columns, 80 columns wide at least in mind.
+"""Tables for people: a line a thing.
 
-Called by the verbs that list things. Pure: now is an argument. Holds: the first column is never cut, because it is
-what people copy.
+Called by the verbs that list things. Pure: now is an argument.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from muster.api.v1 import dead_letters_pb2, templates_pb2, usage_pb2
 from muster.fleet.v1 import fleet_pb2
 from muster.workload.v1 import workload_pb2
 from muster_client.cli.render.amounts import age, cores, memory, time_of
+from muster_client.cli.render.grid import grid
 from muster_client.words import TERMINAL, cluster_state_word, kind_word, node_state_word, phase_of, phase_word
 from muster_kernel.lifecycle import Phase
 
@@ -35,25 +35,6 @@ def coloured(word: str) -> Text:
     else:
         style = "dim" if word in _QUIET else "yellow"
     return Text(word, style=style)
-
-
-def grid(headings: Sequence[str], rows: Iterable[Sequence[str | Text]], *, right: Iterable[str] = ()) -> Table:
-    """A table. Columns named in `right` hold numbers. The last one gives way where the terminal is narrow."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_edge=False)
-    numbers, lines = set(right), [list(row) for row in rows]
-    longest = max((len(str(line[0])) for line in lines), default=0)
-    for index, heading in enumerate(headings):
-        first, last = index == 0, index == len(headings) - 1
-        table.add_column(
-            heading,
-            justify="right" if heading in numbers else "left",
-            no_wrap=not last or heading in numbers,
-            overflow="fold" if last else "ellipsis",
-            min_width=longest if first else None,
-        )
-    for line in lines:
-        table.add_row(*line)
-    return table
 
 
 def workloads(items: Iterable[workload_pb2.Workload], now: datetime) -> Table:

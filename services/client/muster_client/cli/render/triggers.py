@@ -12,8 +12,8 @@ from rich.table import Table
 
 from muster.api.v1 import triggers_pb2 as api
 from muster_client.cli.render.amounts import age, time_of
+from muster_client.cli.render.grid import grid
 from muster_client.cli.render.plain import plain
-from muster_client.cli.render.tables import grid
 
 _WORDS: Final = {
     api.FIRING_OUTCOME_WAITING: "waiting",
