@@ -55,7 +55,11 @@ TABLES: dict[str, Callable[[], RenderableType]] = {
         [usage_pb2.WorkloadUsage(project=PROJECT, name=LONG, gpu_seconds=1234567890.5)]
     ),
     "tables.dead_letters": lambda: tables.dead_letters(
-        [dead_letters_pb2.DeadLetter(id=ID, service="cluster-agent", topic=LONG, reason="why " * 99, attempts=10**4)],
+        [
+            dead_letters_pb2.DeadLetter(
+                id=ID, service="cluster-agent", topic=LONG, reason=f"{OTHER} {'why ' * 99}", attempts=10**4
+            )
+        ],
         NOW,
     ),
     "organisation.projects": lambda: organisation.projects(
@@ -116,7 +120,8 @@ def test_no_column_is_lost_at_80_columns(name: str) -> None:
     lines = shown(table)
     assert max(len(line) for line in lines) <= 80
     if not isinstance(table, grids.Grid):
-        assert {ID, "cluster-agent", "10000"} <= set(" ".join(lines).split())
+        assert ID in lines[1].split()
+        assert "".join("".join(line.split()) for line in lines).count(OTHER) >= 1
         return
     headings = [str(column.header) for column in table.columns]
     assert " ".join(lines[0].split()) == " ".join(headings)

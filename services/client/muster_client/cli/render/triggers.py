@@ -8,7 +8,10 @@ from datetime import datetime
 from typing import Final
 
 from google.protobuf.message import Message
+from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
 from muster.api.v1 import triggers_pb2 as api
 from muster_client.cli.render.amounts import age, time_of
@@ -53,25 +56,20 @@ def trigger(found: api.GetTriggerResponse) -> str:
     return "\n".join(lines)
 
 
-def firings(items: Iterable[api.Firing], now: datetime) -> Table:
-    """One line a firing."""
-    return grid(
-        ["ID", "AGE", "TRIGGER", "EVENT", "NO", "OUTCOME", "WORKLOAD", "WHY"],
-        (
-            [
-                each.id,
-                age(time_of(each.fired_at), now),
-                each.trigger,
-                f"{each.source} {each.event_id}",
-                str(each.number),
-                _WORDS.get(each.outcome, "?"),
-                each.workload or "-",
-                each.why or "-",
-            ]
-            for each in items
-        ),
-        right=["NO"],
-    )
+def firings(items: Iterable[api.Firing], now: datetime) -> Group:
+    """A line a firing, and below it what fired and what became of it, broken where the terminal ends.
+
+    An id has 36 characters and is copied whole, for a replay: beside it names and reasons would have no room.
+    """
+    parts: list[RenderableType] = [Text(f"{'ID':36}  {'AGE':>4}  {'NO':>4}  OUTCOME", style="bold")]
+    for each in items:
+        since = age(time_of(each.fired_at), now)
+        parts.append(Text(f"{each.id:36}  {since:>4}  {each.number:>4}  {_WORDS.get(each.outcome, '?')}"))
+        told = f"{each.trigger}: {each.source} {each.event_id}"
+        told += f", workload {each.workload}" if each.workload else ""
+        told += f", {each.why}" if each.why else ""
+        parts.append(Padding(Text(told), (0, 0, 0, 2)))
+    return Group(*parts)
 
 
 def fired(firing: api.Firing) -> str:
