@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 from hypothesis import HealthCheck, note, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from muster_kernel.lifecycle import ACTIVE, Phase
 from muster_kernel.quantities import GPU
@@ -20,7 +29,7 @@ from muster_scheduler.domain.clusters import Profile
 from muster_scheduler.domain.limits import Limits
 from muster_scheduler.domain.nodes import Mig, Mode, Node, NodeState
 from muster_scheduler.domain.placement import Budget
-from muster_scheduler.domain.queues import Quota
+from muster_scheduler.domain.quotas import Quota
 from muster_scheduler.domain.requests import Role
 from muster_scheduler.domain.rules import NodeTypes, Rules
 from muster_scheduler.domain.state import State
@@ -59,6 +68,7 @@ ROLES: st.SearchStrategy[tuple[Role, ...]] = st.lists(st.tuples(SHAPES, st.integ
     lambda parts: tuple(role(shape, size, f"r{n}") for n, (shape, size) in enumerate(parts))
 )
 NUMBERS = st.integers(1, 12)
+STEPS_EACH = 50
 
 
 class Checked(Fleet):
@@ -107,6 +117,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     """No device is over-given, gangs are whole, quotas keep, nobody is evicted in vain, aborts leave no trace."""
 
     fleet: Checked
+    steps: ClassVar[int] = 0
 
     @initialize()
     def begin(self) -> None:
@@ -317,6 +328,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     def real_holders_fit(self) -> None:
         if not hasattr(self, "fleet"):
             return
+        SchedulerMachine.steps += 1
         promised = set(self.fleet.world.claims)
         for each in self.fleet.world.inventory.nodes.values():
             running = sum(grant.slots for holder, grant in each.entries.items() if holder.workload not in promised)
@@ -354,7 +366,15 @@ class SchedulerMachine(RuleBasedStateMachine):
                 assert isinstance(records[-1], d.Release), f"{w.phase} with a record"
 
 
-SchedulerMachine.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
-)
-TestScheduler = SchedulerMachine.TestCase
+def test_its_laws_hold_after_every_step() -> None:
+    """MUSTER_MACHINE_STEPS: checked steps of a run; 20,000 where nothing is said."""
+    steps = int(os.environ.get("MUSTER_MACHINE_STEPS", "20000"))
+    SchedulerMachine.steps = 0
+    many = settings(
+        max_examples=-(-steps // STEPS_EACH),
+        stateful_step_count=STEPS_EACH,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    run_state_machine_as_test(SchedulerMachine, settings=many)  # type: ignore[no-untyped-call]
+    assert SchedulerMachine.steps >= steps * 0.9, f"only {SchedulerMachine.steps} steps were run"
