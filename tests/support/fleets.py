@@ -11,7 +11,7 @@ from muster_scheduler.domain.clusters import Profile
 from muster_scheduler.domain.decisions import Assign, Decision, Release
 from muster_scheduler.domain.nodes import Device, Mig, Node, NodeState
 from muster_scheduler.domain.placement import Budget
-from muster_scheduler.domain.queues import Quota
+from muster_scheduler.domain.quotas import Quota
 from muster_scheduler.domain.requests import Kind, Role, Shape, charge_of
 from muster_scheduler.domain.state import State
 from muster_scheduler.domain.workloads import SECOND, ReplicaState, Request, Workload, WorkloadKind

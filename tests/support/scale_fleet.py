@@ -19,7 +19,8 @@ from muster_scheduler.adapters import rows
 from muster_scheduler.domain import events
 from muster_scheduler.domain.clusters import Cluster, Profile
 from muster_scheduler.domain.nodes import Node
-from muster_scheduler.domain.queues import Project, Quota
+from muster_scheduler.domain.queues import Project
+from muster_scheduler.domain.quotas import Quota
 from muster_scheduler.domain.requests import Grant, Holder, Kind, Share
 from muster_scheduler.domain.workloads import SECOND, Replica, ReplicaState, Request, Workload
 from tests.support.fleets import GIB, START, devices, request, role, whole, workload_id

@@ -23,17 +23,27 @@ class WaitingReason(StrEnum):
     NOT_SUPPORTED = "NotSupported"
     WRONG_NODE_TYPE = "WrongNodeType"
     NOT_TOLERATED = "NotTolerated"
+    NO_SUCH_LEVEL = "NoSuchLevel"
+    UNEVEN_GROUPS = "UnevenGroups"
     TOO_LARGE = "TooLarge"
     HOST_TOO_LARGE = "HostTooLarge"
     NO_SUCH_NODE = "NoSuchNode"
     TOO_LARGE_TOGETHER = "TooLargeTogether"
     OVER_LIMIT = "OverLimit"
+    NO_WEIGHT = "NoWeight"
     OVER_QUOTA = "OverQuota"
+    CPU_OVER_LIMIT = "CpuOverLimit"
+    CPU_OVER_QUOTA = "CpuOverQuota"
+    MEMORY_OVER_LIMIT = "MemoryOverLimit"
+    MEMORY_OVER_QUOTA = "MemoryOverQuota"
+    USER_OVER_LIMIT = "UserOverLimit"
+    USER_RUNS_ENOUGH = "UserRunsEnough"
     BACKOFF = "Backoff"
     CLAIM = "WaitsForClaim"
     NO_CAPACITY = "NoCapacity"
     NO_HOST_CAPACITY = "NoHostCapacity"
     FRAGMENTED = "Fragmented"
+    TOPOLOGY = "Topology"
     NODES_UNAVAILABLE = "NodesUnavailable"
     BEHIND_OTHERS = "BehindOthers"
     NOT_EVALUATED = "NotEvaluated"
@@ -105,6 +115,7 @@ class Constraint(StrEnum):
     NO_SLICE = "NoSlice"
     CPU = "Cpu"
     MEMORY = "Memory"
+    RESOURCE = "Resource"
     FITS = "Fits"
 
 
@@ -119,8 +130,6 @@ NEVER: Final = frozenset(
 )
 
 _UNITS: Final = frozenset({"used", "deserved", "short", "requested", "free", "largest", "limit"})
-_BYTES: Final = frozenset({"requested_bytes", "largest_bytes"})
-_CPU: Final = frozenset({"requested_cpu", "largest_cpu"})
 
 
 class _Counted(str):
@@ -154,6 +163,19 @@ _CATALOGUE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         "no node of its node pools will do: of {nodes}, {wrong:is|are} of a type that it may not use",
         ("wrong", "nodes"),
     ),
+    WaitingReason.NO_SUCH_LEVEL: (
+        "it is to run inside one domain of its topology, and no node has the label of that level",
+        (),
+    ),
+    WaitingReason.UNEVEN_GROUPS: (
+        "{replicas:replica does|replicas do} not divide into groups of {group}",
+        ("replicas", "group"),
+    ),
+    WaitingReason.TOPOLOGY: (
+        "its {replicas:replica|replicas} would fit, but not as close together as required; "
+        "the best domain has room for {room}",
+        ("replicas", "room"),
+    ),
     WaitingReason.NOT_TOLERATED: (
         "no node of its node pools will do: of {nodes}, {tainted:has|have} a taint that it does not tolerate",
         ("tainted", "nodes"),
@@ -172,12 +194,40 @@ _CATALOGUE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ("replicas", "requested", "largest"),
     ),
     WaitingReason.OVER_QUOTA: (
-        "non-preemptible work uses {used} of the {deserved:GPU|GPUs} that the project deserves ({short} short)",
-        ("used", "deserved", "short"),
+        "non-preemptible work uses {used} of the {deserved:GPU|GPUs} that the {queue} deserves ({short} short)",
+        ("used", "deserved", "short", "queue"),
     ),
     WaitingReason.OVER_LIMIT: (
-        "the project uses {used} of the {limit:GPU|GPUs} that it may hold at most ({short} short)",
+        "the {queue} uses {used} of the {limit:GPU|GPUs} that it may hold at most ({short} short)",
+        ("used", "limit", "short", "queue"),
+    ),
+    WaitingReason.NO_WEIGHT: (
+        "the {queue} uses {used} of the {deserved:GPU|GPUs} that it deserves, and has no weight beyond ({short} short)",
+        ("used", "deserved", "short", "queue"),
+    ),
+    WaitingReason.CPU_OVER_QUOTA: (
+        "non-preemptible work uses {used_cpu} of the {deserved_cpu} CPU that the {queue} deserves ({short_cpu} short)",
+        ("used_cpu", "deserved_cpu", "short_cpu", "queue"),
+    ),
+    WaitingReason.CPU_OVER_LIMIT: (
+        "the {queue} uses {used_cpu} of the {limit_cpu} CPU that it may hold at most ({short_cpu} short)",
+        ("used_cpu", "limit_cpu", "short_cpu", "queue"),
+    ),
+    WaitingReason.MEMORY_OVER_QUOTA: (
+        "non-preemptible work uses {used_bytes} of {deserved_bytes} the {queue} deserves ({short_bytes} of memory short)",
+        ("used_bytes", "deserved_bytes", "short_bytes", "queue"),
+    ),
+    WaitingReason.MEMORY_OVER_LIMIT: (
+        "the {queue} uses {used_bytes} of the {limit_bytes} of memory that it may hold ({short_bytes} short)",
+        ("used_bytes", "limit_bytes", "short_bytes", "queue"),
+    ),
+    WaitingReason.USER_OVER_LIMIT: (
+        "its user holds {used} of the {limit:GPU|GPUs} that one user may hold in the project ({short} short)",
         ("used", "limit", "short"),
+    ),
+    WaitingReason.USER_RUNS_ENOUGH: (
+        "its user has {running} of the {most:workload|workloads} that one user may run at once in the project",
+        ("running", "most"),
     ),
     WaitingReason.BACKOFF: ("it restarts after a pause, {seconds} s left", ("seconds",)),
     WaitingReason.CLAIM: (
@@ -207,7 +257,10 @@ _CATALOGUE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A waiting reason and its numbers, as the catalogue orders them. GPUs count 1/7,000, CPUs 1/1,000."""
+    """A waiting reason and its numbers, as the catalogue orders them. GPUs count 1/7,000, CPUs 1/1,000.
+
+    `queue` says whose quota: 0 the project's, 1 its department's.
+    """
 
     code: WaitingReason
     numbers: tuple[int, ...] = ()
@@ -235,9 +288,11 @@ def number_names(code: WaitingReason) -> tuple[str, ...]:
 def _shown(name: str, value: int) -> _Counted:
     if name in _UNITS:
         return _Counted(format_gpu(value))
-    if name in _CPU:
+    if name == "queue":
+        return _Counted("department" if value else "project")
+    if name.endswith("_cpu"):
         return _Counted(format_milli_cpu(value))
-    return _Counted(format_bytes(value) if name in _BYTES else value)
+    return _Counted(format_bytes(value) if name.endswith("_bytes") else value)
 
 
 _RETRYABLE_CODES: Final = frozenset({130, 137, 138, 143})

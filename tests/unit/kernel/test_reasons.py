@@ -15,7 +15,7 @@ def test_every_reason_is_a_sentence(code: WaitingReason) -> None:
 
 
 def test_gpus_are_shown_as_gpus() -> None:
-    sentence = Reason(WaitingReason.OVER_QUOTA, (24 * 7000, 32 * 7000, 8 * 7000)).sentence()
+    sentence = Reason(WaitingReason.OVER_QUOTA, (24 * 7000, 32 * 7000, 8 * 7000, 0)).sentence()
     assert "uses 24 of the 32 GPUs" in sentence
     assert "8 short" in sentence
 

@@ -11,7 +11,7 @@ from muster_scheduler.domain import events
 from muster_scheduler.domain.clocks import leave_by, tainted_since
 from muster_scheduler.domain.decisions import Assign, Release
 from muster_scheduler.domain.nodes import Node, NodeState
-from muster_scheduler.domain.queues import Quota
+from muster_scheduler.domain.quotas import Quota
 from muster_scheduler.domain.rules import Rules
 from muster_scheduler.domain.terms import Terms, Toleration
 from muster_scheduler.domain.workloads import SECOND, ReplicaState, WorkloadKind

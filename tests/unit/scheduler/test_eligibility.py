@@ -8,7 +8,7 @@ from muster_kernel.reasons import Constraint, WaitingReason
 from muster_scheduler.domain import events
 from muster_scheduler.domain.explain import Explanation, explain
 from muster_scheduler.domain.nodes import Node, NodeState
-from muster_scheduler.domain.queues import Quota
+from muster_scheduler.domain.quotas import Quota
 from muster_scheduler.domain.rules import NodeTypes, Rules, tightened
 from muster_scheduler.domain.terms import HOST_LABEL, Terms, Together, Toleration, stays
 from muster_scheduler.domain.workloads import SECOND, Request, WorkloadKind

@@ -29,7 +29,7 @@ def test_quota_and_what_would_help() -> None:
     answer = why(fleet, 2)
     assert answer.reason is not None
     assert answer.reason.code is WaitingReason.OVER_QUOTA
-    assert answer.reason.named() == {"used": 2 * GPU, "deserved": 2 * GPU, "short": 4 * GPU}
+    assert answer.reason.named() == {"used": 2 * GPU, "deserved": 2 * GPU, "short": 4 * GPU, "queue": 0}
     assert answer.unblockers == (
         "it were preemptible (there is room in node pool default, over quota)",
         "p deserved 6 GPUs in node pool default",

@@ -138,8 +138,7 @@ def _load_replica(world: World, row: Any) -> None:
     if replica.charged:
         world.inventory.charge(replica.holder, replica.node, replica.grant)
     if replica.accounted:
-        preemptible = workload.request is None or workload.request.preemptible
-        world.queues.charge(workload.project, workload.pool, replica.grant.charge, preemptible=preemptible)
+        world.account(workload, workload.pool, (replica.grant,))
     world.placed.setdefault((workload.cluster, workload.pool), {})[workload.id] = None
 
 
@@ -159,6 +158,4 @@ def _charge_claim(world: World, workload: Workload) -> None:
     world.claims[workload.id] = None
     for planned in claim.planned:
         world.inventory.charge(claim_holder(workload, planned.role, planned.rank), planned.node, planned.grant)
-    preemptible = workload.request is None or workload.request.preemptible
-    units = sum(planned.grant.charge for planned in claim.planned)
-    world.queues.charge(workload.project, claim.pool, units, preemptible=preemptible)
+    world.account(workload, claim.pool, (planned.grant for planned in claim.planned))

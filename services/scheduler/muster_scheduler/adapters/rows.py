@@ -14,7 +14,8 @@ from muster_kernel.lifecycle import DesiredPhase, Phase
 from muster_kernel.reasons import ChangeReason, FailureClass, WaitingReason
 from muster_scheduler.domain.clusters import Cluster, Profile
 from muster_scheduler.domain.nodes import Device, Node, NodeState
-from muster_scheduler.domain.queues import Project, Quota
+from muster_scheduler.domain.queues import Project
+from muster_scheduler.domain.quotas import Quota
 from muster_scheduler.domain.requests import Grant, Holder
 from muster_scheduler.domain.rules import NodeTypes, Rules
 from muster_scheduler.domain.workloads import Claim, Ending, Replica, ReplicaState, Request, Workload
@@ -72,6 +73,8 @@ class NodeBody:
     drain_deadline: int
     tainted: int
     present: bool
+    extra: dict[str, int]
+    foreign_extra: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)

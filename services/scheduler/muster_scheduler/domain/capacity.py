@@ -11,13 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from muster_kernel.quantities import GPU
 from muster_scheduler.domain.columns import Columns, columns_of, differences, row_of, write_row
 from muster_scheduler.domain.eligibility import Eligibility
 from muster_scheduler.domain.journal import Journal
 from muster_scheduler.domain.leftover import Leftover
 from muster_scheduler.domain.nodes import Mode, Node
+from muster_scheduler.domain.quotas import Amount
 from muster_scheduler.domain.requests import Kind, Role, Shape
-from muster_scheduler.domain.terms import Together
+from muster_scheduler.domain.topology import Wish
+from muster_scheduler.domain.usable import Usable
 
 _HUNDRED: Final = 100
 
@@ -50,6 +53,15 @@ def buckets_of(node: Node) -> Buckets:
     return Buckets(node.free_slots if node.slots else idle, frozenset(shares), sliceable)
 
 
+def _supply(nodes: list[Node]) -> Amount:
+    """What the nodes have for Muster in all, held or not."""
+    there = [node for node in nodes if node.present]
+    devices = sum(max(0, node.slots - node.foreign_slots) or len(node.devices) for node in there)
+    others = sum(1 for node in there for device in node.devices if device.foreign or not device.healthy)
+    cpu = sum(max(0, node.cpu - node.foreign_cpu) for node in there)
+    return Amount((devices - others) * GPU, cpu, sum(max(0, node.memory - node.foreign_memory) for node in there))
+
+
 class Trial(NamedTuple):
     """What became of a gang in an idle pool (see trial.py).
 
@@ -80,8 +92,10 @@ class Capacity:
         "leftover",
         "nodes",
         "position",
+        "supply",
         "total",
         "trials",
+        "usable",
     )
 
     def __init__(self, journal: Journal, nodes: list[Node]) -> None:
@@ -97,8 +111,10 @@ class Capacity:
         self._sliceable = 0
         self._stands: list[Buckets] = [NOWHERE] * len(nodes)
         self.total = 0
+        self.supply = _supply(nodes)
         self.largest = max((device.memory for node in nodes for device in node.devices), default=0)
-        self.trials: dict[tuple[tuple[Role, ...], Eligibility, Together | None], Trial] = {}
+        self.trials: dict[tuple[tuple[Role, ...], Eligibility, Wish], Trial] = {}
+        self.usable = Usable(nodes)
         for ordinal, node in enumerate(nodes):
             node.ordinal = ordinal
             self._move(ordinal, buckets_of(node))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from muster_kernel.lifecycle import ACTIVE, FINAL, WAITING, Phase
-from muster_kernel.quantities import GPU
 from muster_scheduler.domain.course import claim_holder
+from muster_scheduler.domain.queues import Owner
+from muster_scheduler.domain.quotas import Amount
 from muster_scheduler.domain.requests import Holder
 from muster_scheduler.domain.workloads import Workload
-from muster_scheduler.domain.world import World
+from muster_scheduler.domain.world import World, amount_of, owner_of
 
 
 def check(world: World) -> None:
@@ -48,17 +51,17 @@ def _check_holders(world: World, promised: frozenset[Holder]) -> None:
 
 
 def _check_accounts(world: World) -> None:
-    sums: dict[tuple[str, str], int] = {}
+    world.queues.check(_charged(world))
+
+
+def _charged(world: World) -> Iterator[tuple[Owner, str, Amount]]:
     for workload in world.workloads.values():
+        owner = owner_of(workload)
         for replica in workload.everyone():
             if replica.accounted:
-                key = (workload.project, workload.pool)
-                sums[key] = sums.get(key, 0) + replica.grant.charge
+                yield owner, workload.pool, amount_of((replica.grant,))
         if workload.claim is not None:
-            key = (workload.project, workload.claim.pool)
-            sums[key] = sums.get(key, 0) + sum(p.grant.charge for p in workload.claim.planned)
-    accounts = {key: account.allocated for key, account in world.queues.accounts.items() if account.allocated}
-    _require({k: v for k, v in sums.items() if v} == accounts, f"accounts say {accounts}, holdings {sums} (GPU={GPU})")
+            yield owner, workload.claim.pool, amount_of(planned.grant for planned in workload.claim.planned)
 
 
 def _require(holds: bool, message: str) -> None:  # noqa: FBT001 - a condition and what it means

@@ -120,9 +120,7 @@ def drop_claim(world: World, workload: Workload) -> None:
         return
     for planned in claim.planned:
         world.inventory.release(claim_holder(workload, planned.role, planned.rank), planned.node)
-    units = sum(planned.grant.charge for planned in claim.planned)
-    preemptible = workload.request is None or workload.request.preemptible
-    world.queues.charge(workload.project, claim.pool, -units, preemptible=preemptible)
+    world.account(workload, claim.pool, (planned.grant for planned in claim.planned), -1)
     world.set(workload, claim=None)
     world.journal.drop(world.claims, workload.id)
     world.waiting.wake_pool(claim.pool)
@@ -162,7 +160,7 @@ def healthy(world: World, replica: Replica) -> bool:
     node = world.inventory.nodes.get(replica.node)
     if node is None:
         return False
-    asked = eligibility_of(world, world.workloads[replica.holder.workload])._replace(avoided=frozenset())
+    asked = eligibility_of(world.queues, world.workloads[replica.holder.workload])._replace(avoided=frozenset())
     if excluded(asked, node, world.now) is not None:
         return False
     held = (node.device(share.device) for share in replica.grant.shares)

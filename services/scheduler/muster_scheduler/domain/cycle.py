@@ -13,13 +13,14 @@ from muster_kernel.reasons import ChangeReason, Reason, WaitingReason
 from muster_scheduler.domain.course import advance, claim_holder, drop_claim, healthy, restart_due, waits_for_nobody
 from muster_scheduler.domain.decisions import Placed
 from muster_scheduler.domain.overdue import look_at_clocks
-from muster_scheduler.domain.placement import Budget, charge_before, clusters_for, place_gang
+from muster_scheduler.domain.placement import Budget, amount_before, clusters_for, place_gang
 from muster_scheduler.domain.preemption import OthersLeave, Room, carry_out, make_room
 from muster_scheduler.domain.reasoning import why_not
 from muster_scheduler.domain.service import grow
+from muster_scheduler.domain.turns import Turns
 from muster_scheduler.domain.waiting import ClassKey
 from muster_scheduler.domain.workloads import SECOND, Claim, Planned, Replica, Request, Workload
-from muster_scheduler.domain.world import World
+from muster_scheduler.domain.world import World, owner_of
 
 _TOLD_A_CYCLE: Final = 256  # members of a blocked class that are told so in one cycle
 
@@ -30,8 +31,9 @@ def run(world: World, budget: Budget) -> None:
     start_claims(world)
     for workload_id in sorted(world.hungry):
         grow(world, world.workloads[workload_id], budget)
+    turns = Turns(world)
     while not budget.spent:
-        head = take_head(world)
+        head = turns.next()
         if head is None:
             return
         decide(world, *head, budget)
@@ -85,27 +87,10 @@ def _sound(world: World, workload: Workload, claim: Claim) -> bool:
 
 
 def _start_claim(world: World, workload: Workload, claim: Claim) -> None:
-    units = sum(planned.grant.charge for planned in claim.planned)
-    preemptible = workload.request is None or workload.request.preemptible
-    world.queues.charge(workload.project, claim.pool, -units, preemptible=preemptible)
+    world.account(workload, claim.pool, (planned.grant for planned in claim.planned), -1)
     world.set(workload, claim=None)
     world.journal.drop(world.claims, workload.id)
     settle(world, workload, claim.cluster, claim.pool, claim.planned)
-
-
-def take_head(world: World) -> tuple[Workload, ClassKey] | None:
-    """The next workload to look at: of the project that is least full for its quota, the first in its order."""
-    best: tuple[tuple[int, int], str, Workload, ClassKey] | None = None
-    for project in world.waiting.projects():
-        head = world.waiting.head(project)
-        if head is None:
-            continue
-        workload = world.workloads[head[0]]
-        pool = head[1].pools[0] if head[1].pools else ""
-        ratio = world.queues.ratio(project, pool)
-        if best is None or (ratio, project) < (best[0], best[1]):
-            best = (ratio, project, workload, head[1])
-    return (best[2], best[3]) if best else None
 
 
 def decide(world: World, workload: Workload, key: ClassKey, budget: Budget) -> None:
@@ -134,8 +119,7 @@ def place(world: World, workload: Workload, request: Request, budget: Budget) ->
     refusal: Reason | None = None
     room_lacks = False
     for pool in request.pools:
-        units = charge_before(world, request, pool)
-        no_quota = world.queues.refusal(workload.project, pool, units, preemptible=request.preemptible)
+        no_quota = world.queues.refusal(owner_of(workload), pool, amount_before(world, request, pool))
         if no_quota is not None:
             refusal = refusal or no_quota
             continue

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from muster_kernel.reasons import FailureClass
 from muster_scheduler.domain.clusters import Profile
 from muster_scheduler.domain.nodes import Node
-from muster_scheduler.domain.queues import Quota
+from muster_scheduler.domain.quotas import Quota
 from muster_scheduler.domain.requests import Share
 from muster_scheduler.domain.rules import ANY_TYPE, NO_RULES, NodeTypes, Rules
 from muster_scheduler.domain.workloads import ReplicaState, Request

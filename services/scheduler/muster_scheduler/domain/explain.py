@@ -11,16 +11,17 @@ from typing import Final, NamedTuple
 
 from muster_kernel.lifecycle import WAITING
 from muster_kernel.reasons import NEVER, Constraint, Reason, WaitingReason
+from muster_scheduler.domain.allowances import larger
 from muster_scheduler.domain.clusters import Standing
 from muster_scheduler.domain.eligibility import eligibility_of, excluded
 from muster_scheduler.domain.nodes import Node, fit
-from muster_scheduler.domain.placement import Budget, able, charge_before, clusters_for, mig_of, place_gang
-from muster_scheduler.domain.remedies import has_room, short_role, what_would_fit
+from muster_scheduler.domain.placement import Budget, able, amount_before, clusters_for, mig_of, place_gang
+from muster_scheduler.domain.remedies import short_role, what_would_fit
 from muster_scheduler.domain.requests import Shape
 from muster_scheduler.domain.trial import emptied
 from muster_scheduler.domain.wording import IDLE_PHRASES, PHRASES, asks, gpus, not_supported
 from muster_scheduler.domain.workloads import SECOND, Request, Workload
-from muster_scheduler.domain.world import World
+from muster_scheduler.domain.world import World, owner_of
 
 _LISTED: Final = 3
 
@@ -113,7 +114,7 @@ def constraint_of(world: World, workload: Workload, request: Request, shape: Sha
         return Constraint.CLUSTER_NOT_SUPPORTED
     if cluster is None or cluster.standing(world.now, world.limits.stale_after) is not Standing.READY:
         return Constraint.CLUSTER_SILENT
-    out = excluded(eligibility_of(world, workload), node, world.now)
+    out = excluded(eligibility_of(world.queues, workload), node, world.now)
     if out is not None:
         return out
     outcome = fit(node, shape, mig_of(world, node.cluster))
@@ -124,17 +125,12 @@ def _unblockers(world: World, workload: Workload, request: Request) -> list[str]
     """What would let it start, the smallest change first; each was tried out on the live state and taken back."""
     found: list[str] = []
     for pool in request.pools:
-        units = charge_before(world, request, pool)
-        refusal = world.queues.refusal(workload.project, pool, units, preemptible=request.preemptible)
+        amount = amount_before(world, request, pool)
+        refusal = world.queues.refusal(owner_of(workload), pool, amount)
         if refusal is None:
             found += _who_would_have_to_end(world, workload, request, pool)
-        elif refusal.code is WaitingReason.OVER_QUOTA and has_room(world, workload, request, request.roles, pool):
-            deserved = refusal.numbers[1] + refusal.numbers[2]
-            found.append(f"it were preemptible (there is room in node pool {pool}, over quota)")
-            found.append(f"{workload.project} deserved {gpus(deserved)} in node pool {pool}")
-        elif refusal.code is WaitingReason.OVER_QUOTA:
-            deserved = refusal.numbers[1] + refusal.numbers[2]
-            found.append(f"{workload.project} deserved {gpus(deserved)} in node pool {pool}, and there was room")
+        elif refusal.code is not WaitingReason.NO_PROJECT:
+            found += larger(world, workload, request, pool, refusal, amount)
     return found
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from muster_kernel.reasons import Constraint
 from muster_scheduler.domain.capacity import Capacity
@@ -17,9 +17,14 @@ from muster_scheduler.domain.clusters import Cluster, Standing, supports
 from muster_scheduler.domain.course import claim_holder
 from muster_scheduler.domain.eligibility import Eligibility, eligibility_of, excluded, reluctant
 from muster_scheduler.domain.nodes import Mig, Node, fit
-from muster_scheduler.domain.requests import Grant, Kind, Role, Shape, charge_of, total_charge
+from muster_scheduler.domain.placing import Site, by_columns, charge_gang, wish_of
+from muster_scheduler.domain.quotas import Amount
+from muster_scheduler.domain.requests import Grant, Kind, Role, Shape, charge_of, replica_count, total_charge
 from muster_scheduler.domain.workloads import Planned, Request, Workload
 from muster_scheduler.domain.world import World
+
+
+_NODES_A_VISIT: Final = 100  # counted at once, they cost what one node costs that is tested alone
 
 
 @dataclass(slots=True)
@@ -80,6 +85,12 @@ def charge_before(world: World, request: Request, pool: str) -> int:
     return sum(role.size * charge_of(role.shape, largest) for role in request.roles)
 
 
+def amount_before(world: World, request: Request, pool: str) -> Amount:
+    """What the gang takes of its quotas before it is placed in a pool."""
+    cpu = sum(role.size * role.shape.cpu for role in request.roles)
+    return Amount(charge_before(world, request, pool), cpu, sum(r.size * r.shape.memory for r in request.roles))
+
+
 def mig_of(world: World, cluster: str) -> Mig:
     """What the cluster does with MIG."""
     known = world.clusters.get(cluster)
@@ -93,7 +104,11 @@ def place_gang(
     capacity = world.inventory.capacity(cluster, pool)
     if capacity is None:
         return None
-    ground = Ground(capacity, mig_of(world, cluster), eligibility_of(world, workload), world.now)
+    mig, asked, wish = mig_of(world, cluster), eligibility_of(world.queues, workload), wish_of(workload.request)
+    if (replica_count(roles) > 1 or wish.keys) and by_columns(roles, mig):
+        budget.visits -= 1 + len(capacity.nodes) // _NODES_A_VISIT
+        return charge_gang(world, workload, roles, Site(capacity, asked, wish, world.now))
+    ground = Ground(capacity, mig, asked, world.now)
     for each in _narrowed(workload, ground):
         planned = _place_on(world, workload, roles, each, budget)
         if planned is not None:
@@ -218,7 +233,7 @@ def place_replica(
     capacity = world.inventory.capacity(workload.cluster, workload.pool)
     if capacity is None:
         return None
-    ground = Ground(capacity, mig_of(world, workload.cluster), eligibility_of(world, workload), world.now)
+    ground = Ground(capacity, mig_of(world, workload.cluster), eligibility_of(world.queues, workload), world.now)
     tries = (_first_that_fits(role.shape, each, set(), budget) for each in _narrowed(workload, ground))
     found = next((each for each in tries if each is not None), None)
     if found is None:

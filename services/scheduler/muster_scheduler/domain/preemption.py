@@ -182,8 +182,7 @@ def carry_out(world: World, workload: Workload, room: Room) -> None:
     if request is None:
         return
     planned: tuple[Planned, ...] = room.claim.planned
-    units = sum(p.grant.charge for p in planned)
-    world.queues.charge(workload.project, room.claim.pool, units, preemptible=request.preemptible)
+    world.account(workload, room.claim.pool, (p.grant for p in planned))
     world.set(workload, claim=room.claim)
     world.journal.put(world.claims, workload.id, None)
     world.waiting.remove(workload.id)

@@ -13,9 +13,10 @@ from muster_scheduler.domain.course import advance, claim_holder
 from muster_scheduler.domain.decisions import Scaled
 from muster_scheduler.domain.limits import backoff
 from muster_scheduler.domain.placement import Budget, place_replica, ready
+from muster_scheduler.domain.quotas import Amount
 from muster_scheduler.domain.requests import Role, charge_of
 from muster_scheduler.domain.workloads import Replica, ReplicaState, Request, Workload
-from muster_scheduler.domain.world import World
+from muster_scheduler.domain.world import World, owner_of
 
 E = LifecycleEvent
 
@@ -46,7 +47,7 @@ def grow(world: World, workload: Workload, budget: Budget) -> None:
         for index in range(role.size)
         if (role.name, index) not in workload.replicas
     ]
-    placed = [_add(world, workload, request, role, index, budget) for role, index in missing]
+    placed = [_add(world, workload, role, index, budget) for role, index in missing]
     if any(placed):
         world.rewrite(workload)
     elif missing and workload.rolling and not workload.leaving:
@@ -55,12 +56,13 @@ def grow(world: World, workload: Workload, budget: Budget) -> None:
         world.journal.drop(world.hungry, workload.id)
 
 
-def _add(world: World, workload: Workload, request: Request, role: Role, index: int, budget: Budget) -> bool:
+def _add(world: World, workload: Workload, role: Role, index: int, budget: Budget) -> bool:
     k, not_before = workload.replacements.get((role.name, index), (0, 0))
     if not_before > world.now:
         return False
     units = charge_of(role.shape, world.inventory.largest_device(workload.cluster, workload.pool))
-    refusal = world.queues.refusal(workload.project, workload.pool, units, preemptible=request.preemptible)
+    amount = Amount(units, role.shape.cpu, role.shape.memory)
+    refusal = world.queues.refusal(owner_of(workload), workload.pool, amount)
     found = place_replica(world, workload, role, index, k, budget) if refusal is None else None
     if found is None:
         return False

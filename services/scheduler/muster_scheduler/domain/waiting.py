@@ -8,11 +8,13 @@ Called by the lifecycle (add, remove), by whatever frees capacity (wake) and by 
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from muster_kernel.reasons import Reason
-from muster_scheduler.domain.requests import Role
+from muster_kernel.reasons import NEVER, Reason
+from muster_scheduler.domain.quotas import NOTHING, Amount
+from muster_scheduler.domain.requests import Role, total_charge
 from muster_scheduler.domain.terms import Terms
 from muster_scheduler.domain.workloads import Workload, WorkloadKind
 
@@ -31,6 +33,7 @@ class ClassKey(NamedTuple):
     kind: WorkloadKind
     terms: Terms
     ran: int
+    user: str  # where its project limits users; else empty, and users share a class
 
 
 class Place(NamedTuple):
@@ -49,10 +52,11 @@ class Bucket:
     members: list[Place] = field(default_factory=list)
     count: int = 0
     reason: Reason | None = None
+    each: Amount = NOTHING  # what one member asks for
 
 
-def class_of(workload: Workload) -> ClassKey:
-    """The class of an admitted workload."""
+def class_of(workload: Workload, user: str = "") -> ClassKey:
+    """The class of an admitted workload. user: whose, where that counts."""
     request = workload.request
     if request is None:
         raise ValueError(f"workload {workload.id} is not admitted, so it has no class")
@@ -68,14 +72,27 @@ def class_of(workload: Workload) -> ClassKey:
         request.kind,
         request.terms,
         workload.ran,
+        user,
+    )
+
+
+def asked_by(key: ClassKey) -> Amount:
+    """What one member of a class asks for, before it has a device."""
+    roles = key.roles
+    return Amount(
+        total_charge(roles),
+        sum(role.size * role.shape.cpu for role in roles),
+        sum(role.size * role.shape.memory for role in roles),
     )
 
 
 class Queue:
     """All that waits and may be tried, by class."""
 
-    def __init__(self) -> None:
-        """Begins empty."""
+    def __init__(self, limited: Iterable[str] = ()) -> None:
+        """Begins empty. limited: the projects that limit users."""
+        self.limited = dict.fromkeys(limited)
+        self.demand: dict[tuple[str, str], Amount] = {}  # what waits and could run, by project and first pool
         self.buckets: dict[ClassKey, Bucket] = {}
         self._of: dict[str, ClassKey] = {}
         self._places: dict[str, Place] = {}
@@ -93,14 +110,15 @@ class Queue:
 
     def add(self, workload: Workload) -> Reason | None:
         """Puts a workload in. The reason of its class where that is blocked already, else None: worth a try."""
-        key = class_of(workload)
+        key = class_of(workload, workload.owner if workload.project in self.limited else "")
         place = Place(-key.priority, workload.submitted, workload.id)
         self.remove(workload.id)
         bucket = self.buckets.get(key)
         if bucket is None:
-            bucket = self.buckets[key] = Bucket(key)
+            bucket = self.buckets[key] = Bucket(key, each=asked_by(key))
         heapq.heappush(bucket.members, place)
         bucket.count += 1
+        self._demand(bucket, 1)
         # The bucket's own key: that members share it makes comparing quick and a million of them small.
         self._of[workload.id], self._places[workload.id] = bucket.key, place
         if bucket.reason is None:
@@ -115,10 +133,20 @@ class Queue:
         del self._places[workload]
         bucket = self.buckets[key]
         bucket.count -= 1
+        self._demand(bucket, -1)
         if bucket.count == 0:
             self._forget(key)
         elif bucket.reason is None:
             self._offer(bucket)
+
+    def _demand(self, bucket: Bucket, members: int) -> None:
+        if members and (bucket.reason is None or bucket.reason.code not in NEVER):
+            at = (bucket.key.project, bucket.key.pools[0] if bucket.key.pools else "")
+            now = self.demand.get(at, NOTHING).plus(bucket.each, members)
+            if now == NOTHING:
+                self.demand.pop(at, None)
+            else:
+                self.demand[at] = now
 
     def _forget(self, key: ClassKey) -> None:
         del self.buckets[key]
@@ -160,7 +188,9 @@ class Queue:
         bucket = self.buckets.get(key)
         if bucket is None:
             return
+        self._demand(bucket, -bucket.count)
         bucket.reason = reason
+        self._demand(bucket, bucket.count)
         for pool in key.pools:
             self._by_pool.setdefault(pool, {})[key] = None
         self._by_project.setdefault(key.project, {})[key] = None
@@ -190,7 +220,9 @@ class Queue:
     def _wake(self, key: ClassKey) -> None:
         bucket = self.buckets.get(key)
         if bucket is not None and bucket.reason is not None:
+            self._demand(bucket, -bucket.count)
             bucket.reason = None
+            self._demand(bucket, bucket.count)
             self._offer(bucket)
 
     def reason(self, workload: str) -> Reason | None:

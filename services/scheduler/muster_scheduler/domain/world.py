@@ -6,18 +6,21 @@ timers, which `derive` makes anew from the truth. `decisions` and `touched` belo
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from muster_kernel.lifecycle import ACTIVE, RELEASING, WAITING, Phase
 from muster_kernel.reasons import Reason
-from muster_scheduler.domain.clocks import next_due
+from muster_scheduler.domain.clocks import Due, next_due
 from muster_scheduler.domain.clusters import Cluster
 from muster_scheduler.domain.decisions import Assign, Decision, Queued, Waiting
+from muster_scheduler.domain.eligibility import rules_of
 from muster_scheduler.domain.inventory import Inventory
 from muster_scheduler.domain.journal import Journal
 from muster_scheduler.domain.limits import FORGET_AFTER, FORGET_AT_ONCE, WAITING_EVERY, Limits
-from muster_scheduler.domain.queues import Queues
-from muster_scheduler.domain.requests import Holder
+from muster_scheduler.domain.queues import Owner, Queues
+from muster_scheduler.domain.quotas import Amount
+from muster_scheduler.domain.requests import Grant, Holder
 from muster_scheduler.domain.timers import Timers
 from muster_scheduler.domain.waiting import Queue
 from muster_scheduler.domain.workloads import SECOND, Ending, Replica, Workload
@@ -33,6 +36,18 @@ class Touched:
     clusters: dict[str, None] = field(default_factory=dict)
     nodes: dict[tuple[str, str], None] = field(default_factory=dict)
     projects: dict[str, None] = field(default_factory=dict)
+
+
+def owner_of(workload: Workload) -> Owner:
+    """Whose account a workload is charged to."""
+    preemptible = workload.request is None or workload.request.preemptible
+    return Owner(workload.project, workload.owner, workload.id, preemptible)
+
+
+def amount_of(grants: Iterable[Grant]) -> Amount:
+    """What grants cost in the accounts, together."""
+    held = list(grants)
+    return Amount(sum(g.charge for g in held), sum(g.cpu for g in held), sum(g.memory for g in held))
 
 
 class World:
@@ -108,8 +123,7 @@ class World:
         """Puts a replica whose grant is already charged to the inventory into the books."""
         holder = replica.holder
         self.journal.put(workload.replicas, (holder.role, holder.rank), replica)
-        preemptible = workload.request is None or workload.request.preemptible
-        self.queues.charge(workload.project, workload.pool, replica.grant.charge, preemptible=preemptible)
+        self.account(workload, workload.pool, (replica.grant,))
         self.touched.replicas[holder] = None
         members = self.placed.get((workload.cluster, workload.pool))
         if members is None:
@@ -118,11 +132,14 @@ class World:
         if workload.id not in members:
             self.journal.put(members, workload.id, None)
 
+    def account(self, workload: Workload, pool: str, grants: Iterable[Grant], times: int = 1) -> None:
+        """Charges grants to the workload's project, department and user, as one charge; or takes them back (-1)."""
+        self.queues.charge(owner_of(workload), pool, amount_of(grants), times)
+
     def unaccount(self, workload: Workload, replica: Replica) -> None:
         """Takes a replica out of its project's accounts, where it still is in them."""
         if replica.accounted:
-            preemptible = workload.request is None or workload.request.preemptible
-            self.queues.charge(workload.project, workload.pool, -replica.grant.charge, preemptible=preemptible)
+            self.account(workload, workload.pool, (replica.grant,), -1)
             self.set_replica(replica, accounted=False)
 
     def give_back(self, workload: Workload, replica: Replica) -> None:
@@ -167,7 +184,8 @@ class World:
 
     def derive(self) -> None:
         """Makes the queue and the timers anew from the truth."""
-        self.waiting, self.timers = Queue(), Timers()
+        self.waiting = Queue(name for name, project in self.queues.projects.items() if project.user_limits)
+        self.timers = Timers()
         self.hungry = {w.id: None for w in self.workloads.values() if w.inference and w.active}
         for workload_id in sorted(self.workloads):
             self.watch(self.workloads[workload_id])
@@ -183,11 +201,16 @@ class World:
             if after is not None:
                 self.timers.at(workload.finished + after * SECOND, workload.id)
         elif workload.phase in ACTIVE:
-            due = next_due(self, workload)
+            due = self.due(workload)
             if due is not None:
                 self.timers.at(due.at, workload.id)
         for _, not_before in workload.replacements.values():
             self.timers.at(not_before, workload.id)
+
+    def due(self, workload: Workload) -> Due | None:
+        """When a running workload has to go by time alone, and why; None: never."""
+        rules = rules_of(self.queues, workload)
+        return next_due(workload, rules, self.inventory.nodes, self.limits.grace)
 
     def _watch_waiting(self, workload: Workload) -> None:
         if workload.claim is None:

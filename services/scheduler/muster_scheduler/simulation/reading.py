@@ -12,7 +12,7 @@ from typing import Final
 import yaml
 
 from muster_kernel.quantities import GPU
-from muster_scheduler.domain.queues import Quota
+from muster_scheduler.domain.quotas import Quota
 from muster_scheduler.domain.workloads import SECOND
 from muster_scheduler.simulation import asking, generators, traces
 from muster_scheduler.simulation.members import Members

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from muster_kernel.quantities import GPU, MILLI, UNITS_PER_MILLI
-from muster_scheduler.domain.queues import Quota
+from muster_scheduler.domain.quotas import Quota
 from muster_scheduler.domain.requests import Kind, Role, Shape, charge_of, total_charge
 from muster_scheduler.domain.workloads import SECOND, Request, WorkloadKind
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from muster_kernel.quantities import GPU, MILLI, parse_bytes, parse_gpu, parse_milli_cpu
-from muster_scheduler.domain.queues import Quota
+from muster_scheduler.domain.quotas import Quota
 from muster_scheduler.domain.workloads import SECOND, Request
 from muster_scheduler.simulation.members import LONGEST_TIME, span
 from muster_scheduler.simulation.problems import Problem, Unusable

@@ -9,7 +9,7 @@ from muster.tenancy.v1 import tenancy_pb2
 from muster.workload.v1 import workload_pb2
 from muster_chassis.events import Event, Reject
 from muster_scheduler.domain import events as domain
-from muster_scheduler.domain.queues import Quota
+from muster_scheduler.domain.quotas import Quota
 from muster_scheduler.domain.requests import Kind, Role, Shape, charge_of
 from muster_scheduler.domain.workloads import Request, WorkloadKind
 from muster_scheduler.stream import values
@@ -26,7 +26,7 @@ _KINDS: Final = {
 _DEFAULT_BACKOFF_LIMIT: Final = 6
 
 
-def admitted(message: Any, _: Event) -> domain.Event:
+def admitted(message: Any, _: Event | None = None) -> domain.Admitted:
     """A workload that policy lets in, with what each of its roles asks for. Raises Reject."""
     spec = message.effective_spec
     roles = tuple(_role(request) for request in message.requests)
@@ -67,6 +67,7 @@ def _role(request: Any) -> Role:
     shape = Shape(
         cpu=values.number(request.cpu_milli, "cpu_milli"),
         memory=values.number(request.memory_bytes, "memory_bytes"),
+        extra=tuple(sorted(values.amounts(request.extended, "extended").items())),
         **_gpu(request),
     )
     return Role(request.role, request.count, shape, charge_of(shape))

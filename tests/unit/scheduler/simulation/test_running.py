@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muster_kernel.quantities import GPU
-from muster_scheduler.domain.queues import Quota
+from muster_scheduler.domain.quotas import Quota
 from muster_scheduler.domain.state import State
 from muster_scheduler.domain.workloads import SECOND
 from muster_scheduler.simulation.record import Figures

@@ -1,0 +1,117 @@
+"""Where every queue of a node pool stands: what the pool has, what each wants, what its fair share is.
+
+Made from the state when it is asked for (by turns.py once a cycle, by making room, by people), never kept: it follows
+from quotas, accounts, what waits and what the agents report.
+A tree has two levels: departments by name, below them projects; a project without a department stands beside these.
+Holds: what a queue wants is what it holds and what waits of it in this pool, without what could never run there;
+rounding units are 1 GPU, 1 CPU and 1 GiB; clusters that are silent do not count.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from muster_kernel.quantities import GPU, MILLI
+from muster_scheduler.domain.quotas import DEFAULT_WEIGHT, NOTHING, Account, Amount, Line, Quota
+from muster_scheduler.domain.shares.tree import TOP, Branch, Share, fair_shares
+from muster_scheduler.domain.world import World
+
+STEPS: Final = Amount(GPU, MILLI, 1 << 30)
+_FULL: Final = 1 << 61
+_SCALE: Final = 20  # bits behind the point of a ratio
+
+
+class Queue(NamedTuple):
+    """One queue of a pool: a department, or a project. parent: its row, -1 for the top level."""
+
+    name: str
+    parent: int
+    quota: Quota | None  # None: a department that says nothing of this pool
+    account: Account
+    wanted: Amount
+    rank: int
+
+
+class Standing(NamedTuple):
+    """One pool. `shares`: of each resource by row; None where no quota names it. Parents stand before children."""
+
+    pool: str
+    total: Amount
+    queues: tuple[Queue, ...]
+    projects: dict[str, int]  # rows by name
+    shares: tuple[tuple[Share, ...] | None, ...]
+
+    def fullness(self, row: int, held: Amount) -> int:
+        """How full a queue is that holds so much, by the resource of which it has most: the least full has its turn.
+
+        Within what it deserves before beyond it, then what it holds over its fair share.
+        """
+        found = (_fullness(share[row], amount) for share, amount in zip(self.shares, held, strict=True) if share)
+        return max(found, default=0)
+
+
+def _fullness(share: Share, held: int) -> int:
+    if held <= 0:
+        return 0
+    if not share.fair:
+        return _FULL + held
+    return (held << _SCALE) // share.fair + (_FULL >> 1 if held >= share.deserved else 0)
+
+
+def standing_of(world: World, pool: str) -> Standing:
+    """How the queues of a pool stand now."""
+    queues, projects = _queues(world, pool)
+    total = supply(world, pool)
+    shares = tuple(_shares(queues, at, total[at], step) for at, step in enumerate(STEPS))
+    return Standing(pool, total, queues, projects, shares)
+
+
+def supply(world: World, pool: str) -> Amount:
+    """What the nodes of a pool have for Muster, over all clusters that are not silent."""
+    total = NOTHING
+    for cluster in world.inventory.clusters_with(pool):
+        known, capacity = world.clusters.get(cluster), world.inventory.capacity(cluster, pool)
+        if known is not None and not known.silent and capacity is not None:
+            total = total.plus(capacity.supply)
+    return total
+
+
+def _queues(world: World, pool: str) -> tuple[tuple[Queue, ...], dict[str, int]]:
+    books = world.queues
+    named = sorted(name for name in books.projects if _takes_part(world, name, pool))
+    above = {name: books.projects[name].department for name in named}
+    rows: dict[str, int] = {}
+    found: list[Queue] = []
+    for name in sorted(set(above.values()) & set(books.departments)):
+        rows[name] = len(found)
+        department = books.departments[name]
+        account = books.department_account(name, pool)
+        found.append(Queue(name, TOP, department.quotas.get(pool), account, NOTHING, department.rank))
+    projects: dict[str, int] = {}
+    for name in named:
+        projects[name] = len(found)
+        account = books.account(name, pool)
+        wanted = account.held.plus(world.waiting.demand.get((name, pool), NOTHING))
+        parent = rows.get(above[name], TOP)
+        found.append(Queue(name, parent, books.quota(name, pool), account, wanted, books.projects[name].rank))
+    return tuple(found), projects
+
+
+def _takes_part(world: World, project: str, pool: str) -> bool:
+    key = (project, pool)
+    return pool in world.queues.projects[project].quotas or key in world.queues.accounts or key in world.waiting.demand
+
+
+def _shares(queues: tuple[Queue, ...], resource: int, total: int, step: int) -> tuple[Share, ...] | None:
+    lines = [queue.quota.lines[resource] if queue.quota else None for queue in queues]
+    if all(line is None or line.deserved is None for line in lines):
+        return None
+    tree = [_branch(queue, line, resource) for queue, line in zip(queues, lines, strict=True)]
+    return tuple(fair_shares(total, tree, step))
+
+
+def _branch(queue: Queue, line: Line | None, resource: int) -> Branch:
+    if line is None:
+        return Branch(queue.name, queue.parent, None, None, DEFAULT_WEIGHT, queue.rank, queue.wanted[resource])
+    deserved = line.deserved or 0
+    return Branch(queue.name, queue.parent, deserved, line.most, line.weight, queue.rank, queue.wanted[resource])
