@@ -13,6 +13,7 @@ from muster_kernel.reasons import Constraint, Reason, WaitingReason
 from muster_scheduler.domain.capacity import Trial
 from muster_scheduler.domain.eligibility import Eligibility, eligibility_of, mismatch
 from muster_scheduler.domain.placement import able, ready
+from muster_scheduler.domain.placing import Site, lacking, wish_of
 from muster_scheduler.domain.requests import Kind, Shape, replica_count, total_charge
 from muster_scheduler.domain.trial import try_out
 from muster_scheduler.domain.workloads import Request, Workload
@@ -72,11 +73,21 @@ def _short_of_room(world: World, workload: Workload, request: Request) -> Reason
     if not open_pools:
         closed = sum(len(capacity.nodes) for c, p in pools if (capacity := world.inventory.capacity(c, p)))
         return Reason(WaitingReason.NODES_UNAVAILABLE, (closed,))
+    apart = lacking(workload, request.roles, _sites(world, asked, request, open_pools))
+    if apart is not None:
+        return apart
     if wanted and free >= wanted:
         return Reason(WaitingReason.FRAGMENTED, (wanted, free))
     if not wanted:
         return Reason(WaitingReason.NO_HOST_CAPACITY, (replica_count(request.roles),))
     return Reason(WaitingReason.NO_CAPACITY, (wanted, free))
+
+
+def _sites(world: World, asked: Eligibility, request: Request, pools: list[tuple[str, str]]) -> list[Site]:
+    """Where a gang with a wish is looked for; nowhere where it has none."""
+    wish = wish_of(request)
+    found = [capacity for c, p in pools if wish.keys and (capacity := world.inventory.capacity(c, p))]
+    return [Site(capacity, asked, wish, world.now) for capacity in found]
 
 
 def _never(request: Request, trials: list[Trial]) -> Reason:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from muster_scheduler.domain.topology import Wish
+
 Taint = tuple[str, str, str]  # key, value, effect
 NO_EXECUTE: Final = "NoExecute"
 REPELLING: Final = frozenset({"NoSchedule", NO_EXECUTE})
@@ -50,6 +52,7 @@ class Terms(NamedTuple):
     node_type: str = ""
     tolerations: tuple[Toleration, ...] = ()
     together: Together | None = None
+    topology: Wish = Wish()
 
 
 ANYWHERE: Final = Terms()

@@ -14,6 +14,7 @@ from muster_scheduler.domain.capacity import Trial
 from muster_scheduler.domain.eligibility import eligibility_of, mismatch
 from muster_scheduler.domain.nodes import Device, Node, NodeState, fit
 from muster_scheduler.domain.placement import Budget, mig_of, place_gang
+from muster_scheduler.domain.placing import wish_of
 from muster_scheduler.domain.requests import Kind, Role, Shape
 from muster_scheduler.domain.workloads import Workload
 from muster_scheduler.domain.world import World
@@ -30,12 +31,12 @@ def try_out(world: World, workload: Workload, roles: tuple[Role, ...], cluster: 
     if capacity is None or len(capacity.nodes) > _LARGEST:
         return None
     asked = eligibility_of(world, workload)._replace(avoided=frozenset(), runs=None)
-    together = workload.request.terms.together if workload.request else None
-    known = capacity.trials.get((roles, asked, together))
+    wish = wish_of(workload.request)
+    known = capacity.trials.get((roles, asked, wish))
     if known is None:
         usable = [node for node in capacity.nodes if mismatch(asked, node) is None]
         alone = Workload("", request=workload.request)
-        known = capacity.trials[roles, asked, together] = _try(world, alone, roles, usable, cluster, pool)
+        known = capacity.trials[roles, asked, wish] = _try(world, alone, roles, usable, cluster, pool)
     return known
 
 

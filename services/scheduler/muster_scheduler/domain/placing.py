@@ -1,0 +1,118 @@
+"""Gangs in the books: placed over columns by gangs.py, then charged replica by replica.
+
+Called by placement.py for what columns can answer (see `by_columns`) and by reasoning, which asks why there is none.
+Holds: on failure nothing is charged; a gang that has replicas already is completed inside the domain where these are.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from muster_kernel.reasons import Reason, WaitingReason
+from muster_scheduler.domain.capacity import Capacity
+from muster_scheduler.domain.course import claim_holder
+from muster_scheduler.domain.eligibility import Eligibility
+from muster_scheduler.domain.gangs import Lack, Placement, Refusal, place_gang
+from muster_scheduler.domain.nodes import Mig
+from muster_scheduler.domain.requests import Kind, Role, replica_count
+from muster_scheduler.domain.taking import grants_of
+from muster_scheduler.domain.topology import NOWHERE, Topology, Wish
+from muster_scheduler.domain.usable import Mask
+from muster_scheduler.domain.workloads import Planned, Request, Workload
+from muster_scheduler.domain.world import World
+
+
+class Site(NamedTuple):
+    """Where a gang is placed: one pool of one cluster, the nodes of it that it may use, and what it wishes."""
+
+    capacity: Capacity
+    asked: Eligibility
+    wish: Wish
+    now: int
+
+    @property
+    def topology(self) -> Topology:
+        """The pool's domains of the levels that the wish names."""
+        return self.capacity.usable.topology(self.wish.keys)
+
+
+def by_columns(roles: tuple[Role, ...], mig: Mig) -> bool:
+    """Whether columns say all that these roles need: not where MIG layouts are fixed."""
+    if any(role.shape.extra for role in roles):
+        return False
+    return mig is Mig.DYNAMIC or not any(role.shape.kind is Kind.SLICE for role in roles)
+
+
+def wish_of(request: Request | None) -> Wish:
+    """How close together a workload is to run: its topology, where that says nothing its affinity."""
+    if request is None:
+        return Wish()
+    wish, together = request.terms.topology, request.terms.together
+    if together is None:
+        return wish
+    if together.required:
+        return wish._replace(required=wish.required or together.key)
+    return wish._replace(preferred=wish.preferred or together.key)
+
+
+def charge_gang(world: World, workload: Workload, roles: tuple[Role, ...], site: Site) -> tuple[Planned, ...] | None:
+    """Charges every replica of the gang and says where; None where not all of them fit."""
+    found = find(workload, roles, site)
+    if isinstance(found, Refusal):
+        return None
+    planned: list[Planned] = []
+    for role, placement in zip(roles, found, strict=True):
+        for run in placement.runs:
+            node = site.capacity.nodes[run.node]
+            for rank, grant in enumerate(list(grants_of(node, role.shape, run)), run.first):
+                world.inventory.charge(claim_holder(workload, role.name, rank), node.key, grant)
+                planned.append(Planned(role.name, rank, node.key, grant))
+    return tuple(planned)
+
+
+def find(workload: Workload, roles: tuple[Role, ...], site: Site) -> tuple[Placement, ...] | Refusal:
+    """Where the gang would go now: without nodes that ask to be taken last, and with them where it has to be."""
+    usable = site.capacity.usable
+    mask = usable.mask(site.asked, site.now) & _home(workload, site)
+    last = usable.reluctant(site.asked)
+    if last:
+        gladly = mask.copy()
+        gladly[last] = False
+        found = _ask(roles, site, gladly)
+        if not isinstance(found, Refusal):
+            return found
+    return _ask(roles, site, mask)
+
+
+def _ask(roles: tuple[Role, ...], site: Site, mask: Mask) -> tuple[Placement, ...] | Refusal:
+    return place_gang(site.capacity.columns, site.topology, roles, site.wish, mask)
+
+
+def _home(workload: Workload, site: Site) -> Mask:
+    """The domain of the required level in which the workload has replicas; all nodes where it has none."""
+    nodes = site.capacity.nodes
+    level = site.topology.level(site.wish.required)
+    held = {replica.node for replica in workload.everyone() if not replica.gone} if level is not None else set()
+    if level is None or not held:
+        return np.ones(len(nodes), np.bool_)
+    domains = site.topology.domain[level]
+    homes = {int(domains[n]) for n, node in enumerate(nodes) if node.key in held} - {NOWHERE}
+    return np.isin(domains, sorted(homes)) if homes else np.ones(len(nodes), np.bool_)
+
+
+def lacking(workload: Workload, roles: tuple[Role, ...], sites: list[Site]) -> Reason | None:
+    """Why no required domain holds the gang, where that is what keeps it out: it would fit into the pool otherwise."""
+    refusals = [found for site in sites if isinstance(found := find(workload, roles, site), Refusal)]
+    level = [refusal for refusal in refusals if refusal.lack is Lack.LEVEL]
+    groups = [refusal for refusal in refusals if refusal.lack is Lack.GROUPS]
+    if groups:
+        return Reason(WaitingReason.UNEVEN_GROUPS, (groups[0].asked, groups[0].room))
+    if level and len(level) == len(refusals):
+        return Reason(WaitingReason.NO_SUCH_LEVEL, ())
+    free = [g._replace(wish=Wish()) for g in sites if g.wish.required or g.wish.group]
+    if not any(not isinstance(find(workload, roles, site), Refusal) for site in free):
+        return None
+    best = max((refusal.room for refusal in refusals if refusal.lack is Lack.ROOM), default=0)
+    return Reason(WaitingReason.TOPOLOGY, (replica_count(roles), best))
