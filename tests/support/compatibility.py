@@ -54,6 +54,13 @@ class Method:
     method: str
     path: str
     operation: Operation | None
+    query: frozenset[str] = frozenset()
+
+    @property
+    def refused(self) -> list[str]:
+        """What it can put into a query and the operation does not know."""
+        known = {one.name for one in self.operation.parameters} if self.operation else set()
+        return sorted(self.query - known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +169,8 @@ def _method(api: str, cls: Any, name: str, function: Any, router: Router) -> Met
     plain(cls(recorder), **given)
     method, path = recorder.asked["method"], recorder.asked["resource_path"]
     try:
-        return Method(api, name, method, path, router.find(method, path)[0])
+        names = frozenset(word for word, _ in recorder.asked.get("query_params", ()))
+        return Method(api, name, method, path, router.find(method, path)[0], names)
     except NoSuchRoute:
         return Method(api, name, method, path.replace(_ID, "{id}"), None)
 
@@ -201,6 +209,9 @@ def page() -> str:
         "\n## The vendor's SDK\n",
         _SDK.format(**counts),
         *_table(["method", "request", "state", "tested by, or why not"], (_method_row(one, source) for one in known)),
+        "\n### Parameters that are refused\n",
+        _PARAMETERS,
+        *_table(["method", "parameters"], (_refusing(one) for one in works if one.refused)),
         "\n## The SDK's own defects\n",
         "None of them needs a change of it.\n",
         *_table(["what it does", "what that means here"], DEFECTS),
@@ -241,6 +252,10 @@ def _method_row(one: Method, source: str) -> Sequence[str]:
     return name, route, "works", f"`{SDK_TEST if driven(one, source) else tested_by(one.operation)}`"
 
 
+def _refusing(one: Method) -> Sequence[str]:
+    return f"`{one.api.removesuffix('Api')}.{one.name}`", ", ".join(f"`{each}`" for each in one.refused)
+
+
 def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     line: Callable[[Sequence[str]], str] = lambda cells: f"| {' | '.join(cells)} |"  # noqa: E731 - a line of a table
     return [line(headings), line(["---"] * len(headings)), *(line([_cell(one) for one in row]) for row in rows)]
@@ -260,6 +275,10 @@ row in [compatibility-fields.md](compatibility-fields.md).
 _SDK: Final = """\
 `runapy` 1.218.0 has {all} methods: {works} work, {called} of them driven by the SDK itself against a whole stack;
 {refused} answer 501 with a reason.
+"""
+_PARAMETERS: Final = """\
+A query that names one of these answers 400 with the parameters that there are: to leave a filter out silently would
+answer with what was not asked for.
 """
 _ROUTES: Final = """\
 `since` muster: later than 2.18, or our own. Beside the test that is named, each one is asked by

@@ -15,19 +15,24 @@ from muster_language.spec import WorkloadSpec
 
 
 def canonical(spec: WorkloadSpec) -> WorkloadSpec:
-    """The spec with every quantity in base units: bytes, and thousandths of a core. What is no quantity stays."""
+    """The spec with every quantity in base units, bytes and thousandths of a core, and nothing said in two places."""
     same = WorkloadSpec()
     same.CopyFrom(spec)
+    if same.HasField("colossal"):
+        same.colossal.ClearField("run_mode")  # whether it is paused is the field `active`
     _rewrite(same, catalogue().rows)
     return same
 
 
 def changed_fields(before: WorkloadSpec, after: WorkloadSpec) -> list[str]:
-    """The names of the fields that differ, in the catalogue's order; what only names the workload is left out."""
+    """The names of the fields that differ, in the catalogue's order; what only names the workload is left out.
+
+    A job of another form is compared as it was written, too: not all of it becomes fields.
+    """
     old, new = canonical(before), canonical(after)
     return [
         row.name
-        for row in catalogue().rows
+        for row in (*catalogue().rows, *catalogue().whole)
         if row.name not in _NAMING and _value(old, row.name) != _value(new, row.name)
     ]
 

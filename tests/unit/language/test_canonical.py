@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 from hypothesis import given
 
 from muster.workload.v1 import workload_pb2 as wl
-from muster_language import WorkloadSpec, canonical, changed_fields
+from muster_language import WorkloadSpec, canonical, changed_fields, read
 from tests.support.specs import specs
 
 
@@ -24,6 +27,25 @@ def test_what_differs_is_named_in_the_catalogues_order() -> None:
     after = WorkloadSpec(name="b", image="y", cpu="2", backoff_limit=6)
     after.environment.add(label="A", value="2")
     assert changed_fields(before, after) == ["image", "environment", "cpu", "backoff_limit"]
+
+
+SEED = (Path(__file__).parents[2] / "data" / "seeds" / "004-colossal-ai-job.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("written", "instead", "differ"),
+    [
+        ("name: launcher", "name: starter", ["colossal"]),
+        ("sshdPath: /usr/sbin/sshd", "sshdPath: /opt/sshd", ["colossal"]),
+        ("limit: 3", "limit: 4", ["backoff_limit", "colossal"]),
+        ("runMode: {}", "runMode: {pause: {enabled: true}}", ["active"]),
+        ("runMode: {}", "runMode: {}", []),
+    ],
+)
+def test_a_job_of_another_form_is_compared_as_it_was_written(written: str, instead: str, differ: list[str]) -> None:
+    before, after = read(SEED)[0], read(SEED.replace(written, instead, 1))[0]
+    assert (before.violations, after.violations) == ([], [])
+    assert changed_fields(before.spec, after.spec) == differ
 
 
 def test_a_bad_quantity_is_left_to_whoever_checks() -> None:

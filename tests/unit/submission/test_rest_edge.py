@@ -26,7 +26,7 @@ from muster_submission.rest.answers import answer
 from muster_submission.rest.bodies import read_object
 from muster_submission.rest.edge import Edge
 from muster_submission.rest.openapi import document
-from muster_submission.rest.operation import Answer, Body, Operation, Shape
+from muster_submission.rest.operation import Answer, Body, Operation, Parameter, Shape
 from muster_submission.rest.router import Router
 from muster_submission.rest.routes.document import operations as pages
 
@@ -88,6 +88,42 @@ async def test_a_literal_wins_over_an_id() -> None:
     assert router.find("GET", "/w/count")[0].path == "/w/count"
     assert router.find("GET", "/w/x/")[1] == {"id": "x"}
     assert router.find("HEAD", "/w/count/pods")[1] == {"id": "count"}
+
+
+QUERY = [Parameter("limit", "How many."), Parameter("filterBy", "Which.", {"type": "array"})]
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("", {}),
+        ("limit=1&filterBy=a&filterBy=b", {}),
+        ("limit=1&limit=2", {"limit": "limit stands 2 times in the query: once is allowed"}),
+        (
+            "limt=1",
+            {
+                "limt": "the query has 'limt', which this route does not know, did you mean limit? "
+                "(it takes filterBy, limit)"
+            },
+        ),
+        (
+            "zzz",
+            {"zzz": "the query has 'zzz', which this route does not know (it takes filterBy, limit)"},
+        ),
+    ],
+)
+async def test_a_query_has_the_names_of_its_route(query: str, said: dict[str, str]) -> None:
+    async with client(operation("/a", echo, parameters=QUERY)) as http:
+        answered = await http.get(f"/a?{query}")
+    assert answered.status_code == (400 if said else 200)
+    assert {one["field"]: one["message"] for one in answered.json().get("violations", [])} == said
+
+
+async def test_a_route_without_a_query_says_so_and_kubernetes_clients_send_their_own() -> None:
+    pods = "/apis/run.ai/v2alpha1/namespaces/x/things"
+    async with client(operation("/a", echo), operation(pods, echo)) as http:
+        assert "it takes none" in (await http.get("/a?x=1")).json()["details"]
+        assert (await http.get(f"{pods}?fieldManager=me")).status_code == 200
 
 
 async def test_two_operations_cannot_share_a_place() -> None:

@@ -89,6 +89,7 @@ def test_the_refusal_names_fields_as_documents_do_and_says_what_to_do() -> None:
     assert str(error).startswith("workingDir, gpuMemory of one cannot change: only inference services change while")
     assert "delete it and submit it anew" in str(error)
     set_kind(shown.spec, Kind.INFERENCE)
+    assert "what only its own form says of" in str(fields_fixed(shown, fixed_fields(shown.spec, ["colossal"])))
     assert "only the fields that `muster explain` says a service takes" in str(fields_fixed(shown, ["active"]))
 
 

@@ -77,7 +77,7 @@ class Intents:
         generation = shown.generation + 1
         await audit(unit, Entry(Verb.WORKLOADS_CHANGE, workload_id, shown.project, detail="update"))
         await self._books.change_spec(unit, workload_id, generation, draft.spec.SerializeToString(), draft.base)
-        told = submitted(unit, workload_id, shown.name, draft, by, shown.caused_by, generation)
+        told = submitted(unit.now, workload_id, shown.name, draft, by, shown.caused_by, generation)
         unit.publish(SUBMISSIONS, workload_id, events.SpecChanged(submitted=told))
         unit.after_commit(self._waker.poke)
         return await self._shown(unit, workload_id)
@@ -104,16 +104,21 @@ def _changeable(shown: wl.Workload, draft: Checked) -> None:
         raise DraftRefused("the change", problems)
 
 
+_OWN_FORM: Final = "what only its own form says"
+"""Members of a job of another form that become no field."""
+
+
 def fixed_fields(spec: wl.WorkloadSpec, changed: Sequence[str]) -> list[str]:
     """Those of the changed fields that cannot change while the workload is there: all, where it is no service."""
     rows = catalogue().by_name
     serves = spec.kind == options_pb2.KIND_INFERENCE
-    return [name for name in changed if not (serves and rows[name].mutable)]
+    return [name for name in changed if not (serves and name in rows and rows[name].mutable)]
 
 
 def fields_fixed(shown: wl.Workload, fields: Sequence[str]) -> FieldsFixed:
     """The refusal of a change: its fields as documents call them, what could have changed, what to do instead."""
-    names = [catalogue().by_name[name].yaml for name in fields]
+    rows = catalogue().by_name
+    names = [rows[name].yaml if name in rows else _OWN_FORM for name in fields]
     serves = shown.spec.kind == options_pb2.KIND_INFERENCE
     why = "only the fields that `muster explain` says a service takes" if serves else "only inference services"
     return FieldsFixed(

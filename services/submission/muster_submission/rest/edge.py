@@ -23,6 +23,7 @@ from muster_chassis.rpc import Authenticator, Caller, as_service_error, set_call
 from muster_submission.rest import answers, kubernetes
 from muster_submission.rest.errors import Busy
 from muster_submission.rest.operation import Operation
+from muster_submission.rest.query_names import check_query
 from muster_submission.rest.router import Router
 
 _log = logs.get(__name__)
@@ -72,6 +73,8 @@ class Edge:
             async with asyncio.timeout(self._longest):
                 if not operation.public:
                     set_caller(await self._caller(request))
+                if operation.shown and not kubernetes.speaks(request.url.path):
+                    check_query(request, operation)
                 return name, await operation.handler(request)
         except ClientDisconnect:
             return name, answers.nothing(_GONE)
