@@ -213,6 +213,8 @@ RPCS: Final[Sequence[Rpc]] = (
     _rpc("triggers", "ListFirings", Verb.TRIGGERS_READ, VISION, project="vision"),
     _rpc("triggers", "ApplyTrigger", Verb.TRIGGERS_WRITE, VISION, trigger=_TRIGGER),
     _rpc("usage", "GetUsage", Verb.WORKLOADS_READ, VISION, project="vision"),
+    _rpc("explain", "WhatIf", Verb.WORKLOADS_CREATE, VISION, drafts=[_NEW]),
+    _rpc("policies", "JudgeWorkloads", Verb.WORKLOADS_CREATE, VISION, drafts=[_NEW]),
     _rpc("policies", "GetEffectivePolicy", Verb.POLICIES_READ, VISION, project="vision"),
     _rpc("tenancy", "GetProject", Verb.PROJECTS_READ, VISION, name="vision"),
     _rpc("tenancy", "SetProjectQuota", Verb.PROJECTS_CHANGE, VISION, project="vision", quota=_QUOTA),

@@ -75,6 +75,7 @@ class World:
     watches: list[list[workloads_pb2.WatchWorkloadsResponse | Failure]] = field(default_factory=list)
     log: list[tuple[str, bytes]] = field(default_factory=list)
     explanation: scheduler_pb2.Explanation = field(default_factory=scheduler_pb2.Explanation)
+    prospects: explain_pb2.WhatIfResponse = field(default_factory=explain_pb2.WhatIfResponse)
     usage: list[usage_pb2.WorkloadUsage] = field(default_factory=list)
     clusters: list[fleet_pb2.Cluster] = field(default_factory=list)
     nodes: list[fleet_pb2.NodeView] = field(default_factory=list)
@@ -387,6 +388,12 @@ class _Explain(_Service, explain_pb2_grpc.ExplainServiceServicer):
             return explain_pb2.WhyResponse(explanation=self._world.explanation)
 
         return await self._do("Why", request, context, act)
+
+    async def WhatIf(self, request: Any, context: Any) -> Any:
+        async def act(_: Any, __: Any) -> Any:
+            return self._world.prospects
+
+        return await self._do("WhatIf", request, context, act)
 
 
 class _Templates(_Service, templates_pb2_grpc.TemplatesServiceServicer):

@@ -237,6 +237,15 @@ class Muster:
         request = explain_pb2.WhyRequest(workload_id=at.id, project=at.project, name=at.name)
         return (await self._calls.unary(stub.Why, request)).explanation
 
+    async def what_if(self, drafts: Sequence[workloads_pb2.WorkloadDraft]) -> explain_pb2.WhatIfResponse:
+        """What would become of 1 to 100 workloads if they were submitted now, in this order; nothing is made.
+
+        `drafts.draft_of` makes a draft of a document or a spec. Raises what `submit` raises; what policy refuses is
+        part of the answer.
+        """
+        stub = explain_pb2_grpc.ExplainServiceStub(self._channel)
+        return await self._calls.unary(stub.WhatIf, explain_pb2.WhatIfRequest(drafts=drafts))
+
     async def usage(self, *, project: str = "") -> Sequence[usage_pb2.WorkloadUsage]:
         """GPU-seconds by workload, the heaviest first."""
         stub = usage_pb2_grpc.UsageServiceStub(self._channel)

@@ -21,7 +21,7 @@ from muster_chassis.group_consumer import GroupConsumer
 from muster_chassis.migrations import load
 from muster_chassis.outbox import Relay
 from muster_chassis.retention import Retention
-from muster_chassis.rpc import Server
+from muster_chassis.rpc import Server, Service
 from muster_chassis.runtime import Runtime
 from muster_chassis.topics import SUBMISSIONS, TENANCY, owned_by
 from muster_policy.adapters.file import PolicyFile
@@ -59,12 +59,12 @@ async def compose(runtime: Runtime, settings: PolicySettings) -> None:
     runtime.close_last(bus.close)
     await bus.open()
     handlers = Handlers(bench, PostgresBooks(), KafkaHerald())
-    await _serve(runtime, settings, database, bench)
+    await _serve(runtime, settings, database, policies_service(bench, handlers, database))
     _flow(runtime, settings, database, bus, handlers)
 
 
-async def _serve(runtime: Runtime, settings: PolicySettings, database: Database, bench: Bench) -> None:
-    server = Server(settings, [policies_service(bench), dead_letters_service(database)], runtime.health)
+async def _serve(runtime: Runtime, settings: PolicySettings, database: Database, policies: Service) -> None:
+    server = Server(settings, [policies, dead_letters_service(database)], runtime.health)
     await server.start()
     runtime.close_last(server.stop)
     runtime.eternal("grpc health", server.run)

@@ -13,7 +13,8 @@ from typing import Final
 
 from muster_chassis.unit import Unit
 from muster_policy.domain.bench import Bench
-from muster_policy.domain.judging import Context
+from muster_policy.domain.judging import Context, Verdict
+from muster_policy.errors import NotHeardYet
 from muster_policy.ports import Books, Herald, Project, Submission, Told
 
 AT_ONCE: Final = 500
@@ -79,12 +80,25 @@ class Handlers:
         if waiting:
             await self._books.wait(unit, waiting)
 
+    async def consider(self, unit: Unit, submissions: Sequence[Submission]) -> list[tuple[Verdict, str]]:
+        """The verdicts about submissions that nobody made, with their digests; nothing is kept. Raises NotHeardYet."""
+        projects = await self._books.projects(unit, {each.submitted.project for each in submissions})
+        given: list[tuple[Verdict, str]] = []
+        for submission in submissions:
+            project = projects.get(submission.submitted.project)
+            if project is None or not project.has(submission.submitted.tenancy_version):
+                raise NotHeardYet(submission.submitted.project)
+            given.append(self._judge(submission, project))
+        return given
+
     def _verdict(self, unit: Unit, submission: Submission, project: Project) -> Told:
+        verdict, digest = self._judge(submission, project)
+        return self._herald.tell(unit, submission, verdict, self._bench.policy, digest)
+
+    def _judge(self, submission: Submission, project: Project) -> tuple[Verdict, str]:
         submitted = submission.submitted
         base = submitted.base_spec if submitted.HasField("base_spec") else None
-        context = Context(project.node_pools, rest=submission.by_rest)
-        verdict, digest = self._bench.judge(submitted.spec, base, context)
-        return self._herald.tell(unit, submission, verdict, self._bench.policy, digest)
+        return self._bench.judge(submitted.spec, base, Context(project.node_pools, rest=submission.by_rest))
 
 
 def _carry_traces(unit: Unit, due: Sequence[Submission]) -> None:

@@ -41,6 +41,7 @@ from muster_scheduler.domain.world import World
 from muster_scheduler.handlers import Handlers, micros
 from muster_scheduler.rpc import Desk, services
 from muster_scheduler.settings import SchedulerSettings
+from muster_scheduler.stream.questions import read_admitted
 
 _log = logs.get(__name__)
 NAME: Final = "scheduler"
@@ -104,7 +105,7 @@ class Scheduler:
         self._changed = asyncio.Event()
         self._outrun = asyncio.Event()
         self._seen_epoch = 0  # the highest plausible one that an agent has seen
-        self.desk = Desk(database, self._register)
+        self.desk = Desk(database, self._register, read_admitted)
         self._leadership = Leadership(database, f"{settings.instance}/{identity.event_id()}", floor=self._floor)
         self._consumer: AssignedConsumer | None = None
         bus.on_change(self._on_bus_change)

@@ -11,8 +11,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from muster.api.v1 import explain_pb2, explain_pb2_grpc, fleet_pb2, fleet_pb2_grpc
-from muster.events.v1 import scheduler_pb2
-from muster.workload.v1 import workload_pb2
+from muster.events.v1 import policy_pb2
 from muster_chassis import identity
 from muster_chassis.database import Database
 from muster_chassis.errors import InvalidArgument, Violation
@@ -22,11 +21,12 @@ from muster_chassis.rpc.server import Service, service
 from muster_chassis.text import clean
 from muster_chassis.unit import Unit
 from muster_kernel.ids import check_name
-from muster_scheduler.adapters import encoding, views
+from muster_scheduler.adapters import explaining, views
 from muster_scheduler.adapters.accounts import accounts
 from muster_scheduler.domain import events
-from muster_scheduler.domain.explain import Explanation, explain
+from muster_scheduler.domain.explain import explain
 from muster_scheduler.domain.nodes import NodeState
+from muster_scheduler.domain.prospects import what_if
 from muster_scheduler.domain.state import State
 from muster_scheduler.domain.workloads import SECOND, Workload
 from muster_scheduler.errors import (
@@ -43,7 +43,9 @@ from muster_scheduler.handlers import Handlers, micros
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+Read = Callable[[policy_pb2.WorkloadAdmitted], events.Admitted]
 _PAGE: Final = 50
+_MOST_TRIED: Final = 100
 _LARGEST_PAGE: Final = 500
 _CLUSTER_LIMIT: Final = 40
 
@@ -51,10 +53,11 @@ _CLUSTER_LIMIT: Final = 40
 class Desk:
     """Where calls find the leader's handlers."""
 
-    def __init__(self, database: Database, register: Callable[[str], Awaitable[None]]) -> None:
-        """`register`: makes a cluster's topics."""
+    def __init__(self, database: Database, register: Callable[[str], Awaitable[None]], read: Read) -> None:
+        """`register`: makes a cluster's topics. `read`: an admission as the domain takes it; raises InvalidArgument."""
         self.database = database
         self.register = register
+        self.read = read
         self._open: tuple[Handlers, Term] | None = None
 
     def open(self, handlers: Handlers, term: Term) -> None:
@@ -220,7 +223,7 @@ def _forceable(state: State, cluster: str, name: str) -> int:
 
 
 class Explain(explain_pb2_grpc.ExplainServiceServicer):
-    """Why a workload waits."""
+    """Why a workload waits, and what would become of one."""
 
     def __init__(self, desk: Desk) -> None:
         """Serves from `desk`."""
@@ -231,7 +234,20 @@ class Explain(explain_pb2_grpc.ExplainServiceServicer):
         async with self._desk.reading() as state:
             state.world.now = max(state.world.now, micros(identity.now()))
             workload = _find(state, request)
-            return explain_pb2.WhyResponse(explanation=_explanation(workload, explain(state.world, workload)))
+            return explain_pb2.WhyResponse(explanation=explaining.explanation(workload, explain(state.world, workload)))
+
+    async def WhatIf(self, request: explain_pb2.WhatIfRequest, context: Any) -> explain_pb2.WhatIfResponse:
+        """What would become of admitted workloads, tried on the state of this moment and taken back."""
+        if not 1 <= len(request.admitted) <= _MOST_TRIED:
+            said = f"{len(request.admitted)} admitted workloads are asked about; 1 to {_MOST_TRIED} are allowed"
+            raise InvalidArgument(said, violations=[Violation("admitted", said)])
+        asked = [self._desk.read(each) for each in request.admitted]
+        async with self._desk.reading() as state:
+            known = next((one.workload for one in asked if one.workload in state.world.workloads), None)
+            if known is not None:
+                said = f"workload {known} is there already: what if is asked of new ones"
+                raise InvalidArgument(said, violations=[Violation("admitted", said)])
+            return explaining.answer(what_if(state, asked, micros(identity.now())))
 
 
 def _find(state: State, request: explain_pb2.WhyRequest) -> Workload:
@@ -244,31 +260,6 @@ def _find(state: State, request: explain_pb2.WhyRequest) -> Workload:
         asked = request.workload_id or f"{request.project}/{request.name}"
         raise UnknownWorkload(f"the scheduler has not heard of workload {clean(asked, 120)!r} (yet)")
     return found
-
-
-def _explanation(workload: Workload, answer: Explanation) -> scheduler_pb2.Explanation:
-    reason = answer.reason
-    if reason is not None:
-        said = workload_pb2.Reason(code=reason.code.value, message=reason.sentence())
-    else:
-        text = workload.message or encoding.SENTENCES[workload.reason]
-        said = workload_pb2.Reason(code=workload.reason.value, message=text)
-    return scheduler_pb2.Explanation(
-        workload_id=workload.id,
-        name=workload.name,
-        reason=said,
-        asks=answer.asks,
-        node_pool=answer.pool,
-        queued_at=encoding.timestamp(workload.queued),
-        rank=answer.rank,
-        excluded=[
-            scheduler_pb2.ExcludedNodes(constraint=constraint.value, nodes=number, text=text)
-            for constraint, number, text in answer.excluded
-        ],
-        unblockers=answer.unblockers,
-        phase=encoding.PHASES[workload.phase],
-        project=workload.project,
-    )
 
 
 def _known_cluster(state: State, cluster: str) -> None:

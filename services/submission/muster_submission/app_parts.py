@@ -62,6 +62,7 @@ from muster_submission.adapters.workloads import PostgresWorkloads
 from muster_submission.app_access import AccessParts
 from muster_submission.app_upkeep import Upkeep
 from muster_submission.handlers.apply import Apply
+from muster_submission.handlers.asking import Asking
 from muster_submission.handlers.departments import Departments
 from muster_submission.handlers.drafts import Drafts
 from muster_submission.handlers.firing import Firing
@@ -250,12 +251,12 @@ class Application:
             _served(
                 explain_pb2,
                 explain_pb2_grpc.add_ExplainServiceServicer_to_server,
-                Explain(self.access, self.scheduler, self.reading),
+                Explain(self.access, self.scheduler, self.policy, self.reading, Asking(self.drafts)),
             ),
             _served(
                 policies_pb2,
                 policies_pb2_grpc.add_PoliciesServiceServicer_to_server,
-                Policies(self.access, self.policy),
+                Policies(self.access, self.policy, Asking(self.drafts)),
             ),
             _served(
                 agent_gateway_pb2,

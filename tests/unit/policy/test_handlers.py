@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
 from muster_policy.domain.bench import Bench
-from muster_policy.domain.judging import Admitted
+from muster_policy.domain.judging import Admitted, Rejected
+from muster_policy.errors import NotHeardYet
 from muster_policy.handlers import Batch, Handlers
 from muster_policy.ports import Project
 from tests.support.policy_books import MemoryBooks, MemoryHerald, no_unit, submission
@@ -72,3 +75,26 @@ async def test_services_of_rest_have_a_replica_where_documents_may_go_down_to_no
     await handlers.on_batch(no_unit(), Batch([Project("team-a", 9, ())], given))
     scales = {key: verdict.effective.min_scale for key, verdict in herald.said if isinstance(verdict, Admitted)}
     assert scales == {given[0].key: 1, given[1].key: 0}
+
+
+async def test_a_question_is_judged_like_a_submission_and_leaves_nothing() -> None:
+    handlers, books, herald = house()
+    await handlers.on_batch(no_unit(), Batch([Project("team-a", 3, ("p",))]))
+    [(good, digest), (bad, _)] = await handlers.consider(
+        no_unit(), [submission(1, needs=3), submission(2, kind=0, needs=3)]
+    )
+    assert isinstance(good, Admitted)
+    assert (good.node_pools, bool(digest)) == (("p",), True)
+    assert isinstance(bad, Rejected)
+    assert not herald.said
+    assert not books.told
+    assert not books.waiting
+
+
+@pytest.mark.parametrize(("project", "needs"), [("team-a", 4), ("nobody", 1)])
+async def test_a_question_about_a_project_that_is_not_heard_of_yet_is_for_later(project: str, needs: int) -> None:
+    handlers, books, _ = house()
+    await handlers.on_batch(no_unit(), Batch([Project("team-a", 3, ("p",))]))
+    with pytest.raises(NotHeardYet, match=project):
+        await handlers.consider(no_unit(), [submission(1, project=project, needs=needs)])
+    assert not books.waiting

@@ -39,6 +39,7 @@ _VERBS: Final = (
     ("get", f"{_HERE}.workloads:get", "Show one workload.", _WORKLOADS),
     ("describe", f"{_HERE}.workloads:describe", "Tell everything about one workload.", _WORKLOADS),
     ("why", f"{_HERE}.workloads:why", "Say why a workload waits.", _WORKLOADS),
+    ("what-if", f"{_HERE}.asking:what_if", "Say what would become of workloads, without submitting them.", _WORKLOADS),
     ("logs", f"{_HERE}.following:logs", "Print the log of a workload.", _WORKLOADS),
     ("watch", f"{_HERE}.following:watch", "Follow what happens to workloads.", _WORKLOADS),
     ("suspend", f"{_HERE}.workloads:suspend", "Stop a workload and keep its place in the books.", _WORKLOADS),

@@ -172,7 +172,7 @@ def _row(workload_id: str, name: str, draft: Checked, order: Order) -> NewWorklo
 
 
 def submitted(
-    unit: Unit, workload_id: str, name: str, draft: Checked, owner: wl.Owner, caused_by: str, generation: int = 1
+    now: datetime, workload_id: str, name: str, draft: Checked, owner: wl.Owner, caused_by: str, generation: int = 1
 ) -> events.WorkloadSubmitted:
     """The event that tells policy and the scheduler of a workload, or of its new generation."""
     message = events.WorkloadSubmitted(
@@ -189,7 +189,7 @@ def submitted(
         caused_by=caused_by,
         namespace=draft.project.namespace,
     )
-    message.submitted_at.FromDatetime(unit.now)
+    message.submitted_at.FromDatetime(now)
     if draft.base is not None:
         message.base_spec.CopyFrom(draft.base.spec)
         message.template_id = draft.base.template_id
@@ -198,5 +198,5 @@ def submitted(
 
 
 def _publish(unit: Unit, workload_id: str, name: str, draft: Checked, order: Order) -> None:
-    message = submitted(unit, workload_id, name, draft, order.owner, order.caused_by)
+    message = submitted(unit.now, workload_id, name, draft, order.owner, order.caused_by)
     unit.publish(SUBMISSIONS, workload_id, message)

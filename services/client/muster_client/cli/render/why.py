@@ -22,10 +22,15 @@ def why_text(told: scheduler_pb2.Explanation, now: datetime) -> str:
     phase = phase_word(told.phase)
     if phase not in _WAITING:
         return _not_waiting(told, phase)
-    paragraphs = [_headline(told, now), _blocked(told)]
+    return f"{_headline(told, now)}\n\n{blocked_text(told)}"
+
+
+def blocked_text(told: scheduler_pb2.Explanation) -> str:
+    """What blocks it, how the nodes stand, and what would let it start; also of one that would only wait."""
+    paragraphs = [_blocked(told)]
     if told.unblockers:
         paragraphs.append(_unblockers(list(told.unblockers)))
-    return "\n\n".join(part for part in paragraphs if part)
+    return "\n\n".join(paragraphs)
 
 
 def _not_waiting(told: scheduler_pb2.Explanation, phase: str) -> str:

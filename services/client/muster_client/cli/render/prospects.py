@@ -1,0 +1,67 @@
+"""What would become of workloads, as an answer to a person. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from muster.api.v1 import explain_pb2
+from muster_client.cli.render.amounts import gpus
+from muster_client.cli.render.why import blocked_text
+
+_NODES: Final = 6
+_LISTED: Final = 20
+_GPU: Final = 7000
+
+
+def prospect_text(told: explain_pb2.Prospect, issues: Sequence[str]) -> str:
+    """One workload. `issues`: what policy has against it, one a line, as the reader's document has it."""
+    name = f"{told.name} in {told.project}"
+    match told.outlook:
+        case explain_pb2.OUTLOOK_STARTS:
+            return f"{name} would start at once: {_place(told)}."
+        case explain_pb2.OUTLOOK_STARTS_AFTER:
+            return f"{name} would start once {_workloads(told.waits_for)} left: {_place(told)}."
+        case explain_pb2.OUTLOOK_REFUSED:
+            return "\n".join([f"{name} would be refused by policy:", *(f"  {issue}" for issue in issues)])
+        case _:
+            return f"{name} would wait.\n{blocked_text(told.explanation)}"
+
+
+def _place(told: explain_pb2.Prospect) -> str:
+    shown = [_node(each) for each in told.nodes[:_NODES]]
+    if len(told.nodes) > _NODES:
+        shown.append(f"and {len(told.nodes) - _NODES} more nodes")
+    on = f", on {', '.join(shown)}" if shown else ""
+    return f"{_gpus(sum(each.gpu_charge for each in told.nodes))} in node pool {told.node_pool} of {told.cluster}{on}"
+
+
+def _node(each: explain_pb2.ProspectNode) -> str:
+    return each.node if each.replicas == 1 else f"{each.node} ({each.replicas} replicas)"
+
+
+def _gpus(units: int) -> str:
+    if not units:
+        return "without a GPU"
+    return f"{gpus(units)} GPU{'' if units <= _GPU else 's'}"
+
+
+def _workloads(count: int) -> str:
+    return "1 workload has" if count == 1 else f"{count} workloads have"
+
+
+def displaced_text(answer: explain_pb2.WhatIfResponse) -> str:
+    """Who would give a place up."""
+    total = sum(each.gpu_charge for each in answer.displaced)
+    count = len(answer.displaced)
+    lines = [f"{count} workload{'' if count == 1 else 's'} would give their places up ({_gpus(total)}):"]
+    lines += [f"  {_victim(each, answer)}" for each in answer.displaced[:_LISTED]]
+    if count > _LISTED:
+        lines.append(f"  and {count - _LISTED} more")
+    return "\n".join(lines)
+
+
+def _victim(each: explain_pb2.Displaced, answer: explain_pb2.WhatIfResponse) -> str:
+    who = f"{each.name} of {each.project}" if each.name else "a workload that you may not see"
+    by = answer.prospects[each.by - 1].name if each.by else "another workload that waits"
+    return f"{who} ({_gpus(each.gpu_charge)}), for {by}"

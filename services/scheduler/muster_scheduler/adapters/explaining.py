@@ -1,0 +1,79 @@
+"""Why workloads wait and what would become of them, as protobuf. Called by the rpc of questions."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster.api.v1 import explain_pb2 as pb
+from muster.events.v1 import scheduler_pb2
+from muster.workload.v1 import workload_pb2
+from muster_scheduler.adapters import encoding
+from muster_scheduler.domain.explain import Explanation
+from muster_scheduler.domain.prospects import Displaced, Outlook, Prospect, Prospects
+from muster_scheduler.domain.workloads import Workload
+
+_OUTLOOKS: Final = {
+    Outlook.STARTS: pb.OUTLOOK_STARTS,
+    Outlook.STARTS_AFTER: pb.OUTLOOK_STARTS_AFTER,
+    Outlook.WAITS: pb.OUTLOOK_WAITS,
+}
+
+
+def explanation(workload: Workload, answer: Explanation) -> scheduler_pb2.Explanation:
+    """Why a workload waits, or is as it is."""
+    reason = answer.reason
+    if reason is not None:
+        said = workload_pb2.Reason(code=reason.code.value, message=reason.sentence())
+    else:
+        text = workload.message or encoding.SENTENCES[workload.reason]
+        said = workload_pb2.Reason(code=workload.reason.value, message=text)
+    return scheduler_pb2.Explanation(
+        workload_id=workload.id,
+        name=workload.name,
+        reason=said,
+        asks=answer.asks,
+        node_pool=answer.pool,
+        queued_at=encoding.timestamp(workload.queued),
+        rank=answer.rank,
+        excluded=[
+            scheduler_pb2.ExcludedNodes(constraint=constraint.value, nodes=number, text=text)
+            for constraint, number, text in answer.excluded
+        ],
+        unblockers=answer.unblockers,
+        phase=encoding.PHASES[workload.phase],
+        project=workload.project,
+    )
+
+
+def answer(told: Prospects) -> pb.WhatIfResponse:
+    """The whole answer."""
+    places = {prospect.workload.id: place for place, prospect in enumerate(told.prospects, 1)}
+    return pb.WhatIfResponse(
+        prospects=[_prospect(each) for each in told.prospects],
+        displaced=[_displaced(each, places) for each in told.displaced],
+        unfinished=told.unfinished,
+    )
+
+
+def _prospect(told: Prospect) -> pb.Prospect:
+    explained = told.explanation
+    return pb.Prospect(
+        name=told.workload.name,
+        project=told.workload.project,
+        outlook=_OUTLOOKS[told.outlook],
+        cluster=told.cluster,
+        node_pool=told.pool,
+        nodes=[pb.ProspectNode(node=p.node, replicas=p.replicas, gpu_charge=p.charge) for p in told.parts],
+        explanation=explanation(told.workload, explained) if explained else None,
+        waits_for=len(told.waits_for),
+    )
+
+
+def _displaced(told: Displaced, places: dict[str, int]) -> pb.Displaced:
+    return pb.Displaced(
+        workload_id=told.workload,
+        name=told.name,
+        project=told.project,
+        gpu_charge=told.charge,
+        by=places.get(told.by, 0),
+    )

@@ -1,0 +1,109 @@
+"""`muster what-if`: an answer that reads like one, and exit codes for scripts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from muster.api.v1 import explain_pb2
+from muster.events.v1 import scheduler_pb2
+from muster.policy.v1.policy_pb2 import ComplianceIssue
+from muster.workload.v1 import workload_pb2
+from muster_kernel.quantities import GPU
+from tests.support.control_plane import World
+from tests.unit.client.conftest import Command
+
+DOCUMENT = """apiVersion: run.ai/v2alpha1
+kind: TrainingWorkload
+metadata: {name: bert}
+spec:
+  image: {value: python}
+  gpuDevices: {value: 8}
+"""
+
+
+@pytest.fixture
+def document(tmp_path: Path) -> str:
+    path = tmp_path / "bert.yaml"
+    path.write_text(DOCUMENT)
+    return str(path)
+
+
+def prospect(outlook: int, **more: object) -> explain_pb2.Prospect:
+    return explain_pb2.Prospect(name="bert", project="team-a", outlook=outlook, **more)  # type: ignore[arg-type]
+
+
+def test_what_would_start_says_where(muster: Command, world: World, document: str) -> None:
+    nodes = [explain_pb2.ProspectNode(node=f"n{n}", replicas=1 + n % 2, gpu_charge=8 * GPU) for n in range(8)]
+    where = {"cluster": "north", "node_pool": "h100"}
+    world.prospects.prospects.append(prospect(explain_pb2.OUTLOOK_STARTS, nodes=nodes, **where))
+    ran = muster("what-if", "-f", document)
+    assert ran.out == (
+        "bert in team-a would start at once: 64 GPUs in node pool h100 of north, on n0, n1 (2 replicas), n2, "
+        "n3 (2 replicas), n4, n5 (2 replicas), and 2 more nodes.\n"
+    )
+    assert ran.code == 0
+    (asked,) = [request for name, request in world.calls if name == "WhatIf"]
+    assert (asked.drafts[0].project, asked.drafts[0].yaml.strip()) == ("team-a", DOCUMENT.strip())
+
+
+def test_what_would_displace_others_names_them(muster: Command, world: World, document: str) -> None:
+    node = explain_pb2.ProspectNode(node="n1", replicas=1, gpu_charge=GPU)
+    world.prospects.CopyFrom(
+        explain_pb2.WhatIfResponse(
+            prospects=[
+                prospect(explain_pb2.OUTLOOK_STARTS_AFTER, nodes=[node], cluster="north", node_pool="h100", waits_for=1)
+            ],
+            displaced=[
+                explain_pb2.Displaced(name="old", project="team-a", gpu_charge=GPU // 2, by=1),
+                explain_pb2.Displaced(gpu_charge=2 * GPU),
+            ],
+            unfinished=True,
+        )
+    )
+    assert muster("what-if", "-f", document).out.splitlines() == [
+        "bert in team-a would start once 1 workload has left: 1 GPU in node pool h100 of north, on n1.",
+        "2 workloads would give their places up (2.5 GPUs):",
+        "  old of team-a (0.5 GPU), for bert",
+        "  a workload that you may not see (2 GPUs), for another workload that waits",
+        "The scheduler did not look at everything within one question: what waits here might start.",
+    ]
+
+
+def test_what_would_wait_says_why_and_what_would_help(muster: Command, world: World, document: str) -> None:
+    explained = scheduler_pb2.Explanation(
+        reason=workload_pb2.Reason(code="NoCapacity", message="needs 8 GPUs; 2 are free"), unblockers=["a ended"]
+    )
+    world.prospects.prospects.append(prospect(explain_pb2.OUTLOOK_WAITS, explanation=explained))
+    assert muster("what-if", "-f", document).out.splitlines() == [
+        "bert in team-a would wait.",
+        "  Blocked by   needs 8 GPUs; 2 are free",
+        "",
+        "  It would start now if    a ended.",
+    ]
+
+
+def test_what_policy_would_refuse_is_a_failure_at_its_line(muster: Command, world: World, document: str) -> None:
+    issue = ComplianceIssue(path="compute.gpuDevicesRequest", details="8 is above 4")
+    world.prospects.prospects.append(prospect(explain_pb2.OUTLOOK_REFUSED, issues=[issue]))
+    ran = muster("what-if", "-f", document)
+    assert ran.code == 1
+    assert ran.out.startswith("bert in team-a would be refused by policy:\n  ")
+    assert "8 is above 4" in ran.out
+
+
+def test_json_is_the_answer_itself(muster: Command, world: World, document: str) -> None:
+    world.prospects.prospects.append(prospect(explain_pb2.OUTLOOK_STARTS, cluster="north"))
+    told = json.loads(muster("what-if", "-f", document, "--json").out)
+    assert told["prospects"][0]["cluster"] == "north"
+
+
+def test_a_file_with_an_error_asks_nothing(muster: Command, world: World, tmp_path: Path) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(DOCUMENT.replace("gpuDevices", "gpuDevicez"))
+    ran = muster("what-if", "-f", str(path))
+    assert ran.code == 2
+    assert "nothing was asked" in ran.err
+    assert not [name for name, _ in world.calls if name == "WhatIf"]
