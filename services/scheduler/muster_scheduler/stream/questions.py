@@ -1,4 +1,4 @@
-"""Messages that come with a question instead of on a topic: the same values, refused to the caller instead of as poison."""
+"""Messages that come with a question instead of on a topic: the same values; what is wrong is told to the caller."""
 
 from __future__ import annotations
 
