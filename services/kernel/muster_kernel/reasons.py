@@ -25,6 +25,7 @@ class WaitingReason(StrEnum):
     NOT_TOLERATED = "NotTolerated"
     NO_SUCH_LEVEL = "NoSuchLevel"
     UNEVEN_GROUPS = "UnevenGroups"
+    TOO_LARGE_FOR_DOMAIN = "TooLargeForDomain"
     TOO_LARGE = "TooLarge"
     HOST_TOO_LARGE = "HostTooLarge"
     NO_SUCH_NODE = "NoSuchNode"
@@ -126,6 +127,9 @@ NEVER: Final = frozenset(
         WaitingReason.HOST_TOO_LARGE,
         WaitingReason.NO_SUCH_NODE,
         WaitingReason.TOO_LARGE_TOGETHER,
+        WaitingReason.TOO_LARGE_FOR_DOMAIN,
+        WaitingReason.NO_SUCH_LEVEL,
+        WaitingReason.UNEVEN_GROUPS,
     }
 )
 
@@ -170,6 +174,11 @@ _CATALOGUE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     WaitingReason.UNEVEN_GROUPS: (
         "{replicas:replica does|replicas do} not divide into groups of {group}",
         ("replicas", "group"),
+    ),
+    WaitingReason.TOO_LARGE_FOR_DOMAIN: (
+        "its {replicas:replica has|replicas have} to run close together, and no domain of that level holds them, "
+        "even if idle; the best has room for {room}",
+        ("replicas", "room"),
     ),
     WaitingReason.TOPOLOGY: (
         "its {replicas:replica|replicas} would fit, but not as close together as required; "

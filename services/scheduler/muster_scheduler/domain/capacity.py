@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from muster_kernel.quantities import GPU
+from muster_kernel.reasons import Reason
 from muster_scheduler.domain.columns import Columns, columns_of, differences, row_of, write_row
 from muster_scheduler.domain.eligibility import Eligibility
 from muster_scheduler.domain.journal import Journal
@@ -65,11 +66,13 @@ def _supply(nodes: list[Node]) -> Amount:
 class Trial(NamedTuple):
     """What became of a gang in an idle pool (see trial.py).
 
-    `units` is what the pool has, in 1/7,000 GPU. `short` is the first role of which no node holds a single replica
+    `apart` says where it is its topology that keeps it out. `units` is what the pool has, in 1/7,000 GPU.
+    `short` is the first role of which no node holds a single replica
     (None: every role fits alone); `devices`, `cpu` (milli) and `memory` (bytes) are the most that one node has of them.
     """
 
     fits: bool
+    apart: Reason | None
     units: int
     short: Role | None
     devices: int

@@ -102,17 +102,22 @@ def _home(workload: Workload, site: Site) -> Mask:
     return np.isin(domains, sorted(homes)) if homes else np.ones(len(nodes), np.bool_)
 
 
-def lacking(workload: Workload, roles: tuple[Role, ...], sites: list[Site]) -> Reason | None:
-    """Why no required domain holds the gang, where that is what keeps it out: it would fit into the pool otherwise."""
-    refusals = [found for site in sites if isinstance(found := find(workload, roles, site), Refusal)]
-    level = [refusal for refusal in refusals if refusal.lack is Lack.LEVEL]
-    groups = [refusal for refusal in refusals if refusal.lack is Lack.GROUPS]
-    if groups:
-        return Reason(WaitingReason.UNEVEN_GROUPS, (groups[0].asked, groups[0].room))
-    if level and len(level) == len(refusals):
-        return Reason(WaitingReason.NO_SUCH_LEVEL, ())
-    free = [g._replace(wish=Wish()) for g in sites if g.wish.required or g.wish.group]
-    if not any(not isinstance(find(workload, roles, site), Refusal) for site in free):
+def lacking(workload: Workload, roles: tuple[Role, ...], sites: list[Site], *, idle: bool = False) -> Reason | None:
+    """Why a gang with a wish has no place, where it is the wish that keeps it out: it would fit into a pool otherwise.
+
+    idle: the sites are imagined empty, so that what does not fit never will.
+    """
+    answers = [find(workload, roles, site) for site in sites]
+    refusals = [answer for answer in answers if isinstance(answer, Refusal)]
+    if not refusals or len(refusals) < len(answers):
         return None
-    best = max((refusal.room for refusal in refusals if refusal.lack is Lack.ROOM), default=0)
-    return Reason(WaitingReason.TOPOLOGY, (replica_count(roles), best))
+    lacks = {refusal.lack for refusal in refusals}
+    if Lack.GROUPS in lacks:
+        uneven = next(refusal for refusal in refusals if refusal.lack is Lack.GROUPS)
+        return Reason(WaitingReason.UNEVEN_GROUPS, (uneven.asked, uneven.room))
+    if lacks == {Lack.LEVEL}:
+        return Reason(WaitingReason.NO_SUCH_LEVEL)
+    if all(isinstance(find(workload, roles, site._replace(wish=Wish())), Refusal) for site in sites):
+        return None
+    code = WaitingReason.TOO_LARGE_FOR_DOMAIN if idle else WaitingReason.TOPOLOGY
+    return Reason(code, (replica_count(roles), max(refusal.room for refusal in refusals)))

@@ -92,6 +92,9 @@ def _sites(world: World, asked: Eligibility, request: Request, pools: list[tuple
 
 def _never(request: Request, trials: list[Trial]) -> Reason:
     """Why it fits into none of these pools even when they are idle: what is said is true of all of them."""
+    apart = next((trial.apart for trial in trials if trial.apart is not None), None)
+    if apart is not None:
+        return apart
     together = [trial.units for trial in trials if trial.short is None]
     if together:
         numbers = (replica_count(request.roles), total_charge(request.roles), max(together))

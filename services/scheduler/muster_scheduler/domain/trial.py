@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Final
 
 from muster_kernel.quantities import GPU
-from muster_kernel.reasons import Constraint
-from muster_scheduler.domain.capacity import Trial
-from muster_scheduler.domain.eligibility import eligibility_of, mismatch
+from muster_kernel.reasons import Constraint, Reason
+from muster_scheduler.domain.capacity import Capacity, Trial
+from muster_scheduler.domain.eligibility import ANY_NODE, eligibility_of, mismatch
 from muster_scheduler.domain.nodes import Device, Node, NodeState, fit
 from muster_scheduler.domain.placement import Budget, mig_of, place_gang
-from muster_scheduler.domain.placing import wish_of
+from muster_scheduler.domain.placing import Site, lacking, wish_of
 from muster_scheduler.domain.requests import Kind, Role, Shape
 from muster_scheduler.domain.workloads import Workload
 from muster_scheduler.domain.world import World
@@ -53,14 +53,22 @@ def _try(
     if not fits:  # and so nothing was placed: the nodes are idle still
         alone = (r for r in roles if all(isinstance(fit(node, r.shape, mig), Constraint) for node in idle))
         short = next(alone, None)
+    pool_of_them = empty.inventory.capacity(cluster, pool)
     return Trial(
         fits,
+        None if fits or pool_of_them is None else _apart(workload, roles, pool_of_them),
         sum(GPU * max(len(node.devices), node.slots) for node in nodes),
         short,
         max((devices_for(node, short.shape) for node in idle), default=0) if short else 0,
         max((node.cpu for node in nodes), default=0),
         max((node.memory for node in nodes), default=0),
     )
+
+
+def _apart(workload: Workload, roles: tuple[Role, ...], capacity: Capacity) -> Reason | None:
+    """Why no domain of idle nodes holds what has to run close together, where nothing else keeps it out."""
+    wish = wish_of(workload.request)
+    return lacking(workload, roles, [Site(capacity, ANY_NODE, wish, 0)], idle=True) if wish.keys else None
 
 
 def devices_for(node: Node, shape: Shape) -> int:

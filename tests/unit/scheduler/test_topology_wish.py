@@ -1,0 +1,131 @@
+"""Gangs that wish to be close together, through the whole machine: where they go, and why they wait."""
+
+from __future__ import annotations
+
+from muster_kernel.reasons import WaitingReason
+from muster_scheduler.domain.explain import explain
+from muster_scheduler.domain.nodes import Node
+from muster_scheduler.domain.terms import Terms, Together
+from muster_scheduler.domain.topology import Wish
+from muster_scheduler.domain.workloads import Request
+from tests.support.fleets import Fleet, host, node, portion, request, role, whole
+
+
+def at(name: str, block: str, rack: str, number: int = 8) -> Node:
+    made = node(name, number)
+    made.labels = (("block", block), ("rack", rack))
+    return made
+
+
+def hall() -> Fleet:
+    """Two blocks of two racks of two nodes with eight cards."""
+    return Fleet(*(at(f"n{b}{r}{n}", f"b{b}", f"r{b}{r}") for b in range(2) for r in range(2) for n in range(2)))
+
+
+def asks(size: int, wish: Wish, *more: object) -> Request:
+    roles = (role(whole(), size), *more)
+    return request(*roles)._replace(terms=Terms(topology=wish))  # type: ignore[arg-type]
+
+
+def where(fleet: Fleet, number: int) -> list[str]:
+    """The node of each replica, by rank."""
+    replicas = fleet.workload(number).replicas
+    return [replicas[key].node[1] for key in sorted(replicas)]
+
+
+def waits(fleet: Fleet, number: int) -> tuple[WaitingReason, str]:
+    reason = explain(fleet.world, fleet.workload(number)).reason
+    assert reason is not None
+    return reason.code, reason.sentence()
+
+
+def test_a_gang_fills_a_rack_and_its_ranks_follow_the_nodes() -> None:
+    fleet = hall()
+    fleet.submit(1, asks(12, Wish(required="block", preferred="rack")))
+    assert where(fleet, 1) == ["n000"] * 8 + ["n001"] * 4
+    fleet.submit(2, asks(5, Wish(preferred="rack")))
+    assert set(where(fleet, 2)) == {"n010"}, "what no rest holds takes the next rack"
+    fleet.submit(3, asks(4, Wish(required="rack")))
+    assert set(where(fleet, 3)) == {"n001"}, "the fullest rack that holds it"
+
+
+def test_a_gang_that_no_block_can_ever_hold_is_told_so() -> None:
+    fleet = hall()
+    fleet.submit(1, asks(33, Wish(required="block")))
+    assert not where(fleet, 1)
+    code, sentence = waits(fleet, 1)
+    assert code is WaitingReason.TOO_LARGE_FOR_DOMAIN
+    assert sentence == (
+        "its 33 replicas have to run close together, and no domain of that level holds them, even if idle; "
+        "the best has room for 32"
+    )
+    fleet.submit(2, asks(33, Wish(preferred="block")))
+    assert len(where(fleet, 2)) == 33
+
+
+def test_a_gang_whose_racks_are_taken_now_starts_when_one_is_free() -> None:
+    fleet = hall()
+    for number in range(1, 9):
+        fleet.submit(number, request(role(whole(6)), preemptible=False))
+    fleet.submit(9, asks(5, Wish(required="rack")))
+    code, sentence = waits(fleet, 9)
+    assert code is WaitingReason.TOPOLOGY
+    assert sentence == (
+        "its 5 replicas would fit, but not as close together as required; the best domain has room for 4"
+    )
+    fleet.finish(3)
+    assert {name[:3] for name in where(fleet, 9)} == {where_was(3)}
+
+
+def where_was(number: int) -> str:
+    """The rack of the node that the n-th of eight equal workloads filled: two nodes a rack, in order of name."""
+    return ("n00", "n00", "n01", "n01", "n10", "n10", "n11", "n11")[number - 1]
+
+
+def test_a_level_that_no_node_has_is_the_reason() -> None:
+    fleet = hall()
+    fleet.submit(1, asks(2, Wish(required="zone")))
+    assert waits(fleet, 1)[0] is WaitingReason.NO_SUCH_LEVEL
+
+
+def test_uneven_groups_are_the_reason() -> None:
+    fleet = hall()
+    fleet.submit(1, asks(6, Wish(group="rack", group_size=4)))
+    assert waits(fleet, 1) == (WaitingReason.UNEVEN_GROUPS, "6 replicas do not divide into groups of 4")
+
+
+def test_affinity_is_the_wish_where_no_topology_is_said() -> None:
+    fleet = hall()
+    terms = Terms(together=Together("rack", required=True), topology=Wish(preferred="block"))
+    fleet.submit(1, request(role(whole(), 16))._replace(terms=terms))
+    assert {name[:3] for name in where(fleet, 1)} == {"n00"}
+    fleet.submit(2, request(role(whole(), 17))._replace(terms=terms))
+    assert not where(fleet, 2)
+
+
+def test_roles_of_different_shape_share_the_block() -> None:
+    fleet = hall()
+    wish = Wish(required="block")
+    fleet.submit(1, asks(16, wish, role(host(), 1, "launcher"), role(portion(500), 4, "evaluator")))
+    assert len(where(fleet, 1)) == 21
+    assert {name[:2] for name in where(fleet, 1)} == {"n0"}
+
+
+def test_nodes_that_are_not_gladly_given_come_last() -> None:
+    shy = node("a", 8)
+    shy.taints = (("maintenance", "soon", "PreferNoSchedule"),)
+    fleet = Fleet(shy, node("b", 8))
+    fleet.submit(1, request(role(whole(), 6)))
+    assert set(where(fleet, 1)) == {"b"}
+    fleet.submit(2, request(role(whole(), 6)))
+    assert sorted(where(fleet, 2)) == ["a"] * 4 + ["b"] * 2
+
+
+def test_a_gang_keeps_off_nodes_that_it_may_not_use() -> None:
+    closed = node("a", 8)
+    closed.taints = (("dedicated", "others", "NoSchedule"),)
+    fleet = Fleet(closed, node("b", 4))
+    fleet.submit(1, request(role(whole(), 4)))
+    assert set(where(fleet, 1)) == {"b"}
+    fleet.submit(2, request(role(whole(), 4)))
+    assert not where(fleet, 2)
