@@ -376,5 +376,5 @@ def test_its_laws_hold_after_every_step() -> None:
         deadline=None,
         suppress_health_check=list(HealthCheck),
     )
-    run_state_machine_as_test(SchedulerMachine, settings=many)  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(SchedulerMachine, settings=many)
     assert SchedulerMachine.steps >= steps * 0.9, f"only {SchedulerMachine.steps} steps were run"
