@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -27,11 +27,14 @@ from muster_kernel.quantities import GPU
 from muster_scheduler.domain.columns import Columns
 from muster_scheduler.domain.requests import Kind, Shape
 from muster_scheduler.domain.room.reclaim import reclaim
+from muster_scheduler.domain.room.several import Seats, reclaim_for
 from muster_scheduler.domain.room.values import Room, Running, Taker, Tree
 from tests.support.pools import Part, Work, occupy, pool, running, tree
 
 CARDS = 8
 RACK = 50  # nodes
+_B, _A = 2, 3  # projects of the trees below
+Answer = TypeVar("Answer")
 
 
 class Case(NamedTuple):
@@ -46,7 +49,7 @@ class Case(NamedTuple):
 def _singles(nodes: int, seed: int) -> list[Work]:
     ages = random.Random(seed)
     return [
-        Work(1, (Part(node, 1 << slot),), placed=ages.randrange(10**9))
+        Work(_A, (Part(node, 1 << slot),), placed=ages.randrange(10**9))
         for node in range(nodes)
         for slot in range(CARDS)
     ]
@@ -57,10 +60,15 @@ def _gang_of_nodes(nodes: int, size: int, seed: int, share: int) -> Case:
     works = running(_singles(nodes, seed))
     free = pool(nodes)
     all_of_them = nodes * CARDS
-    books = tree((-1, 0, all_of_them - share, all_of_them - share), (-1, all_of_them, share, 0))
+    books = _departments((all_of_them - share, all_of_them - share), (share, 0), all_of_them)
     shape = Shape(1000, 1 << 30, Kind.WHOLE, CARDS)
     units = np.array([size * CARDS * GPU], np.int64)
-    return Case(occupy(free, works), works, books, Taker(0, shape, size, units, free.open))
+    return Case(occupy(free, works), works, books, Taker(_B, shape, size, units, free.open))
+
+
+def _departments(taker: tuple[int, int], victim: tuple[int, int], held: int) -> Tree:
+    """Two departments with a project each, (fair, deserved); all that is held is A's."""
+    return tree((-1, 0, *taker), (-1, held, *victim), (0, 0, *taker), (1, held, *victim))
 
 
 def large_gang(nodes: int, seed: int) -> Case:
@@ -71,13 +79,15 @@ def large_gang(nodes: int, seed: int) -> Case:
 def unschedulable(nodes: int, seed: int) -> Case:
     """One node more than A may lose, though B may hold that much."""
     case = _gang_of_nodes(nodes, nodes // 2 + 1, seed, nodes * CARDS // 2)
-    return case._replace(tree=case.tree._replace(fair=case.tree.fair + np.array([[CARDS * GPU], [0]])))
+    more = np.array([[CARDS * GPU], [0], [CARDS * GPU], [0]])
+    return case._replace(tree=case.tree._replace(fair=case.tree.fair + more))
 
 
 def mixed(nodes: int, seed: int) -> Case:
     """Gangs of 1 to 64 one-GPU replicas, placed over several nodes; the taker needs 20 whole nodes of one rack."""
     rng = random.Random(seed)
     free = [(node, slot) for node in range(nodes) for slot in range(CARDS)]
+    free.sort(key=lambda cell: (cell[0] // (2 * RACK), rng.random()))  # spread over two racks
     works: list[Work] = []
     held = [0, 0, 0]
     while free:
@@ -89,16 +99,18 @@ def mixed(nodes: int, seed: int) -> Case:
         queue = rng.randrange(3)
         held[queue] += size
         parts = tuple(Part(node, mask) for node, mask in sorted(masks.items()))
-        works.append(Work(1 + queue, parts, placed=rng.randrange(10**9), lost=rng.randrange(10**6)))
+        works.append(Work(3 + queue, parts, placed=rng.randrange(10**9), lost=rng.randrange(10**6)))
     listed = running(works)
     quarter = nodes * CARDS // 4
-    books = tree((-1, 0, quarter, quarter), *((-1, each, quarter, quarter) for each in held))
+    half = (2 * quarter, 2 * quarter)  # the taker and one of the three in one department, the others in another
+    queues = ((parent, each, quarter, quarter) for parent, each in zip((0, 1, 1), held, strict=True))
+    books = tree((-1, held[0], *half), (-1, held[1] + held[2], *half), (0, 0, quarter, quarter), *queues)
     columns = pool(nodes)
     size = 20
     shape = Shape(1000, 1 << 30, Kind.WHOLE, CARDS)
     racks = np.arange(nodes, dtype=np.int64) // RACK
     units = np.array([size * CARDS * GPU], np.int64)
-    return Case(occupy(columns, listed), listed, books, Taker(0, shape, size, units, columns.open, racks))
+    return Case(occupy(columns, listed), listed, books, Taker(_B, shape, size, units, columns.open, racks))
 
 
 def superfluous(case: Case, room: Room) -> int:
@@ -129,16 +141,42 @@ SHAPES: dict[str, Callable[[int, int], Case]] = {
 }
 
 
-def measure(shape: str, nodes: int, seed: int) -> dict[str, object]:
-    """Five times the same question, after one that compiles."""
-    case = SHAPES[shape](nodes, seed)
-    answer = reclaim(*case)
-    taken = []
+def many_single(nodes: int, seed: int) -> Case:
+    """As many takers of one GPU as A has workloads on the nodes: one of them is asked for all."""
+    works = running(_singles(nodes, seed))
+    free, all_of_them = pool(nodes), nodes * CARDS
+    books = _departments((all_of_them, all_of_them), (0, 0), all_of_them)
+    shape = Shape(1000, 1 << 30, Kind.WHOLE, 1)
+    return Case(occupy(free, works), works, books, Taker(_B, shape, 1, np.array([GPU]), free.open))
+
+
+def measure_many(nodes: int, seed: int) -> dict[str, object]:
+    """Seats for all takers, with those for whom each waits: what becomes claims."""
+    case, number = many_single(nodes, seed), nodes * CARDS
+    seats, taken = _timed(lambda: reclaim_for(*case, number))
+    figures: dict[str, object] = {"shape": "many-single", "nodes": nodes, "seconds": taken}
+    if not isinstance(seats, Seats):
+        return figures | {"takers": 0, "reason": seats.lack.value}
+    waited = {victim for seat in seats.seats for victim in seat.waits_for}
+    spare = len(set(seats.victims) - waited)
+    return figures | {"takers": len(seats.seats), "victims": len(seats.victims), "superfluous": spare}
+
+
+def _timed(ask: Callable[[], Answer]) -> tuple[Answer, float]:
+    """The answer and the median of five, after one call that compiles."""
+    answer, taken = ask(), []
     for _ in range(5):
         began = time.perf_counter()
-        answer = reclaim(*case)
+        answer = ask()
         taken.append(time.perf_counter() - began)
-    figures: dict[str, object] = {"shape": shape, "nodes": nodes, "seconds": round(statistics.median(taken), 6)}
+    return answer, round(statistics.median(taken), 6)
+
+
+def measure(shape: str, nodes: int, seed: int) -> dict[str, object]:
+    """One question of a gang."""
+    case = SHAPES[shape](nodes, seed)
+    answer, taken = _timed(lambda: reclaim(*case))
+    figures: dict[str, object] = {"shape": shape, "nodes": nodes, "seconds": taken}
     if isinstance(answer, Room):
         return figures | {"victims": len(answer.victims), "superfluous": superfluous(case, answer)}
     return figures | {"victims": 0, "reason": answer.lack.value, "numbers": answer.numbers}
@@ -147,12 +185,15 @@ def measure(shape: str, nodes: int, seed: int) -> dict[str, object]:
 def main() -> None:
     """Reads the arguments, measures, prints."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--shape", choices=sorted(SHAPES), default="large-gang")
+    parser.add_argument("--shape", choices=sorted((*SHAPES, "many-single")), default="large-gang")
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     options = parser.parse_args()
-    figures = measure(options.shape, options.nodes, options.seed)
+    if options.shape == "many-single":
+        figures = measure_many(options.nodes, options.seed)
+    else:
+        figures = measure(options.shape, options.nodes, options.seed)
     print(json.dumps(figures) if options.json else figures)
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from muster_scheduler.domain.compiling import compiled
+from muster_scheduler.domain.compiling import lean
 from muster_scheduler.domain.room.stock import Need, Stock, count, lift, shift_all
 from muster_scheduler.domain.room.values import Bools, Held, Ints, Running
 
@@ -58,13 +58,15 @@ def _minimal(fits: Bools, number: int) -> list[int]:
     return sorted(least, key=lambda s: (s.bit_count(), s))
 
 
-@compiled
+@lean
 def walk(
     stock: Stock, held: Held, need: Need, inside: Bools, counts: Ints, members: Ints, size: int, fits: Bools
 ) -> None:
     """fits[s]: whether the gang fits when set s of the members (a bit each) has left. All of them begin lifted."""
     everybody = len(fits) - 1
-    total = counts.sum()
+    total = 0
+    for n in range(len(counts)):
+        total += counts[n]
     back = 0  # the set of those put back
     fits[everybody] = total >= size
     for step in range(1, len(fits)):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from muster_kernel.mig import CARDS
 from muster_scheduler.domain.columns import CARD_NAMES, IDLE, SHARED, SLICED, SLOTS, WHOLE, Columns, media_bit
-from muster_scheduler.domain.compiling import compiled
+from muster_scheduler.domain.compiling import lean
 from muster_scheduler.domain.requests import Kind, Shape
 from muster_scheduler.domain.room.values import ALL, Bools, Held, Ints
 
@@ -89,7 +89,7 @@ def _instances(name: str) -> tuple[Ints, Ints]:
     return table, media
 
 
-@compiled
+@lean
 def shift(stock: Stock, held: Held, r: int, sign: int) -> None:
     """Gives run `r` back to its node (sign 1) or takes it again (sign -1)."""
     n = held.node[r]
@@ -117,15 +117,16 @@ def shift(stock: Stock, held: Held, r: int, sign: int) -> None:
             stock.idle[n] += (now == IDLE) - (mode == IDLE)
 
 
-@compiled
+@lean
 def lift(stock: Stock, held: Held, workloads: Ints, sign: int) -> None:
     """Gives all that these workloads hold back (sign 1), or takes it again (sign -1)."""
-    for v in workloads:
+    for i in range(len(workloads)):
+        v = workloads[i]
         for r in range(held.first[v], held.first[v + 1]):
             shift(stock, held, r, sign)
 
 
-@compiled
+@lean
 def on_device(stock: Stock, need: Need, n: int, s: int) -> int:
     """How many replicas could each take their part of this one device."""
     mode = stock.mode[n, s]
@@ -143,10 +144,12 @@ def on_device(stock: Stock, need: Need, n: int, s: int) -> int:
     if need.kind == _MEMORY and not stock.size[n, s]:
         return 0
     fitting = _MILLI if need.kind == _MEMORY else stock.milli[n, s] // need.milli
-    return int(min(fitting, stock.bytes[n, s] // amount) if amount else fitting)
+    if amount:
+        fitting = min(fitting, stock.bytes[n, s] // amount)
+    return int(max(0, fitting))  # below 0 where what is promised is still held
 
 
-@compiled
+@lean
 def _beside_devices(stock: Stock, need: Need, n: int, most: int) -> int:
     if stock.cpu[n] < need.cpu or stock.memory[n] < need.memory:
         return 0
@@ -160,7 +163,7 @@ def _beside_devices(stock: Stock, need: Need, n: int, most: int) -> int:
     return most
 
 
-@compiled
+@lean
 def room_on(stock: Stock, need: Need, n: int, most: int) -> int:
     """How many replicas of the shape, at most `most`, fit on node n as the stock stands."""
     most = _beside_devices(stock, need, n, most)
@@ -168,29 +171,40 @@ def room_on(stock: Stock, need: Need, n: int, most: int) -> int:
         return most
     if need.kind == _WHOLE:
         return int(min(most, stock.idle[n] // need.devices))
-    parts = np.zeros(SLOTS, np.int64)
-    for s in range(SLOTS):
-        parts[s] = on_device(stock, need, n, s)
     if need.devices == 1:
-        return int(min(most, parts.sum()))
+        return min(most, _served(stock, need, n, most))
     # Replicas that need k distinct devices each: r of them fit where the devices, each serving r at most, serve k r.
     fitting = 0
-    while fitting < most and np.minimum(parts, fitting + 1).sum() >= need.devices * (fitting + 1):
+    while fitting < most and _served(stock, need, n, fitting + 1) >= need.devices * (fitting + 1):
         fitting += 1
     return fitting
 
 
-@compiled
+@lean
+def _served(stock: Stock, need: Need, n: int, each: int) -> int:
+    """The sum of what the devices of a node can serve, each at most so many replicas."""
+    total = 0
+    for s in range(SLOTS):
+        total += min(each, on_device(stock, need, n, s))
+    return total
+
+
 def count(stock: Stock, need: Need, inside: Bools, most: int) -> Ints:
     """int64[n]: how many replicas fit on each node inside, each at most `most`."""
     counts = np.zeros(len(inside), np.int64)
-    for n in range(len(inside)):
-        if inside[n]:
-            counts[n] = room_on(stock, need, n, most)
+    count_into(stock, need, inside, most, counts)
     return counts
 
 
-@compiled
+@lean
+def count_into(stock: Stock, need: Need, inside: Bools, most: int, counts: Ints) -> None:
+    """`count`, into zeros that are there already."""
+    for n in range(len(inside)):
+        if inside[n]:
+            counts[n] = room_on(stock, need, n, most)
+
+
+@lean
 def reprieve(
     stock: Stock, held: Held, need: Need, inside: Bools, counts: Ints, size: int, order: Ints, gone: Bools
 ) -> None:
@@ -199,7 +213,9 @@ def reprieve(
     Before: all of `order` is lifted and `counts` sum to `size` at least. After: they still do, and none of those who
     are gone can be put back. One pass is enough, since putting back never makes room.
     """
-    total = counts.sum()
+    total = 0
+    for n in range(len(counts)):
+        total += counts[n]
     for i in range(len(order) - 1, -1, -1):
         v = order[i]
         change = shift_all(stock, held, need, inside, counts, size, v, -1)
@@ -209,7 +225,7 @@ def reprieve(
             total += shift_all(stock, held, need, inside, counts, size, v, 1)
 
 
-@compiled
+@lean
 def shift_all(stock: Stock, held: Held, need: Need, inside: Bools, counts: Ints, most: int, v: int, sign: int) -> int:
     """Lifts or puts back one workload, keeps `counts` true, and says by how much their sum changed."""
     change = 0

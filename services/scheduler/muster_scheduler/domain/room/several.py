@@ -1,0 +1,98 @@
+"""Many takers of one class at once: as many as may and can be let in, with one plan instead of one search each.
+
+Called by the cycle when a class of identical one-replica workloads has no place. Together they are a gang of which a
+part is welcome too: the largest part that the law allows is looked for, and each member is told on which node it will
+stand and for whom it has to wait there.
+Holds: what `search` holds for the part as a whole; members are let in in their order, none before one ahead of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from muster_scheduler.domain.columns import Columns
+from muster_scheduler.domain.room.reclaim import reclaim
+from muster_scheduler.domain.room.stock import lift, stock_of
+from muster_scheduler.domain.room.values import Ints, Lack, Refusal, Room, Running, Taker, Tree
+from muster_scheduler.domain.runs import expanded, runs_of
+
+_ALL: Final = 1 << 40  # takers: no bound
+
+
+class Seat(NamedTuple):
+    """Where one member will stand, with which device slots (`start`: as in a run), once these victims have left.
+
+    It waits for those who hold its devices, or for all of its node's where CPU or memory is what they hold.
+    """
+
+    node: int
+    mask: int
+    start: int
+    waits_for: tuple[int, ...]
+
+
+class Seats(NamedTuple):
+    """Seats of the first members of a class, in their order, and all who leave for them."""
+
+    seats: tuple[Seat, ...]
+    victims: tuple[int, ...]
+
+
+def reclaim_for(columns: Columns, running: Running, tree: Tree, one: Taker, number: int) -> Seats | Refusal:
+    """Room for the first of `number` takers like `one` (a single replica each), as many as can have it."""
+    asked = one.units > 0
+    left = np.maximum(tree.fair, tree.deserved)[one.queue, asked] - tree.allocated[one.queue, asked]
+    tried = most = max(1, int((left // one.units[asked]).min(initial=number)))
+    fewest, best, refusal = 0, None, None
+    while tried > fewest:
+        made = reclaim(columns, running, tree, one._replace(size=tried, units=one.units * tried))
+        if isinstance(made, Room):
+            fewest, best = tried, made
+        else:
+            refusal, most = made, max(fewest, min(tried - 1, _hint(made, one)))
+        tried = most if refusal is None or refusal.lack in _HINTS else (fewest + most + 1) // 2
+    if best is None:
+        return refusal or Refusal(Lack.NOTHING, (0, 0))
+    return Seats(tuple(_seats(columns, running, one, best, fewest)), best.victims)
+
+
+_HINTS: Final = frozenset({Lack.NOTHING, Lack.PLACES})
+
+
+def _hint(refusal: Refusal, one: Taker) -> int:
+    """No more takers than this can be let in, as far as a refusal of more of them says."""
+    if refusal.lack is Lack.NOTHING:
+        return refusal.numbers[0] // max(1, int(one.units.max()))
+    return refusal.numbers[0] if refusal.lack is Lack.PLACES else _ALL
+
+
+def _seats(columns: Columns, running: Running, one: Taker, room: Room, number: int) -> Iterator[Seat]:
+    victims = np.array(room.victims, np.int64)
+    scratch = columns.scratch()
+    lift(stock_of(scratch), running.held, victims, 1)
+    rows = np.flatnonzero(room.counts)
+    last = int(np.searchsorted(np.cumsum(room.counts[rows]), number)) + 1
+    counts = room.counts[rows][:last].copy()
+    counts[-1] -= counts.sum() - number
+    free = (columns.cpu[rows[:last]] >= counts * one.shape.cpu) & (
+        columns.memory[rows[:last]] >= counts * one.shape.memory
+    )
+    by_device = dict(zip(rows.tolist(), free.tolist(), strict=False))
+    there = _by_node(running, victims)
+    for _, node, mask, start in expanded(one.shape, runs_of(scratch, one.shape, rows[:last], counts)):
+        crowd = there.get(node, ())
+        waits_for = {v for v, slots in crowd if slots & mask or not (mask and by_device[node])}
+        yield Seat(node, mask, start, tuple(sorted(waits_for)))
+
+
+def _by_node(running: Running, victims: Ints) -> dict[int, list[tuple[int, int]]]:
+    """For each node the victims that hold something there: (row, device slots)."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    first, node, slots = (each.tolist() for each in (running.held.first, running.held.node, running.held.slots))
+    for v in victims.tolist():
+        for r in range(first[v], first[v + 1]):
+            found.setdefault(node[r], []).append((v, slots[r]))
+    return found
