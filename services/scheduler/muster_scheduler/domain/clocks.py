@@ -7,20 +7,14 @@ or resumed; a node asks its workloads to leave a grace before it has to be empty
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from muster_kernel.reasons import ChangeReason
-from muster_scheduler.domain.eligibility import rules_of
-from muster_scheduler.domain.rules import NO_RULES, idle_limit, run_limit
+from muster_scheduler.domain.nodes import Node
+from muster_scheduler.domain.rules import NO_RULES, Rules, idle_limit, run_limit
 from muster_scheduler.domain.terms import NO_EXECUTE, Taint, Toleration, stays
-from muster_scheduler.domain.workloads import SECOND
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from muster_scheduler.domain.nodes import Node
-    from muster_scheduler.domain.workloads import Replica, Workload
-    from muster_scheduler.domain.world import World
+from muster_scheduler.domain.workloads import SECOND, Replica, Workload
 
 
 class Due(NamedTuple):
@@ -32,16 +26,15 @@ class Due(NamedTuple):
     node: tuple[str, str] | None = None
 
 
-def next_due(world: World, workload: Workload) -> Due | None:
-    """The first of its clocks; None where nothing limits it."""
-    found = [*_limits(world, workload), *_nodes(world, workload)]
+def next_due(workload: Workload, rules: Rules, nodes: Mapping[tuple[str, str], Node], grace: int) -> Due | None:
+    """The first of a workload's clocks; None where nothing limits it. grace: seconds that an end takes."""
+    found = [*_limits(workload, rules), *_nodes(workload, nodes, grace)]
     return min(found, key=lambda due: (due.at, due.reason, due.node or ("", "")), default=None)
 
 
-def _limits(world: World, workload: Workload) -> Iterator[Due]:
+def _limits(workload: Workload, rules: Rules) -> Iterator[Due]:
     request = workload.request
-    rules = rules_of(world, workload)
-    if request is None or rules is NO_RULES:
+    if request is None or rules == NO_RULES:
         return
     longest, idle = run_limit(rules, request), idle_limit(rules, request)
     if longest is not None:
@@ -52,11 +45,11 @@ def _limits(world: World, workload: Workload) -> Iterator[Due]:
         yield Due(max(workload.placed, workload.idle_since) + idle * SECOND, ChangeReason.IDLE_LIMIT, text)
 
 
-def _nodes(world: World, workload: Workload) -> Iterator[Due]:
+def _nodes(workload: Workload, nodes: Mapping[tuple[str, str], Node], grace: int) -> Iterator[Due]:
     tolerations = workload.request.terms.tolerations if workload.request else ()
     for key in sorted({replica.node for replica in standing(workload)}):
-        node = world.inventory.nodes.get(key)
-        at = leave_by(node, tolerations, world.limits.grace) if node is not None else None
+        node = nodes.get(key)
+        at = leave_by(node, tolerations, grace) if node is not None else None
         if at is not None:
             yield Due(at, ChangeReason.NODE_CLOSING, f"node {key[1]} has to be empty", key)
 

@@ -7,17 +7,14 @@ reported, and the time, and on nothing that anybody holds; two workloads of equa
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from muster_kernel.reasons import Constraint
+from muster_scheduler.domain.nodes import Node
+from muster_scheduler.domain.queues import Queues
 from muster_scheduler.domain.rules import ANY_TYPE, NO_RULES, Rules, allowed_types, run_limit
 from muster_scheduler.domain.terms import RELUCTANT, REPELLING, Toleration
-from muster_scheduler.domain.workloads import SECOND
-
-if TYPE_CHECKING:
-    from muster_scheduler.domain.nodes import Node
-    from muster_scheduler.domain.workloads import Workload
-    from muster_scheduler.domain.world import World
+from muster_scheduler.domain.workloads import SECOND, Workload
 
 TYPE_LABEL: Final = "run.ai/type"
 
@@ -34,14 +31,14 @@ class Eligibility(NamedTuple):
 ANY_NODE: Final = Eligibility()
 
 
-def eligibility_of(world: World, workload: Workload) -> Eligibility:
+def eligibility_of(queues: Queues, workload: Workload) -> Eligibility:
     """The eligibility of an admitted workload; of one that is not, any node."""
     request = workload.request
     if request is None:
         return ANY_NODE
-    project = world.queues.projects.get(workload.project)
+    project = queues.projects.get(workload.project)
     listed = (project.node_types if project else ANY_TYPE,)
-    limit = run_limit(rules_of(world, workload), request)
+    limit = run_limit(rules_of(queues, workload), request)
     return Eligibility(
         allowed_types(request.kind, request.terms.node_type, *listed),
         request.terms.tolerations,
@@ -50,9 +47,9 @@ def eligibility_of(world: World, workload: Workload) -> Eligibility:
     )
 
 
-def rules_of(world: World, workload: Workload) -> Rules:
+def rules_of(queues: Queues, workload: Workload) -> Rules:
     """The rules that hold for a workload: those of its project."""
-    project = world.queues.projects.get(workload.project)
+    project = queues.projects.get(workload.project)
     return project.rules if project else NO_RULES
 
 

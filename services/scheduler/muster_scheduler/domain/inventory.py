@@ -15,7 +15,7 @@ from muster_scheduler.domain.capacity import Capacity
 from muster_scheduler.domain.columns import Columns
 from muster_scheduler.domain.journal import Journal
 from muster_scheduler.domain.nodes import Device, Node
-from muster_scheduler.domain.requests import Grant, Holder, Kind, Share
+from muster_scheduler.domain.requests import Amounts, Grant, Holder, Kind, Share
 
 NodeKey = tuple[str, str]
 _NOTHING: Final = Grant(0, 0)
@@ -92,6 +92,8 @@ class Inventory:
         node.used_cpu += now.cpu - before.cpu
         node.used_memory += now.memory - before.memory
         node.used_slots += now.slots - before.slots
+        if before.extra or now.extra:
+            _count_extra(node, before.extra, now.extra)
         if after is None:
             node.entries.pop(holder, None)
         else:
@@ -161,6 +163,16 @@ def _by_name(node: Node) -> str:
     return node.name
 
 
+def _count_extra(node: Node, before: Amounts, after: Amounts) -> None:
+    """Moves what is used of named resources; one of which nothing is used any more is not named."""
+    for name, change in [*((name, -amount) for name, amount in before), *after]:
+        used = node.used_extra.get(name, 0) + change
+        if used:
+            node.used_extra[name] = used
+        else:
+            node.used_extra.pop(name, None)
+
+
 def _write_devices(holder: Holder, node: Node, before: tuple[Share, ...], after: tuple[Share, ...]) -> None:
     for share in before:
         device = node.device(share.device)
@@ -181,6 +193,7 @@ def _carry_over(known: Node, node: Node) -> None:
     """Moves what is charged to the known node into the newly reported one."""
     node.entries = dict(known.entries)
     node.used_cpu, node.used_memory, node.used_slots = known.used_cpu, known.used_memory, known.used_slots
+    node.used_extra = dict(known.used_extra)
     reported = {device.uuid: device for device in node.devices}
     for device in known.devices:
         if not device.entries:
@@ -200,6 +213,12 @@ def _check_node(node: Node, promised: frozenset[Holder]) -> None:
     slots = sum(grant.slots for grant in node.entries.values())
     if (cpu, memory, slots) != (node.used_cpu, node.used_memory, node.used_slots):
         raise AssertionError(f"{node.key} counts {node.used_cpu}, {node.used_memory}, {node.used_slots} as used")
+    extra: dict[str, int] = {}
+    for grant in node.entries.values():
+        for name, amount in grant.extra:
+            extra[name] = extra.get(name, 0) + amount
+    if extra != node.used_extra:
+        raise AssertionError(f"{node.key} counts {node.used_extra} as used, its entries {extra}")
     charged = {(h, s.device): s for h, grant in node.entries.items() for s in grant.shares}
     booked = {(h, device.uuid): s for device in node.devices for h, s in device.entries.items()}
     if charged != booked:

@@ -125,6 +125,8 @@ class Node:
     memory: int = 0
     foreign_cpu: int = 0
     foreign_memory: int = 0
+    extra: dict[str, int] = field(default_factory=dict)  # named resources that Muster and others may use
+    foreign_extra: dict[str, int] = field(default_factory=dict)
     devices: list[Device] = field(default_factory=list)
     slots: int = 0  # anonymous devices
     foreign_slots: int = 0
@@ -139,6 +141,7 @@ class Node:
     used_cpu: int = 0
     used_memory: int = 0
     used_slots: int = 0
+    used_extra: dict[str, int] = field(default_factory=dict)
     ordinal: int = -1
 
     @property
@@ -155,6 +158,10 @@ class Node:
     def free_memory(self) -> int:
         """Bytes that nobody holds."""
         return self.memory - self.foreign_memory - self.used_memory
+
+    def free_extra(self, name: str) -> int:
+        """Units of a named resource that nobody holds; 0 where it has none of it."""
+        return self.extra.get(name, 0) - self.foreign_extra.get(name, 0) - self.used_extra.get(name, 0)
 
     @property
     def free_slots(self) -> int:
@@ -197,6 +204,15 @@ def fit(node: Node, shape: Shape, mig: Mig = Mig.NONE) -> Grant | Constraint:
         return Constraint.CPU
     if node.free_memory < shape.memory:
         return Constraint.MEMORY
+    if shape.extra:
+        if any(node.free_extra(name) < amount for name, amount in shape.extra):
+            return Constraint.RESOURCE
+        found = _devices(node, shape, mig)
+        return found if isinstance(found, Constraint) else found._replace(extra=shape.extra)
+    return _devices(node, shape, mig)
+
+
+def _devices(node: Node, shape: Shape, mig: Mig) -> Grant | Constraint:
     match shape.kind:
         case Kind.NONE:
             return Grant(shape.cpu, shape.memory)

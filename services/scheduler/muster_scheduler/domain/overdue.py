@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from muster_kernel.lifecycle import ACTIVE, LifecycleEvent
 from muster_kernel.reasons import ChangeReason
-from muster_scheduler.domain.clocks import Due, next_due
+from muster_scheduler.domain.clocks import Due
 from muster_scheduler.domain.course import advance
 from muster_scheduler.domain.service import move_away
 from muster_scheduler.domain.workloads import Ending, Workload
@@ -17,11 +17,11 @@ from muster_scheduler.domain.world import World
 
 def look_at_clocks(world: World, workload: Workload) -> None:
     """Ends or moves a running workload of which something is due, and sets its next timer."""
-    due = next_due(world, workload)
+    due = world.due(workload)
     while due is not None and due.at <= world.now and workload.phase in ACTIVE:
         if not _carry_out(world, workload, due):
             break
-        due = next_due(world, workload)
+        due = world.due(workload)
     if due is not None and workload.phase in ACTIVE:
         world.timers.at(max(due.at, world.now + 1), workload.id)
 

@@ -23,7 +23,6 @@ from muster_scheduler.domain.requests import Grant, Kind, Role, Shape, charge_of
 from muster_scheduler.domain.workloads import Planned, Request, Workload
 from muster_scheduler.domain.world import World
 
-
 _NODES_A_VISIT: Final = 100  # counted at once, they cost what one node costs that is tested alone
 
 

@@ -12,6 +12,9 @@ from typing import NamedTuple
 from muster_kernel.mig import compute_of
 from muster_kernel.quantities import GPU, UNITS_PER_MILLI, UNITS_PER_SEVENTH, memory_units
 
+Amounts = tuple[tuple[str, int], ...]
+"""Named resources beside CPU, memory and devices, in whole units, by name; ephemeral-storage is one of them."""
+
 
 class Kind(Enum):
     """How a replica takes devices."""
@@ -33,6 +36,7 @@ class Shape(NamedTuple):
     milli: int = 0  # PORTION: milli-GPU of each device
     bytes: int = 0  # MEMORY: device memory of each device
     profile: str = ""  # SLICE: the MIG profile of each device
+    extra: Amounts = ()
 
 
 class Role(NamedTuple):
@@ -64,6 +68,7 @@ class Grant(NamedTuple):
     shares: tuple[Share, ...] = ()
     slots: int = 0  # anonymous devices
     charge: int = 0
+    extra: Amounts = ()
 
 
 class Holder(NamedTuple):

@@ -30,7 +30,7 @@ def try_out(world: World, workload: Workload, roles: tuple[Role, ...], cluster: 
     capacity = world.inventory.capacity(cluster, pool)
     if capacity is None or len(capacity.nodes) > _LARGEST:
         return None
-    asked = eligibility_of(world, workload)._replace(avoided=frozenset(), runs=None)
+    asked = eligibility_of(world.queues, workload)._replace(avoided=frozenset(), runs=None)
     wish = wish_of(workload.request)
     known = capacity.trials.get((roles, asked, wish))
     if known is None:
@@ -93,5 +93,6 @@ def emptied(node: Node) -> Node:
         devices=devices,
         slots=node.slots,
         slot_model=node.slot_model,
+        extra=node.extra,
         labels=node.labels,
     )

@@ -41,6 +41,10 @@ PHRASES: Final[dict[Constraint, tuple[str, str]]] = {
     Constraint.NO_SLICE: ("has no room for that MIG slice", "have no room for that MIG slice"),
     Constraint.CPU: ("has too little free CPU", "have too little free CPU"),
     Constraint.MEMORY: ("has too little free memory", "have too little free memory"),
+    Constraint.RESOURCE: (
+        "has too little of another resource that it asks for free",
+        "have too little of another resource that it asks for free",
+    ),
     Constraint.FITS: ("would do", "would do"),
 }
 # The same of nodes that would be too small even if nobody were on them: no wait helps there.
@@ -52,6 +56,10 @@ IDLE_PHRASES: Final[dict[Constraint, tuple[str, str]]] = {
     Constraint.NO_SLICE: ("has no GPU that gives that MIG slice", "have no GPU that gives that MIG slice"),
     Constraint.CPU: ("has too little CPU", "have too little CPU"),
     Constraint.MEMORY: ("has too little memory", "have too little memory"),
+    Constraint.RESOURCE: (
+        "has too little of another resource that it asks for",
+        "have too little of another resource that it asks for",
+    ),
 }
 
 

@@ -128,6 +128,8 @@ def _node(cluster: str, node: fleet_pb2.Node) -> Node:
         labels=tuple(sorted(node.labels.items())),
         taints=tuple((t.key, t.value, t.effect) for t in node.taints),
         drain_deadline=values.micros(node.drain_deadline) if node.HasField("drain_deadline") else 0,
+        extra=values.amounts(node.extended, "extended"),
+        foreign_extra=values.amounts(node.foreign.extended, "foreign.extended"),
     )
 
 

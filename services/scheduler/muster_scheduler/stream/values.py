@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -13,6 +14,8 @@ from muster_scheduler.domain.workloads import SECOND
 MESSAGE_LIMIT: Final = 1024
 _LARGEST: Final = (1 << 63) - 1
 _NAME_LIMIT: Final = 253
+_RESOURCE_LIMIT: Final = 316  # characters of a domain and a name
+_MOST_RESOURCES: Final = 64
 _LAST_SECOND: Final = 253_402_300_799  # of the year 9999, the last that a Timestamp may name
 
 
@@ -28,6 +31,12 @@ def number(value: int, what: str, largest: int = _LARGEST) -> int:
     if value > largest:
         raise Reject(f"{what} is {value}: at most {largest} is allowed")
     return value
+
+
+def amounts(named: Mapping[str, int], what: str) -> dict[str, int]:
+    """Amounts of named resources, by name, the first so many of them. Raises Reject."""
+    kept = sorted(named)[:_MOST_RESOURCES]
+    return {text(name, _RESOURCE_LIMIT): number(named[name], f"{what} {name[:60]!r}") for name in kept}
 
 
 def micros(time: Timestamp) -> int:
