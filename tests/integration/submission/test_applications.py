@@ -82,11 +82,14 @@ async def _the_first_lets_others_in_and_a_revoked_one_is_out_at_once(here: Door,
     assert [(rule.role, rule.scope_kind, rule.holder_name) for rule in me.rules] == [
         ("system-admin", "tenant", "admin")
     ]
+    nowhere = api.CanIRequest(verb="workloads.create", project="visoin")
+    assert await _code(here.access.CanI(nowhere, metadata=who)) is CODE.NOT_FOUND
     robot = await _made(here, who, "robot", ("researcher", "project", "vision"))
     token = await issue(here, "robot", robot.secret)
     as_robot = bearer(token.access_token)
     can = api.CanIRequest(verb="workloads.create", project="vision")
     assert (await here.access.CanI(can, metadata=as_robot)).allowed
+    assert not (await here.access.CanI(nowhere, metadata=as_robot)).allowed
     renewed = await here.tokens.IssueToken(api.IssueTokenRequest(refresh_token=token.refresh_token))
     assert await _code(here.access.CanI(can, metadata=bearer(renewed.access_token))) is CODE.OK
 

@@ -162,8 +162,3 @@ async def test_the_local_stacks_secret_goes_to_no_other_server(
         with pytest.raises(Unauthenticated):
             await muster.access.who_am_i()
     assert len(world.asked("IssueToken")) == 1
-
-
-def test_the_help_of_can_says_what_is_judged(muster: Command) -> None:
-    told = " ".join(muster("access", "can", "--help", server=False).out.replace("│", " ").split())
-    assert "a role in all places counts for a project that does not exist, too" in told

@@ -132,8 +132,7 @@ async def can(verb: str, *, where: Where = _NOWHERE, common: Common = _NO_OPTION
     """Says whether you may do something. The exit code is 0 for yes and that of a refusal for no.
 
     Args:
-        verb: Such as workloads.create; a wrong one is answered with all that there are. Your roles are judged and where
-            they hold, not what is there: a role in all places counts for a project that does not exist, too.
+        verb: Such as workloads.create; a wrong one is answered with all that there are.
         where: The place; -p names a project.
         common: Connection.
     """

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from muster_chassis.errors import FailedPrecondition, NotFound, PermissionDenied, ResourceExhausted
+from muster_chassis.text import clean
 from muster_chassis.unit import Unit
 from muster_submission.access_ports import ApplicationBooks, GivenRule, RuleBooks
 from muster_submission.audit import Entry, audit
-from muster_submission.domain.access import Binding, Role, Scope, ScopeKind, Verb
+from muster_submission.domain.access import Binding, Place, Role, Scope, ScopeKind, Verb
 from muster_submission.domain.bindings import Holder, HolderKind
 from muster_submission.domain.grants import MOST_RULES, check_rule, may_give, rule_of
 from muster_submission.errors import DraftRefused, NoSuchDepartment, NoSuchProject
@@ -66,6 +67,15 @@ class Grants:
         await audit(unit, _entry(rule, "taken"))
         unit.after_commit(self._changed)
         return rule
+
+    async def require_place(self, unit: Unit, place: Place) -> None:
+        """Raises NoSuchProject and NoSuchDepartment for a place that is not there."""
+        if place.project and ("\x00" in place.project or await self._tenancy.project(place.project) is None):
+            raise NoSuchProject(f"project {clean(place.project, 80)!r} does not exist")
+        if place.department:
+            known = None if "\x00" in place.department else await self._tenancy.department(unit, place.department)
+            if known is None:
+                raise NoSuchDepartment(f"department {clean(place.department, 80)!r} does not exist")
 
     async def _exists(self, unit: Unit, scope: Scope) -> None:
         if scope.kind is ScopeKind.PROJECT and await self._tenancy.lock_project(unit, scope.name) is None:

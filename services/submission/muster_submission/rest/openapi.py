@@ -132,11 +132,11 @@ def _parameters(one: Operation) -> list[Parameter]:
 
 def _answers(one: Operation) -> dict[int, Answer]:
     """The operation's own answers, and those that the edge gives for everyone."""
-    added = {429, 500, 503, 504}
+    added = {400, 429, 500, 503, 504}  # 400: a query may have names that the route does not know
     if one.body is not None:
-        added |= {400, 404, 413}  # what a body names may be hidden too
+        added |= {404, 413}  # what a body names may be hidden too
     if _parameters(one):
-        added |= {400, 404}
+        added |= {404}
     if not one.public:
         added |= {401, 403}
         added |= set() if one.method == "GET" else {409}

@@ -93,12 +93,16 @@ class AccessRoom(access_pb2_grpc.AccessServiceServicer):
         )
 
     async def CanI(self, request: api.CanIRequest, context: Any) -> api.CanIResponse:
-        """Whether the caller may do something somewhere."""
+        """Whether the caller may do something somewhere; that a place is not there is told to who may do it there."""
         verb = _VERBS.get(request.verb)
         if verb is None:
             raise BadQuestion(f"{clean(request.verb, 60)!r} is no verb; there are {', '.join(_VERBS)}")
         place = Place(request.project, request.department, request.cluster)
-        return api.CanIResponse(allowed=(await self._rights()).allows_at(verb, place))
+        allowed = (await self._rights()).allows_at(verb, place)
+        if allowed:
+            async with self._database.unit() as unit:
+                await self._grants.require_place(unit, place)
+        return api.CanIResponse(allowed=allowed)
 
     async def CreateApplication(
         self, request: api.CreateApplicationRequest, context: Any
