@@ -12,6 +12,7 @@ _SETS = {
     postgres._CLUSTERS: ("clusters", ("id", "body"), 1),
     postgres._NODES: ("nodes", ("cluster", "name", "body"), 2),
     postgres._PROJECTS: ("projects", ("name", "body"), 1),
+    postgres._DEPARTMENTS: ("departments", ("name", "body"), 1),
     postgres._REQUESTS: ("requests", ("workload", "generation", "body", "spec"), 2),
     postgres._REPLICAS: (
         "replicas",
@@ -24,6 +25,7 @@ _GONE = {
     postgres._WORKLOADS_OVER: "workloads",
     postgres._REQUESTS_OVER: "requests",
     postgres._PROJECTS_OVER: "projects",
+    postgres._DEPARTMENTS_OVER: "departments",
 }
 _WORKLOAD = ("id", "project", "name", "phase", "desired", "generation", "attempt")
 

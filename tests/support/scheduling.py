@@ -125,7 +125,7 @@ class Neighbours:
 
     async def project(self, name: str = "p", gpus: int = 100, version: int = 1) -> None:
         """A project with a quota in the default pool."""
-        quota = tenancy_pb2.PoolQuota(node_pool="default", gpu_deserved=gpus * GPU)
+        quota = tenancy_pb2.PoolQuota(node_pool="default", gpu_deserved=gpus * GPU, over_quota_weight_milli=1000)
         project = tenancy_pb2.Project(
             name=name, department="d", namespace=f"runai-{name}", quotas=[quota], version=version
         )

@@ -57,6 +57,11 @@ DELETE FROM nodes n USING unnest($1::text[], $2::text[]) AS o(cluster, name)
 WHERE n.cluster = o.cluster AND n.name = o.name
 """
 _PROJECTS_OVER: Final = "DELETE FROM projects WHERE name = ANY($1::text[])"
+_DEPARTMENTS_OVER: Final = "DELETE FROM departments WHERE name = ANY($1::text[])"
+_DEPARTMENTS: Final = """
+INSERT INTO departments (name, body) SELECT * FROM unnest($1::text[], $2::text[])
+ON CONFLICT (name) DO UPDATE SET body = excluded.body
+"""
 _PROJECTS: Final = """
 INSERT INTO projects (name, body) SELECT * FROM unnest($1::text[], $2::text[])
 ON CONFLICT (name) DO UPDATE SET body = excluded.body
@@ -74,6 +79,8 @@ class PostgresStore:
             await unit.connection.execute(_CLUSTERS, *_columns(pairs))
         if touched.projects:
             await self._projects(unit, touched, world)
+        if touched.departments:
+            await self._departments(unit, touched, world)
         if touched.nodes:
             await self._nodes(unit, touched, world)
         if touched.workloads:
@@ -89,6 +96,15 @@ class PostgresStore:
         over = [name for name in touched.projects if name not in known]
         if over:
             await unit.connection.execute(_PROJECTS_OVER, over)
+
+    async def _departments(self, unit: Unit, touched: Touched, world: World) -> None:
+        known = world.queues.departments
+        kept = [(name, rows.of_department(known[name])) for name in touched.departments if name in known]
+        if kept:
+            await unit.connection.execute(_DEPARTMENTS, *_columns(kept))
+        over = [name for name in touched.departments if name not in known]
+        if over:
+            await unit.connection.execute(_DEPARTMENTS_OVER, over)
 
     async def _nodes(self, unit: Unit, touched: Touched, world: World) -> None:
         nodes = world.inventory.nodes

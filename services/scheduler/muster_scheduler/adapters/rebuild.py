@@ -66,6 +66,8 @@ async def _load(connection: asyncpg.Connection, limits: Limits, now: int) -> Sta
         world.clusters[row["id"]] = rows.to_cluster(row["id"], row["body"], now)
     for row in await connection.fetch("SELECT name, body FROM projects"):
         world.queues.projects[row["name"]] = rows.to_project(row["name"], row["body"])
+    for row in await connection.fetch("SELECT name, body FROM departments"):
+        world.queues.departments[row["name"]] = rows.to_department(row["name"], row["body"])
     nodes = await connection.fetch("SELECT cluster, name, body FROM nodes")
     world.inventory.put_nodes(rows.to_node(row["cluster"], row["name"], row["body"]) for row in nodes)
     kept = _Kept()

@@ -14,8 +14,8 @@ from muster_kernel.lifecycle import DesiredPhase, Phase
 from muster_kernel.reasons import ChangeReason, FailureClass, WaitingReason
 from muster_scheduler.domain.clusters import Cluster, Profile
 from muster_scheduler.domain.nodes import Device, Node, NodeState
-from muster_scheduler.domain.queues import Project
-from muster_scheduler.domain.quotas import Quota
+from muster_scheduler.domain.queues import Department, Project
+from muster_scheduler.domain.quotas import Quota, UserLimit
 from muster_scheduler.domain.requests import Grant, Holder
 from muster_scheduler.domain.rules import NodeTypes, Rules
 from muster_scheduler.domain.workloads import Claim, Ending, Replica, ReplicaState, Request, Workload
@@ -86,6 +86,19 @@ class ProjectBody:
     quotas: dict[str, Quota]
     rules: Rules
     node_types: NodeTypes
+    rank: int
+    user_limits: tuple[UserLimit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DepartmentBody:
+    """A department's row."""
+
+    version: int
+    quotas: dict[str, Quota]
+    rules: Rules
+    node_types: NodeTypes
+    rank: int
 
 
 class WorkloadBody(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -153,6 +166,7 @@ _encode = msgspec.json.Encoder().encode
 _cluster = msgspec.json.Decoder(ClusterBody)
 _node = msgspec.json.Decoder(NodeBody)
 _project = msgspec.json.Decoder(ProjectBody)
+_department = msgspec.json.Decoder(DepartmentBody)
 _workload = msgspec.json.Decoder(WorkloadBody)
 _replica = msgspec.json.Decoder(ReplicaBody)
 _request = msgspec.json.Decoder(Request)
@@ -208,7 +222,18 @@ def of_project(project: Project) -> str:
 def to_project(name: str, body: str) -> Project:
     """The project of a row."""
     read = _project.decode(body)
-    return Project(name, read.department, read.version, read.quotas, read.rules, read.node_types)
+    return Project(name, **{field: getattr(read, field) for field in ProjectBody.__slots__})
+
+
+def of_department(department: Department) -> str:
+    """A department's body."""
+    return text(_copy(department, DepartmentBody))
+
+
+def to_department(name: str, body: str) -> Department:
+    """The department of a row."""
+    read = _department.decode(body)
+    return Department(name, **{field: getattr(read, field) for field in DepartmentBody.__slots__})
 
 
 def of_workload(workload: Workload) -> str:

@@ -1,4 +1,4 @@
-"""What people and policy say: admissions, refusals, suspend, resume, delete, and who may use how much.
+"""What people and policy say: admissions, refusals, suspend, resume, delete, advice.
 
 Called by `State.apply`. Any interleaving of topics ends in the same state: an intent for a workload that is not known
 yet makes it in Creating and is remembered there.
@@ -14,12 +14,9 @@ from muster_scheduler.domain.decisions import Refused
 from muster_scheduler.domain.events import (
     Admitted,
     IdleReported,
-    ProjectChanged,
-    ProjectRemoved,
     Rejected,
     ScaleAdvised,
 )
-from muster_scheduler.domain.queues import Project
 from muster_scheduler.domain.workloads import Workload
 from muster_scheduler.domain.world import World
 
@@ -79,32 +76,6 @@ def on_request(world: World, workload_id: str, event: LifecycleEvent, request_id
     workload = world.find(workload_id)
     if advance(world, workload, event, _REASONS[event]) is REFUSED:
         world.decide(Refused(workload.id, request_id, workload.phase))
-
-
-def on_project(world: World, event: ProjectChanged) -> None:
-    """A project as it stands now; lowering a quota stops nothing."""
-    known = world.queues.projects.get(event.name)
-    if known is not None and known.version >= event.version > 0:
-        return
-    quotas = dict(event.quotas)
-    world.queues.put(Project(event.name, event.department, event.version, quotas, event.rules, event.node_types))
-    world.touched.projects[event.name] = None
-    world.waiting.wake_project(event.name)
-    if known is None or known.rules != event.rules:
-        _set_timers(world, event.name)
-
-
-def _set_timers(world: World, project: str) -> None:
-    """Rules hold for what runs already: its clocks are read anew."""
-    for workload_id in sorted({w for members in world.placed.values() for w in members}):
-        if world.workloads[workload_id].project == project:
-            world.watch(world.workloads[workload_id])
-
-
-def on_project_removed(world: World, event: ProjectRemoved) -> None:
-    """A project is no more; what waits of it says so."""
-    world.queues.remove(event.name)
-    world.touched.projects[event.name] = None
 
 
 def on_idle(world: World, event: IdleReported) -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from muster_kernel.reasons import FailureClass
 from muster_scheduler.domain.clusters import Profile
 from muster_scheduler.domain.nodes import Node
-from muster_scheduler.domain.quotas import Quota
+from muster_scheduler.domain.quotas import Quota, UserLimit
 from muster_scheduler.domain.requests import Share
 from muster_scheduler.domain.rules import ANY_TYPE, NO_RULES, NodeTypes, Rules
 from muster_scheduler.domain.workloads import ReplicaState, Request
@@ -79,11 +79,32 @@ class ProjectChanged:
     version: int
     rules: Rules = NO_RULES
     node_types: NodeTypes = ANY_TYPE
+    rank: int = 0
+    user_limits: tuple[UserLimit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectRemoved:
     """A project is no more."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class DepartmentChanged:
+    """A department as it stands here; quotas by node pool."""
+
+    name: str
+    quotas: tuple[tuple[str, Quota], ...]
+    version: int
+    rules: Rules = NO_RULES
+    node_types: NodeTypes = ANY_TYPE
+    rank: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DepartmentRemoved:
+    """A department is no more."""
 
     name: str
 
@@ -234,6 +255,8 @@ Event = (
     | DeletionRequested
     | ProjectChanged
     | ProjectRemoved
+    | DepartmentChanged
+    | DepartmentRemoved
     | ClusterRegistered
     | ClusterAdopted
     | NodeForcedGone

@@ -155,7 +155,8 @@ def roll_over(world: World, workload: Workload, request: Request) -> None:
         world.journal.put(workload.rolling, replica.holder, replica)
         world.touched.replicas[replica.holder] = None
     old = workload.old or workload.request
-    world.set(workload, old=old, request=request, replicas={}, replacements={}, scale=None)
+    world.rebook(workload, request)
+    world.set(workload, old=old, replicas={}, replacements={}, scale=None)
     world.journal.put(world.hungry, workload.id, None)
     advance(world, workload, E.REVISION_STARTED, ChangeReason.NEW_REVISION)
     world.rewrite(workload)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from muster_kernel.lifecycle import LifecycleEvent
-from muster_scheduler.domain import admission, cycle, events, fleet, reports
+from muster_scheduler.domain import admission, cycle, events, fleet, reports, tenancy
 from muster_scheduler.domain.decisions import Decision, PhaseChange
 from muster_scheduler.domain.limits import Limits
 from muster_scheduler.domain.placement import Budget
@@ -131,6 +131,7 @@ def canonical(world: World) -> object:
             n.used_cpu,
             n.used_memory,
             n.used_slots,
+            sorted(n.used_extra.items()),
             sorted(n.entries.items()),
             [(d.uuid, d.healthy, d.foreign, d.mode.value, d.free_milli, d.free_bytes, d.mask) for d in n.devices],
         )
@@ -141,12 +142,18 @@ def canonical(world: World) -> object:
         for _, c in sorted(world.clusters.items())
     ]
     projects = [
-        (p.name, p.version, sorted(p.quotas.items()), p.rules, p.node_types)
+        (p.name, p.department, p.version, sorted(p.quotas.items()), p.rules, p.node_types, p.rank, p.user_limits)
         for _, p in sorted(world.queues.projects.items())
     ]
-    accounts = sorted(world.queues.accounts.items())
+    departments = [
+        (d.name, d.version, sorted(d.quotas.items()), d.rules, d.node_types, d.rank)
+        for _, d in sorted(world.queues.departments.items())
+    ]
+    books = world.queues
+    spells = sorted((key, sorted(spells.items())) for key, spells in books.spells.items())
+    accounts = (sorted(books.accounts.items()), sorted(books.above.items()), spells)
     workloads = [_of_workload(w) for _, w in sorted(world.workloads.items())]
-    return nodes, clusters, projects, accounts, sorted(world.claims), workloads
+    return nodes, clusters, projects, departments, accounts, sorted(world.claims), workloads
 
 
 _KEYED: Final = ("replicas", "leaving", "rolling", "avoid", "replacements")
@@ -190,8 +197,10 @@ _HANDLERS: Final[dict[type, Callable[[World, Any], None]]] = {
     events.SuspendRequested: _on_suspend,
     events.ResumeRequested: _on_resume,
     events.DeletionRequested: _on_delete,
-    events.ProjectChanged: admission.on_project,
-    events.ProjectRemoved: admission.on_project_removed,
+    events.ProjectChanged: tenancy.on_project,
+    events.ProjectRemoved: tenancy.on_project_removed,
+    events.DepartmentChanged: tenancy.on_department,
+    events.DepartmentRemoved: tenancy.on_department_removed,
     events.ClusterRegistered: fleet.on_registered,
     events.ClusterAdopted: fleet.on_adopted,
     events.NodeForcedGone: fleet.on_forced_gone,

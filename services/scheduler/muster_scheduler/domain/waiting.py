@@ -8,7 +8,7 @@ Called by the lifecycle (add, remove), by whatever frees capacity (wake) and by 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -138,6 +138,17 @@ class Queue:
             self._forget(key)
         elif bucket.reason is None:
             self._offer(bucket)
+
+    def limit_users(self, project: str, *, limited: bool, find: Callable[[str], Workload]) -> None:
+        """The project limits users now, or no longer: whose a workload is makes a class, or does not."""
+        if (project in self.limited) == limited:
+            return
+        if limited:
+            self.limited[project] = None
+        else:
+            del self.limited[project]
+        for workload in sorted(each for each, key in self._of.items() if key.project == project):
+            self.add(find(workload))
 
     def _demand(self, bucket: Bucket, members: int) -> None:
         if members and (bucket.reason is None or bucket.reason.code not in NEVER):

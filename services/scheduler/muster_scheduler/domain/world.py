@@ -23,7 +23,7 @@ from muster_scheduler.domain.quotas import Amount
 from muster_scheduler.domain.requests import Grant, Holder
 from muster_scheduler.domain.timers import Timers
 from muster_scheduler.domain.waiting import Queue
-from muster_scheduler.domain.workloads import SECOND, Ending, Replica, Workload
+from muster_scheduler.domain.workloads import SECOND, Ending, Replica, Request, Workload
 
 
 @dataclass(slots=True)
@@ -36,6 +36,7 @@ class Touched:
     clusters: dict[str, None] = field(default_factory=dict)
     nodes: dict[tuple[str, str], None] = field(default_factory=dict)
     projects: dict[str, None] = field(default_factory=dict)
+    departments: dict[str, None] = field(default_factory=dict)
 
 
 def owner_of(workload: Workload) -> Owner:
@@ -118,6 +119,15 @@ class World:
         self.decide(Waiting(workload.id, reason))
 
     # -- replicas ----------------------------------------------------------------------------------------------------
+
+    def rebook(self, workload: Workload, request: Request) -> None:
+        """Gives a workload another request; what it holds is charged as that one says."""
+        held = [replica.grant for replica in workload.everyone() if replica.accounted]
+        for grant in held:
+            self.account(workload, workload.pool, (grant,), -1)
+        self.set(workload, request=request)
+        for grant in held:
+            self.account(workload, workload.pool, (grant,))
 
     def take(self, workload: Workload, replica: Replica) -> None:
         """Puts a replica whose grant is already charged to the inventory into the books."""

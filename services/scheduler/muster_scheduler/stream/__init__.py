@@ -15,9 +15,10 @@ from muster.events.v1 import agent_pb2, policy_pb2, submission_pb2, telemetry_pb
 from muster_chassis.codec import TOMBSTONE, MessageDecoder
 from muster_chassis.events import Event
 from muster_scheduler.domain import events as domain
-from muster_scheduler.stream import intentions, reports
+from muster_scheduler.stream import intentions, reports, tenancy
 
 _PROJECT: Final = "project/"
+_DEPARTMENT: Final = "department/"
 
 INTENTS: Final = (submission_pb2.SuspendRequested, submission_pb2.ResumeRequested, submission_pb2.DeletionRequested)
 REPORTS: Final = (
@@ -33,6 +34,7 @@ UNPARKED: Final = (agent_pb2.InventoryReported, agent_pb2.AssignmentsHeld, agent
 _READ: Final = (
     *INTENTS,
     submission_pb2.ProjectChanged,
+    submission_pb2.DepartmentChanged,
     policy_pb2.WorkloadAdmitted,
     policy_pb2.WorkloadRejected,
     telemetry_pb2.ScaleAdvised,
@@ -46,7 +48,6 @@ _READ: Final = (
 _PASSED_BY: Final = (
     submission_pb2.WorkloadSubmitted,
     submission_pb2.SpecChanged,
-    submission_pb2.DepartmentChanged,
     submission_pb2.NodePoolChanged,
     submission_pb2.TemplateChanged,
     telemetry_pb2.UsageAccounted,
@@ -66,7 +67,8 @@ _MAKERS: Final[dict[type[Message], Callable[[Any, Event], domain.Event]]] = {
     submission_pb2.SuspendRequested: intentions.suspend,
     submission_pb2.ResumeRequested: intentions.resume,
     submission_pb2.DeletionRequested: intentions.delete,
-    submission_pb2.ProjectChanged: intentions.project,
+    submission_pb2.ProjectChanged: tenancy.project,
+    submission_pb2.DepartmentChanged: tenancy.department,
     telemetry_pb2.ScaleAdvised: intentions.scale,
     telemetry_pb2.IdleSince: intentions.idle,
     agent_pb2.Heartbeat: reports.heartbeat,
@@ -81,8 +83,14 @@ def translate(event: Event) -> domain.Event | None:
     """The domain's event, or None where the record means nothing here. Raises Reject for what can mean nothing."""
     message = event.message
     if message is None:
-        if event.type == TOMBSTONE and event.aggregate.startswith(_PROJECT):
-            return domain.ProjectRemoved(event.aggregate.removeprefix(_PROJECT))
-        return None
+        return _removed(event.aggregate) if event.type == TOMBSTONE else None
     make = _MAKERS.get(type(message))
     return make(message, event) if make else None
+
+
+def _removed(aggregate: str) -> domain.Event | None:
+    if aggregate.startswith(_PROJECT):
+        return domain.ProjectRemoved(aggregate.removeprefix(_PROJECT))
+    if aggregate.startswith(_DEPARTMENT):
+        return domain.DepartmentRemoved(aggregate.removeprefix(_DEPARTMENT))
+    return None

@@ -5,18 +5,14 @@ from __future__ import annotations
 from typing import Any, Final
 
 from muster.options.v1 import options_pb2
-from muster.tenancy.v1 import tenancy_pb2
 from muster.workload.v1 import workload_pb2
-from muster_chassis.events import Event, Reject
+from muster_chassis.events import Event
 from muster_scheduler.domain import events as domain
-from muster_scheduler.domain.quotas import Quota
-from muster_scheduler.domain.requests import Kind, Role, Shape, charge_of
 from muster_scheduler.domain.workloads import Request, WorkloadKind
 from muster_scheduler.stream import values
-from muster_scheduler.stream.terms import node_types_of, rules_of, terms_of
+from muster_scheduler.stream.roles import MOST_REPLICAS, roles_of
+from muster_scheduler.stream.terms import terms_of
 
-_MOST_REPLICAS: Final = 100_000
-_WHOLE_MILLI: Final = 1000
 _KINDS: Final = {
     options_pb2.KIND_WORKSPACE: WorkloadKind.WORKSPACE,
     options_pb2.KIND_TRAINING: WorkloadKind.TRAINING,
@@ -29,9 +25,7 @@ _DEFAULT_BACKOFF_LIMIT: Final = 6
 def admitted(message: Any, _: Event | None = None) -> domain.Admitted:
     """A workload that policy lets in, with what each of its roles asks for. Raises Reject."""
     spec = message.effective_spec
-    roles = tuple(_role(request) for request in message.requests)
-    if sum(role.size for role in roles) > _MOST_REPLICAS:
-        raise Reject(f"{sum(role.size for role in roles)} replicas are asked for; at most {_MOST_REPLICAS} are allowed")
+    roles = roles_of(message.requests)
     request = Request(
         generation=values.number(message.generation, "generation"),
         roles=roles,
@@ -61,28 +55,6 @@ def admitted(message: Any, _: Event | None = None) -> domain.Admitted:
         active=spec.active if spec.HasField("active") else True,
         request=request,
     )
-
-
-def _role(request: Any) -> Role:
-    shape = Shape(
-        cpu=values.number(request.cpu_milli, "cpu_milli"),
-        memory=values.number(request.memory_bytes, "memory_bytes"),
-        extra=tuple(sorted(values.amounts(request.extended, "extended").items())),
-        **_gpu(request),
-    )
-    return Role(request.role, request.count, shape, charge_of(shape))
-
-
-def _gpu(request: Any) -> dict[str, Any]:
-    if request.mig_profile:
-        return {"kind": Kind.SLICE, "devices": request.gpu_devices or 1, "profile": request.mig_profile}
-    if request.gpu_memory_bytes:
-        return {"kind": Kind.MEMORY, "devices": request.gpu_devices or 1, "bytes": request.gpu_memory_bytes}
-    if 0 < request.gpu_portion_milli < _WHOLE_MILLI:
-        return {"kind": Kind.PORTION, "devices": request.gpu_devices or 1, "milli": request.gpu_portion_milli}
-    if request.gpu_devices or request.gpu_portion_milli:
-        return {"kind": Kind.WHOLE, "devices": request.gpu_devices or 1}
-    return {"kind": Kind.NONE}
 
 
 def _yaml_names() -> dict[int, str]:
@@ -143,30 +115,6 @@ def delete(message: Any, event: Event) -> domain.Event:
     return domain.DeletionRequested(event.id, values.workload_id(message.workload_id))
 
 
-def project(message: Any, _: Event) -> domain.Event:
-    """A project with its quotas as they are now."""
-    project: tenancy_pb2.Project = message.project
-    quotas = tuple(
-        (
-            values.text(quota.node_pool),
-            Quota(
-                values.number(quota.gpu_deserved, "gpu_deserved"),
-                values.number(quota.gpu_limit, "gpu_limit") if quota.HasField("gpu_limit") else None,
-                quota.over_quota_weight_milli,
-            ),
-        )
-        for quota in project.quotas
-    )
-    return domain.ProjectChanged(
-        values.text(project.name),
-        values.text(project.department),
-        quotas,
-        project.version,
-        rules_of(project.rules),
-        node_types_of(project.node_types),
-    )
-
-
 def idle(message: Any, _: Event) -> domain.Event:
     """Since when a workload's GPUs stand idle, or that they no longer do."""
     since = max(0, values.micros(message.since)) if message.HasField("since") else 0
@@ -175,4 +123,4 @@ def idle(message: Any, _: Event) -> domain.Event:
 
 def scale(message: Any, _: Event) -> domain.Event:
     """What telemetry advises for an inference service."""
-    return domain.ScaleAdvised(values.workload_id(message.workload_id), min(message.replicas, _MOST_REPLICAS))
+    return domain.ScaleAdvised(values.workload_id(message.workload_id), min(message.replicas, MOST_REPLICAS))

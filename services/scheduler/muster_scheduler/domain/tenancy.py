@@ -1,0 +1,81 @@
+"""What people say of departments and projects: who may use how much, for how long, on what.
+
+Called by `State.apply`. Lowering a quota stops nothing; a rule that is tightened holds for what runs already.
+Holds: an older version never overwrites a newer one, so that repeated and reordered records end in the same state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from muster_scheduler.domain.events import DepartmentChanged, DepartmentRemoved, ProjectChanged, ProjectRemoved
+from muster_scheduler.domain.queues import Department, Project
+from muster_scheduler.domain.world import World
+
+
+def on_project(world: World, event: ProjectChanged) -> None:
+    """A project as it stands now."""
+    known = world.queues.projects.get(event.name)
+    if known is not None and known.version >= event.version > 0:
+        return
+    world.queues.put(
+        Project(
+            event.name,
+            event.department,
+            event.version,
+            dict(event.quotas),
+            event.rules,
+            event.node_types,
+            event.rank,
+            event.user_limits,
+        )
+    )
+    world.touched.projects[event.name] = None
+    world.waiting.limit_users(event.name, limited=bool(event.user_limits), find=world.workloads.__getitem__)
+    world.waiting.wake_project(event.name)
+    if known is None or (known.rules, known.department) != (event.rules, event.department):
+        _set_timers(world, (event.name,))
+
+
+def on_project_removed(world: World, event: ProjectRemoved) -> None:
+    """A project is no more; what waits of it says so."""
+    world.queues.remove(event.name)
+    world.touched.projects[event.name] = None
+    world.waiting.wake_project(event.name)
+
+
+def on_department(world: World, event: DepartmentChanged) -> None:
+    """A department as it stands now: what its projects may hold together."""
+    known = world.queues.departments.get(event.name)
+    if known is not None and known.version >= event.version > 0:
+        return
+    world.queues.put_department(
+        Department(event.name, event.version, dict(event.quotas), event.rules, event.node_types, event.rank)
+    )
+    world.touched.departments[event.name] = None
+    _renew(world, event.name, clocks=known is None or known.rules != event.rules)
+
+
+def on_department_removed(world: World, event: DepartmentRemoved) -> None:
+    """A department is no more: it bounds nothing."""
+    known = world.queues.departments.get(event.name)
+    if known is not None:
+        world.queues.remove_department(event.name)
+        world.touched.departments[event.name] = None
+        _renew(world, event.name, clocks=True)
+
+
+def _renew(world: World, department: str, *, clocks: bool) -> None:
+    projects = sorted(p.name for p in world.queues.projects.values() if p.department == department)
+    for project in projects:
+        world.waiting.wake_project(project)
+    if clocks:
+        _set_timers(world, projects)
+
+
+def _set_timers(world: World, projects: Iterable[str]) -> None:
+    """Rules hold for what runs already: its clocks are read anew."""
+    meant = frozenset(projects)
+    for workload_id in sorted({w for members in world.placed.values() for w in members}):
+        if world.workloads[workload_id].project in meant:
+            world.watch(world.workloads[workload_id])

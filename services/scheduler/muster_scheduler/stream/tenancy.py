@@ -1,0 +1,74 @@
+"""What submission says of departments and projects, as events of the domain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from muster.tenancy.v1 import tenancy_pb2
+from muster_chassis.events import Event
+from muster_scheduler.domain import events as domain
+from muster_scheduler.domain.quotas import FREE, Line, Quota, UserLimit
+from muster_scheduler.stream import values
+from muster_scheduler.stream.terms import node_types_of, rules_of
+
+_MOST_LIMITS: Final = 256
+
+
+def project(message: Any, _: Event) -> domain.Event:
+    """A project as it is now."""
+    project: tenancy_pb2.Project = message.project
+    return domain.ProjectChanged(
+        values.text(project.name),
+        values.text(project.department),
+        _quotas(project.quotas),
+        project.version,
+        rules_of(project.rules),
+        node_types_of(project.node_types),
+        project.rank,
+        tuple(_user_limit(limit) for limit in list(project.user_limits)[:_MOST_LIMITS]),
+    )
+
+
+def department(message: Any, _: Event) -> domain.Event:
+    """A department as it is now."""
+    department: tenancy_pb2.Department = message.department
+    return domain.DepartmentChanged(
+        values.text(department.name),
+        _quotas(department.quotas),
+        department.version,
+        rules_of(department.rules),
+        node_types_of(department.node_types),
+        department.rank,
+    )
+
+
+def _quotas(said: Iterable[tenancy_pb2.PoolQuota]) -> tuple[tuple[str, Quota], ...]:
+    return tuple((values.text(quota.node_pool), _quota(quota)) for quota in said)
+
+
+def _quota(said: tenancy_pb2.PoolQuota) -> Quota:
+    return Quota(
+        values.number(said.gpu_deserved, "gpu_deserved"),
+        _optional(said, "gpu_limit"),
+        said.over_quota_weight_milli,
+        _line(said, "cpu_milli", "cpu"),
+        _line(said, "memory_bytes", "memory"),
+    )
+
+
+def _line(said: tenancy_pb2.PoolQuota, resource: str, weight: str) -> Line:
+    """CPU or memory; their weight is that of GPUs where nothing is said of it."""
+    own = _optional(said, f"{weight}_over_quota_weight_milli")
+    deserved, limit = _optional(said, f"{resource}_deserved"), _optional(said, f"{resource}_limit")
+    if deserved is None and limit is None:
+        return FREE
+    return Line(deserved, limit, said.over_quota_weight_milli if own is None else own)
+
+
+def _optional(said: Any, name: str) -> int | None:
+    return values.number(getattr(said, name), name) if said.HasField(name) else None
+
+
+def _user_limit(said: tenancy_pb2.UserLimit) -> UserLimit:
+    return UserLimit(values.text(said.node_pool), _optional(said, "gpu_limit"), _optional(said, "workload_limit"))
