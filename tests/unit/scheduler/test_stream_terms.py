@@ -6,6 +6,7 @@ from muster.tenancy.v1 import tenancy_pb2
 from muster.workload.v1 import placement_pb2, workload_pb2
 from muster_scheduler.domain.rules import NodeTypes, Rules
 from muster_scheduler.domain.terms import ANYWHERE, HOST_LABEL, Together, Toleration
+from muster_scheduler.domain.topology import Wish
 from muster_scheduler.stream.terms import node_types_of, rules_of, terms_of
 
 
@@ -45,6 +46,16 @@ def test_standing_together() -> None:
     assert terms_of(spec).together == Together("zone", required=True)
     spec.pod_affinity = False
     assert terms_of(spec).together is None
+
+
+def test_how_close_together_a_gang_runs() -> None:
+    spec = workload_pb2.WorkloadSpec(topology_required="block", topology_preferred="rack")
+    assert terms_of(spec).topology == Wish("block", "rack")
+    spec.topology_group = "rack"
+    assert terms_of(spec).topology == Wish("block", "rack", "rack", 1), "a group of nobody divides nothing"
+    spec.topology_group_size = 4
+    assert terms_of(spec).topology == Wish("block", "rack", "rack", 4)
+    assert terms_of(workload_pb2.WorkloadSpec(topology_group_size=4)) == ANYWHERE
 
 
 def test_limits_of_zero_are_limits() -> None:

@@ -8,9 +8,11 @@ from muster.tenancy.v1 import tenancy_pb2
 from muster.workload.v1 import placement_pb2, workload_pb2
 from muster_scheduler.domain.rules import NodeTypes, Rules
 from muster_scheduler.domain.terms import HOST_LABEL, NO_EXECUTE, RELUCTANT, Terms, Together, Toleration
+from muster_scheduler.domain.topology import Wish
 from muster_scheduler.stream import values
 
 _MOST_TOLERATIONS: Final = 256
+_LABEL_KEY: Final = 316  # characters at most
 _EFFECTS: Final = {
     placement_pb2.TAINT_EFFECT_NO_SCHEDULE: "NoSchedule",
     placement_pb2.TAINT_EFFECT_NO_EXECUTE: NO_EXECUTE,
@@ -22,7 +24,20 @@ def terms_of(spec: workload_pb2.WorkloadSpec) -> Terms:
     """What the spec says of the nodes on which its replicas may run."""
     kept = [each for each in spec.tolerations if not each.deleted][:_MOST_TOLERATIONS]
     return Terms(
-        values.text(spec.node_type), tuple(sorted({_toleration(each) for each in kept}, key=repr)), _together(spec)
+        values.text(spec.node_type),
+        tuple(sorted({_toleration(each) for each in kept}, key=repr)),
+        _together(spec),
+        _topology(spec),
+    )
+
+
+def _topology(spec: workload_pb2.WorkloadSpec) -> Wish:
+    group = values.text(spec.topology_group, _LABEL_KEY)
+    return Wish(
+        values.text(spec.topology_required, _LABEL_KEY),
+        values.text(spec.topology_preferred, _LABEL_KEY),
+        group,
+        max(1, spec.topology_group_size) if group else 0,
     )
 
 
