@@ -1,0 +1,72 @@
+"""One seed of the trace under one outlook: pods arrive one by one, each is placed at once where it fits anywhere.
+
+Used by tests/benchmarks/openb.py and tests/unit/scheduler/test_strategies.py. The strategies, the board and the way in
+which a placement is taken are the scheduler's own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from muster_scheduler.domain.requests import Kind, Shape
+from muster_scheduler.domain.strategies.board import Board
+from muster_scheduler.domain.strategies.outlook import Outlook
+from muster_scheduler.domain.strategies.popularity import Asked
+from muster_scheduler.domain.taking import take
+from tests.support.openb_bound import Bound
+from tests.support.openb_trace import Class, Fleet, eligible, empty_columns
+
+
+class Outcome(NamedTuple):
+    """milli-GPU that were allocated, and the CPU seconds that it took, reading and building apart."""
+
+    milli: int
+    seconds: float
+
+
+def shape_of(asked: Asked) -> Shape:
+    """The scheduler's shape of a request of the trace."""
+    if not asked.devices:
+        return Shape(asked.cpu, asked.memory)
+    kind = Kind.WHOLE if asked.milli == 1000 else Kind.PORTION
+    return Shape(asked.cpu, asked.memory, kind, asked.devices, asked.milli if kind is Kind.PORTION else 0)
+
+
+def place_all(fleet: Fleet, classes: list[Class], order: Iterable[int], outlook: Outlook) -> Outcome:
+    """Places the pods in their order, each by the board; what fits nowhere is skipped."""
+    columns = empty_columns(fleet)
+    nodes = [eligible(fleet, one) for one in classes]
+    shapes = [shape_of(one.asked) for one in classes]
+    board = Board(columns, outlook)
+    allocated, began = 0, time.process_time()
+    for k in order:
+        asked = classes[k].asked
+        run = board.choose(asked, nodes[k])
+        if run is not None:
+            take(columns, shapes[k], run)
+            board.changed(run.node)
+            allocated += asked.devices * asked.milli
+    return Outcome(allocated, time.process_time() - began)
+
+
+def with_hindsight(fleet: Fleet, classes: list[Class], order: list[int], outlook: Outlook, bound: Bound) -> int:
+    """The most milli-GPU found for these pods when all are known beforehand and any may be left out.
+
+    The pods that the configuration LP would take come first, the largest before the smaller; then all others.
+    """
+    left = Counter(order)
+    chosen: list[int] = []
+    for k, amount in sorted(bound.placed.items(), key=lambda one: _largest_first(classes[one[0]].asked)):
+        number = min(left[k], int(amount + 1e-6))
+        chosen += [k] * number
+        left[k] -= number
+    rest = sorted(left.elements(), key=lambda k: _largest_first(classes[k].asked))
+    by_size = sorted(order, key=lambda k: _largest_first(classes[k].asked))
+    return max(place_all(fleet, classes, tried, outlook).milli for tried in (chosen + rest, by_size))
+
+
+def _largest_first(asked: Asked) -> tuple[int, int, int, int]:
+    return -asked.devices * asked.milli, -asked.cpu, -asked.memory, asked.devices
