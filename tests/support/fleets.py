@@ -11,7 +11,7 @@ from muster_scheduler.domain.clusters import Profile
 from muster_scheduler.domain.decisions import Assign, Decision, Release
 from muster_scheduler.domain.nodes import Device, Mig, Node, NodeState
 from muster_scheduler.domain.placement import Budget
-from muster_scheduler.domain.quotas import Quota
+from muster_scheduler.domain.quotas import Quota, UserLimit
 from muster_scheduler.domain.requests import Kind, Role, Shape, charge_of
 from muster_scheduler.domain.state import State
 from muster_scheduler.domain.workloads import SECOND, ReplicaState, Request, Workload, WorkloadKind
@@ -172,10 +172,29 @@ class Fleet:
         self.sequence += 1
         return events.Order(f"agent-{cluster}", start, self.sequence, self.now + self.sequence)
 
-    def project(self, name: str, quotas: dict[str, int]) -> None:
-        """A project with whole GPUs per pool."""
-        quota = tuple((pool, Quota(gpus * GPU)) for pool, gpus in quotas.items())
-        self.send(events.ProjectChanged(name, "d", quota, 0))
+    def project(
+        self,
+        name: str,
+        quotas: dict[str, int],
+        *,
+        department: str = "d",
+        limit: int | None = None,
+        weight: int = 1000,
+        rank: int = 0,
+        users: tuple[UserLimit, ...] = (),
+    ) -> None:
+        """A project with whole GPUs per pool; `limit` in GPUs, `weight` in thousandths."""
+        most = None if limit is None else limit * GPU
+        quota = tuple((pool, Quota(gpus * GPU, most, weight)) for pool, gpus in quotas.items())
+        self.send(events.ProjectChanged(name, department, quota, 0, rank=rank, user_limits=users))
+
+    def department(
+        self, name: str, quotas: dict[str, int], *, limit: int | None = None, weight: int = 1000, rank: int = 0
+    ) -> None:
+        """A department with whole GPUs per pool; `limit` in GPUs, `weight` in thousandths."""
+        most = None if limit is None else limit * GPU
+        quota = tuple((pool, Quota(gpus * GPU, most, weight)) for pool, gpus in quotas.items())
+        self.send(events.DepartmentChanged(name, quota, 0, rank=rank))
 
     def inventory(self, cluster: str, nodes: Iterable[Node], *, profile: Profile | None = None) -> list[Decision]:
         """A full inventory."""
@@ -183,13 +202,15 @@ class Fleet:
         made = profile or Profile(mig=Mig.DYNAMIC)
         return self.send(events.InventoryReported(cluster, order, True, order.sequence, made, tuple(nodes), ()))
 
-    def submit(self, number: int, asked: Request | None = None, *, project: str = "p", active: bool = True) -> Workload:
+    def submit(
+        self, number: int, asked: Request | None = None, *, project: str = "p", active: bool = True, user: str = "me"
+    ) -> Workload:
         """An admitted workload."""
-        self.send(self.admitted(number, asked, project=project, active=active))
+        self.send(self.admitted(number, asked, project=project, active=active, user=user))
         return self.workload(number)
 
     def admitted(
-        self, number: int, asked: Request | None = None, *, project: str = "p", active: bool = True
+        self, number: int, asked: Request | None = None, *, project: str = "p", active: bool = True, user: str = "me"
     ) -> events.Admitted:
         """The event of it."""
         submitted = self.now + number
@@ -199,7 +220,7 @@ class Fleet:
             "d",
             f"runai-{project}",
             f"w{number}",
-            "me",
+            user,
             submitted,
             active,
             asked or request(),

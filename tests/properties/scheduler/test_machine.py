@@ -29,11 +29,12 @@ from muster_scheduler.domain.clusters import Profile
 from muster_scheduler.domain.limits import Limits
 from muster_scheduler.domain.nodes import Mig, Mode, Node, NodeState
 from muster_scheduler.domain.placement import Budget
-from muster_scheduler.domain.quotas import Quota
+from muster_scheduler.domain.quotas import Quota, UserLimit
 from muster_scheduler.domain.requests import Role
 from muster_scheduler.domain.rules import NodeTypes, Rules
 from muster_scheduler.domain.state import State
 from muster_scheduler.domain.workloads import SECOND, ReplicaState, WorkloadKind
+from muster_scheduler.domain.world import World
 from tests.support.fleets import (
     GIB,
     Fleet,
@@ -88,13 +89,14 @@ class Checked(Fleet):
         self.state = made
 
     def send(self, *incoming: events.Event, budget: Budget | None = None) -> list[d.Decision]:
-        before = self.state.digest()
+        before, promised = self.state.digest(), frozenset(self.state.world.claims)
         first = self._try(incoming)
         self.state.abort()
         assert self.state.digest() == before, "an abort left a trace"
         second = self._try(incoming)
         asyncio.run(PostgresStore().write(TablesUnit(self.tables), self.state.plan(), self.state.world))  # type: ignore[arg-type]
         assert firm(first) == firm(second), "the same events were decided differently"
+        keeps_quotas(self.state.world, second, promised)
         self.decisions += second
         self.state.commit()
         self.state.check()
@@ -111,6 +113,24 @@ class Checked(Fleet):
 def firm(decisions: list[d.Decision]) -> list[d.Decision]:
     """All but what people are told while nothing changes: a rebuilt queue looks at once at what the other skips."""
     return [one for one in decisions if not isinstance(one, d.Waiting | d.Queued)]
+
+
+def keeps_quotas(world: World, decided: list[d.Decision], promised: frozenset[str]) -> None:
+    """What was placed now leaves its project and its department within their quotas; a promise of before may not."""
+    for placed in decided:
+        if not isinstance(placed, d.Placed) or placed.workload in promised:
+            continue
+        workload = world.workloads[placed.workload]
+        books, pool, request = world.queues, workload.pool, workload.request
+        department = books.department_of(workload.project)
+        quotas = [(books.quota(workload.project, pool), books.account(workload.project, pool))]
+        if department is not None and pool in department.quotas:
+            quotas.append((department.quotas[pool], books.department_account(department.name, pool)))
+        for quota, account in quotas:
+            charged = sum(replica.grant.charge for replica in workload.everyone())
+            line = quota.lines[0]
+            assert not charged or line.most is None or account.allocated <= line.most
+            assert not charged or request is None or request.preemptible or account.non_preemptible <= quota.deserved
 
 
 class SchedulerMachine(RuleBasedStateMachine):
@@ -304,6 +324,34 @@ class SchedulerMachine(RuleBasedStateMachine):
     @rule(quota=st.integers(0, 10))
     def change_quota(self, quota: int) -> None:
         self.fleet.project("p", {"default": quota, "other": quota})
+
+    @rule(
+        deserved=st.integers(0, 8),
+        limit=st.sampled_from([None, None, 3, 8]),
+        weight=st.sampled_from([1000, 1000, 0]),
+        pool=st.sampled_from(["default", "other"]),
+        removed=st.booleans(),
+    )
+    def change_department(self, deserved: int, limit: int | None, weight: int, pool: str, removed: bool) -> None:
+        self.fleet.department("d", {pool: deserved}, limit=limit, weight=weight)
+        if removed:
+            self.fleet.send(events.DepartmentRemoved("d"))
+
+    @rule(
+        department=st.sampled_from(["d", "e", ""]),
+        weight=st.sampled_from([1000, 0]),
+        limit=st.sampled_from([None, 3]),
+        gpus=st.sampled_from([None, 2]),
+        workloads=st.sampled_from([None, 1, 3]),
+        pool=st.sampled_from(["", "default"]),
+    )
+    def change_project(
+        self, department: str, weight: int, limit: int | None, gpus: int | None, workloads: int | None, pool: str
+    ) -> None:
+        users = () if gpus is None and workloads is None else (UserLimit(pool, gpus and gpus * GPU, workloads),)
+        self.fleet.project(
+            "q", {"default": 2, "other": 1}, department=department, weight=weight, users=users, limit=limit
+        )
 
     @rule(cluster=st.sampled_from(["c1", "c2"]))
     @precondition(lambda self: self.fleet.now % 7 == 0)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from muster_kernel.reasons import Constraint
 from muster_scheduler.domain.nodes import Node
 from muster_scheduler.domain.queues import Queues
-from muster_scheduler.domain.rules import ANY_TYPE, NO_RULES, Rules, allowed_types, run_limit
+from muster_scheduler.domain.rules import ANY_TYPE, NO_RULES, Rules, allowed_types, run_limit, tightened
 from muster_scheduler.domain.terms import RELUCTANT, REPELLING, Toleration
 from muster_scheduler.domain.workloads import SECOND, Workload
 
@@ -37,7 +37,8 @@ def eligibility_of(queues: Queues, workload: Workload) -> Eligibility:
     if request is None:
         return ANY_NODE
     project = queues.projects.get(workload.project)
-    listed = (project.node_types if project else ANY_TYPE,)
+    department = queues.department_of(workload.project)
+    listed = (project.node_types if project else ANY_TYPE, department.node_types if department else ANY_TYPE)
     limit = run_limit(rules_of(queues, workload), request)
     return Eligibility(
         allowed_types(request.kind, request.terms.node_type, *listed),
@@ -48,9 +49,10 @@ def eligibility_of(queues: Queues, workload: Workload) -> Eligibility:
 
 
 def rules_of(queues: Queues, workload: Workload) -> Rules:
-    """The rules that hold for a workload: those of its project."""
-    project = queues.projects.get(workload.project)
-    return project.rules if project else NO_RULES
+    """The rules that hold for a workload: those of its project, which tighten those of its department."""
+    project, department = queues.projects.get(workload.project), queues.department_of(workload.project)
+    own = project.rules if project else NO_RULES
+    return tightened(department.rules, own) if department else own
 
 
 def excluded(asked: Eligibility, node: Node, now: int) -> Constraint | None:

@@ -151,11 +151,11 @@ def rescale(world: World, workload: Workload, replicas: int) -> None:
 
 def roll_over(world: World, workload: Workload, request: Request) -> None:
     """A new generation of a service that runs: its replicas become the old revision, the new ones are wanted."""
+    old = workload.old or workload.request
+    world.rebook(workload, request)
     for replica in workload.replicas.values():
         world.journal.put(workload.rolling, replica.holder, replica)
         world.touched.replicas[replica.holder] = None
-    old = workload.old or workload.request
-    world.rebook(workload, request)
     world.set(workload, old=old, replicas={}, replacements={}, scale=None)
     world.journal.put(world.hungry, workload.id, None)
     advance(world, workload, E.REVISION_STARTED, ChangeReason.NEW_REVISION)

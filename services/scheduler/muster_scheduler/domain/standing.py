@@ -51,7 +51,7 @@ class Standing(NamedTuple):
 
 
 def _fullness(share: Share, held: int) -> int:
-    if held <= 0:
+    if not share.wanted:
         return 0
     if not share.fair:
         return _FULL + held
