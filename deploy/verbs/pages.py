@@ -28,8 +28,8 @@ def pages() -> int:
 def write(into: Path) -> tuple[Path, Path]:
     """Writes the page and the folder of definitions into a folder and answers where they are."""
     page, crds = into / LANGUAGE_PAGE.name, into / CRDS.name
-    page.write_text(output_of([PYTHON, "-m", "muster_language.reference"]), encoding="utf-8")
-    run([PYTHON, "-m", "muster_language.crds", crds])
+    page.write_text(output_of([PYTHON, "-m", "muster_language.schemas.reference"]), encoding="utf-8")
+    run([PYTHON, "-m", "muster_language.schemas.crds", crds])
     return page, crds
 
 

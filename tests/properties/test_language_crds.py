@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, assume, given, settings
 
 from muster.workload.v1 import workload_pb2
 from muster_language import Kind, WorkloadSpec, catalogue, check_effective, write
-from muster_language.crds import definitions
+from muster_language.schemas.crds import definitions
 from tests.support.schemas import refusals, schema_of
 from tests.support.specs import specs
 

@@ -10,11 +10,11 @@ from typing import Any
 from hypothesis import given, settings
 
 from muster_language import Layer, LayerName, WorkloadSpec, combine, merge, overlay
-from muster_language import value_types as of
+from muster_language.catalogue import value_types as of
 from muster_language.labels import label_of
-from muster_language.layers import SHARED
-from muster_language.overlay import MASTER, itemized
-from muster_language.overlay import given as says
+from muster_language.merging.layers import SHARED
+from muster_language.merging.overlay import MASTER, itemized
+from muster_language.merging.overlay import given as says
 from tests.support.layers import ROWS, specs, stacks
 
 

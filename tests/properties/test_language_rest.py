@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from muster.workload.v1 import workload_pb2 as wl
 from muster_language import Kind, Row, WorkloadSpec, canonical, catalogue
-from muster_language.rest import answer_body, read_body, write_body
+from muster_language.rest.bodies import answer_body, read_body, write_body
 from muster_language.spec import kind_of
 from tests.support.sdk import judge
 from tests.support.specs import specs

@@ -15,7 +15,7 @@ import yaml
 
 from muster_cluster_agent.adapters.local.support import HONOURED, IGNORED, REFUSED
 from muster_language import Kind, Row, catalogue
-from muster_language.shape import COLOSSAL_KIND
+from muster_language.schemas.shape import COLOSSAL_KIND
 from tests.support.tables import LETTERS, in_policies, in_yaml, on_rest, table
 
 ROOT: Final = Path(__file__).parents[2]

@@ -11,10 +11,10 @@ from typing import Any
 from hypothesis import strategies as st
 
 from muster_language import Kind, Layer, LayerName, WorkloadSpec, catalogue
-from muster_language import value_types as of
 from muster_language.catalogue import Row
-from muster_language.layers import SHARED
-from muster_language.overlay import MASTER
+from muster_language.catalogue import value_types as of
+from muster_language.merging.layers import SHARED
+from muster_language.merging.overlay import MASTER
 from muster_language.spec import set_kind
 
 ROWS = tuple(row for row in (*catalogue().rows, *catalogue().whole) if row.name != MASTER)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from muster.workload.v1 import workload_pb2 as wl
 from muster_language import Kind, Row, WorkloadSpec, catalogue
-from muster_language import value_types as of
-from muster_language.bounds import refusal
+from muster_language.catalogue import value_types as of
+from muster_language.checks.bounds import refusal
 from muster_language.spec import set_kind
 
 TEXT: Final = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)

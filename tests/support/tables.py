@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from muster_language import Kind, Row, catalogue
-from muster_language import value_types as of
+from muster_language.catalogue import value_types as of
 
 FOLDER: Final = Path(__file__).parents[1] / "data" / "catalogue"
 LETTERS: Final = {"W": Kind.WORKSPACE, "T": Kind.TRAINING, "D": Kind.DISTRIBUTED, "F": Kind.INFERENCE}

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from muster_language.canonical import canonical, changed_fields
 from muster_language.catalogue import Catalogue, Row, catalogue
-from muster_language.derived import derive, warnings_of
-from muster_language.documents import Document, Violation
-from muster_language.effective import check_effective
-from muster_language.explain import explain
-from muster_language.issues import Issue
-from muster_language.layers import Cleared, Layer, LayerName, Merged, language_layer
-from muster_language.merge import merge
-from muster_language.overlay import combine, overlay
-from muster_language.pods import ANY_FIELD
-from muster_language.reader import read
+from muster_language.checks.validation import check_layer
+from muster_language.documents.document import Document, Violation
+from muster_language.documents.reader import read
+from muster_language.documents.writer import write
+from muster_language.kubernetes.pods import ANY_FIELD
+from muster_language.merging.derived import derive, warnings_of
+from muster_language.merging.layers import Cleared, Layer, LayerName, Merged, language_layer
+from muster_language.merging.merge import merge
+from muster_language.merging.overlay import combine, overlay
 from muster_language.resources import is_preemptible, priority_of, resource_requests
+from muster_language.rules.effective import check_effective
+from muster_language.rules.issues import Issue
+from muster_language.schemas.explain import explain
 from muster_language.spec import Kind, WorkloadSpec
-from muster_language.validation import check_layer
-from muster_language.writer import write
 
 __all__ = [
     "ANY_FIELD",

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from muster_kernel.quantities import parse_bytes, parse_milli_cpu
-from muster_language import value_types as of
 from muster_language.catalogue import Row, catalogue
+from muster_language.catalogue import value_types as of
 from muster_language.spec import WorkloadSpec
 
 

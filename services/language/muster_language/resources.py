@@ -21,7 +21,7 @@ from muster_kernel.quantities import (
     parse_milli_cpu,
     portion_milli,
 )
-from muster_language.roles import complete_master, has_launcher
+from muster_language.merging.roles import complete_master, has_launcher
 from muster_language.spec import Kind, WorkloadSpec, kind_of
 
 ResourceRequest = workload_pb2.ResourceRequest

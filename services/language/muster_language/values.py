@@ -14,8 +14,8 @@ from functools import cache
 from typing import Final
 
 from muster_kernel.quantities import GpuRequest, parse_gpu
-from muster_language import value_types as of
 from muster_language.catalogue import Row, nearest
+from muster_language.catalogue import value_types as of
 
 GPU_ALLOWED: Final = "0 is no GPU, 0.01 to 1 a portion, a whole number above 1 that many devices"
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,20}")

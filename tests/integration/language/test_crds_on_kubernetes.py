@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from muster_language.crds import definitions
-from muster_language.shape import Node, document
+from muster_language.schemas.crds import definitions
+from muster_language.schemas.shape import Node, document
 from muster_language.spec import Kind
 from tests.support.kubernetes import MISSING, Cluster, built, cluster
 from tests.support.schemas import as_kubectl_wants

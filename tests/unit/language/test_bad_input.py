@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from muster_language import Violation, read
-from muster_language.loading import DEEPEST, LONGEST_DOCUMENT, decode, load
+from muster_language.documents.loading import DEEPEST, LONGEST_DOCUMENT, decode, load
 from tests.support.told import format_violations
 
 HEAD = "apiVersion: run.ai/v2alpha1\nkind: TrainingWorkload\nmetadata: {name: t-1, namespace: runai-team-a}\nspec:\n"

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from muster_language import Row, catalogue
-from muster_language import value_types as of
+from muster_language.catalogue import value_types as of
 from tests.support.tables import COLUMNS, Place, in_policies, in_yaml, kinds_of, on_rest, table
 
 FIELDS = {row["field"]: row for row in table("fields")}

@@ -8,8 +8,9 @@ from typing import Final
 
 import pytest
 
-from muster_language import Row, WorkloadSpec, catalogue, check_layer, value_types
-from muster_language.shape import Form, Node, colossal
+from muster_language import Row, WorkloadSpec, catalogue, check_layer
+from muster_language.catalogue import value_types
+from muster_language.schemas.shape import Form, Node, colossal
 from muster_language.spec import set_kind
 from tests.support.tables import in_yaml, on_rest, table
 

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from muster_language import check_effective, check_layer, read
-from muster_language.crds import MOST_ITEMS, definitions, main, written
-from muster_language.shape import Node, colossal, document
+from muster_language.schemas.crds import MOST_ITEMS, definitions, main, written
+from muster_language.schemas.shape import Node, colossal, document
 from muster_language.spec import Kind
 from tests.support.schemas import EITHER, KEPT, RULES, as_kubectl_wants, nodes, refusals, schema_of
 
@@ -38,7 +38,7 @@ def said(example: dict[str, Any]) -> list[str]:
 
 
 def test_the_committed_definitions_are_up_to_date() -> None:
-    again = "write them anew: python -m muster_language.crds deploy/crds"
+    again = "write them anew: python -m muster_language.schemas.crds deploy/crds"
     assert {file.name for file in FOLDER.iterdir()} == set(MADE), again
     for name, made in MADE.items():
         assert (FOLDER / name).read_text(encoding="utf-8") == written(made), again

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from muster_language import Kind, catalogue, explain
-from muster_language.shape import Node, colossal, document
+from muster_language.schemas.shape import Node, colossal, document
 
 DOCUMENTS = [*(document(kind) for kind in Kind), colossal()]
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from muster_language import Document, Kind, read
-from muster_language.loading import LONGEST_FILE, MOST_NODES
+from muster_language.documents.loading import LONGEST_FILE, MOST_NODES
 from tests.support.told import format_violations
 
 HEAD = "apiVersion: run.ai/v2alpha1\nkind: {kind}\nmetadata: {{name: t-1, namespace: runai-team-a}}\nspec:\n"

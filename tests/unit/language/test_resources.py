@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from muster_language import Kind, WorkloadSpec, is_preemptible, priority_of, resource_requests
-from muster_language.roles import complete_master
+from muster_language.merging.roles import complete_master
 from muster_language.spec import set_kind
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from muster.workload.v1 import storage_pb2 as storage
 from muster.workload.v1 import workload_pb2 as wl
-from muster_language.rest import Body, answer_body, read_body, write_body
+from muster_language.rest.bodies import Body, answer_body, read_body, write_body
 from muster_language.spec import Kind, WorkloadSpec, set_kind
 
 # The API reference's body of a training. Mended by hand: the members git.repository, s3.url, exposedUrls.url and

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 
 from muster_language import Kind, WorkloadSpec
-from muster_language.openapi import spec_schema
-from muster_language.rest import answer_body, read_body
+from muster_language.rest.bodies import answer_body, read_body
+from muster_language.rest.openapi import spec_schema
 from muster_language.spec import kind_of
 from tests.support.specs import specs
 

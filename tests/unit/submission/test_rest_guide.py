@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from muster_language import Kind, read
-from muster_language.rest import read_body
+from muster_language.rest.bodies import read_body
 from muster_submission.rest.router import Router
 from tests.support.served import served
 

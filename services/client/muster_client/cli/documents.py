@@ -19,8 +19,8 @@ import muster_language as language
 from muster_client.cli.failures import in_file, violation_text
 from muster_client.cli.output import note
 from muster_client.errors import AlreadyExists, InvalidInput, MusterError, NotFound, Violation
-from muster_language.loading import decode, load
-from muster_language.nodes import Mapping, Node
+from muster_language.documents.loading import decode, load
+from muster_language.documents.nodes import Mapping, Node
 
 STDIN: Final = "-"
 Files = Annotated[list[Path], Parameter(name=["--file", "-f"], consume_multiple=True, negative="")]

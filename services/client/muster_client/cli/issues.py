@@ -13,9 +13,9 @@ from muster_client.cli.documents import Piece
 from muster_client.cli.failures import violation_text
 from muster_client.errors import Violation
 from muster_language import Row, catalogue
-from muster_language.loading import load
-from muster_language.nodes import Node
-from muster_language.places import place_of
+from muster_language.documents.loading import load
+from muster_language.documents.nodes import Node
+from muster_language.documents.places import place_of
 
 _SIDES = {"worker": "spec", "master": "masterSpec"}
 _OTHERS = {"gpuDevices": ("gpu",)}  # `gpu: 8` is how most people write a number of devices

@@ -27,9 +27,9 @@ from muster_client.cli.failures import in_file, not_yaml
 from muster_client.errors import InvalidInput, Violation
 from muster_client.quotas import gpu_units, weight_milli
 from muster_kernel.quantities import parse_bytes, parse_milli_cpu
-from muster_language.loading import load
-from muster_language.nodes import Node
-from muster_language.places import place_of
+from muster_language.documents.loading import load
+from muster_language.documents.nodes import Node
+from muster_language.documents.places import place_of
 
 Record = TypeVar("Record", books_pb2.Department, books_pb2.Project, books_pb2.NodePool)
 PLACEMENTS: Final = {

@@ -11,8 +11,8 @@ from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from muster_language import Row
-from muster_language import value_types as of
-from muster_language.bounds import refusal
+from muster_language.catalogue import value_types as of
+from muster_language.checks.bounds import refusal
 from muster_policy.domain.policy import Rules
 from muster_policy.domain.reading import comparable
 

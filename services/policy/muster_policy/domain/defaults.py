@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any
 
 from muster_language import Row, WorkloadSpec, check_layer
-from muster_language import value_types as of
+from muster_language.catalogue import value_types as of
+from muster_language.documents.nodes import Node, Sequence
 from muster_language.labels import label_of, members_of
-from muster_language.nodes import Node, Sequence
 from muster_language.spec import set_kind
 from muster_policy.domain.places import Place
 from muster_policy.domain.reading import NodeReader

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from muster_language import Kind, Layer, LayerName, Violation, WorkloadSpec, combine
 from muster_language.catalogue import nearest
-from muster_language.loading import load
-from muster_language.nodes import Mapping, Node, Scalar
+from muster_language.documents.loading import load
+from muster_language.documents.nodes import Mapping, Node, Scalar
 from muster_policy.domain.defaults import Default, default
 from muster_policy.domain.places import Place, places
 from muster_policy.domain.policy import Policy, Ruled, Rules, Section

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from muster_language import Cleared, Row
-from muster_language.layers import POLICIES
+from muster_language.merging.layers import POLICIES
 from muster_policy.domain.bounds import Against, Found, changed, unsaid, within
 from muster_policy.domain.places import Place
 from muster_policy.domain.policy import Ruled

@@ -25,7 +25,7 @@ from muster_language import (
     resource_requests,
     warnings_of,
 )
-from muster_language.roles import complete_master
+from muster_language.merging.roles import complete_master
 from muster_language.spec import kind_of
 from muster_policy.domain.policy import Policy
 from muster_policy.domain.rules import Objection, objections

@@ -15,8 +15,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from muster_language import Kind, Row, WorkloadSpec, catalogue
-from muster_language import value_types as of
 from muster_language.catalogue import PolicyPath
+from muster_language.catalogue import value_types as of
 
 GANG: Final = frozenset({Kind.DISTRIBUTED})
 _FIRST_PORT: Final = "servingPort."

@@ -13,10 +13,10 @@ from typing import Any
 
 from muster_kernel.quantities import parse_bytes, parse_milli_cpu
 from muster_language import Row, Violation, catalogue
-from muster_language import value_types as of
-from muster_language.bounds import refusal
 from muster_language.catalogue import nearest
-from muster_language.nodes import Mapping, Node, Scalar, Sequence
+from muster_language.catalogue import value_types as of
+from muster_language.checks.bounds import refusal
+from muster_language.documents.nodes import Mapping, Node, Scalar, Sequence
 from muster_language.values import Refused, typed
 from muster_policy.domain.policy import Bound, Options
 

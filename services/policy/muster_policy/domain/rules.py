@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from muster_language import Cleared, Merged
-from muster_language.layers import POLICIES
+from muster_language.merging.layers import POLICIES
 from muster_policy.domain.bounds import Found, changed, unsaid, within
 from muster_policy.domain.items import instances, members
 from muster_policy.domain.policy import Policy, Ruled, Section

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from muster_language import LayerName, Merged, Row
-from muster_language import value_types as of
+from muster_language.catalogue import value_types as of
 from muster_language.labels import label_of
-from muster_language.layers import USERS
-from muster_language.overlay import given
-from muster_language.roles import complete_master
+from muster_language.merging.layers import USERS
+from muster_language.merging.overlay import given
+from muster_language.merging.roles import complete_master
 from muster_policy.domain.places import Place, Side
 from muster_policy.domain.policy import Section
 

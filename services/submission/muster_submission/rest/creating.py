@@ -20,7 +20,7 @@ from muster_chassis.errors import AlreadyExists, Violation
 from muster_chassis.rpc import caller, once
 from muster_chassis.unit import Unit
 from muster_language import Kind
-from muster_language.rest import Body, read_body
+from muster_language.rest.bodies import Body, read_body
 from muster_submission.domain.fleet import ANY_CLUSTER
 from muster_submission.domain.problems import Problem
 from muster_submission.domain.progress import REFUSED

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from muster.workload.v1 import workload_pb2 as wl
-from muster_language.rest import answer_body
+from muster_language.rest.bodies import answer_body
 from muster_submission.adapters.tenancy import PostgresTenancy
 from muster_submission.domain import phases
 from muster_submission.domain.fleet import ANY_CLUSTER, cluster_uuid

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from muster_kernel.ids import NAME_LIMIT
 from muster_language import Kind
-from muster_language.openapi import spec_schema
+from muster_language.rest.openapi import spec_schema
 from muster_submission.domain.phases import DESIRED, PHASES
 from muster_submission.rest.operation import ERROR, Shape
 

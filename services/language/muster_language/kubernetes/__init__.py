@@ -1,0 +1,1 @@
+"""Jobs and pod templates of Kubernetes, lowered into the fields of the language."""

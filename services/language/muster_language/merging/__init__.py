@@ -1,0 +1,1 @@
+"""Layers into one spec, and what follows from it."""

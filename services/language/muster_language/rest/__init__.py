@@ -1,0 +1,1 @@
+"""Bodies of the REST API, both ways, and their schemas."""
