@@ -40,11 +40,15 @@ def why_not(world: World, workload: Workload) -> Reason:
 def _not_eligible(world: World, workload: Workload, request: Request) -> Reason | None:
     """Why no node of its pools is one that it may use, whatever is free: said of what keeps most of them out."""
     asked = eligibility_of(world.queues, workload)
-    found: Counter[Constraint | None] = Counter()
+    found: Counter[Constraint] = Counter()
     for cluster, pool in _pools_of(world, request):
         capacity = world.inventory.capacity(cluster, pool)
-        found.update(mismatch(asked, node) for node in (capacity.nodes if capacity else ()))
-    if None in found or not found:
+        for node in capacity.nodes if capacity else ():
+            out = mismatch(asked, node)
+            if out is None:  # as nearly always, of the first node: every head that finds no room comes by here
+                return None
+            found[out] += 1
+    if not found:
         return None
     wrong, tainted = found[Constraint.WRONG_NODE_TYPE], found[Constraint.TAINTED]
     code = WaitingReason.WRONG_NODE_TYPE if wrong >= tainted else WaitingReason.NOT_TOLERATED

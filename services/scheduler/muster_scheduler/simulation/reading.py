@@ -30,6 +30,7 @@ from muster_scheduler.simulation.scenario import (
     Pace,
     Scenario,
     Tenant,
+    Unit,
     gpus_of,
 )
 
@@ -77,6 +78,7 @@ def _scenario(root: Members, path: Path, days: float | None) -> Scenario:
     name = root.text("name", path.stem)
     fleet = tuple(_fleet(root))
     pools = sorted({group.pool for group in fleet})
+    departments = tuple(_departments(root, pools))
     tenants = tuple(_tenants(root, pools))
     names = {tenant.project for tenant in tenants}
     jobs = [
@@ -89,7 +91,8 @@ def _scenario(root: Members, path: Path, days: float | None) -> Scenario:
         root.wrong("arrivals", f"{len(jobs):,} workloads come: at most {MOST_JOBS:,} are simulated")
     jobs.sort(key=lambda job: (job.at, job.name))
     outages = tuple(_outages(root, fleet))
-    return Scenario(name, pace, fleet, tenants, tuple(jobs), outages, tuple(_changes(root, tenants, pools)))
+    changes = tuple(_changes(root, tenants, pools))
+    return Scenario(name, pace, fleet, tenants, tuple(jobs), outages, changes, departments)
 
 
 def _pace(root: Members, days: float | None) -> Pace:
@@ -143,6 +146,17 @@ def _group(nodes: Members, cluster: str) -> NodeGroup:
     return group
 
 
+def _departments(root: Members, pools: list[str]) -> Iterator[Unit]:
+    seen: set[str] = set()
+    for each in root.list("departments", 1000):
+        name = each.text("name")
+        if name in seen:
+            each.wrong("name", f"{name!r} is given twice: give each department once")
+        seen.add(name)
+        yield Unit(name, _quotas(each, pools), each.whole("rank", 0, 0, 1000))
+        each.done()
+
+
 def _tenants(root: Members, pools: list[str]) -> Iterator[Tenant]:
     seen: set[str] = set()
     for project in root.list("projects", 10_000):
@@ -150,7 +164,8 @@ def _tenants(root: Members, pools: list[str]) -> Iterator[Tenant]:
         if name in seen:
             project.wrong("name", f"{name!r} is given twice: give each project once")
         seen.add(name)
-        yield Tenant(name, project.text("department", "default"), _quotas(project, pools))
+        department = project.text("department", "default")
+        yield Tenant(name, department, _quotas(project, pools), project.whole("rank", 0, 0, 1000))
         project.done()
     if not seen:
         root.wrong("projects", "there is no project: give at least one with its quota")
@@ -165,7 +180,7 @@ def _quotas(project: Members, pools: list[str]) -> tuple[tuple[str, Quota], ...]
         limit = int(inner.number("limit", 0, 0, MOST_GPUS) * GPU) if "limit" in inner else None
         if limit is None:
             inner.number("limit", 0, 0, MOST_GPUS)
-        quotas.append((pool, Quota(deserved, limit, inner.whole("weight", 1, 0, 1000))))
+        quotas.append((pool, Quota(deserved, limit, int(1000 * inner.number("weight", 1.0, 0, 1000)))))
         inner.done()
     return tuple(quotas)
 

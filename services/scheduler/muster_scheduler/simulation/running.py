@@ -58,6 +58,10 @@ class Simulation:
     def _begin(self) -> None:
         clusters = sorted({group.cluster for group in self.scenario.fleet})
         opening: list[events.Event] = [events.ClusterRegistered(cluster) for cluster in clusters]
+        opening += [
+            events.DepartmentChanged(unit.department, unit.quotas, 0, rank=unit.rank)
+            for unit in self.scenario.departments
+        ]
         opening += [_project(tenant) for tenant in self.scenario.tenants]
         opening += [self._report(cluster, START, full=True) for cluster in clusters]
         for outage in self.scenario.outages:
@@ -151,7 +155,7 @@ def _nothing(world: World) -> tuple[events.Event, ...]:
 
 
 def _project(tenant: Tenant) -> events.Event:
-    return events.ProjectChanged(tenant.project, tenant.department, tenant.quotas, 0)
+    return events.ProjectChanged(tenant.project, tenant.department, tenant.quotas, 0, rank=tenant.rank)
 
 
 def _named(fleet: tuple[NodeGroup, ...]) -> Iterator[tuple[NodeGroup, int, str]]:

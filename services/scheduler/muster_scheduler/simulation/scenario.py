@@ -35,11 +35,20 @@ class NodeGroup(NamedTuple):
 
 
 class Tenant(NamedTuple):
-    """A project and what it deserves, by node pool."""
+    """A project and what it deserves, by node pool. `rank`: who comes first in the surplus."""
 
     project: str
     department: str
     quotas: tuple[tuple[str, Quota], ...]
+    rank: int = 0
+
+
+class Unit(NamedTuple):
+    """A department with what its projects deserve together, by node pool."""
+
+    department: str
+    quotas: tuple[tuple[str, Quota], ...]
+    rank: int = 0
 
 
 class Job(NamedTuple):
@@ -90,6 +99,7 @@ class Scenario(NamedTuple):
     jobs: tuple[Job, ...]  # by time
     outages: tuple[Outage, ...] = ()
     changes: tuple[Change, ...] = ()
+    departments: tuple[Unit, ...] = ()
 
     @property
     def gpus(self) -> int:

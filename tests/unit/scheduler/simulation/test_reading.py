@@ -39,6 +39,8 @@ def test_the_example_in_the_documentation_is_read() -> None:
     scenario = read_scenario(EXAMPLE)
     assert (scenario.name, scenario.gpus, len(scenario.tenants)) == ("a-day", 256, 3)
     assert scenario.pace.length == DAY
+    assert [unit.department for unit in scenario.departments] == ["research", "products"]
+    assert scenario.departments[0].quotas[0][1].deserved == 192 * GPU
     assert scenario.tenants[2].quotas[0][1].limit == 128 * GPU
     assert [job.at for job in scenario.jobs] == sorted(job.at for job in scenario.jobs)
     release = next(job for job in scenario.jobs if job.name == "release")
@@ -106,6 +108,8 @@ def test_what_is_no_time_is_refused(text: str) -> None:
         (SMALL + "pace: {sample: 1s}\ndays: 400\n", 6, "pace", "at most 100,000"),
         (SMALL + "pace: [1]\n", 6, "pace", "no mapping"),
         (SMALL + "changes: [{project: p, at: 1h, quotas: {q: {gpus: 1}}}]\n", 6, "changes[0].quotas.q", "no node pool"),
+        ("departments: [{name: d}, {name: d}]\n", 1, "departments[1].name", "twice"),
+        (SMALL.replace("16}", "16, weight: x}"), 5, "projects[0].quotas.default.weight", "a number from"),
         ("projects: [{name: p}, {name: p}]\n", 1, "projects[1].name", "twice"),
         ("clusters: [{name: c, nodes: [{gpus: 17}]}]\n", 1, "clusters[0].nodes[0].gpus", "from 0 to 16"),
         ("clusters: [{name: c, nodes: [{cpu: much}]}]\n", 1, "clusters[0].nodes[0].cpu", "much"),
