@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from muster_kernel.reasons import WaitingReason
+from muster_kernel.reasons import FailureClass, WaitingReason
+from muster_scheduler.domain import events
 from muster_scheduler.domain.explain import explain
 from muster_scheduler.domain.nodes import Node
 from muster_scheduler.domain.terms import Terms, Together
 from muster_scheduler.domain.topology import Wish
-from muster_scheduler.domain.workloads import Request
+from muster_scheduler.domain.workloads import ReplicaState, Request, WorkloadKind
 from tests.support.fleets import Fleet, host, node, portion, request, role, whole
 
 
@@ -129,3 +130,38 @@ def test_a_gang_keeps_off_nodes_that_it_may_not_use() -> None:
     assert set(where(fleet, 1)) == {"b"}
     fleet.submit(2, request(role(whole(), 4)))
     assert not where(fleet, 2)
+
+
+def service(size: int, wish: Wish) -> Request:
+    asked = request(role(whole(4), size), kind=WorkloadKind.INFERENCE, max_scale=6)
+    return asked._replace(terms=Terms(topology=wish))
+
+
+def test_a_service_that_grows_stays_in_its_rack() -> None:
+    fleet = hall()
+    fleet.submit(1, service(2, Wish(required="rack")))
+    fleet.send(events.ScaleAdvised(fleet.workload(1).id, 4))
+    assert {name[:3] for name in where(fleet, 1)} == {"n00"}
+    fleet.send(events.ScaleAdvised(fleet.workload(1).id, 5))
+    assert len(where(fleet, 1)) == 4, "the rack is full"
+
+
+def test_a_service_that_prefers_its_rack_grows_beyond_it() -> None:
+    fleet = hall()
+    fleet.submit(1, service(3, Wish(preferred="rack")))
+    fleet.send(events.ScaleAdvised(fleet.workload(1).id, 5))
+    assert sorted(name[:3] for name in where(fleet, 1)) == ["n00"] * 4 + ["n01"]
+
+
+def test_a_replica_joins_its_group() -> None:
+    fleet = hall()
+    fleet.submit(1, service(4, Wish(group="rack", group_size=2)))
+    before = where(fleet, 1)
+    fleet.run(1)
+    lost = fleet.status(1, ReplicaState.FAILED, rank=3, gone=True, failure=FailureClass.INFRASTRUCTURE)
+    fleet.send(lost)
+    for _ in range(10):
+        fleet.wait(30)
+    assert fleet.workload(1).replicas["worker", 3].holder.k == 1, "it was replaced"
+    assert [name[:3] for name in where(fleet, 1)] == [name[:3] for name in before]
+    assert before[2][:3] == before[3][:3]

@@ -17,7 +17,7 @@ from muster_scheduler.domain.clusters import Cluster, Standing, supports
 from muster_scheduler.domain.course import claim_holder
 from muster_scheduler.domain.eligibility import Eligibility, eligibility_of, excluded, reluctant
 from muster_scheduler.domain.nodes import Mig, Node, fit
-from muster_scheduler.domain.placing import Site, by_columns, charge_gang, wish_of
+from muster_scheduler.domain.placing import Site, by_columns, charge_gang, charge_one, wish_of
 from muster_scheduler.domain.quotas import Amount
 from muster_scheduler.domain.requests import Grant, Kind, Role, Shape, charge_of, replica_count, total_charge
 from muster_scheduler.domain.workloads import Planned, Request, Workload
@@ -232,7 +232,12 @@ def place_replica(
     capacity = world.inventory.capacity(workload.cluster, workload.pool)
     if capacity is None:
         return None
-    ground = Ground(capacity, mig_of(world, workload.cluster), eligibility_of(world.queues, workload), world.now)
+    mig, asked = mig_of(world, workload.cluster), eligibility_of(world.queues, workload)
+    wish = wish_of(workload.request)
+    if wish.keys and by_columns((role,), mig):
+        budget.visits -= 1 + len(capacity.nodes) // _NODES_A_VISIT
+        return charge_one(world, workload, role, index, k, Site(capacity, asked, wish, world.now))
+    ground = Ground(capacity, mig, asked, world.now)
     tries = (_first_that_fits(role.shape, each, set(), budget) for each in _narrowed(workload, ground))
     found = next((each for each in tries if each is not None), None)
     if found is None:

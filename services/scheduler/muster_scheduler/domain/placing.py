@@ -6,6 +6,7 @@ Holds: on failure nothing is charged; a gang that has replicas already is comple
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from muster_scheduler.domain.course import claim_holder
 from muster_scheduler.domain.eligibility import Eligibility
 from muster_scheduler.domain.gangs import Lack, Placement, Refusal, place_gang
 from muster_scheduler.domain.nodes import Mig
-from muster_scheduler.domain.requests import Kind, Role, replica_count
+from muster_scheduler.domain.requests import Grant, Kind, Role, replica_count
 from muster_scheduler.domain.taking import grants_of
 from muster_scheduler.domain.topology import NOWHERE, Topology, Wish
 from muster_scheduler.domain.usable import Mask
@@ -72,10 +73,54 @@ def charge_gang(world: World, workload: Workload, roles: tuple[Role, ...], site:
     return tuple(planned)
 
 
-def find(workload: Workload, roles: tuple[Role, ...], site: Site) -> tuple[Placement, ...] | Refusal:
-    """Where the gang would go now: without nodes that ask to be taken last, and with them where it has to be."""
+def charge_one(
+    world: World, workload: Workload, role: Role, index: int, k: int, site: Site
+) -> tuple[tuple[str, str], Grant] | None:
+    """Charges one more replica, near those that are there already, and says where; None where it does not fit."""
+    alone = (role._replace(size=1),)
+    for near in _near(workload, role, index, site):
+        found = find(workload, alone, site._replace(wish=Wish(site.wish.required)), near)
+        if not isinstance(found, Refusal):
+            ((run,),) = (placement.runs for placement in found)
+            node = site.capacity.nodes[run.node]
+            (grant,) = grants_of(node, role.shape, run)
+            world.inventory.charge(claim_holder(workload, role.name, index, k), node.key, grant)
+            return node.key, grant
+    return None
+
+
+def _near(workload: Workload, role: Role, index: int, site: Site) -> Iterator[Mask]:
+    """Where one replica is looked for: in its group's domain, if possible in the preferred one of all others."""
+    wish = site.wish
+    must = np.ones(len(site.capacity.nodes), np.bool_)
+    if wish.group and role.size >= wish.group_size:
+        group = index // max(1, wish.group_size)
+        ranks = {rank for rank in range(role.size) if rank // max(1, wish.group_size) == group} - {index}
+        must = _home(site, wish.group, _held(workload, role.name, ranks))
+    if wish.preferred:
+        yield must & _home(site, wish.preferred, _held(workload))
+    yield must
+
+
+def _held(workload: Workload, role: str = "", ranks: Collection[int] = ()) -> set[tuple[str, str]]:
+    """The nodes on which replicas are: all of them, or certain ones of a role."""
+    return {
+        replica.node
+        for replica in workload.everyone()
+        if not replica.gone and (not role or (replica.holder.role == role and replica.holder.rank in ranks))
+    }
+
+
+def find(
+    workload: Workload, roles: tuple[Role, ...], site: Site, near: Mask | None = None
+) -> tuple[Placement, ...] | Refusal:
+    """Where the gang would go now: without nodes that ask to be taken last, and with them where it has to be.
+
+    near: the only nodes that it may use; None: all that it is eligible for.
+    """
     usable = site.capacity.usable
-    mask = usable.mask(site.asked, site.now) & _home(workload, site)
+    mask = usable.mask(site.asked, site.now) & _home(site, site.wish.required, _held(workload))
+    mask = mask if near is None else mask & near
     last = usable.reluctant(site.asked)
     if last:
         gladly = mask.copy()
@@ -90,16 +135,16 @@ def _ask(roles: tuple[Role, ...], site: Site, mask: Mask) -> tuple[Placement, ..
     return place_gang(site.capacity.columns, site.topology, roles, site.wish, mask)
 
 
-def _home(workload: Workload, site: Site) -> Mask:
-    """The domain of the required level in which the workload has replicas; all nodes where it has none."""
+def _home(site: Site, key: str, held: Collection[tuple[str, str]]) -> Mask:
+    """The domains of a level in which replicas are already; all nodes where there are none."""
     nodes = site.capacity.nodes
-    level = site.topology.level(site.wish.required)
-    held = {replica.node for replica in workload.everyone() if not replica.gone} if level is not None else set()
+    everywhere = np.ones(len(nodes), np.bool_)
+    level = site.topology.level(key)
     if level is None or not held:
-        return np.ones(len(nodes), np.bool_)
+        return everywhere
     domains = site.topology.domain[level]
     homes = {int(domains[n]) for n, node in enumerate(nodes) if node.key in held} - {NOWHERE}
-    return np.isin(domains, sorted(homes)) if homes else np.ones(len(nodes), np.bool_)
+    return np.isin(domains, sorted(homes)) if homes else everywhere
 
 
 def lacking(workload: Workload, roles: tuple[Role, ...], sites: list[Site], *, idle: bool = False) -> Reason | None:
