@@ -96,6 +96,19 @@ CARDS: Final = _cards()
 PROFILE_NAMES: Final = frozenset(name for card in CARDS.values() for name in card.profiles)
 
 
+def overlap_free(card: Card, layout: Iterable[tuple[str, int]]) -> bool:
+    """Whether a card can have exactly these (profile, start) instances at once."""
+    taken = 0
+    present: dict[str, int] = {}
+    for name, start in layout:
+        profile = card.profile(name)
+        if profile is None or start not in starts_that_fit(profile, taken, present.get(name, 0)):
+            return False
+        taken |= profile.mask(start)
+        present[name] = present.get(name, 0) + 1
+    return True
+
+
 def starts_that_fit(profile: Profile, taken: int, present: int = 0) -> tuple[int, ...]:
     """The legal starts of `profile` on a card whose mask of taken memory slices is `taken`, lowest first.
 
@@ -127,6 +140,6 @@ def room(card: Card, taken: int) -> int:
 def compute_of(name: str) -> int:
     """Compute slices of a profile name, from its own head (`3g.40gb` -> 3). Raises ValueError for any other text."""
     head, separator, _ = name.partition("g.")
-    if not separator or not head.isdigit():
+    if not separator or not head.isdecimal():
         raise ValueError(f"{name!r} is no MIG profile; expected a name such as 3g.40gb")
     return int(head)

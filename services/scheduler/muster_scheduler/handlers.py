@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
+from typing import Final
 
 from muster_chassis import logs, metrics
 from muster_chassis.events import Event
@@ -49,6 +50,13 @@ WAITING = metrics.gauge(
     unit="workloads",
     meaning="Workloads in the queue.",
     action="Grows: `muster why` says what they wait for.",
+)
+_LOGGED: Final = 20  # contradictions of one transaction; the others are counted only
+ODDITIES = metrics.counter(
+    "muster_scheduler_contradictions_total",
+    unit="contradictions",
+    meaning="Things in inventories that cannot be true: a device on two nodes, a MIG layout that no card has.",
+    action="The log says which node; what is meant is given to nobody until its agent says otherwise.",
 )
 CLUSTERS = metrics.gauge(
     "muster_scheduler_silent_clusters",
@@ -115,6 +123,9 @@ class Handlers:
         self._lock.release()
 
     def _count(self, plan: Plan) -> None:
+        ODDITIES.inc(len(plan.oddities))
+        for said in plan.oddities[:_LOGGED]:
+            _log.warning("an inventory contradicts itself", what=said)
         for decision in plan.decisions:
             if isinstance(decision, decisions.Placed):
                 PLACED.inc()

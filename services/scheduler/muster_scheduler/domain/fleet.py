@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from muster_kernel.lifecycle import ACTIVE, RELEASING, LifecycleEvent, Phase
 from muster_kernel.reasons import ChangeReason, FailureClass
-from muster_scheduler.domain import reports
+from muster_scheduler.domain import contradictions, reports
 from muster_scheduler.domain.clocks import tainted_since
 from muster_scheduler.domain.clusters import Cluster
 from muster_scheduler.domain.course import advance, gone
@@ -101,16 +101,18 @@ def on_inventory(world: World, event: InventoryReported) -> None:
 
 
 def _take_nodes(world: World, event: InventoryReported) -> None:
-    closing = [node for node in event.nodes if _closes_anew(world, node)]
-    world.inventory.put_nodes(event.nodes)
-    for workload_id in sorted({holder.workload for node in closing for holder in node.entries}):
-        world.watch(world.workloads[workload_id])
-    reported = {node.name for node in event.nodes}
+    nodes = tuple({node.name: node for node in event.nodes}.values())  # of a node named twice, the last counts
+    reported = {node.name for node in nodes}
     vanished = set(event.removed) - reported
     if event.full:
         vanished |= {key[1] for key in world.inventory.nodes if key[0] == event.cluster and key[1] not in reported}
     for name in sorted(vanished):
         world.inventory.drop_node((event.cluster, name))
+    world.oddities += contradictions.settle(world.inventory, nodes)
+    closing = [node for node in nodes if _closes_anew(world, node)]
+    world.inventory.put_nodes(nodes)
+    for workload_id in sorted({holder.workload for node in closing for holder in node.entries}):
+        world.watch(world.workloads[workload_id])
     for name in sorted(reported | vanished):
         world.touched.nodes[event.cluster, name] = None
     for pool in sorted({node.pool for node in event.nodes}):
@@ -171,7 +173,7 @@ def _end_silence(world: World, cluster: str) -> None:
 
 def workloads_of(world: World, cluster: str) -> list[Workload]:
     """What holds something in a cluster, by id."""
-    ids = {w for (where, _), members in world.placed.items() if where == cluster for w in members}
+    ids = {w for (where, _, _), members in world.placed.items() if where == cluster for w in members}
     return [world.workloads[workload_id] for workload_id in sorted(ids)]
 
 

@@ -29,6 +29,7 @@ class Inventory:
         self._journal = journal
         self.nodes: dict[NodeKey, Node] = {}
         self._capacity: dict[tuple[str, str], Capacity] = {}
+        self._owners: dict[str, NodeKey] = {}  # device -> node; whether that still holds, says the node
         self._pools: dict[str, tuple[str, ...]] = {}
 
     # -- asking ------------------------------------------------------------------------------------------------------
@@ -56,6 +57,13 @@ class Inventory:
         for key in sorted(self.nodes):
             if key[0] == cluster:
                 yield self.nodes[key]
+
+    def owner(self, uuid: str) -> NodeKey | None:
+        """The node on which a device of that name is open or charged; None where it is neither."""
+        key = self._owners.get(uuid)
+        node = self.nodes.get(key) if key else None
+        device = node.device(uuid) if node else None
+        return key if device is not None and (device.healthy or device.entries) else None
 
     def grown(self, cluster: str, pool: str) -> int:
         """Grows whenever something could fit in that pool that did not fit before."""
@@ -114,6 +122,9 @@ class Inventory:
             if known is not None:
                 _carry_over(known, node)
             self._journal.put(self.nodes, node.key, node)
+            for device in node.devices:
+                if device.healthy and self._owners.get(device.uuid) != node.key:
+                    self._journal.put(self._owners, device.uuid, node.key)
         self._reindex(pools)
 
     def drop_node(self, key: NodeKey) -> None:

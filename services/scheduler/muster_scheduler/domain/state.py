@@ -31,6 +31,7 @@ class Plan:
 
     decisions: tuple[Decision, ...]
     touched: Touched
+    oddities: tuple[str, ...]  # what reports said that cannot be true; for the log
     again_at: int | None  # when the next cycle has something to do by time alone; None: never
     unfinished: bool  # the budget was spent before the queue was
 
@@ -66,7 +67,9 @@ class State:
     def plan(self, *, unfinished: bool = False) -> Plan:
         """What the open transaction decided and changed so far."""
         self._tell_replicas()
-        return Plan(tuple(self.world.decisions), self.world.touched, self.next_time(), unfinished)
+        return Plan(
+            tuple(self.world.decisions), self.world.touched, tuple(self.world.oddities), self.next_time(), unfinished
+        )
 
     def _tell_replicas(self) -> None:
         """News of replicas travels as a PhaseChange of its own where no phase changed after it."""
@@ -92,6 +95,7 @@ class State:
     def _close(self) -> None:
         self.world.decisions.clear()
         self.world.touched = Touched()
+        self.world.oddities.clear()
         self.world.stirred.clear()
         self.world.farewell.clear()
         self._open = False

@@ -62,7 +62,10 @@ class World:
         self.queues = Queues(self.journal)
         self.workloads: dict[str, Workload] = {}
         self.clusters: dict[str, Cluster] = {}
-        self.placed: dict[tuple[str, str], dict[str, None]] = {}  # (cluster, pool) -> workloads that hold something
+        # (cluster, pool, project) -> workloads that hold something there
+        self.placed: dict[tuple[str, str, str], dict[str, None]] = {}
+        self.departing: dict[str, None] = {}  # workloads that are leaving; derived, one too many does no harm
+        self.unweighed: dict[str, None] = {}  # pools that took preemptible work since queues below their share looked
         self.claims: dict[str, None] = {}
         self.hungry: dict[str, None] = {}  # services that may lack replicas; derived, one too many does no harm
         self.orphans: dict[tuple[str, str], tuple[int, int, int]] = {}  # (cluster, id) -> (since, generation, attempt)
@@ -70,6 +73,7 @@ class World:
         self.timers = Timers()
         self.decisions: list[Decision] = []
         self.touched = Touched()
+        self.oddities: list[str] = []  # what reports of this transaction said that cannot be true
         self.stirred: dict[str, None] = {}  # workloads of whose replicas something new is known
         self.farewell: dict[str, list[Replica]] = {}  # the replicas of runs that this transaction has cleared
         self.now = 0
@@ -135,10 +139,11 @@ class World:
         self.journal.put(workload.replicas, (holder.role, holder.rank), replica)
         self.account(workload, workload.pool, (replica.grant,))
         self.touched.replicas[holder] = None
-        members = self.placed.get((workload.cluster, workload.pool))
+        place = (workload.cluster, workload.pool, workload.project)
+        members = self.placed.get(place)
         if members is None:
             members = {}
-            self.journal.put(self.placed, (workload.cluster, workload.pool), members)
+            self.journal.put(self.placed, place, members)
         if workload.id not in members:
             self.journal.put(members, workload.id, None)
 
@@ -175,10 +180,11 @@ class World:
 
     def leave_pool(self, workload: Workload) -> None:
         """Notes that the workload holds nothing in its pool any more."""
-        members = self.placed.get((workload.cluster, workload.pool))
+        members = self.placed.get((workload.cluster, workload.pool, workload.project))
         if members is not None:
             self.journal.drop(members, workload.id)
         self.journal.drop(self.hungry, workload.id)
+        self.journal.drop(self.departing, workload.id)
 
     def forget_deleted(self) -> None:
         """Forgets workloads that were deleted so long ago that nobody can speak of them any more."""
@@ -197,6 +203,7 @@ class World:
         self.waiting = Queue(name for name, project in self.queues.projects.items() if project.user_limits)
         self.timers = Timers()
         self.hungry = {w.id: None for w in self.workloads.values() if w.inference and w.active}
+        self.departing = {w.id: None for w in self.workloads.values() if w.remaining and self.leaving(w)}
         for workload_id in sorted(self.workloads):
             self.watch(self.workloads[workload_id])
 
@@ -214,6 +221,8 @@ class World:
             due = self.due(workload)
             if due is not None:
                 self.timers.at(due.at, workload.id)
+            if workload.placed + self.limits.minimum_run > self.now:
+                self.timers.at(workload.placed + self.limits.minimum_run, workload.id)
         for _, not_before in workload.replacements.values():
             self.timers.at(not_before, workload.id)
 

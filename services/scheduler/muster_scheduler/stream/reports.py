@@ -75,7 +75,7 @@ def heartbeat(message: Any, event: Event) -> domain.Event:
 
 
 def inventory(message: Any, event: Event) -> domain.Event:
-    """What a cluster consists of, or what has changed there. Raises Reject for a device named twice."""
+    """What a cluster consists of, or what has changed there."""
     cluster, inventory = _cluster(message, event), message.inventory
     return domain.InventoryReported(
         cluster,
@@ -107,8 +107,6 @@ def _profile(profile: fleet_pb2.ClusterProfile) -> Profile:
 def _node(cluster: str, node: fleet_pb2.Node) -> Node:
     foreign = frozenset(node.foreign.devices)
     devices = [_device(device, foreign) for device in node.devices]
-    if len({device.uuid for device in devices}) != len(devices):
-        raise Reject(f"node {node.name[:80]!r} reports the same device twice")
     return Node(
         cluster,
         values.text(node.name),
@@ -116,20 +114,20 @@ def _node(cluster: str, node: fleet_pb2.Node) -> Node:
         uid=values.text(node.uid),
         boot=values.text(node.boot_id),
         state=_STATES.get(node.state, NodeState.NOT_READY),
-        cpu=values.number(node.cpu_milli, "cpu_milli"),
-        memory=values.number(node.memory_bytes, "memory_bytes"),
-        foreign_cpu=values.number(node.foreign.cpu_milli, "foreign.cpu_milli"),
-        foreign_memory=values.number(node.foreign.memory_bytes, "foreign.memory_bytes"),
+        cpu=min(node.cpu_milli, values.MOST),
+        memory=min(node.memory_bytes, values.MOST),
+        foreign_cpu=min(node.foreign.cpu_milli, values.MOST),
+        foreign_memory=min(node.foreign.memory_bytes, values.MOST),
         devices=devices,
-        slots=values.number(node.anonymous_devices, "anonymous_devices"),
-        foreign_slots=values.number(node.foreign.anonymous_devices, "foreign.anonymous_devices"),
+        slots=min(node.anonymous_devices, values.MOST),
+        foreign_slots=min(node.foreign.anonymous_devices, values.MOST),
         slot_model=values.text(node.anonymous_model),
-        slot_memory=values.number(node.anonymous_memory_bytes, "anonymous_memory_bytes"),
+        slot_memory=min(node.anonymous_memory_bytes, values.MOST),
         labels=tuple(sorted(node.labels.items())),
         taints=tuple((t.key, t.value, t.effect) for t in node.taints),
         drain_deadline=values.micros(node.drain_deadline) if node.HasField("drain_deadline") else 0,
-        extra=values.amounts(node.extended, "extended"),
-        foreign_extra=values.amounts(node.foreign.extended, "foreign.extended"),
+        extra=values.amounts(node.extended),
+        foreign_extra=values.amounts(node.foreign.extended),
     )
 
 
@@ -137,7 +135,7 @@ def _device(device: fleet_pb2.Device, foreign: frozenset[str]) -> Device:
     made = Device(
         uuid=values.text(device.uuid),
         model=values.text(device.model),
-        memory=values.number(device.memory_bytes, "device.memory_bytes"),
+        memory=min(device.memory_bytes, values.MOST),
         slot=device.slot,
         healthy=device.healthy,
         foreign=device.uuid in foreign,

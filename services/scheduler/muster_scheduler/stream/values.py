@@ -12,6 +12,7 @@ from muster_kernel.ids import is_uuid
 from muster_scheduler.domain.workloads import SECOND
 
 MESSAGE_LIMIT: Final = 1024
+MOST: Final = 1 << 53  # milli-CPU or bytes of one node or request: beyond any, and sums of many nodes stay exact
 _LARGEST: Final = (1 << 63) - 1
 _NAME_LIMIT: Final = 253
 _RESOURCE_LIMIT: Final = 316  # characters of a domain and a name
@@ -33,10 +34,10 @@ def number(value: int, what: str, largest: int = _LARGEST) -> int:
     return value
 
 
-def amounts(named: Mapping[str, int], what: str) -> dict[str, int]:
-    """Amounts of named resources, by name, the first so many of them. Raises Reject."""
-    kept = sorted(named)[:_MOST_RESOURCES]
-    return {text(name, _RESOURCE_LIMIT): number(named[name], f"{what} {name[:60]!r}") for name in kept}
+def amounts(named: Mapping[str, int]) -> dict[str, int]:
+    """Amounts of named resources, by name: the first so many, each at most what anybody counts."""
+    kept = sorted(name for name in named if named[name])[:_MOST_RESOURCES]
+    return {text(name, _RESOURCE_LIMIT): min(named[name], MOST) for name in kept}
 
 
 def micros(time: Timestamp) -> int:

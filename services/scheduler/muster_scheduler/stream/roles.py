@@ -1,0 +1,60 @@
+"""What each role of an admitted workload asks for, as the domain's shapes. What can mean nothing raises Reject."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from muster.workload.v1 import workload_pb2
+from muster_chassis.events import Reject
+from muster_kernel.mig import compute_of
+from muster_scheduler.domain.requests import Kind, Role, Shape, charge_of
+from muster_scheduler.stream import values
+
+MOST_REPLICAS: Final = 100_000
+_MOST_DEVICES: Final = 1024  # on one node: more than any has, and so a request that waits with its reason
+_WHOLE_MILLI: Final = 1000
+
+
+def roles_of(requests: Iterable[workload_pb2.ResourceRequest]) -> tuple[Role, ...]:
+    """The roles of a gang. Raises Reject for more replicas than anybody starts and for two roles of one name."""
+    roles = tuple(_role(request) for request in requests)
+    replicas = sum(role.size for role in roles)
+    if replicas > MOST_REPLICAS:
+        raise Reject(f"{replicas} replicas are asked for; at most {MOST_REPLICAS} are allowed")
+    names = [role.name for role in roles]
+    if len(set(names)) != len(names):
+        raise Reject(f"the roles are {', '.join(map(repr, names))[:200]}: each needs a name of its own")
+    return roles
+
+
+def _role(request: workload_pb2.ResourceRequest) -> Role:
+    shape = Shape(
+        # More than any node has is as much as the most that anybody counts: it waits with its reason either way.
+        cpu=min(request.cpu_milli, values.MOST),
+        memory=min(request.memory_bytes, values.MOST),
+        extra=tuple(sorted(values.amounts(request.extended).items())),
+        **_gpu(request),
+    )
+    return Role(values.text(request.role), request.count, shape, charge_of(shape))
+
+
+def _gpu(request: workload_pb2.ResourceRequest) -> dict[str, Any]:
+    devices = min(request.gpu_devices, _MOST_DEVICES)
+    if request.mig_profile:
+        return {"kind": Kind.SLICE, "devices": devices or 1, "profile": _profile(request.mig_profile)}
+    if request.gpu_memory_bytes:
+        return {"kind": Kind.MEMORY, "devices": devices or 1, "bytes": min(request.gpu_memory_bytes, values.MOST)}
+    if 0 < request.gpu_portion_milli < _WHOLE_MILLI:
+        return {"kind": Kind.PORTION, "devices": devices or 1, "milli": request.gpu_portion_milli}
+    if devices or request.gpu_portion_milli:
+        return {"kind": Kind.WHOLE, "devices": devices or 1}
+    return {"kind": Kind.NONE}
+
+
+def _profile(name: str) -> str:
+    try:
+        compute_of(name)
+    except ValueError as error:
+        raise Reject(f"mig_profile: {error}") from error
+    return values.text(name)
