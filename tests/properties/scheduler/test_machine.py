@@ -33,6 +33,8 @@ from muster_scheduler.domain.quotas import Quota, UserLimit
 from muster_scheduler.domain.requests import Role
 from muster_scheduler.domain.rules import NodeTypes, Rules
 from muster_scheduler.domain.state import State
+from muster_scheduler.domain.terms import Terms
+from muster_scheduler.domain.topology import Wish
 from muster_scheduler.domain.workloads import SECOND, ReplicaState, WorkloadKind
 from muster_scheduler.domain.world import World
 from tests.support.fleets import (
@@ -68,6 +70,13 @@ SHAPES = st.sampled_from(
 ROLES: st.SearchStrategy[tuple[Role, ...]] = st.lists(st.tuples(SHAPES, st.integers(1, 3)), min_size=1, max_size=2).map(
     lambda parts: tuple(role(shape, size, f"r{n}") for n, (shape, size) in enumerate(parts))
 )
+PLACES = st.sampled_from(
+    [
+        (pools, wish)
+        for pools in (("default",), ("other", "default"), ("other",))
+        for wish in (Wish(), Wish(required="rack"), Wish("block", "rack"), Wish(group="rack", group_size=2))
+    ]
+)
 NUMBERS = st.integers(1, 12)
 STEPS_EACH = 50
 
@@ -97,6 +106,7 @@ class Checked(Fleet):
         asyncio.run(PostgresStore().write(TablesUnit(self.tables), self.state.plan(), self.state.world))  # type: ignore[arg-type]
         assert firm(first) == firm(second), "the same events were decided differently"
         keeps_quotas(self.state.world, second, promised)
+        keeps_wishes(self.state.world)
         self.decisions += second
         self.state.commit()
         self.state.check()
@@ -113,6 +123,21 @@ class Checked(Fleet):
 def firm(decisions: list[d.Decision]) -> list[d.Decision]:
     """All but what people are told while nothing changes: a rebuilt queue looks at once at what the other skips."""
     return [one for one in decisions if not isinstance(one, d.Waiting | d.Queued)]
+
+
+def at(rack: str, made: Node) -> Node:
+    """The node in a rack of the one block."""
+    made.labels = (("block", "b"), ("rack", rack))
+    return made
+
+
+def keeps_wishes(world: World) -> None:
+    """Whoever has to run inside one domain does."""
+    for workload in world.workloads.values():
+        key = workload.request.terms.topology.required if workload.request else ""
+        nodes = {replica.node for replica in workload.replicas.values() if not replica.gone} if key else set()
+        homes = {world.inventory.nodes[node].label(key) for node in nodes if node in world.inventory.nodes}
+        assert len(homes) <= 1, f"{workload.id} runs in {sorted(homes)} of {key}"
 
 
 def keeps_quotas(world: World, decided: list[d.Decision], promised: frozenset[str]) -> None:
@@ -142,8 +167,8 @@ class SchedulerMachine(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.fleet = Checked(
-            node("n1", 4),
-            node("n2", cards=[*devices("c1-n2", 2), *devices("c1-n2m", 2, mig=True)]),
+            at("r1", node("n1", 4)),
+            at("r2", node("n2", cards=[*devices("c1-n2", 2), *devices("c1-n2m", 2, mig=True)])),
             node("m1", 4, cluster="c2", pool="other"),
             node("m2", 0, cluster="c2", slots=3),
             profile=Profile(mig=Mig.DYNAMIC),
@@ -158,7 +183,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         priority=st.sampled_from([25, 50, 75]),
         preemptible=st.booleans(),
         project=st.sampled_from("pq"),
-        pools=st.sampled_from([("default",), ("other", "default"), ("other",)]),
+        place=PLACES,
         terminate=st.booleans(),
         active=st.sampled_from([True, True, True, False]),
     )
@@ -169,10 +194,11 @@ class SchedulerMachine(RuleBasedStateMachine):
         priority: int,
         preemptible: bool,
         project: str,
-        pools: tuple[str, ...],
+        place: tuple[tuple[str, ...], Wish],
         terminate: bool,
         active: bool,
     ) -> None:
+        pools, wish = place
         asked = request(
             *roles,
             priority=priority,
@@ -180,7 +206,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             pools=pools,
             terminate_after_preemption=terminate,
             backoff_limit=2,
-        )
+        )._replace(terms=Terms(topology=wish))
         self.fleet.submit(number, asked, project=project, active=active)
         self.note(number)
 
@@ -293,10 +319,10 @@ class SchedulerMachine(RuleBasedStateMachine):
     def change_node(self, state: NodeState, broken: bool, deadline: int, effect: str) -> None:
         cards = devices("c1-n1", 4)
         cards[0].healthy = not broken
-        changed = node("n1", cards=cards, state=state)
+        changed = at("r1", node("n1", cards=cards, state=state))
         changed.drain_deadline = self.fleet.now + deadline * SECOND if deadline else 0
         changed.taints = (("k", "v", effect),) if effect else ()
-        other = node("n2", cards=[*devices("c1-n2", 2), *devices("c1-n2m", 2, mig=True)])
+        other = at("r2", node("n2", cards=[*devices("c1-n2", 2), *devices("c1-n2m", 2, mig=True)]))
         profile = Profile(mig=Mig.DYNAMIC)
         self.fleet.inventory("c1", [changed, other], profile=profile)
 
