@@ -13,7 +13,7 @@ from muster_scheduler.domain.explain import explain
 from muster_scheduler.domain.quotas import Line, Quota, UserLimit
 from muster_scheduler.domain.rules import NodeTypes, Rules
 from muster_scheduler.domain.standing import standing_of
-from muster_scheduler.domain.workloads import SECOND, WorkloadKind
+from muster_scheduler.domain.workloads import SECOND, Request, WorkloadKind
 from tests.support.fleets import GIB, Fleet, host, node, request, role, whole, workload_id
 
 W = WaitingReason
@@ -35,10 +35,6 @@ def said(fleet: Fleet, number: int) -> tuple[WaitingReason, str, tuple[str, ...]
     answer = explain(fleet.world, fleet.workload(number))
     assert answer.reason is not None
     return answer.reason.code, answer.reason.sentence(), answer.unblockers
-
-
-def fixed(gpus: int) -> object:
-    return request(role(whole(gpus)), preemptible=False)
 
 
 def test_a_departments_limit_holds_its_projects_together() -> None:
@@ -279,8 +275,12 @@ def test_standing(silent: bool) -> None:
 
 def test_a_new_revision_that_may_be_preempted_is_charged_as_such() -> None:
     fleet = fleet_of()
-    serve = {"kind": WorkloadKind.INFERENCE, "priority": 125}
-    fleet.submit(1, request(role(whole(1), 2), preemptible=False, **serve), project="a")
+    fleet.submit(1, served(1, preemptible=False), project="a")
     assert fleet.world.queues.account("a", "default").non_preemptible == 2 * GPU
-    fleet.submit(1, request(role(whole(1), 2), preemptible=True, generation=2, **serve), project="a")
+    fleet.submit(1, served(2, preemptible=True), project="a")
     assert fleet.world.queues.account("a", "default").non_preemptible == 0
+
+
+def served(generation: int, *, preemptible: bool) -> Request:
+    kind = WorkloadKind.INFERENCE
+    return request(role(whole(1), 2), kind=kind, priority=125, generation=generation, preemptible=preemptible)
