@@ -76,7 +76,7 @@ class Typical(NamedTuple):
     """The commonest classes, by node type.
 
     rows: [r, 4] CPU, devices, portion and count of those that the type admits; starts: [T + 1] where each type's rows
-    begin; others: [T] how many typical arrivals its devices do not serve; all: how many arrivals there are.
+    begin; others: [T] how many typical arrivals its devices do not serve; all: how many typical arrivals there are.
     """
 
     rows: Ints64
@@ -100,10 +100,10 @@ def typical_of(popularity: Popularity, percent: int = 95) -> Typical:
             break
         kept.append((*name, count))
         seen += count
-    return _by_type(kept, popularity.admits.shape[1], total)
+    return _by_type(kept, popularity.admits.shape[1])
 
 
-def _by_type(kept: list[tuple[int, int, int, tuple[bool, ...], int]], types: int, total: int) -> Typical:
+def _by_type(kept: list[tuple[int, int, int, tuple[bool, ...], int]], types: int) -> Typical:
     rows: list[tuple[int, int, int, int]] = []
     starts, others = [0], []
     for kind in range(types):
@@ -118,4 +118,4 @@ def _by_type(kept: list[tuple[int, int, int, tuple[bool, ...], int]], types: int
         starts.append(len(rows))
         others.append(elsewhere)
     table = np.array(rows, np.int64).reshape(-1, 4)
-    return Typical(table, np.array(starts, np.int64), np.array(others, np.int64), total)
+    return Typical(table, np.array(starts, np.int64), np.array(others, np.int64), sum(one[-1] for one in kept))
