@@ -27,6 +27,7 @@ from muster_kernel.quantities import GPU
 from muster_scheduler.domain.columns import Columns
 from muster_scheduler.domain.requests import Kind, Shape
 from muster_scheduler.domain.room.reclaim import reclaim
+from muster_scheduler.domain.room.search import Question
 from muster_scheduler.domain.room.several import Seats, reclaim_for
 from muster_scheduler.domain.room.values import Room, Running, Taker, Tree
 from tests.support.pools import Part, Work, occupy, pool, running, tree
@@ -44,6 +45,11 @@ class Case(NamedTuple):
     running: Running
     tree: Tree
     taker: Taker
+
+    @property
+    def question(self) -> Question:
+        """Who asks whom for what."""
+        return Question(self.columns, self.running, self.taker)
 
 
 def _singles(nodes: int, seed: int) -> list[Work]:
@@ -153,7 +159,7 @@ def many_single(nodes: int, seed: int) -> Case:
 def measure_many(nodes: int, seed: int) -> dict[str, object]:
     """Seats for all takers, with those for whom each waits: what becomes claims."""
     case, number = many_single(nodes, seed), nodes * CARDS
-    seats, taken = _timed(lambda: reclaim_for(*case, number))
+    seats, taken = _timed(lambda: reclaim_for(case.question, case.tree, number))
     figures: dict[str, object] = {"shape": "many-single", "nodes": nodes, "seconds": taken}
     if not isinstance(seats, Seats):
         return figures | {"takers": 0, "reason": seats.lack.value}
@@ -175,7 +181,7 @@ def _timed(ask: Callable[[], Answer]) -> tuple[Answer, float]:
 def measure(shape: str, nodes: int, seed: int) -> dict[str, object]:
     """One question of a gang."""
     case = SHAPES[shape](nodes, seed)
-    answer, taken = _timed(lambda: reclaim(*case))
+    answer, taken = _timed(lambda: reclaim(case.question, case.tree))
     figures: dict[str, object] = {"shape": shape, "nodes": nodes, "seconds": taken}
     if isinstance(answer, Room):
         return figures | {"victims": len(answer.victims), "superfluous": superfluous(case, answer)}

@@ -86,4 +86,4 @@ def tree(*queues: tuple[int, int, int, int]) -> Tree:
     """A tree of (parent, allocated, fair, deserved), in whole GPUs."""
     columns = np.array(queues, np.int64).reshape(-1, 4)
     allocated, fair, deserved = (columns[:, [at]] * GPU for at in (1, 2, 3))
-    return Tree(columns[:, 0], allocated, fair, deserved)
+    return Tree(columns[:, 0], allocated, fair, deserved, np.array([True]), allocated)

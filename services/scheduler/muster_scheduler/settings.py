@@ -21,10 +21,15 @@ class SchedulerSettings(ServiceSettings):
     grace_seconds: int = Field(
         default=30, ge=0, le=300, description="Between SIGTERM and SIGKILL when a replica is taken down, in seconds."
     )
+    minimum_run_seconds: float = Field(
+        default=0.0, ge=0, description="Preemptible work runs this long before it may have to leave, in seconds."
+    )
     cycle_visits: int = Field(
         default=20_000, ge=100, description="Exact tests of nodes in one scheduling cycle; then the next one goes on."
     )
 
     def limits(self) -> Limits:
         """What of these the domain lives by."""
-        return Limits(int(self.stale_seconds * SECOND), int(self.silent_seconds * SECOND), self.grace_seconds)
+        seconds = (self.stale_seconds, self.silent_seconds, self.minimum_run_seconds)
+        stale, silent, minimum_run = (int(each * SECOND) for each in seconds)
+        return Limits(stale, silent, self.grace_seconds, minimum_run)

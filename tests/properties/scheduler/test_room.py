@@ -16,6 +16,7 @@ from muster_scheduler.domain.counts import counts_of
 from muster_scheduler.domain.requests import Kind, Shape, charge_of
 from muster_scheduler.domain.room import stock as kernels
 from muster_scheduler.domain.room.reclaim import reclaim
+from muster_scheduler.domain.room.search import Question
 from muster_scheduler.domain.room.stock import count, lift, need_of, stock_of
 from muster_scheduler.domain.room.values import ALL, Room, Running, Taker, Tree
 from tests.support import room_oracle as oracle
@@ -29,6 +30,10 @@ class Case(NamedTuple):
     running: Running
     tree: Tree
     taker: Taker
+
+    @property
+    def question(self) -> Question:
+        return Question(self.columns, self.running, self.taker)
 
 
 # Departments 0 and 1, projects 2 and 3 of the first, 4 of the second, 5 at the top; the taker is project 2.
@@ -76,7 +81,8 @@ def _tree(rng: random.Random, listed: Running) -> Tree:
         if rng.random() < 0.7:
             side[2] += 8 * GPU
             side[0] += 20 * GPU
-    return Tree(PARENTS, allocated, *(np.array(side, np.int64).reshape(-1, 1) for side in (fair, deserved)))
+    fair_share, quota = (np.array(side, np.int64).reshape(-1, 1) for side in (fair, deserved))
+    return Tree(PARENTS, allocated, fair_share, quota, np.array([True]), allocated)
 
 
 def _taker(rng: random.Random, nodes: int) -> Taker:
@@ -106,7 +112,7 @@ def _first_way(case: Case) -> tuple[int, ...] | None:
 def test_room_is_made_wherever_the_law_leaves_a_way_and_nowhere_else(case: Case) -> None:
     if oracle.fits(case.columns, case.running, case.taker, ()):
         return  # nobody has to go: not a question for making room
-    made = reclaim(*case)
+    made = reclaim(case.question, case.tree)
     expected = _first_way(case)
     assert isinstance(made, Room) == (expected is not None), (made, expected)
     if isinstance(made, Room):
@@ -117,7 +123,7 @@ def test_room_is_made_wherever_the_law_leaves_a_way_and_nowhere_else(case: Case)
 @settings(max_examples=200, deadline=None)
 @given(cases)
 def test_no_victim_could_stay(case: Case) -> None:
-    made = reclaim(*case)
+    made = reclaim(case.question, case.tree)
     if not isinstance(made, Room):
         return
     assert oracle.fits(case.columns, case.running, case.taker, made.victims)
@@ -129,7 +135,7 @@ def test_no_victim_could_stay(case: Case) -> None:
 @settings(max_examples=200, deadline=None)
 @given(cases)
 def test_the_room_is_where_it_says(case: Case) -> None:
-    made = reclaim(*case)
+    made = reclaim(case.question, case.tree)
     if isinstance(made, Room):
         scratch = case.columns.scratch()
         lift(stock_of(scratch), case.running.held, np.array(made.victims, np.int64), 1)

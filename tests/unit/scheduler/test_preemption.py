@@ -191,8 +191,11 @@ def test_evictions_have_a_budget_too() -> None:
     fleet = Fleet(node("n1", 4))
     for number in range(1, 5):
         fleet.submit(number)
-    fleet.send(fleet.admitted(9, request(role(whole(4)), priority=75)), budget=Budget(evictions=2))
+    fleet.send(fleet.admitted(9, request(role(whole(4)), priority=75)), budget=Budget(evictions=0))
     assert not evictions(fleet)
+    assert fleet.world.waiting.reason(workload_id(9)) is None
+    fleet.send(budget=Budget(evictions=1))
+    assert len(evictions(fleet)) == 4
 
 
 def test_no_ping_pong() -> None:

@@ -128,7 +128,7 @@ async def _load_stretch(
         workload.old = requests.get((workload.id, old)) if old else None
         world.workloads[workload.id] = workload
         if workload.phase in ACTIVE or workload.phase is Phase.UNKNOWN:
-            world.placed.setdefault((workload.cluster, workload.pool), {})[workload.id] = None
+            _note_place(world, workload)
     for row in await connection.fetch(_REPLICAS, before, last):
         _load_replica(world, row)
 
@@ -141,7 +141,11 @@ def _load_replica(world: World, row: Any) -> None:
         world.inventory.charge(replica.holder, replica.node, replica.grant)
     if replica.accounted:
         world.account(workload, workload.pool, (replica.grant,))
-    world.placed.setdefault((workload.cluster, workload.pool), {})[workload.id] = None
+    _note_place(world, workload)
+
+
+def _note_place(world: World, workload: Workload) -> None:
+    world.placed.setdefault((workload.cluster, workload.pool, workload.project), {})[workload.id] = None
 
 
 def _put(workload: Workload, replica: Replica, place: str) -> None:

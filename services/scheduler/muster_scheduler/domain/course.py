@@ -92,6 +92,7 @@ def enqueue(world: World, workload: Workload) -> None:
 
 def _take_down(world: World, workload: Workload, before: Phase) -> None:
     """Terminating, Stopping, Deleting, Completed, Failed: nothing of it is wanted any more."""
+    world.journal.put(world.departing, workload.id, None)
     drop_claim(world, workload)
     if workload.phase in {Phase.COMPLETED, Phase.FAILED}:
         world.set(workload, finished=world.now)

@@ -12,9 +12,9 @@ from muster_kernel.lifecycle import ACTIVE, WAITING, LifecycleEvent, Phase
 from muster_kernel.reasons import ChangeReason, Reason, WaitingReason
 from muster_scheduler.domain.course import advance, claim_holder, drop_claim, healthy, restart_due, waits_for_nobody
 from muster_scheduler.domain.decisions import Placed
+from muster_scheduler.domain.evictions import OthersLeave, Room, carry_out, make_room
 from muster_scheduler.domain.overdue import look_at_clocks
 from muster_scheduler.domain.placement import Budget, amount_before, clusters_for, place_gang
-from muster_scheduler.domain.preemption import OthersLeave, Room, carry_out, make_room
 from muster_scheduler.domain.reasoning import why_not
 from muster_scheduler.domain.service import grow
 from muster_scheduler.domain.turns import Turns
@@ -33,10 +33,10 @@ def run(world: World, budget: Budget) -> None:
         grow(world, world.workloads[workload_id], budget)
     turns = Turns(world)
     while not budget.spent:
-        head = turns.next()
+        head = turns.next() or _below_their_share(world, turns)
         if head is None:
             return
-        decide(world, *head, budget)
+        decide(world, *head, budget, turns)
 
 
 def look_at_due(world: World) -> None:
@@ -57,6 +57,8 @@ def look_at_due(world: World) -> None:
             _auto_delete(world, workload)
         elif workload.phase in ACTIVE:
             look_at_clocks(world, workload)
+            if world.limits.minimum_run:
+                world.waiting.wake_pool(workload.pool)
 
 
 def _auto_delete(world: World, workload: Workload) -> None:
@@ -93,7 +95,20 @@ def _start_claim(world: World, workload: Workload, claim: Claim) -> None:
     settle(world, workload, claim.cluster, claim.pool, claim.planned)
 
 
-def decide(world: World, workload: Workload, key: ClassKey, budget: Budget) -> None:
+def _below_their_share(world: World, turns: Turns) -> tuple[Workload, ClassKey] | None:
+    """Wakes who may reclaim now that others were placed beyond their shares, once a cycle; the next head, if any."""
+    for pool in sorted(world.unweighed):
+        standing = turns.standing(pool)
+        for project, row in standing.projects.items():
+            share = standing.shares[0][row] if standing.shares[0] else None
+            if share is not None and world.queues.account(project, pool).allocated < max(share.fair, share.deserved):
+                world.waiting.wake_project(project)
+    woken = bool(world.unweighed)
+    world.unweighed.clear()
+    return turns.next() if woken else None
+
+
+def decide(world: World, workload: Workload, key: ClassKey, budget: Budget, turns: Turns) -> None:
     """Places one head, makes room for it, or blocks its class with the reason."""
     request = workload.request
     if request is None:
@@ -104,7 +119,10 @@ def decide(world: World, workload: Workload, key: ClassKey, budget: Budget) -> N
         return
     room = None
     if refusal.code is WaitingReason.NOT_EVALUATED:
-        room = make_room(world, workload, budget)
+        if budget.evictions <= 0:
+            budget.visits = 0  # the head keeps its turn: the next cycle goes on with it
+            return
+        room = make_room(world, workload, turns.standing, budget)
         refusal = why_not(world, workload)
     if isinstance(room, Room):
         carry_out(world, workload, room)
@@ -143,6 +161,7 @@ def settle(world: World, workload: Workload, cluster: str, pool: str, planned: t
         placed=world.now,
         first_placed=workload.first_placed or world.now,
         not_before=0,
+        preempted_by="",
         idle_since=0,
         snapshot_due=False,
         endpoints=(),
@@ -157,6 +176,7 @@ def settle(world: World, workload: Workload, cluster: str, pool: str, planned: t
     request = workload.request
     if request is not None and request.preemptible:
         world.waiting.wake_higher(workload.project, pool, request.priority)
+        world.unweighed[pool] = None
     if not workload.replicas:
         advance(world, workload, LifecycleEvent.ALL_READY, ChangeReason.ALL_READY)
 

@@ -138,7 +138,8 @@ def _who_would_have_to_end(world: World, workload: Workload, request: Request, p
     """The single running workloads whose end would make room, the smallest ones."""
     found: list[str] = []
     for cluster in clusters_for(world, request, pool):
-        holding = [world.workloads[w] for w in world.placed.get((cluster, pool), {}) if w != workload.id]
+        there = [members for place, members in world.placed.items() if place[:2] == (cluster, pool)]
+        holding = [world.workloads[w] for members in there for w in members if w != workload.id]
         holding.sort(key=lambda other: (sum(r.grant.charge for r in other.everyone()), other.id))
         for other in holding[:64]:
             if len(found) >= _LISTED:

@@ -23,6 +23,7 @@ class Limits(NamedTuple):
     stale_after: int = 30 * SECOND
     silent_after: int = 50 * SECOND
     grace: int = 30  # seconds between SIGTERM and SIGKILL
+    minimum_run: int = 0  # how long preemptible work runs at least before it may be asked to leave
 
 
 def backoff(restarts: int) -> int:

@@ -31,7 +31,7 @@ class Budget:
     """Work that one cycle may do: exact tests of nodes, and simulated evictions. Never wall time."""
 
     visits: int = 20_000
-    evictions: int = 256
+    evictions: int = 50_000
 
     @property
     def spent(self) -> bool:

@@ -53,17 +53,18 @@ class Turns:
         return members[0] if len(members) == 1 else min(members, key=lambda each: (self._fullness(pool, each), each))
 
     def _fullness(self, pool: str, project: str) -> int:
-        standing = self._standing(pool)
+        standing = self.standing(pool)
         row = standing.projects.get(project)
         return 0 if row is None else standing.fullness(row, self._world.queues.account(project, pool).held)
 
     def _over(self, pool: str, department: str, project: str) -> int:
-        standing = self._standing(pool)
+        standing = self.standing(pool)
         row = standing.projects.get(project)
         held = self._world.queues.department_account(department, pool).held
         return 0 if row is None else standing.fullness(standing.queues[row].parent, held)
 
-    def _standing(self, pool: str) -> Standing:
+    def standing(self, pool: str) -> Standing:
+        """The fair shares of a pool as they were when first asked for; what queues hold may have changed since."""
         standing = self._standings.get(pool)
         if standing is None:
             standing = self._standings[pool] = standing_of(self._world, pool)

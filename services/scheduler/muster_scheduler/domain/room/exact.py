@@ -7,14 +7,13 @@ Holds: complete up to `MOST` candidates, not tried above; a set is only judged i
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 
 from muster_scheduler.domain.compiling import lean
 from muster_scheduler.domain.room.stock import Need, Stock, count, lift, shift_all
-from muster_scheduler.domain.room.values import Bools, Held, Ints, Running
+from muster_scheduler.domain.room.values import Bools, Held, Ints, Judge, Running
 
 MOST: Final = 14  # candidates: 16,384 sets
 
@@ -26,7 +25,7 @@ def smallest(
     inside: Bools,
     members: Ints,
     size: int,
-    judge: Callable[[Ints], Bools],
+    judge: Judge,
 ) -> tuple[Ints | None, bool]:
     """The smallest set that makes room and that `judge` allows (None: there is none), and whether all were looked at.
 

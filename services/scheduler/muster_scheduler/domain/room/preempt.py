@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from muster_scheduler.domain.columns import Columns
 from muster_scheduler.domain.room.ranking import by_priority
-from muster_scheduler.domain.room.search import search
-from muster_scheduler.domain.room.values import Ints, Lack, Refusal, Room, Running, Taker
+from muster_scheduler.domain.room.search import Question, search
+from muster_scheduler.domain.room.values import Ints, Lack, Refusal, Room
 
 
-def preempt(columns: Columns, running: Running, taker: Taker, *, preemptible: bool) -> Room | Refusal:
+def preempt(question: Question, *, preemptible: bool) -> Room | Refusal:
     """Who of the taker's own project gives way. preemptible: whether the taker itself is."""
+    running, taker = question.running, question.taker
     own = running.queue == taker.queue
     rows = np.flatnonzero(own & (running.priority < taker.priority) if preemptible else own)
     if not len(rows):
@@ -26,4 +26,4 @@ def preempt(columns: Columns, running: Running, taker: Taker, *, preemptible: bo
         highest = int(running.priority[victims].max(initial=0))
         return highest, int(running.interrupted[victims].sum()), int(running.lost[victims].sum())
 
-    return search(columns, running, by_priority(running, rows), taker, None, merit)
+    return search(question, by_priority(running, rows), None, merit)

@@ -8,7 +8,7 @@ Holds: what `fairness` and `search` hold; a refusal carries the numbers of the t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Final
 
 import numpy as np
 
@@ -17,35 +17,66 @@ from muster_scheduler.domain.columns import CLOSED, SLICED, Columns
 from muster_scheduler.domain.requests import Kind
 from muster_scheduler.domain.room.fairness import Terms, broken, freeable, possible, terms
 from muster_scheduler.domain.room.ranking import by_excess
-from muster_scheduler.domain.room.search import search
+from muster_scheduler.domain.room.search import Question, search
 from muster_scheduler.domain.room.stock import count, need_of, stock_of
-from muster_scheduler.domain.room.values import Bools, Ints, Lack, Refusal, Room, Running, Taker, Tree
+from muster_scheduler.domain.room.values import (
+    TOP,
+    Bools,
+    Ints,
+    Judge,
+    Lack,
+    Merit,
+    Refusal,
+    Room,
+    Running,
+    Taker,
+    Tree,
+)
 
 
-def reclaim(columns: Columns, running: Running, tree: Tree, taker: Taker) -> Room | Refusal:
+def reclaim(question: Question, tree: Tree) -> Room | Refusal:
     """Who of other queues gives way for the taker; else the refusal of the clause that came furthest."""
-    counting = lacking(columns, taker)
+    counting = lacking(question, tree)
     if not counting.any():
         return Refusal(Lack.NOTHING, (0, 0))
     refusals = []
     for bound in (tree.fair, tree.deserved):
-        made = _under(columns, running, tree, taker, counting, bound)
+        made = _under(question, tree, counting, bound)
         if isinstance(made, Room):
             return made
         refusals.append(made)
-    return max(refusals, key=lambda refusal: _FURTHER.index(refusal.lack))
+    return max(refusals, key=_furthest)
 
 
-_FURTHER = (Lack.SHARE, Lack.NOTHING, Lack.PLACES, Lack.VICTIMS)
+def givers(tree: Tree, taker: Taker) -> Bools | Refusal:
+    """bool[q]: leaves of which preemptible work might be asked to leave, known before it is listed; or why none is."""
+    counting = (taker.units > 0) & tree.counted
+    found = np.zeros(len(tree.parent), np.bool_)
+    refusal = Refusal(Lack.NOTHING, (0, 0))
+    for bound in (tree.fair, tree.deserved):
+        term = terms(tree, bound, taker, counting)
+        refusal = max(refusal, term, key=_furthest) if isinstance(term, Refusal) else refusal
+        if not isinstance(term, Refusal):
+            found |= ((term.spare > 0) & (tree.loose[:, counting] > 0)).any(axis=1)
+    found[tree.parent[tree.parent != TOP]] = False
+    return found if found.any() else refusal
 
 
-def lacking(columns: Columns, taker: Taker) -> Bools:
-    """bool[R]: the resources that the taker asks for and that the nodes, as they are, do not have enough of.
+def _furthest(refusal: Refusal) -> int:
+    return _FURTHER.index(refusal.lack)
+
+
+_FURTHER: Final = (Lack.SHARE, Lack.NOTHING, Lack.PLACES, Lack.VICTIMS)
+
+
+def lacking(question: Question, tree: Tree) -> Bools:
+    """bool[R]: the resources that quotas count, that the taker asks for and that the nodes have not enough of.
 
     Where none is short by itself (each would do, but never together on a node), all that it asks for count.
     """
-    asked: Bools = taker.units > 0
-    if len(asked) == 1:
+    columns, _, taker, fits = question
+    asked: Bools = (taker.units > 0) & tree.counted
+    if len(asked) == 1 or fits is not None:
         return asked
     devices = need_of(taker.shape._replace(cpu=0, memory=0))
     host = need_of(taker.shape._replace(kind=Kind.NONE))
@@ -55,9 +86,8 @@ def lacking(columns: Columns, taker: Taker) -> Bools:
     return short if short.any() else asked
 
 
-def _under(
-    columns: Columns, running: Running, tree: Tree, taker: Taker, counting: Bools, bound: Ints
-) -> Room | Refusal:
+def _under(question: Question, tree: Tree, counting: Bools, bound: Ints) -> Room | Refusal:
+    columns, running, taker, _ = question
     term = terms(tree, bound, taker, counting)
     if isinstance(term, Refusal):
         return term
@@ -68,9 +98,7 @@ def _under(
         worst = int(np.argmax(needed - free))
         return Refusal(Lack.NOTHING, (int(free[worst]), int(needed[worst])))
     order = by_excess(tree, term, running, rows, 0)
-    return search(
-        columns, running, order, taker, _judge(tree, term, running, counting), _merit(term, running)
-    )  # fmt: skip
+    return search(question, order, _judge(tree, term, running, counting), _merit(term, running))
 
 
 def _free(columns: Columns, taker: Taker) -> Ints:
@@ -88,14 +116,14 @@ def _free(columns: Columns, taker: Taker) -> Ints:
     return np.array([cards + anonymous, cpu, memory], np.int64)[: len(taker.units)]
 
 
-def _judge(tree: Tree, term: Terms, running: Running, counting: Bools) -> Callable[[Ints], Bools]:
+def _judge(tree: Tree, term: Terms, running: Running, counting: Bools) -> Judge:
     def judge(victims: Ints) -> Bools:
         return broken(tree, term, running, victims, counting)
 
     return judge
 
 
-def _merit(term: Terms, running: Running) -> Callable[[Ints], tuple[int, ...]]:
+def _merit(term: Terms, running: Running) -> Merit:
     """The law's criteria for a whole set: the least excess it draws on, interruptions, loss; then its last in order."""
 
     def merit(victims: Ints) -> tuple[int, ...]:

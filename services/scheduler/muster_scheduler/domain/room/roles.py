@@ -1,6 +1,6 @@
 """Room for gangs whose roles differ, or that have a wish beyond one required level: judged by placing them.
 
-Called by reclaim.py, preempt.py where counting replicas of one shape cannot tell whether a gang fits. Each question is
+Called by search.py where counting replicas of one shape cannot tell whether a gang fits. Each question is
 one placement of the whole gang (gangs.py), so candidates are put back by halves: a stretch that may return altogether
 costs one question, a single victim that must go costs the logarithm of its stretch.
 Holds: what search.py holds, as far as the placement's own answers go; at most `_QUESTIONS` of them are asked.
@@ -8,21 +8,16 @@ Holds: what search.py holds, as far as the placement's own answers go; at most `
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 
 from muster_scheduler.domain.columns import Columns
-from muster_scheduler.domain.room.search import Judge
 from muster_scheduler.domain.room.stock import lift, stock_of
-from muster_scheduler.domain.room.values import Ints, Lack, Refusal, Running
+from muster_scheduler.domain.room.values import Fits, Ints, Judge, Lack, Refusal, Running
 
 _QUESTIONS: Final = 2_048
 _TRIES: Final = 4  # orders tried
-
-Fits = Callable[[Columns], bool]
-"""Whether the gang fits on these columns."""
 
 
 class _Asker:

@@ -9,23 +9,19 @@ allowed by `judge`. Bounded by `_DOMAINS` and `_TRIES`; where these end the sear
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from muster_scheduler.domain.columns import Columns
 from muster_scheduler.domain.room.exact import smallest
+from muster_scheduler.domain.room.roles import search_gang
 from muster_scheduler.domain.room.stock import Need, Stock, count, lift, need_of, reprieve, stock_of
-from muster_scheduler.domain.room.values import Bools, Ints, Lack, Refusal, Room, Running, Taker
+from muster_scheduler.domain.room.values import Bools, Fits, Ints, Judge, Lack, Merit, Refusal, Room, Running, Taker
 
 _DOMAINS: Final = 4_096  # domains looked into, the ones with the most room first
 _TRIES: Final = 6  # orders tried in one domain
-
-Judge = Callable[[Ints], Bools]
-"""bool[q]: queues that lose too much by these victims."""
-Merit = Callable[[Ints], tuple[int, ...]]
-"""How good a set of victims is; the smallest wins."""
 
 
 class Scene(NamedTuple):
@@ -49,10 +45,27 @@ class Found(NamedTuple):
     counts: Ints
 
 
-def search(
+class Question(NamedTuple):
+    """Who needs room, in which pool, from whom. fits: None where counting replicas of the taker's shape tells all."""
+
+    columns: Columns
+    running: Running
+    taker: Taker
+    fits: Fits | None = None
+
+
+def search(question: Question, order: Ints, judge: Judge | None, merit: Merit) -> Room | Refusal:
+    """The best way found to let the taker in, or why there is none. judge None: no queue can lose too much."""
+    columns, running, taker, fits = question
+    if fits is not None:
+        victims = search_gang(columns, running, order, fits, judge, taker.size)
+        return victims if isinstance(victims, Refusal) else Room(victims, np.zeros(0, np.int64))
+    return _by_counting(columns, running, order, taker, judge, merit)
+
+
+def _by_counting(
     columns: Columns, running: Running, order: Ints, taker: Taker, judge: Judge | None, merit: Merit
 ) -> Room | Refusal:
-    """The best way found to let the taker in, or why there is none. judge None: no queue can lose too much."""
     stock = stock_of(columns.scratch())
     need = need_of(taker.shape, columns.resources)
     free = count(stock, need, taker.eligible, taker.size)
@@ -142,7 +155,8 @@ def _cheapest_nodes_first(scene: Scene, inside: Bools, members: Ints, lifted: In
     listed[members] = True
     workload = np.repeat(np.arange(len(scene.running)), runs)
     mine = listed[workload] & inside[held.node]
-    pairs = np.unique(held.node[mine] * len(scene.running) + workload[mine])
+    pairs = np.sort(held.node[mine] * len(scene.running) + workload[mine])
+    pairs = pairs[np.diff(pairs, prepend=-1) > 0]  # a workload may hold several runs of a node
     node, owner = np.divmod(pairs, len(scene.running))
     crowd = np.bincount(node, scene.running.interrupted[owner], minlength=len(inside)).astype(np.int64)
     won = np.maximum(lifted - free, 0)

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from muster_scheduler.domain.columns import Columns
 from muster_scheduler.domain.room.reclaim import reclaim
+from muster_scheduler.domain.room.search import Question
 from muster_scheduler.domain.room.stock import lift, stock_of
 from muster_scheduler.domain.room.values import Ints, Lack, Refusal, Room, Running, Taker, Tree
 from muster_scheduler.domain.runs import expanded, runs_of
@@ -41,14 +41,15 @@ class Seats(NamedTuple):
     victims: tuple[int, ...]
 
 
-def reclaim_for(columns: Columns, running: Running, tree: Tree, one: Taker, number: int) -> Seats | Refusal:
-    """Room for the first of `number` takers like `one` (a single replica each), as many as can have it."""
+def reclaim_for(question: Question, tree: Tree, number: int) -> Seats | Refusal:
+    """Room for the first of `number` takers like the question's (a single replica), as many as can have it."""
+    one = question.taker
     asked = one.units > 0
     left = np.maximum(tree.fair, tree.deserved)[one.queue, asked] - tree.allocated[one.queue, asked]
     tried = most = max(1, int((left // one.units[asked]).min(initial=number)))
     fewest, best, refusal = 0, None, None
     while tried > fewest:
-        made = reclaim(columns, running, tree, one._replace(size=tried, units=one.units * tried))
+        made = reclaim(question._replace(taker=one._replace(size=tried, units=one.units * tried)), tree)
         if isinstance(made, Room):
             fewest, best = tried, made
         else:
@@ -56,7 +57,7 @@ def reclaim_for(columns: Columns, running: Running, tree: Tree, one: Taker, numb
         tried = most if refusal is None or refusal.lack in _HINTS else (fewest + most + 1) // 2
     if best is None:
         return refusal or Refusal(Lack.NOTHING, (0, 0))
-    return Seats(tuple(_seats(columns, running, one, best, fewest)), best.victims)
+    return Seats(tuple(_seats(question, best, fewest)), best.victims)
 
 
 _HINTS: Final = frozenset({Lack.NOTHING, Lack.PLACES})
@@ -69,7 +70,8 @@ def _hint(refusal: Refusal, one: Taker) -> int:
     return refusal.numbers[0] if refusal.lack is Lack.PLACES else _ALL
 
 
-def _seats(columns: Columns, running: Running, one: Taker, room: Room, number: int) -> Iterator[Seat]:
+def _seats(question: Question, room: Room, number: int) -> Iterator[Seat]:
+    columns, running, one, _ = question
     victims = np.array(room.victims, np.int64)
     scratch = columns.scratch()
     lift(stock_of(scratch), running.held, victims, 1)

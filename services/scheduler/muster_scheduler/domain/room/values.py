@@ -7,6 +7,7 @@ Holds: nothing here changes; indices are positions in these arrays, and every ti
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
@@ -14,6 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from muster_scheduler.domain.columns import Columns
 from muster_scheduler.domain.requests import Shape
 from muster_scheduler.domain.taking import Run
 
@@ -72,21 +74,24 @@ class Running:
 class Tree(NamedTuple):
     """The queues of one pool, parents before children. parent: int64[q], TOP for the outermost.
 
-    allocated, fair, deserved: int64[q, R] in the accounts' units; R: GPUs (1/7,000), then CPU and memory where quotas
-    name them.
+    allocated, fair, deserved: int64[q, R] in the accounts' units; R is 1 (GPUs in 1/7,000) or 3 (then milli-CPU and
+    bytes). counted: bool[R], the resources that any quota names. loose: int64[q, R], what preemptible work holds of it.
     """
 
     parent: Ints
     allocated: Ints
     fair: Ints
     deserved: Ints
+    counted: Bools
+    loose: Ints
 
 
 class Taker(NamedTuple):
     """Who needs room: `size` replicas of one shape, all or none, of a leaf queue.
 
     units: int64[R], what all of them are charged. eligible: bool[n], the nodes that it may use. domains: int64[n], the
-    domain of each node at the required level (below 0: in none), or ANY.
+    domain of each node at the required level (below 0: in none), or ANY. Of a gang of several roles, `shape` is the
+    largest role's and `size` all its replicas; such a gang is judged by a `Fits`.
     """
 
     queue: int
@@ -96,6 +101,10 @@ class Taker(NamedTuple):
     eligible: Bools
     domains: Ints | None = ANY
     priority: int = 0
+
+
+Fits = Callable[[Columns], bool]
+"""Whether a gang that counting one shape cannot judge (several roles, a richer wish) fits on these columns."""
 
 
 class Lack(Enum):
@@ -116,8 +125,17 @@ class Refusal(NamedTuple):
     exact: bool = True
 
 
+Judge = Callable[[Ints], Bools]
+"""bool[q]: queues that lose too much by these victims."""
+Merit = Callable[[Ints], tuple[int, ...]]
+"""How good a set of victims is; the smallest wins."""
+
+
 class Room(NamedTuple):
-    """Who leaves (rows of Running, the first to go first) and the replicas that each node then holds (int64[n])."""
+    """Who leaves (rows of Running, the first to go first) and the replicas that fit on each node then (int64[n]).
+
+    counts is empty where a `Fits` judged.
+    """
 
     victims: tuple[int, ...]
     counts: Ints
