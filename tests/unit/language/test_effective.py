@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from muster.workload.v1 import workload_pb2
 from muster_language import Kind, WorkloadSpec, check_effective
 from muster_language.spec import set_kind
 
@@ -146,6 +147,18 @@ def test_an_affinity_is_said_whole_or_not_at_all() -> None:
     assert set(issues(spec_of(pod_affinity=True))) == {"podAffinity.type", "podAffinity.key"}
     assert issues(spec_of(pod_affinity_scheduling_rule=1)) == {"podAffinity.type": "it is used only with podAffinity"}
     assert set(issues(spec_of(pod_affinity=False, pod_affinity_topology="zone"))) == {"podAffinity.key"}
+
+
+def test_groups_of_a_gang_are_named_and_sized_and_leave_nobody_over() -> None:
+    def of(**said: object) -> dict[str, str]:
+        return issues(spec_of(Kind.DISTRIBUTED, framework=workload_pb2.FRAMEWORK_PYTORCH, workers=8, **said))
+
+    assert of(topology_required="block", topology_group="rack", topology_group_size=4) == {}
+    assert of(topology_group="rack") == {"topology.groupSize": "topologyGroup needs the size of its groups"}
+    assert of(topology_group_size=4) == {"topology.group": "topologyGroupSize needs the node label of its groups"}
+    assert of(topology_group="rack", topology_group_size=3) == {
+        "topology.groupSize": "8 workers do not divide into groups of 3"
+    }
 
 
 ITEMS: list[tuple[str, dict[str, Any], str]] = [

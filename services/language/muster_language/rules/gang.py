@@ -26,6 +26,19 @@ def gang(spec: WorkloadSpec) -> Found:
         yield from _processes(spec)
     if spec.HasField("min_replicas") or spec.HasField("max_replicas"):
         yield from _elastic(spec)
+    yield from _groups(spec)
+
+
+def _groups(spec: WorkloadSpec) -> Found:
+    """Groups of replicas that stay close together: named and sized, and no worker is left over."""
+    size = spec.topology_group_size
+    if spec.topology_group and not spec.HasField("topology_group_size"):
+        yield missing("topology.groupSize", "topologyGroup needs the size of its groups", "a whole number from 1 on")
+    elif size and not spec.topology_group:
+        yield missing("topology.group", "topologyGroupSize needs the node label of its groups", "topologyGroup")
+    elif size and spec.workers % size:
+        said = f"{spec.workers} workers do not divide into groups of {size}"
+        yield wrong("topology.groupSize", size, f"a number that divides {spec.workers}", said)
 
 
 def by_kind(spec: WorkloadSpec) -> Found:
