@@ -112,13 +112,11 @@ def _claimed(
     workload: Workload, cluster: str, planned: tuple[Planned, ...], waits_for: tuple[str, ...]
 ) -> scheduler_pb2.WorkloadClaimed:
     spots = [(p.role, p.rank, 0, p.node[1], p.grant) for p in planned]
-    return scheduler_pb2.WorkloadClaimed(
-        workload_id=workload.id,
-        generation=workload.generation,
-        replicas=encoding.runs(spots),
-        cluster=cluster,
-        waits_for=waits_for,
+    made = scheduler_pb2.WorkloadClaimed(
+        workload_id=workload.id, generation=workload.generation, cluster=cluster, waits_for=waits_for
     )
+    encoding.add_runs(made.replicas, spots)
+    return made
 
 
 def _preempted(world: World, workload: Workload, attempt: int, by: str) -> scheduler_pb2.WorkloadPreempted:

@@ -8,15 +8,21 @@ Holds: a kernel does integer arithmetic alone, so that both ways give the same a
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final, TypeVar, cast
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
 _njit: Callable[..., Any] | None
+config: Any
 try:
+    from numba import config
     from numba import njit as _njit
 except ImportError:  # everything works without it, only slower
-    _njit = None
+    _njit, config = None, None
+_GIVEN: Final = str(config.CACHE_DIR) if config else ""  # NUMBA_CACHE_DIR, where somebody has set it
 
 
 def compiled(kernel: Kernel) -> Kernel:
@@ -36,10 +42,25 @@ def lean(kernel: Kernel) -> Kernel:
 def _compiled(kernel: Kernel, **options: bool) -> Kernel:
     if _njit is None:
         return kernel
+    config.CACHE_DIR = str(_folder(Path(kernel.__code__.co_filename).parent))
     try:
         return cast("Kernel", _njit(cache=True, **options)(kernel))
     except RuntimeError:  # no folder to keep it in: compiled anew by every process
         return cast("Kernel", _njit(**options)(kernel))
+
+
+@cache
+def _folder(room: Path) -> Path:
+    """Where the kernels of one folder of sources are kept: another place whenever one of its files has changed.
+
+    By itself numba looks only at the file of the kernel that is called, and would go on with old callees of it.
+    """
+    stamp = sha256()
+    for source in sorted(room.glob("*.py")):
+        text = source.read_bytes()
+        if b"compiling import" in text:
+            stamp.update(text)
+    return Path(_GIVEN or room / "__pycache__") / f"kernels-{stamp.hexdigest()[:12]}"
 
 
 def python_of(kernel: Kernel) -> Kernel:
