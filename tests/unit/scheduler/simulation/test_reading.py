@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -141,3 +142,12 @@ def test_a_file_that_is_not_there_or_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "b.yaml").write_bytes(b"\xff\xfe\xff")
     with pytest.raises(Unusable, match="no UTF-8"):
         read_scenario(tmp_path / "b.yaml")
+
+
+def test_the_scenario_of_the_guide_is_read(tmp_path: Path) -> None:
+    guide = (EXAMPLE.parents[1] / "guides" / "simulate.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)
+    scenario = read_scenario(written(tmp_path, block))
+    assert scenario.gpus == 24 * 8
+    assert (len(scenario.outages), len(scenario.changes), len(scenario.departments)) == (1, 1, 1)
+    assert scenario.pace.checkpoint == 15 * 60 * SECOND
