@@ -507,6 +507,10 @@ class _DeadLetters(_Service, dead_letters_pb2_grpc.DeadLettersServiceServicer):
         return await self._do("RedriveDeadLetters", request, context, act)
 
 
+_LONGEST = 30.0
+"""Seconds in which a control plane begins and ends, however busy the machine is: beyond them it never would."""
+
+
 @contextmanager
 def control_plane() -> Iterator[tuple[str, World]]:
     """The address of a fresh one, and what it knows. It ends with the context."""
@@ -539,12 +543,15 @@ def control_plane() -> Iterator[tuple[str, World]]:
         if pending := asyncio.all_tasks(loop):
             loop.run_until_complete(asyncio.wait(pending, timeout=5))
 
-    thread = threading.Thread(target=work, name="control-plane")
+    thread = threading.Thread(target=work, name="control-plane", daemon=True)
     thread.start()
-    begun.wait()
+    if not begun.wait(_LONGEST):
+        raise TimeoutError("the control plane of a test did not begin")
     try:
         yield address[0], world
     finally:
         loop.call_soon_threadsafe(stop.set)
-        thread.join()
+        thread.join(_LONGEST)
+        if thread.is_alive():
+            raise TimeoutError("the control plane of a test did not end")
         loop.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +12,14 @@ import pytest
 
 from muster_client.cli.app import run
 from tests.support.control_plane import World, control_plane
+
+LONGEST = 60.0
+"""Seconds that a command of a test may take."""
+
+
+def _interrupt() -> None:
+    """Ctrl-C for the thread that runs the command: a flag alone would not wake a loop that sleeps in its selector."""
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
 @pytest.fixture(autouse=True)
@@ -53,8 +63,19 @@ class Command:
         self._captured = captured
 
     def __call__(self, *arguments: str, server: bool = True) -> Ran:
+        """Runs it; one that waits for what never comes is interrupted.
+
+        A watch that broke off begins anew, and what its test had prepared for it has been told: it would stand still.
+        Interrupted it ends as after Ctrl-C, with 130, and the test fails.
+        """
         self._captured.readouterr()
-        code = run([*arguments, *(["--server", self._server] if server else [])])
+        watchdog = threading.Timer(LONGEST, _interrupt)
+        watchdog.start()
+        try:
+            code = run([*arguments, *(["--server", self._server] if server else [])])
+        finally:
+            watchdog.cancel()
+            watchdog.join()
         seen = self._captured.readouterr()
         return Ran(code, seen.out, seen.err)
 

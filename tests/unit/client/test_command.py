@@ -15,6 +15,7 @@ from muster.events.v1 import scheduler_pb2
 from muster.fleet.v1 import fleet_pb2
 from muster.workload.v1 import workload_pb2
 from tests.support.control_plane import Failure, World, bad_request
+from tests.unit.client import conftest
 from tests.unit.client.conftest import Command
 
 GOOD = """apiVersion: run.ai/v2alpha1
@@ -225,6 +226,14 @@ def test_submit_says_how_to_try_again(muster: Command, world: World, good: str) 
     assert muster("submit", "-f", good, "--key", key).code == 0
     assert muster("submit", "-f", good, "--key", key).code == 0
     assert len(world.workloads) == 1
+
+
+def test_a_command_that_waits_for_ever_is_interrupted(
+    muster: Command, good: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conftest, "LONGEST", 1.0)
+    ran = muster("submit", "-f", good, "--wait")
+    assert ran.code == 130
 
 
 def test_submit_and_wait_for_the_end(muster: Command, world: World, good: str) -> None:
