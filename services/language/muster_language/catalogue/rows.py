@@ -121,6 +121,15 @@ class Row:
 _EVERY_KIND: Final = frozenset(Kind)
 
 
+_AS_SAID: Final = (
+    *("yaml", "rest", "group", "unit", "exclusive", "item_key", "pattern"),
+    *("quantity", "description", "since", "bare", "mandatory", "own", "mutable"),
+    *("sensitive", "deferrable", "beside_spec", "rest_beside_spec", "rest_min_length", "rest_format", "unset"),
+    *("keyed_by", "plain_items", "refused", "note", "only", "allowed", "role_scope"),
+)
+"""Members of a row that are its options as they stand."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Around:
     """What stands around a field: the messages, whose rows are not repeated, and the kinds that take it there."""
@@ -146,48 +155,21 @@ def _row(descriptor: FieldDescriptor, around: _Around) -> Row:
     inner = replace(around, kinds=kinds, rest_kinds=rest_kinds)
     rows = rows_of(nested, inner) if nested is not None and nested.full_name not in around.messages else ()
     return Row(
-        name=descriptor.name,
-        number=descriptor.number,
-        yaml=said.yaml,
-        aliases=tuple(said.yaml_aliases),
-        rest=said.rest,
-        kinds=kinds,
-        group=said.group,
-        type=row_type,
-        unit=said.unit,
+        **{name: getattr(said, name) for name in _AS_SAID},
         minimum=said.minimum if said.HasField("minimum") else None,
         maximum=said.maximum if said.HasField("maximum") else None,
         step=said.step if said.HasField("step") else None,
+        name=descriptor.name,
+        number=descriptor.number,
+        aliases=tuple(said.yaml_aliases),
+        kinds=kinds,
+        type=row_type,
         default=said.default_value if said.HasField("default_value") else None,
-        exclusive=said.exclusive,
-        item_key=said.item_key,
-        pattern=said.pattern,
         max_length=said.max_length or of.LONGEST_TEXT,
-        quantity=said.quantity,
-        description=said.description,
-        since=said.since,
-        bare=said.bare,
-        mandatory=said.mandatory,
-        own=said.own,
-        mutable=said.mutable,
-        sensitive=said.sensitive,
-        deferrable=said.deferrable,
-        beside_spec=said.beside_spec,
-        rest_beside_spec=said.rest_beside_spec,
         rest_also=tuple(said.rest_also),
         rest_kinds=rest_kinds,
         rest_words=tuple(said.rest_words),
-        rest_min_length=said.rest_min_length,
-        rest_format=said.rest_format,
-        unset=said.unset,
         one_of=MappingProxyType({word.casefold(): word for word in said.one_of}),
-        keyed_by=said.keyed_by,
-        plain_items=said.plain_items,
-        refused=said.refused,
-        note=said.note,
-        only=said.only,
-        allowed=said.allowed,
-        role_scope=said.role_scope,
         repeated=descriptor.is_repeated,
         policy=tuple(_policy(path, row_type, rest_kinds) for path in said.policy),
         words=_words(descriptor.enum_type) if descriptor.enum_type is not None else None,
