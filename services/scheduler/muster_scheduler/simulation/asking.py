@@ -69,8 +69,11 @@ def stream_in(each: Members, projects: set[str], pools: list[str]) -> Stream:
     sorts = tuple(_sort(one, number, pools) for number, one in enumerate(each.list("classes", 1000)))
     if not sorts:
         each.wrong("classes", "there is no class: give at least one with its duration")
+    begin, end = each.span("from", 0), each.span("until", 0)
+    if end and end <= begin:
+        each.wrong("until", "it ends before it begins: give a later time, or leave it out")
     each.done()
-    return Stream(project, sorts, count, per_hour, load)
+    return Stream(project, sorts, count, per_hour, load, begin, end)
 
 
 def _sort(one: Members, number: int, pools: list[str]) -> Sort:

@@ -40,6 +40,12 @@ class Stream(NamedTuple):
     total: int = 0  # over the whole time
     per_hour: float = 0.0
     load: float = 0.0  # GPU time asked for, as a part of the fleet's
+    begin: int = 0  # it comes from then on, microseconds since the start ..
+    end: int = 0  # .. until then; 0: to the end
+
+    def window(self, length: int) -> int:
+        """For how much of the whole time it comes; microseconds."""
+        return max(0, min(self.end or length, length) - self.begin)
 
 
 def jobs(streams: tuple[Stream, ...], *, seed: int, length: int, gpus: int) -> tuple[Job, ...]:
@@ -56,22 +62,25 @@ def expected(stream: Stream, length: int, gpus: int) -> float:
     """How many jobs a stream brings in the mean."""
     if stream.total:
         return stream.total
+    window = stream.window(length)
     if stream.per_hour:
-        return stream.per_hour * length / (3600 * SECOND)
+        return stream.per_hour * window / (3600 * SECOND)
     share = sum(sort.share for sort in stream.sorts)
     work = sum(sort.share / share * units_of(sort.request) / GPU * sort.mean for sort in stream.sorts)
-    return stream.load * gpus * length / work if work else 0.0
+    return stream.load * gpus * window / work if work else 0.0
 
 
 def _stream(stream: Stream, chance: random.Random, length: int, gpus: int) -> Iterator[Job]:
     number = expected(stream, length, gpus)
-    times = _times(chance, number, length, exact=bool(stream.total))
+    window = stream.window(length)
+    times = _times(chance, number, window, exact=bool(stream.total)) if window else []
     shares = [sort.share for sort in stream.sorts]
     for index, at in enumerate(times):
         sort = chance.choices(stream.sorts, shares)[0]
         duration = max(SECOND, int(sort.median * math.exp(chance.gauss(0.0, sort.spread))))
         fails_after = max(1, int(duration * chance.random())) if chance.random() < sort.failing else 0
-        yield Job(f"{stream.project}-{sort.name}-{index}", stream.project, at, duration, sort.request, fails_after)
+        name = f"{stream.project}-{sort.name}-{index}"
+        yield Job(name, stream.project, stream.begin + at, duration, sort.request, fails_after)
 
 
 def _times(chance: random.Random, number: float, length: int, *, exact: bool) -> list[int]:
@@ -93,7 +102,7 @@ def _scaled(made: list[Job], stream: Stream, length: int, gpus: int) -> list[Job
     if not (stream.load and (stream.total or stream.per_hour)):
         return made
     work = sum(units_of(job.request) * job.duration for job in made)
-    factor = stream.load * gpus * GPU * length / work if work else 1.0
+    factor = stream.load * gpus * GPU * stream.window(length) / work if work else 1.0
     return [
         job._replace(duration=max(SECOND, int(job.duration * factor)), fails_after=int(job.fails_after * factor))
         for job in made

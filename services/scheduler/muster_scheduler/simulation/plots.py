@@ -13,9 +13,10 @@ from xml.sax.saxutils import escape
 WIDTH: Final = 720
 HEIGHT: Final = 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 12, 34, 34
-COLOURS: Final = ("#2563a8", "#c2571a", "#2e8b57", "#8b5fa8")
+COLOURS: Final = ("#2563a8", "#c2571a", "#2e8b57", "#8b5fa8", "#a8862b", "#4f5b66")
 _TICKS: Final = 5
 _MOST_BARS: Final = 24
+_LEGEND: Final = 80
 
 
 class Line(NamedTuple):
@@ -44,7 +45,7 @@ def over_time(title: str, unit: str, hours: Sequence[float], lines: Sequence[Lin
             f"{_x(hour / last):.1f},{_y(value / top):.1f}" for hour, value in zip(hours, line.values, strict=True)
         )
         parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
-        parts += _legend(number, line.name, colour)
+        parts += _legend(len(lines) - number, line.name, colour)
     return _document(title, parts)
 
 
@@ -63,7 +64,7 @@ def bars(title: str, unit: str, names: Sequence[str], groups: Sequence[Line]) ->
                 f'<rect x="{left:.1f}" y="{_y(value / top):.1f}" width="{wide:.1f}" height="{height:.1f}" '
                 f'fill="{colour}"/>'
             )
-        parts += _legend(number, group.name, colour)
+        parts += _legend(len(groups) - number, group.name, colour)
     for place, name in enumerate(names):
         parts.append(_text(_x((place + 0.5) * slot), HEIGHT - _BOTTOM + 15, _short(name, shown), "middle"))
     return _document(title, parts)
@@ -82,6 +83,9 @@ def pictures(told: dict[str, Any]) -> dict[str, str]:
     return {
         "utilisation.svg": over_time(
             "GPUs held and wanted", "GPUs", hours, [Line("held", held), Line("wanted", series["wanted"])]
+        ),
+        "held.svg": over_time(
+            "GPUs held by project", "GPUs", hours, [Line(name, values) for name, values in told["held"].items()]
         ),
         "queue.svg": over_time(
             "Workloads", "", hours, [Line("running", series["running"]), Line("waiting", series["waiting"])]
@@ -120,11 +124,12 @@ def _hours(last: float) -> list[str]:
     return [_text(_x(tick / last), HEIGHT - _BOTTOM + 15, f"{tick:g} h", "middle") for tick in ticks]
 
 
-def _legend(number: int, name: str, colour: str) -> list[str]:
-    left = WIDTH - _RIGHT - 300 + 100 * number
+def _legend(place: int, name: str, colour: str) -> list[str]:
+    """An entry of the legend; `place`: counted from the right."""
+    left = WIDTH - _RIGHT - _LEGEND * place
     return [
         f'<rect x="{left}" y="9" width="10" height="10" fill="{colour}"/>',
-        _text(left + 14, 18, name, "start"),
+        _text(left + 14, 18, _short(name, 8), "start"),
     ]
 
 

@@ -46,6 +46,7 @@ class Standing(NamedTuple):
     preempted: int
     unplaced: int
     waits: tuple[int, ...]  # of what was placed, sorted
+    series: tuple[int, ...]  # what it held at each sample
 
 
 class Figures(NamedTuple):
@@ -72,6 +73,7 @@ class Account:
     sum_wanted: int = 0
     sum_held: int = 0
     waits: list[int] = field(default_factory=list)
+    series: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -146,6 +148,7 @@ class Record:
             account.sum_deserved += account.deserved
             account.sum_wanted += wanted
             account.sum_held += account.held
+            account.series.append(account.held)
             due = min(account.deserved, wanted)
             entitled += due
             served += min(due, account.held)
@@ -185,6 +188,7 @@ class Record:
             account.preempted,
             account.arrived - len(account.waits),
             tuple(sorted(account.waits)),
+            tuple(account.series),
         )
 
 

@@ -15,6 +15,7 @@ from muster_scheduler.simulation.scenario import DAY, whole_gpus
 
 _HOUR: Final = 3600 * SECOND
 PERCENTILES: Final = (50, 90, 99)
+MOST_SERIES: Final = 6
 
 
 def percentile(ordered: tuple[int, ...], percent: int) -> int:
@@ -56,6 +57,7 @@ def summary(figures: Figures) -> dict[str, Any]:
         "fragmentation": _part(_mean([fragmentation(sample) for sample in samples])),
         "preemptions": sum(project.preempted for project in figures.projects),
         "projects": [_project(project) for project in figures.projects],
+        "held": {project.project: [whole_gpus(units) for units in project.series] for project in _largest(figures)},
         "series": {
             "hours": [round(sample.at / _HOUR, 3) for sample in samples],
             "utilisation": [_part(each) for each in used],
@@ -78,6 +80,12 @@ def _counts(figures: Figures) -> dict[str, int]:
         "running": last.running if last else 0,
         "waiting": last.waiting if last else 0,
     }
+
+
+def _largest(figures: Figures) -> list[Standing]:
+    """The projects that hold most, by name: what they held is told moment by moment."""
+    by_size = sorted(figures.projects, key=lambda project: (-project.held, project.project))
+    return sorted(by_size[:MOST_SERIES], key=lambda project: project.project)
 
 
 def _waits(ordered: tuple[int, ...]) -> dict[str, float]:

@@ -103,6 +103,12 @@ def test_what_is_no_time_is_refused(text: str) -> None:
             "arrivals[0].perHour",
             "one of them",
         ),
+        (
+            SMALL + "arrivals: [{project: p, count: 1, from: 2h, until: 1h, classes: [{duration: 1m}]}]\n",
+            6,
+            "arrivals[0].until",
+            "before it begins",
+        ),
         (SMALL + "arrivals: [{project: p, load: 99, classes: [{duration: 1s}]}]\n", 6, "arrivals[0]", "would come"),
         (SMALL + "outages: [{cluster: c, node: n-2, at: 1h, for: 1h}]\n", 6, "outages[0].node", "no node 'n-2'"),
         (SMALL + "outages: [{cluster: c, node: n-01, at: 1h, for: 1h}]\n", 6, "outages[0].node", "no node"),

@@ -59,7 +59,7 @@ def test_axes_end_at_round_numbers(most: float, top: float) -> None:
 def test_pictures_are_drawn_and_names_in_them_are_text() -> None:
     told = summary(Simulation(scenario(job("a", 0, 600), tenants=(tenant(), tenant("<b>&")))).run())
     drawn = pictures(told)
-    assert sorted(drawn) == ["fairness.svg", "projects.svg", "queue.svg", "utilisation.svg", "waits.svg"]
+    assert sorted(drawn) == ["fairness.svg", "held.svg", "projects.svg", "queue.svg", "utilisation.svg", "waits.svg"]
     for text in drawn.values():
         root = ET.fromstring(text)  # noqa: S314 - our own text
         assert root.tag == f"{SVG}svg"
@@ -92,6 +92,12 @@ def test_a_stream_brings_the_load_that_is_wanted() -> None:
         assert jobs != generators.jobs((stream,), seed=4, length=DAY, gpus=1000)
     hourly = generators.jobs((Stream("p", sorts, per_hour=50),), seed=1, length=DAY, gpus=1)
     assert 1000 < len(hourly) < 1400
+    window = {"begin": 6 * 3600 * SECOND, "end": 12 * 3600 * SECOND}
+    for stream in (Stream("p", sorts, per_hour=50, **window), Stream("p", sorts, total=300, load=0.5, **window)):
+        between = generators.jobs((stream,), seed=1, length=DAY, gpus=1)
+        assert 250 < len(between) < 350
+        assert all(window["begin"] <= each.at < window["end"] for each in between)
+    assert not generators.jobs((Stream("p", sorts, per_hour=9, begin=2 * DAY),), seed=1, length=DAY, gpus=1)
 
 
 def test_the_command_prints_json_and_writes_its_pictures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
