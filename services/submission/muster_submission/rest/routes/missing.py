@@ -24,6 +24,10 @@ _PEOPLE: Final = (
     "Muster keeps no people and no groups: they come from the issuer of their tokens, and "
     "/api/v1/authorization/access-rules gives them roles"
 )
+_SCOPES: Final = (
+    "its kinds of resources are those of a console; what a caller may do in a place is answered by `muster access can` "
+    "and AccessService.CanI, and where their roles hold by WhoAmI"
+)
 _DOWNLOADS: Final = (
     "there is nothing to download: the command line is a Python package, and agents are a container image"
 )
@@ -75,7 +79,6 @@ _TABLE: Final[Sequence[tuple[str, Sequence[tuple[str, str]]]]] = (
             ("POST", "/api/v1/users/{userId}/logout"),
             ("POST", "/api/v1/users/{userId}/password"),
             ("POST", "/api/v1/me/password"),
-            ("POST", "/api/v1/authorization/permitted-scopes"),
             (_PLAIN, "/v1/k8s/users"),
             ("GET", "/v1/k8s/users/roles"),
             (_ONE, "/v1/k8s/users/{userId}"),
@@ -85,6 +88,7 @@ _TABLE: Final[Sequence[tuple[str, Sequence[tuple[str, str]]]]] = (
             ("PUT", "/v1/k8s/clusters/{clusterId}/departments/{departmentId}/access-control"),
         ),
     ),
+    (_SCOPES, (("POST", "/api/v1/authorization/permitted-scopes"),)),
     (
         _DOWNLOADS,
         (
