@@ -100,6 +100,8 @@ def test_without_a_wish_whole_nodes_stay_whole() -> None:
 def test_a_pool_that_spreads_takes_from_all_nodes_alike() -> None:
     answer = place_gang(_pool(8, 1, 8, 2), flat(4), (_role(9),), order=NodeOrder.EVENLY)
     assert _taken(answer) == [(0, 3), (1, 1), (2, 3), (3, 2)]
+    alone = place_gang(_pool(8, 1, 8, 9), flat(4), (_role(1),), order=NodeOrder.EVENLY)
+    assert _taken(alone) == [(3, 1)], "the emptiest"
 
 
 def test_nodes_that_are_not_eligible_or_closed_are_left_out() -> None:

@@ -128,12 +128,13 @@ def _tightest(counts: Counts, idle: Counts, need: int) -> Counts:
 
 
 def _evenly(counts: Counts, need: int) -> Counts:
-    """No node takes two more than another that still has room; those that take one more are the first."""
+    """No node takes two more than another that still has room; those that take one more are the emptiest."""
     low, high = 0, need
     while low < high:  # the highest water line that does not take too much
         line = (low + high + 1) // 2
         low, high = (line, high) if int(np.minimum(counts, line).sum()) <= need else (low, line - 1)
     taken = np.minimum(counts, low)
-    more = np.flatnonzero(counts > low)[: need - int(taken.sum())]
+    emptiest = np.argsort(-counts, kind="stable")
+    more = emptiest[counts[emptiest] > low][: need - int(taken.sum())]
     taken[more] += 1
     return taken
