@@ -83,6 +83,7 @@ class Queues:
         self.departments: dict[str, Department] = {}
         self.accounts: dict[tuple[str, str], Account] = {}  # of (project, pool)
         self.above: dict[tuple[str, str], Account] = {}  # of (department, pool)
+        self.changed: dict[tuple[str, str], None] = {}  # accounts that were written, for whoever clears it
         self.spells: dict[tuple[str, str, str], dict[str, Spell]] = {}  # of (project, user, pool), by workload
 
     # -- what people change ------------------------------------------------------------------------------------------
@@ -178,6 +179,7 @@ class Queues:
     def charge(self, owner: Owner, pool: str, amount: Amount, times: int = 1) -> None:
         """Charges `amount` to the project and its department, or takes it back (times -1)."""
         key = (owner.project, pool)
+        self.changed[key] = None
         now = self.account(*key).plus(amount, preemptible=owner.preemptible, times=times)
         self._write(self.accounts, key, now)
         known = self.projects.get(owner.project)

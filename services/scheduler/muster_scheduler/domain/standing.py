@@ -38,7 +38,8 @@ class Standing(NamedTuple):
     pool: str
     total: Amount
     queues: tuple[Queue, ...]
-    projects: dict[str, int]  # rows by name
+    departments: dict[str, int]  # rows by name
+    projects: dict[str, int]
     shares: tuple[tuple[Share, ...] | None, ...]
 
     def fullness(self, row: int, held: Amount) -> int:
@@ -60,10 +61,10 @@ def _fullness(share: Share, held: int) -> int:
 
 def standing_of(world: World, pool: str) -> Standing:
     """How the queues of a pool stand now."""
-    queues, projects = _queues(world, pool)
+    queues, departments, projects = _queues(world, pool)
     total = supply(world, pool)
     shares = tuple(_shares(queues, at, total[at], step) for at, step in enumerate(STEPS))
-    return Standing(pool, total, queues, projects, shares)
+    return Standing(pool, total, queues, departments, projects, shares)
 
 
 def supply(world: World, pool: str) -> Amount:
@@ -76,7 +77,7 @@ def supply(world: World, pool: str) -> Amount:
     return total
 
 
-def _queues(world: World, pool: str) -> tuple[tuple[Queue, ...], dict[str, int]]:
+def _queues(world: World, pool: str) -> tuple[tuple[Queue, ...], dict[str, int], dict[str, int]]:
     books = world.queues
     named = sorted(name for name in books.projects if _takes_part(world, name, pool))
     above = {name: books.projects[name].department for name in named}
@@ -94,7 +95,7 @@ def _queues(world: World, pool: str) -> tuple[tuple[Queue, ...], dict[str, int]]
         wanted = account.held.plus(world.waiting.demand.get((name, pool), NOTHING))
         parent = rows.get(above[name], TOP)
         found.append(Queue(name, parent, books.quota(name, pool), account, wanted, books.projects[name].rank))
-    return tuple(found), projects
+    return tuple(found), rows, projects
 
 
 def _takes_part(world: World, project: str, pool: str) -> bool:

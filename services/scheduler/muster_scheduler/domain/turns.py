@@ -1,67 +1,54 @@
 """Whose turn it is: level by level down the tree, the queue that holds least of its fair share.
 
-Made by the cycle for its own length; fair shares are made when two queues compete in a pool for the first time in it,
+Made by the cycle for its own length. Fair shares are made when two projects compete in a pool for the first time in it;
 what queues hold is read anew for every turn. Ties go to the name.
+Kept in heaps, so that a turn costs what has changed since the one before and not what waits. An entry of a heap is
+believed only where its key is what the books say now; where a key fell, `Queues.changed` has named it.
 """
 
 from __future__ import annotations
+
+import heapq
+from typing import NamedTuple
 
 from muster_scheduler.domain.standing import Standing, standing_of
 from muster_scheduler.domain.waiting import ClassKey
 from muster_scheduler.domain.workloads import Workload
 from muster_scheduler.domain.world import World
 
-Head = tuple[str, ClassKey]  # a workload's id and its class
+
+class _Entry(NamedTuple):
+    """A queue of one level. project: empty for a department, below which one has to look on."""
+
+    fullness: int
+    name: str
+    project: str
 
 
 class Turns:
-    """The order of heads in one cycle."""
+    """The order of heads in one cycle: the pools by name, in each the project whose turn it is."""
 
     def __init__(self, world: World) -> None:
-        """Begins without fair shares."""
+        """Begins with every project that has something worth a try."""
         self._world = world
+        self._pools: dict[str, _Pool] = {}
         self._standings: dict[str, Standing] = {}
+        world.queues.changed.clear()
+        world.waiting.offered.clear()
+        for project in world.waiting.projects():
+            self._enter(project)
 
     def next(self) -> tuple[Workload, ClassKey] | None:
-        """The workload to look at now and its class: the pools by name, in each the project whose turn it is."""
-        heads: dict[str, dict[str, Head]] = {}
-        for project in self._world.waiting.projects():
-            head = self._world.waiting.head(project)
+        """The workload to look at now and its class; None where nothing is worth a try."""
+        self._catch_up()
+        while self._pools:
+            pool = min(self._pools)
+            project = self._pools[pool].turn()
+            head = self._world.waiting.head(project) if project else None
             if head is not None:
-                heads.setdefault(head[1].pools[0] if head[1].pools else "", {})[project] = head
-        if not heads:
-            return None
-        pool = min(heads)
-        in_pool = heads[pool]
-        project = next(iter(in_pool)) if len(in_pool) == 1 else self._turn(pool, list(in_pool))
-        workload, key = in_pool[project]
-        return self._world.workloads[workload], key
-
-    def _turn(self, pool: str, projects: list[str]) -> str:
-        """The project of these whose turn it is: the least full at the top level, then the least full below it."""
-        queues = self._world.queues
-        below: dict[str, list[str]] = {}
-        best: list[tuple[int, str, list[str]]] = []
-        for project in projects:
-            department = queues.department_of(project)
-            if department is None:
-                best.append((self._fullness(pool, project), project, [project]))
-            else:
-                below.setdefault(department.name, []).append(project)
-        best += [(self._over(pool, name, members[0]), name, members) for name, members in below.items()]
-        members = min(best)[2]
-        return members[0] if len(members) == 1 else min(members, key=lambda each: (self._fullness(pool, each), each))
-
-    def _fullness(self, pool: str, project: str) -> int:
-        standing = self.standing(pool)
-        row = standing.projects.get(project)
-        return 0 if row is None else standing.fullness(row, self._world.queues.account(project, pool).held)
-
-    def _over(self, pool: str, department: str, project: str) -> int:
-        standing = self.standing(pool)
-        row = standing.projects.get(project)
-        held = self._world.queues.department_account(department, pool).held
-        return 0 if row is None else standing.fullness(standing.queues[row].parent, held)
+                return self._world.workloads[head[0]], head[1]
+            del self._pools[pool]
+        return None
 
     def standing(self, pool: str) -> Standing:
         """The fair shares of a pool as they were when first asked for; what queues hold may have changed since."""
@@ -69,3 +56,128 @@ class Turns:
         if standing is None:
             standing = self._standings[pool] = standing_of(self._world, pool)
         return standing
+
+    def _catch_up(self) -> None:
+        queues, waiting = self._world.queues, self._world.waiting
+        for project, pool in queues.changed:
+            if pool in self._pools:
+                self._pools[pool].renew(project)
+        for project in waiting.offered:
+            self._enter(project)
+        queues.changed.clear()
+        waiting.offered.clear()
+
+    def _enter(self, project: str) -> None:
+        pool = pool_of(self._world, project)
+        if pool is not None:
+            if pool not in self._pools:
+                self._pools[pool] = _Pool(self, self._world, pool)
+            self._pools[pool].enter(project)
+
+
+def pool_of(world: World, project: str) -> str | None:
+    """The pool that the project's head tries first; None where it has none that is worth a try."""
+    head = world.waiting.head(project)
+    if head is None:
+        return None
+    return head[1].pools[0] if head[1].pools else ""
+
+
+class _Pool:
+    """The projects that compete in one pool. The heaps are made once there are two of them."""
+
+    def __init__(self, turns: Turns, world: World, pool: str) -> None:
+        self._turns = turns
+        self._world = world
+        self._pool = pool
+        self._members: dict[str, None] = {}
+        self._ordered = False
+        self._top: list[_Entry] = []
+        self._below: dict[str, list[_Entry]] = {}
+
+    def enter(self, project: str) -> None:
+        """The project has a head in this pool."""
+        if project not in self._members:
+            self._members[project] = None
+            if self._ordered:
+                self._push(project)
+
+    def renew(self, project: str) -> None:
+        """What the project, or one of its department, holds has changed."""
+        if not self._ordered:
+            return
+        if project in self._members:
+            self._push(project)
+        department = self._department_of(project)
+        if department in self._below:
+            heapq.heappush(self._top, _Entry(self._department(department), department, ""))
+
+    def turn(self) -> str:
+        """The project whose turn it is; empty where no project is left."""
+        if not self._ordered:
+            if len(self._members) == 1:
+                (only,) = self._members
+                return only if self._has_head(only) else ""
+            self._ordered = True
+            for project in self._members:
+                self._push(project)
+        return self._least()
+
+    def _least(self) -> str:
+        while self._top:
+            entry = self._top[0]
+            if entry.project:
+                fresh, found = self._project(entry.project), entry.project if self._has_head(entry.project) else ""
+            else:
+                fresh, found = self._department(entry.name), self._least_below(entry.name)
+            if found and fresh == entry.fullness:
+                return found
+            heapq.heappop(self._top)
+            if found:
+                heapq.heappush(self._top, entry._replace(fullness=fresh))
+        return ""
+
+    def _least_below(self, department: str) -> str:
+        heap = self._below[department]
+        while heap:
+            entry = heap[0]
+            fresh = self._project(entry.project)
+            there = self._has_head(entry.project)
+            if there and fresh == entry.fullness:
+                return entry.project
+            heapq.heappop(heap)
+            if there:
+                heapq.heappush(heap, entry._replace(fullness=fresh))
+        return ""
+
+    def _has_head(self, project: str) -> bool:
+        if pool_of(self._world, project) == self._pool:
+            return True
+        self._members.pop(project, None)
+        return False
+
+    def _push(self, project: str) -> None:
+        entry = _Entry(self._project(project), project, project)
+        department = self._department_of(project)
+        if not department:
+            heapq.heappush(self._top, entry)
+            return
+        if department not in self._below:
+            self._below[department] = []
+        heapq.heappush(self._below[department], entry)
+        heapq.heappush(self._top, _Entry(self._department(department), department, ""))
+
+    def _department_of(self, project: str) -> str:
+        found = self._world.queues.department_of(project)
+        return found.name if found else ""
+
+    def _project(self, project: str) -> int:
+        standing = self._turns.standing(self._pool)
+        row = standing.projects.get(project)
+        return 0 if row is None else standing.fullness(row, self._world.queues.account(project, self._pool).held)
+
+    def _department(self, department: str) -> int:
+        standing = self._turns.standing(self._pool)
+        row = standing.departments.get(department)
+        held = self._world.queues.department_account(department, self._pool).held
+        return 0 if row is None else standing.fullness(row, held)

@@ -94,6 +94,7 @@ class Queue:
         self.limited = dict.fromkeys(limited)
         self.demand: dict[tuple[str, str], Amount] = {}  # what waits and could run, by project and first pool
         self.buckets: dict[ClassKey, Bucket] = {}
+        self.offered: dict[str, None] = {}  # projects that got something worth a try, for whoever clears it
         self._of: dict[str, ClassKey] = {}
         self._places: dict[str, Place] = {}
         self._heads: dict[str, list[tuple[Place, ClassKey]]] = {}
@@ -176,6 +177,7 @@ class Queue:
     def _offer(self, bucket: Bucket) -> None:
         head = self._head(bucket)
         if head is not None:
+            self.offered[bucket.key.project] = None
             heapq.heappush(self._heads.setdefault(bucket.key.project, []), (head, bucket.key))
 
     def projects(self) -> list[str]:
