@@ -13,6 +13,7 @@ _SETS = {
     postgres._NODES: ("nodes", ("cluster", "name", "body"), 2),
     postgres._PROJECTS: ("projects", ("name", "body"), 1),
     postgres._DEPARTMENTS: ("departments", ("name", "body"), 1),
+    postgres._POOLS: ("node_pools", ("id", "body"), 1),
     postgres._REQUESTS: ("requests", ("workload", "generation", "body", "spec"), 2),
     postgres._REPLICAS: (
         "replicas",
@@ -26,6 +27,7 @@ _GONE = {
     postgres._REQUESTS_OVER: "requests",
     postgres._PROJECTS_OVER: "projects",
     postgres._DEPARTMENTS_OVER: "departments",
+    postgres._POOLS_OVER: "node_pools",
 }
 _WORKLOAD = ("id", "project", "name", "phase", "desired", "generation", "attempt")
 

@@ -13,6 +13,7 @@ from muster_chassis.codec import TOMBSTONE
 from muster_chassis.events import Event, Origin, Reject
 from muster_kernel.quantities import GPU
 from muster_scheduler.domain import events as domain
+from muster_scheduler.domain.pools import NodePool, Strategy
 from muster_scheduler.domain.quotas import FREE, Line, Quota, UserLimit
 from muster_scheduler.domain.rules import NodeTypes, Rules
 from muster_scheduler.stream import translate
@@ -85,3 +86,16 @@ def test_a_quota_that_means_nothing_is_refused() -> None:
     said = tenancy_pb2.Department(name="d", quotas=[tenancy_pb2.PoolQuota(gpu_deserved=(1 << 64) - 1)])
     with pytest.raises(Reject, match="gpu_deserved is 18446744073709551615: at most"):
         translate(event("department/d", submission_pb2.DepartmentChanged(department=said)))
+
+
+def test_a_node_pool() -> None:
+    said = tenancy_pb2.NodePool(
+        id=4, cluster="c1", name="a100", version=2, gpu_placement=tenancy_pb2.PLACEMENT_STRATEGY_SPREAD
+    )
+    made = translate(event("pool/4", submission_pb2.NodePoolChanged(node_pool=said)))
+    assert made == domain.NodePoolChanged(NodePool(4, "c1", "a100", 2, Strategy.SPREAD, Strategy.BINPACK))
+
+
+@pytest.mark.parametrize(("aggregate", "meant"), [("pool/4", domain.NodePoolRemoved(4)), ("pool/x", None)])
+def test_a_removed_node_pool(aggregate: str, meant: domain.Event | None) -> None:
+    assert translate(event(aggregate, None)) == meant

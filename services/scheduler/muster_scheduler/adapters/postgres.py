@@ -62,6 +62,11 @@ _DEPARTMENTS: Final = """
 INSERT INTO departments (name, body) SELECT * FROM unnest($1::text[], $2::text[])
 ON CONFLICT (name) DO UPDATE SET body = excluded.body
 """
+_POOLS_OVER: Final = "DELETE FROM node_pools WHERE id = ANY($1::bigint[])"
+_POOLS: Final = """
+INSERT INTO node_pools (id, body) SELECT * FROM unnest($1::bigint[], $2::text[])
+ON CONFLICT (id) DO UPDATE SET body = excluded.body
+"""
 _PROJECTS: Final = """
 INSERT INTO projects (name, body) SELECT * FROM unnest($1::text[], $2::text[])
 ON CONFLICT (name) DO UPDATE SET body = excluded.body
@@ -81,6 +86,8 @@ class PostgresStore:
             await self._projects(unit, touched, world)
         if touched.departments:
             await self._departments(unit, touched, world)
+        if touched.pools:
+            await self._pools(unit, touched, world)
         if touched.nodes:
             await self._nodes(unit, touched, world)
         if touched.workloads:
@@ -105,6 +112,15 @@ class PostgresStore:
         over = [name for name in touched.departments if name not in known]
         if over:
             await unit.connection.execute(_DEPARTMENTS_OVER, over)
+
+    async def _pools(self, unit: Unit, touched: Touched, world: World) -> None:
+        known = world.pools.known
+        kept = [(number, rows.of_node_pool(known[number])) for number in touched.pools if number in known]
+        if kept:
+            await unit.connection.execute(_POOLS, *_columns(kept))
+        over = [number for number in touched.pools if number not in known]
+        if over:
+            await unit.connection.execute(_POOLS_OVER, over)
 
     async def _nodes(self, unit: Unit, touched: Touched, world: World) -> None:
         nodes = world.inventory.nodes

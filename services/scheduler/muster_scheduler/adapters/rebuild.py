@@ -68,6 +68,8 @@ async def _load(connection: asyncpg.Connection, limits: Limits, now: int) -> Sta
         world.queues.projects[row["name"]] = rows.to_project(row["name"], row["body"])
     for row in await connection.fetch("SELECT name, body FROM departments"):
         world.queues.departments[row["name"]] = rows.to_department(row["name"], row["body"])
+    for row in await connection.fetch("SELECT id, body FROM node_pools"):
+        world.pools.put(rows.to_node_pool(row["id"], row["body"]))
     nodes = await connection.fetch("SELECT cluster, name, body FROM nodes")
     world.inventory.put_nodes(rows.to_node(row["cluster"], row["name"], row["body"]) for row in nodes)
     kept = _Kept()

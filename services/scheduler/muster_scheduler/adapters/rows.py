@@ -14,6 +14,7 @@ from muster_kernel.lifecycle import DesiredPhase, Phase
 from muster_kernel.reasons import ChangeReason, FailureClass, WaitingReason
 from muster_scheduler.domain.clusters import Cluster, Profile
 from muster_scheduler.domain.nodes import Device, Node, NodeState
+from muster_scheduler.domain.pools import NodePool, Strategy
 from muster_scheduler.domain.queues import Department, Project
 from muster_scheduler.domain.quotas import Quota, UserLimit
 from muster_scheduler.domain.requests import Grant, Holder
@@ -101,6 +102,17 @@ class DepartmentBody:
     rank: int
 
 
+@dataclass(frozen=True, slots=True)
+class NodePoolBody:
+    """A node pool's row."""
+
+    cluster: str
+    name: str
+    version: int
+    gpu: Strategy
+    cpu: Strategy
+
+
 class WorkloadBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """A workload's row beside its columns. What is as it begins is not written: most of a million waiting ones."""
 
@@ -135,6 +147,8 @@ class WorkloadBody(msgspec.Struct, frozen=True, omit_defaults=True):
     old_generation: int = 0
     preemptions: int = 0
     ran: int = 0
+    next_trial: int = 0
+    open_trials: tuple[int, ...] = ()
     idle_since: int = 0
 
 
@@ -167,6 +181,7 @@ _cluster = msgspec.json.Decoder(ClusterBody)
 _node = msgspec.json.Decoder(NodeBody)
 _project = msgspec.json.Decoder(ProjectBody)
 _department = msgspec.json.Decoder(DepartmentBody)
+_node_pool = msgspec.json.Decoder(NodePoolBody)
 _workload = msgspec.json.Decoder(WorkloadBody)
 _replica = msgspec.json.Decoder(ReplicaBody)
 _request = msgspec.json.Decoder(Request)
@@ -234,6 +249,17 @@ def to_department(name: str, body: str) -> Department:
     """The department of a row."""
     read = _department.decode(body)
     return Department(name, **{field: getattr(read, field) for field in DepartmentBody.__slots__})
+
+
+def of_node_pool(pool: NodePool) -> str:
+    """A node pool's body."""
+    return text(_copy(pool, NodePoolBody))
+
+
+def to_node_pool(number: int, body: str) -> NodePool:
+    """The node pool of a row."""
+    read = _node_pool.decode(body)
+    return NodePool(number, **{field: getattr(read, field) for field in NodePoolBody.__slots__})
 
 
 def of_workload(workload: Workload) -> str:

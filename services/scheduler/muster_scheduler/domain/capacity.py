@@ -166,9 +166,13 @@ class Capacity:
         self._sliceable = self._sliceable | bit if to.sliceable else self._sliceable & ~bit
         self._stands[ordinal] = to
 
-    def candidates(self, shape: Shape) -> Iterator[Node]:
-        """Nodes that may hold one replica of `shape`, the one that it fills best first. A node may come twice."""
-        for bitmap in self._bitmaps(shape):
+    def candidates(self, shape: Shape, *, emptiest: bool = False) -> Iterator[Node]:
+        """Nodes that may hold one replica of `shape`, the one that it fills best first. A node may come twice.
+
+        emptiest: the one with the most left first instead, an idle card before a shared one.
+        """
+        bitmaps = self._bitmaps(shape)
+        for bitmap in reversed(tuple(bitmaps)) if emptiest else bitmaps:
             left = bitmap
             while left:
                 lowest = left & -left

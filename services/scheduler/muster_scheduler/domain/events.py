@@ -12,6 +12,7 @@ from typing import NamedTuple
 from muster_kernel.reasons import FailureClass
 from muster_scheduler.domain.clusters import Profile
 from muster_scheduler.domain.nodes import Node
+from muster_scheduler.domain.pools import NodePool
 from muster_scheduler.domain.quotas import Quota, UserLimit
 from muster_scheduler.domain.requests import Share
 from muster_scheduler.domain.rules import ANY_TYPE, NO_RULES, NodeTypes, Rules
@@ -107,6 +108,20 @@ class DepartmentRemoved:
     """A department is no more."""
 
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodePoolChanged:
+    """A node pool as people want it."""
+
+    pool: NodePool
+
+
+@dataclass(frozen=True, slots=True)
+class NodePoolRemoved:
+    """A node pool is no more."""
+
+    id: int
 
 
 class Order(NamedTuple):
@@ -257,6 +272,8 @@ Event = (
     | ProjectRemoved
     | DepartmentChanged
     | DepartmentRemoved
+    | NodePoolChanged
+    | NodePoolRemoved
     | ClusterRegistered
     | ClusterAdopted
     | NodeForcedGone

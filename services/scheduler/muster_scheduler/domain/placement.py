@@ -18,6 +18,7 @@ from muster_scheduler.domain.course import claim_holder
 from muster_scheduler.domain.eligibility import Eligibility, eligibility_of, excluded, reluctant
 from muster_scheduler.domain.nodes import Mig, Node, fit
 from muster_scheduler.domain.placing import Site, by_columns, charge_gang, charge_one, wish_of
+from muster_scheduler.domain.pools import NodePool, Strategy
 from muster_scheduler.domain.quotas import Amount
 from muster_scheduler.domain.requests import Grant, Kind, Role, Shape, charge_of, replica_count, total_charge
 from muster_scheduler.domain.workloads import Planned, Request, Workload
@@ -104,10 +105,12 @@ def place_gang(
     if capacity is None:
         return None
     mig, asked, wish = mig_of(world, cluster), eligibility_of(world.queues, workload), wish_of(workload.request)
+    filling = world.pools.named(cluster, pool)
     if (replica_count(roles) > 1 or wish.keys) and by_columns(roles, mig):
         budget.visits -= 1 + len(capacity.nodes) // _NODES_A_VISIT
-        return charge_gang(world, workload, roles, Site(capacity, asked, wish, world.now))
-    ground = Ground(capacity, mig, asked, world.now)
+        order = filling.strategy(min(roles, key=_largest_first).shape).gang_order
+        return charge_gang(world, workload, roles, Site(capacity, asked, wish, world.now, order))
+    ground = Ground(capacity, mig, asked, world.now, filling)
     for each in _narrowed(workload, ground):
         planned = _place_on(world, workload, roles, each, budget)
         if planned is not None:
@@ -116,13 +119,21 @@ def place_gang(
 
 
 class Ground(NamedTuple):
-    """Where nodes are looked for. `within`: a label and the value of it that they need; None: anywhere in the pool."""
+    """Where nodes are looked for.
+
+    filling: how the pool is filled. within: a label and the value of it that they need; None: anywhere in the pool.
+    """
 
     capacity: Capacity
     mig: Mig
     asked: Eligibility
     now: int
+    filling: NodePool
     within: tuple[str, str] | None = None
+
+    def spreads(self, shape: Shape) -> bool:
+        """Whether replicas of this shape go to the emptiest nodes."""
+        return self.filling.strategy(shape) is Strategy.SPREAD
 
     def admits(self, node: Node) -> bool:
         """Whether the node may be used at all, whatever it has free."""
@@ -193,7 +204,7 @@ def _place_role(
             rank = len(planned)
             world.inventory.charge(claim_holder(workload, role.name, rank), node.key, grant)
             planned.append(Planned(role.name, rank, node.key, grant))
-            if len(planned) == role.size:
+            if len(planned) == role.size or ground.spreads(role.shape):
                 break
             again = fit(node, role.shape, ground.mig)
             if isinstance(again, Constraint):
@@ -209,9 +220,9 @@ def _first_that_fits(
     refused: set[int],
     budget: Budget,
 ) -> tuple[Node, Grant] | None:
-    """The node that it fills best; one that asks to be taken last only where there is no other."""
+    """The first node in the pool's order; one that asks to be taken last only where there is no other."""
     last: tuple[Node, Grant] | None = None
-    for node in ground.capacity.candidates(shape):
+    for node in ground.capacity.candidates(shape, emptiest=ground.spreads(shape)):
         if node.ordinal in refused:
             continue
         budget.visits -= 1
@@ -237,7 +248,7 @@ def place_replica(
     if wish.keys and by_columns((role,), mig):
         budget.visits -= 1 + len(capacity.nodes) // _NODES_A_VISIT
         return charge_one(world, workload, role, index, k, Site(capacity, asked, wish, world.now))
-    ground = Ground(capacity, mig, asked, world.now)
+    ground = Ground(capacity, mig, asked, world.now, world.pools.named(workload.cluster, workload.pool))
     tries = (_first_that_fits(role.shape, each, set(), budget) for each in _narrowed(workload, ground))
     found = next((each for each in tries if each is not None), None)
     if found is None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from muster_kernel.reasons import Reason, WaitingReason
 from muster_scheduler.domain.capacity import Capacity
+from muster_scheduler.domain.choosing import NodeOrder
 from muster_scheduler.domain.course import claim_holder
 from muster_scheduler.domain.eligibility import Eligibility
 from muster_scheduler.domain.gangs import Lack, Placement, Refusal, place_gang
@@ -26,12 +27,16 @@ from muster_scheduler.domain.world import World
 
 
 class Site(NamedTuple):
-    """Where a gang is placed: one pool of one cluster, the nodes of it that it may use, and what it wishes."""
+    """Where a gang is placed: one pool of one cluster, the nodes of it that it may use, and what it wishes.
+
+    order: of nodes where it does not wish to be close together.
+    """
 
     capacity: Capacity
     asked: Eligibility
     wish: Wish
     now: int
+    order: NodeOrder = NodeOrder.TIGHTEST
 
     @property
     def topology(self) -> Topology:
@@ -132,7 +137,7 @@ def find(
 
 
 def _ask(roles: tuple[Role, ...], site: Site, mask: Mask) -> tuple[Placement, ...] | Refusal:
-    return place_gang(site.capacity.columns, site.topology, roles, site.wish, mask)
+    return place_gang(site.capacity.columns, site.topology, roles, site.wish, mask, site.order)
 
 
 def _home(site: Site, key: str, held: Collection[tuple[str, str]]) -> Mask:

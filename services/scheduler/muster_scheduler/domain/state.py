@@ -157,7 +157,8 @@ def canonical(world: World) -> object:
     spells = sorted((key, sorted(spells.items())) for key, spells in books.spells.items())
     accounts = (sorted(books.accounts.items()), sorted(books.above.items()), spells)
     workloads = [_of_workload(w) for _, w in sorted(world.workloads.items())]
-    return nodes, clusters, projects, departments, accounts, sorted(world.claims), workloads
+    pools = sorted(world.pools.known.values())
+    return nodes, clusters, projects, departments, pools, accounts, sorted(world.claims), workloads
 
 
 _KEYED: Final = ("replicas", "leaving", "rolling", "avoid", "replacements")
@@ -205,6 +206,8 @@ _HANDLERS: Final[dict[type, Callable[[World, Any], None]]] = {
     events.ProjectRemoved: tenancy.on_project_removed,
     events.DepartmentChanged: tenancy.on_department,
     events.DepartmentRemoved: tenancy.on_department_removed,
+    events.NodePoolChanged: tenancy.on_node_pool,
+    events.NodePoolRemoved: tenancy.on_node_pool_removed,
     events.ClusterRegistered: fleet.on_registered,
     events.ClusterAdopted: fleet.on_adopted,
     events.NodeForcedGone: fleet.on_forced_gone,

@@ -1,4 +1,4 @@
-"""What people say of departments and projects: who may use how much, for how long, on what.
+"""What people say of departments, projects and node pools: who may use how much, for how long, on what.
 
 Called by `State.apply`. Lowering a quota stops nothing; a rule that is tightened holds for what runs already.
 Holds: an older version never overwrites a newer one, so that repeated and reordered records end in the same state.
@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from muster_scheduler.domain.events import DepartmentChanged, DepartmentRemoved, ProjectChanged, ProjectRemoved
+from muster_scheduler.domain.events import (
+    DepartmentChanged,
+    DepartmentRemoved,
+    NodePoolChanged,
+    NodePoolRemoved,
+    ProjectChanged,
+    ProjectRemoved,
+)
 from muster_scheduler.domain.queues import Department, Project
 from muster_scheduler.domain.world import World
 
@@ -63,6 +70,22 @@ def on_department_removed(world: World, event: DepartmentRemoved) -> None:
         world.queues.remove_department(event.name)
         world.touched.departments[event.name] = None
         _renew(world, event.name, clocks=True)
+
+
+def on_node_pool(world: World, event: NodePoolChanged) -> None:
+    """A node pool as it stands now. What is placed stays where it is: the strategy is for what comes."""
+    known = world.pools.known.get(event.pool.id)
+    if known is not None and known.version >= event.pool.version > 0:
+        return
+    world.pools.put(event.pool)
+    world.touched.pools[event.pool.id] = None
+
+
+def on_node_pool_removed(world: World, event: NodePoolRemoved) -> None:
+    """A node pool is no more: where one of its name has nodes, it is filled as any other."""
+    if event.id in world.pools.known:
+        world.pools.remove(event.id)
+        world.touched.pools[event.id] = None
 
 
 def _renew(world: World, department: str, *, clocks: bool) -> None:

@@ -18,6 +18,7 @@ from muster_scheduler.domain.eligibility import rules_of
 from muster_scheduler.domain.inventory import Inventory
 from muster_scheduler.domain.journal import Journal
 from muster_scheduler.domain.limits import FORGET_AFTER, FORGET_AT_ONCE, WAITING_EVERY, Limits
+from muster_scheduler.domain.pools import NodePools
 from muster_scheduler.domain.queues import Owner, Queues
 from muster_scheduler.domain.quotas import Amount
 from muster_scheduler.domain.requests import Grant, Holder
@@ -37,6 +38,7 @@ class Touched:
     nodes: dict[tuple[str, str], None] = field(default_factory=dict)
     projects: dict[str, None] = field(default_factory=dict)
     departments: dict[str, None] = field(default_factory=dict)
+    pools: dict[int, None] = field(default_factory=dict)
 
 
 def owner_of(workload: Workload) -> Owner:
@@ -60,6 +62,7 @@ class World:
         self.journal = Journal()
         self.inventory = Inventory(self.journal)
         self.queues = Queues(self.journal)
+        self.pools = NodePools(self.journal)
         self.workloads: dict[str, Workload] = {}
         self.clusters: dict[str, Cluster] = {}
         # (cluster, pool, project) -> workloads that hold something there
@@ -202,7 +205,7 @@ class World:
         """Makes the queue and the timers anew from the truth."""
         self.waiting = Queue(name for name, project in self.queues.projects.items() if project.user_limits)
         self.timers = Timers()
-        self.hungry = {w.id: None for w in self.workloads.values() if w.inference and w.active}
+        self.hungry = {w.id: None for w in self.workloads.values() if w.independent and w.active}
         self.departing = {w.id: None for w in self.workloads.values() if w.remaining and self.leaving(w)}
         for workload_id in sorted(self.workloads):
             self.watch(self.workloads[workload_id])

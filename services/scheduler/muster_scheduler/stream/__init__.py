@@ -19,6 +19,7 @@ from muster_scheduler.stream import intentions, reports, tenancy
 
 _PROJECT: Final = "project/"
 _DEPARTMENT: Final = "department/"
+_POOL: Final = "pool/"
 
 INTENTS: Final = (submission_pb2.SuspendRequested, submission_pb2.ResumeRequested, submission_pb2.DeletionRequested)
 REPORTS: Final = (
@@ -35,6 +36,7 @@ _READ: Final = (
     *INTENTS,
     submission_pb2.ProjectChanged,
     submission_pb2.DepartmentChanged,
+    submission_pb2.NodePoolChanged,
     policy_pb2.WorkloadAdmitted,
     policy_pb2.WorkloadRejected,
     telemetry_pb2.ScaleAdvised,
@@ -48,7 +50,6 @@ _READ: Final = (
 _PASSED_BY: Final = (
     submission_pb2.WorkloadSubmitted,
     submission_pb2.SpecChanged,
-    submission_pb2.NodePoolChanged,
     submission_pb2.TemplateChanged,
     telemetry_pb2.UsageAccounted,
     agent_pb2.LayoutChanged,
@@ -69,6 +70,7 @@ _MAKERS: Final[dict[type[Message], Callable[[Any, Event], domain.Event]]] = {
     submission_pb2.DeletionRequested: intentions.delete,
     submission_pb2.ProjectChanged: tenancy.project,
     submission_pb2.DepartmentChanged: tenancy.department,
+    submission_pb2.NodePoolChanged: tenancy.node_pool,
     telemetry_pb2.ScaleAdvised: intentions.scale,
     telemetry_pb2.IdleSince: intentions.idle,
     agent_pb2.Heartbeat: reports.heartbeat,
@@ -93,4 +95,6 @@ def _removed(aggregate: str) -> domain.Event | None:
         return domain.ProjectRemoved(aggregate.removeprefix(_PROJECT))
     if aggregate.startswith(_DEPARTMENT):
         return domain.DepartmentRemoved(aggregate.removeprefix(_DEPARTMENT))
+    if aggregate.startswith(_POOL) and (number := aggregate.removeprefix(_POOL)).isdecimal():
+        return domain.NodePoolRemoved(int(number))
     return None

@@ -1,4 +1,4 @@
-"""What submission says of departments and projects, as events of the domain."""
+"""What submission says of departments, projects and node pools, as events of the domain."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Final
 from muster.tenancy.v1 import tenancy_pb2
 from muster_chassis.events import Event
 from muster_scheduler.domain import events as domain
+from muster_scheduler.domain.pools import NodePool, Strategy
 from muster_scheduler.domain.quotas import FREE, Line, Quota, UserLimit
 from muster_scheduler.stream import values
 from muster_scheduler.stream.terms import node_types_of, rules_of
@@ -41,6 +42,27 @@ def department(message: Any, _: Event) -> domain.Event:
         node_types_of(department.node_types),
         department.rank,
     )
+
+
+def node_pool(message: Any, _: Event) -> domain.Event:
+    """A node pool as people want it."""
+    said: tenancy_pb2.NodePool = message.node_pool
+    return domain.NodePoolChanged(
+        NodePool(
+            values.number(said.id, "id"),
+            values.text(said.cluster),
+            values.text(said.name),
+            said.version,
+            _STRATEGIES.get(said.gpu_placement, Strategy.BINPACK),
+            _STRATEGIES.get(said.cpu_placement, Strategy.BINPACK),
+        )
+    )
+
+
+_STRATEGIES: Final = {
+    tenancy_pb2.PLACEMENT_STRATEGY_BINPACK: Strategy.BINPACK,
+    tenancy_pb2.PLACEMENT_STRATEGY_SPREAD: Strategy.SPREAD,
+}
 
 
 def _quotas(said: Iterable[tenancy_pb2.PoolQuota]) -> tuple[tuple[str, Quota], ...]:
