@@ -43,6 +43,7 @@ GPU = "GPU-11111111-1111-4111-8111-111111111111"
 RAW = uuid.UUID(GPU[4:]).bytes
 KINDS = {
     "training": (options_pb2.KIND_TRAINING, 0, Pattern.SINGLE),
+    "trials": (options_pb2.KIND_TRAINING, 0, Pattern.TRIALS),
     "workspace": (options_pb2.KIND_WORKSPACE, 0, Pattern.SINGLE),
     "inference": (options_pb2.KIND_INFERENCE, 0, Pattern.SERVICE),
     "mpi": (options_pb2.KIND_DISTRIBUTED, workload_pb2.FRAMEWORK_MPI, Pattern.MPI),
@@ -73,6 +74,8 @@ def test_an_assignment_says_how_its_replicas_belong_together(kind: str) -> None:
     spec: dict[str, Any] = {"kind": number}
     if framework:
         spec["framework"] = framework
+    if pattern is Pattern.TRIALS:
+        spec["completions"] = 2
     made = decode.assignment(ID, message(**spec).SerializeToString(), {})
     assert made.newest.pattern is pattern
     assert made.newest.launched == (kind == "colossalai")

@@ -14,7 +14,6 @@ from muster_cluster_agent.domain.plan import (
     MpiWorker,
     Plain,
     ReplicaPlan,
-    Series,
     TorchLauncher,
     Torchrun,
     replica_plans,
@@ -154,15 +153,10 @@ def test_a_launcher_starts_nothing_but_torchrun() -> None:
         plans(revision(Pattern.MPI, "python t.py", WORKERS, LAUNCHER, launched=True))
 
 
-def test_more_trials_than_replicas_run_one_after_the_other() -> None:
-    found = plans(revision(Pattern.SINGLE, "sh -c 'echo $(POD_INDEX)' $(JOB_NAME)", completions=5))
-    assert [one.launch for one in found] == [
-        Series(("sh", "-c", "echo $(POD_INDEX)", "$(JOB_NAME)"), first, 5, 2) for first in (0, 1)
-    ]
-    made = process(found[1], PLACES)
-    words = ("1", "5", "2", "sh", "-c", "echo $(POD_INDEX)", "w")
-    assert made.argv == ("/py", "-I", "-S", "/shims/series.py", *words)
-    assert plans(revision(Pattern.SINGLE, "true", completions=2))[0].launch == Plain(("true",))
+def test_a_trial_runs_alone_under_its_number() -> None:
+    found = plans(revision(Pattern.TRIALS, "echo $(POD_INDEX)", Run("worker", 7, 2, "n-0")))
+    assert [one.launch for one in found] == [Plain(("echo", "$(POD_INDEX)"))] * 2
+    assert [process(one, PLACES).argv for one in found] == [("echo", "7"), ("echo", "8")]
 
 
 def test_the_names_that_users_know() -> None:

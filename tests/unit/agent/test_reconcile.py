@@ -186,10 +186,11 @@ def test_the_rest_of_a_gang_goes_at_once_where_its_policy_says_so() -> None:
     assert due(wanted, ended(first), observed(second)) == (Stop(second.name, 5.0, "completed"),)
 
 
-def test_trials_are_independent_of_the_first_one_s_success() -> None:
-    wanted = assignment(Pattern.SINGLE, Run("worker", 0, 2, "n-0"))
+@pytest.mark.parametrize("code", [0, 1])
+def test_trials_are_independent_of_each_others_ends(code: int) -> None:
+    wanted = assignment(Pattern.TRIALS, Run("worker", 0, 2, "n-0"))
     first, second = planned(wanted)
-    assert due(wanted, ended(first), observed(second), now=NOW + 10 * STRAGGLER_SECONDS) == ()
+    assert due(wanted, ended(first, code), observed(second), now=NOW + 10 * STRAGGLER_SECONDS) == ()
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,6 @@ def _revision(message: fleet_pb2.Revision, devices: Mapping[bytes, str]) -> Revi
         master=specs.template(spec.master_spec) if spec.HasField("master_spec") else None,
         slots_per_worker=spec.slots_per_worker or 1,
         processes=spec.processes,
-        completions=specs.trials(spec),
         launched=specs.launched(spec),
         cleaned=spec.clean_pod_policy in specs.CLEANED,
         ignored=ignored_by(spec),

@@ -24,6 +24,8 @@ def pattern(spec: workload_pb2.WorkloadSpec) -> Pattern:
         return Pattern.SERVICE
     if spec.kind == options_pb2.KIND_DISTRIBUTED:
         return Pattern.MPI if spec.framework in LAUNCHED else Pattern.TORCH
+    if spec.kind == options_pb2.KIND_TRAINING and spec.completions > 1:
+        return Pattern.TRIALS
     if spec.kind in {options_pb2.KIND_TRAINING, options_pb2.KIND_WORKSPACE}:
         return Pattern.SINGLE
     raise ValueError(f"this agent does not know how to run a workload of kind {spec.kind}")
@@ -32,11 +34,6 @@ def pattern(spec: workload_pb2.WorkloadSpec) -> Pattern:
 def launched(spec: workload_pb2.WorkloadSpec) -> bool:
     """Whether a launcher starts torchrun on the workers, in place of mpirun."""
     return spec.framework == workload_pb2.FRAMEWORK_COLOSSALAI
-
-
-def trials(spec: workload_pb2.WorkloadSpec) -> int:
-    """How many trials a training runs in all; 0 where it runs one a replica."""
-    return spec.completions if spec.kind == options_pb2.KIND_TRAINING else 0
 
 
 def template(spec: workload_pb2.WorkloadSpec) -> Template:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from muster_cluster_agent.domain.model import Share
-from muster_cluster_agent.domain.plan import MpiLauncher, MpiWorker, Plain, ReplicaPlan, Series, TorchLauncher, Torchrun
+from muster_cluster_agent.domain.plan import MpiLauncher, MpiWorker, Plain, ReplicaPlan, TorchLauncher, Torchrun
 from muster_kernel import ids
 from muster_kernel.words import expand
 
@@ -62,9 +62,6 @@ def process(plan: ReplicaPlan, places: Places) -> Process:
         **_ports(places),
         **launch_env,
     }
-    if isinstance(plan.launch, Series):  # each trial has a number of its own
-        known = {name: value for name, value in env.items() if name != "POD_INDEX"}
-        return Process(tuple(expand(word, known) for word in argv), env)
     if isinstance(plan.launch, MpiLauncher | MpiWorker):  # orted, too, ends at once where it cannot find the agent
         env["PATH"] = f"{places.tools}:{env.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"
     return Process(tuple(expand(word, env) for word in argv), env)
@@ -136,9 +133,6 @@ def _launch(plan: ReplicaPlan, places: Places) -> tuple[tuple[str, ...], dict[st
         return daemon, _mpi_common(places)
     if isinstance(launch, TorchLauncher):
         return (places.python, "-I", "-S", f"{places.shims}/rsh.py", "--calls", places.calls_file), {}
-    if isinstance(launch, Series):
-        numbers = (str(launch.first), str(launch.end), str(launch.step))
-        return (places.python, "-I", "-S", f"{places.shims}/series.py", *numbers, *launch.argv), {}
     return _mpirun(launch, places)
 
 

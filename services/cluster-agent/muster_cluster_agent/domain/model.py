@@ -17,6 +17,7 @@ class Pattern(StrEnum):
     """How the replicas of a workload belong together."""
 
     SINGLE = "single"
+    TRIALS = "trials"
     TORCH = "torch"
     MPI = "mpi"
     SERVICE = "service"
@@ -97,7 +98,6 @@ class Revision:
     master: Template | None = None
     slots_per_worker: int = 1
     processes: int = 0
-    completions: int = 0  # trials in all, where they are more than replicas; 0: one a replica
     launched: bool = False  # a launcher starts torchrun on the workers (ColossalAI)
     # Whoever still runs when the deciding replica has succeeded is stopped at once (cleanPodPolicy All and Running).
     cleaned: bool = False

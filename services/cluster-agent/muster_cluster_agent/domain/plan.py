@@ -71,17 +71,7 @@ class TorchLauncher:
     calls: tuple[tuple[str, Torchrun], ...]  # the worker's name, and what it runs
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
-    """Several independent trials in one replica, one after the other: their numbers as a range."""
-
-    argv: tuple[str, ...]
-    first: int
-    end: int
-    step: int
-
-
-Launch = Plain | Torchrun | MpiWorker | MpiLauncher | TorchLauncher | Series
+Launch = Plain | Torchrun | MpiWorker | MpiLauncher | TorchLauncher
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +185,6 @@ def _launch(revision: Revision, member: _Member, workers: list[_Member], world: 
     if revision.pattern is Pattern.TORCH:
         torch = _torchrun(argv, member, world)
         return torch if torch is not None else Plain(argv, rank=member.rank, world=world)
-    if revision.completions > world:
-        return Series(argv, first=member.rank, end=revision.completions, step=world)
     return Plain(argv)
 
 

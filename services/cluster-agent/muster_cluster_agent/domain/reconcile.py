@@ -162,7 +162,7 @@ def _run(
     here = {replica.name: replica for replica in scene.observed if replica.key == revision.key}
     mine = [here[plan.name] for plan in plans if plan.name in here]
     missing = [plan for plan in plans if plan.name not in here and plan.name not in scene.removed]
-    gang = revision.pattern is not Pattern.SERVICE
+    gang = revision.pattern not in {Pattern.SERVICE, Pattern.TRIALS}
     if gang and _settle_gang(revision, mine, len(plans), assignment.grace, now, verdict):
         return
     if not missing or scene.held_back:
@@ -201,9 +201,7 @@ def _settle_gang(
 
 
 def _decider(revision: Revision, mine: list[Observed]) -> Observed | None:
-    """The replica whose end decides: MPI's launcher, else the one with rank 0; of independent trials none does."""
-    if revision.pattern is Pattern.SINGLE and len(mine) > 1:
-        return None
+    """The replica whose end decides: MPI's launcher, else the one with rank 0."""
     launchers = [r for r in mine if r.role in {"launcher", "master"}]
     if revision.pattern is Pattern.MPI or launchers:
         return launchers[0] if launchers else None

@@ -9,7 +9,7 @@ from muster_scheduler.domain.course import claim_holder
 from muster_scheduler.domain.queues import Owner
 from muster_scheduler.domain.quotas import Amount
 from muster_scheduler.domain.requests import Holder
-from muster_scheduler.domain.workloads import Workload
+from muster_scheduler.domain.workloads import Trials, Workload
 from muster_scheduler.domain.world import World, amount_of, owner_of
 
 
@@ -30,9 +30,11 @@ def check(world: World) -> None:
 
 def _check_workload(world: World, workload: Workload) -> None:
     where = f"workload {workload.id} ({workload.phase})"
-    if workload.phase in ACTIVE and workload.request is not None and not workload.inference:
+    if workload.phase in ACTIVE and workload.request is not None and not workload.independent:
         roles = {(role.name, index) for role in workload.request.roles for index in range(role.size)}
         _require(set(workload.replicas) == roles, f"{where} has {sorted(workload.replicas)}, should {sorted(roles)}")
+    if workload.request is not None and workload.request.trials is not None:
+        _check_trials(workload, workload.request.trials)
     if workload.phase in WAITING or workload.phase in {Phase.STOPPED, Phase.CREATING, Phase.DELETED}:
         _require(not workload.everyone(), f"{where} still holds {workload.everyone()}")
     if workload.phase in FINAL or workload.phase in ACTIVE:
@@ -42,6 +44,13 @@ def _check_workload(world: World, workload: Workload) -> None:
         _require(workload.id in world.claims, f"{where} has a claim that is not listed")
     if workload.phase in WAITING and workload.claim is None and workload.not_before <= world.now:
         _require(workload.id in world.waiting, f"{where} waits and does not stand in the queue")
+
+
+def _check_trials(workload: Workload, trials: Trials) -> None:
+    running = {rank for _, rank in workload.replicas}
+    _require(running <= set(workload.open_trials), f"{workload.id} runs {running}, of {workload.open_trials}")
+    _require(len(workload.open_trials) <= trials.at_once, f"{workload.id} has too many at once: {workload.open_trials}")
+    _require(workload.next_trial <= trials.completions, f"{workload.id} began trial {workload.next_trial - 1}")
 
 
 def _check_holders(world: World, promised: frozenset[Holder]) -> None:

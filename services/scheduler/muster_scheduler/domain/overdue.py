@@ -30,7 +30,7 @@ def _carry_out(world: World, workload: Workload, due: Due) -> bool:
     """Whether it had any effect."""
     if due.reason is not ChangeReason.NODE_CLOSING:
         return advance(world, workload, LifecycleEvent.LIMIT_REACHED, due.reason, due.message) is None
-    if workload.inference:
+    if workload.independent:
         return due.node is not None and move_away(world, workload, due.node)
     world.set(workload, ending=Ending.MOVED)
     return advance(world, workload, LifecycleEvent.GANG_RESTART, due.reason, due.message) is None

@@ -11,7 +11,7 @@ from typing import Final
 
 from muster_kernel.lifecycle import ACTIVE, LifecycleEvent, Phase
 from muster_kernel.reasons import ChangeReason, FailureClass
-from muster_scheduler.domain import service
+from muster_scheduler.domain import service, trials
 from muster_scheduler.domain.course import advance, gone
 from muster_scheduler.domain.events import AssignmentRefused, Order, ReplicaReported, Status
 from muster_scheduler.domain.limits import FAULT_LIMIT, START_WINDOW, backoff
@@ -115,23 +115,37 @@ def end_of(world: World, workload: Workload, replica: Replica) -> None:
     if not replica.ended and workload.phase in ACTIVE | {Phase.UNKNOWN}:
         failure = replica.failure if replica.failure is not FailureClass.NONE else FailureClass.INFRASTRUCTURE
         world.set_replica(replica, state=ReplicaState.FAILED, failure=failure)
-    if workload.inference and workload.phase in ACTIVE | {Phase.UNKNOWN}:
-        service.replica_ended(world, workload, replica)
+    if workload.independent and workload.phase in ACTIVE | {Phase.UNKNOWN}:
+        _ended_alone(world, workload, replica)
     elif replica.holder not in workload.leaving:
         judge(world, workload)
     gone(world, workload, replica)
-    if workload.inference:
+    if workload.independent:
         judge(world, workload)
     world.stirred[workload.id] = None
+
+
+def _ended_alone(world: World, workload: Workload, replica: Replica) -> None:
+    if workload.inference:
+        service.replica_ended(world, workload, replica)
+    else:
+        trials.trial_ended(world, workload, replica)
+
+
+def _evaluate_alone(world: World, workload: Workload) -> None:
+    if workload.request is not None and workload.request.trials is not None:
+        trials.evaluate(world, workload, workload.request.trials)
+    else:
+        service.evaluate(world, workload)
 
 
 def judge(world: World, workload: Workload) -> None:
     """What the replicas say about the workload's phase."""
     if workload.phase not in _JUDGED or workload.snapshot_due:
         return
-    if workload.inference:
+    if workload.independent:
         if workload.phase is not Phase.STOPPING:
-            service.evaluate(world, workload)
+            _evaluate_alone(world, workload)
         return
     replicas = list(workload.replicas.values())
     if not replicas:

@@ -47,7 +47,7 @@ def grow(world: World, workload: Workload, budget: Budget) -> None:
         for index in range(role.size)
         if (role.name, index) not in workload.replicas
     ]
-    placed = [_add(world, workload, role, index, budget) for role, index in missing]
+    placed = [add_replica(world, workload, role, index, budget) for role, index in missing]
     if any(placed):
         world.rewrite(workload)
     elif missing and workload.rolling and not workload.leaving:
@@ -56,7 +56,8 @@ def grow(world: World, workload: Workload, budget: Budget) -> None:
         world.journal.drop(world.hungry, workload.id)
 
 
-def _add(world: World, workload: Workload, role: Role, index: int, budget: Budget) -> bool:
+def add_replica(world: World, workload: Workload, role: Role, index: int, budget: Budget) -> bool:
+    """Places one replica that is missing, unless it rests after a failure. Whether it has its place."""
     k, not_before = workload.replacements.get((role.name, index), (0, 0))
     if not_before > world.now:
         return False

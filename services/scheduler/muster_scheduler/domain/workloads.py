@@ -51,6 +51,13 @@ class Ending(Enum):
     FOR_GOOD = "for good"
 
 
+class Trials(NamedTuple):
+    """Independent runs of one command: how many have to succeed, and how many run at once at most."""
+
+    completions: int
+    at_once: int
+
+
 class Request(NamedTuple):
     """What policy admitted: all that the scheduler reads of a spec, and the spec itself as opaque bytes."""
 
@@ -70,6 +77,7 @@ class Request(NamedTuple):
     spec: bytes
     preemption_limit: int | None = None  # preemptions that it survives; None: any number
     terms: Terms = ANYWHERE
+    trials: Trials | None = None  # then `roles` is the one replica that each of them is
 
 
 @dataclass(slots=True, eq=False)
@@ -146,6 +154,8 @@ class Workload:
     pool: str = ""
     placed: int = 0
     first_placed: int = 0  # first placement of this generation: START failures are bounded in time from here
+    next_trial: int = 0  # the first number that never had a place
+    open_trials: tuple[int, ...] = ()  # numbers that had a place and have not succeeded, lowest first
     ran: int = 0  # how long earlier attempts held their place since it was submitted, resumed or preempted
     replicas: dict[tuple[str, int], Replica] = field(default_factory=dict)
     leaving: dict[Holder, Replica] = field(default_factory=dict)  # replaced or scaled away, not gone yet
@@ -183,6 +193,11 @@ class Workload:
     def inference(self) -> bool:
         """Whether it serves, and so is never completed."""
         return self.request is not None and self.request.kind is WorkloadKind.INFERENCE
+
+    @property
+    def independent(self) -> bool:
+        """Whether its replicas come and go one by one: a service's and independent trials, not a gang's."""
+        return self.inference or (self.request is not None and self.request.trials is not None)
 
     @property
     def remaining(self) -> bool:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
 from muster_chassis.events import Reject
 from muster_kernel.mig import compute_of
 from muster_scheduler.domain.requests import Kind, Role, Shape, charge_of
+from muster_scheduler.domain.workloads import Trials
 from muster_scheduler.stream import values
 
 MOST_REPLICAS: Final = 100_000
@@ -16,9 +18,24 @@ _MOST_DEVICES: Final = 1024  # on one node: more than any has, and so a request 
 _WHOLE_MILLI: Final = 1000
 
 
-def roles_of(requests: Iterable[workload_pb2.ResourceRequest]) -> tuple[Role, ...]:
-    """The roles of a gang. Raises Reject for more replicas than anybody starts and for two roles of one name."""
+def trials_of(spec: workload_pb2.WorkloadSpec) -> Trials | None:
+    """The independent trials of a training; None where it is one run."""
+    if spec.kind != options_pb2.KIND_TRAINING or spec.completions <= 1:
+        return None
+    completions = min(spec.completions, MOST_REPLICAS)
+    return Trials(completions, max(1, min(spec.parallelism, completions)))
+
+
+def roles_of(requests: Iterable[workload_pb2.ResourceRequest], *, alone: bool = False) -> tuple[Role, ...]:
+    """The roles of a gang; `alone`: of one of its trials. Raises Reject.
+
+    More replicas than anybody starts are refused, and two roles of one name, and trials that are several roles.
+    """
     roles = tuple(_role(request) for request in requests)
+    if alone:
+        if len(roles) != 1:
+            raise Reject(f"trials have one role, not {len(roles)}")
+        roles = (roles[0]._replace(size=1),)
     replicas = sum(role.size for role in roles)
     if replicas > MOST_REPLICAS:
         raise Reject(f"{replicas} replicas are asked for; at most {MOST_REPLICAS} are allowed")

@@ -1,0 +1,191 @@
+"""Independent trials: each its own place, number and end; what is done is done, what fails runs again."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from muster.options.v1 import options_pb2
+from muster.workload.v1 import workload_pb2
+from muster_chassis.events import Reject
+from muster_kernel.lifecycle import Phase
+from muster_kernel.reasons import ChangeReason, FailureClass
+from muster_scheduler.adapters.rows import of_request, of_workload, to_request
+from muster_scheduler.domain import events
+from muster_scheduler.domain.limits import FAULT_LIMIT
+from muster_scheduler.domain.nodes import NodeState
+from muster_scheduler.domain.workloads import SECOND, ReplicaState, Request, Trials
+from muster_scheduler.stream.roles import roles_of, trials_of
+from tests.support.fleets import Fleet, node, request, role, whole
+
+
+def series(completions: int, at_once: int, **more: object) -> Request:
+    return request(role(whole()), **more)._replace(trials=Trials(completions, at_once))  # type: ignore[arg-type]
+
+
+def running(fleet: Fleet, number: int = 1) -> list[int]:
+    return sorted(rank for _, rank in fleet.workload(number).replicas)
+
+
+def end(fleet: Fleet, rank: int, *, code: int = 0, failure: FailureClass = FailureClass.EXIT) -> None:
+    """One trial ends and is gone."""
+    state = ReplicaState.SUCCEEDED if code == 0 else ReplicaState.FAILED
+    said = FailureClass.NONE if code == 0 else failure
+    k = fleet.workload(1).replicas["worker", rank].holder.k
+    fleet.send(fleet.status(1, state, rank=rank, exit_code=code, failure=said))
+    fleet.send(fleet.status(1, None, rank=rank, exit_code=code, failure=said, gone=True, k=k))
+
+
+def test_every_number_runs_once_and_the_last_end_is_the_workloads() -> None:
+    fleet = Fleet(node("a", 8))
+    fleet.submit(1, series(5, 2))
+    assert running(fleet) == [0, 1]
+    fleet.send(fleet.status(1, ReplicaState.READY, rank=1))
+    assert fleet.workload(1).phase is Phase.RUNNING, "as soon as one does"
+    end(fleet, 1)
+    assert running(fleet) == [0, 2]
+    end(fleet, 2)
+    end(fleet, 0)
+    assert running(fleet) == [3, 4]
+    end(fleet, 4)
+    assert fleet.workload(1).phase is Phase.RUNNING
+    end(fleet, 3)
+    assert fleet.workload(1).phase is Phase.COMPLETED
+    assert not fleet.workload(1).everyone()
+
+
+def test_there_is_no_gang_one_place_is_enough_to_begin() -> None:
+    fleet = Fleet(node("a", 1), node("b", 1))
+    fleet.submit(1)
+    fleet.submit(2, series(3, 3))
+    assert running(fleet, 2) == [0]
+    fleet.finish(1)
+    assert running(fleet, 2) == [0, 1], "others follow where there is room"
+
+
+def test_a_failed_trial_runs_again_under_its_number_after_a_pause() -> None:
+    fleet = Fleet(node("a", 8))
+    fleet.submit(1, series(4, 2))
+    end(fleet, 1, code=3)
+    assert running(fleet) == [0], "its number is not given to the next"
+    assert fleet.workload(1).exits == 1
+    fleet.wait(10)
+    assert running(fleet) == [0, 1]
+    assert fleet.workload(1).replicas["worker", 1].holder.k == 1
+    assert fleet.workload(1).attempt == 1, "the others went on"
+
+
+def test_the_workloads_budget_is_spent_by_all_of_them() -> None:
+    fleet = Fleet(node("a", 8))
+    fleet.submit(1, series(4, 2, backoff_limit=1))
+    end(fleet, 0, code=3)
+    end(fleet, 1, code=4)
+    failed = fleet.workload(1)
+    assert (failed.phase, failed.reason) == (Phase.FAILED, ChangeReason.EXIT_LIMIT)
+    assert failed.message.startswith("trial 1")
+
+
+@pytest.mark.parametrize(
+    ("failure", "times", "reason"),
+    [
+        (FailureClass.OUT_OF_MEMORY, 1, ChangeReason.OUT_OF_MEMORY),
+        (FailureClass.INFRASTRUCTURE, FAULT_LIMIT + 1, ChangeReason.INFRASTRUCTURE_LIMIT),
+    ],
+)
+def test_other_budgets(failure: FailureClass, times: int, reason: ChangeReason) -> None:
+    fleet = Fleet(node("a", 8))
+    fleet.submit(1, series(4, 1))
+    for _ in range(times):
+        assert fleet.workload(1).phase is Phase.INITIALIZING
+        end(fleet, 0, code=1, failure=failure)
+        fleet.wait(400)
+    assert (fleet.workload(1).phase, fleet.workload(1).reason) == (Phase.FAILED, reason)
+
+
+def test_what_is_done_stays_done_over_a_suspension() -> None:
+    fleet = Fleet(node("a", 8))
+    fleet.submit(1, series(5, 2))
+    end(fleet, 0)
+    assert running(fleet) == [1, 2]
+    fleet.send(events.SuspendRequested("e", fleet.workload(1).id))
+    fleet.gone(1)
+    assert fleet.workload(1).phase is Phase.STOPPED
+    fleet.send(events.ResumeRequested("e", fleet.workload(1).id))
+    assert running(fleet) == [1, 2], "begun and not done"
+    assert fleet.workload(1).attempt == 2
+    for rank in (1, 2, 3, 4):
+        end(fleet, rank)
+    assert fleet.workload(1).phase is Phase.COMPLETED
+
+
+def test_without_room_for_the_next_it_waits_in_the_queue_again() -> None:
+    fleet = Fleet(node("a", 1))
+    fleet.submit(1, series(2, 1))
+    fleet.run(1)
+    closed = node("a", 1, state=NodeState.CORDONED)
+    fleet.inventory("c1", [closed])
+    end(fleet, 0)
+    assert fleet.workload(1).phase is Phase.PENDING
+    fleet.inventory("c1", [node("a", 1)])
+    assert running(fleet) == [1]
+    end(fleet, 1)
+    assert fleet.workload(1).phase is Phase.COMPLETED
+
+
+def test_a_closing_node_moves_its_trials_and_no_others() -> None:
+    fleet = Fleet(node("a", 1), node("b", 2))
+    fleet.submit(1, series(4, 2))
+    fleet.run(1)
+    moved = [rank for (_, rank), r in sorted(fleet.workload(1).replicas.items()) if r.node[1] == "a"]
+    draining = node("a", 1, state=NodeState.DRAINING)
+    draining.drain_deadline = fleet.now + 10 * SECOND
+    fleet.inventory("c1", [draining, node("b", 2)])
+    assert fleet.workload(1).phase is Phase.RUNNING
+    assert {r.node[1] for r in fleet.workload(1).replicas.values()} == {"b"}
+    assert sorted(h.rank for h in fleet.workload(1).leaving) == moved
+
+
+def test_a_silent_cluster_and_its_return() -> None:
+    fleet = Fleet(node("a", 2))
+    fleet.submit(1, series(3, 2))
+    fleet.now += 100 * SECOND
+    fleet.send()
+    assert fleet.workload(1).phase is Phase.UNKNOWN
+    fleet.send(events.AssignmentsHeld("c1", fleet.order(), (events.Held(fleet.workload(1).id, 1, 1, 1, ()),), 1))
+    assert fleet.workload(1).phase is Phase.INITIALIZING
+    fleet.send(fleet.status(1, ReplicaState.READY, rank=0))
+    assert fleet.workload(1).phase is Phase.RUNNING
+
+
+def test_rows_keep_the_numbers() -> None:
+    fleet = Fleet(node("a", 8))
+    fleet.submit(1, series(9, 3))
+    body = json.loads(of_workload(fleet.workload(1)))
+    assert (body["next_trial"], body["open_trials"]) == (3, [0, 1, 2])
+    asked = fleet.workload(1).request
+    assert asked is not None
+    assert to_request(of_request(asked), asked.spec) == asked
+
+
+@pytest.mark.parametrize(
+    ("kind", "completions", "parallelism", "found"),
+    [
+        (options_pb2.KIND_TRAINING, 12, 3, Trials(12, 3)),
+        (options_pb2.KIND_TRAINING, 12, 0, Trials(12, 1)),
+        (options_pb2.KIND_TRAINING, 1, 0, None),
+        (options_pb2.KIND_WORKSPACE, 12, 3, None),
+    ],
+)
+def test_what_specs_say(
+    kind: options_pb2.Kind.ValueType, completions: int, parallelism: int, found: Trials | None
+) -> None:
+    spec = workload_pb2.WorkloadSpec(kind=kind, completions=completions, parallelism=parallelism)
+    assert trials_of(spec) == found
+
+
+def test_a_trial_is_one_replica() -> None:
+    asked = workload_pb2.ResourceRequest(role="worker", count=3, gpu_devices=1)
+    assert [each.size for each in roles_of([asked], alone=True)] == [1]
+    with pytest.raises(Reject, match="trials have one role, not 2"):
+        roles_of([asked, workload_pb2.ResourceRequest(role="master", count=1)], alone=True)
