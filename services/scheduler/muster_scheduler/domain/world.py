@@ -38,6 +38,7 @@ class Touched:
     nodes: dict[tuple[str, str], None] = field(default_factory=dict)
     projects: dict[str, None] = field(default_factory=dict)
     departments: dict[str, None] = field(default_factory=dict)
+    usage: dict[tuple[str, str], None] = field(default_factory=dict)
     pools: dict[int, None] = field(default_factory=dict)
 
 
@@ -152,6 +153,9 @@ class World:
 
     def account(self, workload: Workload, pool: str, grants: Iterable[Grant], times: int = 1) -> None:
         """Charges grants to the workload's project, department and user, as one charge; or takes them back (-1)."""
+        if self.limits.usage_weight:
+            self.queues.settle(workload.project, pool, self.now, self.limits.usage_half_life)
+            self.touched.usage[workload.project, pool] = None
         self.queues.charge(owner_of(workload), pool, amount_of(grants), times)
 
     def unaccount(self, workload: Workload, replica: Replica) -> None:
