@@ -152,5 +152,11 @@ def test_pools() -> None:
         "over_provisioning_ratio",
     }
     assert check_pool(Pool("seen", "", "", 0), label_needed=False) == []
+    assert check_pool(Pool("h100", "k", "v", 0, ("topology.kubernetes.io/block", "rack"))) == []
+    wrong = check_pool(Pool("h100", "k", "v", 0, ("rack", "a//b", "rack")))
+    assert [one.path for one in wrong] == ["topology_levels.1", "topology_levels.2"]
+    assert [one.path for one in check_pool(Pool("h100", "k", "v", 0, tuple("abcdefghi")))] == ["topology_levels"]
     shown = write_pool(NodePool(id=4, cluster="east", name="h100", label_key="k", label_value="v"), [])
     assert judge("create_node_pool", shown).status == "Empty"
+    levelled = write_pool(NodePool(id=4, cluster="east", name="h100", topology_levels=["block", "rack"]), [])
+    assert levelled["topologyLevels"] == ["block", "rack"]

@@ -228,5 +228,6 @@ KEYS: Final[dict[str, dict[str, tuple[str, Any]]]] = {
         "gpuPlacement": ("gpu_placement", _placement),
         "cpuPlacement": ("cpu_placement", _placement),
         "overProvisioningRatio": ("over_provisioning_ratio", _count),
+        "topologyLevels": ("topology_levels", _text),
     },
 }

@@ -18,6 +18,7 @@ DEFAULT_POOL: Final = "default"
 ANY_CLUSTER: Final = "00000000-0000-0000-0000-000000000000"
 """The UUID that means: whichever."""
 LARGEST_RATIO: Final = 1000
+MOST_LEVELS: Final = 8
 _CLUSTERS: Final = "6f3f1c0e-58b4-5c7a-9a53-0d4f5c2b7e11"
 _LABEL_PART: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -36,6 +37,7 @@ class Pool:
     label_key: str
     label_value: str
     over_provisioning_ratio: int
+    topology_levels: tuple[str, ...] = ()
 
 
 def check_pool(pool: Pool, *, label_needed: bool = True) -> list[Problem]:
@@ -51,7 +53,25 @@ def check_pool(pool: Pool, *, label_needed: bool = True) -> list[Problem]:
     if pool.over_provisioning_ratio > LARGEST_RATIO:
         said = f"{pool.over_provisioning_ratio} is too large: 1 to {LARGEST_RATIO}, or left out"
         problems.append(Problem("over_provisioning_ratio", said))
+    problems.extend(_levels(pool.topology_levels))
     return problems
+
+
+def _levels(keys: tuple[str, ...]) -> Iterable[Problem]:
+    if len(keys) > MOST_LEVELS:
+        yield Problem("topology_levels", f"{len(keys)} levels are given: at most {MOST_LEVELS}")
+    for place, key in enumerate(keys[:MOST_LEVELS]):
+        if not _is_key(key):
+            given = repr(key[:80]) if key else "nothing"
+            said = f"{given} is no key of a label: such as topology.kubernetes.io/rack, its name at most 63 characters"
+            yield Problem(f"topology_levels.{place}", said)
+        elif key in keys[:place]:
+            yield Problem(f"topology_levels.{place}", f"{key!r} is given twice: each level once, the widest first")
+
+
+def _is_key(key: str) -> bool:
+    prefix, slash, name = key.rpartition("/")
+    return bool(_LABEL_PART.fullmatch(name)) and (not slash or bool(_PREFIX.fullmatch(prefix)))
 
 
 def _name(name: str) -> Iterable[Problem]:
@@ -62,8 +82,7 @@ def _name(name: str) -> Iterable[Problem]:
 
 
 def _label(key: str, value: str) -> Iterable[Problem]:
-    prefix, slash, name = key.rpartition("/")
-    if not _LABEL_PART.fullmatch(name) or (slash and not _PREFIX.fullmatch(prefix)):
+    if not _is_key(key):
         given = repr(key[:80]) if key else "nothing"
         yield Problem("label_key", f"{given} is no key of a label: such as run.ai/type, its name at most 63 characters")
     if not _LABEL_PART.fullmatch(value):

@@ -21,7 +21,14 @@ from muster_submission.errors import DraftRefused, NameTaken, NoSuchCluster, NoS
 from muster_submission.handlers.changes import take
 from muster_submission.ports import FleetBooks
 
-CHANGEABLE: Final = ("label_key", "label_value", "gpu_placement", "cpu_placement", "over_provisioning_ratio")
+CHANGEABLE: Final = (
+    "label_key",
+    "label_value",
+    "gpu_placement",
+    "cpu_placement",
+    "over_provisioning_ratio",
+    "topology_levels",
+)
 
 
 class NodePools:
@@ -84,7 +91,8 @@ class NodePools:
 
 
 def _check(pool: NodePool, *, label_needed: bool = True) -> None:
-    asked = Pool(pool.name, pool.label_key, pool.label_value, pool.over_provisioning_ratio)
+    levels = tuple(pool.topology_levels)
+    asked = Pool(pool.name, pool.label_key, pool.label_value, pool.over_provisioning_ratio, levels)
     problems = check_pool(asked, label_needed=label_needed)
     if problems:
         raise DraftRefused("the node pool", problems)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster_submission.domain.fleet import LARGEST_RATIO
+from muster_submission.domain.fleet import LARGEST_RATIO, MOST_LEVELS
 from muster_submission.rest.cluster_bodies import PLACEMENTS, STATES
 from muster_submission.rest.operation import array_of, record
 
@@ -16,11 +16,18 @@ _WORD: Final = {"type": ["string", "null"], "enum": [*PLACEMENTS, None]}
 _STRATEGY: Final = record("PlacementStrategy", [], "How replicas are spread over nodes.", cpu=_WORD, gpu=_WORD)
 _RATIO: Final = {"type": ["integer", "null"], "minimum": 1, "maximum": LARGEST_RATIO}
 _LABEL: Final = {"type": ["string", "null"], "maxLength": 317}
+_LEVELS: Final = {
+    "type": ["array", "null"],
+    "items": {"type": "string", "maxLength": 317},
+    "maxItems": MOST_LEVELS,
+    "description": "Keys of labels that say which nodes are close to each other, the widest first.",
+}
 _UPDATABLE: Final = {
     "labelKey": _LABEL,
     "labelValue": _LABEL,
     "placementStrategy": {"anyOf": [_STRATEGY, {"type": "null"}]},
     "overProvisioningRatio": _RATIO,
+    "topologyLevels": _LEVELS,
 }
 POOL: Final = record(
     "NodePool",
@@ -33,6 +40,7 @@ POOL: Final = record(
     labelValue=_TEXT,
     placementStrategy=_STRATEGY,
     overProvisioningRatio={"type": "integer"},
+    topologyLevels=array_of(_TEXT),
     createdAt=_TIME,
     updatedAt=_TIME,
     deletedAt={"type": ["string", "null"], "format": "date-time"},

@@ -31,7 +31,11 @@ _WHOLE: Final = {
     "home_cluster": "clusterId",
     "department": "parentId",
 }
-_FIRST: Final = {"default_node_pools": "defaultNodePools", "node_types": "nodeTypes"}
+_FIRST: Final = {
+    "default_node_pools": "defaultNodePools",
+    "node_types": "nodeTypes",
+    "topology_levels": "topologyLevels",
+}
 _RULES: Final = {f"rules.{field}": f"schedulingRules.{name}" for name, field in RULES.items()}
 _ENTRY: Final = re.compile(r"quotas\.(\d+)(?:\.(\w+))?")
 

@@ -496,6 +496,7 @@ class NodePool(_message.Message):
     UPDATED_AT_FIELD_NUMBER: _builtins.int
     CREATED_BY_FIELD_NUMBER: _builtins.int
     UPDATED_BY_FIELD_NUMBER: _builtins.int
+    TOPOLOGY_LEVELS_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     """Its number, never given to another."""
     cluster: _builtins.str
@@ -526,6 +527,12 @@ class NodePool(_message.Message):
     def updated_at(self) -> _timestamp_pb2.Timestamp:
         """When it was changed last."""
 
+    @_builtins.property
+    def topology_levels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The keys of its nodes' labels that say what is close to what, the widest first, such as block and rack. Gangs that
+        ask to be close together are placed by them.
+        """
+
     def __init__(
         self,
         *,
@@ -542,10 +549,11 @@ class NodePool(_message.Message):
         updated_at: _timestamp_pb2.Timestamp | None = ...,
         created_by: _builtins.str = ...,
         updated_by: _builtins.str = ...,
+        topology_levels: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "cpu_placement", b"cpu_placement", "created_at", b"created_at", "created_by", b"created_by", "gpu_placement", b"gpu_placement", "id", b"id", "label_key", b"label_key", "label_value", b"label_value", "name", b"name", "over_provisioning_ratio", b"over_provisioning_ratio", "updated_at", b"updated_at", "updated_by", b"updated_by", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "cpu_placement", b"cpu_placement", "created_at", b"created_at", "created_by", b"created_by", "gpu_placement", b"gpu_placement", "id", b"id", "label_key", b"label_key", "label_value", b"label_value", "name", b"name", "over_provisioning_ratio", b"over_provisioning_ratio", "topology_levels", b"topology_levels", "updated_at", b"updated_at", "updated_by", b"updated_by", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
