@@ -12,11 +12,12 @@ from muster_kernel.lifecycle import ACTIVE, WAITING, LifecycleEvent, Phase
 from muster_kernel.reasons import ChangeReason, Reason, WaitingReason
 from muster_scheduler.domain.course import advance, claim_holder, drop_claim, healthy, restart_due, waits_for_nobody
 from muster_scheduler.domain.decisions import Placed
-from muster_scheduler.domain.evictions import OthersLeave, Room, carry_out, make_room
+from muster_scheduler.domain.evictions import OthersLeave, carry_out, make_room
 from muster_scheduler.domain.overdue import look_at_clocks
 from muster_scheduler.domain.placement import Budget, amount_before, clusters_for, place_gang
 from muster_scheduler.domain.reasoning import why_not
 from muster_scheduler.domain.service import grow
+from muster_scheduler.domain.trials import begin_first, grow_trials
 from muster_scheduler.domain.turns import Turns
 from muster_scheduler.domain.waiting import ClassKey
 from muster_scheduler.domain.workloads import SECOND, Claim, Planned, Replica, Request, Workload
@@ -30,13 +31,22 @@ def run(world: World, budget: Budget) -> None:
     look_at_due(world)
     start_claims(world)
     for workload_id in sorted(world.hungry):
-        grow(world, world.workloads[workload_id], budget)
+        fill(world, world.workloads[workload_id], budget)
     turns = Turns(world)
     while not budget.spent:
         head = turns.next() or _below_their_share(world, turns)
         if head is None:
             return
         decide(world, *head, budget, turns)
+
+
+def fill(world: World, workload: Workload, budget: Budget) -> None:
+    """Places what a service or a series of trials still lacks, as far as there is room."""
+    trials = workload.request.trials if workload.request else None
+    if trials is not None:
+        grow_trials(world, workload, trials, budget)
+    else:
+        grow(world, workload, budget)
 
 
 def look_at_due(world: World) -> None:
@@ -116,20 +126,23 @@ def decide(world: World, workload: Workload, key: ClassKey, budget: Budget, turn
         return
     refusal = place(world, workload, request, budget)
     if refusal is None:
+        if workload.id in world.hungry:
+            fill(world, workload, budget)
         return
-    room = None
-    if refusal.code is WaitingReason.NOT_EVALUATED:
-        if budget.evictions <= 0:
-            budget.visits = 0  # the head keeps its turn: the next cycle goes on with it
-            return
-        room = make_room(world, workload, turns.standing, budget)
-        refusal = why_not(world, workload)
-    if isinstance(room, Room):
-        carry_out(world, workload, room)
+    if refusal.code is not WaitingReason.NOT_EVALUATED:
+        block(world, key, refusal)
         return
-    if isinstance(room, OthersLeave):
-        refusal = Reason(WaitingReason.CLAIM, (room.workloads,))
-    block(world, key, refusal)
+    if budget.evictions <= 0:
+        budget.visits = 0  # the head keeps its turn: the next cycle goes on with it
+        return
+    made = make_room(world, key, turns.standing, budget)
+    if isinstance(made, OthersLeave):
+        block(world, key, Reason(WaitingReason.CLAIM, (made.workloads,)))
+    elif made:
+        for room in made:
+            carry_out(world, room)
+    else:
+        block(world, key, why_not(world, workload))
 
 
 def place(world: World, workload: Workload, request: Request, budget: Budget) -> Reason | None:
@@ -167,7 +180,7 @@ def settle(world: World, workload: Workload, cluster: str, pool: str, planned: t
         endpoints=(),
         conditions=(),
     )
-    for p in planned:
+    for p in begin_first(world, workload, planned):
         world.take(workload, Replica(claim_holder(workload, p.role, p.rank), p.node, p.grant))
     world.decide(Placed(workload.id, world.now))
     advance(world, workload, LifecycleEvent.PLACED, ChangeReason.PLACED)

@@ -27,24 +27,28 @@ from muster_scheduler.domain.eligibility import eligibility_of
 from muster_scheduler.domain.gangs import Placement, Refusal, place_gang
 from muster_scheduler.domain.placement import Budget, amount_before, clusters_for, mig_of
 from muster_scheduler.domain.placing import by_columns, wish_of
+from muster_scheduler.domain.quotas import NOTHING, Amount
 from muster_scheduler.domain.requests import Role
 from muster_scheduler.domain.room import values
 from muster_scheduler.domain.room.listing import held_of, running_of, taker_of, tree_of
 from muster_scheduler.domain.room.preempt import preempt
 from muster_scheduler.domain.room.reclaim import givers, reclaim
 from muster_scheduler.domain.room.search import Question
+from muster_scheduler.domain.room.several import Seats, reclaim_for
 from muster_scheduler.domain.room.stock import lift, stock_of
 from muster_scheduler.domain.standing import Standing
-from muster_scheduler.domain.taking import grants_of
+from muster_scheduler.domain.taking import Run, grants_of
 from muster_scheduler.domain.topology import Topology, Wish
 from muster_scheduler.domain.usable import Mask
+from muster_scheduler.domain.waiting import ClassKey
 from muster_scheduler.domain.workloads import Claim, Ending, Planned, Request, Workload
-from muster_scheduler.domain.world import World
+from muster_scheduler.domain.world import World, owner_of
 
 
 class Room(NamedTuple):
-    """The outcome: where the taker goes, and who has to leave for it."""
+    """The outcome for one taker: where it goes, and who has to leave for it (of those who leave for none before it)."""
 
+    taker: Workload
     claim: Claim
     victims: tuple[str, ...]
 
@@ -77,23 +81,30 @@ class Site(NamedTuple):
 Standings = Callable[[str], Standing]
 
 
-def make_room(world: World, workload: Workload, standings: Standings, budget: Budget) -> Room | OthersLeave | None:
-    """Looks for room in the workload's pools, in its order. A Room is charged as a claim; nothing else changes."""
-    request = workload.request
+def make_room(world: World, key: ClassKey, standings: Standings, budget: Budget) -> tuple[Room, ...] | OthersLeave:
+    """Looks for room for a class, in its pools in their order; empty where none can be made.
+
+    Members of a class that may evict are let in one by one, or, where a single replica is all of each, as many at once
+    as can be. Rooms are charged as claims; nothing else changes.
+    """
+    head = next(iter(world.waiting.members(key)[:1]), None)
     waits: OthersLeave | None = None
-    for site in _sites(world, workload, request) if request else ():
+    for site in _sites(world, world.workloads[head]) if head else ():
         if site.leaving and not isinstance(site.place(site.columns), Refusal):
             waits = waits or OthersLeave(len(site.leaving))
             continue
-        if request is None or workload.preempted_by:
+        if key.returning:
             continue
-        found = _in_site(site, workload, request, standings(site.pool), budget)
-        if found is not None:
+        found = _in_site(site, key, standings(site.pool), budget)
+        if found:
             return found
-    return waits
+    return waits or ()
 
 
-def _sites(world: World, workload: Workload, request: Request) -> Iterator[Site]:
+def _sites(world: World, workload: Workload) -> Iterator[Site]:
+    request = workload.request
+    if request is None:
+        return
     asked, wish = eligibility_of(world.queues, workload), wish_of(request)
     roles = tuple(role for role in request.roles if role.size)
     for pool in request.pools:
@@ -126,26 +137,50 @@ def _without(world: World, capacity: Capacity, columns: Columns, gone: Sequence[
     return scratch
 
 
-def _in_site(site: Site, workload: Workload, request: Request, standing: Standing, budget: Budget) -> Room | None:
-    world, row = site.world, standing.projects.get(workload.project)
-    if row is None:
-        return None
-    tree = tree_of(world, standing)
+def _in_site(site: Site, key: ClassKey, standing: Standing, budget: Budget) -> tuple[Room, ...]:
+    world, row = site.world, standing.projects.get(key.project)
+    members = [world.workloads[each] for each in world.waiting.members(key)]
+    request = members[0].request
+    if row is None or request is None:
+        return ()
     units = amount_before(world, request, site.pool)
-    taker = taker_of(workload, site.roles, row, units, site.mask, _domains(site))
+    if world.queues.refusal(owner_of(members[0]), site.pool, units) is not None:
+        return ()
+    tree = tree_of(world, standing)
+    taker = taker_of(request, site.roles, row, units, site.mask, _domains(site))
     fits = None if _countable(site) else _placeable(site)
     asked = givers(tree, taker)
     if not isinstance(asked, values.Refusal):
         candidates = _preemptible(site, (standing.queues[q].name for q in np.flatnonzero(asked)))
         question = _question(site, candidates, standing, taker, fits, budget)
-        made = reclaim(question, tree)
-        if isinstance(made, values.Room):
-            return _room(site, workload, [candidates[v] for v in made.victims])
-    own = [w for w in _preemptible(site, (workload.project,)) if _yields(w, request)]
-    if not own or not tree.loose[row].any():
-        return None
+        if taker.size == 1 and fits is None and not site.wish.required:
+            seats = reclaim_for(question, tree, _admissible(world, members, site.pool, units))
+            if isinstance(seats, Seats):
+                return tuple(_seated(site, members, seats, candidates))
+        else:
+            made = reclaim(question, tree)
+            if isinstance(made, values.Room):
+                return (_room(site, members[0], [candidates[v] for v in made.victims]),)
+    own = [w for w in _preemptible(site, (key.project,)) if _yields(w, request)] if tree.loose[row].any() else []
+    if not own:
+        return ()
     made = preempt(_question(site, own, standing, taker, fits, budget), preemptible=request.preemptible)
-    return _room(site, workload, [own[v] for v in made.victims]) if isinstance(made, values.Room) else None
+    return (_room(site, members[0], [own[v] for v in made.victims]),) if isinstance(made, values.Room) else ()
+
+
+def _admissible(world: World, members: list[Workload], pool: str, each: Amount) -> int:
+    """How many of these equal workloads the quotas of their project and department admit, the first one at least."""
+    project = world.queues.projects.get(members[0].project)
+    if project is None or project.user_limits:
+        return 1  # users may differ within a class: each by itself
+    owner, fewest, most = owner_of(members[0]), 1, len(members)
+    while fewest < most:
+        tried = (fewest + most + 1) // 2
+        if world.queues.refusal(owner, pool, NOTHING.plus(each, tried)) is None:
+            fewest = tried
+        else:
+            most = tried - 1
+    return fewest
 
 
 def _question(
@@ -194,28 +229,49 @@ def _yields(other: Workload, request: Request) -> bool:
     return not request.preemptible or (other.request is not None and other.request.priority < request.priority)
 
 
+def _seated(site: Site, members: list[Workload], seats: Seats, candidates: list[Workload]) -> Iterator[Room]:
+    """A room for each member that has a seat; a victim goes for the first who waits for it."""
+    named: set[str] = set()
+    (role,) = site.roles
+    for member, seat in zip(members, seats.seats, strict=False):
+        planned = _charged(site, member, role, Run(seat.node, 0, 1, seat.mask, seat.start))
+        waits_for = {candidates[v].id for v in seat.waits_for}
+        yield _claimed(site, member, tuple(planned), waits_for, tuple(sorted(waits_for - named)))
+        named |= waits_for
+
+
 def _room(site: Site, workload: Workload, victims: list[Workload]) -> Room:
     """Charges the taker where it will stand; those who leave stay charged until they are gone."""
-    world = site.world
-    placements = site.place(_without(world, site.capacity, site.columns, victims))
+    placements = site.place(_without(site.world, site.capacity, site.columns, victims))
     if isinstance(placements, Refusal):
         raise AssertionError(f"{workload.id} fitted with {len(victims)} victims and no longer does")  # noqa: TRY004
     planned: list[Planned] = []
     for role, placement in zip(site.roles, placements, strict=True):
         for run in placement.runs:
-            node = site.capacity.nodes[run.node]
-            for rank, grant in enumerate(list(grants_of(node, role.shape, run)), run.first):
-                world.inventory.charge(claim_holder(workload, role.name, rank), node.key, grant)
-                planned.append(Planned(role.name, rank, node.key, grant))
+            planned += _charged(site, workload, role, run)
+    names = tuple(victim.id for victim in victims)
+    return _claimed(site, workload, tuple(planned), set(names), names)
+
+
+def _charged(site: Site, workload: Workload, role: Role, run: Run) -> Iterator[Planned]:
+    node = site.capacity.nodes[run.node]
+    for rank, grant in enumerate(list(grants_of(node, role.shape, run)), run.first):
+        site.world.inventory.charge(claim_holder(workload, role.name, rank), node.key, grant)
+        yield Planned(role.name, rank, node.key, grant)
+
+
+def _claimed(
+    site: Site, workload: Workload, planned: tuple[Planned, ...], waits_for: set[str], victims: tuple[str, ...]
+) -> Room:
+    """The claim also waits for those who leave anyway from its nodes."""
     touched = {each.node for each in planned}
     awaited = {w.id for w in site.leaving if any(r.charged and r.node in touched for r in w.everyone())}
-    names = tuple(victim.id for victim in victims)
-    return Room(Claim(site.cluster, site.pool, tuple(planned), tuple(sorted(awaited | set(names)))), names)
+    return Room(workload, Claim(site.cluster, site.pool, planned, tuple(sorted(awaited | waits_for))), victims)
 
 
-def carry_out(world: World, workload: Workload, room: Room) -> None:
+def carry_out(world: World, room: Room) -> None:
     """Books the claim for the taker and sends the victims away: their room is counted once, with the taker."""
-    planned: tuple[Planned, ...] = room.claim.planned
+    workload, planned = room.taker, room.claim.planned
     world.account(workload, room.claim.pool, (p.grant for p in planned))
     world.set(workload, claim=room.claim)
     world.journal.put(world.claims, workload.id, None)

@@ -34,6 +34,7 @@ class ClassKey(NamedTuple):
     terms: Terms
     ran: int
     user: str  # where its project limits users; else empty, and users share a class
+    returning: bool  # was evicted, and so evicts nobody in order to come back
 
 
 class Place(NamedTuple):
@@ -73,6 +74,7 @@ def class_of(workload: Workload, user: str = "") -> ClassKey:
         request.terms,
         workload.ran,
         user,
+        bool(workload.preempted_by),
     )
 
 

@@ -20,7 +20,7 @@ from muster_scheduler.domain.quotas import Account
 from muster_scheduler.domain.requests import Grant, Kind, Role, Share
 from muster_scheduler.domain.room.values import ALL, Bools, Held, Ints, Running, Taker, Tree
 from muster_scheduler.domain.standing import Standing
-from muster_scheduler.domain.workloads import SECOND, Workload
+from muster_scheduler.domain.workloads import SECOND, Request, Workload
 from muster_scheduler.domain.world import World, amount_of
 
 Entry = tuple[int, int, int, int, int, int, int, int, int]  # a row of Held, in the order of `_FIELDS`
@@ -54,13 +54,12 @@ def _table(rows: Sequence[Sequence[int]]) -> Ints:
 
 
 def taker_of(
-    workload: Workload, roles: tuple[Role, ...], queue: int, units: Sequence[int], eligible: Bools, domains: Ints | None
+    request: Request, roles: tuple[Role, ...], queue: int, units: Sequence[int], eligible: Bools, domains: Ints | None
 ) -> Taker:
     """Who needs room; of several roles the one that costs most stands for all."""
     largest = max(roles, key=lambda role: (role.shape.kind is Kind.MEMORY, role.charge, role.shape.cpu, role.name))
-    priority = workload.request.priority if workload.request else 0
     size = sum(role.size for role in roles)
-    return Taker(queue, largest.shape, size, np.array(units, np.int64), eligible, domains, priority)
+    return Taker(queue, largest.shape, size, np.array(units, np.int64), eligible, domains, request.priority)
 
 
 def running_of(world: World, capacity: Capacity, workloads: Sequence[Workload], rows: dict[str, int]) -> Running:

@@ -108,7 +108,8 @@ def _free(columns: Columns, taker: Taker) -> Ints:
     """
     eligible = taker.eligible
     mode = columns.mode[eligible]
-    cards = np.where(mode == SLICED, GPU, np.where(mode == CLOSED, 0, columns.milli[eligible] * UNITS_PER_MILLI)).sum()
+    milli = np.maximum(columns.milli[eligible], 0)  # below 0 where what is promised is still held
+    cards = np.where(mode == SLICED, GPU, np.where(mode == CLOSED, 0, milli * UNITS_PER_MILLI)).sum()
     anonymous = columns.idle[eligible & ~columns.mode.any(axis=1)].sum() * GPU
     if taker.shape.kind is Kind.MEMORY:
         cards = np.count_nonzero((mode != 0) & (mode != CLOSED)) * GPU
