@@ -35,7 +35,7 @@ from muster_scheduler.domain.rules import NodeTypes, Rules
 from muster_scheduler.domain.state import State
 from muster_scheduler.domain.terms import Terms
 from muster_scheduler.domain.topology import Wish
-from muster_scheduler.domain.workloads import SECOND, ReplicaState, WorkloadKind
+from muster_scheduler.domain.workloads import SECOND, ReplicaState, Trials, WorkloadKind
 from muster_scheduler.domain.world import World
 from tests.support.fleets import (
     GIB,
@@ -215,6 +215,12 @@ class SchedulerMachine(RuleBasedStateMachine):
         asked = request(
             role(whole(1), size), kind=WorkloadKind.INFERENCE, max_scale=most, generation=generation, priority=75
         )
+        self.fleet.submit(number, asked)
+        self.note(number)
+
+    @rule(number=NUMBERS, completions=st.integers(2, 6), at_once=st.integers(1, 3), limit=st.integers(0, 3))
+    def run_trials(self, number: int, completions: int, at_once: int, limit: int) -> None:
+        asked = request(role(whole(1)), backoff_limit=limit)._replace(trials=Trials(completions, at_once))
         self.fleet.submit(number, asked)
         self.note(number)
 
