@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 
 from muster.tenancy.v1.tenancy_pb2 import Department, NodePool, PoolQuota, Project, SchedulingRules
 from muster_submission.domain.problems import Problem
-from muster_submission.domain.tenancy import Limits, Quota, Share
+from muster_submission.domain.tenancy import Limits, Quota, Share, check_quota, check_quotas
 from muster_submission.errors import ChangedMeanwhile, DraftRefused
 
 Record = TypeVar("Record", Department, Project, NodePool)
@@ -78,13 +78,14 @@ def limits_of(record: Department | Project) -> Limits:
     )
 
 
-def replace_quota(record: Department | Project, quota: PoolQuota) -> None:
-    """Puts a quota in the place of the one of its node pool, or behind the others."""
-    for known in record.quotas:
-        if known.node_pool == quota.node_pool:
-            known.CopyFrom(quota)
-            return
-    record.quotas.append(quota)
+def put_quota(record: Department | Project, quota: PoolQuota) -> None:
+    """Puts a quota in the place of the one of its node pool, or behind the others. Raises DraftRefused."""
+    known = next((one for one in record.quotas if one.node_pool == quota.node_pool), None)
+    (record.quotas.add() if known is None else known).CopyFrom(quota)
+    # Of what is wrong with the quota itself its path is said, and only otherwise what is wrong with all of them.
+    problems = check_quota("quota", quota_of(quota)) or check_quotas(quotas_of(record.quotas))
+    if problems:
+        raise DraftRefused("the quota", problems)
 
 
 def _given(message: Message, name: str) -> int | None:

@@ -18,11 +18,10 @@ from muster_submission.domain.tenancy import (
     DEFAULT_DEPARTMENT,
     check_department,
     check_limits,
-    check_quota,
     check_quotas,
 )
 from muster_submission.errors import DraftRefused, NameTaken, NoSuchDepartment, StillInUse
-from muster_submission.handlers.changes import limits_of, quota_of, quotas_of, replace_quota, take
+from muster_submission.handlers.changes import limits_of, put_quota, quotas_of, take
 from muster_submission.ports import Tenancy
 
 CHANGEABLE: Final = ("quotas", "model_quotas", "rules", "node_types", "rank", "description")
@@ -63,14 +62,8 @@ class Departments:
 
     async def set_quota(self, unit: Unit, name: str, quota: PoolQuota, by: str) -> Department:
         """Sets the quota of one node pool; it replaces the one that is there. Raises DraftRefused, NoSuchDepartment."""
-        problems = check_quota("quota", quota_of(quota))
-        if problems:
-            raise DraftRefused("the quota", problems)
         department = await self._locked(unit, name)
-        replace_quota(department, quota)
-        too_many = check_quotas(quotas_of(department.quotas))
-        if too_many:
-            raise DraftRefused("the quota", too_many)
+        put_quota(department, quota)
         return await self._save(unit, department, by)
 
     async def delete(self, unit: Unit, name: str) -> None:

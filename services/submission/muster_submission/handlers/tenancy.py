@@ -21,12 +21,11 @@ from muster_submission.domain.tenancy import (
     check_default_pools,
     check_limits,
     check_project,
-    check_quota,
     check_quotas,
     namespace_of,
 )
 from muster_submission.errors import DraftRefused, NameTaken, NoSuchProject, StillInUse
-from muster_submission.handlers.changes import limits_of, quota_of, quotas_of, replace_quota, rules_of, take
+from muster_submission.handlers.changes import limits_of, put_quota, quotas_of, rules_of, take
 from muster_submission.ports import Tenancy
 
 CHANGEABLE: Final = (
@@ -76,14 +75,8 @@ class Projects:
 
     async def set_quota(self, unit: Unit, name: str, quota: PoolQuota, by: str) -> Project:
         """Sets the quota of one node pool; it replaces the one that is there. Raises DraftRefused and NoSuchProject."""
-        problems = check_quota("quota", quota_of(quota))
-        if problems:
-            raise DraftRefused("the quota", problems)
         project = await self._locked(unit, name)
-        replace_quota(project, quota)
-        too_many = check_quotas(quotas_of(project.quotas))
-        if too_many:
-            raise DraftRefused("the quota", too_many)
+        put_quota(project, quota)
         return await self._save(unit, project, by)
 
     async def delete(self, unit: Unit, name: str) -> None:
