@@ -13,6 +13,7 @@ _SETS = {
     postgres._NODES: ("nodes", ("cluster", "name", "body"), 2),
     postgres._PROJECTS: ("projects", ("name", "body"), 1),
     postgres._DEPARTMENTS: ("departments", ("name", "body"), 1),
+    postgres._USAGE: ("usage", ("project", "pool", "body"), 2),
     postgres._POOLS: ("node_pools", ("id", "body"), 1),
     postgres._REQUESTS: ("requests", ("workload", "generation", "body", "spec"), 2),
     postgres._REPLICAS: (
@@ -21,7 +22,11 @@ _SETS = {
         6,
     ),
 }
-_OVER = {postgres._NODES_OVER: ("nodes", 2), postgres._REPLICAS_OVER: ("replicas", 6)}
+_OVER = {
+    postgres._NODES_OVER: ("nodes", 2),
+    postgres._REPLICAS_OVER: ("replicas", 6),
+    postgres._USAGE_OVER: ("usage", 2),
+}
 _GONE = {
     postgres._WORKLOADS_OVER: "workloads",
     postgres._REQUESTS_OVER: "requests",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from muster_chassis.settings import ServiceSettings
+from muster_kernel.quantities import MILLI
 from muster_scheduler.domain.limits import Limits
 from muster_scheduler.domain.workloads import SECOND
 
@@ -24,6 +25,15 @@ class SchedulerSettings(ServiceSettings):
     minimum_run_seconds: float = Field(
         default=0.0, ge=0, description="Preemptible work runs this long before it may have to leave, in seconds."
     )
+    usage_weight: float = Field(
+        default=0.0,
+        ge=0,
+        le=1000,
+        description="How much past use counts in fair shares: 0 not at all, 1 as weights do.",
+    )
+    usage_half_life_seconds: float = Field(
+        default=86_400.0, ge=60, description="In this time past use loses half of what it counts, in seconds."
+    )
     cycle_visits: int = Field(
         default=20_000, ge=100, description="Exact tests of nodes in one scheduling cycle; then the next one goes on."
     )
@@ -32,4 +42,5 @@ class SchedulerSettings(ServiceSettings):
         """What of these the domain lives by."""
         seconds = (self.stale_seconds, self.silent_seconds, self.minimum_run_seconds)
         stale, silent, minimum_run = (int(each * SECOND) for each in seconds)
-        return Limits(stale, silent, self.grace_seconds, minimum_run)
+        half_life = int(self.usage_half_life_seconds * SECOND)
+        return Limits(stale, silent, self.grace_seconds, minimum_run, round(self.usage_weight * MILLI), half_life)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from muster_kernel.quantities import GPU
-from muster_scheduler.domain.shares.decay import TICKS, Faded, factor, fade, usage
+from muster_scheduler.domain.shares.decay import TICKS, Faded, factor, fade, part_of
 from muster_scheduler.domain.shares.divide import MILLION, Claimant, divide, weights
 from muster_scheduler.domain.shares.tree import Branch, ancestors, fair_shares
 from tests.support.fair_share import Case, cases
@@ -127,11 +127,11 @@ def test_use_fades_by_half_in_a_half_life() -> None:
     assert factor(30 * TICKS) == 0
     assert abs(factor(TICKS // 2) - int(0.5**0.5 * (1 << 30))) < 16
     held = fade(Faded(at=DAY), 8 * GPU, 2 * DAY, DAY)
-    assert usage(held, 8 * GPU) in {499_999, 500_000}
+    assert part_of(held.level, 8 * GPU) in {499_999, 500_000}
     gone = fade(held, 0, 4 * DAY, DAY)
-    assert 124_990 <= usage(gone, 8 * GPU) <= 125_000
+    assert 124_990 <= part_of(gone.level, 8 * GPU) <= 125_000
     assert fade(gone, 5, 3 * DAY, DAY) == gone
-    assert usage(gone, 0) == 0
+    assert part_of(gone.level, 0) == 0
 
 
 def test_settling_often_is_settling_once() -> None:
@@ -140,4 +140,4 @@ def test_settling_often_is_settling_once() -> None:
     for part in range(1, 3001):
         often = fade(often, GPU, DAY + DAY // 8 * part // 3000, DAY)
     assert often.at == once.at
-    assert abs(usage(often, GPU) - usage(once, GPU)) <= 40
+    assert abs(part_of(often.level, GPU) - part_of(once.level, GPU)) <= 40

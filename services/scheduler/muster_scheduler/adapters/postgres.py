@@ -67,6 +67,14 @@ _POOLS: Final = """
 INSERT INTO node_pools (id, body) SELECT * FROM unnest($1::bigint[], $2::text[])
 ON CONFLICT (id) DO UPDATE SET body = excluded.body
 """
+_USAGE_OVER: Final = """
+DELETE FROM usage u USING unnest($1::text[], $2::text[]) AS o(project, pool)
+WHERE u.project = o.project AND u.pool = o.pool
+"""
+_USAGE: Final = """
+INSERT INTO usage (project, pool, body) SELECT * FROM unnest($1::text[], $2::text[], $3::text[])
+ON CONFLICT (project, pool) DO UPDATE SET body = excluded.body
+"""
 _PROJECTS: Final = """
 INSERT INTO projects (name, body) SELECT * FROM unnest($1::text[], $2::text[])
 ON CONFLICT (name) DO UPDATE SET body = excluded.body
@@ -84,6 +92,8 @@ class PostgresStore:
             await unit.connection.execute(_CLUSTERS, *_columns(pairs))
         if touched.projects:
             await self._projects(unit, touched, world)
+        if touched.usage:
+            await self._usage(unit, touched, world)
         if touched.departments:
             await self._departments(unit, touched, world)
         if touched.pools:
@@ -103,6 +113,15 @@ class PostgresStore:
         over = [name for name in touched.projects if name not in known]
         if over:
             await unit.connection.execute(_PROJECTS_OVER, over)
+
+    async def _usage(self, unit: Unit, touched: Touched, world: World) -> None:
+        known = world.queues.usage
+        kept = [(*key, rows.of_usage(known[key])) for key in touched.usage if key in known]
+        if kept:
+            await unit.connection.execute(_USAGE, *_columns(kept))
+        over = [key for key in touched.usage if key not in known]
+        if over:
+            await unit.connection.execute(_USAGE_OVER, *_columns(over))
 
     async def _departments(self, unit: Unit, touched: Touched, world: World) -> None:
         known = world.queues.departments

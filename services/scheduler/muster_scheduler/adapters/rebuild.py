@@ -77,6 +77,12 @@ async def _load(connection: asyncpg.Connection, limits: Limits, now: int) -> Sta
         await _load_stretch(connection, world, kept, before, stretch)
     for workload in world.workloads.values():
         _charge_claim(world, workload)
+    # After the charges: what is charged here again was counted when it was charged for the first time.
+    world.queues.usage = {
+        (row["project"], row["pool"]): rows.to_usage(row["body"])
+        for row in await connection.fetch("SELECT project, pool, body FROM usage")
+    }
+    world.touched.usage.clear()
     world.journal.clear()
     world.derive()
     return state

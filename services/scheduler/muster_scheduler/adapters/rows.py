@@ -19,6 +19,7 @@ from muster_scheduler.domain.queues import Department, Project
 from muster_scheduler.domain.quotas import Quota, UserLimit
 from muster_scheduler.domain.requests import Grant, Holder
 from muster_scheduler.domain.rules import NodeTypes, Rules
+from muster_scheduler.domain.shares.decay import Faded
 from muster_scheduler.domain.workloads import Claim, Ending, Replica, ReplicaState, Request, Workload
 
 _NOTHING: Final = b""
@@ -111,6 +112,7 @@ class NodePoolBody:
     version: int
     gpu: Strategy
     cpu: Strategy
+    levels: tuple[str, ...]
 
 
 class WorkloadBody(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -180,6 +182,7 @@ _encode = msgspec.json.Encoder().encode
 _cluster = msgspec.json.Decoder(ClusterBody)
 _node = msgspec.json.Decoder(NodeBody)
 _project = msgspec.json.Decoder(ProjectBody)
+_usage = msgspec.json.Decoder(Faded)
 _department = msgspec.json.Decoder(DepartmentBody)
 _node_pool = msgspec.json.Decoder(NodePoolBody)
 _workload = msgspec.json.Decoder(WorkloadBody)
@@ -260,6 +263,16 @@ def to_node_pool(number: int, body: str) -> NodePool:
     """The node pool of a row."""
     read = _node_pool.decode(body)
     return NodePool(number, **{field: getattr(read, field) for field in NodePoolBody.__slots__})
+
+
+def of_usage(past: Faded) -> str:
+    """The body of what a project has used in a pool."""
+    return text(past)
+
+
+def to_usage(body: str) -> Faded:
+    """What a project has used in a pool."""
+    return _usage.decode(body)
 
 
 def of_workload(workload: Workload) -> str:

@@ -24,6 +24,8 @@ class Limits(NamedTuple):
     silent_after: int = 50 * SECOND
     grace: int = 30  # seconds between SIGTERM and SIGKILL
     minimum_run: int = 0  # how long preemptible work runs at least before it may be asked to leave
+    usage_weight: int = 0  # how much past use counts against a queue's weight, in thousandths; 0: not at all
+    usage_half_life: int = 24 * 3600 * SECOND  # in this time past use loses half of what it counts
 
 
 def backoff(restarts: int) -> int:

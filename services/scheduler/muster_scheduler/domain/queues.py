@@ -25,6 +25,7 @@ from muster_scheduler.domain.quotas import (
     verdict,
 )
 from muster_scheduler.domain.rules import ANY_TYPE, NO_RULES, NodeTypes, Rules
+from muster_scheduler.domain.shares.decay import Faded, fade
 
 
 @dataclass(slots=True, eq=False)
@@ -83,6 +84,7 @@ class Queues:
         self.departments: dict[str, Department] = {}
         self.accounts: dict[tuple[str, str], Account] = {}  # of (project, pool)
         self.above: dict[tuple[str, str], Account] = {}  # of (department, pool)
+        self.usage: dict[tuple[str, str], Faded] = {}  # of (project, pool): GPUs held lately; kept where it counts
         self.changed: dict[tuple[str, str], None] = {}  # accounts that were written, for whoever clears it
         self.spells: dict[tuple[str, str, str], dict[str, Spell]] = {}  # of (project, user, pool), by workload
 
@@ -97,6 +99,8 @@ class Queues:
         """Forgets a project; what runs of it stays in its accounts."""
         self._move(name, "")
         self._journal.drop(self.projects, name)
+        for key in sorted(key for key in self.usage if key[0] == name):
+            self._journal.drop(self.usage, key)
 
     def put_department(self, department: Department) -> None:
         """Takes a department as it stands now."""
@@ -175,6 +179,18 @@ class Queues:
         return found
 
     # -- the mutator -------------------------------------------------------------------------------------------------
+
+    def settle(self, project: str, pool: str, now: int, half_life: int) -> None:
+        """Counts what the project has held there until `now`: called before that changes."""
+        past = fade(
+            self.usage.get((project, pool), Faded(at=now)), self.account(project, pool).allocated, now, half_life
+        )
+        self._journal.put(self.usage, (project, pool), past)
+
+    def used(self, project: str, pool: str, now: int, half_life: int) -> int:
+        """What the project has held there lately, the average that fades, in 2^-16 of 1/7,000 GPU."""
+        past = self.usage.get((project, pool))
+        return fade(past, self.account(project, pool).allocated, now, half_life).level if past else 0
 
     def charge(self, owner: Owner, pool: str, amount: Amount, times: int = 1) -> None:
         """Charges `amount` to the project and its department, or takes it back (times -1)."""

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from muster_kernel.quantities import GPU, MILLI
 from muster_scheduler.domain.quotas import DEFAULT_WEIGHT, NOTHING, Account, Amount, Line, Quota
+from muster_scheduler.domain.shares.decay import part_of
 from muster_scheduler.domain.shares.tree import TOP, Branch, Share, fair_shares
 from muster_scheduler.domain.world import World
 
@@ -30,6 +31,7 @@ class Queue(NamedTuple):
     account: Account
     wanted: Amount
     rank: int
+    usage: int = 0  # of GPUs lately, in millionths of what the pool has
 
 
 class Standing(NamedTuple):
@@ -62,8 +64,10 @@ def _fullness(share: Share, held: int) -> int:
 def standing_of(world: World, pool: str) -> Standing:
     """How the queues of a pool stand now."""
     queues, departments, projects = _queues(world, pool)
-    total = supply(world, pool)
-    shares = tuple(_shares(queues, at, total[at], step) for at, step in enumerate(STEPS))
+    total, k = supply(world, pool), world.limits.usage_weight
+    if k:
+        queues = _with_usage(world, pool, queues, total.gpu)
+    shares = tuple(_shares(queues, at, total[at], step, k) for at, step in enumerate(STEPS))
     return Standing(pool, total, queues, departments, projects, shares)
 
 
@@ -98,21 +102,36 @@ def _queues(world: World, pool: str) -> tuple[tuple[Queue, ...], dict[str, int],
     return tuple(found), rows, projects
 
 
+def _with_usage(world: World, pool: str, queues: tuple[Queue, ...], total: int) -> tuple[Queue, ...]:
+    """What projects used lately, and what their departments did: the sum of theirs."""
+    half_life = world.limits.usage_half_life
+    parents = {queue.parent for queue in queues}
+    used = [
+        0 if row in parents else world.queues.used(queue.name, pool, world.now, half_life)
+        for row, queue in enumerate(queues)
+    ]
+    for row, queue in enumerate(queues):
+        if queue.parent != TOP:
+            used[queue.parent] += used[row]
+    return tuple(queue._replace(usage=part_of(level, total)) for queue, level in zip(queues, used, strict=True))
+
+
 def _takes_part(world: World, project: str, pool: str) -> bool:
     key = (project, pool)
     return pool in world.queues.projects[project].quotas or key in world.queues.accounts or key in world.waiting.demand
 
 
-def _shares(queues: tuple[Queue, ...], resource: int, total: int, step: int) -> tuple[Share, ...] | None:
+def _shares(queues: tuple[Queue, ...], resource: int, total: int, step: int, k: int) -> tuple[Share, ...] | None:
     lines = [queue.quota.lines[resource] if queue.quota else None for queue in queues]
     if all(line is None or line.deserved is None for line in lines):
         return None
     tree = [_branch(queue, line, resource) for queue, line in zip(queues, lines, strict=True)]
-    return tuple(fair_shares(total, tree, step))
+    return tuple(fair_shares(total, tree, step, k if resource == 0 else 0))
 
 
 def _branch(queue: Queue, line: Line | None, resource: int) -> Branch:
+    wanted = queue.wanted[resource]
     if line is None:
-        return Branch(queue.name, queue.parent, None, None, DEFAULT_WEIGHT, queue.rank, queue.wanted[resource])
+        return Branch(queue.name, queue.parent, None, None, DEFAULT_WEIGHT, queue.rank, wanted, queue.usage)
     deserved = line.deserved or 0
-    return Branch(queue.name, queue.parent, deserved, line.most, line.weight, queue.rank, queue.wanted[resource])
+    return Branch(queue.name, queue.parent, deserved, line.most, line.weight, queue.rank, wanted, queue.usage)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from muster_kernel.lifecycle import LifecycleEvent
-from muster_scheduler.domain import admission, cycle, events, fleet, reports, tenancy
+from muster_scheduler.domain import admission, cycle, events, fading, fleet, reports, tenancy
 from muster_scheduler.domain.decisions import Decision, PhaseChange
 from muster_scheduler.domain.limits import Limits
 from muster_scheduler.domain.placement import Budget
@@ -61,6 +61,7 @@ class State:
         """Runs one cycle. Whether its budget was spent before the queue was."""
         budget = budget or Budget()
         fleet.watch_clocks(self.world)
+        fading.look_at_usage(self.world)
         cycle.run(self.world, budget)
         return budget.spent
 
@@ -104,7 +105,8 @@ class State:
 
     def next_time(self) -> int | None:
         """When a cycle has something to do by time alone, or None."""
-        return self.world.timers.next()
+        due = [at for at in (self.world.timers.next(), fading.next_look(self.world)) if at is not None]
+        return min(due, default=None)
 
     def restart_clocks(self, now: int) -> None:
         """Every clock of silence starts anew: after a takeover, and after the bus was lost."""
@@ -155,7 +157,7 @@ def canonical(world: World) -> object:
     ]
     books = world.queues
     spells = sorted((key, sorted(spells.items())) for key, spells in books.spells.items())
-    accounts = (sorted(books.accounts.items()), sorted(books.above.items()), spells)
+    accounts = (sorted(books.accounts.items()), sorted(books.above.items()), spells, sorted(books.usage.items()))
     workloads = [_of_workload(w) for _, w in sorted(world.workloads.items())]
     pools = sorted(world.pools.known.values())
     return nodes, clusters, projects, departments, pools, accounts, sorted(world.claims), workloads

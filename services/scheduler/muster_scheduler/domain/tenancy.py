@@ -46,6 +46,8 @@ def on_project(world: World, event: ProjectChanged) -> None:
 
 def on_project_removed(world: World, event: ProjectRemoved) -> None:
     """A project is no more; what waits of it says so."""
+    for key in [key for key in world.queues.usage if key[0] == event.name]:
+        world.touched.usage[key] = None
     world.queues.remove(event.name)
     world.touched.projects[event.name] = None
     world.waiting.wake_project(event.name)
@@ -73,19 +75,22 @@ def on_department_removed(world: World, event: DepartmentRemoved) -> None:
 
 
 def on_node_pool(world: World, event: NodePoolChanged) -> None:
-    """A node pool as it stands now. What is placed stays where it is: the strategy is for what comes."""
+    """A node pool as it stands now. What is placed stays where it is: strategy and levels are for what comes."""
     known = world.pools.known.get(event.pool.id)
     if known is not None and known.version >= event.pool.version > 0:
         return
     world.pools.put(event.pool)
     world.touched.pools[event.pool.id] = None
+    world.waiting.wake_pool(event.pool.name)
 
 
 def on_node_pool_removed(world: World, event: NodePoolRemoved) -> None:
     """A node pool is no more: where one of its name has nodes, it is filled as any other."""
-    if event.id in world.pools.known:
+    known = world.pools.known.get(event.id)
+    if known is not None:
         world.pools.remove(event.id)
         world.touched.pools[event.id] = None
+        world.waiting.wake_pool(known.name)
 
 
 def _renew(world: World, department: str, *, clocks: bool) -> None:

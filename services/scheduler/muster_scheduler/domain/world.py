@@ -69,6 +69,7 @@ class World:
         # (cluster, pool, project) -> workloads that hold something there
         self.placed: dict[tuple[str, str, str], dict[str, None]] = {}
         self.departing: dict[str, None] = {}  # workloads that are leaving; derived, one too many does no harm
+        self.weighed = 0  # the last part of a half life of past use in which queues were weighed
         self.unweighed: dict[str, None] = {}  # pools that took preemptible work since queues below their share looked
         self.claims: dict[str, None] = {}
         self.hungry: dict[str, None] = {}  # services that may lack replicas; derived, one too many does no harm

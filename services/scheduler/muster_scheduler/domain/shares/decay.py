@@ -1,6 +1,6 @@
 """What a queue has used lately, fading: GPU time in a half-life window, in fixed point.
 
-For whoever keeps usage in the books: `fade` whenever what a queue holds changes, `usage` when shares are computed.
+Called by the books: `fade` before what a queue holds changes, `part_of` when fair shares are made.
 Integrated from the scheduler's own assignments, never from measurements.
 
 What was held at time t counts 2^-((now - t) / half life). Normalised by the integral of these weights this is an
@@ -82,6 +82,6 @@ def _towards(level: int, held: int, ticks: int) -> int:
     return (level * kept + held * (_ONE - kept)) >> _SHIFT
 
 
-def usage(past: Faded, capacity: int) -> int:
-    """The average as a part of the capacity, in millionths, at most all of it."""
-    return min(MILLION, past.level * MILLION // (capacity << _FINE)) if capacity > 0 else 0
+def part_of(level: int, capacity: int) -> int:
+    """An average (a `level`) as a part of the capacity, in millionths, at most all of it."""
+    return min(MILLION, level * MILLION // (capacity << _FINE)) if capacity > 0 else 0
