@@ -6,7 +6,8 @@ from muster_kernel.reasons import FailureClass, WaitingReason
 from muster_scheduler.domain import events
 from muster_scheduler.domain.explain import explain
 from muster_scheduler.domain.nodes import Node
-from muster_scheduler.domain.terms import Terms, Together
+from muster_scheduler.domain.pools import NodePool, Strategy
+from muster_scheduler.domain.terms import HOST_LABEL, Terms, Together
 from muster_scheduler.domain.topology import Wish
 from muster_scheduler.domain.workloads import ReplicaState, Request, WorkloadKind
 from tests.support.fleets import Fleet, host, node, portion, request, role, whole
@@ -165,3 +166,45 @@ def test_a_replica_joins_its_group() -> None:
     assert fleet.workload(1).replicas["worker", 3].holder.k == 1, "it was replaced"
     assert [name[:3] for name in where(fleet, 1)] == [name[:3] for name in before]
     assert before[2][:3] == before[3][:3]
+
+
+def levelled(*levels: str, version: int = 1) -> events.NodePoolChanged:
+    return events.NodePoolChanged(NodePool(1, "c1", "default", version, levels=levels))
+
+
+def twins() -> Fleet:
+    """Two blocks whose racks have the same names."""
+    return Fleet(*(at(f"n{b}{r}", f"b{b}", f"r{r}") for b in range(2) for r in range(2)))
+
+
+def test_a_pools_levels_tell_racks_of_one_name_apart() -> None:
+    fleet = twins()
+    fleet.send(levelled("block", "rack"))
+    fleet.submit(1, asks(9, Wish(required="rack")))
+    code, sentence = waits(fleet, 1)
+    assert code is WaitingReason.TOO_LARGE_FOR_DOMAIN
+    assert sentence.endswith("the best has room for 8")
+    fleet.send(levelled(version=2))
+    assert {name[2] for name in where(fleet, 1)} == {"0"}, "without levels a rack is what has the label's value"
+
+
+def test_what_no_rack_holds_stays_in_the_block_that_the_pool_knows() -> None:
+    fleet = twins()
+    fleet.send(levelled("block", "rack"))
+    fleet.submit(1, asks(12, Wish(preferred="rack")))
+    assert {name[:2] for name in where(fleet, 1)} == {"n0"}
+
+
+def test_a_pools_levels_are_for_wishes_that_name_them() -> None:
+    pool = NodePool(1, "c1", "default", 1, levels=("block", "rack"))
+    assert pool.levels_for(Wish()) == ()
+    assert pool.levels_for(Wish(required="rack")) == ("block", "rack")
+    assert pool.levels_for(Wish(required="zone", preferred="rack")) == ("zone", "rack")
+    assert pool.levels_for(Wish("rack", HOST_LABEL)) == ("block", "rack", HOST_LABEL)
+
+
+def test_a_gang_in_a_pool_that_spreads_is_spread() -> None:
+    fleet = hall()
+    fleet.send(events.NodePoolChanged(NodePool(1, "c1", "default", 1, gpu=Strategy.SPREAD)))
+    fleet.submit(1, request(role(whole(), 8)))
+    assert len(set(where(fleet, 1))) == 8

@@ -116,7 +116,7 @@ class Capacity:
         self.total = 0
         self.supply = _supply(nodes)
         self.largest = max((device.memory for node in nodes for device in node.devices), default=0)
-        self.trials: dict[tuple[tuple[Role, ...], Eligibility, Wish], Trial] = {}
+        self.trials: dict[tuple[tuple[Role, ...], Eligibility, Wish, tuple[str, ...]], Trial] = {}
         self.usable = Usable(nodes)
         for ordinal, node in enumerate(nodes):
             node.ordinal = ordinal

@@ -114,7 +114,8 @@ def _sites(world: World, workload: Workload) -> Iterator[Site]:
                 continue
             leaving = tuple(_leaving(world, cluster, pool))
             columns = _without(world, capacity, capacity.columns, leaving)
-            topology, mask = capacity.usable.topology(wish.keys), capacity.usable.mask(asked, world.now)
+            levels = world.pools.named(cluster, pool).levels_for(wish)
+            topology, mask = capacity.usable.topology(levels), capacity.usable.mask(asked, world.now)
             yield Site(world, cluster, pool, capacity, columns, leaving, roles, topology, wish, mask)
 
 

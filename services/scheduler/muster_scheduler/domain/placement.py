@@ -108,8 +108,7 @@ def place_gang(
     filling = world.pools.named(cluster, pool)
     if (replica_count(roles) > 1 or wish.keys) and by_columns(roles, mig):
         budget.visits -= 1 + len(capacity.nodes) // _NODES_A_VISIT
-        order = filling.strategy(min(roles, key=_largest_first).shape).gang_order
-        return charge_gang(world, workload, roles, Site(capacity, asked, wish, world.now, order))
+        return charge_gang(world, workload, roles, Site(capacity, asked, wish, world.now, filling))
     ground = Ground(capacity, mig, asked, world.now, filling)
     for each in _narrowed(workload, ground):
         planned = _place_on(world, workload, roles, each, budget)
@@ -244,11 +243,11 @@ def place_replica(
     if capacity is None:
         return None
     mig, asked = mig_of(world, workload.cluster), eligibility_of(world.queues, workload)
-    wish = wish_of(workload.request)
+    wish, filling = wish_of(workload.request), world.pools.named(workload.cluster, workload.pool)
     if wish.keys and by_columns((role,), mig):
         budget.visits -= 1 + len(capacity.nodes) // _NODES_A_VISIT
-        return charge_one(world, workload, role, index, k, Site(capacity, asked, wish, world.now))
-    ground = Ground(capacity, mig, asked, world.now, world.pools.named(workload.cluster, workload.pool))
+        return charge_one(world, workload, role, index, k, Site(capacity, asked, wish, world.now, filling))
+    ground = Ground(capacity, mig, asked, world.now, filling)
     tries = (_first_that_fits(role.shape, each, set(), budget) for each in _narrowed(workload, ground))
     found = next((each for each in tries if each is not None), None)
     if found is None:

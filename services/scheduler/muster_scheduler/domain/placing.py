@@ -18,6 +18,7 @@ from muster_scheduler.domain.course import claim_holder
 from muster_scheduler.domain.eligibility import Eligibility
 from muster_scheduler.domain.gangs import Lack, Placement, Refusal, place_gang
 from muster_scheduler.domain.nodes import Mig
+from muster_scheduler.domain.pools import NodePool
 from muster_scheduler.domain.requests import Grant, Kind, Role, replica_count
 from muster_scheduler.domain.taking import grants_of
 from muster_scheduler.domain.topology import NOWHERE, Topology, Wish
@@ -29,19 +30,23 @@ from muster_scheduler.domain.world import World
 class Site(NamedTuple):
     """Where a gang is placed: one pool of one cluster, the nodes of it that it may use, and what it wishes.
 
-    order: of nodes where it does not wish to be close together.
+    pool: what people said of that pool.
     """
 
     capacity: Capacity
     asked: Eligibility
     wish: Wish
     now: int
-    order: NodeOrder = NodeOrder.TIGHTEST
+    pool: NodePool
 
     @property
     def topology(self) -> Topology:
-        """The pool's domains of the levels that the wish names."""
-        return self.capacity.usable.topology(self.wish.keys)
+        """The pool's domains of the levels by which the gang is placed."""
+        return self.capacity.usable.topology(self.pool.levels_for(self.wish))
+
+    def order(self, roles: tuple[Role, ...]) -> NodeOrder:
+        """In which order nodes are taken where it does not wish to be close together."""
+        return self.pool.strategy(max(roles, key=lambda role: (role.charge, role.name)).shape).gang_order
 
 
 def by_columns(roles: tuple[Role, ...], mig: Mig) -> bool:
@@ -137,7 +142,7 @@ def find(
 
 
 def _ask(roles: tuple[Role, ...], site: Site, mask: Mask) -> tuple[Placement, ...] | Refusal:
-    return place_gang(site.capacity.columns, site.topology, roles, site.wish, mask, site.order)
+    return place_gang(site.capacity.columns, site.topology, roles, site.wish, mask, site.order(roles))
 
 
 def _home(site: Site, key: str, held: Collection[tuple[str, str]]) -> Mask:

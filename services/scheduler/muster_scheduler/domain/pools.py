@@ -1,4 +1,4 @@
-"""How each node pool is filled: what people have said of the pools of each cluster.
+"""How each node pool is filled, and which of its nodes are close: what people have said of the pools of each cluster.
 
 Changed by tenancy.py through the journal, asked by placement. Part of the truth: kept in the database, in the digest.
 Holds: a pool of which nothing was said packs; a name stands for one pool of a cluster.
@@ -12,6 +12,8 @@ from typing import NamedTuple
 from muster_scheduler.domain.choosing import NodeOrder
 from muster_scheduler.domain.journal import Journal
 from muster_scheduler.domain.requests import Kind, Shape
+from muster_scheduler.domain.terms import HOST_LABEL
+from muster_scheduler.domain.topology import Wish
 
 
 class Strategy(StrEnum):
@@ -27,7 +29,10 @@ class Strategy(StrEnum):
 
 
 class NodePool(NamedTuple):
-    """A node pool of a cluster, by the number that is never given to another. gpu, cpu: with devices and without."""
+    """A node pool of a cluster, by the number that is never given to another. gpu, cpu: with devices and without.
+
+    levels: the keys of labels that say which nodes are close to each other, the widest first.
+    """
 
     id: int
     cluster: str
@@ -35,6 +40,16 @@ class NodePool(NamedTuple):
     version: int
     gpu: Strategy = Strategy.BINPACK
     cpu: Strategy = Strategy.BINPACK
+    levels: tuple[str, ...] = ()
+
+    def levels_for(self, wish: Wish) -> tuple[str, ...]:
+        """The levels by which a gang of that wish is placed: the pool's, where they have all that it names.
+
+        Else its own, as it names them; a node is the narrowest level of all, whether a pool lists it or not.
+        """
+        asked = wish.keys
+        known = (*self.levels, HOST_LABEL) if HOST_LABEL in asked and HOST_LABEL not in self.levels else self.levels
+        return known if asked and set(asked) <= set(known) else asked
 
     def strategy(self, shape: Shape) -> Strategy:
         """How a replica of this shape is placed."""

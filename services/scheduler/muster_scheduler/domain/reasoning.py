@@ -90,8 +90,11 @@ def _short_of_room(world: World, workload: Workload, request: Request) -> Reason
 def _sites(world: World, asked: Eligibility, request: Request, pools: list[tuple[str, str]]) -> list[Site]:
     """Where a gang with a wish is looked for; nowhere where it has none."""
     wish = wish_of(request)
-    found = [capacity for c, p in pools if wish.keys and (capacity := world.inventory.capacity(c, p))]
-    return [Site(capacity, asked, wish, world.now) for capacity in found]
+    return [
+        Site(capacity, asked, wish, world.now, world.pools.named(cluster, pool))
+        for cluster, pool in pools
+        if wish.keys and (capacity := world.inventory.capacity(cluster, pool))
+    ]
 
 
 def _never(request: Request, trials: list[Trial]) -> Reason:

@@ -15,6 +15,7 @@ from muster_scheduler.domain.eligibility import ANY_NODE, eligibility_of, mismat
 from muster_scheduler.domain.nodes import Device, Node, NodeState, fit
 from muster_scheduler.domain.placement import Budget, mig_of, place_gang
 from muster_scheduler.domain.placing import Site, lacking, wish_of
+from muster_scheduler.domain.pools import NodePool
 from muster_scheduler.domain.requests import Kind, Role, Shape
 from muster_scheduler.domain.workloads import Workload
 from muster_scheduler.domain.world import World
@@ -32,11 +33,12 @@ def try_out(world: World, workload: Workload, roles: tuple[Role, ...], cluster: 
         return None
     asked = eligibility_of(world.queues, workload)._replace(avoided=frozenset(), runs=None)
     wish = wish_of(workload.request)
-    known = capacity.trials.get((roles, asked, wish))
+    key = roles, asked, wish, world.pools.named(cluster, pool).levels
+    known = capacity.trials.get(key)
     if known is None:
         usable = [node for node in capacity.nodes if mismatch(asked, node) is None]
         alone = Workload("", request=workload.request)
-        known = capacity.trials[roles, asked, wish] = _try(world, alone, roles, usable, cluster, pool)
+        known = capacity.trials[key] = _try(world, alone, roles, usable, cluster, pool)
     return known
 
 
@@ -44,7 +46,7 @@ def _try(
     world: World, workload: Workload, roles: tuple[Role, ...], nodes: list[Node], cluster: str, pool: str
 ) -> Trial:
     empty = World(world.limits)
-    empty.clusters = world.clusters
+    empty.clusters, empty.pools = world.clusters, world.pools
     idle = [emptied(node) for node in nodes]
     empty.inventory.put_nodes(idle)
     fits = place_gang(empty, workload, roles, cluster, pool, Budget()) is not None
@@ -53,10 +55,10 @@ def _try(
     if not fits:  # and so nothing was placed: the nodes are idle still
         alone = (r for r in roles if all(isinstance(fit(node, r.shape, mig), Constraint) for node in idle))
         short = next(alone, None)
-    pool_of_them = empty.inventory.capacity(cluster, pool)
+    made = empty.inventory.capacity(cluster, pool)
     return Trial(
         fits,
-        None if fits or pool_of_them is None else _apart(workload, roles, pool_of_them),
+        None if fits or pool_of_them is None else _apart(workload, roles, pool_of_them, world.pools.named(cluster, pool)),
         sum(GPU * max(len(node.devices), node.slots) for node in nodes),
         short,
         max((devices_for(node, short.shape) for node in idle), default=0) if short else 0,
@@ -65,10 +67,10 @@ def _try(
     )
 
 
-def _apart(workload: Workload, roles: tuple[Role, ...], capacity: Capacity) -> Reason | None:
+def _apart(workload: Workload, roles: tuple[Role, ...], capacity: Capacity, pool: NodePool) -> Reason | None:
     """Why no domain of idle nodes holds what has to run close together, where nothing else keeps it out."""
     wish = wish_of(workload.request)
-    return lacking(workload, roles, [Site(capacity, ANY_NODE, wish, 0)], idle=True) if wish.keys else None
+    return lacking(workload, roles, [Site(capacity, ANY_NODE, wish, 0, pool)], idle=True) if wish.keys else None
 
 
 def devices_for(node: Node, shape: Shape) -> int:

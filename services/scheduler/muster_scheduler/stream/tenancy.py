@@ -14,6 +14,8 @@ from muster_scheduler.stream import values
 from muster_scheduler.stream.terms import node_types_of, rules_of
 
 _MOST_LIMITS: Final = 256
+_MOST_LEVELS: Final = 8
+_LABEL_KEY: Final = 317  # characters at most
 
 
 def project(message: Any, _: Event) -> domain.Event:
@@ -55,6 +57,7 @@ def node_pool(message: Any, _: Event) -> domain.Event:
             said.version,
             _STRATEGIES.get(said.gpu_placement, Strategy.BINPACK),
             _STRATEGIES.get(said.cpu_placement, Strategy.BINPACK),
+            tuple(dict.fromkeys(values.text(key, _LABEL_KEY) for key in said.topology_levels[:_MOST_LEVELS])),
         )
     )
 
