@@ -1,0 +1,100 @@
+"""The guide about placement tells the truth: each of its workloads goes where the page says, or waits for that reason.
+
+The whole way is walked: the page's documents through the language and policy, its cluster file through the agent's
+reader and encoder, both over the wire into the scheduler's books.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from google.protobuf.message import Message
+from google.protobuf.timestamp_pb2 import Timestamp
+
+import muster_language as language
+from muster.events.v1 import agent_pb2, policy_pb2
+from muster_chassis.events import Event, Origin
+from muster_chassis.topics import reports
+from muster_cluster_agent.adapters.encode import message
+from muster_cluster_agent.adapters.local.cluster_file import ClusterFile, parse
+from muster_cluster_agent.adapters.local.nodes import Nodes
+from muster_cluster_agent.domain.fleet import Fleet as Declared
+from muster_cluster_agent.ports import InventoryReport
+from muster_kernel.quantities import GPU
+from muster_policy.domain.judging import Admitted, Context, judge
+from muster_policy.domain.policy import Policy
+from muster_scheduler import stream
+from muster_scheduler.domain import events
+from muster_scheduler.domain.explain import explain
+from muster_scheduler.domain.quotas import Quota
+from muster_scheduler.domain.state import State
+from tests.support.fleets import START, workload_id
+
+PAGE = (Path(__file__).parents[3] / "docs" / "guides" / "placement.md").read_text()
+CLUSTER, *WORKLOADS = re.findall(r"^```yaml\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
+TOLD = re.findall(r"^```text\n(.*?)\n```", PAGE, flags=re.DOTALL | re.MULTILINE)
+NOW = datetime.fromtimestamp(START // 1_000_000, UTC)
+
+
+def over_the_wire(sent: Message) -> events.Event:
+    origin = Origin(reports("here").name, 0, 1, b"key", sent.SerializeToString(), ())
+    read = type(sent).FromString(sent.SerializeToString())
+    event = stream.translate(Event("id", sent.DESCRIPTOR.full_name, "source", "a", 0, NOW, read, origin, None))
+    assert event is not None
+    return event
+
+
+def inventory(file: ClusterFile, root: Path) -> Message:
+    nodes = Nodes(root, file, lambda _: ())
+    order = agent_pb2.ReportOrder(cluster="here", instance="agent", start=1, sequence=1)
+    return message(InventoryReport(Declared(file.profile, nodes.reported(0.0))), order, 1, "")
+
+
+def admitted(text: str) -> policy_pb2.WorkloadAdmitted:
+    (document,) = language.read(text)
+    assert not document.violations
+    verdict = judge(document.spec, None, Policy("none", "1"), Context())
+    assert isinstance(verdict, Admitted), verdict
+    return policy_pb2.WorkloadAdmitted(
+        workload_id=workload_id(1),
+        generation=1,
+        effective_spec=verdict.effective,
+        requests=verdict.requests,
+        project="team-a",
+        name="w",
+        submitted_at=Timestamp(seconds=START // 1_000_000),
+        node_pools=verdict.node_pools,
+        preemptible=verdict.preemptible,
+        priority=verdict.priority,
+    )
+
+
+def outcome(state: State) -> str:
+    workload = state.world.workloads[workload_id(1)]
+    if workload.replicas:
+        return "runs on " + ", ".join(sorted({replica.node[1] for replica in workload.replicas.values()}))
+    reason = explain(state.world, workload).reason
+    assert reason is not None
+    return f"waits: {reason.sentence()}"
+
+
+def test_every_workload_of_the_page_has_its_answer() -> None:
+    assert len(WORKLOADS) == len(TOLD) >= 6
+
+
+@pytest.mark.parametrize(("text", "told"), list(zip(WORKLOADS, TOLD, strict=False)))
+def test_what_the_page_says_is_so(text: str, told: str, tmp_path: Path) -> None:
+    state = State()
+    state.begin(START)
+    state.apply(events.ClusterRegistered("here"))
+    state.apply(events.ProjectChanged("team-a", "", (("default", Quota(100 * GPU)),), 1))
+    state.apply(over_the_wire(inventory(parse(CLUSTER, where="page"), tmp_path)))
+    state.apply(over_the_wire(admitted(text)))
+    state.propose()
+    state.plan()
+    state.commit()
+    state.check()
+    assert outcome(state) == told
