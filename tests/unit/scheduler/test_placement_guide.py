@@ -1,6 +1,6 @@
-"""The guide about placement tells the truth: each of its workloads goes where the page says, or waits for that reason.
+"""The guides about placement and gangs tell the truth: each workload goes where they say, or waits for that reason.
 
-The whole way is walked: the page's documents through the language and policy, its cluster file through the agent's
+The whole way is walked: a page's documents through the language and policy, its cluster file through the agent's
 reader and encoder, both over the wire into the scheduler's books.
 """
 
@@ -33,10 +33,19 @@ from muster_scheduler.domain.quotas import Quota
 from muster_scheduler.domain.state import State
 from tests.support.fleets import START, workload_id
 
-PAGE = (Path(__file__).parents[3] / "docs" / "guides" / "placement.md").read_text()
-CLUSTER, *WORKLOADS = re.findall(r"^```yaml\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
-TOLD = re.findall(r"^```text\n(.*?)\n```", PAGE, flags=re.DOTALL | re.MULTILINE)
+GUIDES = Path(__file__).parents[3] / "docs" / "guides"
 NOW = datetime.fromtimestamp(START // 1_000_000, UTC)
+
+
+def examples(page: str) -> list[tuple[str, str, str]]:
+    """The workloads of a page, each with its cluster and what is said to become of it."""
+    text = (GUIDES / page).read_text()
+    cluster, *workloads = re.findall(r"^```yaml\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+    told = re.findall(r"^```text\n(.*?)\n```", text, flags=re.DOTALL | re.MULTILINE)
+    return [(cluster, *each) for each in zip(workloads, told, strict=True)]
+
+
+EXAMPLES = [*examples("placement.md"), *examples("gangs.md")]
 
 
 def over_the_wire(sent: Message) -> events.Event:
@@ -81,17 +90,17 @@ def outcome(state: State) -> str:
     return f"waits: {reason.sentence()}"
 
 
-def test_every_workload_of_the_page_has_its_answer() -> None:
-    assert len(WORKLOADS) == len(TOLD) >= 6
+def test_the_pages_have_examples() -> None:
+    assert len(EXAMPLES) >= 10
 
 
-@pytest.mark.parametrize(("text", "told"), list(zip(WORKLOADS, TOLD, strict=False)))
-def test_what_the_page_says_is_so(text: str, told: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("cluster", "text", "told"), EXAMPLES)
+def test_what_the_page_says_is_so(cluster: str, text: str, told: str, tmp_path: Path) -> None:
     state = State()
     state.begin(START)
     state.apply(events.ClusterRegistered("here"))
     state.apply(events.ProjectChanged("team-a", "", (("default", Quota(100 * GPU)),), 1))
-    state.apply(over_the_wire(inventory(parse(CLUSTER, where="page"), tmp_path)))
+    state.apply(over_the_wire(inventory(parse(cluster, where="page"), tmp_path)))
     state.apply(over_the_wire(admitted(text)))
     state.propose()
     state.plan()
