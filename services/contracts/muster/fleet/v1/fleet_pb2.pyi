@@ -474,6 +474,31 @@ class Taint(_message.Message):
 Global___Taint: _TypeAlias = Taint  # noqa: Y015
 
 @_typing.final
+class MaintenanceWindow(_message.Message):
+    """A time in which a node has to be empty."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FROM_FIELD_NUMBER: _builtins.int
+    TO_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def to(self) -> _timestamp_pb2.Timestamp:
+        """Its end."""
+
+    def __init__(
+        self,
+        *,
+        to: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["from", b"from", "to", b"to"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["from", b"from", "to", b"to"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MaintenanceWindow: _TypeAlias = MaintenanceWindow  # noqa: Y015
+
+@_typing.final
 class Node(_message.Message):
     """A node as its agent sees it."""
 
@@ -535,6 +560,7 @@ class Node(_message.Message):
     ANONYMOUS_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     POOL_FIELD_NUMBER: _builtins.int
     EXTENDED_FIELD_NUMBER: _builtins.int
+    MAINTENANCE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name, unique in the cluster."""
     uid: _builtins.str
@@ -579,6 +605,10 @@ class Node(_message.Message):
     def extended(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """Named resources that Muster and others may use, in whole units, ephemeral-storage in bytes among them."""
 
+    @_builtins.property
+    def maintenance(self) -> _containers.RepeatedCompositeFieldContainer[Global___MaintenanceWindow]:
+        """When it has to be empty."""
+
     def __init__(
         self,
         *,
@@ -598,10 +628,11 @@ class Node(_message.Message):
         anonymous_memory_bytes: _builtins.int = ...,
         pool: _builtins.str = ...,
         extended: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        maintenance: _abc.Iterable[Global___MaintenanceWindow] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["drain_deadline", b"drain_deadline", "foreign", b"foreign"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["anonymous_devices", b"anonymous_devices", "anonymous_memory_bytes", b"anonymous_memory_bytes", "anonymous_model", b"anonymous_model", "boot_id", b"boot_id", "cpu_milli", b"cpu_milli", "devices", b"devices", "drain_deadline", b"drain_deadline", "extended", b"extended", "foreign", b"foreign", "labels", b"labels", "memory_bytes", b"memory_bytes", "name", b"name", "pool", b"pool", "state", b"state", "taints", b"taints", "uid", b"uid"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["anonymous_devices", b"anonymous_devices", "anonymous_memory_bytes", b"anonymous_memory_bytes", "anonymous_model", b"anonymous_model", "boot_id", b"boot_id", "cpu_milli", b"cpu_milli", "devices", b"devices", "drain_deadline", b"drain_deadline", "extended", b"extended", "foreign", b"foreign", "labels", b"labels", "maintenance", b"maintenance", "memory_bytes", b"memory_bytes", "name", b"name", "pool", b"pool", "state", b"state", "taints", b"taints", "uid", b"uid"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
