@@ -133,9 +133,16 @@ class Neighbours:
 
     async def admit(self, name: str, *, devices: int = 1, project: str = "p", **options: Any) -> str:
         """Admits a training with whole GPUs; returns its id."""
-        workload = uuid7(int(datetime.now(UTC).timestamp() * 1000), os.urandom(10))
-        admitted = policy_pb2.WorkloadAdmitted(
-            workload_id=workload,
+        admitted = self.admission(name, devices=devices, project=project, **options)
+        await self.send(ADMISSIONS.name, admitted.workload_id, admitted)
+        return admitted.workload_id
+
+    def admission(
+        self, name: str, *, devices: int = 1, project: str = "p", **options: Any
+    ) -> policy_pb2.WorkloadAdmitted:
+        """What policy would say of a training with whole GPUs."""
+        return policy_pb2.WorkloadAdmitted(
+            workload_id=uuid7(int(datetime.now(UTC).timestamp() * 1000), os.urandom(10)),
             generation=1,
             effective_spec=workload_pb2.WorkloadSpec(kind=options_pb2.KIND_TRAINING, name=name, command="true"),
             requests=[
@@ -156,8 +163,6 @@ class Neighbours:
             node_pools=["default"],
             **({"preemptible": True, "priority": 50} | options),
         )
-        await self.send(ADMISSIONS.name, workload, admitted)
-        return workload
 
     async def ask(self, kind: type[Message], workload: str) -> None:
         """Suspends, resumes or deletes."""

@@ -6,7 +6,7 @@ through the same handlers as records do; questions read the committed state.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -243,11 +243,15 @@ class Explain(explain_pb2_grpc.ExplainServiceServicer):
             raise InvalidArgument(said, violations=[Violation("admitted", said)])
         asked = [self._desk.read(each) for each in request.admitted]
         async with self._desk.reading() as state:
-            known = next((one.workload for one in asked if one.workload in state.world.workloads), None)
-            if known is not None:
-                said = f"workload {known} is there already: what if is asked of new ones"
-                raise InvalidArgument(said, violations=[Violation("admitted", said)])
+            _all_new(state, [one.workload for one in asked])
             return explaining.answer(what_if(state, asked, micros(identity.now())))
+
+
+def _all_new(state: State, asked: Sequence[str]) -> None:
+    known = [one for one in asked if one in state.world.workloads or asked.count(one) > 1]
+    if known:
+        said = f"workload {known[0]} is there already: what if is asked of new ones, each once"
+        raise InvalidArgument(said, violations=[Violation("admitted", said)])
 
 
 def _find(state: State, request: explain_pb2.WhyRequest) -> Workload:

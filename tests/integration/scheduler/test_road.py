@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import grpc
+import pytest
 import pytest_asyncio
 
 from muster.api.v1 import explain_pb2, explain_pb2_grpc, fleet_pb2, fleet_pb2_grpc
-from muster.events.v1 import agent_pb2, scheduler_pb2, submission_pb2
+from muster.events.v1 import agent_pb2, policy_pb2, scheduler_pb2, submission_pb2
 from muster.fleet.v1 import fleet_pb2 as fleet
 from muster.workload.v1 import workload_pb2 as w
-from muster_chassis.topics import reports
+from muster_chassis.topics import ADMISSIONS, reports
 from muster_stack.fixtures import TestDatabase
 from tests.support.scheduling import Candidate, Neighbours, neighbours, scheduler
 from tests.support.waiting import eventually, until
@@ -122,6 +123,34 @@ async def test_why_nodes_and_intents(road: Road) -> None:
     await road.phase(one, w.PHASE_RESUMING)
     await road.others.ask(submission_pb2.DeletionRequested, one)
     await road.phase(one, w.PHASE_DELETED)
+
+
+async def test_what_if_tells_what_would_be_done_and_does_nothing(road: Road) -> None:
+    await road.register(devices=2)
+    await road.others.project()
+    low = await road.others.admit("low", devices=2, priority=10)
+    record = await road.placed(low)
+    await road.others.status("north", record, fleet.REPLICA_STATE_READY)
+    await road.phase(low, w.PHASE_RUNNING)
+    high = road.others.admission("high", priority=90)
+    late = road.others.admission("late", devices=2, priority=10)
+    answer = await road.explain.WhatIf(explain_pb2.WhatIfRequest(admitted=[high, late]))
+    first, second = answer.prospects
+    assert (first.name, first.outlook, first.cluster) == ("high", explain_pb2.OUTLOOK_STARTS_AFTER, "north")
+    assert [(each.node, each.replicas) for each in first.nodes] == [("n1", 1)]
+    assert [(each.name, each.by) for each in answer.displaced] == [("low", 1)]
+    assert (second.outlook, bool(second.explanation.reason.message)) == (explain_pb2.OUTLOOK_WAITS, True)
+    assert not answer.unfinished
+    again = await road.explain.WhatIf(explain_pb2.WhatIfRequest(admitted=[high, late]))
+    assert (again.prospects[0], again.displaced) == (answer.prospects[0], answer.displaced)
+    why = await road.explain.Why(explain_pb2.WhyRequest(workload_id=low))
+    assert why.explanation.phase == w.PHASE_RUNNING
+    for wrong in ([], [high] * 101, [policy_pb2.WorkloadAdmitted(workload_id="x")], [road.others.admission("x")] * 2):
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await road.explain.WhatIf(explain_pb2.WhatIfRequest(admitted=wrong))
+        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    await road.others.send(ADMISSIONS.name, high.workload_id, high)
+    await until(lambda: road.others.said(low, scheduler_pb2.WorkloadPreempted))
 
 
 async def test_poison_does_not_block(road: Road) -> None:
