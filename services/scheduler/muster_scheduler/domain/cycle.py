@@ -34,7 +34,7 @@ def run(world: World, budget: Budget) -> None:
         fill(world, world.workloads[workload_id], budget)
     turns = Turns(world)
     while not budget.spent:
-        head = turns.next() or _below_their_share(world, turns)
+        head = turns.next() or _below_quota(world, turns)
         if head is None:
             return
         decide(world, *head, budget, turns)
@@ -105,17 +105,18 @@ def _start_claim(world: World, workload: Workload, claim: Claim) -> None:
     settle(world, workload, claim.cluster, claim.pool, claim.planned)
 
 
-def _below_their_share(world: World, turns: Turns) -> tuple[Workload, ClassKey] | None:
-    """Wakes who may reclaim now that others were placed beyond their shares, once a cycle; the next head, if any."""
-    for pool in sorted(world.unweighed):
-        standing = turns.standing(pool)
-        for project, row in standing.projects.items():
-            share = standing.shares[0][row] if standing.shares[0] else None
-            if share is not None and world.queues.account(project, pool).allocated < max(share.fair, share.deserved):
-                world.waiting.wake_project(project)
-    woken = bool(world.unweighed)
+def _below_quota(world: World, turns: Turns) -> tuple[Workload, ClassKey] | None:
+    """Wakes who may reclaim now that others were placed beyond their quota, once a cycle; the next head, if any."""
+    short = [
+        project
+        for project, pool in (sorted(world.waiting.demand) if world.unweighed else ())
+        if pool in world.unweighed
+        and world.queues.account(project, pool).allocated < world.queues.quota(project, pool).deserved
+    ]
     world.unweighed.clear()
-    return turns.next() if woken else None
+    for project in short:
+        world.waiting.wake_project(project)
+    return turns.next() if short else None
 
 
 def decide(world: World, workload: Workload, key: ClassKey, budget: Budget, turns: Turns) -> None:
@@ -189,7 +190,8 @@ def settle(world: World, workload: Workload, cluster: str, pool: str, planned: t
     request = workload.request
     if request is not None and request.preemptible:
         world.waiting.wake_higher(workload.project, pool, request.priority)
-        world.unweighed[pool] = None
+        if world.queues.account(workload.project, pool).allocated > world.queues.quota(workload.project, pool).deserved:
+            world.unweighed[pool] = None
     if not workload.replicas:
         advance(world, workload, LifecycleEvent.ALL_READY, ChangeReason.ALL_READY)
 

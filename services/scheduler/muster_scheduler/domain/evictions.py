@@ -95,7 +95,7 @@ def make_room(world: World, key: ClassKey, standings: Standings, budget: Budget)
             continue
         if key.returning:
             continue
-        found = _in_site(site, key, standings(site.pool), budget)
+        found = _in_site(site, key, standings, budget) if _someone_gives(world, key, site.pool) else ()
         if found:
             return found
     return waits or ()
@@ -138,8 +138,27 @@ def _without(world: World, capacity: Capacity, columns: Columns, gone: Sequence[
     return scratch
 
 
-def _in_site(site: Site, key: ClassKey, standing: Standing, budget: Budget) -> tuple[Room, ...]:
-    world, row = site.world, standing.projects.get(key.project)
+def _someone_gives(world: World, key: ClassKey, pool: str) -> bool:
+    """Whether preemptible work of the own project, or of another beyond its quota, could be asked at all.
+
+    Nobody's fair share is below what it deserves and wants, so within its quota a queue has nothing to give.
+    """
+    for (project, where), account in world.queues.accounts.items():
+        loose = any(held > bound for held, bound in zip(account.held, account.bound, strict=True))
+        if where != pool or not loose:
+            continue
+        lines = world.queues.quota(project, pool).lines
+        beyond = (
+            line.deserved is not None and held > line.deserved for line, held in zip(lines, account.held, strict=True)
+        )
+        if project == key.project or any(beyond):
+            return True
+    return False
+
+
+def _in_site(site: Site, key: ClassKey, standings: Standings, budget: Budget) -> tuple[Room, ...]:
+    world, standing = site.world, standings(site.pool)
+    row = standing.projects.get(key.project)
     members = [world.workloads[each] for each in world.waiting.members(key)]
     request = members[0].request
     if row is None or request is None:

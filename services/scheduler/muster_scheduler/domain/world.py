@@ -70,7 +70,7 @@ class World:
         self.placed: dict[tuple[str, str, str], dict[str, None]] = {}
         self.departing: dict[str, None] = {}  # workloads that are leaving; derived, one too many does no harm
         self.weighed = 0  # the last part of a half life of past use in which queues were weighed
-        self.unweighed: dict[str, None] = {}  # pools that took preemptible work since queues below their share looked
+        self.unweighed: dict[str, None] = {}  # pools that took work beyond a quota since those below theirs looked
         self.claims: dict[str, None] = {}
         self.hungry: dict[str, None] = {}  # services that may lack replicas; derived, one too many does no harm
         self.orphans: dict[tuple[str, str], tuple[int, int, int]] = {}  # (cluster, id) -> (since, generation, attempt)
