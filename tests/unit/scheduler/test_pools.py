@@ -7,10 +7,13 @@ import pytest
 from muster_scheduler.adapters import rows
 from muster_scheduler.domain import events
 from muster_scheduler.domain.clusters import Profile
+from muster_scheduler.domain.columns import NodeType
 from muster_scheduler.domain.nodes import Mig
 from muster_scheduler.domain.pools import NodePool, Strategy
-from muster_scheduler.domain.requests import Shape
-from tests.support.fleets import Fleet, host, node, portion, request, role, whole
+from muster_scheduler.domain.requests import Kind, Shape
+from muster_scheduler.domain.strategies.mix import MOST, Member, mix_of, popularity_in
+from muster_scheduler.domain.strategies.popularity import Asked
+from tests.support.fleets import GIB, Fleet, device_memory, host, mig_slice, node, portion, request, role, whole
 
 SPREAD = NodePool(7, "c1", "default", 1, Strategy.SPREAD, Strategy.SPREAD)
 
@@ -84,3 +87,66 @@ def test_a_pool_is_part_of_the_truth() -> None:
     made.state.abort()
     assert made.state.digest() == before
     assert rows.to_node_pool(7, rows.of_node_pool(SPREAD)) == SPREAD
+
+
+# -- strategies that look ahead --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("strategy", "meant"), [(Strategy.BINPACK, "n0"), (Strategy.FGD, "n1"), (Strategy.FORESIGHT, "n1")]
+)
+def test_a_pool_that_looks_ahead_keeps_the_holes_that_usual_requests_fill(strategy: Strategy, meant: str) -> None:
+    """Halves are left on n0 and 0.6 on n1, and what comes is halves: 0.1 on n0 would spoil a hole for one of them."""
+    made = Fleet(node("n0", 1), node("n1", 1))
+    made.project("q", {"default": 0}, weight=0)
+    made.send(events.NodePoolChanged(SPREAD))
+    made.submit(0, request(role(portion(500))))
+    made.submit(1, request(role(portion(400))))
+    made.send(*(made.admitted(number, request(role(portion(500))), project="q") for number in range(2, 42)))
+    made.send(events.NodePoolChanged(SPREAD._replace(version=2, gpu=strategy)))
+    made.submit(42, request(role(portion(100))))
+    assert nodes_of(made, 0, 1) == ["n0", "n1"]
+    assert nodes_of(made, 42) == [meant]
+
+
+def test_what_usually_arrives_is_looked_at_again_after_a_while() -> None:
+    made = Fleet(node("n0", 8))
+    made.send(events.NodePoolChanged(SPREAD._replace(gpu=Strategy.FORESIGHT)))
+    made.submit(0, request(role(portion(400))))
+    made.submit(1, request(role(portion(300))))
+    assert mixed(made) == {400: 1}, "the first that came"
+    made.wait(61)
+    made.submit(2, request(role(portion(300))))
+    made.send(events.NodePoolChanged(SPREAD._replace(version=2, gpu=Strategy.FORESIGHT)))
+    assert mixed(made) == {300: 2, 400: 1}
+    pool = made.world.pools.named("c1", "default")
+    assert rows.to_node_pool(pool.id, rows.of_node_pool(pool)) == pool
+
+
+def mixed(made: Fleet) -> dict[int, int]:
+    return {member.asked.milli: member.number for member in made.world.pools.named("c1", "default").mix}
+
+
+def test_a_mix_keeps_the_commonest_classes_and_the_node_types_they_may_use() -> None:
+    shapes = [(portion(10 * (number % 90) + 10), None, 1) for number in range(300)]
+    made = mix_of([*shapes, (whole(2), frozenset({"b", "a"}), 5), (mig_slice("1g.10gb"), None, 9)])
+    assert Member(Asked(1000, GIB, 2, 1000), ("a", "b"), 5) in made
+    assert len(made) == 91
+    many = mix_of([(host(cpu), None, 1) for cpu in range(1, 400)])
+    assert len(many) == MOST
+    types = (NodeType("A100", (), ()), NodeType("a", (), ()), NodeType("A100", (("run.ai/type", "b"),), ()))
+    assert popularity_in(made, types).admits[-1].tolist() == [False, True, True]
+
+
+@pytest.mark.parametrize("strategy", [Strategy.FGD, Strategy.FORESIGHT])
+@pytest.mark.parametrize(
+    "shape", [whole(2), portion(300), portion(300, 2), host(), device_memory(GIB), mig_slice("1g.10gb")]
+)
+def test_whatever_is_asked_for_finds_its_place_in_a_pool_that_looks_ahead(strategy: Strategy, shape: Shape) -> None:
+    made = Fleet(node("n0", 2), node("n1", 2, mig=shape.kind is Kind.SLICE))
+    made.send(events.NodePoolChanged(SPREAD._replace(gpu=strategy, cpu=strategy)))
+    made.submit(0, request(role(shape)))
+    assert len(nodes_of(made, 0)) == 1
+    made.finish(0)
+    made.submit(1, request(role(shape, 2)))
+    assert len(nodes_of(made, 1)) == 2

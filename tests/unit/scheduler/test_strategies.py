@@ -200,18 +200,6 @@ def _fill(made: Made) -> list[Run | None]:
     return runs
 
 
-def test_changes_that_nobody_told_of_are_noticed() -> None:
-    columns = fleet((8000, 1, 0), (8000, 1, 0))
-    board = Board(columns, fgd(MIX))
-    assert board.choose(ONE, everywhere(columns)) == Run(0, 0, 1, 1)
-    take(columns, shape_of(ONE), Run(0, 0, 1, 1))
-    board.notice()
-    assert board.choose(ONE, everywhere(columns)) == Run(1, 0, 1, 1)
-    columns.mode[1, 0] = layout.CLOSED
-    board.notice()
-    assert board.choose(ONE, everywhere(columns)) is None
-
-
 def test_only_eligible_nodes_are_chosen() -> None:
     columns = fleet((8000, 1, 0), (8000, 1, 0), (8000, 1, 0))
     board = Board(columns, foresight(MIX))

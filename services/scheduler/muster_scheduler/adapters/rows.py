@@ -20,6 +20,7 @@ from muster_scheduler.domain.quotas import Quota, UserLimit
 from muster_scheduler.domain.requests import Grant, Holder
 from muster_scheduler.domain.rules import NodeTypes, Rules
 from muster_scheduler.domain.shares.decay import Faded
+from muster_scheduler.domain.strategies.mix import Mix
 from muster_scheduler.domain.workloads import Claim, Ending, Replica, ReplicaState, Request, Workload
 
 _NOTHING: Final = b""
@@ -113,6 +114,8 @@ class NodePoolBody:
     gpu: Strategy
     cpu: Strategy
     levels: tuple[str, ...]
+    mix: Mix
+    mixed: int
 
 
 class WorkloadBody(msgspec.Struct, frozen=True, omit_defaults=True):

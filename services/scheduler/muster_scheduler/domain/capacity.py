@@ -20,6 +20,8 @@ from muster_scheduler.domain.leftover import Leftover
 from muster_scheduler.domain.nodes import Mode, Node
 from muster_scheduler.domain.quotas import Amount
 from muster_scheduler.domain.requests import Kind, Role, Shape
+from muster_scheduler.domain.strategies.board import Board
+from muster_scheduler.domain.strategies.mix import Mix
 from muster_scheduler.domain.topology import Wish
 from muster_scheduler.domain.usable import Usable
 
@@ -91,6 +93,7 @@ class Capacity:
         "_sliceable",
         "_stale",
         "_stands",
+        "boards",
         "largest",
         "leftover",
         "nodes",
@@ -118,6 +121,7 @@ class Capacity:
         self.largest = max((device.memory for node in nodes for device in node.devices), default=0)
         self.trials: dict[tuple[tuple[Role, ...], Eligibility, Wish, tuple[str, ...]], Trial] = {}
         self.usable = Usable(nodes)
+        self.boards: dict[str, tuple[Mix, Board]] = {}  # by strategy, of those that look ahead
         for ordinal, node in enumerate(nodes):
             node.ordinal = ordinal
             self._move(ordinal, buckets_of(node))
@@ -130,6 +134,8 @@ class Capacity:
         else:
             for ordinal in sorted(self._stale):
                 write_row(self._columns, ordinal, row_of(self.nodes[ordinal]))
+                for _, board in self.boards.values():
+                    board.changed(ordinal)
         self._stale.clear()
         return self._columns
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from muster_kernel.reasons import Constraint
+from muster_scheduler.domain.ahead import filling_of, find_ahead
 from muster_scheduler.domain.capacity import Capacity
 from muster_scheduler.domain.clusters import Cluster, Standing, supports
 from muster_scheduler.domain.course import claim_holder
@@ -105,7 +106,7 @@ def place_gang(
     if capacity is None:
         return None
     mig, asked, wish = mig_of(world, cluster), eligibility_of(world.queues, workload), wish_of(workload.request)
-    filling = world.pools.named(cluster, pool)
+    filling = filling_of(world, cluster, pool)
     if (replica_count(roles) > 1 or wish.keys) and by_columns(roles, mig):
         budget.visits -= 1 + len(capacity.nodes) // _NODES_A_VISIT
         return charge_gang(world, workload, roles, Site(capacity, asked, wish, world.now, filling))
@@ -130,9 +131,9 @@ class Ground(NamedTuple):
     filling: NodePool
     within: tuple[str, str] | None = None
 
-    def spreads(self, shape: Shape) -> bool:
-        """Whether replicas of this shape go to the emptiest nodes."""
-        return self.filling.strategy(shape) is Strategy.SPREAD
+    def fills(self, shape: Shape, strategy: Strategy) -> bool:
+        """Whether replicas of this shape are placed by that strategy."""
+        return self.filling.strategy(shape) is strategy
 
     def admits(self, node: Node) -> bool:
         """Whether the node may be used at all, whatever it has free."""
@@ -203,7 +204,7 @@ def _place_role(
             rank = len(planned)
             world.inventory.charge(claim_holder(workload, role.name, rank), node.key, grant)
             planned.append(Planned(role.name, rank, node.key, grant))
-            if len(planned) == role.size or ground.spreads(role.shape):
+            if len(planned) == role.size or not ground.fills(role.shape, Strategy.BINPACK):
                 break
             again = fit(node, role.shape, ground.mig)
             if isinstance(again, Constraint):
@@ -220,8 +221,13 @@ def _first_that_fits(
     budget: Budget,
 ) -> tuple[Node, Grant] | None:
     """The first node in the pool's order; one that asks to be taken last only where there is no other."""
+    if ground.within is None:
+        found = find_ahead(ground.capacity, ground.filling, ground.asked, shape, ground.now)
+        if found is not None:
+            budget.visits -= 1 + len(ground.capacity.nodes) // _NODES_A_VISIT
+            return found
     last: tuple[Node, Grant] | None = None
-    for node in ground.capacity.candidates(shape, emptiest=ground.spreads(shape)):
+    for node in ground.capacity.candidates(shape, emptiest=ground.fills(shape, Strategy.SPREAD)):
         if node.ordinal in refused:
             continue
         budget.visits -= 1
@@ -243,7 +249,7 @@ def place_replica(
     if capacity is None:
         return None
     mig, asked = mig_of(world, workload.cluster), eligibility_of(world.queues, workload)
-    wish, filling = wish_of(workload.request), world.pools.named(workload.cluster, workload.pool)
+    wish, filling = wish_of(workload.request), filling_of(world, workload.cluster, workload.pool)
     if wish.keys and by_columns((role,), mig):
         budget.visits -= 1 + len(capacity.nodes) // _NODES_A_VISIT
         return charge_one(world, workload, role, index, k, Site(capacity, asked, wish, world.now, filling))

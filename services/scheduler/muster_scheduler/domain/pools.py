@@ -12,15 +12,22 @@ from typing import NamedTuple
 from muster_scheduler.domain.choosing import NodeOrder
 from muster_scheduler.domain.journal import Journal
 from muster_scheduler.domain.requests import Kind, Shape
+from muster_scheduler.domain.strategies.mix import Mix
 from muster_scheduler.domain.terms import HOST_LABEL
 from muster_scheduler.domain.topology import Wish
 
 
 class Strategy(StrEnum):
-    """Which node comes first. BINPACK: the fullest that has room. SPREAD: the emptiest."""
+    """Which node comes first.
+
+    BINPACK: the fullest that has room. SPREAD: the emptiest. FGD and FORESIGHT look ahead to what usually arrives: the
+    node that loses least by it (strategies/); their gangs are packed.
+    """
 
     BINPACK = "binpack"
     SPREAD = "spread"
+    FGD = "fgd"
+    FORESIGHT = "foresight"
 
     @property
     def gang_order(self) -> NodeOrder:
@@ -31,7 +38,8 @@ class Strategy(StrEnum):
 class NodePool(NamedTuple):
     """A node pool of a cluster, by the number that is never given to another. gpu, cpu: with devices and without.
 
-    levels: the keys of labels that say which nodes are close to each other, the widest first.
+    levels: the keys of labels that say which nodes are close to each other, the widest first. mix: what usually
+    arrives, as of `mixed` (microseconds), for strategies that look ahead.
     """
 
     id: int
@@ -41,6 +49,8 @@ class NodePool(NamedTuple):
     gpu: Strategy = Strategy.BINPACK
     cpu: Strategy = Strategy.BINPACK
     levels: tuple[str, ...] = ()
+    mix: Mix = ()
+    mixed: int = 0
 
     def levels_for(self, wish: Wish) -> tuple[str, ...]:
         """The levels by which a gang of that wish is placed: the pool's, where they have all that it names.

@@ -79,7 +79,7 @@ def on_node_pool(world: World, event: NodePoolChanged) -> None:
     known = world.pools.known.get(event.pool.id)
     if known is not None and known.version >= event.pool.version > 0:
         return
-    world.pools.put(event.pool)
+    world.pools.put(event.pool._replace(mix=known.mix, mixed=known.mixed) if known else event.pool)
     world.touched.pools[event.pool.id] = None
     world.waiting.wake_pool(event.pool.name)
 

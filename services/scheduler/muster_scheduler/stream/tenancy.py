@@ -65,6 +65,8 @@ def node_pool(message: Any, _: Event) -> domain.Event:
 _STRATEGIES: Final = {
     tenancy_pb2.PLACEMENT_STRATEGY_BINPACK: Strategy.BINPACK,
     tenancy_pb2.PLACEMENT_STRATEGY_SPREAD: Strategy.SPREAD,
+    tenancy_pb2.PLACEMENT_STRATEGY_FGD: Strategy.FGD,
+    tenancy_pb2.PLACEMENT_STRATEGY_FORESIGHT: Strategy.FORESIGHT,
 }
 
 

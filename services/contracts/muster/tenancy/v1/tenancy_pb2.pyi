@@ -32,6 +32,10 @@ class _PlacementStrategyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Pla
     """The fullest node first, so that others stay free for large work."""
     PLACEMENT_STRATEGY_SPREAD: _PlacementStrategy.ValueType  # 2
     """The emptiest node first."""
+    PLACEMENT_STRATEGY_FGD: _PlacementStrategy.ValueType  # 3
+    """The node on which least becomes useless to the typical request, as published (fragmentation gradient descent)."""
+    PLACEMENT_STRATEGY_FORESIGHT: _PlacementStrategy.ValueType  # 4
+    """The node on which least would stay stranded after what usually arrives: for pools that are asked for all they have."""
 
 class PlacementStrategy(_PlacementStrategy, metaclass=_PlacementStrategyEnumTypeWrapper):
     """How the replicas of a node pool are spread over its nodes."""
@@ -42,6 +46,10 @@ PLACEMENT_STRATEGY_BINPACK: PlacementStrategy.ValueType  # 1
 """The fullest node first, so that others stay free for large work."""
 PLACEMENT_STRATEGY_SPREAD: PlacementStrategy.ValueType  # 2
 """The emptiest node first."""
+PLACEMENT_STRATEGY_FGD: PlacementStrategy.ValueType  # 3
+"""The node on which least becomes useless to the typical request, as published (fragmentation gradient descent)."""
+PLACEMENT_STRATEGY_FORESIGHT: PlacementStrategy.ValueType  # 4
+"""The node on which least would stay stranded after what usually arrives: for pools that are asked for all they have."""
 Global___PlacementStrategy: _TypeAlias = PlacementStrategy  # noqa: Y015
 
 @_typing.final

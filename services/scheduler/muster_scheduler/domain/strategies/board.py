@@ -7,48 +7,34 @@ on it the first device.
 
 from __future__ import annotations
 
-from typing import Any, Final
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Final
 
 from muster_scheduler.domain.columns import Bools, Columns
 from muster_scheduler.domain.strategies.outlook import Outlook
 from muster_scheduler.domain.strategies.popularity import Asked
-from muster_scheduler.domain.strategies.scores import Rows, best, no_scores, rows_of, widened
+from muster_scheduler.domain.strategies.scores import best, no_scores, rows_of, widened
 from muster_scheduler.domain.strategies.states import no_states
 from muster_scheduler.domain.taking import Run
 
-CLASSES: Final = 512  # rows of scores kept; a pool that sees more shapes begins anew
+CLASSES: Final = 128  # rows of scores kept; a pool that sees more shapes begins anew
 STATES: Final = 1 << 18
 
 
 class Board:
     """Scores of one (cluster, node pool) under one outlook."""
 
-    __slots__ = ("_before", "_numbers", "_outlook", "_rows", "_scores", "_states")
+    __slots__ = ("_numbers", "_outlook", "_rows", "_scores", "_states")
 
     def __init__(self, columns: Columns, outlook: Outlook, states: int = STATES) -> None:
         """states: how many states of nodes are remembered, a power of two."""
         self._outlook = outlook
         self._rows = rows_of(columns)
-        self._before = [np.copy(column) for column in _read(self._rows)]
         self._scores = no_scores(8, len(columns))
         self._states = no_states(states)
         self._numbers: dict[Asked, int] = {}
 
-    def notice(self) -> None:
-        """Finds the nodes that have changed since it was last called, for changes that `changed` was not told of."""
-        other = np.zeros(len(self._rows.version), np.bool_)
-        for now, before in zip(_read(self._rows), self._before, strict=True):
-            differs = now != before
-            other |= differs if differs.ndim == 1 else differs.any(axis=1)
-        self._rows.version[other] += 1
-        for now, before in zip(_read(self._rows), self._before, strict=True):
-            before[other] = now[other]
-
     def changed(self, node: int) -> None:
-        """The row of this node is another one now."""
+        """The row of this node is another one now: to be told before the next choice."""
         self._rows.version[node] += 1
 
     def choose(self, asked: Asked, eligible: Bools) -> Run | None:
@@ -71,7 +57,3 @@ class Board:
         if number == len(self._scores.score):
             self._scores = widened(self._scores)
         return number
-
-
-def _read(rows: Rows) -> tuple[NDArray[Any], ...]:
-    return rows.cpu, rows.memory, rows.mode, rows.milli, rows.idle, rows.kind
