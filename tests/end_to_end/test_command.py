@@ -170,6 +170,11 @@ def test_what_never_fits_says_why(muster: Shell) -> None:
         told = muster.json("why", "giant")
     assert told["reason"]["code"] == "TooLarge"
     assert "giant waits for 16 GPUs" in muster("why", "giant")
+    asked = muster("what-if", "-f", muster.document("asked", "python -V"))
+    assert "asked in team-a would start at once: 0.5 GPU in node pool default of north, on north-" in asked
+    refused = muster("what-if", "-f", muster.document("larger", "python -V", "gpuDevices: {value: 16}"))
+    assert "larger in team-a would wait.\n  Blocked by   needs 16 GPUs on one node" in refused
+    assert muster.run("get", "asked").returncode == muster.run("get", "larger").returncode == 3
     muster("delete", "giant", "--wait", "--timeout", "30")
     assert muster.run("get", "giant").returncode == 3
 
