@@ -147,9 +147,9 @@ def test_projects_are_shown_and_go(muster: Callable[..., Any]) -> None:
 
 def test_node_pools(muster: Callable[..., Any]) -> None:
     assert "no node pools" in muster("node-pools").out
-    asked = ("node-pools", "create", "east", "h100", "--label", "gpu=h100", "--gpu-placement", "spread")
+    asked = ("node-pools", "create", "east", "h100", "--label", "gpu=h100", "--gpu-placement", "foresight")
     assert muster(*asked).out == "node pool h100 of cluster east: nodes with gpu=h100\n"
-    assert muster("node-pools").out.splitlines()[1].split() == ["h100", "east", "spread", "binpack", "gpu=h100"]
+    assert muster("node-pools").out.splitlines()[1].split() == ["h100", "east", "foresight", "binpack", "gpu=h100"]
     assert muster(*asked[:4], "--label", "gpu").code == 2
     assert muster(*asked[:6], "--cpu-placement", "most").code == 2
     assert muster("node-pools", "delete", "east", "h100").out == "node pool h100 of cluster east is gone\n"

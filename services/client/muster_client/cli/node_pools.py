@@ -39,8 +39,8 @@ async def create_pool(
         cluster: The cluster.
         name: Its name. Pools of one name in several clusters share their quotas.
         label: The nodes' label, as KEY=VALUE.
-        gpu_placement: binpack or spread, for work that asks for GPUs.
-        cpu_placement: binpack or spread, for the rest.
+        gpu_placement: binpack, spread, fgd or foresight, for work that asks for GPUs.
+        cpu_placement: The same, for the rest.
         common: Connection.
     """
     key, equals, value = label.partition("=")

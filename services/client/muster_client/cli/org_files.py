@@ -35,6 +35,8 @@ Record = TypeVar("Record", books_pb2.Department, books_pb2.Project, books_pb2.No
 PLACEMENTS: Final = {
     "binpack": books_pb2.PLACEMENT_STRATEGY_BINPACK,
     "spread": books_pb2.PLACEMENT_STRATEGY_SPREAD,
+    "fgd": books_pb2.PLACEMENT_STRATEGY_FGD,
+    "foresight": books_pb2.PLACEMENT_STRATEGY_FORESIGHT,
 }
 Read = Callable[[Any], Any]
 _NOTHING: Final = "nothing was applied"

@@ -11,7 +11,11 @@ from muster.tenancy.v1 import tenancy_pb2
 from muster_client.cli.render.amounts import clock, cores, gpus, memory, time_of
 from muster_client.cli.render.grid import grid
 
-_PLACEMENTS = {tenancy_pb2.PLACEMENT_STRATEGY_SPREAD: "spread"}
+_PLACEMENTS = {
+    tenancy_pb2.PLACEMENT_STRATEGY_SPREAD: "spread",
+    tenancy_pb2.PLACEMENT_STRATEGY_FGD: "fgd",
+    tenancy_pb2.PLACEMENT_STRATEGY_FORESIGHT: "foresight",
+}
 _HEADINGS = ["POOL", "DESERVED", "LIMIT", "WEIGHT"]
 _NUMBERS = ["DESERVED", "LIMIT", "WEIGHT"]
 Unit = tenancy_pb2.Department | tenancy_pb2.Project
