@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from muster_kernel.reasons import FailureClass, WaitingReason
 from muster_scheduler.domain import events
+from muster_scheduler.domain.clusters import Profile
 from muster_scheduler.domain.explain import explain
-from muster_scheduler.domain.nodes import Node
+from muster_scheduler.domain.nodes import Device, Mig, Node
 from muster_scheduler.domain.pools import NodePool, Strategy
 from muster_scheduler.domain.terms import HOST_LABEL, Terms, Together
 from muster_scheduler.domain.topology import Wish
 from muster_scheduler.domain.workloads import ReplicaState, Request, WorkloadKind
-from tests.support.fleets import Fleet, host, node, portion, request, role, whole
+from tests.support.fleets import GIB, Fleet, host, mig_slice, node, portion, request, role, whole
 
 
 def at(name: str, block: str, rack: str, number: int = 8) -> Node:
@@ -208,3 +209,38 @@ def test_a_gang_in_a_pool_that_spreads_is_spread() -> None:
     fleet.send(events.NodePoolChanged(NodePool(1, "c1", "default", 1, gpu=Strategy.SPREAD)))
     fleet.submit(1, request(role(whole(), 8)))
     assert len(set(where(fleet, 1))) == 8
+
+
+def test_what_columns_do_not_know_keeps_the_wish_too() -> None:
+    made = [at(f"n{rack}{n}", "b", f"r{rack}") for rack in range(2) for n in range(2)]
+    for each in made:
+        each.extra = {"nic": 2}
+    fleet = Fleet(*made)
+    shape = whole(1)._replace(extra=(("nic", 1),))
+    for number, wish in enumerate((Wish(required="rack"), Wish(preferred="rack"), Wish("b", "", "rack", 2)), 1):
+        asked = request(role(shape, 2))._replace(terms=Terms(topology=wish))
+        fleet.submit(number, asked)
+    assert [len({name[:2] for name in where(fleet, number)}) for number in (1, 2)] == [1, 1]
+    assert not where(fleet, 3), "no node has the label b"
+    fleet.submit(4, request(role(shape, 5))._replace(terms=Terms(topology=Wish(required="rack"))))
+    assert not where(fleet, 4)
+    fleet.submit(5, request(role(shape, 4))._replace(terms=Terms(topology=Wish(group="rack", group_size=2))))
+    assert {name[:2] for name in where(fleet, 5)} == {"n1"}
+
+
+def test_layouts_that_are_fixed_keep_the_wish_too() -> None:
+    made = []
+    for rack in range(2):
+        for n in range(2):
+            card = Device(f"GPU-{rack}{n}", "A100-80GB", 80 * GIB, 0, mig=True, layout=(("3g.40gb", 0), ("3g.40gb", 4)))
+            each = node(f"n{rack}{n}", cards=[card])
+            each.labels = (("rack", f"r{rack}"),)
+            made.append(each)
+    fleet = Fleet(*made, profile=Profile(mig=Mig.STATIC))
+    for number in (1, 2):
+        fleet.submit(number, request(role(mig_slice("3g.40gb"), 3))._replace(terms=Terms(topology=Wish("rack"))))
+    assert [{name[:2] for name in where(fleet, number)} for number in (1, 2)] == [{"n0"}, {"n1"}]
+    fleet.submit(3, request(role(mig_slice("3g.40gb"), 2))._replace(terms=Terms(topology=Wish("rack"))))
+    assert not where(fleet, 3)
+    fleet.submit(4, request(role(mig_slice("3g.40gb"), 2))._replace(terms=Terms(topology=Wish("", "rack"))))
+    assert len(where(fleet, 4)) == 2

@@ -18,10 +18,11 @@ from muster_scheduler.domain.clusters import Cluster, Standing, supports
 from muster_scheduler.domain.course import claim_holder
 from muster_scheduler.domain.eligibility import Eligibility, eligibility_of, excluded, reluctant
 from muster_scheduler.domain.nodes import Mig, Node, fit
-from muster_scheduler.domain.placing import Site, by_columns, charge_gang, charge_one, wish_of
+from muster_scheduler.domain.placing import Site, by_columns, charge_gang, charge_one, domains, wish_of
 from muster_scheduler.domain.pools import NodePool, Strategy
 from muster_scheduler.domain.quotas import Amount
 from muster_scheduler.domain.requests import Grant, Kind, Role, Shape, charge_of, replica_count, total_charge
+from muster_scheduler.domain.usable import Mask
 from muster_scheduler.domain.workloads import Planned, Request, Workload
 from muster_scheduler.domain.world import World
 
@@ -121,7 +122,7 @@ def place_gang(
 class Ground(NamedTuple):
     """Where nodes are looked for.
 
-    filling: how the pool is filled. within: a label and the value of it that they need; None: anywhere in the pool.
+    filling: how the pool is filled. within: the only nodes that come into question, bool[n]; None: all of the pool.
     """
 
     capacity: Capacity
@@ -129,7 +130,7 @@ class Ground(NamedTuple):
     asked: Eligibility
     now: int
     filling: NodePool
-    within: tuple[str, str] | None = None
+    within: Mask | None = None
 
     def fills(self, shape: Shape, strategy: Strategy) -> bool:
         """Whether replicas of this shape are placed by that strategy."""
@@ -137,35 +138,16 @@ class Ground(NamedTuple):
 
     def admits(self, node: Node) -> bool:
         """Whether the node may be used at all, whatever it has free."""
-        if self.within is not None and node.label(self.within[0]) != self.within[1]:
+        if self.within is not None and not self.within[node.ordinal]:
             return False
         return excluded(self.asked, node, self.now) is None
 
 
 def _narrowed(workload: Workload, ground: Ground) -> Iterator[Ground]:
-    """The grounds to try one after the other: where replicas stand together, each domain, that with least idle first.
-
-    Replicas that are there already say which domain it is.
-    """
-    together = workload.request.terms.together if workload.request else None
-    if together is None:
-        yield ground
-        return
-    key = together.key
-    idle: dict[str, int] = {}
-    for node in ground.capacity.nodes:
-        if (domain := node.label(key)) and ground.admits(node):
-            idle[domain] = idle.get(domain, 0) + node.idle
-    homes = _domains_of(workload, ground.capacity, key) & set(idle)
-    for domain in sorted(homes or idle, key=lambda each: (idle[each], each)):
-        yield ground._replace(within=(key, domain))
-    if not together.required:
-        yield ground
-
-
-def _domains_of(workload: Workload, capacity: Capacity, key: str) -> set[str]:
-    held = {replica.node for replica in workload.everyone() if not replica.gone}
-    return {node.label(key) for node in capacity.nodes if node.key in held} if held else set()
+    """The grounds to try one after the other: the domains in which it wishes to be, or has to."""
+    site = Site(ground.capacity, ground.asked, wish_of(workload.request), ground.now, ground.filling)
+    for within in domains(workload, site):
+        yield ground._replace(within=within)
 
 
 def _place_on(

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from muster_kernel.reasons import Reason, WaitingReason
 from muster_scheduler.domain.capacity import Capacity
@@ -155,6 +156,32 @@ def _home(site: Site, key: str, held: Collection[tuple[str, str]]) -> Mask:
     domains = site.topology.domain[level]
     homes = {int(domains[n]) for n, node in enumerate(nodes) if node.key in held} - {NOWHERE}
     return np.isin(domains, sorted(homes)) if homes else everywhere
+
+
+def domains(workload: Workload, site: Site) -> Iterator[Mask | None]:
+    """The nodes to try, one domain after the other, for what is placed replica by replica. None: all of the pool.
+
+    First the preferred domains, then those that have to be; in each, where it is already, then the one with the least
+    idle. A whole gang inside one domain keeps every group of it together too.
+    """
+    topology, held = site.topology, _held(workload)
+    levels = [level for key in (site.wish.required, site.wish.group) if (level := topology.level(key)) is not None]
+    bound = topology.keys[max(levels)] if levels else ""
+    must = np.logical_and.reduce([_home(site, bound, held), *(topology.domain[level] != NOWHERE for level in levels)])
+    for key in dict.fromkeys((site.wish.preferred, bound)):
+        level = topology.level(key)
+        if level is not None:
+            ids = np.where(must, topology.domain[level], NOWHERE)
+            yield from (ids == domain for domain in _least_idle_first(site, key, ids, held))
+    if not bound:
+        yield None
+
+
+def _least_idle_first(site: Site, key: str, ids: NDArray[np.int32], held: Collection[tuple[str, str]]) -> list[int]:
+    idle = np.bincount(ids[ids != NOWHERE], weights=site.capacity.columns.idle[ids != NOWHERE])
+    home = set(ids[_home(site, key, held)].tolist()) if held else set()
+    found = np.unique(ids[ids != NOWHERE]).tolist()
+    return sorted(found, key=lambda domain: (domain not in home, int(idle[domain]), domain))
 
 
 def lacking(workload: Workload, roles: tuple[Role, ...], sites: list[Site], *, idle: bool = False) -> Reason | None:
