@@ -25,6 +25,7 @@ nodes:
     resources: {vendor.example/nic: 2, ephemeral-storage: 100Gi}
     state: DRAINING
     drain_deadline: 2027-01-01T00:00:00Z
+    maintenance: [{from: 2027-01-02T00:00:00Z, to: 2027-01-02T06:00:00Z}]
     devices:
       - {uuid: GPU-x, model: A100-40GB, memory: 40Gi, healthy: false, trouble: Xid 79}
       - {model: A100-40GB, memory: 40Gi, mig: {slices: [{profile: 1g.5gb, start: 2, uuid: MIG-1}]}}
@@ -44,6 +45,7 @@ def test_everything_that_a_file_may_say() -> None:
     assert (first.pool, second.pool) == ("h100", "default")
     assert (first.cpu_milli, first.memory_bytes, first.state) == (500, 1 << 30, NodeState.DRAINING)
     assert first.drain_deadline == 1_798_761_600
+    assert first.maintenance == ((1_798_848_000, 1_798_869_600),)
     assert first.taints == (Taint("k", "v", "NoExecute"),)
     assert first.foreign == Foreign(2000, 1 << 30, ("GPU-x",), extended=(("vendor.example/nic", 1),))
     assert first.extended == (("ephemeral-storage", 100 << 30), ("vendor.example/nic", 2))

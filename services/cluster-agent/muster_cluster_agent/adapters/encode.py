@@ -215,7 +215,14 @@ def _node(node: Node) -> fleet_pb2.Node:
         anonymous_memory_bytes=node.anonymous_memory_bytes,
         pool=node.pool,
         extended=dict(node.extended),
+        maintenance=[_window(start, end) for start, end in node.maintenance],
     )
+
+
+def _window(start: float, end: float) -> fleet_pb2.MaintenanceWindow:
+    window = fleet_pb2.MaintenanceWindow(to=timestamp(end))
+    getattr(window, "from").CopyFrom(timestamp(start))
+    return window
 
 
 def _foreign(foreign: Foreign) -> fleet_pb2.Foreign:

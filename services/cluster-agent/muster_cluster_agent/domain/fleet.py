@@ -108,6 +108,7 @@ class Node:
     anonymous_model: str = ""
     anonymous_memory_bytes: int = 0
     extended: tuple[tuple[str, int], ...] = ()  # named resources in whole units
+    maintenance: tuple[tuple[float, float], ...] = ()  # from and to, seconds since 1970
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ def _nodes(workload: Workload, nodes: Mapping[tuple[str, str], Node], grace: int
     tolerations = workload.request.terms.tolerations if workload.request else ()
     for key in sorted({replica.node for replica in standing(workload)}):
         node = nodes.get(key)
-        at = leave_by(node, tolerations, grace) if node is not None else None
+        at = leave_by(node, tolerations, grace, workload.placed) if node is not None else None
         if at is not None:
             yield Due(at, ChangeReason.NODE_CLOSING, f"node {key[1]} has to be empty", key)
 
@@ -59,9 +59,9 @@ def standing(workload: Workload) -> list[Replica]:
     return [r for r in (*workload.replicas.values(), *workload.rolling.values()) if not r.gone]
 
 
-def leave_by(node: Node, tolerations: tuple[Toleration, ...], grace: int) -> int | None:
-    """When replicas with these tolerations have to be told to leave the node; None: they may stay. grace: seconds."""
-    found = [node.closes - grace * SECOND] if node.closes else []
+def leave_by(node: Node, tolerations: tuple[Toleration, ...], grace: int, since: int) -> int | None:
+    """When replicas that are there `since` have to be told to leave the node; None: they may stay. grace: seconds."""
+    found = [closing - grace * SECOND] if (closing := node.closing(since)) else []
     for taint in no_execute(node):
         seconds = stays(tolerations, taint)
         if seconds is not None:

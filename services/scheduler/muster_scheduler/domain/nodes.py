@@ -135,6 +135,7 @@ class Node:
     labels: tuple[tuple[str, str], ...] = ()
     taints: tuple[tuple[str, str, str], ...] = ()
     drain_deadline: int = 0
+    windows: tuple[tuple[int, int], ...] = ()  # times (from, to) in which it has to be empty, in their order
     tainted: int = 0  # since when it has its present NoExecute taints; 0: it has none
     present: bool = True
     entries: dict[Holder, Grant] = field(default_factory=dict)
@@ -171,12 +172,22 @@ class Node:
     @property
     def open(self) -> bool:
         """Whether it takes new replicas of anybody; whose, says eligibility.py."""
-        return self.present and (self.state is NodeState.READY or bool(self.closes))
+        return self.present and (self.state is NodeState.READY or self.draining)
 
     @property
-    def closes(self) -> int:
-        """When it has to be empty; 0: nobody wants that."""
-        return self.drain_deadline if self.state is NodeState.DRAINING else 0
+    def draining(self) -> bool:
+        """Whether it has to be empty by a deadline."""
+        return self.state is NodeState.DRAINING and self.drain_deadline > 0
+
+    @property
+    def closes(self) -> bool:
+        """Whether there is a time at which it has to be empty, or was one."""
+        return self.draining or bool(self.windows)
+
+    def closing(self, now: int) -> int:
+        """When it has to be empty next, or has had to be since; 0: never."""
+        starts = [start for start, end in self.windows if end > now][:1]
+        return min([*starts, self.drain_deadline] if self.draining else starts, default=0)
 
     def label(self, key: str) -> str:
         """The value of one of its labels; empty where it has none of that key. A node is its own host everywhere."""

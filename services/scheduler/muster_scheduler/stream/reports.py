@@ -20,6 +20,7 @@ from muster_scheduler.stream import values
 # Both grow by one. A number that no agent can reach is not one of ours, and taking it would make its cluster mute.
 _MOST_STARTS: Final = 10**9
 _MOST_REPORTS: Final = 1 << 53
+_MOST_WINDOWS: Final = 64  # of one node
 _STATES: Final = {
     fleet_pb2.NODE_STATE_READY: NodeState.READY,
     fleet_pb2.NODE_STATE_CORDONED: NodeState.CORDONED,
@@ -126,9 +127,16 @@ def _node(cluster: str, node: fleet_pb2.Node) -> Node:
         labels=tuple(sorted(node.labels.items())),
         taints=tuple((t.key, t.value, t.effect) for t in node.taints),
         drain_deadline=values.micros(node.drain_deadline) if node.HasField("drain_deadline") else 0,
+        windows=_windows(node.maintenance),
         extra=values.amounts(node.extended),
         foreign_extra=values.amounts(node.foreign.extended),
     )
+
+
+def _windows(said: Iterable[fleet_pb2.MaintenanceWindow]) -> tuple[tuple[int, int], ...]:
+    """Times in which a node has to be empty; one that ends before it begins is none."""
+    times = [(values.micros(getattr(one, "from")), values.micros(one.to)) for one in list(said)[:_MOST_WINDOWS]]
+    return tuple(sorted((start, end) for start, end in times if 0 < start < end))
 
 
 def _device(device: fleet_pb2.Device, foreign: frozenset[str]) -> Device:

@@ -28,7 +28,8 @@ _TOP: Final = frozenset(
     {"cluster", "devices", "pool_label", "node_gone_after", "lost_timeout", "log_budget", "profile", "nodes", "foreign"}
 )
 _NODE: Final = frozenset(
-    {"name", "labels", "taints", "cpu", "memory", "state", "drain_deadline", "devices", "anonymous"} | {"resources"}
+    {"name", "labels", "taints", "cpu", "memory", "state", "drain_deadline", "devices", "anonymous"}
+    | {"resources", "maintenance"}
 )
 _DEVICE: Final = frozenset({"uuid", "model", "memory", "healthy", "trouble", "mig"})
 _COUNTED: Final = frozenset({"count", "model", "memory"})
@@ -59,6 +60,7 @@ class DeclaredNode:
     foreign: Foreign
     pool: str
     extended: tuple[tuple[str, int], ...] = ()
+    maintenance: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +226,20 @@ def _node(
         foreign=foreign.get(name, Foreign()),
         pool=labels.get(pool_label, DEFAULT_POOL),
         extended=_resources(reader, source, path),
+        maintenance=tuple(
+            _window(reader, one, f"{path}.maintenance[{number}]")
+            for number, one in enumerate(reader.items(source.get("maintenance"), f"{path}.maintenance"))
+        ),
     )
+
+
+def _window(reader: _Reader, raw: Any, path: str) -> tuple[float, float]:
+    """When the node has to be empty, from and to."""
+    source = reader.mapping(raw, path, frozenset({"from", "to"}))
+    start, end = reader.get(source, "from", path, _time, 0.0), reader.get(source, "to", path, _time, 0.0)
+    if not 0 < start < end:
+        reader.errors.append(f"{path}: expected two times, from before to")
+    return start, end
 
 
 def _resources(reader: _Reader, source: Mapping[str, Any], path: str) -> tuple[tuple[str, int], ...]:

@@ -141,6 +141,7 @@ class Nodes:
             anonymous_model=node.anonymous_model,
             anonymous_memory_bytes=node.anonymous_memory_bytes,
             extended=node.extended,
+            maintenance=node.maintenance,
         )
 
     def _open(self, name: str) -> _NodeFiles:
