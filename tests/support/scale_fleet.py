@@ -15,6 +15,7 @@ import asyncpg
 
 from muster_kernel.lifecycle import DesiredPhase, Phase
 from muster_kernel.quantities import GPU
+from muster_kernel.reasons import WaitingReason
 from muster_scheduler.adapters import rows
 from muster_scheduler.domain import events
 from muster_scheduler.domain.clusters import Cluster, Profile
@@ -115,6 +116,8 @@ def _workload(size: Size, number: int, asked: Request, submitted: int) -> Worklo
         request=asked,
         submitted=submitted,
         queued=submitted,
+        told=WaitingReason.NO_CAPACITY,
+        told_at=START,
         phase=Phase.PENDING,
     )
 
