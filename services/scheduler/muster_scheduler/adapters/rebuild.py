@@ -16,7 +16,7 @@ import asyncpg
 
 from muster_kernel.lifecycle import ACTIVE, Phase
 from muster_scheduler.adapters import rows
-from muster_scheduler.domain.course import claim_holder
+from muster_scheduler.domain.course import promised_holder
 from muster_scheduler.domain.limits import Limits
 from muster_scheduler.domain.state import State
 from muster_scheduler.domain.workloads import Replica, Request, Workload
@@ -171,5 +171,5 @@ def _charge_claim(world: World, workload: Workload) -> None:
         return
     world.claims[workload.id] = None
     for planned in claim.planned:
-        world.inventory.charge(claim_holder(workload, planned.role, planned.rank), planned.node, planned.grant)
+        world.inventory.charge(promised_holder(workload, claim, planned), planned.node, planned.grant)
     world.account(workload, claim.pool, (planned.grant for planned in claim.planned))

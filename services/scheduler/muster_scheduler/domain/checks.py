@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from muster_kernel.lifecycle import ACTIVE, FINAL, WAITING, Phase
-from muster_scheduler.domain.course import claim_holder
+from muster_scheduler.domain.course import promised_holder
 from muster_scheduler.domain.queues import Owner
 from muster_scheduler.domain.quotas import Amount
 from muster_scheduler.domain.requests import Holder
@@ -16,7 +16,7 @@ from muster_scheduler.domain.world import World, amount_of, owner_of
 def check(world: World) -> None:
     """Raises AssertionError naming the first thing that does not hold."""
     promised = frozenset(
-        claim_holder(world.workloads[w], p.role, p.rank)
+        promised_holder(world.workloads[w], claim, p)
         for w in world.claims
         if (claim := world.workloads[w].claim)
         for p in claim.planned
@@ -40,7 +40,7 @@ def _check_workload(world: World, workload: Workload) -> None:
     if workload.phase in FINAL or workload.phase in ACTIVE:
         _require(workload.id not in world.waiting, f"{where} stands in the queue")
     if workload.claim is not None:
-        _require(workload.phase in WAITING, f"{where} has a claim")
+        _require(workload.phase in WAITING or workload.phase is Phase.TERMINATING, f"{where} has a claim")
         _require(workload.id in world.claims, f"{where} has a claim that is not listed")
     if workload.phase in WAITING and workload.claim is None and workload.not_before <= world.now:
         _require(workload.id in world.waiting, f"{where} waits and does not stand in the queue")

@@ -17,7 +17,7 @@ from muster_scheduler.domain.eligibility import eligibility_of, excluded
 from muster_scheduler.domain.limits import KEEP_DEVICES
 from muster_scheduler.domain.nodes import Mode
 from muster_scheduler.domain.requests import Holder
-from muster_scheduler.domain.workloads import Claim, Ending, Replica, ReplicaState, Request, Workload
+from muster_scheduler.domain.workloads import Claim, Ending, Planned, Replica, ReplicaState, Request, Workload
 from muster_scheduler.domain.world import World
 
 E = LifecycleEvent
@@ -61,6 +61,8 @@ def _tell(world: World, workload: Workload, before: Phase, reason: ChangeReason,
 
 def _enter(world: World, workload: Workload, before: Phase) -> None:
     phase = workload.phase
+    if phase not in WAITING and phase is not Phase.TERMINATING:
+        drop_claim(world, workload)  # of one that moved, and whose next run is not wanted any more
     if before in WAITING:
         world.waiting.remove(workload.id)
         world.set(workload, told=None)
@@ -82,6 +84,8 @@ def _enter(world: World, workload: Workload, before: Phase) -> None:
 def enqueue(world: World, workload: Workload) -> None:
     """Puts a workload that waits into the queue, or to sleep until its backoff is over."""
     world.set(workload, queued=world.now)
+    if workload.claim is not None:
+        return
     if workload.not_before > world.now:
         world.timers.at(workload.not_before, workload.id)
         return
@@ -120,12 +124,16 @@ def drop_claim(world: World, workload: Workload) -> None:
     if claim is None:
         return
     for planned in claim.planned:
-        world.inventory.release(claim_holder(workload, planned.role, planned.rank), planned.node)
+        world.inventory.release(promised_holder(workload, claim, planned), planned.node)
+        world.free(workload.project, claim.cluster, claim.pool, planned.node)
     world.account(workload, claim.pool, (planned.grant for planned in claim.planned), -1)
     world.set(workload, claim=None)
     world.journal.drop(world.claims, workload.id)
-    world.waiting.wake_pool(claim.pool)
-    world.waiting.wake_project(workload.project)
+
+
+def promised_holder(workload: Workload, claim: Claim, planned: Planned) -> Holder:
+    """The holder of one planned replica: of the run that the claim is for, which may be the next one."""
+    return Holder(workload.id, *claim.run, planned.role, planned.rank, 0)
 
 
 def claim_holder(workload: Workload, role: str, index: int, k: int = 0) -> Holder:

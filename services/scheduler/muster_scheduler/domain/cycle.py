@@ -10,9 +10,18 @@ from typing import Final
 
 from muster_kernel.lifecycle import ACTIVE, WAITING, LifecycleEvent, Phase
 from muster_kernel.reasons import ChangeReason, Reason, WaitingReason
-from muster_scheduler.domain.course import advance, claim_holder, drop_claim, healthy, restart_due, waits_for_nobody
+from muster_scheduler.domain.course import (
+    advance,
+    claim_holder,
+    drop_claim,
+    healthy,
+    promised_holder,
+    restart_due,
+    waits_for_nobody,
+)
 from muster_scheduler.domain.decisions import Placed
 from muster_scheduler.domain.evictions import OthersLeave, carry_out, make_room
+from muster_scheduler.domain.models import model_refusal
 from muster_scheduler.domain.overdue import look_at_clocks
 from muster_scheduler.domain.placement import Budget, amount_before, clusters_for, place_gang
 from muster_scheduler.domain.reasoning import why_not
@@ -20,6 +29,7 @@ from muster_scheduler.domain.service import grow
 from muster_scheduler.domain.trials import begin_first, grow_trials
 from muster_scheduler.domain.turns import Turns
 from muster_scheduler.domain.waiting import ClassKey
+from muster_scheduler.domain.waking import wake
 from muster_scheduler.domain.workloads import SECOND, Claim, Planned, Replica, Request, Workload
 from muster_scheduler.domain.world import World, owner_of
 
@@ -28,12 +38,15 @@ _TOLD_A_CYCLE: Final = 256  # members of a blocked class that are told so in one
 
 def run(world: World, budget: Budget) -> None:
     """One cycle."""
+    for pool in world.reopenings.due(world.now):
+        world.waiting.wake_pool(pool)
     look_at_due(world)
     start_claims(world)
     for workload_id in sorted(world.hungry):
         fill(world, world.workloads[workload_id], budget)
     turns = Turns(world)
     while not budget.spent:
+        wake(world, turns.standing)
         head = turns.next() or _below_quota(world, turns)
         if head is None:
             return
@@ -66,9 +79,14 @@ def look_at_due(world: World) -> None:
         elif workload.phase in {Phase.COMPLETED, Phase.FAILED}:
             _auto_delete(world, workload)
         elif workload.phase in ACTIVE:
-            look_at_clocks(world, workload)
-            if world.limits.minimum_run:
-                world.waiting.wake_pool(workload.pool)
+            _look_at_running(world, workload)
+
+
+def _look_at_running(world: World, workload: Workload) -> None:
+    """One whose time is up goes; one that has run long enough may be asked to leave by those who wait."""
+    look_at_clocks(world, workload)
+    if world.limits.minimum_run:
+        world.waiting.wake_pool(workload.pool)
 
 
 def _auto_delete(world: World, workload: Workload) -> None:
@@ -86,8 +104,9 @@ def start_claims(world: World) -> None:
             continue
         if not _sound(world, workload, claim):
             drop_claim(world, workload)
-            world.waiting.add(workload)
-        elif waits_for_nobody(claim):
+            if workload.phase in WAITING:
+                world.waiting.add(workload)
+        elif waits_for_nobody(claim) and workload.phase in WAITING:
             _start_claim(world, workload, claim)
 
 
@@ -95,7 +114,8 @@ def _sound(world: World, workload: Workload, claim: Claim) -> bool:
     cluster = world.clusters.get(claim.cluster)
     if cluster is None or cluster.silent:
         return False
-    return all(healthy(world, Replica(claim_holder(workload, p.role, p.rank), p.node, p.grant)) for p in claim.planned)
+    promised = (Replica(promised_holder(workload, claim, p), p.node, p.grant) for p in claim.planned)
+    return all(healthy(world, replica) for replica in promised)
 
 
 def _start_claim(world: World, workload: Workload, claim: Claim) -> None:
@@ -151,9 +171,14 @@ def place(world: World, workload: Workload, request: Request, budget: Budget) ->
     refusal: Reason | None = None
     room_lacks = False
     for pool in request.pools:
-        no_quota = world.queues.refusal(owner_of(workload), pool, amount_before(world, request, pool))
+        amount = amount_before(world, request, pool)
+        no_quota = world.queues.refusal(owner_of(workload), pool, amount)
         if no_quota is not None:
             refusal = refusal or no_quota
+            continue
+        closed = model_refusal(world, workload, amount.gpu, pool)
+        if closed is not None:
+            refusal = refusal or closed.reason
             continue
         room_lacks = True
         for cluster in clusters_for(world, request, pool):

@@ -128,6 +128,7 @@ class Claim(NamedTuple):
     pool: str
     planned: tuple[Planned, ...]
     waits_for: tuple[str, ...]  # workload ids, sorted
+    run: tuple[int, int] = (0, 0)  # generation and attempt that it is for
 
 
 @dataclass(slots=True, eq=False)

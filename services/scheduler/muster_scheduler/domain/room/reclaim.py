@@ -92,7 +92,7 @@ def _under(question: Question, tree: Tree, counting: Bools, bound: Ints) -> Room
     if isinstance(term, Refusal):
         return term
     rows = possible(term, running)
-    free = _free(columns, taker)[counting] + freeable(tree, term, running, rows, counting)
+    free = free_of(columns, taker)[counting] + freeable(tree, term, running, rows, counting)
     needed = taker.units[counting]
     if (needed > free).any():
         worst = int(np.argmax(needed - free))
@@ -101,7 +101,7 @@ def _under(question: Question, tree: Tree, counting: Bools, bound: Ints) -> Room
     return search(question, order, _judge(tree, term, running, counting), _merit(term, running))
 
 
-def _free(columns: Columns, taker: Taker) -> Ints:
+def free_of(columns: Columns, taker: Taker) -> Ints:
     """int64[R]: at most so much is free in sum on the nodes that the taker may use, in the accounts' units.
 
     Of cards that are cut or serve memory requests, all counts as free: only an upper bound is wanted.
