@@ -16,6 +16,7 @@ from muster_scheduler.domain.rules import ANY_TYPE, NO_RULES, Rules, allowed_typ
 from muster_scheduler.domain.terms import RELUCTANT, REPELLING, Toleration
 from muster_scheduler.domain.workloads import SECOND, Workload
 
+MAINTENANCE_NOTICE: Final = 6 * 3600 * SECOND  # so long before a window only what ends before it is placed
 TYPE_LABEL: Final = "run.ai/type"
 
 
@@ -26,6 +27,7 @@ class Eligibility(NamedTuple):
     tolerations: tuple[Toleration, ...] = ()
     runs: int | None = None
     avoided: frozenset[tuple[str, str]] = frozenset()
+    closed: frozenset[str] = frozenset()  # GPU models of which a quota is used up
 
 
 ANY_NODE: Final = Eligibility()
@@ -57,12 +59,23 @@ def rules_of(queues: Queues, workload: Workload) -> Rules:
 
 def excluded(asked: Eligibility, node: Node, now: int) -> Constraint | None:
     """The first constraint that keeps the node out for everything of this eligibility, or None."""
-    if not node.open or (node.closes and asked.runs is None):
+    if not node.open:
         return Constraint.NODE_UNAVAILABLE
-    out = mismatch(asked, node)
-    if out is None and node.closes and asked.runs is not None and now + asked.runs > node.closes:
-        return Constraint.CLOSES_TOO_SOON
+    closed = _closed(asked, node, now) if node.closes else None
+    out = closed or mismatch(asked, node)
+    if out is None and asked.closed and not asked.closed.isdisjoint(models_of_node(node)):
+        return Constraint.MODEL_CLOSED
     return out or (Constraint.REFUSED_BEFORE if node.key in asked.avoided else None)
+
+
+def _closed(asked: Eligibility, node: Node, now: int) -> Constraint | None:
+    """Why a node that has to be empty takes nothing of this eligibility: it would not have ended by then."""
+    closing = node.closing(now)
+    if not closing or (not node.draining and closing - now > MAINTENANCE_NOTICE):
+        return None
+    if closing <= now or asked.runs is None:
+        return Constraint.NODE_UNAVAILABLE
+    return Constraint.CLOSES_TOO_SOON if now + asked.runs > closing else None
 
 
 def mismatch(asked: Eligibility, node: Node) -> Constraint | None:
@@ -89,4 +102,9 @@ def types_of_node(node: Node) -> frozenset[str]:
     label = node.label(TYPE_LABEL)
     if label:
         return frozenset({label})
+    return models_of_node(node)
+
+
+def models_of_node(node: Node) -> frozenset[str]:
+    """The models of a node's devices."""
     return frozenset({device.model for device in node.devices} | ({node.slot_model} if node.slots else set())) - {""}

@@ -105,8 +105,9 @@ class State:
 
     def next_time(self) -> int | None:
         """When a cycle has something to do by time alone, or None."""
-        due = [at for at in (self.world.timers.next(), fading.next_look(self.world)) if at is not None]
-        return min(due, default=None)
+        world = self.world
+        due = (world.timers.next(), world.reopenings.next(), fading.next_look(world))
+        return min((at for at in due if at is not None), default=None)
 
     def restart_clocks(self, now: int) -> None:
         """Every clock of silence starts anew: after a takeover, and after the bus was lost."""
@@ -148,11 +149,21 @@ def canonical(world: World) -> object:
         for _, c in sorted(world.clusters.items())
     ]
     projects = [
-        (p.name, p.department, p.version, sorted(p.quotas.items()), p.rules, p.node_types, p.rank, p.user_limits)
+        (
+            p.name,
+            p.department,
+            p.version,
+            sorted(p.quotas.items()),
+            p.rules,
+            p.node_types,
+            p.rank,
+            p.user_limits,
+            p.models,
+        )
         for _, p in sorted(world.queues.projects.items())
     ]
     departments = [
-        (d.name, d.version, sorted(d.quotas.items()), d.rules, d.node_types, d.rank)
+        (d.name, d.version, sorted(d.quotas.items()), d.rules, d.node_types, d.rank, d.models)
         for _, d in sorted(world.queues.departments.items())
     ]
     books = world.queues
