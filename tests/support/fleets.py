@@ -11,7 +11,7 @@ from muster_scheduler.domain.clusters import Profile
 from muster_scheduler.domain.decisions import Assign, Decision, Release
 from muster_scheduler.domain.nodes import Device, Mig, Node, NodeState
 from muster_scheduler.domain.placement import Budget
-from muster_scheduler.domain.quotas import Quota, UserLimit
+from muster_scheduler.domain.quotas import ModelQuota, Quota, UserLimit
 from muster_scheduler.domain.requests import Kind, Role, Shape, charge_of
 from muster_scheduler.domain.state import State
 from muster_scheduler.domain.workloads import SECOND, ReplicaState, Request, Workload, WorkloadKind
@@ -182,11 +182,12 @@ class Fleet:
         weight: int = 1000,
         rank: int = 0,
         users: tuple[UserLimit, ...] = (),
+        models: tuple[ModelQuota, ...] = (),
     ) -> None:
         """A project with whole GPUs per pool; `limit` in GPUs, `weight` in thousandths."""
         most = None if limit is None else limit * GPU
         quota = tuple((pool, Quota(gpus * GPU, most, weight)) for pool, gpus in quotas.items())
-        self.send(events.ProjectChanged(name, department, quota, 0, rank=rank, user_limits=users))
+        self.send(events.ProjectChanged(name, department, quota, 0, rank=rank, user_limits=users, models=models))
 
     def department(
         self, name: str, quotas: dict[str, int], *, limit: int | None = None, weight: int = 1000, rank: int = 0

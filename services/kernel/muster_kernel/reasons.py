@@ -37,6 +37,8 @@ class WaitingReason(StrEnum):
     CPU_OVER_QUOTA = "CpuOverQuota"
     MEMORY_OVER_LIMIT = "MemoryOverLimit"
     MEMORY_OVER_QUOTA = "MemoryOverQuota"
+    MODEL_OVER_LIMIT = "ModelOverLimit"
+    MODEL_OVER_QUOTA = "ModelOverQuota"
     USER_OVER_LIMIT = "UserOverLimit"
     USER_RUNS_ENOUGH = "UserRunsEnough"
     BACKOFF = "Backoff"
@@ -101,6 +103,7 @@ class Constraint(StrEnum):
     WRONG_CLUSTER = "WrongCluster"
     WRONG_POOL = "WrongPool"
     WRONG_NODE_TYPE = "WrongNodeType"
+    MODEL_CLOSED = "ModelClosed"
     CLUSTER_NOT_SUPPORTED = "ClusterNotSupported"
     CLUSTER_SILENT = "ClusterSilent"
     NODE_UNAVAILABLE = "NodeUnavailable"
@@ -223,12 +226,20 @@ _CATALOGUE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ("used_cpu", "limit_cpu", "short_cpu", "queue"),
     ),
     WaitingReason.MEMORY_OVER_QUOTA: (
-        "non-preemptible work uses {used_bytes} of {deserved_bytes} the {queue} deserves ({short_bytes} of memory short)",
+        "non-preemptible work uses {used_bytes} of the {deserved_bytes} the {queue} deserves ({short_bytes} short)",
         ("used_bytes", "deserved_bytes", "short_bytes", "queue"),
     ),
     WaitingReason.MEMORY_OVER_LIMIT: (
         "the {queue} uses {used_bytes} of the {limit_bytes} of memory that it may hold ({short_bytes} short)",
         ("used_bytes", "limit_bytes", "short_bytes", "queue"),
+    ),
+    WaitingReason.MODEL_OVER_LIMIT: (
+        "the {queue} uses {used} of the {limit:GPU|GPUs} of this model that it may hold at most ({short} short)",
+        ("used", "limit", "short", "queue"),
+    ),
+    WaitingReason.MODEL_OVER_QUOTA: (
+        "non-preemptible work uses {used} of the {deserved} GPU of this model that the {queue} deserves ({short} short)",
+        ("used", "deserved", "short", "queue"),
     ),
     WaitingReason.USER_OVER_LIMIT: (
         "its user holds {used} of the {limit:GPU|GPUs} that one user may hold in the project ({short} short)",

@@ -9,6 +9,7 @@ from typing import Final
 
 from muster_kernel.quantities import format_bytes, format_milli_cpu
 from muster_kernel.reasons import Reason, WaitingReason
+from muster_scheduler.domain.models import Closed
 from muster_scheduler.domain.quotas import Amount, Level
 from muster_scheduler.domain.remedies import has_room
 from muster_scheduler.domain.wording import gpus
@@ -45,6 +46,14 @@ def larger(world: World, workload: Workload, request: Request, pool: str, refusa
         whose = _whose(world, workload, refusal)
         found.append(f"{whose} had a weight above 0 for what nobody deserves in node pool {pool}{more}")
     return found
+
+
+def more_of_model(world: World, workload: Workload, pool: str, closed: Closed) -> list[str]:
+    """What would have to be allowed of a GPU model that is in the way."""
+    allowed = gpus(closed.reason.numbers[1] + closed.reason.numbers[2])
+    verb = "might hold" if closed.reason.code is _W.MODEL_OVER_LIMIT else "deserved"
+    whose = _whose(world, workload, closed.reason)
+    return [f"{whose} {verb} {allowed} of {closed.model}, which is what node pool {pool} has"]
 
 
 def _whose(world: World, workload: Workload, refusal: Reason) -> str:

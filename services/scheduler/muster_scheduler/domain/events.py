@@ -13,7 +13,7 @@ from muster_kernel.reasons import FailureClass
 from muster_scheduler.domain.clusters import Profile
 from muster_scheduler.domain.nodes import Node
 from muster_scheduler.domain.pools import NodePool
-from muster_scheduler.domain.quotas import Quota, UserLimit
+from muster_scheduler.domain.quotas import ModelQuota, Quota, UserLimit
 from muster_scheduler.domain.requests import Share
 from muster_scheduler.domain.rules import ANY_TYPE, NO_RULES, NodeTypes, Rules
 from muster_scheduler.domain.workloads import ReplicaState, Request
@@ -82,6 +82,7 @@ class ProjectChanged:
     node_types: NodeTypes = ANY_TYPE
     rank: int = 0
     user_limits: tuple[UserLimit, ...] = ()
+    models: tuple[ModelQuota, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,7 @@ class DepartmentChanged:
     rules: Rules = NO_RULES
     node_types: NodeTypes = ANY_TYPE
     rank: int = 0
+    models: tuple[ModelQuota, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,10 @@ from typing import Final, NamedTuple
 
 from muster_kernel.lifecycle import WAITING
 from muster_kernel.reasons import NEVER, Constraint, Reason, WaitingReason
-from muster_scheduler.domain.allowances import larger
+from muster_scheduler.domain.allowances import larger, more_of_model
 from muster_scheduler.domain.clusters import Standing
-from muster_scheduler.domain.eligibility import eligibility_of, excluded
+from muster_scheduler.domain.eligibility import excluded
+from muster_scheduler.domain.models import asked_of, model_refusal
 from muster_scheduler.domain.nodes import Node, fit
 from muster_scheduler.domain.placement import Budget, able, amount_before, clusters_for, mig_of, place_gang
 from muster_scheduler.domain.remedies import short_role, what_would_fit
@@ -114,7 +115,7 @@ def constraint_of(world: World, workload: Workload, request: Request, shape: Sha
         return Constraint.CLUSTER_NOT_SUPPORTED
     if cluster is None or cluster.standing(world.now, world.limits.stale_after) is not Standing.READY:
         return Constraint.CLUSTER_SILENT
-    out = excluded(eligibility_of(world.queues, workload), node, world.now)
+    out = excluded(asked_of(world, workload, amount_before(world, request, node.pool).gpu), node, world.now)
     if out is not None:
         return out
     outcome = fit(node, shape, mig_of(world, node.cluster))
@@ -127,7 +128,10 @@ def _unblockers(world: World, workload: Workload, request: Request) -> list[str]
     for pool in request.pools:
         amount = amount_before(world, request, pool)
         refusal = world.queues.refusal(owner_of(workload), pool, amount)
-        if refusal is None:
+        closed = model_refusal(world, workload, amount.gpu, pool) if refusal is None else None
+        if closed is not None:
+            found += more_of_model(world, workload, pool, closed)
+        elif refusal is None:
             found += _who_would_have_to_end(world, workload, request, pool)
         elif refusal.code is not WaitingReason.NO_PROJECT:
             found += larger(world, workload, request, pool, refusal, amount)

@@ -16,7 +16,8 @@ from muster_scheduler.domain.ahead import filling_of, find_ahead
 from muster_scheduler.domain.capacity import Capacity
 from muster_scheduler.domain.clusters import Cluster, Standing, supports
 from muster_scheduler.domain.course import claim_holder
-from muster_scheduler.domain.eligibility import Eligibility, eligibility_of, excluded, reluctant
+from muster_scheduler.domain.eligibility import Eligibility, excluded, reluctant
+from muster_scheduler.domain.models import asked_of
 from muster_scheduler.domain.nodes import Mig, Node, fit
 from muster_scheduler.domain.placing import Site, by_columns, charge_gang, charge_one, domains, wish_of
 from muster_scheduler.domain.pools import NodePool, Strategy
@@ -106,7 +107,8 @@ def place_gang(
     capacity = world.inventory.capacity(cluster, pool)
     if capacity is None:
         return None
-    mig, asked, wish = mig_of(world, cluster), eligibility_of(world.queues, workload), wish_of(workload.request)
+    units = charge_before(world, workload.request, pool) if workload.request else 0
+    mig, asked, wish = mig_of(world, cluster), asked_of(world, workload, units), wish_of(workload.request)
     filling = filling_of(world, cluster, pool)
     if (replica_count(roles) > 1 or wish.keys) and by_columns(roles, mig):
         budget.visits -= 1 + len(capacity.nodes) // _NODES_A_VISIT
@@ -230,7 +232,8 @@ def place_replica(
     capacity = world.inventory.capacity(workload.cluster, workload.pool)
     if capacity is None:
         return None
-    mig, asked = mig_of(world, workload.cluster), eligibility_of(world.queues, workload)
+    units = charge_of(role.shape, capacity.largest)
+    mig, asked = mig_of(world, workload.cluster), asked_of(world, workload, units)
     wish, filling = wish_of(workload.request), filling_of(world, workload.cluster, workload.pool)
     if wish.keys and by_columns((role,), mig):
         budget.visits -= 1 + len(capacity.nodes) // _NODES_A_VISIT

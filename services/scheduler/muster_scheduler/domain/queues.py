@@ -20,6 +20,7 @@ from muster_scheduler.domain.quotas import (
     Account,
     Amount,
     Level,
+    ModelQuota,
     Quota,
     UserLimit,
     verdict,
@@ -40,6 +41,7 @@ class Project:
     node_types: NodeTypes = ANY_TYPE
     rank: int = 0
     user_limits: tuple[UserLimit, ...] = ()
+    models: tuple[ModelQuota, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -52,6 +54,7 @@ class Department:
     rules: Rules = NO_RULES
     node_types: NodeTypes = ANY_TYPE
     rank: int = 0
+    models: tuple[ModelQuota, ...] = ()
 
 
 class Owner(NamedTuple):

@@ -100,6 +100,14 @@ class Level(IntEnum):
     DEPARTMENT = 1
 
 
+class ModelQuota(NamedTuple):
+    """What a queue deserves of one GPU model over all pools, and the most it may hold of it, in 1/7,000 GPU."""
+
+    model: str
+    deserved: int
+    limit: int | None = None
+
+
 class UserLimit(NamedTuple):
     """The most that each single user may hold in a project. pool: empty for all together; None: no limit."""
 

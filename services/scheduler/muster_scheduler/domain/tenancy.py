@@ -35,6 +35,7 @@ def on_project(world: World, event: ProjectChanged) -> None:
             event.node_types,
             event.rank,
             event.user_limits,
+            event.models,
         )
     )
     world.touched.projects[event.name] = None
@@ -59,7 +60,9 @@ def on_department(world: World, event: DepartmentChanged) -> None:
     if known is not None and known.version >= event.version > 0:
         return
     world.queues.put_department(
-        Department(event.name, event.version, dict(event.quotas), event.rules, event.node_types, event.rank)
+        Department(
+            event.name, event.version, dict(event.quotas), event.rules, event.node_types, event.rank, event.models
+        )
     )
     world.touched.departments[event.name] = None
     _renew(world, event.name, clocks=known is None or known.rules != event.rules)

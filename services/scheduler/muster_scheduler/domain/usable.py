@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from muster_scheduler.domain.eligibility import ANY_NODE, Eligibility, excluded, mismatch, reluctant
+from muster_scheduler.domain.eligibility import ANY_NODE, Eligibility, excluded, mismatch, models_of_node, reluctant
 from muster_scheduler.domain.nodes import Node
 from muster_scheduler.domain.topology import Topology, topology_of
 
@@ -26,7 +26,7 @@ _MOST: Final = 64  # masks and topologies that are remembered
 class Usable:
     """The nodes of one pool, by their ordinals."""
 
-    __slots__ = ("_by_types", "_nodes", "_ordinals", "_special", "_topologies")
+    __slots__ = ("_by_models", "_by_types", "_nodes", "_ordinals", "_special", "_topologies")
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         """`nodes` by their ordinals."""
@@ -34,6 +34,7 @@ class Usable:
         # Few nodes are out of service, closing or tainted: these are asked one by one, all others by their type alone.
         self._special = [n for n, node in enumerate(nodes) if not node.open or node.closes or node.taints]
         self._by_types: dict[frozenset[str] | None, Mask] = {}
+        self._by_models: dict[frozenset[str], Mask] = {}
         self._topologies: dict[tuple[str, ...], Topology] = {}
         self._ordinals: dict[tuple[str, str], int] = {}
 
@@ -42,6 +43,8 @@ class Usable:
         mask = self._of_types(asked.types).copy()
         for n in self._special:
             mask[n] = excluded(asked, self._nodes[n], now) is None
+        if asked.closed:
+            mask &= self._without(asked.closed)
         if asked.avoided and not self._ordinals:
             self._ordinals = {node.key: n for n, node in enumerate(self._nodes)}
         for key in asked.avoided:
@@ -56,6 +59,14 @@ class Usable:
             said = (types is None or bool(node.taints) or mismatch(asked, node) is None for node in self._nodes)
             known = np.fromiter(said, np.bool_, len(self._nodes))
             _remember(self._by_types, types, known)
+        return known
+
+    def _without(self, models: frozenset[str]) -> Mask:
+        known = self._by_models.get(models)
+        if known is None:
+            said = (models.isdisjoint(models_of_node(node)) for node in self._nodes)
+            known = np.fromiter(said, np.bool_, len(self._nodes))
+            _remember(self._by_models, models, known)
         return known
 
     def reluctant(self, asked: Eligibility) -> list[int]:

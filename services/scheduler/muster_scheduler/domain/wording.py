@@ -17,6 +17,10 @@ PHRASES: Final[dict[Constraint, tuple[str, str]]] = {
     Constraint.WRONG_CLUSTER: ("is in a cluster that it may not use", "are in clusters that it may not use"),
     Constraint.WRONG_POOL: ("is in another node pool", "are in other node pools"),
     Constraint.WRONG_NODE_TYPE: ("is of another type", "are of another type"),
+    Constraint.MODEL_CLOSED: (
+        "has GPUs of a model of which a quota is used up",
+        "have GPUs of a model of which a quota is used up",
+    ),
     Constraint.CLUSTER_NOT_SUPPORTED: (
         "is in a cluster that does not support what it asks for",
         "are in clusters that do not support what it asks for",

@@ -9,7 +9,7 @@ from muster.tenancy.v1 import tenancy_pb2
 from muster_chassis.events import Event
 from muster_scheduler.domain import events as domain
 from muster_scheduler.domain.pools import NodePool, Strategy
-from muster_scheduler.domain.quotas import FREE, Line, Quota, UserLimit
+from muster_scheduler.domain.quotas import FREE, Line, ModelQuota, Quota, UserLimit
 from muster_scheduler.stream import values
 from muster_scheduler.stream.terms import node_types_of, rules_of
 
@@ -30,6 +30,7 @@ def project(message: Any, _: Event) -> domain.Event:
         node_types_of(project.node_types),
         project.rank,
         tuple(_user_limit(limit) for limit in list(project.user_limits)[:_MOST_LIMITS]),
+        _models(project.model_quotas),
     )
 
 
@@ -43,6 +44,7 @@ def department(message: Any, _: Event) -> domain.Event:
         rules_of(department.rules),
         node_types_of(department.node_types),
         department.rank,
+        _models(department.model_quotas),
     )
 
 
@@ -95,6 +97,16 @@ def _line(said: tenancy_pb2.PoolQuota, resource: str, weight: str) -> Line:
 
 def _optional(said: Any, name: str) -> int | None:
     return values.number(getattr(said, name), name) if said.HasField(name) else None
+
+
+def _models(said: Iterable[tenancy_pb2.ModelQuota]) -> tuple[ModelQuota, ...]:
+    kept = list(said)[:_MOST_LIMITS]
+    return tuple(
+        ModelQuota(
+            values.text(quota.model), values.number(quota.gpu_deserved, "gpu_deserved"), _optional(quota, "gpu_limit")
+        )
+        for quota in kept
+    )
 
 
 def _user_limit(said: tenancy_pb2.UserLimit) -> UserLimit:
