@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from muster_scheduler.domain.requests import Kind, Shape
 from muster_scheduler.domain.strategies.board import Board
@@ -18,6 +18,8 @@ from muster_scheduler.domain.strategies.popularity import Asked
 from muster_scheduler.domain.taking import take
 from tests.support.openb_bound import Bound
 from tests.support.openb_trace import Class, Fleet, eligible, empty_columns
+
+_ROUNDING: Final = 1e-6  # the solver's
 
 
 class Outcome(NamedTuple):
@@ -55,17 +57,18 @@ def place_all(fleet: Fleet, classes: list[Class], order: Iterable[int], outlook:
 def with_hindsight(fleet: Fleet, classes: list[Class], order: list[int], outlook: Outlook, bound: Bound) -> int:
     """The most milli-GPU found for these pods when all are known beforehand and any may be left out.
 
-    The pods that the configuration LP would take come first, the largest before the smaller; then all others.
+    The pods that the configuration LP would take come first, then all others: in the order in which they arrive, and
+    with those first that may use the fewest models, the largest before the smaller.
     """
     left = Counter(order)
-    chosen: list[int] = []
-    for k, amount in sorted(bound.placed.items(), key=lambda one: _largest_first(classes[one[0]].asked)):
-        number = min(left[k], int(amount + 1e-6))
-        chosen += [k] * number
-        left[k] -= number
-    rest = sorted(left.elements(), key=lambda k: _largest_first(classes[k].asked))
-    by_size = sorted(order, key=lambda k: _largest_first(classes[k].asked))
-    return max(place_all(fleet, classes, tried, outlook).milli for tried in (chosen + rest, by_size))
+    wanted = {k: min(left[k], int(amount + _ROUNDING)) for k, amount in bound.placed.items()}
+    chosen, others = list[int](), list[int]()
+    for k in order:
+        (chosen if wanted[k] > 0 else others).append(k)
+        wanted[k] -= 1
+    others.sort(key=lambda k: _largest_first(classes[k].asked))
+    choosy = sorted(chosen, key=lambda k: (sum(classes[k].admits), _largest_first(classes[k].asked)))
+    return max(place_all(fleet, classes, tried + others, outlook).milli for tried in (chosen, choosy))
 
 
 def _largest_first(asked: Asked) -> tuple[int, int, int, int]:

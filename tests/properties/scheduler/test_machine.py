@@ -29,6 +29,7 @@ from muster_scheduler.domain.clusters import Profile
 from muster_scheduler.domain.limits import Limits
 from muster_scheduler.domain.nodes import Mig, Mode, Node, NodeState
 from muster_scheduler.domain.placement import Budget
+from muster_scheduler.domain.pools import NodePool, Strategy
 from muster_scheduler.domain.quotas import Quota, UserLimit
 from muster_scheduler.domain.requests import Role
 from muster_scheduler.domain.rules import NodeTypes, Rules
@@ -311,6 +312,13 @@ class SchedulerMachine(RuleBasedStateMachine):
         rules = Rules(training_time=limit, training_idle=limit)
         self.fleet.send(events.ProjectChanged("p", "d", quota, 0, rules, NodeTypes(training=types)))
 
+    @rule(
+        gpu=st.sampled_from(list(Strategy)), cpu=st.sampled_from(list(Strategy)), cluster=st.sampled_from(["c1", "c2"])
+    )
+    def fill(self, gpu: Strategy, cpu: Strategy, cluster: str) -> None:
+        pool = "default" if cluster == "c1" else "other"
+        self.fleet.send(events.NodePoolChanged(NodePool(int(cluster[1]), cluster, pool, 0, gpu, cpu)))
+
     @rule(number=NUMBERS, before=st.sampled_from([0, 15, 500]))
     def idle(self, number: int, before: int) -> None:
         since = max(0, self.fleet.now - before * SECOND) if before else 0
@@ -321,13 +329,15 @@ class SchedulerMachine(RuleBasedStateMachine):
         broken=st.booleans(),
         deadline=st.sampled_from([0, 10, 100]),
         effect=st.sampled_from(["", "", "NoSchedule", "NoExecute", "PreferNoSchedule"]),
+        windows=st.sampled_from([(), (), (-30,), (60,), (-30, 400)]),
     )
-    def change_node(self, state: NodeState, broken: bool, deadline: int, effect: str) -> None:
+    def change_node(self, state: NodeState, broken: bool, deadline: int, effect: str, windows: tuple[int, ...]) -> None:
         cards = devices("c1-n1", 4)
         cards[0].healthy = not broken
         changed = at("r1", node("n1", cards=cards, state=state))
         changed.drain_deadline = self.fleet.now + deadline * SECOND if deadline else 0
         changed.taints = (("k", "v", effect),) if effect else ()
+        changed.windows = tuple((self.fleet.now + at * SECOND, self.fleet.now + (at + 60) * SECOND) for at in windows)
         other = at("r2", node("n2", cards=[*devices("c1-n2", 2), *devices("c1-n2m", 2, mig=True)]))
         profile = Profile(mig=Mig.DYNAMIC)
         self.fleet.inventory("c1", [changed, other], profile=profile)
