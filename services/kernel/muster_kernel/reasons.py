@@ -238,7 +238,7 @@ _CATALOGUE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ("used", "limit", "short", "queue"),
     ),
     WaitingReason.MODEL_OVER_QUOTA: (
-        "non-preemptible work uses {used} of the {deserved} GPU of this model that the {queue} deserves ({short} short)",
+        "non-preemptible work uses {used} of {deserved:GPU|GPUs} of this model the {queue} deserves ({short} short)",
         ("used", "deserved", "short", "queue"),
     ),
     WaitingReason.USER_OVER_LIMIT: (
