@@ -215,6 +215,16 @@ class Queue:
         for key in self._by_pool.pop(pool, {}):
             self._wake(key)
 
+    def wake_where(self, pool: str, helped: Callable[[ClassKey, Reason], bool]) -> None:
+        """Something in this node pool was given back: wakes the classes blocked there whom that helps."""
+        for key in list(self._by_pool.get(pool, {})):
+            bucket = self.buckets.get(key)
+            if bucket is None or bucket.reason is None:
+                del self._by_pool[pool][key]
+            elif helped(key, bucket.reason):
+                del self._by_pool[pool][key]
+                self._wake(key)
+
     def wake_project(self, project: str) -> None:
         """The project's quota or use changed."""
         for key in self._by_project.pop(project, {}):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from muster_kernel.lifecycle import ACTIVE, RELEASING, WAITING, Phase
 from muster_kernel.reasons import Reason
@@ -18,6 +19,7 @@ from muster_scheduler.domain.eligibility import rules_of
 from muster_scheduler.domain.inventory import Inventory
 from muster_scheduler.domain.journal import Journal
 from muster_scheduler.domain.limits import FORGET_AFTER, FORGET_AT_ONCE, WAITING_EVERY, Limits
+from muster_scheduler.domain.nodes import Node
 from muster_scheduler.domain.pools import NodePools
 from muster_scheduler.domain.queues import Owner, Queues
 from muster_scheduler.domain.quotas import Amount
@@ -54,6 +56,13 @@ def amount_of(grants: Iterable[Grant]) -> Amount:
     return Amount(sum(g.charge for g in held), sum(g.cpu for g in held), sum(g.memory for g in held))
 
 
+class Freed(NamedTuple):
+    """What was given back in one pool of one cluster since the last cycle: nodes, and the projects that held it."""
+
+    nodes: dict[tuple[str, str], None]
+    projects: dict[str, None]
+
+
 class World:
     """The state machine's whole memory."""
 
@@ -74,8 +83,10 @@ class World:
         self.claims: dict[str, None] = {}
         self.hungry: dict[str, None] = {}  # services that may lack replicas; derived, one too many does no harm
         self.orphans: dict[tuple[str, str], tuple[int, int, int]] = {}  # (cluster, id) -> (since, generation, attempt)
+        self.freed: dict[tuple[str, str], Freed] = {}  # derived: without it, everything is tried
         self.waiting = Queue()
         self.timers = Timers()
+        self.reopenings = Timers()  # node pools of which a node takes work again; derived
         self.decisions: list[Decision] = []
         self.touched = Touched()
         self.oddities: list[str] = []  # what reports of this transaction said that cannot be true
@@ -174,8 +185,13 @@ class World:
             self.touched.nodes[replica.node] = None
         self.unaccount(workload, replica)
         self.set_replica(replica, gone=True, kept=False)
-        self.waiting.wake_pool(workload.pool)
-        self.waiting.wake_project(workload.project)
+        self.free(workload.project, workload.cluster, workload.pool, replica.node)
+
+    def free(self, project: str, cluster: str, pool: str, node: tuple[str, str]) -> None:
+        """Notes that a project gave something of a node back; who could use it is woken by the next cycle."""
+        freed = self.freed.setdefault((cluster, pool), Freed({}, {}))
+        freed.nodes[node] = None
+        freed.projects[project] = None
 
     def clear_run(self, workload: Workload) -> None:
         """Forgets the replicas of a run of which nothing is left."""
@@ -208,8 +224,11 @@ class World:
 
     def derive(self) -> None:
         """Makes the queue and the timers anew from the truth."""
+        self.freed.clear()
         self.waiting = Queue(name for name, project in self.queues.projects.items() if project.user_limits)
-        self.timers = Timers()
+        self.timers, self.reopenings = Timers(), Timers()
+        for node in self.inventory.nodes.values():
+            self.watch_node(node)
         self.hungry = {w.id: None for w in self.workloads.values() if w.independent and w.active}
         self.departing = {w.id: None for w in self.workloads.values() if w.remaining and self.leaving(w)}
         for workload_id in sorted(self.workloads):
@@ -233,6 +252,12 @@ class World:
                 self.timers.at(workload.placed + self.limits.minimum_run, workload.id)
         for _, not_before in workload.replacements.values():
             self.timers.at(not_before, workload.id)
+
+    def watch_node(self, node: Node) -> None:
+        """Notes when a node that has to be empty for a while takes work again."""
+        for _, end in node.windows:
+            if end > self.now:
+                self.reopenings.at(end, node.pool)
 
     def due(self, workload: Workload) -> Due | None:
         """When a running workload has to go by time alone, and why; None: never."""
