@@ -19,6 +19,7 @@ from muster_kernel.quantities import GPU
 from muster_scheduler.domain.quotas import Quota
 from muster_scheduler.domain.workloads import SECOND
 from muster_scheduler.simulation import generators
+from muster_scheduler.simulation.command import without_collector
 from muster_scheduler.simulation.generators import Sort, Stream
 from muster_scheduler.simulation.report import summary
 from muster_scheduler.simulation.running import Simulation
@@ -58,7 +59,8 @@ def measure(gpus: int, workloads: int, seed: int, runs: int) -> dict[str, Any]:
     seconds, told = [], {}
     for _ in range(runs):
         began = time.perf_counter()
-        figures = Simulation(given).run()
+        with without_collector():  # as the command does
+            figures = Simulation(given).run()
         seconds.append(time.perf_counter() - began)
         told = summary(figures)
         print(f"{seconds[-1]:.1f} s", file=sys.stderr)

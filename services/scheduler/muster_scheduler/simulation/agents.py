@@ -55,7 +55,7 @@ class Agents:
         elif isinstance(decision, Assign):
             workload = world.workloads[decision.workload]
             self.agenda.add(world.now + self.pace.start, self._ready, decision.workload, workload.attempt)
-        elif isinstance(decision, Release):
+        elif isinstance(decision, Release) and world.workloads[decision.workload].remaining:
             self.agenda.add(world.now + self.pace.stop, self._gone, decision)
 
     def _phase(self, world: World, change: PhaseChange) -> None:
