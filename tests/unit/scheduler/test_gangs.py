@@ -186,3 +186,13 @@ def test_roles_of_no_replicas_have_no_runs(replicas: int) -> None:
 
 def test_a_node_from_which_others_took_too_much_takes_nothing() -> None:
     assert place_gang(_pool(8, cpu=-1), flat(1), (_role(1),)) == Refusal(Lack.ROOM, "", 1, 0)
+
+
+def test_roles_that_need_more_in_all_than_there_is_are_refused_without_a_search() -> None:
+    topology = _racks("b1/r1", "b1/r1", "b2/r1", "b2/r1")
+    roles = (_role(10, name="a"), _role(4, Shape(0, 0, Kind.WHOLE, 2), "b"))
+    answer = place_gang(_pool(8, 8, 8, 8), topology, roles, Wish(required="block"))
+    assert answer == Refusal(Lack.ROOM, "block", 14, 12), "b takes 8 of 16 cards, a finds 8 of its 10"
+    halves = (_role(10, Shape(0, 0, Kind.PORTION, 1, milli=500), "a"), _role(14, name="b"))
+    assert place_gang(_pool(8, 8), flat(2), halves) == Refusal(Lack.ROOM, "", 24, 18)
+    assert not isinstance(place_gang(_pool(8, 8, 3), flat(3), halves), Refusal)

@@ -25,13 +25,14 @@ from muster_scheduler.domain.devices import Steps
 from muster_scheduler.domain.packing import pack
 from muster_scheduler.domain.requests import Role
 from muster_scheduler.domain.runs import runs_of, take_all
+from muster_scheduler.domain.sums import enough
 from muster_scheduler.domain.taking import Run
 from muster_scheduler.domain.topology import NOWHERE, Topology, Wish
 
 MANY: Final = 1 << 31  # units that a node takes where nothing bounds it; 100,000 nodes of it still add up exactly
 _POOL: Final = -1  # the level above the outermost: the whole pool
 _TRIES: Final = 64  # domains in which roles are tried together, a level
-_STEPS: Final = 100_000  # of the exact search, a gang
+_STEPS: Final = 20_000  # of the exact search, a level: some hundredths of a second
 
 
 class Placement(NamedTuple):
@@ -139,7 +140,7 @@ class _Search:
         self.wish = wish
         self.order = order
         self.eligible = eligible
-        self.steps = Steps(_STEPS)
+        self.steps = Steps(_STEPS)  # of the level that is tried
         self.counts = [self._counts(columns, role) for role in roles]
         self.room: dict[int, int] = {}  # level -> replicas that fit into its best domain
         self.proven = True
@@ -169,9 +170,11 @@ class _Search:
         rooms = [_rooms(supply, level) for supply in supplies]
         holding = np.logical_and.reduce([room >= s.need for room, s in zip(rooms, supplies, strict=True)])
         self._note_room(level, supplies, rooms)
-        if len(self.roles) == 1 and holding.any():
+        if not holding.any():
+            return None
+        if len(self.roles) == 1:
             return {self.roles[0].name: self._runs(self.columns, 0, supplies[0], level, _fullest(rooms[0], holding)[0])}
-        return self._together(level, _fullest(rooms[0], holding)) if holding.any() else None
+        return self._together(level, rooms[0], holding)
 
     def _note_room(self, level: int, supplies: list[Supply], rooms: list[Counts]) -> None:
         fitting = np.zeros_like(rooms[0])
@@ -199,9 +202,16 @@ class _Search:
             taken += choose(supply.inside(level, domain), level, self.order)
         return taken
 
-    def _together(self, level: int, domains: list[int]) -> _Runs | None:
+    def _together(self, level: int, rooms: Counts, holding: NDArray[np.bool_]) -> _Runs | None:
         """Roles that compete for the same nodes: largest first in each domain, then exactly."""
-        self.room[level] = 0
+        self.room[level], self.proven, self.steps = 0, True, Steps(_STEPS)
+        usable = np.maximum.reduce(self.counts) > 0
+        domains = _fullest(
+            rooms, holding & enough(self.columns, self.roles, usable, lambda free: self._sum(level, free))
+        )
+        if not domains:
+            self._greedily(level, _fullest(rooms, holding)[-1])  # only to say how many find room
+            return None
         for domain in domains[:_TRIES]:
             found = self._greedily(level, domain)
             if found is not None:
@@ -213,14 +223,19 @@ class _Search:
         self.proven = self.proven and len(domains) <= _TRIES
         return None
 
+    def _sum(self, level: int, free: Counts) -> Counts:
+        """A column of nodes summed by the domains of a level."""
+        return _rooms(Supply(self.topology, free, 0, free), level)
+
     def _greedily(self, level: int, domain: int) -> _Runs | None:
         scratch = self.columns.scratch()
         runs: _Runs = {}
         placed = 0
         for number, role in enumerate(self.roles):
             supply = self._supply(level, role, self._counts(scratch, role) if number else self.counts[0])
-            if _room(supply, level, domain) < supply.need:
-                self.room[level] = max(self.room[level], placed)
+            room = _room(supply, level, domain)
+            if room < supply.need:
+                self.room[level] = max(self.room[level], placed + room * (role.size // supply.need))
                 return None
             runs[role.name] = self._runs(scratch, number, supply, level, domain)
             take_all(scratch, role.shape, runs[role.name])
