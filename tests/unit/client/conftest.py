@@ -30,6 +30,14 @@ def no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("COLUMNS", "80")
 
 
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """What a shell starts with & ignores Ctrl-C, and so would its tests: the watchdog below would watch for ever."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture
 def plane() -> Iterator[tuple[str, World]]:
     with control_plane() as made:
