@@ -58,7 +58,7 @@ def test_what_would_displace_others_names_them(muster: Command, world: World, do
             ],
             displaced=[
                 explain_pb2.Displaced(name="old", project="team-a", gpu_charge=GPU // 2, by=1),
-                explain_pb2.Displaced(gpu_charge=2 * GPU),
+                explain_pb2.Displaced(gpu_charge=2 * GPU, moves=True),
             ],
             unfinished=True,
         )
@@ -67,7 +67,7 @@ def test_what_would_displace_others_names_them(muster: Command, world: World, do
         "bert in team-a would start once 1 workload has left: 1 GPU in node pool h100 of north, on n1.",
         "2 workloads would give their places up (2.5 GPUs):",
         "  old of team-a (0.5 GPU), for bert",
-        "  a workload that you may not see (2 GPUs), for another workload that waits",
+        "  a workload that you may not see (2 GPUs), for another workload that waits, and move",
         "The scheduler did not look at everything within one question: what waits here might start.",
     ]
 

@@ -57,6 +57,23 @@ def test_what_would_wait_says_why_and_what_would_help() -> None:
     assert never.explanation.reason.code is WaitingReason.TOO_LARGE
 
 
+def test_what_moves_for_it_is_told_to_move() -> None:
+    fleet = Fleet(node("a", 4), node("b", 4))
+    fleet.submit(1, request(role(whole(3))))
+    fleet.submit(2, request(role(whole(3))))
+    fleet.submit(3, request(role(whole(1))))
+    fleet.submit(4, request(role(whole(1))))
+    for number in (1, 4):
+        fleet.run(number)
+        fleet.finish(number)
+    fleet.run(2)
+    fleet.run(3)
+    assert fleet.workload(2).replicas["worker", 0].node != fleet.workload(3).replicas["worker", 0].node
+    answer = what_if(fleet.state, [fleet.admitted(9, request(role(whole(4))))], fleet.now)
+    assert answer.prospects[0].outlook is Outlook.STARTS_AFTER
+    assert [(each.name, each.moves) for each in answer.displaced] == [("w3", True)]
+
+
 def test_several_are_tried_together_in_their_order() -> None:
     fleet = busy()
     asked = [fleet.admitted(n, request(role(whole(4)), priority=10)) for n in (8, 9)]

@@ -76,4 +76,5 @@ def _displaced(told: Displaced, places: dict[str, int]) -> pb.Displaced:
         project=told.project,
         gpu_charge=told.charge,
         by=places.get(told.by, 0),
+        moves=told.moves,
     )

@@ -55,13 +55,14 @@ class Prospect(NamedTuple):
 
 
 class Displaced(NamedTuple):
-    """Who would give a place up, of what charge in 1/7,000 GPU. `by`: the workload that takes it."""
+    """Who would give a place up, of what charge in 1/7,000 GPU. `by`: for whom; `moves`: it has another one already."""
 
     workload: str
     name: str
     project: str
     charge: int
     by: str
+    moves: bool = False
 
 
 class Prospects(NamedTuple):
@@ -99,7 +100,7 @@ def _until_quiet(state: State, cycles: int) -> bool:
 def _displaced(world: World, decision: Preempted) -> Displaced:
     victim = world.workloads[decision.workload]
     charge = sum(replica.grant.charge for replica in victim.everyone())
-    return Displaced(victim.id, victim.name, victim.project, charge, decision.by)
+    return Displaced(victim.id, victim.name, victim.project, charge, decision.by, victim.claim is not None)
 
 
 def _prospect(world: World, workload: Workload) -> Prospect:

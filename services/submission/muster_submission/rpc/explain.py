@@ -79,7 +79,7 @@ def whole(
         seen = rights.allows(Verb.WORKLOADS_READ, project=one.project)
         by = places[one.by - 1] if one.by else 0
         known = {"workload_id": one.workload_id, "name": one.name, "project": one.project} if seen else {}
-        made.displaced.append(api.Displaced(gpu_charge=one.gpu_charge, by=by, **known))
+        made.displaced.append(api.Displaced(gpu_charge=one.gpu_charge, by=by, moves=one.moves, **known))
     return made
 
 

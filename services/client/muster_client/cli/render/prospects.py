@@ -54,7 +54,9 @@ def displaced_text(answer: explain_pb2.WhatIfResponse) -> str:
     """Who would give a place up."""
     total = sum(each.gpu_charge for each in answer.displaced)
     count = len(answer.displaced)
-    lines = [f"{count} workload{'' if count == 1 else 's'} would give their places up ({_gpus(total)}):"]
+    lines = [
+        f"{count} workload{'' if count == 1 else 's'} would give {'its place' if count == 1 else 'their places'} up ({_gpus(total)}):"
+    ]
     lines += [f"  {_victim(each, answer)}" for each in answer.displaced[:_LISTED]]
     if count > _LISTED:
         lines.append(f"  and {count - _LISTED} more")
@@ -64,4 +66,5 @@ def displaced_text(answer: explain_pb2.WhatIfResponse) -> str:
 def _victim(each: explain_pb2.Displaced, answer: explain_pb2.WhatIfResponse) -> str:
     who = f"{each.name} of {each.project}" if each.name else "a workload that you may not see"
     by = answer.prospects[each.by - 1].name if each.by else "another workload that waits"
-    return f"{who} ({_gpus(each.gpu_charge)}), for {by}"
+    moves = ", and move" if each.moves else ""
+    return f"{who} ({_gpus(each.gpu_charge)}), for {by}{moves}"

@@ -279,6 +279,7 @@ class Displaced(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     PROJECT_FIELD_NUMBER: _builtins.int
     GPU_CHARGE_FIELD_NUMBER: _builtins.int
+    MOVES_FIELD_NUMBER: _builtins.int
     BY_FIELD_NUMBER: _builtins.int
     workload_id: _builtins.str
     """The workload; empty where the caller may not see it."""
@@ -288,6 +289,8 @@ class Displaced(_message.Message):
     """Its project; empty where the caller may not see it."""
     gpu_charge: _builtins.int
     """What it holds, in 1/7,000 GPU."""
+    moves: _builtins.bool
+    """It moves: it starts again elsewhere as soon as it has left."""
     by: _builtins.int
     """For which of the workloads asked about: its place in the list, counted from 1; 0: for another one that waits."""
     def __init__(
@@ -297,11 +300,12 @@ class Displaced(_message.Message):
         name: _builtins.str = ...,
         project: _builtins.str = ...,
         gpu_charge: _builtins.int = ...,
+        moves: _builtins.bool = ...,
         by: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "gpu_charge", b"gpu_charge", "name", b"name", "project", b"project", "workload_id", b"workload_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "gpu_charge", b"gpu_charge", "moves", b"moves", "name", b"name", "project", b"project", "workload_id", b"workload_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
