@@ -80,6 +80,7 @@ PLACES = st.sampled_from(
 )
 NUMBERS = st.integers(1, 12)
 STEPS_EACH = 50
+LIMITS = Limits(usage_weight=1000, usage_half_life=400 * SECOND)
 
 
 class Checked(Fleet):
@@ -91,7 +92,7 @@ class Checked(Fleet):
 
     def rebuild(self) -> None:
         """Goes on with what the tables say."""
-        made = asyncio.run(load(self.tables, Limits(), self.now))  # type: ignore[arg-type]
+        made = asyncio.run(load(self.tables, LIMITS, self.now))  # type: ignore[arg-type]
         made.check()
         assert made.digest() == self.state.digest(), "the tables say something else than memory"
         for cluster in made.world.clusters.values():
@@ -175,6 +176,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             profile=Profile(mig=Mig.DYNAMIC),
             quota=6,
         )
+        self.fleet.world.limits = LIMITS
         self.fleet.project("q", {"default": 2, "other": 1})
         self.known: list[int] = []
 
