@@ -110,6 +110,10 @@ def _take_nodes(world: World, event: InventoryReported) -> None:
         world.inventory.drop_node((event.cluster, name))
     world.oddities += contradictions.settle(world.inventory, nodes)
     closing = [node for node in nodes if _closes_anew(world, node)]
+    for node in nodes:
+        known = world.inventory.nodes.get(node.key)
+        if known is None or known.windows != node.windows:
+            world.watch_node(node)
     world.inventory.put_nodes(nodes)
     for workload_id in sorted({holder.workload for node in closing for holder in node.entries}):
         world.watch(world.workloads[workload_id])
@@ -123,8 +127,8 @@ def _closes_anew(world: World, node: Node) -> bool:
     """Whether the report sends away, or now at another time, what runs on the node."""
     known = world.inventory.nodes.get(node.key)
     node.tainted = tainted_since(known, node, world.now)
-    before = (known.closes, known.tainted) if known is not None else (0, 0)
-    return (node.closes, node.tainted) not in {before, (0, 0)}
+    before = (known.closing(world.now), known.tainted) if known is not None else (0, 0)
+    return (node.closing(world.now), node.tainted) not in {before, (0, 0)}
 
 
 def on_held(world: World, event: AssignmentsHeld) -> None:
