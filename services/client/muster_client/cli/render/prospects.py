@@ -54,9 +54,8 @@ def displaced_text(answer: explain_pb2.WhatIfResponse) -> str:
     """Who would give a place up."""
     total = sum(each.gpu_charge for each in answer.displaced)
     count = len(answer.displaced)
-    lines = [
-        f"{count} workload{'' if count == 1 else 's'} would give {'its place' if count == 1 else 'their places'} up ({_gpus(total)}):"
-    ]
+    said = "1 workload would give its place up" if count == 1 else f"{count} workloads would give their places up"
+    lines = [f"{said} ({_gpus(total)}):"]
     lines += [f"  {_victim(each, answer)}" for each in answer.displaced[:_LISTED]]
     if count > _LISTED:
         lines.append(f"  and {count - _LISTED} more")
