@@ -116,3 +116,14 @@ def test_who_waits_is_weighed_anew_as_use_fades() -> None:
 def test_settings() -> None:
     settings = SchedulerSettings.model_construct(usage_weight=0.5, usage_half_life_seconds=60.0)
     assert settings.limits()[-2:] == (500, 60 * SECOND)
+
+
+def test_a_queue_takes_back_what_is_its_share_once_the_others_use_is_not_forgotten() -> None:
+    fleet = fleet_of()
+    for number in range(1, 9):
+        fleet.submit(number, project="a")
+    fleet.wait(60)
+    fleet.submit(9, request(role(whole(5))), project="b")
+    assert fleet.workload(9).claim is None, "as long as nothing is used up, half of 8 GPUs is its share"
+    fleet.wait(3600)
+    assert fleet.workload(9).claim is not None, "a used half of what there was: b's weight is the larger one"

@@ -8,20 +8,27 @@ from __future__ import annotations
 
 from typing import Final
 
+from muster_scheduler.domain.standing import standing_of
 from muster_scheduler.domain.world import World
 
 _TIMES: Final = 256  # looks in a half life
 
 
 def look_at_usage(world: World) -> None:
-    """Where weights depend on past use and time has passed, whoever waits is weighed anew."""
+    """Where weights depend on past use and time has passed: whoever waits and holds less than its share is tried."""
     if not world.limits.usage_weight:
         return
     period = world.now * _TIMES // world.limits.usage_half_life
-    if period != world.weighed:
-        world.weighed = period
-        for _, pool in world.waiting.demand:
-            world.unweighed[pool] = None
+    if period == world.weighed:
+        return
+    world.weighed = period
+    for pool in sorted({pool for _, pool in world.waiting.demand}):
+        standing = standing_of(world, pool)
+        shares = standing.shares[0] or ()
+        for project, row in standing.projects.items():
+            waits = (project, pool) in world.waiting.demand
+            if waits and shares and world.queues.account(project, pool).allocated < shares[row].fair:
+                world.waiting.wake_project(project)
 
 
 def next_look(world: World) -> int | None:
