@@ -7,6 +7,7 @@ domains are filled, the largest first, and the last is the fullest that still ho
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -85,6 +86,18 @@ def choose(supply: Supply, level: int, order: NodeOrder) -> Counts:
             taken += np.where(np.isin(ids, filled), left, 0)
         left = np.where(ids == last, left, 0)
     return taken + _nodes(left, supply.idle, need, order)
+
+
+def choose_beside(supply: Supply, level: int, used: Sequence[int]) -> Counts:
+    """As `choose`, on the fewest places: those that other roles of the gang use already come first."""
+    beside = np.zeros_like(supply.counts)
+    beside[list(used)] = supply.counts[list(used)]
+    some = min(supply.need, int(beside.sum()))
+    taken = np.zeros_like(supply.counts)
+    for counts, need in ((beside, some), (supply.counts - beside, supply.need - some)):
+        if need:
+            taken += choose(supply._replace(counts=counts, need=need), level, NodeOrder.FEWEST)
+    return taken
 
 
 def _fewest(rooms: Counts, need: int, ties: Counts) -> tuple[Counts, int, int]:

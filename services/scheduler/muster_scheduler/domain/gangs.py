@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from muster_scheduler.domain.choosing import NodeOrder, Supply, choose, grouped
+from muster_scheduler.domain.choosing import NodeOrder, Supply, choose, choose_beside, grouped
 from muster_scheduler.domain.columns import Columns
 from muster_scheduler.domain.counts import Counts, counts_of
 from muster_scheduler.domain.devices import Steps
@@ -182,11 +182,16 @@ class _Search:
             fitting += np.minimum(room, supply.need) * (role.size // supply.need)
         self.room[level] = int(fitting.max(initial=0))
 
-    def _runs(self, columns: Columns, role: int, supply: Supply, level: int, domain: int) -> tuple[Run, ...]:
+    def _runs(
+        self, columns: Columns, role: int, supply: Supply, level: int, domain: int, used: tuple[int, ...] = ()
+    ) -> tuple[Run, ...]:
         inside = supply.inside(level, domain) if level != _POOL else supply
-        taken = choose(inside, level, self.order)
         if inside.topology is not self.topology:
-            taken = self._groups(columns, role, taken)
+            taken = self._groups(columns, role, choose(inside, level, self.order))
+        elif used and self.order is NodeOrder.FEWEST:
+            taken = choose_beside(inside, level, used)
+        else:
+            taken = choose(inside, level, self.order)
         order = self.topology.order
         rows = order[taken[order] > 0]
         return runs_of(columns, self.roles[role].shape, rows, taken[rows])
@@ -237,7 +242,8 @@ class _Search:
             if room < supply.need:
                 self.room[level] = max(self.room[level], placed + room * (role.size // supply.need))
                 return None
-            runs[role.name] = self._runs(scratch, number, supply, level, domain)
+            used = tuple(sorted({run.node for others in runs.values() for run in others}))
+            runs[role.name] = self._runs(scratch, number, supply, level, domain, used)
             take_all(scratch, role.shape, runs[role.name])
             placed += role.size
         return runs
