@@ -93,6 +93,7 @@ class ProjectBody:
     rank: int
     user_limits: tuple[UserLimit, ...]
     models: tuple[ModelQuota, ...]
+    home: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,7 +181,7 @@ def place(world: World, workload: Workload, request: Request, budget: Budget) ->
             refusal = refusal or closed.reason
             continue
         room_lacks = True
-        for cluster in clusters_for(world, request, pool):
+        for cluster in clusters_for(world, workload, request, pool):
             planned = place_gang(world, workload, request.roles, cluster, pool, budget)
             if planned is not None:
                 settle(world, workload, cluster, pool, planned)

@@ -83,6 +83,7 @@ class ProjectChanged:
     rank: int = 0
     user_limits: tuple[UserLimit, ...] = ()
     models: tuple[ModelQuota, ...] = ()
+    home: str = ""
 
 
 @dataclass(frozen=True, slots=True)

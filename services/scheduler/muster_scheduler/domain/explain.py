@@ -141,7 +141,7 @@ def _unblockers(world: World, workload: Workload, request: Request) -> list[str]
 def _who_would_have_to_end(world: World, workload: Workload, request: Request, pool: str) -> list[str]:
     """The single running workloads whose end would make room, the smallest ones."""
     found: list[str] = []
-    for cluster in clusters_for(world, request, pool):
+    for cluster in clusters_for(world, workload, request, pool):
         there = [members for place, members in world.placed.items() if place[:2] == (cluster, pool)]
         holding = [world.workloads[w] for members in there for w in members if w != workload.id]
         holding.sort(key=lambda other: (sum(r.grant.charge for r in other.everyone()), other.id))

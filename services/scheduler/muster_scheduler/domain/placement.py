@@ -23,6 +23,7 @@ from muster_scheduler.domain.placing import Site, by_columns, charge_gang, charg
 from muster_scheduler.domain.pools import NodePool, Strategy
 from muster_scheduler.domain.quotas import Amount
 from muster_scheduler.domain.requests import Grant, Kind, Role, Shape, charge_of, replica_count, total_charge
+from muster_scheduler.domain.taking import grants_of
 from muster_scheduler.domain.usable import Mask
 from muster_scheduler.domain.workloads import Planned, Request, Workload
 from muster_scheduler.domain.world import World
@@ -63,11 +64,13 @@ def ready(world: World, cluster: Cluster | None) -> bool:
     return cluster.standing(world.now, world.limits.stale_after) is Standing.READY
 
 
-def clusters_for(world: World, request: Request, pool: str) -> list[str]:
-    """Eligible clusters with nodes in the pool: the one with the most idle devices first, then by id."""
+def clusters_for(world: World, workload: Workload, request: Request, pool: str) -> list[str]:
+    """Eligible clusters with nodes in the pool: the project's own first, then by most idle devices, then by id."""
     found = [c for c in world.inventory.clusters_with(pool) if eligible(world, request, world.clusters.get(c))]
     if len(found) > 1:
-        found.sort(key=lambda cluster: (-_idle(world, cluster, pool), cluster))
+        project = world.queues.projects.get(workload.project)
+        home = project.home if project else ""
+        found.sort(key=lambda cluster: (cluster != home, -_idle(world, cluster, pool), cluster))
     return found
 
 
@@ -210,6 +213,8 @@ def _first_that_fits(
         if found is not None:
             budget.visits -= 1 + len(ground.capacity.nodes) // _NODES_A_VISIT
             return found
+    if by_columns((Role("", 1, shape, 0),), ground.mig):
+        return _sought(shape, ground, budget)
     last: tuple[Node, Grant] | None = None
     for node in ground.capacity.candidates(shape, emptiest=ground.fills(shape, Strategy.SPREAD)):
         if node.ordinal in refused:
@@ -223,6 +228,26 @@ def _first_that_fits(
         else:
             last = last or (node, grant)
     return last
+
+
+def _sought(shape: Shape, ground: Ground, budget: Budget) -> tuple[Node, Grant] | None:
+    """By the pool's index: without the nodes that ask to be taken last, and with them where it has to be."""
+    capacity = ground.capacity
+    mask = capacity.usable.mask(ground.asked, ground.now)
+    if ground.within is not None:
+        mask &= ground.within
+    gladly, last = mask, capacity.usable.reluctant(ground.asked)
+    if last:
+        gladly = mask.copy()
+        gladly[last] = False
+    for eligible in (gladly, mask) if last else (mask,):
+        run, visits = capacity.seeker.find(shape, eligible, spread=ground.fills(shape, Strategy.SPREAD))
+        budget.visits -= 1 + visits // _NODES_A_VISIT
+        if run is not None:
+            node = capacity.nodes[run.node]
+            (grant,) = grants_of(node, shape, run)
+            return node, grant
+    return None
 
 
 def place_replica(

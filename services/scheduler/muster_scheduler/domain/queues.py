@@ -31,7 +31,10 @@ from muster_scheduler.domain.shares.decay import Faded, fade
 
 @dataclass(slots=True, eq=False)
 class Project:
-    """One queue into which workloads go. rank: the higher is served first from what nobody deserves."""
+    """One queue into which workloads go.
+
+    rank: the higher is served first from what nobody deserves; home: the cluster that it prefers, empty: none.
+    """
 
     name: str
     department: str = ""
@@ -42,6 +45,7 @@ class Project:
     rank: int = 0
     user_limits: tuple[UserLimit, ...] = ()
     models: tuple[ModelQuota, ...] = ()
+    home: str = ""
 
 
 @dataclass(slots=True, eq=False)

@@ -43,7 +43,7 @@ def has_room(world: World, workload: Workload, request: Request, roles: tuple[Ro
     mark = world.journal.mark()
     fits = any(
         place_gang(world, workload, roles, cluster, pool, Budget()) is not None
-        for cluster in clusters_for(world, request, pool)
+        for cluster in clusters_for(world, workload, request, pool)
     )
     world.journal.rollback(mark)
     return fits

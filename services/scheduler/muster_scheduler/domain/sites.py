@@ -83,7 +83,7 @@ def sites_of(world: World, workload: Workload) -> Iterator[Site]:
     wish = wish_of(request)
     roles = tuple(role for role in request.roles if role.size)
     for pool in request.pools:
-        for cluster in clusters_for(world, request, pool):
+        for cluster in clusters_for(world, workload, request, pool):
             capacity = world.inventory.capacity(cluster, pool)
             if capacity is None or not roles or not by_columns(roles, mig_of(world, cluster)):
                 continue

@@ -159,6 +159,7 @@ def canonical(world: World) -> object:
             p.rank,
             p.user_limits,
             p.models,
+            p.home,
         )
         for _, p in sorted(world.queues.projects.items())
     ]

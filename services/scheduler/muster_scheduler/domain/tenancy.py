@@ -36,6 +36,7 @@ def on_project(world: World, event: ProjectChanged) -> None:
             event.rank,
             event.user_limits,
             event.models,
+            event.home,
         )
     )
     world.touched.projects[event.name] = None

@@ -31,6 +31,7 @@ def project(message: Any, _: Event) -> domain.Event:
         project.rank,
         tuple(_user_limit(limit) for limit in list(project.user_limits)[:_MOST_LIMITS]),
         _models(project.model_quotas),
+        values.text(project.home_cluster),
     )
 
 
