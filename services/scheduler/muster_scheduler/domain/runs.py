@@ -8,6 +8,7 @@ is filled before an idle one is opened, the tightest first, ties to the lowest s
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import groupby, repeat
 from typing import Final, NamedTuple
 
@@ -133,17 +134,19 @@ def expanded(shape: Shape, runs: tuple[Run, ...]) -> list[Replica]:
         indices = range(first, first + count)
         if shape.kind is Kind.WHOLE and mask:
             masks = _split(mask, shape.devices)
-            replicas += map(Replica, indices, repeat(node), masks, repeat(0))
+            replicas += map(tuple.__new__, repeat(Replica), zip(indices, repeat(node), masks, repeat(0), strict=False))
         else:
-            replicas += map(Replica, indices, repeat(node), repeat(mask), repeat(start))
+            replicas += map(
+                tuple.__new__, repeat(Replica), zip(indices, repeat(node), repeat(mask), repeat(start), strict=False)
+            )
     return replicas
 
 
-def _split(mask: int, devices: int) -> list[int]:
+@lru_cache(maxsize=4096)
+def _split(mask: int, devices: int) -> tuple[int, ...]:
+    """The mask of each replica; remembered, since most nodes of a gang give the same devices."""
     slots = [1 << slot for slot in slots_of(mask)]
-    if devices == 1:
-        return slots
-    return [sum(slots[at : at + devices]) for at in range(0, len(slots), devices)]
+    return tuple(sum(slots[at : at + devices]) for at in range(0, len(slots), devices))
 
 
 def take_all(columns: Columns, shape: Shape, runs: tuple[Run, ...]) -> None:
