@@ -37,6 +37,7 @@ from muster_scheduler.adapters.outgoing import Publisher
 from muster_scheduler.adapters.postgres import PostgresStore, ended_before
 from muster_scheduler.adapters.rebuild import load
 from muster_scheduler.domain import events as domain
+from muster_scheduler.domain.warming import warm_up
 from muster_scheduler.domain.world import World
 from muster_scheduler.handlers import Handlers, micros
 from muster_scheduler.rpc import Desk, services
@@ -111,7 +112,8 @@ class Scheduler:
         bus.on_change(self._on_bus_change)
 
     async def run(self) -> None:
-        """Follows and leads, for ever."""
+        """Follows and leads, for ever. What it decides with is compiled first: a lease would run out meanwhile."""
+        await asyncio.to_thread(warm_up)
         await self._leadership.run(self._lead, self._follow)
 
     async def over(self) -> list[str]:

@@ -6,6 +6,7 @@ import pytest
 
 from muster_scheduler.adapters import rows
 from muster_scheduler.domain import events
+from muster_scheduler.domain.ahead import warm_up
 from muster_scheduler.domain.clusters import Profile
 from muster_scheduler.domain.columns import NodeType
 from muster_scheduler.domain.nodes import Mig
@@ -13,6 +14,7 @@ from muster_scheduler.domain.pools import NodePool, Strategy
 from muster_scheduler.domain.requests import Kind, Shape
 from muster_scheduler.domain.strategies.mix import MOST, Member, mix_of, popularity_in
 from muster_scheduler.domain.strategies.popularity import Asked
+from muster_scheduler.domain.strategies.scores import best
 from tests.support.fleets import GIB, Fleet, device_memory, host, mig_slice, node, portion, request, role, whole
 
 SPREAD = NodePool(7, "c1", "default", 1, Strategy.SPREAD, Strategy.SPREAD)
@@ -150,3 +152,14 @@ def test_whatever_is_asked_for_finds_its_place_in_a_pool_that_looks_ahead(strate
     made.finish(0)
     made.submit(1, request(role(shape, 2)))
     assert len(nodes_of(made, 1)) == 2
+
+
+def test_warming_up_compiles_what_placement_calls() -> None:
+    warm_up()
+    compiled = getattr(best, "signatures", None)
+    made = Fleet(node("n0", 2))
+    for strategy in (Strategy.FGD, Strategy.FORESIGHT):
+        made.send(events.NodePoolChanged(SPREAD._replace(version=0, gpu=strategy)))
+        made.submit(len(made.world.workloads), request(role(portion(300))))
+    assert getattr(best, "signatures", None) == compiled, "something was compiled while it decided"
+    assert len(made.world.workloads) == 2

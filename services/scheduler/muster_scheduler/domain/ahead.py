@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from muster_scheduler.domain.capacity import Capacity
+from muster_scheduler.domain.columns import NodeType, empty
 from muster_scheduler.domain.eligibility import Eligibility, eligibility_of
 from muster_scheduler.domain.nodes import Node
 from muster_scheduler.domain.pools import NodePool, Strategy
@@ -19,7 +20,7 @@ from muster_scheduler.domain.requests import Grant, Shape
 from muster_scheduler.domain.strategies.board import Board
 from muster_scheduler.domain.strategies.mix import Mix, asked_of, mix_of, popularity_in
 from muster_scheduler.domain.strategies.outlook import Outlook, fgd, foresight
-from muster_scheduler.domain.strategies.popularity import Popularity
+from muster_scheduler.domain.strategies.popularity import Asked, Popularity, popularity_of
 from muster_scheduler.domain.taking import grants_of
 from muster_scheduler.domain.workloads import SECOND, Workload
 from muster_scheduler.domain.world import World
@@ -92,3 +93,11 @@ def _board(capacity: Capacity, strategy: Strategy, mix: Mix) -> Board:
         outlook = _OUTLOOKS[strategy](popularity_in(mix, columns.types))
         known = capacity.boards[strategy] = mix, Board(columns, outlook, _STATES)
     return known[1]
+
+
+def warm_up() -> None:
+    """Compiles the boards' kernels, which takes seconds where no earlier process has: before the first decision."""
+    columns = empty(("a", "b"), (NodeType("", (), ()),))
+    wanted = Asked(0, 0, 0, 0)
+    for make in _OUTLOOKS.values():
+        Board(columns, make(popularity_of([(wanted, (True,))], [1])), 8).choose(wanted, columns.open)

@@ -17,7 +17,7 @@ import numpy as np
 
 from muster_kernel.quantities import MILLI
 from muster_scheduler.domain.columns import Bools, Ints64
-from muster_scheduler.domain.compiling import compiled
+from muster_scheduler.domain.compiling import lean
 from muster_scheduler.domain.strategies.popularity import CPU, DEVICES, PORTION, Popularity, futures_of, typical_of
 
 FUTURES: Final = 16
@@ -76,7 +76,7 @@ def _least_to_come(amounts: Ints64) -> Ints64:
     return np.minimum.accumulate(amounts[:, ::-1], axis=1)[:, ::-1, None]
 
 
-@compiled
+@lean
 def loss(outlook: Outlook, cpu: int, memory: int, free: Ints64, count: int, kind: int, room: Ints64) -> int:
     """The loss of a node. free: its devices' free milli-GPU, the `count` that have any, ascending; room: [16] work."""
     if outlook.futures.shape[0]:
@@ -84,7 +84,7 @@ def loss(outlook: Outlook, cpu: int, memory: int, free: Ints64, count: int, kind
     return fragments(outlook, cpu, free, count, kind)
 
 
-@compiled
+@lean
 def fragments(outlook: Outlook, cpu: int, free: Ints64, count: int, kind: int) -> int:
     """FGD's F(n): for each typical class all that is free where it cannot run, else devices with too little for it."""
     total = 0
@@ -106,7 +106,7 @@ def fragments(outlook: Outlook, cpu: int, free: Ints64, count: int, kind: int) -
     return int(found)
 
 
-@compiled
+@lean
 def stranded(outlook: Outlook, cpu: int, memory: int, free: Ints64, count: int, kind: int, room: Ints64) -> int:
     """What stays free after each future's arrivals took what fits, each the tightest devices; summed over futures."""
     futures, begin = outlook.futures, 0
@@ -131,7 +131,7 @@ def stranded(outlook: Outlook, cpu: int, memory: int, free: Ints64, count: int, 
     return int(found)
 
 
-@compiled
+@lean
 def take_tightest(room: Ints64, count: int, devices: int, milli: int) -> bool:
     """Takes `milli` of each of the `devices` tightest devices that have it, if there are such; keeps `room` sorted."""
     first = 0

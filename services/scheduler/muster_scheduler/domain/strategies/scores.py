@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from muster_kernel.quantities import MILLI
 from muster_scheduler.domain.columns import ABSENT, IDLE, SHARED, SLOTS, Bools, Columns, Ints32, Ints64
-from muster_scheduler.domain.compiling import compiled
+from muster_scheduler.domain.compiling import lean
 from muster_scheduler.domain.strategies.outlook import Outlook
 from muster_scheduler.domain.strategies.popularity import Asked
 from muster_scheduler.domain.strategies.states import States, loss_of
@@ -76,7 +76,7 @@ def widened(scores: Scores) -> Scores:
     return wider
 
 
-@compiled
+@lean
 def best(
     outlook: Outlook, rows: Rows, states: States, scores: Scores, k: int, asked: Asked, eligible: Bools
 ) -> tuple[int, int]:
@@ -94,7 +94,7 @@ def best(
     return at, scores.mask[k, at]
 
 
-@compiled
+@lean
 def weigh(outlook: Outlook, rows: Rows, states: States, scores: Scores, k: int, n: int, asked: Asked) -> None:
     """Scores class `k` on node `n`: one portion on every device that differs, all else on the tightest devices."""
     scores.stamp[k, n] = rows.version[n]
@@ -119,7 +119,7 @@ def weigh(outlook: Outlook, rows: Rows, states: States, scores: Scores, k: int, 
         consider(outlook, rows, states, scores, k, n, asked, mask)
 
 
-@compiled
+@lean
 def consider(
     outlook: Outlook, rows: Rows, states: States, scores: Scores, k: int, n: int, asked: Asked, mask: int
 ) -> None:
@@ -134,7 +134,7 @@ def consider(
         scores.mask[k, n] = 0 if rows.mode[n, 0] == ABSENT else mask  # anonymous devices are not told apart
 
 
-@compiled
+@lean
 def gather(rows: Rows, n: int, free: Ints64) -> None:
     """The free milli-GPU of each device of a node; anonymous devices are whole or not there."""
     for slot in range(SLOTS):
@@ -145,7 +145,7 @@ def gather(rows: Rows, n: int, free: Ints64) -> None:
             free[slot] = MILLI
 
 
-@compiled
+@lean
 def first_of_its_kind(free: Ints64, slot: int, milli: int) -> bool:
     """Whether this device has the portion, and none before it has just as much free."""
     first = bool(free[slot] >= milli)
@@ -154,7 +154,7 @@ def first_of_its_kind(free: Ints64, slot: int, milli: int) -> bool:
     return first
 
 
-@compiled
+@lean
 def tightest(free: Ints64, devices: int, milli: int) -> int:
     """The mask of the `devices` devices that have the least, but enough; the first among equals; 0 where too few."""
     mask = 0
@@ -169,7 +169,7 @@ def tightest(free: Ints64, devices: int, milli: int) -> int:
     return mask
 
 
-@compiled
+@lean
 def score_of(outlook: Outlook, gain: int) -> int:
     """What a gain (mostly below zero: more is lost afterwards than before) is worth: a whole number, more is better."""
     if len(outlook.bounds) == 0:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from muster_scheduler.domain.columns import SLOTS, Ints64
-from muster_scheduler.domain.compiling import compiled
+from muster_scheduler.domain.compiling import lean
 from muster_scheduler.domain.strategies.outlook import Outlook, loss
 
 _WORDS: Final = 6  # of a state: CPU, memory, type, and three of six devices each
@@ -41,7 +41,7 @@ def no_states(size: int) -> States:
     return States(np.zeros((size, _WORDS), np.int64), np.full(size, -1, np.int64), *scratch)
 
 
-@compiled
+@lean
 def loss_of(outlook: Outlook, states: States, cpu: int, memory: int, free: Ints64, kind: int) -> int:
     """The loss of a node, looked up or worked out. free: [16] free milli-GPU of its devices, in any order."""
     count = ascending(free, states.ordered)
@@ -57,7 +57,7 @@ def loss_of(outlook: Outlook, states: States, cpu: int, memory: int, free: Ints6
     return found
 
 
-@compiled
+@lean
 def find(outlook: Outlook, states: States, cpu: int, memory: int, count: int, kind: int) -> tuple[bool, int]:
     """Whether the state of `ordered` is known, and its place, or the one that it may take."""
     word = states.word
@@ -86,7 +86,7 @@ def find(outlook: Outlook, states: States, cpu: int, memory: int, count: int, ki
     return False, start & last
 
 
-@compiled
+@lean
 def ascending(free: Ints64, ordered: Ints64) -> int:
     """Sorts what is free of devices that have any; how many there are."""
     count = 0
