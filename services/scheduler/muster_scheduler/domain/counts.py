@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from muster_kernel.mig import CARDS, starts_that_fit
 from muster_kernel.quantities import MILLI
-from muster_scheduler.domain.columns import CARD_NAMES, IDLE, SHARED, SLICED, SLOTS, Columns, media_bit
+from muster_scheduler.domain.columns import CARD_NAMES, IDLE, SHARED, SLICED, Columns, media_bit
 from muster_scheduler.domain.requests import Kind, Shape
 
 Counts = NDArray[np.int64]
@@ -50,19 +50,10 @@ def _limit_by_devices(counts: Counts, columns: Columns, shape: Shape) -> None:
 
 
 def copies_of(columns: Columns, shape: Shape, rows: Counts, most: int) -> Counts:
-    """How many replicas could have one share of each device, at most `most`: int64[rows, 16].
-
-    For whole cards 1 where the card is idle. Anonymous devices have no slots and so no copies.
-    """
-    match shape.kind:
-        case Kind.PORTION | Kind.MEMORY:
-            return _shares(columns, shape, rows, most)
-        case Kind.SLICE:
-            return _slices(columns, shape.profile, rows)
-        case Kind.WHOLE:
-            return np.where(columns.mode[rows] == IDLE, np.int64(1), np.int64(0))
-        case Kind.NONE:
-            return np.zeros((rows.size, SLOTS), np.int64)
+    """How many replicas could have one share of each device, at most `most`: int64[rows, 16]. Not for whole cards."""
+    if shape.kind is Kind.SLICE:
+        return _slices(columns, shape.profile, rows)
+    return _shares(columns, shape, rows, most)
 
 
 def _shares(columns: Columns, shape: Shape, rows: Counts, most: int) -> Counts:
