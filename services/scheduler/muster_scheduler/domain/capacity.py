@@ -9,11 +9,13 @@ candidates depends on the state alone and not on the order in which nodes were r
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Final, NamedTuple
 
 from muster_kernel.quantities import GPU
 from muster_kernel.reasons import Reason
 from muster_scheduler.domain.columns import Columns, columns_of, differences, row_of, write_row
+from muster_scheduler.domain.deciding.seeking import Seeker
 from muster_scheduler.domain.eligibility import Eligibility
 from muster_scheduler.domain.journal import Journal
 from muster_scheduler.domain.leftover import Leftover
@@ -89,6 +91,7 @@ class Capacity:
         "_columns",
         "_idle",
         "_journal",
+        "_seeker",
         "_shared",
         "_sliceable",
         "_stale",
@@ -110,6 +113,7 @@ class Capacity:
         self.nodes = nodes
         self.position = 0
         self._columns: Columns | None = None
+        self._seeker: Seeker | None = None
         self._stale: set[int] = set()
         self.leftover = Leftover(nodes)
         self._idle: list[int] = [0]
@@ -132,12 +136,21 @@ class Capacity:
         if self._columns is None:
             self._columns = columns_of(self.nodes)
         else:
+            write = self._seeker.write if self._seeker else partial(write_row, self._columns)
             for ordinal in sorted(self._stale):
-                write_row(self._columns, ordinal, row_of(self.nodes[ordinal]))
+                write(ordinal, row_of(self.nodes[ordinal]))
                 for _, board in self.boards.values():
                     board.changed(ordinal)
         self._stale.clear()
         return self._columns
+
+    @property
+    def seeker(self) -> Seeker:
+        """Who finds the node for one replica, over the columns as the books stand now."""
+        columns = self.columns
+        if self._seeker is None:
+            self._seeker = Seeker(columns)
+        return self._seeker
 
     def update(self, node: Node) -> None:
         """Puts a node where it belongs now; undone with the journal."""
@@ -210,6 +223,8 @@ class Capacity:
         wrong = next(differences(self.columns, self.nodes), None)
         if wrong is not None:
             raise AssertionError(wrong)
+        if self._seeker is not None:
+            self._seeker.check()
         idle = sum(bucket.bit_count() * n for n, bucket in enumerate(self._idle))
         if idle != self.total:
             raise AssertionError(f"{self.total} idle devices counted, the bitmaps have {idle}")

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from muster_scheduler.domain.columns import Ints64
+from muster_scheduler.domain.columns import Bools, Ints64
 from muster_scheduler.domain.compiling import lean
 
 _DE_BRUIJN: Final = 0x077CB531
@@ -43,6 +43,22 @@ def bitmaps(keys: int, nodes: int) -> Bitmaps:
 
 def _words(bits: int) -> int:
     return max(1, -(-bits // 32))
+
+
+def fill(sets: Bitmaps, key: int, members: Bools) -> None:
+    """Makes one set anew. members: bool[nodes]."""
+    sets.bits[key] = _packed(members, sets.bits.shape[1])
+    sets.summary[key] = _packed(sets.bits[key] != 0, sets.summary.shape[1])
+    sets.counts[key] = np.count_nonzero(members)
+    bit = np.int64(1 << (key & 31))
+    sets.used[key >> 5] = sets.used[key >> 5] | bit if sets.counts[key] else sets.used[key >> 5] & ~bit
+
+
+def _packed(members: Bools, words: int) -> Ints64:
+    padded = np.zeros(words * 32, np.bool_)
+    padded[: len(members)] = members
+    packed: Ints64 = padded.reshape(words, 32) @ (np.int64(1) << np.arange(32, dtype=np.int64))
+    return packed
 
 
 @lean

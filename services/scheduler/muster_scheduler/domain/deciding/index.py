@@ -15,7 +15,7 @@ import numpy as np
 
 from muster_scheduler.domain.columns import ABSENT, SHARED, SLICED, SLOTS, Bools, Columns, Ints64
 from muster_scheduler.domain.compiling import lean
-from muster_scheduler.domain.deciding.bitmaps import Bitmaps, bitmaps, drop, put
+from muster_scheduler.domain.deciding.bitmaps import Bitmaps, bitmaps, drop, fill, put
 from muster_scheduler.domain.deciding.fitting import change
 from muster_scheduler.domain.deciding.shapes import KIND, NONE
 from muster_scheduler.domain.deciding.tables import GEOMETRY, Geometry, Rows, rows_of
@@ -63,8 +63,8 @@ def index_of(columns: Columns, eligible: Bools, strategy: int = BINPACK, most: i
         np.array([columns.size.max(initial=0)], np.int64),
         np.array([strategy], np.int64),
     )
-    for row, node in zip(*(found.tolist() for found in np.nonzero(eligible)), strict=True):
-        put(made.eligible, row, node)
+    for row, members in enumerate(eligible):
+        fill(made.eligible, row, members)
     derive(made, n)
     return made
 

@@ -1,0 +1,81 @@
+"""The index over the live columns of one pool: where one replica goes that is placed alone.
+
+Kept by the capacity of the pool, which writes every changed row through it; asked by placement for single replicas in
+pools that pack or spread. Derived: it is made of the columns when it is first asked for.
+Holds: the index stands for the rows as they are (`check`); a few sets of eligible nodes are remembered, by what is in
+them, so that they need not be undone.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from muster_scheduler.domain.columns import Bools, Columns, Ints64, Row, write_row
+from muster_scheduler.domain.deciding.bitmaps import fill
+from muster_scheduler.domain.deciding.index import BINPACK, SPREAD, displace, index_of, most_idle, place
+from muster_scheduler.domain.deciding.searching import search
+from muster_scheduler.domain.deciding.shapes import row_of
+from muster_scheduler.domain.requests import Shape
+from muster_scheduler.domain.taking import Run
+
+_SETS: Final = 16  # of eligible nodes; the first is that of all
+_SHAPES: Final = 4_096
+
+
+class Seeker:
+    """One pool."""
+
+    __slots__ = ("_columns", "_index", "_sets", "_shapes")
+
+    def __init__(self, columns: Columns) -> None:
+        """Indexes the columns, which have to be written through `write` from now on."""
+        eligible = np.zeros((_SETS, len(columns)), np.bool_)
+        eligible[0] = True
+        self._columns, self._index = columns, index_of(columns, eligible)
+        self._sets: dict[bytes, int] = {eligible[0].tobytes(): 0}
+        self._shapes: dict[Shape, Ints64] = {}
+
+    def write(self, ordinal: int, row: Row) -> None:
+        """A node is as its row says now."""
+        displace(self._index, ordinal)
+        write_row(self._columns, ordinal, row)
+        place(self._index, ordinal)
+
+    def find(self, shape: Shape, eligible: Bools, *, spread: bool = False) -> tuple[Run | None, int]:
+        """The best eligible node for one replica with its devices, and how many nodes had to be tested for that."""
+        asked = self._asked(shape)
+        asked[-1] = self._set(eligible)
+        self._index.strategy[0] = SPREAD if spread else BINPACK
+        found = search(self._index, asked)
+        run = Run(found.node, 0, 1, found.mask, found.start) if found.node >= 0 else None
+        return run, found.visits
+
+    def _asked(self, shape: Shape) -> Ints64:
+        known = self._shapes.get(shape)
+        if known is None:
+            if len(self._shapes) >= _SHAPES:
+                self._shapes.clear()
+            known = self._shapes[shape] = np.array(row_of(shape, 0, 0, preemptible=True), np.int64)
+        return known
+
+    def _set(self, eligible: Bools) -> int:
+        content = eligible.tobytes()
+        known = self._sets.get(content)
+        if known is None:
+            if len(self._sets) == _SETS:
+                # All but that of all nodes are forgotten: which set has which number decides nothing.
+                self._sets = {everyone: row for everyone, row in self._sets.items() if row == 0}
+            known = self._sets[content] = len(self._sets)
+            fill(self._index.eligible, known, eligible)
+        return known
+
+    def check(self) -> None:
+        """Raises AssertionError where the index is not what the rows say."""
+        everyone = np.ones((1, len(self._columns)), np.bool_)
+        fresh = index_of(self._columns, everyone, most=most_idle(self._index))
+        for name in ("idle", "shared", "sliced"):
+            kept, made = getattr(self._index, name), getattr(fresh, name)
+            if not all(np.array_equal(one, other) for one, other in zip(kept, made, strict=True)):
+                raise AssertionError(f"the index of {name} is not what the rows say")
