@@ -123,6 +123,10 @@ class Constraint(StrEnum):
     FITS = "Fits"
 
 
+# What would start if it did not have to be so close together.
+TOO_FAR_APART: Final = frozenset(
+    {WaitingReason.TOPOLOGY, WaitingReason.TOO_LARGE_FOR_DOMAIN, WaitingReason.NO_SUCH_LEVEL}
+)
 # What never starts on the nodes that there are, however idle they are.
 NEVER: Final = frozenset(
     {
@@ -158,6 +162,14 @@ _TOGETHER: Final = (
     "needs {replicas:replica|replicas} with {requested:GPU|GPUs} at once, more than idle nodes hold together; "
     "the largest node pool has {largest:GPU|GPUs}"
 )
+_NEVER_CLOSE: Final = (
+    "its {replicas:replica has|replicas have} to run close together, and no domain of that level holds them, "
+    "even if idle; the best has room for {room}"
+)
+_APART: Final = (
+    "its {replicas:replica|replicas} would fit, but not as close together as required; "
+    "the best domain has room for {room}"
+)
 _CATALOGUE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     WaitingReason.NO_CLUSTER: ("no registered cluster is allowed for it", ()),
     WaitingReason.NO_POOL: ("no cluster has a node in the node pools it asks for", ()),
@@ -179,13 +191,11 @@ _CATALOGUE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ("replicas", "group"),
     ),
     WaitingReason.TOO_LARGE_FOR_DOMAIN: (
-        "its {replicas:replica has|replicas have} to run close together, and no domain of that level holds them, "
-        "even if idle; the best has room for {room}",
+        _NEVER_CLOSE,
         ("replicas", "room"),
     ),
     WaitingReason.TOPOLOGY: (
-        "its {replicas:replica|replicas} would fit, but not as close together as required; "
-        "the best domain has room for {room}",
+        _APART,
         ("replicas", "room"),
     ),
     WaitingReason.NOT_TOLERATED: (

@@ -244,3 +244,14 @@ def test_layouts_that_are_fixed_keep_the_wish_too() -> None:
     assert not where(fleet, 3)
     fleet.submit(4, request(role(mig_slice("3g.40gb"), 2))._replace(terms=Terms(topology=Wish("", "rack"))))
     assert len(where(fleet, 4)) == 2
+
+
+def test_why_says_that_a_wish_would_do() -> None:
+    fleet = hall()
+    fleet.submit(1, asks(33, Wish(required="block")))
+    helps = explain(fleet.world, fleet.workload(1)).unblockers
+    assert helps == ("it preferred one block instead of requiring it", "it had at most 32 replicas")
+    fleet.submit(2, request(role(whole(), 40), preemptible=False))
+    helps = explain(fleet.world, fleet.workload(1)).unblockers
+    assert helps[0] == "it preferred one block instead of requiring it, and there was room"
+    assert where(fleet, 1) == []

@@ -10,14 +10,14 @@ from collections import Counter
 from typing import Final, NamedTuple
 
 from muster_kernel.lifecycle import WAITING
-from muster_kernel.reasons import NEVER, Constraint, Reason, WaitingReason
+from muster_kernel.reasons import NEVER, TOO_FAR_APART, Constraint, Reason, WaitingReason
 from muster_scheduler.domain.allowances import larger, more_of_model
 from muster_scheduler.domain.clusters import Standing
 from muster_scheduler.domain.eligibility import excluded
 from muster_scheduler.domain.models import asked_of, model_refusal
 from muster_scheduler.domain.nodes import Node, fit
 from muster_scheduler.domain.placement import Budget, able, amount_before, clusters_for, mig_of, place_gang
-from muster_scheduler.domain.remedies import short_role, what_would_fit
+from muster_scheduler.domain.remedies import looser, short_role, what_would_fit
 from muster_scheduler.domain.requests import Shape
 from muster_scheduler.domain.trial import emptied
 from muster_scheduler.domain.wording import IDLE_PHRASES, PHRASES, asks, gpus, not_supported
@@ -64,6 +64,8 @@ def explain(world: World, workload: Workload) -> Explanation:
         return Explanation(None, brief.asks, workload.pool or brief.pool, 0, (), ())
     reason = dominant(world, workload)
     helps = (what_would_fit if reason.code in NEVER else _unblockers)(world, workload, request)
+    if reason.code in TOO_FAR_APART:
+        helps = [*looser(world, workload, request), *helps]
     rank = world.waiting.ahead(workload.id) + 1 if workload.id in world.waiting else 0
     return Explanation(reason, brief.asks, brief.pool, rank, _excluded(world, workload, request), tuple(helps))
 

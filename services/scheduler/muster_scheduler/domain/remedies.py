@@ -6,9 +6,12 @@ idle pool and on the pool as it is now; the state is as it was afterwards.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from muster_kernel.quantities import GPU, format_bytes, format_milli_cpu
 from muster_scheduler.domain.capacity import Trial
 from muster_scheduler.domain.placement import Budget, able, clusters_for, place_gang
+from muster_scheduler.domain.placing import wish_of
 from muster_scheduler.domain.requests import Kind, Role, Shape, charge_of
 from muster_scheduler.domain.trial import try_out
 from muster_scheduler.domain.wording import gpus, shape_in_words
@@ -36,6 +39,20 @@ def what_would_fit(world: World, workload: Workload, request: Request) -> list[s
     smaller = [each for each in _less(world, workload, request, short) if _fits(world, workload, request, each[0])]
     told = [_told(world, workload, request, *each) for each in smaller]
     return [*told, *(f"{_nodes_for(short)} joined node pool {pool}" for pool in request.pools[:1])]
+
+
+def looser(world: World, workload: Workload, request: Request) -> list[str]:
+    """That it only wished to be close together, where it could start then."""
+    wish = wish_of(request)
+    if not wish.required:
+        return []
+    wished = wish._replace(required="", preferred=wish.preferred or wish.required)
+    loose = request._replace(terms=request.terms._replace(together=None, topology=wished))
+    other = replace(workload, request=loose)
+    told = f"it preferred one {wish.required} instead of requiring it"
+    if any(has_room(world, other, loose, loose.roles, pool) for pool in loose.pools):
+        return [told]
+    return [f"{told}, and there was room"] if _fits(world, other, loose, loose.roles) else []
 
 
 def has_room(world: World, workload: Workload, request: Request, roles: tuple[Role, ...], pool: str) -> bool:
