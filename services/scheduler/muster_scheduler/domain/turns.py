@@ -36,7 +36,7 @@ class Turns:
         world.queues.changed.clear()
         world.waiting.offered.clear()
         for project in world.waiting.projects():
-            self._enter(project)
+            self.enter(project)
 
     def next(self) -> tuple[Workload, ClassKey] | None:
         """The workload to look at now and its class; None where nothing is worth a try."""
@@ -63,11 +63,12 @@ class Turns:
             if pool in self._pools:
                 self._pools[pool].renew(project)
         for project in waiting.offered:
-            self._enter(project)
+            self.enter(project)
         queues.changed.clear()
         waiting.offered.clear()
 
-    def _enter(self, project: str) -> None:
+    def enter(self, project: str) -> None:
+        """The project takes part in the pool that its head tries first."""
         pool = pool_of(self._world, project)
         if pool is not None:
             if pool not in self._pools:
@@ -151,9 +152,12 @@ class _Pool:
         return ""
 
     def _has_head(self, project: str) -> bool:
-        if pool_of(self._world, project) == self._pool:
+        pool = pool_of(self._world, project)
+        if pool == self._pool:
             return True
         self._members.pop(project, None)
+        if pool is not None:
+            self._turns.enter(project)  # what it has left to try is tried elsewhere
         return False
 
     def _push(self, project: str) -> None:
