@@ -96,11 +96,15 @@ def _auto_delete(world: World, workload: Workload) -> None:
 
 
 def start_claims(world: World) -> None:
-    """Claims whose room is free become placements; those whose room broke meanwhile are planned anew."""
+    """Claims whose room is free become placements; those whose room broke meanwhile are planned anew.
+
+    A claim that still waits is looked at when something was said of nodes or clusters; at its start it always is.
+    """
+    news = bool(world.touched.nodes or world.touched.clusters)
     for workload_id in sorted(world.claims):
         workload = world.workloads[workload_id]
         claim = workload.claim
-        if claim is None:
+        if claim is None or (claim.waits_for and not news):
             continue
         if not _sound(world, workload, claim):
             drop_claim(world, workload)

@@ -97,12 +97,18 @@ def sites_of(world: World, workload: Workload) -> Iterator[Site]:
 
 def _leaving(world: World, cluster: str, pool: str) -> Iterator[Workload]:
     """Who leaves that pool anyway and is promised to nobody."""
-    promised = {other for c in world.claims if (claim := world.workloads[c].claim) for other in claim.waits_for}
-    for other_id in sorted(world.departing):
-        other = world.workloads[other_id]
-        here = (other.cluster, other.pool) == (cluster, pool)
-        if here and world.leaving(other) and other_id not in promised and other.remaining:
-            yield other
+    departing = [world.workloads[each] for each in sorted(world.departing)]
+    here = [w for w in departing if (w.cluster, w.pool) == (cluster, pool) and world.leaving(w) and w.remaining]
+    free = [w for w in here if not _awaited(world, w.preempted_by, w.id)]
+    if free:
+        # Most who leave were evicted, and their takers say so: only for others all claims are looked through.
+        promised = {other for c in world.claims if (claim := world.workloads[c].claim) for other in claim.waits_for}
+        yield from (w for w in free if w.id not in promised)
+
+
+def _awaited(world: World, taker: str, leaver: str) -> bool:
+    known = world.workloads.get(taker)
+    return known is not None and known.claim is not None and leaver in known.claim.waits_for
 
 
 def without(world: World, capacity: Capacity, columns: Columns, gone: Sequence[Workload]) -> Columns:
