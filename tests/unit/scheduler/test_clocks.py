@@ -84,6 +84,17 @@ def test_a_rule_holds_for_what_runs_already() -> None:
     assert fleet.workload(1).phase is Phase.STOPPING
 
 
+def test_a_rule_that_is_relaxed_in_time_is_looked_at_again_in_its_own() -> None:
+    fleet = Fleet(node("a"))
+    rule(fleet, training_time=60)
+    fleet.submit(1)
+    fleet.run(1)
+    rule(fleet, training_time=100)
+    for seconds, phase in ((60, Phase.RUNNING), (39, Phase.RUNNING), (1, Phase.STOPPING)):
+        fleet.wait(seconds)
+        assert fleet.workload(1).phase is phase
+
+
 @pytest.mark.parametrize(
     ("kind", "preemptible", "limits"),
     [
@@ -195,7 +206,7 @@ def test_since_when_a_node_is_tainted() -> None:
     assert tainted_since(plain, marked, 6) == 6
     marked.tainted = 6
     assert tainted_since(marked, tainted("a"), 9) == 6
-    assert leave_by(plain, (), 30) is None
+    assert leave_by(plain, (), 30, 0) is None
 
 
 def test_a_silent_clusters_workloads_are_looked_at_when_it_speaks_again() -> None:
@@ -210,3 +221,65 @@ def test_a_silent_clusters_workloads_are_looked_at_when_it_speaks_again() -> Non
     fleet.send(events.AssignmentsHeld("c1", fleet.order(), (held,), 1))
     fleet.wait(1)
     assert fleet.workload(1).phase is Phase.STOPPING
+
+
+HOUR = 3600
+
+
+def with_window(name: str, number: int, start: int, end: int) -> Node:
+    """A node that has to be empty between these seconds from the beginning."""
+    made = node(name, number)
+    made.windows = ((START + start * SECOND, START + end * SECOND),)
+    return made
+
+
+def test_a_maintenance_window_is_kept_empty_and_ends() -> None:
+    fleet = Fleet(with_window("a", 2, 10 * HOUR, 12 * HOUR))
+    fleet.submit(1)
+    fleet.run(1)
+    assert fleet.workload(1).replicas, "ten hours before it anything may start"
+    fleet.wait(9 * HOUR)
+    fleet.submit(2)
+    assert not fleet.workload(2).replicas, "one hour before it only what ends in time"
+    fleet.wait(HOUR - 31)
+    assert fleet.workload(1).phase is Phase.RUNNING
+    fleet.wait(1)
+    assert (fleet.workload(1).phase, fleet.workload(1).reason) == (Phase.TERMINATING, ChangeReason.NODE_CLOSING)
+    fleet.gone(1)
+    fleet.wait(2 * HOUR)
+    assert fleet.workload(1).phase is Phase.PENDING
+    fleet.wait(30)
+    assert fleet.workload(1).replicas, "nobody has to say that it is over"
+    assert fleet.workload(2).replicas
+
+
+def test_the_end_of_a_window_is_waited_for() -> None:
+    fleet = Fleet(with_window("a", 2, -HOUR, HOUR))
+    fleet.submit(1)
+    assert not fleet.workload(1).replicas
+    assert fleet.state.next_time() == START + HOUR * SECOND
+    fleet.state.begin(fleet.now)
+    fleet.state.plan()
+    fleet.state.abort()
+    assert fleet.state.next_time() == START + HOUR * SECOND, "also after an abort"
+
+
+@pytest.mark.parametrize(("limit", "starts"), [(1800, True), (7200, False)])
+def test_what_ends_before_a_window_may_start(limit: int, starts: bool) -> None:
+    fleet = Fleet(with_window("a", 2, HOUR, 2 * HOUR))
+    rule(fleet, training_time=limit)
+    fleet.submit(1)
+    assert bool(fleet.workload(1).replicas) is starts
+
+
+def test_an_old_revision_leaves_a_closing_node_for_good() -> None:
+    fleet = Fleet(node("a", 1), node("b", 1))
+    fleet.submit(1, request(role(whole()), kind=WorkloadKind.INFERENCE))
+    fleet.run(1)
+    fleet.submit(1, request(role(whole()), kind=WorkloadKind.INFERENCE, generation=2))
+    assert {r.node[1] for r in fleet.workload(1).rolling.values()} == {"a"}
+    fleet.inventory("c1", [drained("a", 1, fleet.now + 10 * SECOND), node("b", 1)])
+    service = fleet.workload(1)
+    assert not service.rolling
+    assert service.old is None
+    assert {r.node[1] for r in service.replicas.values()} == {"b"}

@@ -107,8 +107,8 @@ def retire_one(world: World, workload: Workload) -> None:
     world.rewrite(workload)
 
 
-def move_away(world: World, workload: Workload, node: tuple[str, str]) -> bool:
-    """Sends the replicas of a service on that node away, to be replaced at once. Whether any was there."""
+def move_away(world: World, workload: Workload, node: tuple[str, str]) -> None:
+    """Sends the replicas of a service or of trials on that node away, to be replaced at once."""
     here = [r for r in (*workload.replicas.values(), *workload.rolling.values()) if r.node == node and not r.gone]
     replacements = dict(workload.replacements)
     for replica in here:
@@ -119,11 +119,11 @@ def move_away(world: World, workload: Workload, node: tuple[str, str]) -> bool:
         else:
             world.journal.drop(workload.rolling, holder)
         leave(world, workload, replica)
-    if here:
-        world.set(workload, replacements=replacements)
-        world.journal.put(world.hungry, workload.id, None)
-        world.rewrite(workload)
-    return bool(here)
+    world.set(workload, replacements=replacements)
+    if workload.old is not None and not workload.rolling:
+        world.set(workload, old=None)
+    world.journal.put(world.hungry, workload.id, None)
+    world.rewrite(workload)
 
 
 def leave(world: World, workload: Workload, replica: Replica) -> None:
