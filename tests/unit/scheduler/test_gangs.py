@@ -196,3 +196,18 @@ def test_roles_that_need_more_in_all_than_there_is_are_refused_without_a_search(
     halves = (_role(10, Shape(0, 0, Kind.PORTION, 1, milli=500), "a"), _role(14, name="b"))
     assert place_gang(_pool(8, 8), flat(2), halves) == Refusal(Lack.ROOM, "", 24, 18)
     assert not isinstance(place_gang(_pool(8, 8, 3), flat(3), halves), Refusal)
+
+
+@pytest.mark.parametrize(
+    "roles",
+    [
+        [(Shape(1, 0), 90_000), (Shape(2, 0), 50_000), (Shape(0, 0, Kind.WHOLE, 9), 1)],
+        [(Shape(0, 0, Kind.MEMORY, 1, bytes=1), 90_000), (Shape(0, 0, Kind.MEMORY, 1, bytes=2), 50_000)] * 2,
+        [(Shape(0, 0, Kind.PORTION, 2, milli=1), 9_000), (Shape(0, 0, Kind.PORTION, 3, milli=1), 9_000)] * 2,
+    ],
+)
+def test_a_search_among_very_many_replicas_ends_near_its_steps(roles: list[tuple[Shape, int]]) -> None:
+    steps = Steps(5_000)
+    assert pack(_pool(8, 8, 7, 6), np.arange(4), roles, steps) is None
+    assert steps.spent
+    assert steps.left > -20_000, "what one step may cost beyond what was left is bounded too"

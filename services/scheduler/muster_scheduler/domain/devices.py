@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from muster_kernel.mig import CARDS, starts_that_fit
 from muster_scheduler.domain.columns import CARD_NAMES, IDLE, SHARED, SLICED, SLOTS, Columns, media_bit
@@ -20,6 +20,7 @@ from muster_scheduler.domain.runs import Unit
 from muster_scheduler.domain.taking import amounts
 
 Vector = tuple[int, ...]
+_COMPARED: Final = 128  # ways to serve one device
 
 
 @dataclass(slots=True)
@@ -101,7 +102,7 @@ def _deal(
     if at == len(devices) or (at, wanted) in dead or steps.spent:
         return None
     caps = tuple(min(left, n) for left, n in zip(wanted, most, strict=True))
-    for deal in deals(devices[at], shapes, caps):
+    for deal in deals(devices[at], shapes, caps, steps):
         left = tuple(a - b for a, b in zip(wanted, deal.counts, strict=True))
         rest = _deal(devices, at + 1, left, shapes, most, steps, dead)
         if rest is not None:
@@ -110,11 +111,17 @@ def _deal(
     return None
 
 
-def deals(device: Device, shapes: list[Shape], caps: Vector) -> list[Deal]:
-    """What one device can serve, no role above its cap: those that no other beats, and nothing where that is all."""
+def deals(device: Device, shapes: list[Shape], caps: Vector, steps: Steps) -> list[Deal]:
+    """What one device can serve, no role above its cap: those that no other beats, and nothing where that is all.
+
+    Of very many not even those that others beat are left out: comparing them all would cost more than trying some.
+    """
     found: dict[Vector, Deal] = {(0,) * len(shapes): Deal((0,) * len(shapes), ((),) * len(shapes))}
-    for deal in (*_whole(device, shapes, caps), *_shared(device, shapes, caps), *_sliced(device, shapes, caps)):
+    shared = _shared(device, shapes, caps, steps)
+    for deal in (*_whole(device, shapes, caps), *shared, *_sliced(device, shapes, caps)):
         found.setdefault(deal.counts, deal)
+    if len(found) > _COMPARED:
+        return list(found.values())
     return [deal for counts, deal in found.items() if not any(_beats(other, counts) for other in found)]
 
 
@@ -134,29 +141,37 @@ def _dealt(counts: Vector) -> Deal:
     return Deal(counts, tuple((0,) * count for count in counts))
 
 
-def _shared(device: Device, shapes: list[Shape], caps: Vector) -> Iterator[Deal]:
+def _shared(device: Device, shapes: list[Shape], caps: Vector, steps: Steps) -> Iterator[Deal]:
     if device.mode not in {IDLE, SHARED}:
         return
     shared = [
         role for role, s in enumerate(shapes) if s.kind is Kind.PORTION or (s.kind is Kind.MEMORY and device.size > 0)
     ]
-    yield from map(_dealt, _parts(device, shapes, caps, shared, device.milli, device.bytes))
+    yield from map(_dealt, _parts(device, shapes, caps, shared, (device.milli, device.bytes), steps))
 
 
 def _parts(
-    device: Device, shapes: list[Shape], caps: Vector, roles: list[int], milli: int, left: int
+    device: Device, shapes: list[Shape], caps: Vector, roles: list[int], left: tuple[int, int], steps: Steps
 ) -> Iterator[Vector]:
-    """All counts of these roles that fit beside each other into what is left of the card."""
+    """Counts of these roles that fit beside each other into what is left of the card; of the last one the most."""
     if not roles:
         yield (0,) * len(shapes)
         return
     role, *others = roles
-    one_milli, one_bytes = amounts(shapes[role], device.size)
-    for count in range(caps[role] + 1):
-        if count * one_milli > max(0, milli) or count * one_bytes > max(0, left):
+    milli, amount = amounts(shapes[role], device.size)
+    most = _most(caps[role], (milli, amount), left)
+    for count in range(most if not others else 0, most + 1):
+        steps.use(1)
+        if steps.spent:
             return
-        for rest in _parts(device, shapes, caps, others, milli - count * one_milli, left - count * one_bytes):
-            yield tuple(count if other == role else n for other, n in enumerate(rest))
+        rest = left[0] - count * milli, left[1] - count * amount
+        for vector in _parts(device, shapes, caps, others, rest, steps):
+            yield tuple(count if other == role else n for other, n in enumerate(vector))
+
+
+def _most(cap: int, each: tuple[int, int], left: tuple[int, int]) -> int:
+    bounds = (max(0, free) // one for one, free in zip(each, left, strict=True) if one)
+    return min((cap, *bounds))
 
 
 def _sliced(device: Device, shapes: list[Shape], caps: Vector) -> Iterator[Deal]:

@@ -68,6 +68,8 @@ def _next(
     full = _full(asked, main)
     after = {state: _Step(step.main, state, None) for state, step in before.items()}
     steps.use(len(before) * len(options))
+    if steps.spent:
+        return after
     for state, step in before.items():
         for option in options:
             there = tuple(min(most, a + b) for most, a, b in zip(full, state, option.replicas, strict=True))
@@ -160,6 +162,7 @@ class _Options:
         return best
 
     def _held(self, row: int, devices: Devices, vector: Vector) -> Option | None:
+        self.steps.use(1)
         shapes = [shape for shape, _ in self.asked]
         if not _host_holds(self.columns, row, shapes, vector):
             return None
