@@ -13,6 +13,7 @@ from muster_kernel.lifecycle import Phase
 from muster_kernel.reasons import ChangeReason, FailureClass
 from muster_scheduler.adapters.rows import of_request, of_workload, to_request
 from muster_scheduler.domain import events
+from muster_scheduler.domain.explain import explain
 from muster_scheduler.domain.limits import FAULT_LIMIT
 from muster_scheduler.domain.nodes import NodeState
 from muster_scheduler.domain.workloads import SECOND, ReplicaState, Request, Trials
@@ -62,6 +63,13 @@ def test_there_is_no_gang_one_place_is_enough_to_begin() -> None:
     assert running(fleet, 2) == [0]
     fleet.finish(1)
     assert running(fleet, 2) == [0, 1], "others follow where there is room"
+
+
+def test_why_says_what_each_of_them_asks_for() -> None:
+    fleet = Fleet(node("a", 1))
+    fleet.submit(1)
+    fleet.submit(2, series(12, 3))
+    assert explain(fleet.world, fleet.workload(2)).asks == "1 GPU for each of 12 trials, 3 at once"
 
 
 def test_a_failed_trial_runs_again_under_its_number_after_a_pause() -> None:

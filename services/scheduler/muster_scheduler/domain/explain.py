@@ -51,7 +51,7 @@ def explain_briefly(world: World, workload: Workload, reason: Reason) -> Brief:
     request = workload.request
     if request is None:
         return Brief("", "")
-    return Brief(asks(request.roles), request.pools[0] if request.pools else "")
+    return Brief(asks(request.roles, request.trials), request.pools[0] if request.pools else "")
 
 
 def explain(world: World, workload: Workload) -> Explanation:

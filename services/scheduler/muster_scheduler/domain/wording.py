@@ -11,6 +11,7 @@ from typing import Final
 from muster_kernel.quantities import GPU, format_bytes, format_gpu
 from muster_kernel.reasons import Constraint, is_one
 from muster_scheduler.domain.requests import Kind, Role, Shape
+from muster_scheduler.domain.workloads import Trials
 
 # What is said of one node and of several.
 PHRASES: Final[dict[Constraint, tuple[str, str]]] = {
@@ -75,12 +76,13 @@ def not_supported(fields: Sequence[str]) -> tuple[str, str]:
     return f"is in a cluster that does not support {named}", f"are in clusters that do not support {named}"
 
 
-def asks(roles: tuple[Role, ...]) -> str:
-    """What a gang asks for, in words."""
+def asks(roles: tuple[Role, ...], trials: Trials | None = None) -> str:
+    """What a gang asks for, in words, or each of some trials."""
     parts = [_role(role, len(roles) > 1) for role in roles if role.shape.kind is not Kind.NONE] or [
         _role(role, len(roles) > 1) for role in roles
     ]
-    return ", ".join(parts) or "no replica"
+    each = ", ".join(parts) or "no replica"
+    return f"{each} for each of {trials.completions} trials, {trials.at_once} at once" if trials else each
 
 
 def _role(role: Role, named: bool) -> str:  # noqa: FBT001 - whether to say whose it is
