@@ -58,7 +58,7 @@ def _try(
     made = empty.inventory.capacity(cluster, pool)
     return Trial(
         fits,
-        None if fits or pool_of_them is None else _apart(workload, roles, pool_of_them, world.pools.named(cluster, pool)),
+        None if fits or made is None else _apart(workload, roles, made, world.pools.named(cluster, pool)),
         sum(GPU * max(len(node.devices), node.slots) for node in nodes),
         short,
         max((devices_for(node, short.shape) for node in idle), default=0) if short else 0,
