@@ -114,7 +114,7 @@ def shift(stock: Stock, held: Held, r: int, sign: int) -> None:
             elif held.bytes[r] == ALL:
                 now = WHOLE
             stock.mode[n, s] = now
-            stock.idle[n] += (now == IDLE) - (mode == IDLE)
+            stock.idle[n] += int(now == IDLE) - int(mode == IDLE)
 
 
 @lean
