@@ -131,6 +131,15 @@ class Neighbours:
         )
         await self.send(TENANCY.name, f"project/{name}", submission_pb2.ProjectChanged(project=project))
 
+    async def department(self, name: str, limit: int | None) -> None:
+        """A department with a limit of GPUs in the default pool; None: it is no more."""
+        if limit is None:
+            await self.send(TENANCY.name, f"department/{name}", None)
+            return
+        quota = tenancy_pb2.PoolQuota(node_pool="default", gpu_limit=limit * GPU, over_quota_weight_milli=1000)
+        message = submission_pb2.DepartmentChanged(department=tenancy_pb2.Department(name=name, quotas=[quota]))
+        await self.send(TENANCY.name, f"department/{name}", message)
+
     async def admit(self, name: str, *, devices: int = 1, project: str = "p", **options: Any) -> str:
         """Admits a training with whole GPUs; returns its id."""
         admitted = self.admission(name, devices=devices, project=project, **options)

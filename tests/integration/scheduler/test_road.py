@@ -65,6 +65,24 @@ async def road(kafka: str, database: TestDatabase) -> AsyncIterator[Road]:
             yield made
 
 
+async def test_a_departments_limit_binds_and_its_end_lets_go(road: Road) -> None:
+    await road.register()
+    await road.others.department("d", limit=2)
+    await road.others.project("p")
+    await road.others.project("q")
+    first = await road.others.admit("first", devices=2, project="p")
+    await road.placed(first)
+    second = await road.others.admit("second", devices=1, project="q")
+    await until(
+        lambda: any(isinstance(e, scheduler_pb2.WorkloadWaiting) for e in road.others.decisions.get(second, []))
+    )
+    (told,) = [e for e in road.others.decisions[second] if isinstance(e, scheduler_pb2.WorkloadWaiting)]
+    assert told.explanation.reason.code == "OverLimit"
+    assert "the department uses 2 of the 2 GPUs" in told.explanation.reason.message
+    await road.others.department("d", None)
+    await road.placed(second)
+
+
 async def test_a_training_from_admission_to_its_end(road: Road) -> None:
     await road.register()
     await road.others.project()

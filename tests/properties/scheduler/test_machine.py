@@ -30,7 +30,7 @@ from muster_scheduler.domain.limits import Limits
 from muster_scheduler.domain.nodes import Mig, Mode, Node, NodeState
 from muster_scheduler.domain.placement import Budget
 from muster_scheduler.domain.pools import NodePool, Strategy
-from muster_scheduler.domain.quotas import Quota, UserLimit
+from muster_scheduler.domain.quotas import ModelQuota, Quota, UserLimit
 from muster_scheduler.domain.requests import Role
 from muster_scheduler.domain.rules import NodeTypes, Rules
 from muster_scheduler.domain.state import State
@@ -388,14 +388,22 @@ class SchedulerMachine(RuleBasedStateMachine):
         gpus=st.sampled_from([None, 2]),
         workloads=st.sampled_from([None, 1, 3]),
         pool=st.sampled_from(["", "default"]),
+        model=st.sampled_from([None, None, 1, 2]),
     )
     def change_project(
-        self, department: str, weight: int, limit: int | None, gpus: int | None, workloads: int | None, pool: str
+        self,
+        department: str,
+        weight: int,
+        limit: int | None,
+        gpus: int | None,
+        workloads: int | None,
+        pool: str,
+        model: int | None,
     ) -> None:
         users = () if gpus is None and workloads is None else (UserLimit(pool, gpus and gpus * GPU, workloads),)
-        self.fleet.project(
-            "q", {"default": 2, "other": 1}, department=department, weight=weight, users=users, limit=limit
-        )
+        models = () if model is None else (ModelQuota("A100-80GB", model * GPU, 3 * GPU),)
+        quotas = {"default": 2, "other": 1}
+        self.fleet.project("q", quotas, department=department, weight=weight, users=users, limit=limit, models=models)
 
     @rule(cluster=st.sampled_from(["c1", "c2"]))
     @precondition(lambda self: self.fleet.now % 7 == 0)
