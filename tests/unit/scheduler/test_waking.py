@@ -76,3 +76,35 @@ def test_what_never_fits_is_not_tried_after_a_release(tried: list[str]) -> None:
     tried.clear()
     fleet.finish(1)
     assert tried == []
+
+
+def test_who_was_woken_for_a_place_that_another_one_took_asks_nobody_for_room_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fleet = Fleet(node("n1", 2))
+    fleet.submit(1, request(role(whole(2)), preemptible=False))
+    fleet.run(1)
+    for number in (2, 3):
+        fleet.submit(number, request(role(whole(number - 1), name=f"r{number}"), preemptible=False))
+    reason = fleet.world.waiting.reason(workload_id(3))
+    asked: list[str] = []
+    monkeypatch.setattr(cycle, "make_room", lambda *more: asked.append("room"))
+    fleet.finish(1)
+    assert fleet.workload(2).phase is Phase.INITIALIZING
+    assert fleet.workload(3).phase is Phase.PENDING
+    assert asked == []
+    assert reason is not None
+    assert fleet.world.waiting.reason(workload_id(3)) == reason
+
+
+def test_a_gang_is_not_tried_before_all_of_it_could_have_devices(tried: list[str]) -> None:
+    fleet = Fleet(node("n1", 1), node("n2", 1))
+    for number in (1, 2):
+        fleet.submit(number, request(role(whole(1)), preemptible=False))
+        fleet.run(number)
+    fleet.submit(3, request(role(whole(1), 2), preemptible=False))
+    tried.clear()
+    fleet.finish(1)
+    assert tried == []
+    fleet.finish(2)
+    assert fleet.workload(3).phase is Phase.INITIALIZING

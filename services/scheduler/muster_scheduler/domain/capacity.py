@@ -185,6 +185,15 @@ class Capacity:
         self._sliceable = self._sliceable | bit if to.sliceable else self._sliceable & ~bit
         self._stands[ordinal] = to
 
+    def room_for(self, devices: int, replicas: int) -> bool:
+        """Whether so many replicas would find so many idle devices each, whatever else they need."""
+        found = 0
+        for idle in range(len(self._idle) - 1, devices - 1, -1):
+            found += self._idle[idle].bit_count() * (idle // devices)
+            if found >= replicas:
+                return True
+        return False
+
     def candidates(self, shape: Shape, *, emptiest: bool = False) -> Iterator[Node]:
         """Nodes that may hold one replica of `shape`, the one that it fills best first. A node may come twice.
 

@@ -154,6 +154,9 @@ def decide(world: World, workload: Workload, key: ClassKey, budget: Budget, turn
         if workload.id in world.hungry:
             fill(world, workload, budget)
         return
+    if refusal.code is WaitingReason.NOT_EVALUATED:
+        # Another one took the place for which it was woken: there is no more room to be made than there was before.
+        refusal = world.waiting.before(key) or refusal
     if refusal.code is not WaitingReason.NOT_EVALUATED:
         block(world, key, refusal)
         return

@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import NamedTuple
 
 from muster_kernel.reasons import NEVER, Reason
@@ -45,14 +46,26 @@ class Place(NamedTuple):
     id: str
 
 
+class Help(Enum):
+    """What a change is to a blocked class: nothing, perhaps a place, or a reason to try everything again."""
+
+    NONE = "none"
+    PLACE = "place"
+    ALL = "all"
+
+
 @dataclass(slots=True, eq=False)
 class Bucket:
-    """The waiting members of one class. `reason`: why it is blocked; None while it is worth a try."""
+    """The waiting members of one class. `reason`: why it is blocked; None while it is worth a try.
+
+    before: why it was blocked, where there is perhaps a place now but no more room to be made than there was then.
+    """
 
     key: ClassKey
     members: list[Place] = field(default_factory=list)
     count: int = 0
     reason: Reason | None = None
+    before: Reason | None = None
     each: Amount = NOTHING  # what one member asks for
 
 
@@ -204,7 +217,7 @@ class Queue:
         if bucket is None:
             return
         self._demand(bucket, -bucket.count)
-        bucket.reason = reason
+        bucket.reason, bucket.before = reason, None
         self._demand(bucket, bucket.count)
         for pool in key.pools:
             self._by_pool.setdefault(pool, {})[key] = None
@@ -215,15 +228,24 @@ class Queue:
         for key in self._by_pool.pop(pool, {}):
             self._wake(key)
 
-    def wake_where(self, pool: str, helped: Callable[[ClassKey, Reason], bool]) -> None:
+    def wake_where(self, pool: str, helped: Callable[[ClassKey, Reason], Help]) -> None:
         """Something in this node pool was given back: wakes the classes blocked there whom that helps."""
         for key in list(self._by_pool.get(pool, {})):
             bucket = self.buckets.get(key)
-            if bucket is None or bucket.reason is None:
+            said = (bucket.reason or bucket.before) if bucket else None
+            if bucket is None or said is None:
                 del self._by_pool[pool][key]
-            elif helped(key, bucket.reason):
+                continue
+            helps = helped(key, said)
+            if helps is not Help.NONE:
                 del self._by_pool[pool][key]
                 self._wake(key)
+                bucket.before = said if helps is Help.PLACE else None
+
+    def before(self, key: ClassKey) -> Reason | None:
+        """Why the class was blocked, where it was woken for a place alone: without one it is blocked for that again."""
+        bucket = self.buckets.get(key)
+        return bucket.before if bucket else None
 
     def wake_project(self, project: str) -> None:
         """The project's quota or use changed."""
@@ -244,6 +266,8 @@ class Queue:
 
     def _wake(self, key: ClassKey) -> None:
         bucket = self.buckets.get(key)
+        if bucket is not None:
+            bucket.before = None
         if bucket is not None and bucket.reason is not None:
             self._demand(bucket, -bucket.count)
             bucket.reason = None

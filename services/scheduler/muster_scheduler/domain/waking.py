@@ -16,9 +16,9 @@ from typing import Final
 from muster_kernel.reasons import NEVER, Reason, WaitingReason
 from muster_scheduler.domain.nodes import Node, fit
 from muster_scheduler.domain.placement import mig_of
-from muster_scheduler.domain.requests import Grant, Shape
+from muster_scheduler.domain.requests import Grant, Kind, Role, Shape
 from muster_scheduler.domain.standing import Standing
-from muster_scheduler.domain.waiting import ClassKey, asked_by
+from muster_scheduler.domain.waiting import ClassKey, Help, asked_by
 from muster_scheduler.domain.world import Freed, World
 
 # What stands in the way is only that nodes are too full.
@@ -83,24 +83,32 @@ class _Change:
         self._lowest: dict[str, int] = {}
         self._over: bool | None = None
 
-    def helps(self, key: ClassKey, reason: Reason) -> bool:
-        """Whether a class that is blocked for this reason could use it."""
+    def helps(self, key: ClassKey, reason: Reason) -> Help:
+        """What it is to a class that is blocked for this reason."""
         if reason.code in NEVER:
-            return False
+            return Help.NONE
         # In several pools another thing stands in the way in each; the reason tells the first.
         alone = len(key.pools) == 1
         if reason.code in _QUOTA and alone:
-            return self._related(key)
-        if reason.code in _ROOM and alone:
-            return self._fit(key) or self._makes_room(key)
-        return reason.code not in _QUOTA | _ROOM or self._related(key) or self._fit(key) or self._makes_room(key)
+            return Help.ALL if self._related(key) else Help.NONE
+        if reason.code not in _QUOTA | _ROOM or (not alone and self._related(key)) or self._makes_room(key):
+            return Help.ALL
+        return Help.PLACE if self._fit(key) else Help.NONE
 
     def _related(self, key: ClassKey) -> bool:
         department = self._world.queues.department_of(key.project)
         return key.project in self._projects or (department is not None and department.name in self._departments)
 
     def _fit(self, key: ClassKey) -> bool:
-        return any(self._fits_one(role.shape) for role in key.roles if role.size)
+        roles = [role for role in key.roles if role.size]
+        return any(self._fits_one(role.shape) for role in roles) and all(self._fits_whole(role) for role in roles)
+
+    def _fits_whole(self, role: Role) -> bool:
+        """Whether all nodes together have the idle devices for a role: without them a gang is not worth a try."""
+        capacity = self._world.inventory.capacity(self._cluster, self._pool)
+        return role.shape.kind is not Kind.WHOLE or (
+            capacity is not None and capacity.room_for(role.shape.devices, role.size)
+        )
 
     def _fits_one(self, shape: Shape) -> bool:
         known = self._fits.get(shape)
