@@ -12,6 +12,7 @@ from typing import Final
 import yaml
 
 from muster_kernel.quantities import GPU
+from muster_scheduler.domain.pools import NodePool, Strategy
 from muster_scheduler.domain.quotas import Quota
 from muster_scheduler.domain.workloads import SECOND
 from muster_scheduler.simulation import asking, generators, traces
@@ -92,7 +93,7 @@ def _scenario(root: Members, path: Path, days: float | None) -> Scenario:
     jobs.sort(key=lambda job: (job.at, job.name))
     outages = tuple(_outages(root, fleet))
     changes = tuple(_changes(root, tenants, pools))
-    return Scenario(name, pace, fleet, tenants, tuple(jobs), outages, changes, departments)
+    return Scenario(name, pace, fleet, tenants, tuple(jobs), outages, changes, departments, tuple(_pools(root, fleet)))
 
 
 def _pace(root: Members, days: float | None) -> Pace:
@@ -144,6 +145,29 @@ def _group(nodes: Members, cluster: str) -> NodeGroup:
     )
     nodes.done()
     return group
+
+
+def _pools(root: Members, fleet: tuple[NodeGroup, ...]) -> Iterator[NodePool]:
+    """The node pools of which something is said, in each cluster that has nodes of that name."""
+    places = sorted({(group.pool, group.cluster) for group in fleet})
+    number = 0
+    for each in root.list("pools", 1000):
+        name, gpu, cpu = each.text("name"), _strategy(each, "gpu"), _strategy(each, "cpu")
+        clusters = [cluster for pool, cluster in places if pool == name]
+        if not clusters:
+            each.wrong("name", f"there is no node pool {name!r}: there are {', '.join(sorted({p for p, _ in places}))}")
+        for cluster in clusters:
+            number += 1
+            yield NodePool(number, cluster, name, 1, gpu, cpu)
+        each.done()
+
+
+def _strategy(each: Members, name: str) -> Strategy:
+    text = each.text(name, Strategy.BINPACK.value)
+    if text not in set(Strategy):
+        each.wrong(name, f"{text!r} is no strategy: allowed are {', '.join(Strategy)}")
+        return Strategy.BINPACK
+    return Strategy(text)
 
 
 def _departments(root: Members, pools: list[str]) -> Iterator[Unit]:

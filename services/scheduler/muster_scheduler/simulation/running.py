@@ -58,6 +58,7 @@ class Simulation:
     def _begin(self) -> None:
         clusters = sorted({group.cluster for group in self.scenario.fleet})
         opening: list[events.Event] = [events.ClusterRegistered(cluster) for cluster in clusters]
+        opening += [events.NodePoolChanged(pool) for pool in self.scenario.pools]
         opening += [
             events.DepartmentChanged(unit.department, unit.quotas, 0, rank=unit.rank)
             for unit in self.scenario.departments

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from muster_kernel.quantities import GPU, MILLI, UNITS_PER_MILLI
+from muster_scheduler.domain.pools import NodePool
 from muster_scheduler.domain.quotas import Quota
 from muster_scheduler.domain.requests import Kind, Role, Shape, charge_of, total_charge
 from muster_scheduler.domain.workloads import SECOND, Request, WorkloadKind
@@ -100,6 +101,7 @@ class Scenario(NamedTuple):
     outages: tuple[Outage, ...] = ()
     changes: tuple[Change, ...] = ()
     departments: tuple[Unit, ...] = ()
+    pools: tuple[NodePool, ...] = ()  # those that are filled otherwise than by packing
 
     @property
     def gpus(self) -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from muster_kernel.quantities import GPU
+from muster_scheduler.domain.pools import Strategy
 from muster_scheduler.domain.requests import Kind
 from muster_scheduler.domain.workloads import SECOND
 from muster_scheduler.simulation.members import span
@@ -115,6 +116,8 @@ def test_what_is_no_time_is_refused(text: str) -> None:
         (SMALL + "pace: {sample: 1s}\ndays: 400\n", 6, "pace", "at most 100,000"),
         (SMALL + "pace: [1]\n", 6, "pace", "no mapping"),
         (SMALL + "changes: [{project: p, at: 1h, quotas: {q: {gpus: 1}}}]\n", 6, "changes[0].quotas.q", "no node pool"),
+        (SMALL + "pools: [{name: default, gpu: full}]\n", 6, "pools[0].gpu", "allowed are binpack, spread"),
+        (SMALL + "pools: [{name: other}]\n", 6, "pools[0].name", "there are default"),
         ("departments: [{name: d}, {name: d}]\n", 1, "departments[1].name", "twice"),
         (SMALL.replace("16}", "16, weight: x}"), 5, "projects[0].quotas.default.weight", "a number from"),
         ("projects: [{name: p}, {name: p}]\n", 1, "projects[1].name", "twice"),
@@ -157,3 +160,5 @@ def test_the_scenario_of_the_guide_is_read(tmp_path: Path) -> None:
     assert scenario.gpus == 24 * 8
     assert (len(scenario.outages), len(scenario.changes), len(scenario.departments)) == (1, 1, 1)
     assert scenario.pace.checkpoint == 15 * 60 * SECOND
+    (pool,) = scenario.pools
+    assert (pool.cluster, pool.name, pool.gpu, pool.cpu) == ("north", "default", Strategy.FORESIGHT, Strategy.SPREAD)

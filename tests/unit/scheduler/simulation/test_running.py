@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from muster_kernel.quantities import GPU
+from muster_scheduler.domain.pools import NodePool, Strategy
 from muster_scheduler.domain.quotas import Quota
 from muster_scheduler.domain.state import State
 from muster_scheduler.domain.workloads import SECOND
@@ -113,6 +114,15 @@ def test_a_higher_priority_takes_the_place_of_a_lower_one() -> None:
     (project,) = run(scenario(*jobs)).projects
     assert (project.completed, project.preempted) == (2, 1)
     assert project.waits[-1] < 20 * SECOND
+
+
+def test_a_pool_is_filled_as_it_is_set_to() -> None:
+    jobs = (job("a", 0, 600, Ask(gpus=1)), job("b", 60, 600, Ask(gpus=1)))
+    free = []
+    for strategy in (Strategy.BINPACK, Strategy.SPREAD):
+        given = scenario(*jobs, nodes=2)._replace(pools=(NodePool(1, "c", "default", 1, strategy),))
+        free.append(run(given).samples[5].whole // GPU)  # on nodes that are wholly free while both run
+    assert free == [8, 0]
 
 
 def test_a_quota_can_change_while_it_goes() -> None:
