@@ -179,6 +179,22 @@ def test_what_never_fits_says_why(muster: Shell) -> None:
     assert muster.run("get", "giant").returncode == 3
 
 
+def test_trials_each_have_a_place_and_a_number(muster: Shell) -> None:
+    trials = "gpu: {value: 0.5}\n  completions: {value: 4}\n  parallelism: {value: 2}\n  nodeType: {value: A100-40GB}"
+    code = "import os; assert os.environ['POD_INDEX'] in '0123'; print('trial', os.environ['POD_INDEX'])"
+    muster("submit", "-f", muster.document("sweep", f'python -c "{code}"', trials), "--wait")
+    assert muster.json("get", "sweep")["phase"] == "Completed"
+
+
+def test_a_type_that_no_node_has_is_the_reason(muster: Shell) -> None:
+    muster("submit", "-f", muster.document("picky", "python -V", "nodeType: {value: none-such}"))
+    deadline = time.monotonic() + 30
+    while (told := muster.json("why", "picky"))["reason"]["code"] != "WrongNodeType":
+        assert time.monotonic() < deadline, told
+    assert "1 is of another type" in muster("why", "picky")
+    muster("delete", "picky", "--wait", "--timeout", "30")
+
+
 def test_suspend_and_resume(muster: Shell) -> None:
     file = muster.document("sleeper", "python -c 'import time; print(1, flush=True); time.sleep(300)'")
     muster("submit", "-f", file)
