@@ -24,6 +24,8 @@ STAMP: Final = VENV / ".muster-installed"
 TORCH_STAMP: Final = VENV / ".muster-torch-installed"
 # Compiled now: ten processes that start at once would each compile the same modules, torch alone for 20 seconds.
 INSTALLED: Final = ("--require-hashes", "--compile-bytecode")
+# Else the first scheduler of this folder would compile for half a minute, on a busy machine for two, before it leads.
+KERNELS: Final = "from muster_scheduler.domain.warming import warm_up; warm_up()"
 # The interpreter is the one that runs us: a downloaded one would come from an address that nobody here has chosen.
 # Certificates are the machine's own: behind a company's proxy uv's bundled ones refuse every download.
 UV_SETTINGS: Final = {"UV_PYTHON_DOWNLOADS": "never", "VIRTUAL_ENV": str(VENV), "UV_SYSTEM_CERTS": "true"}
@@ -72,6 +74,8 @@ def install_packages() -> bool:
     uv_pip(uv, ["sync", *INSTALLED, LOCK, *([TORCH_LOCK] if with_torch else [])])
     editable = [word for room in rooms() for word in ("-e", room)]
     uv_pip(uv, ["install", "--no-deps", "--no-build-isolation", "--quiet", *editable])
+    say("compiling the scheduler's kernels (once)")
+    run([PYTHON, "-c", KERNELS])
     STAMP.write_text(key, encoding="utf-8")
     if with_torch:
         TORCH_STAMP.write_text(torch_key(), encoding="utf-8")
