@@ -52,6 +52,14 @@ def test_a_gang_fills_a_rack_and_its_ranks_follow_the_nodes() -> None:
     assert set(where(fleet, 3)) == {"n001"}, "the fullest rack that holds it"
 
 
+def test_whoever_asks_for_no_replica_is_close_to_nothing_and_holds_up_nobody() -> None:
+    fleet = hall()
+    fleet.submit(1, request()._replace(roles=(), terms=Terms(topology=Wish(required="block"))))
+    fleet.submit(2, asks(0, Wish(required="block")))
+    fleet.submit(3, asks(2, Wish(required="block")))
+    assert [where(fleet, number) for number in (1, 2, 3)] == [[], [], ["n000"] * 2]
+
+
 def test_a_gang_that_no_block_can_ever_hold_is_told_so() -> None:
     fleet = hall()
     fleet.submit(1, asks(33, Wish(required="block")))

@@ -113,7 +113,7 @@ def place_gang(
     units = charge_before(world, workload.request, pool) if workload.request else 0
     mig, asked, wish = mig_of(world, cluster), asked_of(world, workload, units), wish_of(workload.request)
     filling = filling_of(world, cluster, pool)
-    if (replica_count(roles) > 1 or wish.keys) and by_columns(roles, mig):
+    if replica_count(roles) > (0 if wish.keys else 1) and by_columns(roles, mig):  # nobody is close to nothing
         budget.visits -= 1 + len(capacity.nodes) // _NODES_A_VISIT
         return charge_gang(world, workload, roles, Site(capacity, asked, wish, world.now, filling))
     ground = Ground(capacity, mig, asked, world.now, filling)
