@@ -20,7 +20,7 @@ from muster_scheduler.domain.eligibility import Eligibility
 from muster_scheduler.domain.gangs import Lack, Placement, Refusal, place_gang
 from muster_scheduler.domain.nodes import Mig
 from muster_scheduler.domain.pools import NodePool
-from muster_scheduler.domain.requests import Grant, Kind, Role, replica_count
+from muster_scheduler.domain.requests import Grant, Kind, Role, Shape, replica_count
 from muster_scheduler.domain.taking import grants_of
 from muster_scheduler.domain.topology import NOWHERE, Topology, Wish
 from muster_scheduler.domain.usable import Mask
@@ -47,7 +47,8 @@ class Site(NamedTuple):
 
     def order(self, roles: tuple[Role, ...]) -> NodeOrder:
         """In which order nodes are taken where it does not wish to be close together."""
-        return self.pool.strategy(max(roles, key=lambda role: (role.charge, role.name)).shape).gang_order
+        largest = max(roles, key=lambda role: (role.charge, role.name), default=None)
+        return self.pool.strategy(largest.shape if largest else Shape()).gang_order
 
 
 def by_columns(roles: tuple[Role, ...], mig: Mig) -> bool:
