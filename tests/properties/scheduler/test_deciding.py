@@ -114,12 +114,13 @@ def test_it_decides_what_brute_force_over_the_books_decides(
     engine.check()
 
 
+@pytest.mark.parametrize("kind", [Engine, PLAIN], ids=["compiled", "plain"])
 @given(nodes(), asks())
 @QUIET
-def test_spreading_takes_the_emptiest_node(pool: list[Node], waiting: list[Ask]) -> None:
+def test_spreading_takes_the_emptiest_node(kind: Any, pool: list[Node], waiting: list[Ask]) -> None:
     alone = [ask for ask in waiting if ask.shape.kind in {Kind.NONE, Kind.WHOLE, Kind.SLICE}]
     tree = [QueueSpec(name) for name in "pqr"]
-    engine = _engine(Engine, pool, tree, alone, SPREAD)
+    engine = _engine(kind, pool, tree, alone, SPREAD)
     found = [(d.id, *d[2:]) for d in engine.propose()]
     shares = {name: engine.standing.tree.share[row].tolist() for name, row in engine.standing.rows.items()}
     expected, _ = Oracle(pool, tree, spread=True).decide(alone, shares)
