@@ -74,7 +74,7 @@ async def test_another_body_under_the_same_key_is_refused(database: Any) -> None
 async def test_without_the_comparison_it_gets_an_answer_to_another_question(
     database: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(idempotency, "digest", lambda _request: b"same")
+    monkeypatch.setattr(idempotency, "bytes_of", lambda _request: b"same")
     async with opened(database.url("policy")) as here:
         work = _Work()
         assert await _call(here, work, "one") == await _call(here, work, "two")
