@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from muster_kernel.lifecycle import WAITING
 from muster_scheduler.domain.decisions import Preempted
+from muster_scheduler.domain.explain import dominant
 from muster_scheduler.domain.prospects import CYCLES, Outlook, Prospects, what_if
 from muster_scheduler.domain.workloads import Request
 from tests.support.fleets import Fleet, host, node, portion, request, role, whole, workload_id
@@ -68,7 +69,7 @@ def test_asking_leaves_no_trace_and_doing_gives_what_was_told(
         if prospect.outlook is Outlook.WAITS:
             assert known.phase in WAITING
             assert prospect.explanation is not None
-            assert copy.world.waiting.reason(known.id) == prospect.explanation.reason
+            assert dominant(copy.world, known) == prospect.explanation.reason
         elif prospect.outlook is Outlook.STARTS:
             held = sorted((r.node[1], r.grant.charge) for r in known.everyone())
             assert sum(part.replicas for part in prospect.parts) == len(held)

@@ -17,6 +17,7 @@ from muster_scheduler.domain.eligibility import excluded
 from muster_scheduler.domain.models import asked_of, model_refusal
 from muster_scheduler.domain.nodes import Node, fit
 from muster_scheduler.domain.placement import Budget, able, amount_before, clusters_for, mig_of, place_gang
+from muster_scheduler.domain.reasoning import why_not
 from muster_scheduler.domain.remedies import looser, short_role, what_would_fit
 from muster_scheduler.domain.requests import Shape
 from muster_scheduler.domain.trial import emptied
@@ -25,6 +26,7 @@ from muster_scheduler.domain.workloads import SECOND, Request, Workload
 from muster_scheduler.domain.world import World, owner_of
 
 _LISTED: Final = 3
+_AS_KEPT: Final = NEVER | {WaitingReason.NOT_EVALUATED, WaitingReason.CLAIM}
 
 
 class Brief(NamedTuple):
@@ -76,7 +78,24 @@ def dominant(world: World, workload: Workload) -> Reason:
         return Reason(WaitingReason.CLAIM, (len(workload.claim.waits_for),))
     if workload.not_before > world.now:
         return Reason(WaitingReason.BACKOFF, ((workload.not_before - world.now + SECOND - 1) // SECOND,))
-    return world.waiting.reason(workload.id) or Reason(WaitingReason.NOT_EVALUATED)
+    kept = world.waiting.reason(workload.id) or Reason(WaitingReason.NOT_EVALUATED)
+    if kept.code in _AS_KEPT or workload.request is None:
+        return kept
+    # The numbers are those of now: nobody looks again at a class that a release or another's ending cannot help.
+    return _barred(world, workload, workload.request) or why_not(world, workload)
+
+
+def _barred(world: World, workload: Workload, request: Request) -> Reason | None:
+    """The first quota or limit that stands against it, where one does in each of its pools."""
+    found: list[Reason] = []
+    for pool in request.pools:
+        amount = amount_before(world, request, pool)
+        closed = model_refusal(world, workload, amount.gpu, pool)
+        bar = world.queues.refusal(owner_of(workload), pool, amount) or (closed.reason if closed else None)
+        if bar is None:
+            return None
+        found.append(bar)
+    return found[0] if found else None
 
 
 def _excluded(world: World, workload: Workload, request: Request) -> tuple[tuple[Constraint, int, str], ...]:
