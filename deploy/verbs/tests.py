@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +17,7 @@ from typing import Any, Final
 
 from verbs.bootstrap import setup, setup_with_torch
 from verbs.paths import BIN, PYTHON, ROOT, SERVICES
-from verbs.shell import VerbFailed, become, run, say
+from verbs.shell import VerbFailed, become, code_of, run, say, words_of
 
 PURE_SUITES: Final = ("unit", "properties", "contracts", "simulation")  # in process, in seconds
 REAL_SUITES: Final = ("rules", "integration", "end_to_end")  # on a real Kafka and a real PostgreSQL
@@ -30,11 +32,33 @@ def test() -> int:
     setup_with_torch(needed=False)
     pure, real = existing(PURE_SUITES), existing(REAL_SUITES)
     packages = [folder.relative_to(ROOT).as_posix() for folder in pure_packages()]
-    run([PYTHON, "-m", "coverage", "run", f"--source={','.join(packages)}", "-m", "pytest", *pure])
+    run_side_by_side([pure[:1], pure[1:]], packages)
     judge_coverage(packages)
     if real:
         run([BIN / "pytest", *PATIENCE, *real])
     return 0
+
+
+def run_side_by_side(halves: Sequence[Sequence[str]], packages: Sequence[str]) -> None:
+    """Both halves of the pure suites at the same time, under coverage; what the second one prints follows the first.
+
+    One process uses one core: one after the other they took eight minutes of the twenty that all tests may take.
+    """
+    measured: list[str | Path] = [PYTHON, "-m", "coverage", "run", "--parallel-mode"]
+    measured += [f"--source={','.join(packages)}", "-m", "pytest"]
+    first, second = ([*measured, *half] for half in halves)
+    with tempfile.TemporaryFile() as output:
+        beside = subprocess.Popen(words_of(second), cwd=ROOT, stdout=output, stderr=output)
+        try:
+            code = code_of(first)
+            code = beside.wait() or code
+        finally:
+            beside.kill()
+        output.seek(0)
+        sys.stdout.buffer.write(output.read())
+    if code != 0:
+        raise VerbFailed(f"the pure suites ended with {code}", code=code)
+    run([PYTHON, "-m", "coverage", "combine", "--quiet"])
 
 
 def judge_coverage(packages: Sequence[str]) -> None:
