@@ -115,15 +115,12 @@ async def _play(acts: Sequence[Act], screen: Screen, house: House) -> tuple[list
 
 
 async def _prepare(muster: Muster) -> None:
-    """A project with quota, and every node of both clusters reported."""
+    """Every node of both clusters reported, and then a project: a quota names a node pool that somebody knows."""
+    async with asyncio.timeout(_WORLD_SECONDS):
+        while len([node async for node in muster.nodes.list()]) < _NODES:
+            await asyncio.sleep(_REDRAW)
     quotas = [pool_quota("default", 8), pool_quota("batch", 3)]
     await muster.projects.create(PROJECT, quotas=quotas, key="demo-project")
-    async with asyncio.timeout(_WORLD_SECONDS):
-        while True:
-            seen = [node async for node in muster.nodes.list()]
-            if len(seen) >= _NODES:
-                return
-            await asyncio.sleep(_REDRAW)
 
 
 async def _attempt(act: Act, scene: Scene, outcomes: dict[str, Outcome]) -> None:
