@@ -117,7 +117,10 @@ async def _play(acts: Sequence[Act], screen: Screen, house: House) -> tuple[list
 async def _prepare(muster: Muster) -> None:
     """Every node of both clusters reported, and then a project: a quota names a node pool that somebody knows."""
     async with asyncio.timeout(_WORLD_SECONDS):
-        while len([node async for node in muster.nodes.list()]) < _NODES:
+        while True:
+            seen = [node async for node in muster.nodes.list()]
+            if len(seen) >= _NODES:
+                break
             await asyncio.sleep(_REDRAW)
     quotas = [pool_quota("default", 8), pool_quota("batch", 3)]
     await muster.projects.create(PROJECT, quotas=quotas, key="demo-project")
