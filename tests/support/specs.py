@@ -139,6 +139,7 @@ def _settle(spec: WorkloadSpec) -> None:
     spec.ClearField("mpi")
     for each in (spec, spec.master_spec) if spec.HasField("master_spec") else (spec,):
         _devices(each)
+        _ports(each)
     if spec.usage == wl.USAGE_TEMPLATE:
         spec.ClearField("base_workload")
         spec.ClearField("name_prefix")
@@ -149,3 +150,13 @@ def _devices(spec: WorkloadSpec) -> None:
     others = spec.HasField("gpu_portion_request") or spec.HasField("gpu_memory_request") or spec.HasField("mig_profile")
     if not spec.gpu_devices_request and others:
         spec.ClearField("gpu_devices_request")
+
+
+def _ports(spec: WorkloadSpec) -> None:
+    """Two ports have no external port in common."""
+    taken: set[int] = set()
+    for port in spec.ports:
+        if port.external in taken:
+            port.ClearField("external")
+        elif port.HasField("external"):
+            taken.add(port.external)
