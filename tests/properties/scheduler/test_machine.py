@@ -467,8 +467,8 @@ class SchedulerMachine(RuleBasedStateMachine):
 
 
 def test_its_laws_hold_after_every_step() -> None:
-    """MUSTER_MACHINE_STEPS: checked steps of a run; 20,000 where nothing is said."""
-    wanted = int(os.environ.get("MUSTER_MACHINE_STEPS", "20000"))
+    """MUSTER_MACHINE_STEPS: checked steps of a run; 8,000 where nothing is said."""
+    wanted = int(os.environ.get("MUSTER_MACHINE_STEPS", "8000"))
     SchedulerMachine.steps = 0
     while SchedulerMachine.steps < wanted:  # some examples end early, so their number says little
         before = SchedulerMachine.steps

@@ -11,8 +11,9 @@ import heapq
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from muster_kernel.quantities import MILLI
 from muster_scheduler.domain.capacity import Capacity
-from muster_scheduler.domain.columns import NodeType, empty
+from muster_scheduler.domain.columns import SHARED, NodeType, empty
 from muster_scheduler.domain.eligibility import Eligibility, eligibility_of
 from muster_scheduler.domain.nodes import Node
 from muster_scheduler.domain.pools import NodePool, Strategy
@@ -75,7 +76,10 @@ def find_ahead(
     if strategy not in _OUTLOOKS or wanted is None or not filling.mix:
         return None
     board = _board(capacity, strategy, filling.mix)
-    mask = capacity.usable.mask(asked, now)
+    # A board knows a card's free thousandths, not its bytes: where work shares a card by memory, packing decides.
+    columns = capacity.columns
+    by_memory = (columns.mode == SHARED) & (columns.bytes * MILLI < columns.milli * columns.size)
+    mask = capacity.usable.mask(asked, now) & ~by_memory.any(axis=1)
     last = capacity.usable.reluctant(asked)
     gladly = mask.copy()
     gladly[last] = False
