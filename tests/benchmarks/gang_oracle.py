@@ -15,9 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from muster_scheduler.domain.columns import columns_of
-from muster_scheduler.domain.gangs import Placement, Refusal, place_gang
-from muster_scheduler.domain.topology import NOWHERE, Wish, topology_of
+from muster_scheduler.domain.asked.terms import Wish
+from muster_scheduler.domain.fleet.columns import columns_of
+from muster_scheduler.domain.fleet.topology import NOWHERE, topology_of
+from muster_scheduler.domain.gangs.place import Placement, Refusal, place_gang
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 

@@ -29,11 +29,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import numpy as np
 
 from muster_scheduler.adapters.encoding import placed
-from muster_scheduler.domain.columns import Columns, empty
+from muster_scheduler.domain.asked.requests import Grant, Holder, Shape
+from muster_scheduler.domain.asked.workloads import Replica, Workload
 from muster_scheduler.domain.deciding.engine import Engine
 from muster_scheduler.domain.deciding.values import Amounts, Ask, Decision, QueueSpec
-from muster_scheduler.domain.requests import Grant, Holder, Shape
-from muster_scheduler.domain.workloads import Replica, Workload
+from muster_scheduler.domain.fleet.columns import Columns, empty
 from tests.benchmarks.placement_gangs import gang
 
 GIB: Final = 1 << 30

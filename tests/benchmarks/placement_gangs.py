@@ -16,12 +16,13 @@ from time import perf_counter
 import numpy as np
 
 from muster_kernel.quantities import GPU
-from muster_scheduler.domain.columns import IDLE, Columns, empty
-from muster_scheduler.domain.gangs import Refusal, place_gang
-from muster_scheduler.domain.requests import Kind, Role, Shape
-from muster_scheduler.domain.runs import expanded
-from muster_scheduler.domain.taking import Run
-from muster_scheduler.domain.topology import Topology, Wish, topology_of
+from muster_scheduler.domain.asked.requests import Kind, Role, Shape
+from muster_scheduler.domain.asked.terms import Wish
+from muster_scheduler.domain.fleet.columns import IDLE, Columns, empty
+from muster_scheduler.domain.fleet.taking import Run
+from muster_scheduler.domain.fleet.topology import Topology, topology_of
+from muster_scheduler.domain.gangs.place import Refusal, place_gang
+from muster_scheduler.domain.gangs.runs import expanded
 
 BLOCK, RACK = "topology/block", "topology/rack"
 _BLOCKS, _DEVICES, _REPLICAS = 10, 8, 2_304

@@ -24,8 +24,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from muster_kernel.quantities import GPU
-from muster_scheduler.domain.columns import Columns
-from muster_scheduler.domain.requests import Kind, Shape
+from muster_scheduler.domain.asked.requests import Kind, Shape
+from muster_scheduler.domain.fleet.columns import Columns
 from muster_scheduler.domain.room.reclaim import reclaim
 from muster_scheduler.domain.room.search import Question
 from muster_scheduler.domain.room.several import Seats, reclaim_for

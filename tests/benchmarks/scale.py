@@ -33,9 +33,9 @@ from muster.workload.v1 import workload_pb2
 from muster_chassis.migrations import migrate, of_package
 from muster_scheduler.adapters.rebuild import load
 from muster_scheduler.domain import decisions, events
-from muster_scheduler.domain.limits import Limits
+from muster_scheduler.domain.asked.limits import Limits
+from muster_scheduler.domain.asked.workloads import SECOND, Workload
 from muster_scheduler.domain.state import State
-from muster_scheduler.domain.workloads import SECOND, Workload
 from muster_stack.embedded import EmbeddedPostgres
 from muster_stack.postgres import ADMIN, DATABASE
 from tests.support import scale_fleet

@@ -16,8 +16,8 @@ import time
 from typing import Any, Final
 
 from muster_kernel.quantities import GPU
-from muster_scheduler.domain.quotas import Quota
-from muster_scheduler.domain.workloads import SECOND
+from muster_scheduler.domain.asked.quotas import Quota
+from muster_scheduler.domain.asked.workloads import SECOND
 from muster_scheduler.simulation import generators
 from muster_scheduler.simulation.command import without_collector
 from muster_scheduler.simulation.generators import Sort, Stream

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import pytest
 
-from muster_scheduler.domain import events, fleet
+from muster_scheduler.domain import events
+from muster_scheduler.domain.asked.workloads import ReplicaState
 from muster_scheduler.domain.decisions import Release
-from muster_scheduler.domain.workloads import ReplicaState
+from muster_scheduler.domain.life import fleet
 from tests.support.fleets import Fleet, node
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import pytest
 
 from muster_kernel.lifecycle import Phase
-from muster_scheduler.domain import course, fleet, inventory
-from muster_scheduler.domain.clusters import Cluster
-from muster_scheduler.domain.nodes import Node
-from muster_scheduler.domain.workloads import SECOND, ReplicaState, Workload
-from muster_scheduler.domain.world import World
+from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState, Workload
+from muster_scheduler.domain.books import course, inventory
+from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.fleet.clusters import Cluster
+from muster_scheduler.domain.fleet.nodes import Node
+from muster_scheduler.domain.life import fleet
 from tests.support.fleets import Fleet, devices, node, workload_id
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 
 from muster_scheduler.domain import events
+from muster_scheduler.domain.asked.workloads import ReplicaState
 from muster_scheduler.domain.journal import Journal
-from muster_scheduler.domain.workloads import ReplicaState
 from tests.support.fleets import Fleet, node, request, role, whole
 
 

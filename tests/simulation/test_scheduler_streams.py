@@ -15,8 +15,8 @@ import pytest
 from muster_kernel.lifecycle import DesiredPhase, Phase
 from muster_kernel.reasons import FailureClass
 from muster_scheduler.domain import events
+from muster_scheduler.domain.asked.workloads import SECOND, Replica, ReplicaState, Workload
 from muster_scheduler.domain.state import State
-from muster_scheduler.domain.workloads import SECOND, Replica, ReplicaState, Workload
 from tests.support.fleets import START, Fleet, host, node, portion, request, role, whole, workload_id
 
 

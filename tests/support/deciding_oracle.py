@@ -13,11 +13,11 @@ from types import ModuleType
 from typing import NamedTuple
 
 from muster_kernel.mig import CARDS
+from muster_scheduler.domain.asked.requests import Grant, Holder, Kind, Shape
+from muster_scheduler.domain.books.inventory import Inventory
 from muster_scheduler.domain.deciding.values import Ask, QueueSpec
-from muster_scheduler.domain.inventory import Inventory
+from muster_scheduler.domain.fleet.nodes import Device, Mig, Mode, Node, fit
 from muster_scheduler.domain.journal import Journal
-from muster_scheduler.domain.nodes import Device, Mig, Mode, Node, fit
-from muster_scheduler.domain.requests import Grant, Holder, Kind, Shape
 
 _MIB = 1 << 20
 

@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from muster_kernel.quantities import GPU
 from muster_kernel.reasons import FailureClass
 from muster_scheduler.domain import events
-from muster_scheduler.domain.clusters import Profile
+from muster_scheduler.domain.asked.quotas import ModelQuota, Quota, UserLimit
+from muster_scheduler.domain.asked.requests import Kind, Role, Shape, charge_of
+from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState, Request, Workload, WorkloadKind
 from muster_scheduler.domain.decisions import Assign, Decision, Release
-from muster_scheduler.domain.nodes import Device, Mig, Node, NodeState
-from muster_scheduler.domain.placement import Budget
-from muster_scheduler.domain.quotas import ModelQuota, Quota, UserLimit
-from muster_scheduler.domain.requests import Kind, Role, Shape, charge_of
+from muster_scheduler.domain.fleet.clusters import Profile
+from muster_scheduler.domain.fleet.nodes import Device, Mig, Node, NodeState
+from muster_scheduler.domain.placement.place import Budget
 from muster_scheduler.domain.state import State
-from muster_scheduler.domain.workloads import SECOND, ReplicaState, Request, Workload, WorkloadKind
 
 GIB = 1 << 30
 START = 1_700_000_000 * SECOND

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from typing import NamedTuple
 
-from muster_scheduler.domain.inventory import Inventory
+from muster_scheduler.domain.asked.requests import Grant, Holder, Kind, Role, Shape, charge_of
+from muster_scheduler.domain.asked.terms import Wish
+from muster_scheduler.domain.books.inventory import Inventory
+from muster_scheduler.domain.fleet.nodes import Device, Mig, Node, NodeState, fit
 from muster_scheduler.domain.journal import Journal
-from muster_scheduler.domain.nodes import Device, Mig, Node, NodeState, fit
-from muster_scheduler.domain.requests import Grant, Holder, Kind, Role, Shape, charge_of
-from muster_scheduler.domain.topology import Wish
 
 BLOCK, RACK = "block", "rack"
 CARD, CARD_BYTES = "A30-24GB", 24 << 30

@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from muster_scheduler.domain.requests import Kind, Shape
+from muster_scheduler.domain.asked.requests import Kind, Shape
+from muster_scheduler.domain.fleet.taking import take
 from muster_scheduler.domain.strategies.board import Board
 from muster_scheduler.domain.strategies.outlook import Outlook
 from muster_scheduler.domain.strategies.popularity import Asked
-from muster_scheduler.domain.taking import take
 from tests.support.openb_bound import Bound
 from tests.support.openb_trace import Class, Fleet, eligible, empty_columns
 

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from muster_scheduler.domain import columns as layout
-from muster_scheduler.domain.columns import Bools, Columns, Ints64
+from muster_scheduler.domain.fleet import columns as layout
+from muster_scheduler.domain.fleet.columns import Bools, Columns, Ints64
 from muster_scheduler.domain.strategies.popularity import Asked, Popularity, popularity_of
 
 DATA: Final = Path(__file__).resolve().parents[1] / "data" / "openb"

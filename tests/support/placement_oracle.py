@@ -14,8 +14,8 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 from muster_kernel.mig import CARDS
 from muster_kernel.quantities import MILLI
-from muster_scheduler.domain.nodes import Device, Mode, Node
-from muster_scheduler.domain.requests import Kind, Role, Shape
+from muster_scheduler.domain.asked.requests import Kind, Role, Shape
+from muster_scheduler.domain.fleet.nodes import Device, Mode, Node
 from tests.support.gang_scenes import BLOCK, RACK, Scene
 
 _LEVELS = (BLOCK, RACK)

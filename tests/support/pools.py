@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from muster_kernel.quantities import GPU
-from muster_scheduler.domain.columns import IDLE, Columns, empty
+from muster_scheduler.domain.fleet.columns import IDLE, Columns, empty
 from muster_scheduler.domain.room.stock import lift, stock_of
 from muster_scheduler.domain.room.values import ALL, Held, Ints, Running, Tree
 

@@ -11,8 +11,8 @@ from itertools import combinations
 
 import numpy as np
 
-from muster_scheduler.domain.columns import Columns
-from muster_scheduler.domain.counts import counts_of
+from muster_scheduler.domain.fleet.columns import Columns
+from muster_scheduler.domain.fleet.counts import counts_of
 from muster_scheduler.domain.room.stock import lift, stock_of
 from muster_scheduler.domain.room.values import TOP, Ints, Running, Taker, Tree
 

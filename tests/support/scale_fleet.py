@@ -18,12 +18,12 @@ from muster_kernel.quantities import GPU
 from muster_kernel.reasons import WaitingReason
 from muster_scheduler.adapters import rows
 from muster_scheduler.domain import events
-from muster_scheduler.domain.clusters import Cluster, Profile
-from muster_scheduler.domain.nodes import Node
-from muster_scheduler.domain.queues import Project
-from muster_scheduler.domain.quotas import Quota
-from muster_scheduler.domain.requests import Grant, Holder, Kind, Share
-from muster_scheduler.domain.workloads import SECOND, Replica, ReplicaState, Request, Workload
+from muster_scheduler.domain.asked.quotas import Quota
+from muster_scheduler.domain.asked.requests import Grant, Holder, Kind, Share
+from muster_scheduler.domain.asked.workloads import SECOND, Replica, ReplicaState, Request, Workload
+from muster_scheduler.domain.books.queues import Project
+from muster_scheduler.domain.fleet.clusters import Cluster, Profile
+from muster_scheduler.domain.fleet.nodes import Node
 from tests.support.fleets import GIB, START, devices, request, role, whole, workload_id
 
 CARDS: Final = 8

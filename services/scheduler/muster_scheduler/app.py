@@ -37,8 +37,8 @@ from muster_scheduler.adapters.outgoing import Publisher
 from muster_scheduler.adapters.postgres import PostgresStore, ended_before
 from muster_scheduler.adapters.rebuild import load
 from muster_scheduler.domain import events as domain
+from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.warming import warm_up
-from muster_scheduler.domain.world import World
 from muster_scheduler.handlers import Handlers, micros
 from muster_scheduler.rpc import Desk, services
 from muster_scheduler.settings import SchedulerSettings

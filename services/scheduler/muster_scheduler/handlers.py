@@ -19,10 +19,10 @@ from muster_chassis.events import Event
 from muster_chassis.unit import Unit
 from muster_kernel.lifecycle import Phase
 from muster_scheduler.domain import decisions, events
-from muster_scheduler.domain.placement import Budget
+from muster_scheduler.domain.asked.workloads import SECOND
+from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.placement.place import Budget
 from muster_scheduler.domain.state import Plan, State
-from muster_scheduler.domain.workloads import SECOND
-from muster_scheduler.domain.world import World
 from muster_scheduler.ports import Outgoing, Store
 
 _log = logs.get(__name__)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from muster_chassis.unit import Unit
+from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.state import Plan
-from muster_scheduler.domain.world import World
 
 
 class Store(Protocol):

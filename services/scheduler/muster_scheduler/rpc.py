@@ -24,11 +24,11 @@ from muster_kernel.ids import check_name
 from muster_scheduler.adapters import explaining, views
 from muster_scheduler.adapters.accounts import accounts
 from muster_scheduler.domain import events
-from muster_scheduler.domain.explain import explain
-from muster_scheduler.domain.nodes import NodeState
-from muster_scheduler.domain.prospects import what_if
+from muster_scheduler.domain.answers.explain import explain
+from muster_scheduler.domain.answers.prospects import what_if
+from muster_scheduler.domain.asked.workloads import SECOND, Workload
+from muster_scheduler.domain.fleet.nodes import NodeState
 from muster_scheduler.domain.state import State
-from muster_scheduler.domain.workloads import SECOND, Workload
 from muster_scheduler.errors import (
     AgentAlive,
     NodeAnswers,

@@ -6,8 +6,8 @@ from pydantic import Field
 
 from muster_chassis.settings import ServiceSettings
 from muster_kernel.quantities import MILLI
-from muster_scheduler.domain.limits import Limits
-from muster_scheduler.domain.workloads import SECOND
+from muster_scheduler.domain.asked.limits import Limits
+from muster_scheduler.domain.asked.workloads import SECOND
 
 
 class SchedulerSettings(ServiceSettings):

@@ -10,7 +10,7 @@ from muster.events.v1 import scheduler_pb2
 from muster.fleet.v1 import fleet_pb2 as fleet
 from muster.workload.v1 import workload_pb2 as w
 from muster_scheduler.adapters.rebuild import load
-from muster_scheduler.domain.limits import Limits
+from muster_scheduler.domain.asked.limits import Limits
 from muster_stack.fixtures import TestDatabase
 from tests.support.scheduling import Candidate, Neighbours, neighbours, scheduler
 from tests.support.waiting import eventually, until

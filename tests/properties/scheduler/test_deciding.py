@@ -8,12 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from muster_scheduler.domain.columns import columns_of, differences
+from muster_scheduler.domain.asked.requests import Kind, Shape, charge_of
 from muster_scheduler.domain.deciding.engine import Engine
 from muster_scheduler.domain.deciding.index import BINPACK, SPREAD
 from muster_scheduler.domain.deciding.values import Amounts, Ask, QueueSpec
-from muster_scheduler.domain.nodes import Device, Node, NodeState
-from muster_scheduler.domain.requests import Kind, Shape, charge_of
+from muster_scheduler.domain.fleet.columns import columns_of, differences
+from muster_scheduler.domain.fleet.nodes import Device, Node, NodeState
 from tests.support.deciding_oracle import Oracle, plain
 
 GIB = 1 << 30

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster_scheduler.domain.columns import columns_of
-from muster_scheduler.domain.counts import counts_of
-from muster_scheduler.domain.gangs import Placement, Refusal, place_gang
-from muster_scheduler.domain.nodes import Mig, fit
-from muster_scheduler.domain.requests import Grant, Holder, Kind
-from muster_scheduler.domain.runs import expanded
-from muster_scheduler.domain.taking import grants_of
-from muster_scheduler.domain.topology import topology_of
+from muster_scheduler.domain.asked.requests import Grant, Holder, Kind
+from muster_scheduler.domain.fleet.columns import columns_of
+from muster_scheduler.domain.fleet.counts import counts_of
+from muster_scheduler.domain.fleet.nodes import Mig, fit
+from muster_scheduler.domain.fleet.taking import grants_of
+from muster_scheduler.domain.fleet.topology import topology_of
+from muster_scheduler.domain.gangs.place import Placement, Refusal, place_gang
+from muster_scheduler.domain.gangs.runs import expanded
 from tests.support.gang_scenes import BLOCK, RACK, Scene, scene
 from tests.support.placement_oracle import fewest_nodes, fits
 

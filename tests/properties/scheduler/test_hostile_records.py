@@ -20,10 +20,10 @@ from muster_chassis.topics import reports
 from muster_kernel.quantities import GPU
 from muster_scheduler import stream
 from muster_scheduler.domain import events
-from muster_scheduler.domain.nodes import Mode
-from muster_scheduler.domain.quotas import Quota
+from muster_scheduler.domain.asked.quotas import Quota
+from muster_scheduler.domain.asked.workloads import SECOND
+from muster_scheduler.domain.fleet.nodes import Mode
 from muster_scheduler.domain.state import State
-from muster_scheduler.domain.workloads import SECOND
 from tests.support.fleets import START, workload_id
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

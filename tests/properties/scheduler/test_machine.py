@@ -25,19 +25,18 @@ from muster_scheduler.adapters.postgres import PostgresStore
 from muster_scheduler.adapters.rebuild import load
 from muster_scheduler.domain import decisions as d
 from muster_scheduler.domain import events
-from muster_scheduler.domain.clusters import Profile
-from muster_scheduler.domain.limits import Limits
-from muster_scheduler.domain.nodes import Mig, Mode, Node, NodeState
-from muster_scheduler.domain.placement import Budget
-from muster_scheduler.domain.pools import NodePool, Strategy
-from muster_scheduler.domain.quotas import ModelQuota, Quota, UserLimit
-from muster_scheduler.domain.requests import Role
-from muster_scheduler.domain.rules import NodeTypes, Rules
+from muster_scheduler.domain.asked.limits import Limits
+from muster_scheduler.domain.asked.quotas import ModelQuota, Quota, UserLimit
+from muster_scheduler.domain.asked.requests import Role
+from muster_scheduler.domain.asked.rules import NodeTypes, Rules
+from muster_scheduler.domain.asked.terms import Terms, Wish
+from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState, Trials, WorkloadKind
+from muster_scheduler.domain.books.pools import NodePool, Strategy
+from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.fleet.clusters import Profile
+from muster_scheduler.domain.fleet.nodes import Mig, Mode, Node, NodeState
+from muster_scheduler.domain.placement.place import Budget
 from muster_scheduler.domain.state import State
-from muster_scheduler.domain.terms import Terms
-from muster_scheduler.domain.topology import Wish
-from muster_scheduler.domain.workloads import SECOND, ReplicaState, Trials, WorkloadKind
-from muster_scheduler.domain.world import World
 from tests.support.fleets import (
     GIB,
     Fleet,

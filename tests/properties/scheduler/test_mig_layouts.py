@@ -12,10 +12,10 @@ from itertools import combinations
 import pytest
 
 from muster_kernel.mig import CARDS, Card, best_start
-from muster_scheduler.domain.inventory import Inventory
+from muster_scheduler.domain.asked.requests import Grant, Holder
+from muster_scheduler.domain.books.inventory import Inventory
+from muster_scheduler.domain.fleet.nodes import Mig, fit
 from muster_scheduler.domain.journal import Journal
-from muster_scheduler.domain.nodes import Mig, fit
-from muster_scheduler.domain.requests import Grant, Holder
 from muster_scheduler.planning.layouts import Layout, Layouts, enumerate_layouts, profiles_of, taken
 from tests.support.fleets import devices, mig_slice, node
 

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster_kernel.lifecycle import WAITING
+from muster_scheduler.domain.answers.explain import dominant
+from muster_scheduler.domain.answers.prospects import CYCLES, Outlook, Prospects, what_if
+from muster_scheduler.domain.asked.workloads import Request
 from muster_scheduler.domain.decisions import Preempted
-from muster_scheduler.domain.explain import dominant
-from muster_scheduler.domain.prospects import CYCLES, Outlook, Prospects, what_if
-from muster_scheduler.domain.workloads import Request
 from tests.support.fleets import Fleet, host, node, portion, request, role, whole, workload_id
 
 SHAPES = st.sampled_from([whole(1), whole(2), whole(4), whole(8), whole(9), portion(500), portion(250, 2), host()])

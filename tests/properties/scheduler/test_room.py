@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster_scheduler.domain.compiling import python_of
-from muster_scheduler.domain.counts import counts_of
+from muster_scheduler.domain.fleet.counts import counts_of
 from muster_scheduler.domain.room import stock as kernels
 from muster_scheduler.domain.room.reclaim import reclaim
 from muster_scheduler.domain.room.stock import count, lift, need_of, stock_of

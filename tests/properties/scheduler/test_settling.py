@@ -8,7 +8,7 @@ import pytest
 
 from muster_kernel.lifecycle import Phase
 from muster_scheduler.domain.decisions import Claimed, Preempted
-from muster_scheduler.domain.evictions import may_still_evict
+from muster_scheduler.domain.room.evictions import may_still_evict
 from tests.support.fleets import Fleet, node, portion, request, role, whole, workload_id
 
 _SHAPES = (role(whole(1)), role(whole(2)), role(whole(4)), role(whole(1), size=3), role(portion(500), size=2))

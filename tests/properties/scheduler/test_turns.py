@@ -7,10 +7,10 @@ from hypothesis import given
 
 from muster_kernel.quantities import GPU
 from muster_kernel.reasons import Reason, WaitingReason
-from muster_scheduler.domain.queues import Owner
-from muster_scheduler.domain.quotas import Amount
-from muster_scheduler.domain.turns import Turns
-from muster_scheduler.domain.world import World
+from muster_scheduler.domain.asked.quotas import Amount
+from muster_scheduler.domain.books.queues import Owner
+from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.turning.turns import Turns
 from tests.support.fleets import Fleet, node, request, role, whole
 
 PROJECTS = ("a", "b", "c", "d", "e", "f")

@@ -37,6 +37,9 @@ FORBIDDEN: Final = (
     ("muster_scheduler.handlers", "muster_scheduler.adapters", "inside"),
     ("muster_policy.rpc", "muster_policy.stream", "inside"),
     ("muster_policy.adapters", "muster_policy.app", "inside"),
+    ("muster_scheduler.domain.fleet", "muster_scheduler.domain.books", "scheduler"),
+    ("muster_scheduler.domain.room", "muster_scheduler.domain.turning", "scheduler"),
+    ("muster_scheduler.domain.placement", "muster_scheduler.domain.answers", "scheduler"),
     ("muster_kernel", "numpy", "kernel"),
     ("muster_cluster_agent.domain", "asyncio", "pure"),
     ("muster_cluster_agent.domain", "muster_chassis", "pure"),
@@ -50,6 +53,13 @@ def configuration() -> dict[str, object]:
         return dict(tomllib.load(file)["tool"]["importlinter"])
 
 
+def rooms_of_the_scheduler() -> list[str]:
+    contracts = configuration()["contracts"]
+    assert isinstance(contracts, list)
+    (layers,) = (contract["layers"] for contract in contracts if contract["id"] == "scheduler")
+    return [room.strip() for layer in layers for room in layer.split("|")]
+
+
 def house(folder: Path) -> Path:
     """Every root package, each service with its rooms, all empty."""
     roots = configuration()["root_packages"]
@@ -60,6 +70,11 @@ def house(folder: Path) -> Path:
     for service in SERVICES:
         for room in ROOMS:
             (folder / f"muster_{service}" / f"{room}.py").touch()
+    (folder / "muster_scheduler" / "domain.py").unlink()
+    domain = folder / "muster_scheduler" / "domain"
+    domain.mkdir()
+    for room in ("__init__", *rooms_of_the_scheduler()):
+        (domain / f"{room}.py").touch()
     (folder / "pyproject.toml").write_bytes((ROOT / "pyproject.toml").read_bytes())
     return folder
 
@@ -98,7 +113,8 @@ def test_each_wrong_import_is_named(tmp_path: Path, contract: str) -> None:
     answer = lint_imports(folder, contract)
     assert answer.returncode != 0, answer.stdout + answer.stderr
     for importer, imported in wrong:
-        assert f"{importer} -> {imported.split('.')[0]}" in answer.stdout, answer.stdout
+        named = imported if imported.startswith("muster_scheduler.domain.") else imported.split(".")[0]
+        assert f"{importer} -> {named}" in answer.stdout, answer.stdout
 
 
 def test_every_contract_has_a_wrong_import_here() -> None:

@@ -8,13 +8,13 @@ from muster_kernel.lifecycle import DesiredPhase, Phase
 from muster_kernel.quantities import GPU
 from muster_kernel.reasons import ChangeReason, FailureClass
 from muster_scheduler.domain import events
-from muster_scheduler.domain.clocks import leave_by, tainted_since
+from muster_scheduler.domain.asked.quotas import Quota
+from muster_scheduler.domain.asked.rules import Rules
+from muster_scheduler.domain.asked.terms import Terms, Toleration
+from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState, WorkloadKind
 from muster_scheduler.domain.decisions import Assign, Release
-from muster_scheduler.domain.nodes import Node, NodeState
-from muster_scheduler.domain.quotas import Quota
-from muster_scheduler.domain.rules import Rules
-from muster_scheduler.domain.terms import Terms, Toleration
-from muster_scheduler.domain.workloads import SECOND, ReplicaState, WorkloadKind
+from muster_scheduler.domain.fleet.clocks import leave_by, tainted_since
+from muster_scheduler.domain.fleet.nodes import Node, NodeState
 from tests.support.fleets import START, Fleet, node, request, role, whole
 
 

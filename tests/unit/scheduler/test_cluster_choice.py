@@ -5,7 +5,7 @@ from __future__ import annotations
 from muster_kernel.lifecycle import Phase
 from muster_kernel.quantities import GPU
 from muster_scheduler.domain import events
-from muster_scheduler.domain.quotas import Quota
+from muster_scheduler.domain.asked.quotas import Quota
 from tests.support.fleets import Fleet, node, request, role, whole
 
 

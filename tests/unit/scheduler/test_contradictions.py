@@ -8,8 +8,8 @@ from muster.fleet.v1 import fleet_pb2
 from muster.workload.v1 import workload_pb2
 from muster_chassis.events import Reject
 from muster_scheduler.domain import events
-from muster_scheduler.domain.clusters import Profile
-from muster_scheduler.domain.nodes import Device, Mig, Mode, Node
+from muster_scheduler.domain.fleet.clusters import Profile
+from muster_scheduler.domain.fleet.nodes import Device, Mig, Mode, Node
 from muster_scheduler.stream.roles import roles_of
 from tests.support.fleets import GIB, Fleet, mig_slice, node, request, role, whole
 

@@ -6,12 +6,12 @@ import pytest
 
 from muster_kernel.reasons import Constraint, WaitingReason
 from muster_scheduler.domain import events
-from muster_scheduler.domain.explain import Explanation, explain
-from muster_scheduler.domain.nodes import Node, NodeState
-from muster_scheduler.domain.quotas import Quota
-from muster_scheduler.domain.rules import NodeTypes, Rules, tightened
-from muster_scheduler.domain.terms import HOST_LABEL, Terms, Together, Toleration, stays
-from muster_scheduler.domain.workloads import SECOND, Request, WorkloadKind
+from muster_scheduler.domain.answers.explain import Explanation, explain
+from muster_scheduler.domain.asked.quotas import Quota
+from muster_scheduler.domain.asked.rules import NodeTypes, Rules, tightened
+from muster_scheduler.domain.asked.terms import HOST_LABEL, Terms, Together, Toleration, stays
+from muster_scheduler.domain.asked.workloads import SECOND, Request, WorkloadKind
+from muster_scheduler.domain.fleet.nodes import Node, NodeState
 from tests.support.fleets import START, Fleet, node, request, role, whole
 
 TYPE = "run.ai/type"

@@ -7,11 +7,11 @@ import pytest
 from muster_kernel.quantities import GPU
 from muster_kernel.reasons import Constraint, FailureClass, WaitingReason
 from muster_scheduler.domain import events
-from muster_scheduler.domain.clusters import Profile
-from muster_scheduler.domain.explain import Explanation, explain
-from muster_scheduler.domain.nodes import Mig, NodeState
-from muster_scheduler.domain.wording import asks
-from muster_scheduler.domain.workloads import SECOND, ReplicaState
+from muster_scheduler.domain.answers.explain import Explanation, explain
+from muster_scheduler.domain.answers.wording import asks
+from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState
+from muster_scheduler.domain.fleet.clusters import Profile
+from muster_scheduler.domain.fleet.nodes import Mig, NodeState
 from tests.support.fleets import Fleet, device_memory, devices, host, mig_slice, node, portion, request, role, whole
 
 

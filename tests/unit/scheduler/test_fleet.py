@@ -7,10 +7,10 @@ from dataclasses import replace
 from muster_kernel.lifecycle import DesiredPhase, Phase
 from muster_kernel.reasons import WaitingReason
 from muster_scheduler.domain import events
-from muster_scheduler.domain.clusters import Profile, Standing
+from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState
 from muster_scheduler.domain.decisions import Assign, Release
-from muster_scheduler.domain.nodes import Mig, Mode, NodeState
-from muster_scheduler.domain.workloads import SECOND, ReplicaState
+from muster_scheduler.domain.fleet.clusters import Profile, Standing
+from muster_scheduler.domain.fleet.nodes import Mig, Mode, NodeState
 from tests.support.fleets import Fleet, device_memory, devices, mig_slice, node, portion, request, role, whole
 
 LIMIT = 30 * SECOND

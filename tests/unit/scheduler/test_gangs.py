@@ -5,15 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from muster_scheduler.domain.choosing import NodeOrder
-from muster_scheduler.domain.columns import IDLE, SHARED, Columns, empty
-from muster_scheduler.domain.devices import Steps
-from muster_scheduler.domain.gangs import Lack, Placement, Refusal, place_gang
-from muster_scheduler.domain.packing import pack
-from muster_scheduler.domain.requests import Kind, Role, Shape, charge_of
-from muster_scheduler.domain.runs import Replica, expanded
-from muster_scheduler.domain.taking import Run
-from muster_scheduler.domain.topology import Topology, Wish, flat, topology_of
+from muster_scheduler.domain.asked.requests import Kind, Role, Shape, charge_of
+from muster_scheduler.domain.asked.terms import Wish
+from muster_scheduler.domain.fleet.columns import IDLE, SHARED, Columns, empty
+from muster_scheduler.domain.fleet.taking import Run
+from muster_scheduler.domain.fleet.topology import Topology, flat, topology_of
+from muster_scheduler.domain.gangs.choosing import NodeOrder
+from muster_scheduler.domain.gangs.devices import Steps
+from muster_scheduler.domain.gangs.packing import pack
+from muster_scheduler.domain.gangs.place import Lack, Placement, Refusal, place_gang
+from muster_scheduler.domain.gangs.runs import Replica, expanded
 
 GIB = 1 << 30
 _GPU = Shape(0, 0, Kind.WHOLE, 1)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from muster_kernel.quantities import GPU
-from muster_scheduler.domain.eligibility import ANY_NODE, Eligibility
-from muster_scheduler.domain.leftover import Leftover
-from muster_scheduler.domain.nodes import Node, NodeState
-from muster_scheduler.domain.terms import Toleration
+from muster_scheduler.domain.asked.terms import Toleration
+from muster_scheduler.domain.fleet.eligibility import ANY_NODE, Eligibility
+from muster_scheduler.domain.fleet.leftover import Leftover
+from muster_scheduler.domain.fleet.nodes import Node, NodeState
 from tests.support.fleets import Fleet, device_memory, host, node, portion, request, role, whole
 
 TAINT = (("team", "vision", "NoSchedule"),)

@@ -7,9 +7,9 @@ import pytest
 from muster_kernel.lifecycle import DesiredPhase, Phase
 from muster_kernel.reasons import ChangeReason, FailureClass, WaitingReason
 from muster_scheduler.domain import events
+from muster_scheduler.domain.asked.workloads import ReplicaState, WorkloadKind
 from muster_scheduler.domain.decisions import Assign, PhaseChange, Placed, Refused, Release
-from muster_scheduler.domain.nodes import NodeState
-from muster_scheduler.domain.workloads import ReplicaState, WorkloadKind
+from muster_scheduler.domain.fleet.nodes import NodeState
 from tests.support.fleets import Fleet, host, node, portion, request, role, whole, workload_id
 
 

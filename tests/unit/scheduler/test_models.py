@@ -6,10 +6,10 @@ from muster_kernel.lifecycle import Phase
 from muster_kernel.quantities import GPU
 from muster_kernel.reasons import Constraint, WaitingReason
 from muster_scheduler.domain import events
-from muster_scheduler.domain.explain import explain
-from muster_scheduler.domain.quotas import ModelQuota, Quota
-from muster_scheduler.domain.requests import Shape
-from muster_scheduler.domain.workloads import Request, WorkloadKind
+from muster_scheduler.domain.answers.explain import explain
+from muster_scheduler.domain.asked.quotas import ModelQuota, Quota
+from muster_scheduler.domain.asked.requests import Shape
+from muster_scheduler.domain.asked.workloads import Request, WorkloadKind
 from tests.support.fleets import GIB, Fleet, devices, node, portion, request, role, whole
 
 

@@ -7,9 +7,9 @@ import pytest
 from muster_kernel.lifecycle import Phase
 from muster_kernel.quantities import GPU
 from muster_scheduler.domain import events
+from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.decisions import Claimed, Preempted
-from muster_scheduler.domain.nodes import NodeState
-from muster_scheduler.domain.workloads import Workload
+from muster_scheduler.domain.fleet.nodes import NodeState
 from tests.support.fleets import Fleet, node, portion, request, role, whole, workload_id
 
 

@@ -6,9 +6,9 @@ from muster.events.v1 import policy_pb2
 from muster.fleet.v1 import fleet_pb2
 from muster_kernel.reasons import WaitingReason
 from muster_scheduler.adapters.rows import of_node, to_node
-from muster_scheduler.domain.explain import explain
-from muster_scheduler.domain.nodes import Node
-from muster_scheduler.domain.requests import Shape
+from muster_scheduler.domain.answers.explain import explain
+from muster_scheduler.domain.asked.requests import Shape
+from muster_scheduler.domain.fleet.nodes import Node
 from muster_scheduler.stream import values
 from tests.support.fleets import GIB, Fleet, host, node, request, role, whole
 

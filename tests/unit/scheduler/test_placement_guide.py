@@ -28,8 +28,8 @@ from muster_policy.domain.judging import Admitted, Context, judge
 from muster_policy.domain.policy import Policy
 from muster_scheduler import stream
 from muster_scheduler.domain import events
-from muster_scheduler.domain.explain import explain
-from muster_scheduler.domain.quotas import Quota
+from muster_scheduler.domain.answers.explain import explain
+from muster_scheduler.domain.asked.quotas import Quota
 from muster_scheduler.domain.state import State
 from tests.support.fleets import START, workload_id
 

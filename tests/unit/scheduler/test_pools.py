@@ -6,12 +6,12 @@ import pytest
 
 from muster_scheduler.adapters import rows
 from muster_scheduler.domain import events
-from muster_scheduler.domain.ahead import warm_up
-from muster_scheduler.domain.clusters import Profile
-from muster_scheduler.domain.columns import NodeType
-from muster_scheduler.domain.nodes import Mig
-from muster_scheduler.domain.pools import NodePool, Strategy
-from muster_scheduler.domain.requests import Kind, Shape
+from muster_scheduler.domain.asked.requests import Kind, Shape
+from muster_scheduler.domain.books.pools import NodePool, Strategy
+from muster_scheduler.domain.fleet.clusters import Profile
+from muster_scheduler.domain.fleet.columns import NodeType
+from muster_scheduler.domain.fleet.nodes import Mig
+from muster_scheduler.domain.placement.ahead import warm_up
 from muster_scheduler.domain.strategies.mix import MOST, Member, mix_of, popularity_in
 from muster_scheduler.domain.strategies.popularity import Asked
 from muster_scheduler.domain.strategies.scores import best

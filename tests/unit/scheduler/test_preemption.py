@@ -10,8 +10,8 @@ from muster_kernel.reasons import ChangeReason, WaitingReason
 from muster_scheduler.adapters.rows import of_workload, to_workload
 from muster_scheduler.domain import events
 from muster_scheduler.domain.decisions import Claimed, Placed, Preempted, Release
-from muster_scheduler.domain.nodes import NodeState
-from muster_scheduler.domain.placement import Budget
+from muster_scheduler.domain.fleet.nodes import NodeState
+from muster_scheduler.domain.placement.place import Budget
 from tests.support.fleets import Fleet, node, portion, request, role, whole, workload_id
 
 

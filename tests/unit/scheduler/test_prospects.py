@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muster_kernel.quantities import GPU
 from muster_kernel.reasons import WaitingReason
-from muster_scheduler.domain.prospects import Outlook, Part, what_if
+from muster_scheduler.domain.answers.prospects import Outlook, Part, what_if
 from tests.support.fleets import Fleet, node, request, role, whole, workload_id
 
 

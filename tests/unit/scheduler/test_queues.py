@@ -8,12 +8,12 @@ from muster_kernel.lifecycle import Phase
 from muster_kernel.quantities import GPU
 from muster_kernel.reasons import WaitingReason
 from muster_scheduler.domain import events
+from muster_scheduler.domain.answers.explain import explain
+from muster_scheduler.domain.asked.quotas import Line, Quota, UserLimit
+from muster_scheduler.domain.asked.rules import NodeTypes, Rules
+from muster_scheduler.domain.asked.workloads import SECOND, Request, WorkloadKind
+from muster_scheduler.domain.books.standing import standing_of
 from muster_scheduler.domain.decisions import Placed
-from muster_scheduler.domain.explain import explain
-from muster_scheduler.domain.quotas import Line, Quota, UserLimit
-from muster_scheduler.domain.rules import NodeTypes, Rules
-from muster_scheduler.domain.standing import standing_of
-from muster_scheduler.domain.workloads import SECOND, Request, WorkloadKind
 from tests.support.fleets import GIB, Fleet, host, node, request, role, whole, workload_id
 
 W = WaitingReason

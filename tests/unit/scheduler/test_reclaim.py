@@ -6,11 +6,10 @@ import pytest
 
 from muster_kernel.lifecycle import Phase
 from muster_kernel.quantities import GPU
+from muster_scheduler.domain.asked.limits import Limits
+from muster_scheduler.domain.asked.terms import Terms, Wish
+from muster_scheduler.domain.asked.workloads import SECOND
 from muster_scheduler.domain.decisions import Preempted
-from muster_scheduler.domain.limits import Limits
-from muster_scheduler.domain.terms import Terms
-from muster_scheduler.domain.topology import Wish
-from muster_scheduler.domain.workloads import SECOND
 from tests.support.fleets import Fleet, host, node, portion, request, role, whole, workload_id
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from muster_kernel.lifecycle import Phase
 from muster_kernel.reasons import FailureClass
 from muster_scheduler.domain import events
+from muster_scheduler.domain.asked.workloads import ReplicaState, Request, WorkloadKind
 from muster_scheduler.domain.decisions import Assign, Scaled
-from muster_scheduler.domain.workloads import ReplicaState, Request, WorkloadKind
 from tests.support.fleets import Fleet, node, request, role, whole
 
 

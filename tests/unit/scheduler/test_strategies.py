@@ -17,16 +17,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster_scheduler.domain import columns as layout
-from muster_scheduler.domain.columns import Columns
 from muster_scheduler.domain.compiling import python_of
+from muster_scheduler.domain.fleet import columns as layout
+from muster_scheduler.domain.fleet.columns import Columns
+from muster_scheduler.domain.fleet.taking import Run, take
 from muster_scheduler.domain.strategies import board as boards
 from muster_scheduler.domain.strategies import outlook as outlooks
 from muster_scheduler.domain.strategies import scores, states
 from muster_scheduler.domain.strategies.board import Board
 from muster_scheduler.domain.strategies.outlook import Outlook, fgd, foresight
 from muster_scheduler.domain.strategies.popularity import Asked, Popularity, futures_of, popularity_of, typical_of
-from muster_scheduler.domain.taking import Run, take
 from tests.support import openb_trace as trace
 from tests.support.openb_bound import bound
 from tests.support.openb_run import place_all, shape_of, with_hindsight

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from muster.tenancy.v1 import tenancy_pb2
 from muster.workload.v1 import placement_pb2, workload_pb2
-from muster_scheduler.domain.rules import NodeTypes, Rules
-from muster_scheduler.domain.terms import ANYWHERE, HOST_LABEL, Together, Toleration
-from muster_scheduler.domain.topology import Wish
+from muster_scheduler.domain.asked.rules import NodeTypes, Rules
+from muster_scheduler.domain.asked.terms import ANYWHERE, HOST_LABEL, Together, Toleration, Wish
 from muster_scheduler.stream.terms import node_types_of, rules_of, terms_of
 
 

@@ -13,9 +13,9 @@ from muster_chassis.codec import TOMBSTONE
 from muster_chassis.events import Event, Origin, Reject
 from muster_kernel.quantities import GPU
 from muster_scheduler.domain import events as domain
-from muster_scheduler.domain.pools import NodePool, Strategy
-from muster_scheduler.domain.quotas import FREE, Line, Quota, UserLimit
-from muster_scheduler.domain.rules import NodeTypes, Rules
+from muster_scheduler.domain.asked.quotas import FREE, Line, Quota, UserLimit
+from muster_scheduler.domain.asked.rules import NodeTypes, Rules
+from muster_scheduler.domain.books.pools import NodePool, Strategy
 from muster_scheduler.stream import translate
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from muster_scheduler.domain.topology import NOWHERE, Wish, flat, topology_of
+from muster_scheduler.domain.asked.terms import Wish
+from muster_scheduler.domain.fleet.topology import NOWHERE, flat, topology_of
 
 _LABELS = [
     (("rack", "r1"), ("block", "b2")),

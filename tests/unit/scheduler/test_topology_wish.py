@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from muster_kernel.reasons import FailureClass, WaitingReason
 from muster_scheduler.domain import events
-from muster_scheduler.domain.clusters import Profile
-from muster_scheduler.domain.explain import explain
-from muster_scheduler.domain.nodes import Device, Mig, Node
-from muster_scheduler.domain.pools import NodePool, Strategy
-from muster_scheduler.domain.terms import HOST_LABEL, Terms, Together
-from muster_scheduler.domain.topology import Wish
-from muster_scheduler.domain.workloads import ReplicaState, Request, WorkloadKind
+from muster_scheduler.domain.answers.explain import explain
+from muster_scheduler.domain.asked.terms import HOST_LABEL, Terms, Together, Wish
+from muster_scheduler.domain.asked.workloads import ReplicaState, Request, WorkloadKind
+from muster_scheduler.domain.books.pools import NodePool, Strategy
+from muster_scheduler.domain.fleet.clusters import Profile
+from muster_scheduler.domain.fleet.nodes import Device, Mig, Node
 from tests.support.fleets import GIB, Fleet, host, mig_slice, node, portion, request, role, whole
 
 

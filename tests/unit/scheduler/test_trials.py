@@ -13,10 +13,10 @@ from muster_kernel.lifecycle import Phase
 from muster_kernel.reasons import ChangeReason, FailureClass
 from muster_scheduler.adapters.rows import of_request, of_workload, to_request
 from muster_scheduler.domain import events
-from muster_scheduler.domain.explain import explain
-from muster_scheduler.domain.limits import FAULT_LIMIT
-from muster_scheduler.domain.nodes import NodeState
-from muster_scheduler.domain.workloads import SECOND, ReplicaState, Request, Trials
+from muster_scheduler.domain.answers.explain import explain
+from muster_scheduler.domain.asked.limits import FAULT_LIMIT
+from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState, Request, Trials
+from muster_scheduler.domain.fleet.nodes import NodeState
 from muster_scheduler.stream.roles import roles_of, trials_of
 from tests.support.fleets import Fleet, node, request, role, whole
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster_scheduler.domain.eligibility import Eligibility, excluded, reluctant
-from muster_scheduler.domain.nodes import Node, NodeState
-from muster_scheduler.domain.terms import Toleration
-from muster_scheduler.domain.usable import Usable
+from muster_scheduler.domain.asked.terms import Toleration
+from muster_scheduler.domain.fleet.eligibility import Eligibility, excluded, reluctant
+from muster_scheduler.domain.fleet.nodes import Node, NodeState
+from muster_scheduler.domain.fleet.usable import Usable
 from tests.support.fleets import devices, node
 
 NOW = 1_000_000

@@ -10,9 +10,9 @@ from muster_kernel.quantities import GPU
 from muster_scheduler.adapters.postgres import PostgresStore
 from muster_scheduler.adapters.rebuild import load
 from muster_scheduler.domain import events
-from muster_scheduler.domain.limits import Limits
-from muster_scheduler.domain.standing import Standing, standing_of
-from muster_scheduler.domain.workloads import SECOND
+from muster_scheduler.domain.asked.limits import Limits
+from muster_scheduler.domain.asked.workloads import SECOND
+from muster_scheduler.domain.books.standing import Standing, standing_of
 from muster_scheduler.settings import SchedulerSettings
 from tests.support.fleets import Fleet, node, request, role, whole
 from tests.support.scheduler_tables import Tables, TablesUnit

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from muster_kernel.lifecycle import Phase
-from muster_scheduler.domain import cycle
+from muster_scheduler.domain.turning import cycle
 from tests.support.fleets import Fleet, node, portion, request, role, whole, workload_id
 
 

@@ -11,9 +11,9 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 
 from muster.fleet.v1 import fleet_pb2
-from muster_scheduler.domain.requests import total_charge
-from muster_scheduler.domain.waiting import Bucket
-from muster_scheduler.domain.world import World
+from muster_scheduler.domain.asked.requests import total_charge
+from muster_scheduler.domain.books.waiting import Bucket
+from muster_scheduler.domain.books.world import World
 
 _DEFAULT_POOL = "default"
 

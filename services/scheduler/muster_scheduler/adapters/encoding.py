@@ -19,9 +19,9 @@ from muster.workload.v1 import workload_pb2
 from muster_kernel.ids import is_uuid, replica_name
 from muster_kernel.lifecycle import DesiredPhase, Phase
 from muster_kernel.reasons import ChangeReason
+from muster_scheduler.domain.asked.requests import Grant, Kind, Share
+from muster_scheduler.domain.asked.workloads import SECOND, Replica, ReplicaState, Request, Workload
 from muster_scheduler.domain.decisions import PhaseChange
-from muster_scheduler.domain.requests import Grant, Kind, Share
-from muster_scheduler.domain.workloads import SECOND, Replica, ReplicaState, Request, Workload
 
 PHASES: Final = {phase: workload_pb2.Phase.Value(f"PHASE_{phase.name}") for phase in Phase}
 DESIRED: Final = {phase: workload_pb2.DesiredPhase.Value(f"DESIRED_PHASE_{phase.name}") for phase in DesiredPhase}

@@ -8,9 +8,9 @@ from muster.api.v1 import explain_pb2 as pb
 from muster.events.v1 import scheduler_pb2
 from muster.workload.v1 import workload_pb2
 from muster_scheduler.adapters import encoding
-from muster_scheduler.domain.explain import Explanation
-from muster_scheduler.domain.prospects import Displaced, Outlook, Prospect, Prospects
-from muster_scheduler.domain.workloads import Workload
+from muster_scheduler.domain.answers.explain import Explanation
+from muster_scheduler.domain.answers.prospects import Displaced, Outlook, Prospect, Prospects
+from muster_scheduler.domain.asked.workloads import Workload
 
 _OUTLOOKS: Final = {
     Outlook.STARTS: pb.OUTLOOK_STARTS,

@@ -16,10 +16,10 @@ from muster_kernel.lifecycle import FINAL
 from muster_kernel.reasons import Reason
 from muster_scheduler.adapters import encoding
 from muster_scheduler.domain import decisions as d
-from muster_scheduler.domain.explain import explain_briefly
+from muster_scheduler.domain.answers.explain import explain_briefly
+from muster_scheduler.domain.asked.workloads import Planned, Replica, Workload
+from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.state import Plan
-from muster_scheduler.domain.workloads import Planned, Replica, Workload
-from muster_scheduler.domain.world import World
 
 
 class Publisher:

@@ -14,10 +14,10 @@ import asyncpg
 from muster_chassis.unit import Unit
 from muster_kernel.lifecycle import Phase
 from muster_scheduler.adapters import rows
-from muster_scheduler.domain.requests import Holder
+from muster_scheduler.domain.asked.requests import Holder
+from muster_scheduler.domain.asked.workloads import Workload
+from muster_scheduler.domain.books.world import Touched, World
 from muster_scheduler.domain.state import Plan
-from muster_scheduler.domain.workloads import Workload
-from muster_scheduler.domain.world import Touched, World
 
 _WORKLOADS: Final = """
 INSERT INTO workloads (id, project, name, phase, desired, generation, attempt, updated, body)

@@ -16,11 +16,11 @@ import asyncpg
 
 from muster_kernel.lifecycle import ACTIVE, Phase
 from muster_scheduler.adapters import rows
-from muster_scheduler.domain.course import promised_holder
-from muster_scheduler.domain.limits import Limits
+from muster_scheduler.domain.asked.limits import Limits
+from muster_scheduler.domain.asked.workloads import Replica, Request, Workload
+from muster_scheduler.domain.books.course import promised_holder
+from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.state import State
-from muster_scheduler.domain.workloads import Replica, Request, Workload
-from muster_scheduler.domain.world import World
 
 STRETCH: Final = 20_000
 """Workloads that are read at once."""

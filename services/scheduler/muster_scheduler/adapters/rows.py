@@ -12,16 +12,16 @@ import msgspec
 
 from muster_kernel.lifecycle import DesiredPhase, Phase
 from muster_kernel.reasons import ChangeReason, FailureClass, WaitingReason
-from muster_scheduler.domain.clusters import Cluster, Profile
-from muster_scheduler.domain.nodes import Device, Node, NodeState
-from muster_scheduler.domain.pools import NodePool, Strategy
-from muster_scheduler.domain.queues import Department, Project
-from muster_scheduler.domain.quotas import ModelQuota, Quota, UserLimit
-from muster_scheduler.domain.requests import Grant, Holder
-from muster_scheduler.domain.rules import NodeTypes, Rules
+from muster_scheduler.domain.asked.quotas import ModelQuota, Quota, UserLimit
+from muster_scheduler.domain.asked.requests import Grant, Holder
+from muster_scheduler.domain.asked.rules import NodeTypes, Rules
+from muster_scheduler.domain.asked.workloads import Claim, Ending, Replica, ReplicaState, Request, Workload
+from muster_scheduler.domain.books.pools import NodePool, Strategy
+from muster_scheduler.domain.books.queues import Department, Project
+from muster_scheduler.domain.fleet.clusters import Cluster, Profile
+from muster_scheduler.domain.fleet.nodes import Device, Node, NodeState
 from muster_scheduler.domain.shares.decay import Faded
 from muster_scheduler.domain.strategies.mix import Mix
-from muster_scheduler.domain.workloads import Claim, Ending, Replica, ReplicaState, Request, Workload
 
 _NOTHING: Final = b""
 

@@ -6,9 +6,9 @@ from typing import Final
 
 from muster.fleet.v1 import fleet_pb2
 from muster_scheduler.adapters.encoding import timestamp
-from muster_scheduler.domain.clusters import Profile, Standing
-from muster_scheduler.domain.nodes import Device, Mig, Mode, Node
-from muster_scheduler.domain.world import World
+from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.fleet.clusters import Profile, Standing
+from muster_scheduler.domain.fleet.nodes import Device, Mig, Mode, Node
 
 _STANDINGS: Final = {
     Standing.REGISTERED: fleet_pb2.CLUSTER_STATE_REGISTERED,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from muster_kernel.lifecycle import DesiredPhase, Phase
 from muster_kernel.reasons import ChangeReason, Reason
-from muster_scheduler.domain.workloads import Planned
+from muster_scheduler.domain.asked.workloads import Planned
 
 
 class Queued(NamedTuple):

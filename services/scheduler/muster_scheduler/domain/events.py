@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from muster_kernel.reasons import FailureClass
-from muster_scheduler.domain.clusters import Profile
-from muster_scheduler.domain.nodes import Node
-from muster_scheduler.domain.pools import NodePool
-from muster_scheduler.domain.quotas import ModelQuota, Quota, UserLimit
-from muster_scheduler.domain.requests import Share
-from muster_scheduler.domain.rules import ANY_TYPE, NO_RULES, NodeTypes, Rules
-from muster_scheduler.domain.workloads import ReplicaState, Request
+from muster_scheduler.domain.asked.quotas import ModelQuota, Quota, UserLimit
+from muster_scheduler.domain.asked.requests import Share
+from muster_scheduler.domain.asked.rules import ANY_TYPE, NO_RULES, NodeTypes, Rules
+from muster_scheduler.domain.asked.workloads import ReplicaState, Request
+from muster_scheduler.domain.books.pools import NodePool
+from muster_scheduler.domain.fleet.clusters import Profile
+from muster_scheduler.domain.fleet.nodes import Node
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from muster_kernel.lifecycle import LifecycleEvent
-from muster_scheduler.domain import admission, cycle, events, fading, fleet, reports, tenancy
+from muster_scheduler.domain import events
+from muster_scheduler.domain.asked.limits import Limits
+from muster_scheduler.domain.asked.workloads import Workload
+from muster_scheduler.domain.books.world import Touched, World
 from muster_scheduler.domain.decisions import Decision, PhaseChange
-from muster_scheduler.domain.limits import Limits
-from muster_scheduler.domain.placement import Budget
-from muster_scheduler.domain.workloads import Workload
-from muster_scheduler.domain.world import Touched, World
+from muster_scheduler.domain.life import admission, fleet, reports, tenancy
+from muster_scheduler.domain.placement.place import Budget
+from muster_scheduler.domain.turning import cycle, fading
 
 E = LifecycleEvent
 
@@ -118,7 +120,7 @@ class State:
 
     def check(self) -> None:
         """Raises AssertionError where the books do not agree."""
-        from muster_scheduler.domain.checks import check  # noqa: PLC0415 - tests and simulation only
+        from muster_scheduler.domain.books.checks import check  # noqa: PLC0415 - tests and simulation only
 
         check(self.world)
 

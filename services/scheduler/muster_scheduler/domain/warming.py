@@ -11,13 +11,14 @@ from __future__ import annotations
 from typing import Final
 
 from muster_kernel.quantities import GPU
-from muster_scheduler.domain import ahead, events
-from muster_scheduler.domain.clusters import Profile
-from muster_scheduler.domain.nodes import Device, Mig, Node
-from muster_scheduler.domain.quotas import Quota
-from muster_scheduler.domain.requests import Kind, Role, Shape, charge_of
+from muster_scheduler.domain import events
+from muster_scheduler.domain.asked.quotas import Quota
+from muster_scheduler.domain.asked.requests import Kind, Role, Shape, charge_of
+from muster_scheduler.domain.asked.workloads import Request, WorkloadKind
+from muster_scheduler.domain.fleet.clusters import Profile
+from muster_scheduler.domain.fleet.nodes import Device, Mig, Node
+from muster_scheduler.domain.placement import ahead
 from muster_scheduler.domain.state import State
-from muster_scheduler.domain.workloads import Request, WorkloadKind
 
 _CLUSTER: Final = "c"
 _POOL: Final = "p"

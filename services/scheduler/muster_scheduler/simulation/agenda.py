@@ -10,8 +10,8 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.events import Event
-from muster_scheduler.domain.world import World
 
 Makes = Callable[..., Iterable[Event]]
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from muster_kernel.lifecycle import Phase
 from muster_kernel.reasons import FailureClass
 from muster_scheduler.domain import events
+from muster_scheduler.domain.asked.workloads import Replica, ReplicaState, Workload
+from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.decisions import Assign, Decision, PhaseChange, Release
-from muster_scheduler.domain.workloads import Replica, ReplicaState, Workload
-from muster_scheduler.domain.world import World
 from muster_scheduler.simulation.agenda import Agenda
 from muster_scheduler.simulation.scenario import Job, Pace
 

@@ -6,7 +6,7 @@ Called by reading.py.
 from __future__ import annotations
 
 from muster_kernel.quantities import MILLI, parse_gpu
-from muster_scheduler.domain.workloads import SECOND, Request
+from muster_scheduler.domain.asked.workloads import SECOND, Request
 from muster_scheduler.simulation.generators import Sort, Stream
 from muster_scheduler.simulation.members import Members
 from muster_scheduler.simulation.scenario import GIB, LARGEST_NODE, MOST_GPUS, MOST_JOBS, Ask, request_of

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from muster_kernel.quantities import GPU
-from muster_scheduler.domain.workloads import SECOND, Request
+from muster_scheduler.domain.asked.workloads import SECOND, Request
 from muster_scheduler.simulation.scenario import Job, units_of
 
 

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 import yaml
 
 from muster_kernel.quantities import parse_bytes, parse_milli_cpu
-from muster_scheduler.domain.workloads import SECOND
+from muster_scheduler.domain.asked.workloads import SECOND
 from muster_scheduler.simulation.problems import Problem
 
 T = TypeVar("T")

@@ -12,9 +12,9 @@ from typing import Final
 import yaml
 
 from muster_kernel.quantities import GPU
-from muster_scheduler.domain.pools import NodePool, Strategy
-from muster_scheduler.domain.quotas import Quota
-from muster_scheduler.domain.workloads import SECOND
+from muster_scheduler.domain.asked.quotas import Quota
+from muster_scheduler.domain.asked.workloads import SECOND
+from muster_scheduler.domain.books.pools import NodePool, Strategy
 from muster_scheduler.simulation import asking, generators, traces
 from muster_scheduler.simulation.members import Members
 from muster_scheduler.simulation.problems import Problem, Unusable

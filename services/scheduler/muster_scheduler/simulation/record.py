@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from muster_kernel.lifecycle import ACTIVE, RELEASING, WAITING, Phase
 from muster_kernel.quantities import GPU, UNITS_PER_MILLI
+from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.decisions import Decision, PhaseChange, Placed, Preempted
-from muster_scheduler.domain.nodes import Node, NodeState
-from muster_scheduler.domain.world import World
+from muster_scheduler.domain.fleet.nodes import Node, NodeState
 from muster_scheduler.simulation.scenario import Job, Scenario, gpus_of, units_of
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from rich.table import Table
 
-from muster_scheduler.domain.workloads import SECOND
+from muster_scheduler.domain.asked.workloads import SECOND
 from muster_scheduler.simulation.record import Figures, Sample, Standing, capacity_units
 from muster_scheduler.simulation.scenario import DAY, whole_gpus
 

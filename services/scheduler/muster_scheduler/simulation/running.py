@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from muster_scheduler.domain import events
-from muster_scheduler.domain.clusters import Profile
-from muster_scheduler.domain.limits import Limits
-from muster_scheduler.domain.nodes import Device, Mig, Node, NodeState
-from muster_scheduler.domain.placement import Budget
+from muster_scheduler.domain.asked.limits import Limits
+from muster_scheduler.domain.asked.workloads import SECOND
+from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.fleet.clusters import Profile
+from muster_scheduler.domain.fleet.nodes import Device, Mig, Node, NodeState
+from muster_scheduler.domain.placement.place import Budget
 from muster_scheduler.domain.state import State
-from muster_scheduler.domain.workloads import SECOND
-from muster_scheduler.domain.world import World
 from muster_scheduler.simulation.agenda import Agenda
 from muster_scheduler.simulation.agents import Agents
 from muster_scheduler.simulation.record import Figures, Record

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from muster_kernel.quantities import GPU, MILLI, UNITS_PER_MILLI
-from muster_scheduler.domain.pools import NodePool
-from muster_scheduler.domain.quotas import Quota
-from muster_scheduler.domain.requests import Kind, Role, Shape, charge_of, total_charge
-from muster_scheduler.domain.workloads import SECOND, Request, WorkloadKind
+from muster_scheduler.domain.asked.quotas import Quota
+from muster_scheduler.domain.asked.requests import Kind, Role, Shape, charge_of, total_charge
+from muster_scheduler.domain.asked.workloads import SECOND, Request, WorkloadKind
+from muster_scheduler.domain.books.pools import NodePool
 
 GIB: Final = 1 << 30
 DAY: Final = 86_400 * SECOND

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from muster_kernel.quantities import GPU, MILLI, parse_bytes, parse_gpu, parse_milli_cpu
-from muster_scheduler.domain.quotas import Quota
-from muster_scheduler.domain.workloads import SECOND, Request
+from muster_scheduler.domain.asked.quotas import Quota
+from muster_scheduler.domain.asked.workloads import SECOND, Request
 from muster_scheduler.simulation.members import LONGEST_TIME, span
 from muster_scheduler.simulation.problems import Problem, Unusable
 from muster_scheduler.simulation.scenario import (

@@ -8,7 +8,7 @@ from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
 from muster_chassis.events import Event
 from muster_scheduler.domain import events as domain
-from muster_scheduler.domain.workloads import Request, WorkloadKind
+from muster_scheduler.domain.asked.workloads import Request, WorkloadKind
 from muster_scheduler.stream import values
 from muster_scheduler.stream.roles import MOST_REPLICAS, roles_of, trials_of
 from muster_scheduler.stream.terms import terms_of

@@ -11,10 +11,10 @@ from muster_chassis.events import Event, Reject
 from muster_kernel.reasons import FailureClass
 from muster_scheduler.adapters.encoding import device_name
 from muster_scheduler.domain import events as domain
-from muster_scheduler.domain.clusters import Profile
-from muster_scheduler.domain.nodes import Device, Mig, Node, NodeState
-from muster_scheduler.domain.requests import Kind, Share
-from muster_scheduler.domain.workloads import ReplicaState
+from muster_scheduler.domain.asked.requests import Kind, Share
+from muster_scheduler.domain.asked.workloads import ReplicaState
+from muster_scheduler.domain.fleet.clusters import Profile
+from muster_scheduler.domain.fleet.nodes import Device, Mig, Node, NodeState
 from muster_scheduler.stream import values
 
 # Both grow by one. A number that no agent can reach is not one of ours, and taking it would make its cluster mute.

@@ -9,8 +9,8 @@ from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
 from muster_chassis.events import Reject
 from muster_kernel.mig import compute_of
-from muster_scheduler.domain.requests import Kind, Role, Shape, charge_of
-from muster_scheduler.domain.workloads import Trials
+from muster_scheduler.domain.asked.requests import Kind, Role, Shape, charge_of
+from muster_scheduler.domain.asked.workloads import Trials
 from muster_scheduler.stream import values
 
 MOST_REPLICAS: Final = 100_000

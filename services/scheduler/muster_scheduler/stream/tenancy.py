@@ -8,8 +8,8 @@ from typing import Any, Final
 from muster.tenancy.v1 import tenancy_pb2
 from muster_chassis.events import Event
 from muster_scheduler.domain import events as domain
-from muster_scheduler.domain.pools import NodePool, Strategy
-from muster_scheduler.domain.quotas import FREE, Line, ModelQuota, Quota, UserLimit
+from muster_scheduler.domain.asked.quotas import FREE, Line, ModelQuota, Quota, UserLimit
+from muster_scheduler.domain.books.pools import NodePool, Strategy
 from muster_scheduler.stream import values
 from muster_scheduler.stream.terms import node_types_of, rules_of
 

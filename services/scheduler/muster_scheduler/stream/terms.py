@@ -6,9 +6,8 @@ from typing import Final
 
 from muster.tenancy.v1 import tenancy_pb2
 from muster.workload.v1 import placement_pb2, workload_pb2
-from muster_scheduler.domain.rules import NodeTypes, Rules
-from muster_scheduler.domain.terms import HOST_LABEL, NO_EXECUTE, RELUCTANT, Terms, Together, Toleration
-from muster_scheduler.domain.topology import Wish
+from muster_scheduler.domain.asked.rules import NodeTypes, Rules
+from muster_scheduler.domain.asked.terms import HOST_LABEL, NO_EXECUTE, RELUCTANT, Terms, Together, Toleration, Wish
 from muster_scheduler.stream import values
 
 _MOST_TOLERATIONS: Final = 256

@@ -9,7 +9,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from muster_chassis.events import Reject
 from muster_kernel.ids import is_uuid
-from muster_scheduler.domain.workloads import SECOND
+from muster_scheduler.domain.asked.workloads import SECOND
 
 MESSAGE_LIMIT: Final = 1024
 MOST: Final = 1 << 53  # milli-CPU or bytes of one node or request: beyond any, and sums of many nodes stay exact

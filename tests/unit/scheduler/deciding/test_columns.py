@@ -8,12 +8,21 @@ import numpy as np
 import pytest
 
 from muster_kernel.quantities import MILLI
-from muster_scheduler.domain.columns import CLOSED, IDLE, SLICED, TAKEN, columns_of, differences, media_bit, row_of
-from muster_scheduler.domain.inventory import Inventory
+from muster_scheduler.domain.asked.requests import Grant, Holder, Kind, Shape
+from muster_scheduler.domain.books.inventory import Inventory
+from muster_scheduler.domain.fleet.columns import (
+    CLOSED,
+    IDLE,
+    SLICED,
+    TAKEN,
+    columns_of,
+    differences,
+    media_bit,
+    row_of,
+)
+from muster_scheduler.domain.fleet.nodes import Device, Mig, Node, NodeState, fit
+from muster_scheduler.domain.fleet.taking import Run, give_back, grants_of, take
 from muster_scheduler.domain.journal import Journal
-from muster_scheduler.domain.nodes import Device, Mig, Node, NodeState, fit
-from muster_scheduler.domain.requests import Grant, Holder, Kind, Shape
-from muster_scheduler.domain.taking import Run, give_back, grants_of, take
 
 GIB = 1 << 30
 A100 = "A100-40GB"

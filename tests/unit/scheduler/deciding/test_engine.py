@@ -7,15 +7,15 @@ import pytest
 
 from muster_kernel.mig import CARDS, best_start, room
 from muster_kernel.quantities import GPU
-from muster_scheduler.domain.columns import CARD_NAMES, SLICED, columns_of, empty, read_row
+from muster_scheduler.domain.asked.requests import Kind, Shape
 from muster_scheduler.domain.deciding.accounts import empty_tree
 from muster_scheduler.domain.deciding.engine import Engine
 from muster_scheduler.domain.deciding.fitting import start_of
 from muster_scheduler.domain.deciding.index import SPREAD
 from muster_scheduler.domain.deciding.tables import GEOMETRY, PROFILE_NUMBERS, PROFILES, rows_of
 from muster_scheduler.domain.deciding.values import Amounts, Ask, Code, Decision, QueueSpec, Refusal
-from muster_scheduler.domain.nodes import Device, Node
-from muster_scheduler.domain.requests import Kind, Shape
+from muster_scheduler.domain.fleet.columns import CARD_NAMES, SLICED, columns_of, empty, read_row
+from muster_scheduler.domain.fleet.nodes import Device, Node
 
 GIB = 1 << 30
 CPU = Shape(1_000, GIB)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from muster_scheduler.domain.columns import Columns, empty, read_row
+from muster_scheduler.domain.asked.requests import Shape
 from muster_scheduler.domain.deciding import seeking
 from muster_scheduler.domain.deciding.seeking import Seeker
-from muster_scheduler.domain.requests import Shape
-from muster_scheduler.domain.taking import Run
+from muster_scheduler.domain.fleet.columns import Columns, empty, read_row
+from muster_scheduler.domain.fleet.taking import Run
 from tests.support.fleets import GIB, Fleet, node, portion, request, role, whole
 
 CPU = Shape(1_000, GIB)

@@ -7,10 +7,10 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from muster_scheduler.domain.columns import SLICED
+from muster_scheduler.domain.asked.requests import Kind, Shape
 from muster_scheduler.domain.compiling import python_of
-from muster_scheduler.domain.counts import counts_of
-from muster_scheduler.domain.requests import Kind, Shape
+from muster_scheduler.domain.fleet.columns import SLICED
+from muster_scheduler.domain.fleet.counts import counts_of
 from muster_scheduler.domain.room import exact, search, stock
 from muster_scheduler.domain.room.reclaim import reclaim
 from muster_scheduler.domain.room.stock import count, lift, need_of, stock_of

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from muster_kernel.quantities import GPU
-from muster_scheduler.domain.columns import Columns
-from muster_scheduler.domain.requests import Kind, Shape
+from muster_scheduler.domain.asked.requests import Kind, Shape
+from muster_scheduler.domain.fleet.columns import Columns
 from muster_scheduler.domain.room import roles
 from muster_scheduler.domain.room.consolidate import MOST, consolidate
 from muster_scheduler.domain.room.exact import smallest

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from muster_kernel.quantities import GPU
-from muster_scheduler.domain.pools import Strategy
-from muster_scheduler.domain.requests import Kind
-from muster_scheduler.domain.workloads import SECOND
+from muster_scheduler.domain.asked.requests import Kind
+from muster_scheduler.domain.asked.workloads import SECOND
+from muster_scheduler.domain.books.pools import Strategy
 from muster_scheduler.simulation.members import span
 from muster_scheduler.simulation.problems import Unusable
 from muster_scheduler.simulation.reading import read_scenario

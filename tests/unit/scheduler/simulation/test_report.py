@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from muster_kernel.quantities import GPU
-from muster_scheduler.domain.workloads import SECOND
+from muster_scheduler.domain.asked.workloads import SECOND
 from muster_scheduler.simulation import generators
 from muster_scheduler.simulation.command import simulate
 from muster_scheduler.simulation.generators import Sort, Stream

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from muster_kernel.quantities import GPU
-from muster_scheduler.domain.pools import NodePool, Strategy
-from muster_scheduler.domain.quotas import Quota
+from muster_scheduler.domain.asked.quotas import Quota
+from muster_scheduler.domain.asked.workloads import SECOND
+from muster_scheduler.domain.books.pools import NodePool, Strategy
 from muster_scheduler.domain.state import State
-from muster_scheduler.domain.workloads import SECOND
 from muster_scheduler.simulation.record import Figures
 from muster_scheduler.simulation.running import Simulation
 from muster_scheduler.simulation.scenario import Ask, Change, Job, NodeGroup, Outage, Pace, Scenario, Tenant, request_of

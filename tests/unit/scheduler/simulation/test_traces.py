@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from muster_kernel.quantities import GPU
-from muster_scheduler.domain.requests import Kind
-from muster_scheduler.domain.workloads import SECOND
+from muster_scheduler.domain.asked.requests import Kind
+from muster_scheduler.domain.asked.workloads import SECOND
 from muster_scheduler.simulation.problems import Unusable
 from muster_scheduler.simulation.running import Simulation
 from muster_scheduler.simulation.traces import TRACE, read_jobs, read_nodes, read_trace

@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from muster_scheduler.domain.columns import Ints64
 from muster_scheduler.domain.compiling import lean
 from muster_scheduler.domain.deciding.shapes import BOUND, CPU, MEBIBYTES, QUEUE, UNITS
+from muster_scheduler.domain.fleet.columns import Ints64
 
 RESOURCES: Final = 3
 UNNAMED: Final = -1  # of `deserved` and `share`: the quota does not speak of the resource

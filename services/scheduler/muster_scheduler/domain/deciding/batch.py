@@ -11,13 +11,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from muster_scheduler.domain.columns import SLOTS, Ints64
 from muster_scheduler.domain.compiling import lean
 from muster_scheduler.domain.deciding.accounts import FREE, IDLE_QUEUE, Tree, charge, judge, retire, rouse, turn
 from muster_scheduler.domain.deciding.index import Index, shift
 from muster_scheduler.domain.deciding.searching import search
 from muster_scheduler.domain.deciding.shapes import AMOUNT, KIND, MEMORY, UNITS
 from muster_scheduler.domain.deciding.tables import Rows
+from muster_scheduler.domain.fleet.columns import SLOTS, Ints64
 
 NO_ROOM: Final = 3
 REFUSAL: Final = 6

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from muster_scheduler.domain.columns import Bools, Ints64
 from muster_scheduler.domain.compiling import lean
+from muster_scheduler.domain.fleet.columns import Bools, Ints64
 
 _DE_BRUIJN: Final = 0x077CB531
 _WORD: Final = 0xFFFFFFFF

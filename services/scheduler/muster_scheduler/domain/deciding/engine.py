@@ -16,7 +16,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from muster_scheduler.domain.columns import SLOTS, Bools, Columns, Row, read_row, write_row
 from muster_scheduler.domain.deciding.accounts import charge
 from muster_scheduler.domain.deciding.batch import Outcome, decide, outcome_for, undo
 from muster_scheduler.domain.deciding.index import BINPACK, displace, index_of, most_idle, place, shift
@@ -24,6 +23,7 @@ from muster_scheduler.domain.deciding.line import Line, Spot
 from muster_scheduler.domain.deciding.shapes import QUEUE
 from muster_scheduler.domain.deciding.standing import Standing
 from muster_scheduler.domain.deciding.values import Ask, Code, Decision, QueueSpec, Refusal
+from muster_scheduler.domain.fleet.columns import SLOTS, Bools, Columns, Row, read_row, write_row
 
 _SWEEP_EVERY: Final = 1_024  # forgotten classes are looked for after so many releases
 _decision: Callable[[tuple[Any, ...]], Decision] = partial(tuple.__new__, Decision)

@@ -7,11 +7,11 @@ Holds: `give` is the exact inverse of `take` in any order; a row never goes belo
 
 from __future__ import annotations
 
-from muster_scheduler.domain.columns import ABSENT, IDLE, SHARED, SLICED, SLOTS, Ints64
-from muster_scheduler.domain.columns import WHOLE as GIVEN
 from muster_scheduler.domain.compiling import lean
 from muster_scheduler.domain.deciding.shapes import AMOUNT, CPU, DEVICES, KIND, MEM, MEMORY, NONE, SLICE, WHOLE
 from muster_scheduler.domain.deciding.tables import Geometry, Rows
+from muster_scheduler.domain.fleet.columns import ABSENT, IDLE, SHARED, SLICED, SLOTS, Ints64
+from muster_scheduler.domain.fleet.columns import WHOLE as GIVEN
 
 MILLI = 1_000
 NOWHERE = -1

@@ -13,12 +13,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from muster_scheduler.domain.columns import ABSENT, SHARED, SLICED, SLOTS, Bools, Columns, Ints64
 from muster_scheduler.domain.compiling import lean
 from muster_scheduler.domain.deciding.bitmaps import Bitmaps, bitmaps, drop, fill, put
 from muster_scheduler.domain.deciding.fitting import change
 from muster_scheduler.domain.deciding.shapes import KIND, NONE
 from muster_scheduler.domain.deciding.tables import GEOMETRY, Geometry, Rows, rows_of
+from muster_scheduler.domain.fleet.columns import ABSENT, SHARED, SLICED, SLOTS, Bools, Columns, Ints64
 
 BINPACK: Final = 0
 SPREAD: Final = 1

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from muster_scheduler.domain.columns import Ints64
+from muster_scheduler.domain.asked.requests import Shape
 from muster_scheduler.domain.deciding.batch import Heads
 from muster_scheduler.domain.deciding.shapes import QUEUE, WIDTH, row_of
 from muster_scheduler.domain.deciding.values import Ask, Refusal
-from muster_scheduler.domain.requests import Shape
+from muster_scheduler.domain.fleet.columns import Ints64
 
 
 class ClassKey(NamedTuple):

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from muster_scheduler.domain.columns import Ints64
 from muster_scheduler.domain.compiling import lean
 from muster_scheduler.domain.deciding.bitmaps import Bitmaps, last_key, lowest, next_key
 from muster_scheduler.domain.deciding.fitting import choose
 from muster_scheduler.domain.deciding.index import CPU_KEYS, HUNDREDTHS, LONGEST, SPREAD, Index, cpu_key
 from muster_scheduler.domain.deciding.shapes import AMOUNT, CPU, DEVICES, ELIGIBLE, KIND, MEMORY, NONE, SLICE, WHOLE
+from muster_scheduler.domain.fleet.columns import Ints64
 
 _NOWHERE: Final = -1
 

@@ -12,13 +12,13 @@ from typing import Final
 
 import numpy as np
 
-from muster_scheduler.domain.columns import Bools, Columns, Ints64, Row, write_row
+from muster_scheduler.domain.asked.requests import Shape
 from muster_scheduler.domain.deciding.bitmaps import fill
 from muster_scheduler.domain.deciding.index import BINPACK, SPREAD, displace, index_of, most_idle, place
 from muster_scheduler.domain.deciding.searching import search
 from muster_scheduler.domain.deciding.shapes import row_of
-from muster_scheduler.domain.requests import Shape
-from muster_scheduler.domain.taking import Run
+from muster_scheduler.domain.fleet.columns import Bools, Columns, Ints64, Row, write_row
+from muster_scheduler.domain.fleet.taking import Run
 
 _SETS: Final = 16  # of eligible nodes; the first is that of all
 _SHAPES: Final = 4_096

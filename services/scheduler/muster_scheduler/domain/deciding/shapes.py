@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from muster_scheduler.domain.asked.requests import Kind, Shape
 from muster_scheduler.domain.deciding.tables import PROFILE_NUMBERS
-from muster_scheduler.domain.requests import Kind, Shape
 
 NONE: Final = 0
 WHOLE: Final = 1

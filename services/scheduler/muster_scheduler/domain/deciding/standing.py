@@ -13,10 +13,10 @@ from typing import Final
 import numpy as np
 
 from muster_kernel.quantities import GPU
-from muster_scheduler.domain.columns import Columns, Ints64
 from muster_scheduler.domain.deciding.accounts import ENDLESS, UNNAMED, Tree, empty_tree
 from muster_scheduler.domain.deciding.shapes import CPU, MEBIBYTES, QUEUE, UNITS
 from muster_scheduler.domain.deciding.values import QueueSpec
+from muster_scheduler.domain.fleet.columns import Columns, Ints64
 from muster_scheduler.domain.shares.tree import Branch, fair_shares
 
 ROOT: Final = ""

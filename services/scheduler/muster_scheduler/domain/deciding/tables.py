@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster_kernel.mig import CARDS, room
-from muster_scheduler.domain.columns import CARD_NAMES, Bools, Columns, Ints32, Ints64, media_bit
+from muster_scheduler.domain.fleet.columns import CARD_NAMES, Bools, Columns, Ints32, Ints64, media_bit
 
 PROFILES: Final = tuple(sorted({name for card in CARDS.values() for name in card.profiles}))
 PROFILE_NUMBERS: Final = {name: number for number, name in enumerate(PROFILES)}

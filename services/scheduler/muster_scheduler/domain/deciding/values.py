@@ -8,9 +8,9 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
+from muster_scheduler.domain.asked.requests import Shape
 from muster_scheduler.domain.deciding.accounts import OVER_LIMIT, OVER_QUOTA
 from muster_scheduler.domain.deciding.batch import NO_ROOM
-from muster_scheduler.domain.requests import Shape
 
 
 class Code(IntEnum):

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from muster_scheduler.domain.columns import Columns
+from muster_scheduler.domain.fleet.columns import Columns
 from muster_scheduler.domain.room.search import Question, search
 from muster_scheduler.domain.room.stock import lift, stock_of
 from muster_scheduler.domain.room.values import Ints, Lack, Refusal, Room, Running

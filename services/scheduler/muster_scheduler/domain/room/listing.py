@@ -13,15 +13,15 @@ from typing import Final
 import numpy as np
 
 from muster_kernel.quantities import GPU, MILLI
-from muster_scheduler.domain.capacity import Capacity
-from muster_scheduler.domain.columns import SLOTS, media_bit
-from muster_scheduler.domain.nodes import Node
-from muster_scheduler.domain.quotas import Account
-from muster_scheduler.domain.requests import Grant, Kind, Role, Share
+from muster_scheduler.domain.asked.quotas import Account
+from muster_scheduler.domain.asked.requests import Grant, Kind, Role, Share
+from muster_scheduler.domain.asked.workloads import SECOND, Request, Workload
+from muster_scheduler.domain.books.capacity import Capacity
+from muster_scheduler.domain.books.standing import Standing
+from muster_scheduler.domain.books.world import World, amount_of
+from muster_scheduler.domain.fleet.columns import SLOTS, media_bit
+from muster_scheduler.domain.fleet.nodes import Node
 from muster_scheduler.domain.room.values import ALL, Bools, Held, Ints, Running, Taker, Tree
-from muster_scheduler.domain.standing import Standing
-from muster_scheduler.domain.workloads import SECOND, Request, Workload
-from muster_scheduler.domain.world import World, amount_of
 
 Entry = tuple[int, int, int, int, int, int, int, int, int]  # a row of Held, in the order of `_FIELDS`
 _FIELDS: Final = ("node", "cpu", "memory", "slots", "milli", "bytes", "anonymous", "slices", "media")

@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 
 from muster_kernel.quantities import GPU, UNITS_PER_MILLI
-from muster_scheduler.domain.columns import CLOSED, SLICED, Columns
-from muster_scheduler.domain.requests import Kind
+from muster_scheduler.domain.asked.requests import Kind
+from muster_scheduler.domain.fleet.columns import CLOSED, SLICED, Columns
 from muster_scheduler.domain.room.fairness import Terms, broken, freeable, possible, terms
 from muster_scheduler.domain.room.ranking import by_excess
 from muster_scheduler.domain.room.search import Question, search

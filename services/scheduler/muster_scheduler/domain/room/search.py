@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from muster_scheduler.domain.columns import Columns
+from muster_scheduler.domain.fleet.columns import Columns
 from muster_scheduler.domain.room.exact import smallest
 from muster_scheduler.domain.room.roles import search_gang
 from muster_scheduler.domain.room.stock import Need, Stock, count, lift, need_of, reprieve, stock_of

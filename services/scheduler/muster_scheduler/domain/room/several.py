@@ -13,11 +13,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from muster_scheduler.domain.gangs.runs import expanded, runs_of
 from muster_scheduler.domain.room.reclaim import reclaim
 from muster_scheduler.domain.room.search import Question
 from muster_scheduler.domain.room.stock import lift, stock_of
 from muster_scheduler.domain.room.values import Ints, Lack, Refusal, Room, Running, Taker, Tree
-from muster_scheduler.domain.runs import expanded, runs_of
 
 _ALL: Final = 1 << 40  # takers: no bound
 

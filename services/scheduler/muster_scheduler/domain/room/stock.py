@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster_kernel.mig import CARDS
-from muster_scheduler.domain.columns import CARD_NAMES, IDLE, SHARED, SLICED, SLOTS, WHOLE, Columns, media_bit
+from muster_scheduler.domain.asked.requests import Kind, Shape
 from muster_scheduler.domain.compiling import lean
-from muster_scheduler.domain.requests import Kind, Shape
+from muster_scheduler.domain.fleet.columns import CARD_NAMES, IDLE, SHARED, SLICED, SLOTS, WHOLE, Columns, media_bit
 from muster_scheduler.domain.room.values import ALL, Bools, Held, Ints
 
 _KINDS: Final = (Kind.NONE, Kind.WHOLE, Kind.PORTION, Kind.MEMORY, Kind.SLICE)

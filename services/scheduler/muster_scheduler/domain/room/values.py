@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from muster_scheduler.domain.columns import Columns
-from muster_scheduler.domain.requests import Shape
-from muster_scheduler.domain.taking import Run
+from muster_scheduler.domain.asked.requests import Shape
+from muster_scheduler.domain.fleet.columns import Columns
+from muster_scheduler.domain.fleet.taking import Run
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]

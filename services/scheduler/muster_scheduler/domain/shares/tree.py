@@ -1,6 +1,6 @@
 """A tree of queues in one node pool: who deserves what, who wants what, and the fair share of each, level by level.
 
-Called by the books (domain/queues.py) when something changed, by making room, and by tests with tables made by hand.
+Called by the books when something changed, by making room, and by tests with tables made by hand.
 The tree is an array: parents stand before their children, a queue's parent is an index, -1 for the top level.
 
 Holds: a level divides its parent's share. Where children deserve more than that in sum, each still gets what it

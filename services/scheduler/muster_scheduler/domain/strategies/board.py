@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster_scheduler.domain.columns import Bools, Columns
+from muster_scheduler.domain.fleet.columns import Bools, Columns
+from muster_scheduler.domain.fleet.taking import Run
 from muster_scheduler.domain.strategies.outlook import Outlook
 from muster_scheduler.domain.strategies.popularity import Asked
 from muster_scheduler.domain.strategies.scores import best, no_scores, rows_of, widened
 from muster_scheduler.domain.strategies.states import no_states
-from muster_scheduler.domain.taking import Run
 
 CLASSES: Final = 128  # rows of scores kept; a pool that sees more shapes begins anew
 STATES: Final = 1 << 18

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from muster_kernel.quantities import MILLI
-from muster_scheduler.domain.columns import NodeType
-from muster_scheduler.domain.requests import Kind, Shape
+from muster_scheduler.domain.asked.requests import Kind, Shape
+from muster_scheduler.domain.fleet.columns import NodeType
 from muster_scheduler.domain.strategies.popularity import Asked, Popularity, popularity_of
 
 MOST: Final = 128  # classes of a mix, the commonest

@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from muster_kernel.quantities import MILLI
-from muster_scheduler.domain.columns import Bools, Ints64
 from muster_scheduler.domain.compiling import lean
+from muster_scheduler.domain.fleet.columns import Bools, Ints64
 from muster_scheduler.domain.strategies.popularity import CPU, DEVICES, PORTION, Popularity, futures_of, typical_of
 
 FUTURES: Final = 16

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from muster_scheduler.domain.columns import Bools, Ints64
+from muster_scheduler.domain.fleet.columns import Bools, Ints64
 
 CPU: Final = 0
 MEMORY: Final = 1

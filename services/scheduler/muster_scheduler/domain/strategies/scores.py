@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster_kernel.quantities import MILLI
-from muster_scheduler.domain.columns import ABSENT, IDLE, SHARED, SLOTS, Bools, Columns, Ints32, Ints64
 from muster_scheduler.domain.compiling import lean
+from muster_scheduler.domain.fleet.columns import ABSENT, IDLE, SHARED, SLOTS, Bools, Columns, Ints32, Ints64
 from muster_scheduler.domain.strategies.outlook import Outlook
 from muster_scheduler.domain.strategies.popularity import Asked
 from muster_scheduler.domain.strategies.states import States, loss_of

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from muster_scheduler.domain.columns import SLOTS, Ints64
 from muster_scheduler.domain.compiling import lean
+from muster_scheduler.domain.fleet.columns import SLOTS, Ints64
 from muster_scheduler.domain.strategies.outlook import Outlook, loss
 
 _WORDS: Final = 6  # of a state: CPU, memory, type, and three of six devices each

@@ -1,0 +1,186 @@
+"""Why a workload waits, for a person: the dominant reason, what excludes which nodes, and what would let it start.
+
+Called when somebody asks, never by a cycle. Reads the live state; `explain` tries changes under a mark of the journal
+and takes them back, so that what it says would help has really been tried.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final, NamedTuple
+
+from muster_kernel.lifecycle import WAITING
+from muster_kernel.reasons import NEVER, TOO_FAR_APART, Constraint, Reason, WaitingReason
+from muster_scheduler.domain.answers.allowances import larger, more_of_model
+from muster_scheduler.domain.answers.remedies import looser, short_role, what_would_fit
+from muster_scheduler.domain.answers.wording import IDLE_PHRASES, PHRASES, asks, gpus, not_supported
+from muster_scheduler.domain.asked.requests import Shape
+from muster_scheduler.domain.asked.workloads import SECOND, Request, Workload
+from muster_scheduler.domain.books.models import asked_of, model_refusal
+from muster_scheduler.domain.books.world import World, owner_of
+from muster_scheduler.domain.fleet.clusters import Standing
+from muster_scheduler.domain.fleet.eligibility import excluded
+from muster_scheduler.domain.fleet.nodes import Node, fit
+from muster_scheduler.domain.placement.place import Budget, able, amount_before, clusters_for, mig_of, place_gang
+from muster_scheduler.domain.placement.reasoning import why_not
+from muster_scheduler.domain.placement.trial import emptied
+
+_LISTED: Final = 3
+_AS_KEPT: Final = NEVER | {WaitingReason.NOT_EVALUATED, WaitingReason.CLAIM}
+
+
+class Brief(NamedTuple):
+    """What every explanation begins with."""
+
+    asks: str
+    pool: str
+
+
+class Explanation(NamedTuple):
+    """The whole answer. `excluded`: (constraint, nodes, phrase), the most frequent first; FITS last."""
+
+    reason: Reason | None
+    asks: str
+    pool: str
+    rank: int
+    excluded: tuple[tuple[Constraint, int, str], ...]
+    unblockers: tuple[str, ...]
+
+
+def explain_briefly(world: World, workload: Workload, reason: Reason) -> Brief:
+    """What is published with a changed reason: cheap, since hundreds may be told at once."""
+    del world, reason
+    request = workload.request
+    if request is None:
+        return Brief("", "")
+    return Brief(asks(request.roles, request.trials), request.pools[0] if request.pools else "")
+
+
+def explain(world: World, workload: Workload) -> Explanation:
+    """The whole answer, from the state of this moment."""
+    request = workload.request
+    if request is None:
+        return Explanation(None, "", "", 0, (), ())
+    brief = explain_briefly(world, workload, Reason(WaitingReason.NOT_EVALUATED))
+    if workload.phase not in WAITING:
+        return Explanation(None, brief.asks, workload.pool or brief.pool, 0, (), ())
+    reason = dominant(world, workload)
+    helps = (what_would_fit if reason.code in NEVER else _unblockers)(world, workload, request)
+    if reason.code in TOO_FAR_APART:
+        helps = [*looser(world, workload, request), *helps]
+    rank = world.waiting.ahead(workload.id) + 1 if workload.id in world.waiting else 0
+    return Explanation(reason, brief.asks, brief.pool, rank, _excluded(world, workload, request), tuple(helps))
+
+
+def dominant(world: World, workload: Workload) -> Reason:
+    """The one reason."""
+    if workload.claim is not None:
+        return Reason(WaitingReason.CLAIM, (len(workload.claim.waits_for),))
+    if workload.not_before > world.now:
+        return Reason(WaitingReason.BACKOFF, ((workload.not_before - world.now + SECOND - 1) // SECOND,))
+    kept = world.waiting.reason(workload.id) or Reason(WaitingReason.NOT_EVALUATED)
+    if kept.code in _AS_KEPT or workload.request is None:
+        return kept
+    # The numbers are those of now: nobody looks again at a class that a release or another's ending cannot help.
+    return _barred(world, workload, workload.request) or why_not(world, workload)
+
+
+def _barred(world: World, workload: Workload, request: Request) -> Reason | None:
+    """The first quota or limit that stands against it, where one does in each of its pools."""
+    found: list[Reason] = []
+    for pool in request.pools:
+        amount = amount_before(world, request, pool)
+        closed = model_refusal(world, workload, amount.gpu, pool)
+        bar = world.queues.refusal(owner_of(workload), pool, amount) or (closed.reason if closed else None)
+        if bar is None:
+            return None
+        found.append(bar)
+    return found[0] if found else None
+
+
+def _excluded(world: World, workload: Workload, request: Request) -> tuple[tuple[Constraint, int, str], ...]:
+    largest = max(request.roles, key=lambda role: (role.charge, role.shape.cpu), default=None)
+    if largest is None:
+        return ()
+    short = short_role(world, workload, request)
+    shape = (short or largest).shape
+    found = Counter(_said_of(world, workload, request, shape, node) for node in world.inventory.nodes.values())
+    order = sorted(found.items(), key=lambda item: (item[0][0] is Constraint.FITS, -item[1], item[0]))
+    return tuple((said[0], number, said[1][number != 1]) for said, number in order)
+
+
+def _said_of(
+    world: World, workload: Workload, request: Request, shape: Shape, node: Node
+) -> tuple[Constraint, tuple[str, str]]:
+    constraint = constraint_of(world, workload, request, shape, node)
+    if constraint in IDLE_PHRASES:
+        idle = fit(emptied(node), shape, mig_of(world, node.cluster))
+        if isinstance(idle, Constraint) and idle in IDLE_PHRASES:
+            return idle, IDLE_PHRASES[idle]
+    if constraint is Constraint.CLUSTER_NOT_SUPPORTED:
+        cluster = world.clusters.get(node.cluster)
+        profile = None if cluster is None else cluster.profile
+        refused = () if profile is None else sorted(request.fields.intersection(profile.refused_fields))
+        return constraint, not_supported(refused)
+    return constraint, PHRASES[constraint]
+
+
+def constraint_of(world: World, workload: Workload, request: Request, shape: Shape, node: Node) -> Constraint:
+    """The first constraint that a node fails for one replica, or FITS."""
+    cluster = world.clusters.get(node.cluster)
+    if request.clusters and node.cluster not in request.clusters:
+        return Constraint.WRONG_CLUSTER
+    if node.pool not in request.pools:
+        return Constraint.WRONG_POOL
+    if not able(request, cluster):
+        return Constraint.CLUSTER_NOT_SUPPORTED
+    if cluster is None or cluster.standing(world.now, world.limits.stale_after) is not Standing.READY:
+        return Constraint.CLUSTER_SILENT
+    out = excluded(asked_of(world, workload, amount_before(world, request, node.pool).gpu), node, world.now)
+    if out is not None:
+        return out
+    outcome = fit(node, shape, mig_of(world, node.cluster))
+    return outcome if isinstance(outcome, Constraint) else Constraint.FITS
+
+
+def _unblockers(world: World, workload: Workload, request: Request) -> list[str]:
+    """What would let it start, the smallest change first; each was tried out on the live state and taken back."""
+    found: list[str] = []
+    for pool in request.pools:
+        amount = amount_before(world, request, pool)
+        refusal = world.queues.refusal(owner_of(workload), pool, amount)
+        closed = model_refusal(world, workload, amount.gpu, pool) if refusal is None else None
+        if closed is not None:
+            found += more_of_model(world, workload, pool, closed)
+        elif refusal is None:
+            found += _who_would_have_to_end(world, workload, request, pool)
+        elif refusal.code is not WaitingReason.NO_PROJECT:
+            found += larger(world, workload, request, pool, refusal, amount)
+    return found
+
+
+def _who_would_have_to_end(world: World, workload: Workload, request: Request, pool: str) -> list[str]:
+    """The single running workloads whose end would make room, the smallest ones."""
+    found: list[str] = []
+    for cluster in clusters_for(world, workload, request, pool):
+        there = [members for place, members in world.placed.items() if place[:2] == (cluster, pool)]
+        holding = [world.workloads[w] for members in there for w in members if w != workload.id]
+        holding.sort(key=lambda other: (sum(r.grant.charge for r in other.everyone()), other.id))
+        for other in holding[:64]:
+            if len(found) >= _LISTED:
+                return found
+            if _fits_without(world, workload, request, cluster, pool, other):
+                held = sum(r.grant.charge for r in other.everyone())
+                kind = "preemptible" if other.request and other.request.preemptible else "non-preemptible"
+                found.append(f"{other.name or other.id} ({gpus(held)}, {kind}, {other.phase.value}) ended")
+    return found
+
+
+def _fits_without(world: World, workload: Workload, request: Request, cluster: str, pool: str, other: Workload) -> bool:
+    mark = world.journal.mark()
+    for replica in other.everyone():
+        if replica.charged:
+            world.inventory.release(replica.holder, replica.node)
+    fits = place_gang(world, workload, request.roles, cluster, pool, Budget(2_000)) is not None
+    world.journal.rollback(mark)
+    return fits

@@ -1,0 +1,138 @@
+"""What would let start what fits into no idle pool: to ask for less, or larger nodes.
+
+Called by explain.py when the reason is one that no wait ends. What is said of asking for less has been tried, on the
+idle pool and on the pool as it is now; the state is as it was afterwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from muster_kernel.quantities import GPU, format_bytes, format_milli_cpu
+from muster_scheduler.domain.answers.wording import gpus, shape_in_words
+from muster_scheduler.domain.asked.requests import Kind, Role, Shape, charge_of
+from muster_scheduler.domain.asked.workloads import Request, Workload
+from muster_scheduler.domain.books.capacity import Trial
+from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.placement.gang import wish_of
+from muster_scheduler.domain.placement.place import Budget, able, clusters_for, place_gang
+from muster_scheduler.domain.placement.trial import try_out
+
+
+def short_role(world: World, workload: Workload, request: Request) -> Role | None:
+    """The role of which no idle node holds a single replica, in any pool that the request may use."""
+    tried = _trials(world, workload, request, request.roles)
+    if not tried or any(trial is None or trial.fits or trial.short is None for trial in tried):
+        return None
+    return tried[0].short if tried[0] else None
+
+
+def what_would_fit(world: World, workload: Workload, request: Request) -> list[str]:
+    """The changes with which it would start: less asked for, then larger nodes.
+
+    "and there was room" is added where the smaller one would not only fit, but has to wait as well.
+    """
+    short = short_role(world, workload, request)
+    if short is None:
+        found = _fewer(world, workload, request)
+        return [_told(world, workload, request, *found)] if found else []
+    smaller = [each for each in _less(world, workload, request, short) if _fits(world, workload, request, each[0])]
+    told = [_told(world, workload, request, *each) for each in smaller]
+    return [*told, *(f"{_nodes_for(short)} joined node pool {pool}" for pool in request.pools[:1])]
+
+
+def looser(world: World, workload: Workload, request: Request) -> list[str]:
+    """That it only wished to be close together, where it could start then."""
+    wish = wish_of(request)
+    if not wish.required:
+        return []
+    wished = wish._replace(required="", preferred=wish.preferred or wish.required)
+    loose = request._replace(terms=request.terms._replace(together=None, topology=wished))
+    other = replace(workload, request=loose)
+    told = f"it preferred one {wish.required} instead of requiring it"
+    if any(has_room(world, other, loose, loose.roles, pool) for pool in loose.pools):
+        return [told]
+    return [f"{told}, and there was room"] if _fits(world, other, loose, loose.roles) else []
+
+
+def has_room(world: World, workload: Workload, request: Request, roles: tuple[Role, ...], pool: str) -> bool:
+    """Whether the gang could be placed in the pool this moment, quotas aside."""
+    mark = world.journal.mark()
+    fits = any(
+        place_gang(world, workload, roles, cluster, pool, Budget()) is not None
+        for cluster in clusters_for(world, workload, request, pool)
+    )
+    world.journal.rollback(mark)
+    return fits
+
+
+def _told(world: World, workload: Workload, request: Request, roles: tuple[Role, ...], text: str) -> str:
+    room = any(has_room(world, workload, request, roles, pool) for pool in request.pools)
+    return text if room else f"{text}, and there was room"
+
+
+def _trials(world: World, workload: Workload, request: Request, roles: tuple[Role, ...]) -> list[Trial | None]:
+    return [
+        try_out(world, workload, roles, cluster, pool)
+        for pool in request.pools
+        for cluster in world.inventory.clusters_with(pool)
+        if able(request, world.clusters.get(cluster))
+    ]
+
+
+def _fits(world: World, workload: Workload, request: Request, roles: tuple[Role, ...]) -> bool:
+    return any(trial is not None and trial.fits for trial in _trials(world, workload, request, roles))
+
+
+def _less(world: World, workload: Workload, request: Request, short: Role) -> list[tuple[tuple[Role, ...], str]]:
+    """The request with no more of one thing than a node has, each with how to say it."""
+    shape = short.shape
+    tried = [trial for trial in _trials(world, workload, request, request.roles) if trial and trial.short == short]
+    devices = max(trial.devices for trial in tried)
+    cpu, memory = (min(shape.cpu, max(t.cpu for t in tried)), min(shape.memory, max(t.memory for t in tried)))
+    found: list[tuple[tuple[Role, ...], str]] = []
+    if 0 < devices < shape.devices:
+        amount = gpus(devices * GPU)
+        found.append(
+            (_with(request, short, shape._replace(devices=devices)), f"it asked for at most {amount} on one node")
+        )
+    if (cpu, memory) != (shape.cpu, shape.memory):
+        text = f"it asked for at most {format_milli_cpu(cpu)} CPU and {format_bytes(memory)} of memory on one node"
+        found.append((_with(request, short, shape._replace(cpu=cpu, memory=memory)), text))
+    return found
+
+
+def _with(request: Request, short: Role, shape: Shape) -> tuple[Role, ...]:
+    less = short._replace(shape=shape, charge=charge_of(shape))
+    return tuple(less if role == short else role for role in request.roles)
+
+
+def _fewer(world: World, workload: Workload, request: Request) -> tuple[tuple[Role, ...], str] | None:
+    """A gang of one role with as many replicas as idle nodes hold. Halving, since a gang may be large."""
+    if len(request.roles) != 1:
+        return None
+    (role,) = request.roles
+    held, above = 1, role.size
+    while above - held > 1:
+        middle = (held + above) // 2
+        if _fits(world, workload, request, (role._replace(size=middle),)):
+            held = middle
+        else:
+            above = middle
+    return (role._replace(size=held),), f"it had at most {held} {'replica' if held == 1 else 'replicas'}"
+
+
+def _nodes_for(role: Role) -> str:
+    shape = role.shape
+    asked = (
+        (shape.cpu, f"{format_milli_cpu(shape.cpu)} CPU"),
+        (shape.memory, f"{format_bytes(shape.memory)} of memory"),
+    )
+    parts = [text for amount, text in asked if amount]
+    if shape.kind is Kind.WHOLE:
+        parts.append(gpus(shape.devices * GPU))
+    elif shape.kind is not Kind.NONE:
+        words = shape_in_words(shape._replace(devices=1))
+        parts.append(f"room for {words}" if shape.devices == 1 else f"{shape.devices} devices with room for {words}")
+    each = f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else "".join(parts)
+    return f"a node with {each}" if role.size == 1 else f"{role.size} nodes, each with {each},"

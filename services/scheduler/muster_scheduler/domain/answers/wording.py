@@ -1,0 +1,113 @@
+"""The words in which amounts, requests and excluded nodes are told to a person.
+
+Used by explanations. Holds: an amount of one takes the singular, of nodes as of GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from muster_kernel.quantities import GPU, format_bytes, format_gpu
+from muster_kernel.reasons import Constraint, is_one
+from muster_scheduler.domain.asked.requests import Kind, Role, Shape
+from muster_scheduler.domain.asked.workloads import Trials
+
+# What is said of one node and of several.
+PHRASES: Final[dict[Constraint, tuple[str, str]]] = {
+    Constraint.WRONG_CLUSTER: ("is in a cluster that it may not use", "are in clusters that it may not use"),
+    Constraint.WRONG_POOL: ("is in another node pool", "are in other node pools"),
+    Constraint.WRONG_NODE_TYPE: ("is of another type", "are of another type"),
+    Constraint.MODEL_CLOSED: (
+        "has GPUs of a model of which a quota is used up",
+        "have GPUs of a model of which a quota is used up",
+    ),
+    Constraint.CLUSTER_NOT_SUPPORTED: (
+        "is in a cluster that does not support what it asks for",
+        "are in clusters that do not support what it asks for",
+    ),
+    Constraint.CLUSTER_SILENT: (
+        "is in a cluster that has not been heard of lately",
+        "are in clusters that have not been heard of lately",
+    ),
+    Constraint.NODE_UNAVAILABLE: ("takes no new work", "take no new work"),
+    Constraint.TAINTED: ("has a taint that it does not tolerate", "have a taint that it does not tolerate"),
+    Constraint.CLOSES_TOO_SOON: (
+        "has to be empty before its longest run would be over",
+        "have to be empty before its longest run would be over",
+    ),
+    Constraint.REFUSED_BEFORE: ("refused it lately", "refused it lately"),
+    Constraint.NO_GPU: ("has no such GPU", "have no such GPU"),
+    Constraint.DEVICE_TOO_SMALL: ("has GPUs with too little memory", "have GPUs with too little memory"),
+    Constraint.NO_IDLE_GPU: ("has no idle GPU", "have no idle GPU"),
+    Constraint.TOO_FEW_GPUS: ("has too few idle GPUs", "have too few idle GPUs"),
+    Constraint.NO_PORTION: ("has no GPU with that portion free", "have no GPU with that portion free"),
+    Constraint.NO_DEVICE_MEMORY: ("has no GPU with that much memory free", "have no GPU with that much memory free"),
+    Constraint.NO_SLICE: ("has no room for that MIG slice", "have no room for that MIG slice"),
+    Constraint.CPU: ("has too little free CPU", "have too little free CPU"),
+    Constraint.MEMORY: ("has too little free memory", "have too little free memory"),
+    Constraint.RESOURCE: (
+        "has too little of another resource that it asks for free",
+        "have too little of another resource that it asks for free",
+    ),
+    Constraint.FITS: ("would do", "would do"),
+}
+# The same of nodes that would be too small even if nobody were on them: no wait helps there.
+IDLE_PHRASES: Final[dict[Constraint, tuple[str, str]]] = {
+    Constraint.NO_IDLE_GPU: ("has no whole GPU", "have no whole GPU"),
+    Constraint.TOO_FEW_GPUS: ("has too few GPUs", "have too few GPUs"),
+    Constraint.NO_PORTION: ("has too few GPUs to share", "have too few GPUs to share"),
+    Constraint.NO_DEVICE_MEMORY: ("has too few GPUs with that much memory", "have too few GPUs with that much memory"),
+    Constraint.NO_SLICE: ("has no GPU that gives that MIG slice", "have no GPU that gives that MIG slice"),
+    Constraint.CPU: ("has too little CPU", "have too little CPU"),
+    Constraint.MEMORY: ("has too little memory", "have too little memory"),
+    Constraint.RESOURCE: (
+        "has too little of another resource that it asks for",
+        "have too little of another resource that it asks for",
+    ),
+}
+
+
+def not_supported(fields: Sequence[str]) -> tuple[str, str]:
+    """What is said of one node and of several in clusters that refuse these fields; none: it is another reason."""
+    if not fields:
+        return PHRASES[Constraint.CLUSTER_NOT_SUPPORTED]
+    named = ", ".join(fields)
+    return f"is in a cluster that does not support {named}", f"are in clusters that do not support {named}"
+
+
+def asks(roles: tuple[Role, ...], trials: Trials | None = None) -> str:
+    """What a gang asks for, in words, or each of some trials."""
+    parts = [_role(role, len(roles) > 1) for role in roles if role.shape.kind is not Kind.NONE] or [
+        _role(role, len(roles) > 1) for role in roles
+    ]
+    each = ", ".join(parts) or "no replica"
+    return f"{each} for each of {trials.completions} trials, {trials.at_once} at once" if trials else each
+
+
+def _role(role: Role, named: bool) -> str:  # noqa: FBT001 - whether to say whose it is
+    each = shape_in_words(role.shape)
+    many = f"{role.size} x {each}" if role.size != 1 else each
+    return f"{many} ({role.name})" if named else many
+
+
+def shape_in_words(shape: Shape) -> str:
+    """What one replica asks for."""
+    match shape.kind:
+        case Kind.NONE:
+            return f"{shape.cpu / 1000:g} CPU, {format_bytes(shape.memory)}"
+        case Kind.WHOLE:
+            return gpus(shape.devices * GPU)
+        case Kind.PORTION:
+            each = f"{shape.milli / 1000:g} GPU"
+            return each if shape.devices == 1 else f"{each} on each of {shape.devices} devices"
+        case Kind.MEMORY:
+            return f"{format_bytes(shape.bytes)} of GPU memory"
+        case Kind.SLICE:
+            return f"a {shape.profile} slice"
+
+
+def gpus(units: int) -> str:
+    """An account in words: `1 GPU`, `0.5 GPU`, `6 GPUs`."""
+    shown = format_gpu(units)
+    return f"{shown} GPU" if is_one(shown) else f"{shown} GPUs"

@@ -1,0 +1,33 @@
+"""The numbers that the scheduler lives by, in one place. Times are microseconds."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from muster_scheduler.domain.asked.workloads import SECOND
+
+FAULT_LIMIT: Final = 10  # restarts after infrastructure faults
+START_WINDOW: Final = 600 * SECOND  # how long starts may fail before the workload has
+BACKOFF_FIRST: Final = 10 * SECOND
+BACKOFF_LONGEST: Final = 360 * SECOND
+KEEP_DEVICES: Final = 30 * SECOND  # a restart within this keeps its devices
+WAITING_EVERY: Final = 60 * SECOND  # at most one WorkloadWaiting a workload in this time
+FORGET_AFTER: Final = 14 * 24 * 3600 * SECOND  # a deleted workload is remembered this long: longer than any outbox
+FORGET_AT_ONCE: Final = 1000  # at most so many in one transaction
+ORPHAN_AFTER: Final = 3600 * SECOND  # a held assignment without a row is released after this
+
+
+class Limits(NamedTuple):
+    """What settings may change."""
+
+    stale_after: int = 30 * SECOND
+    silent_after: int = 50 * SECOND
+    grace: int = 30  # seconds between SIGTERM and SIGKILL
+    minimum_run: int = 0  # how long preemptible work runs at least before it may be asked to leave
+    usage_weight: int = 0  # how much past use counts against a queue's weight, in thousandths; 0: not at all
+    usage_half_life: int = 24 * 3600 * SECOND  # in this time past use loses half of what it counts
+
+
+def backoff(restarts: int) -> int:
+    """The pause before restart number `restarts` (from 1): 10 s, doubling, at most 6 min."""
+    return min(BACKOFF_LONGEST, BACKOFF_FIRST << min(restarts - 1, 10)) if restarts > 0 else 0

@@ -1,0 +1,87 @@
+"""On which nodes a workload agrees to run: its node type, the taints it puts up with, and how close it stands together.
+
+Values only. Made by stream/intentions.py from the admitted spec, read by eligibility and placement.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+Taint = tuple[str, str, str]  # key, value, effect
+NO_EXECUTE: Final = "NoExecute"
+REPELLING: Final = frozenset({"NoSchedule", NO_EXECUTE})
+RELUCTANT: Final = "PreferNoSchedule"
+HOST_LABEL: Final = "kubernetes.io/hostname"  # what stands together without saying where stands on one node
+
+
+class Wish(NamedTuple):
+    """How close together a gang is to run. All keys are node labels; empty: not asked for.
+
+    required: all of it inside one domain of that level, or nowhere. preferred: inside one domain of that level if it
+    fits there, else of the next level outward. group: each `group_size` replicas of a role, counted from index 0,
+    inside one domain of that level; roles smaller than a group are left out of this.
+    """
+
+    required: str = ""
+    preferred: str = ""
+    group: str = ""
+    group_size: int = 0
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The levels that it names, outermost first, each once: what a pool without levels of its own is split by."""
+        return tuple(dict.fromkeys(key for key in (self.required, self.preferred, self.group) if key))
+
+
+class Toleration(NamedTuple):
+    """A taint that is put up with, as Kubernetes reads it.
+
+    key: empty with `exists` stands for every key; value: compared unless `exists`; effect: empty stands for every one;
+    seconds: how long a replica stays once a NoExecute taint has come up, None: for ever.
+    """
+
+    key: str
+    value: str = ""
+    exists: bool = False
+    effect: str = ""
+    seconds: int | None = None
+
+    def covers(self, taint: Taint) -> bool:
+        """Whether it is about this taint."""
+        key, value, effect = taint
+        if self.effect and self.effect != effect:
+            return False
+        if not self.key:
+            return self.exists
+        return self.key == key and (self.exists or self.value == value)
+
+
+class Together(NamedTuple):
+    """The replicas of a workload stand where the node label `key` has one value: a must, or a wish."""
+
+    key: str
+    required: bool
+
+
+class Terms(NamedTuple):
+    """What a workload says of nodes. node_type: empty stands for any."""
+
+    node_type: str = ""
+    tolerations: tuple[Toleration, ...] = ()
+    together: Together | None = None
+    topology: Wish = Wish()
+
+
+ANYWHERE: Final = Terms()
+
+
+def stays(tolerations: tuple[Toleration, ...], taint: Taint) -> int | None:
+    """For how many seconds a NoExecute taint is put up with: the shortest of those that cover it; None: for ever.
+
+    0 where nothing covers it.
+    """
+    covering = [each for each in tolerations if each.covers(taint)]
+    if not covering:
+        return 0
+    limits = [each.seconds for each in covering if each.seconds is not None]
+    return min(limits) if limits else None

@@ -1,0 +1,218 @@
+"""A workload in the scheduler's books: what it asks for, where it stands, what its replicas hold.
+
+Changed only through the world's journal. Times are microseconds since 1970 in UTC; 0 is never.
+Holds: a replica that is not gone is charged to exactly one node; nothing of an earlier attempt is left when the next
+one is placed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, NamedTuple
+
+from muster_kernel.lifecycle import ACTIVE, DesiredPhase, Phase
+from muster_kernel.reasons import ChangeReason, FailureClass, WaitingReason
+from muster_scheduler.domain.asked.requests import Grant, Holder, Role
+from muster_scheduler.domain.asked.terms import ANYWHERE, Terms
+
+SECOND: Final = 1_000_000  # microseconds
+
+
+class WorkloadKind(Enum):
+    """What kind of workload it is; inference services live by other rules than gangs."""
+
+    WORKSPACE = "workspace"
+    TRAINING = "training"
+    DISTRIBUTED = "distributed"
+    INFERENCE = "inference"
+
+
+class ReplicaState(Enum):
+    """A replica's life as its agent saw it. ASSIGNED: the agent has not spoken of it yet. Gone is a flag of its own."""
+
+    ASSIGNED = "ASSIGNED"
+    CREATED = "CREATED"
+    STARTING = "STARTING"
+    READY = "READY"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    LOST = "LOST"
+
+
+class Ending(Enum):
+    """Why a Terminating workload is being taken down, and so what follows when all of it is gone."""
+
+    NONE = "none"
+    PREEMPTED = "preempted"
+    RESTART = "restart"
+    REFUSED = "refused"
+    MOVED = "moved"
+    FOR_GOOD = "for good"
+
+
+class Trials(NamedTuple):
+    """Independent runs of one command: how many have to succeed, and how many run at once at most."""
+
+    completions: int
+    at_once: int
+
+
+class Request(NamedTuple):
+    """What policy admitted: all that the scheduler reads of a spec, and the spec itself as opaque bytes."""
+
+    generation: int
+    roles: tuple[Role, ...]
+    pools: tuple[str, ...]
+    clusters: tuple[str, ...]  # admissible ones; empty: all
+    fields: frozenset[str]  # YAML names of the fields that the spec sets
+    kind: WorkloadKind
+    launcher_decides: bool  # MPI: the launcher's end is the workload's end
+    priority: int
+    preemptible: bool
+    backoff_limit: int
+    terminate_after_preemption: bool
+    auto_deletion: int | None  # seconds
+    max_scale: int
+    spec: bytes
+    preemption_limit: int | None = None  # preemptions that it survives; None: any number
+    terms: Terms = ANYWHERE
+    trials: Trials | None = None  # then `roles` is the one replica that each of them is
+
+
+@dataclass(slots=True, eq=False)
+class Replica:
+    """One replica of the current or a leaving run. `kept`: gone, but its devices wait for its restart."""
+
+    holder: Holder
+    node: tuple[str, str]
+    grant: Grant
+    state: ReplicaState = ReplicaState.ASSIGNED
+    gone: bool = False
+    kept: bool = False
+    leaving: bool = False  # no longer named in the record; stays charged until it is gone
+    accounted: bool = True  # counted in its project's accounts
+    failure: FailureClass = FailureClass.NONE
+    exit_code: int | None = None
+    seen: tuple[int, int] = (0, 0)  # (start, sequence) of the last report that counted
+    name: str = ""
+    message: str = ""
+    endpoints: tuple[str, ...] = ()
+    started: int = 0
+    finished: int = 0
+
+    @property
+    def charged(self) -> bool:
+        """Whether it still takes capacity."""
+        return not self.gone or self.kept
+
+    @property
+    def ended(self) -> bool:
+        """Whether its command has ended, however."""
+        return self.gone or self.state in {ReplicaState.SUCCEEDED, ReplicaState.FAILED}
+
+
+class Planned(NamedTuple):
+    """Where one replica of a claim will run."""
+
+    role: str
+    rank: int
+    node: tuple[str, str]
+    grant: Grant
+
+
+class Claim(NamedTuple):
+    """Room that has been made and is being waited for."""
+
+    cluster: str
+    pool: str
+    planned: tuple[Planned, ...]
+    waits_for: tuple[str, ...]  # workload ids, sorted
+    run: tuple[int, int] = (0, 0)  # generation and attempt that it is for
+
+
+@dataclass(slots=True, eq=False)
+class Workload:
+    """One workload, from the first that was heard of it until it is deleted."""
+
+    id: str
+    project: str = ""
+    department: str = ""
+    namespace: str = ""
+    name: str = ""
+    owner: str = ""
+    request: Request | None = None
+    submitted: int = 0
+    phase: Phase = Phase.CREATING
+    desired: DesiredPhase = DesiredPhase.RUNNING
+    reason: ChangeReason = ChangeReason.ADMITTED
+    message: str = ""
+    attempt: int = 1
+    queued: int = 0  # since when it waits
+    told: WaitingReason | None = None  # what was last published of why it waits; None: that it is queued neither
+    told_at: int = 0
+    cluster: str = ""
+    pool: str = ""
+    placed: int = 0
+    first_placed: int = 0  # first placement of this generation: START failures are bounded in time from here
+    next_trial: int = 0  # the first number that never had a place
+    open_trials: tuple[int, ...] = ()  # numbers that had a place and have not succeeded, lowest first
+    ran: int = 0  # how long earlier attempts held their place since it was submitted, resumed or preempted
+    replicas: dict[tuple[str, int], Replica] = field(default_factory=dict)
+    leaving: dict[Holder, Replica] = field(default_factory=dict)  # replaced or scaled away, not gone yet
+    rolling: dict[Holder, Replica] = field(default_factory=dict)  # of the revision that is being replaced
+    ending: Ending = Ending.NONE
+    exits: int = 0  # restarts after the command's own exit
+    faults: int = 0  # restarts after infrastructure faults
+    ours: int = 0  # restarts by us
+    preemptions: int = 0  # those of them that took its place away
+    not_before: int = 0  # backoff
+    avoid: dict[tuple[str, str], int] = field(default_factory=dict)  # node -> until when it is left out
+    claim: Claim | None = None
+    preempted_by: str = ""
+    idle_since: int = 0  # since when its GPUs stand idle, as telemetry says; 0: they do not
+    record: int = 0  # revision of the assignment record
+    finished: int = 0
+    scale: int | None = None  # wanted replicas of an inference service, where advised
+    snapshot_due: bool = False  # its cluster was silent: waits for the agent's next snapshot
+    endpoints: tuple[str, ...] = ()
+    conditions: tuple[tuple[str, bool, str, str], ...] = ()
+    replacements: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)  # -> (next k, not before)
+    old: Request | None = None  # the request of the revision that is being replaced
+
+    @property
+    def active(self) -> bool:
+        """Whether its replicas should be there."""
+        return self.phase in ACTIVE
+
+    @property
+    def generation(self) -> int:
+        """The generation of its spec; 0 before admission."""
+        return self.request.generation if self.request else 0
+
+    @property
+    def inference(self) -> bool:
+        """Whether it serves, and so is never completed."""
+        return self.request is not None and self.request.kind is WorkloadKind.INFERENCE
+
+    @property
+    def independent(self) -> bool:
+        """Whether its replicas come and go one by one: a service's and independent trials, not a gang's."""
+        return self.inference or (self.request is not None and self.request.trials is not None)
+
+    @property
+    def remaining(self) -> bool:
+        """Whether anything of it may still run."""
+        return bool(self.leaving or self.rolling) or any(not replica.gone for replica in self.replicas.values())
+
+    def everyone(self) -> list[Replica]:
+        """Its replicas of every revision and the leaving ones, in the order of their holders."""
+        all_of_them = (*self.replicas.values(), *self.rolling.values(), *self.leaving.values())
+        return sorted(all_of_them, key=lambda replica: replica.holder)
+
+    def find(self, holder: Holder) -> Replica | None:
+        """The replica of exactly that run, or None."""
+        current = self.replicas.get((holder.role, holder.rank))
+        if current is not None and current.holder == holder:
+            return current
+        return self.leaving.get(holder) or self.rolling.get(holder)

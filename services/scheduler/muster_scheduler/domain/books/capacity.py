@@ -1,0 +1,240 @@
+"""The index of free capacity of one (cluster, node pool): which nodes are worth an exact test for a shape.
+
+Kept by the inventory after every change of a node, asked by placement. Bitmaps of node ordinals (Python integers) per
+quantised free amount, so that a search touches only nodes that have enough devices, tightest first.
+Holds: a node that takes no new replicas stands in no bitmap; ordinals follow the nodes' names, so that the order of
+candidates depends on the state alone and not on the order in which nodes were reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Final, NamedTuple
+
+from muster_kernel.quantities import GPU
+from muster_kernel.reasons import Reason
+from muster_scheduler.domain.asked.quotas import Amount
+from muster_scheduler.domain.asked.requests import Kind, Role, Shape
+from muster_scheduler.domain.asked.terms import Wish
+from muster_scheduler.domain.deciding.seeking import Seeker
+from muster_scheduler.domain.fleet.columns import Columns, columns_of, differences, row_of, write_row
+from muster_scheduler.domain.fleet.eligibility import Eligibility
+from muster_scheduler.domain.fleet.leftover import Leftover
+from muster_scheduler.domain.fleet.nodes import Mode, Node
+from muster_scheduler.domain.fleet.usable import Usable
+from muster_scheduler.domain.journal import Journal
+from muster_scheduler.domain.strategies.board import Board
+from muster_scheduler.domain.strategies.mix import Mix
+
+_HUNDRED: Final = 100
+
+
+class Buckets(NamedTuple):
+    """Where one node stands: its idle devices (-1: nowhere), the free hundredths of its shared cards, slices or not."""
+
+    idle: int
+    shares: frozenset[int]
+    sliceable: bool
+
+
+NOWHERE: Final = Buckets(-1, frozenset(), sliceable=False)
+
+
+def buckets_of(node: Node) -> Buckets:
+    """Where a node belongs."""
+    if not node.open:
+        return NOWHERE
+    idle, sliceable = 0, False
+    shares: set[int] = set()
+    for device in node.devices:
+        if device.mig:
+            sliceable = True
+        elif device.mode is Mode.IDLE:
+            idle += 1
+        elif device.mode is Mode.SHARED:
+            shares.add(device.share_free)
+    shares.discard(0)
+    return Buckets(node.free_slots if node.slots else idle, frozenset(shares), sliceable)
+
+
+def _supply(nodes: list[Node]) -> Amount:
+    """What the nodes have for Muster in all, held or not."""
+    there = [node for node in nodes if node.present]
+    devices = sum(max(0, node.slots - node.foreign_slots) or len(node.devices) for node in there)
+    others = sum(1 for node in there for device in node.devices if device.foreign or not device.healthy)
+    cpu = sum(max(0, node.cpu - node.foreign_cpu) for node in there)
+    return Amount((devices - others) * GPU, cpu, sum(max(0, node.memory - node.foreign_memory) for node in there))
+
+
+class Trial(NamedTuple):
+    """What became of a gang in an idle pool (see trial.py).
+
+    `apart` says where it is its topology that keeps it out. `units` is what the pool has, in 1/7,000 GPU.
+    `short` is the first role of which no node holds a single replica
+    (None: every role fits alone); `devices`, `cpu` (milli) and `memory` (bytes) are the most that one node has of them.
+    """
+
+    fits: bool
+    apart: Reason | None
+    units: int
+    short: Role | None
+    devices: int
+    cpu: int
+    memory: int
+
+
+class Capacity:
+    """The index of one (cluster, node pool). `position` grows whenever something could fit that did not before."""
+
+    __slots__ = (
+        "_columns",
+        "_idle",
+        "_journal",
+        "_seeker",
+        "_shared",
+        "_sliceable",
+        "_stale",
+        "_stands",
+        "boards",
+        "largest",
+        "leftover",
+        "nodes",
+        "position",
+        "supply",
+        "total",
+        "trials",
+        "usable",
+    )
+
+    def __init__(self, journal: Journal, nodes: list[Node]) -> None:
+        """Indexes `nodes`, which have to be sorted by name."""
+        self._journal = journal
+        self.nodes = nodes
+        self.position = 0
+        self._columns: Columns | None = None
+        self._seeker: Seeker | None = None
+        self._stale: set[int] = set()
+        self.leftover = Leftover(nodes)
+        self._idle: list[int] = [0]
+        self._shared: list[int] = [0] * (_HUNDRED + 1)
+        self._sliceable = 0
+        self._stands: list[Buckets] = [NOWHERE] * len(nodes)
+        self.total = 0
+        self.supply = _supply(nodes)
+        self.largest = max((device.memory for node in nodes for device in node.devices), default=0)
+        self.trials: dict[tuple[tuple[Role, ...], Eligibility, Wish, tuple[str, ...]], Trial] = {}
+        self.usable = Usable(nodes)
+        self.boards: dict[str, tuple[Mix, Board]] = {}  # by strategy, of those that look ahead
+        for ordinal, node in enumerate(nodes):
+            node.ordinal = ordinal
+            self._move(ordinal, buckets_of(node))
+
+    @property
+    def columns(self) -> Columns:
+        """The pool's columns as the books stand now; to be read only, and read again after any change."""
+        if self._columns is None:
+            self._columns = columns_of(self.nodes)
+        else:
+            write = self._seeker.write if self._seeker else partial(write_row, self._columns)
+            for ordinal in sorted(self._stale):
+                write(ordinal, row_of(self.nodes[ordinal]))
+                for _, board in self.boards.values():
+                    board.changed(ordinal)
+        self._stale.clear()
+        return self._columns
+
+    @property
+    def seeker(self) -> Seeker:
+        """Who finds the node for one replica, over the columns as the books stand now."""
+        columns = self.columns
+        if self._seeker is None:
+            self._seeker = Seeker(columns)
+        return self._seeker
+
+    def update(self, node: Node) -> None:
+        """Puts a node where it belongs now; undone with the journal."""
+        # Rows are written when they are next read: an undo then costs them no more than a change does.
+        self._mark(node.ordinal)
+        self._journal.note(self._mark, node.ordinal)
+        now = buckets_of(node)
+        before = self._stands[node.ordinal]
+        if now != before:
+            self._journal.note(self._move, node.ordinal, before)
+            self._move(node.ordinal, now)
+
+    def _mark(self, ordinal: int) -> None:
+        self._stale.add(ordinal)
+        self.leftover.mark(ordinal)
+
+    def _move(self, ordinal: int, to: Buckets) -> None:
+        bit = 1 << ordinal
+        before = self._stands[ordinal]
+        if before.idle >= 0:
+            self._idle[before.idle] &= ~bit
+            self.total -= before.idle
+        for free in before.shares:
+            self._shared[free] &= ~bit
+        while len(self._idle) <= to.idle:
+            self._idle.append(0)
+        if to.idle >= 0:
+            self._idle[to.idle] |= bit
+            self.total += to.idle
+        for free in to.shares:
+            self._shared[free] |= bit
+        self._sliceable = self._sliceable | bit if to.sliceable else self._sliceable & ~bit
+        self._stands[ordinal] = to
+
+    def room_for(self, devices: int, replicas: int) -> bool:
+        """Whether so many replicas would find so many idle devices each, whatever else they need."""
+        found = 0
+        for idle in range(len(self._idle) - 1, devices - 1, -1):
+            found += self._idle[idle].bit_count() * (idle // devices)
+            if found >= replicas:
+                return True
+        return False
+
+    def candidates(self, shape: Shape, *, emptiest: bool = False) -> Iterator[Node]:
+        """Nodes that may hold one replica of `shape`, the one that it fills best first. A node may come twice.
+
+        emptiest: the one with the most left first instead, an idle card before a shared one.
+        """
+        bitmaps = self._bitmaps(shape)
+        for bitmap in reversed(tuple(bitmaps)) if emptiest else bitmaps:
+            left = bitmap
+            while left:
+                lowest = left & -left
+                left ^= lowest
+                yield self.nodes[lowest.bit_length() - 1]
+
+    def _bitmaps(self, shape: Shape) -> Iterator[int]:
+        match shape.kind:
+            case Kind.NONE:
+                yield from self._idle
+            case Kind.WHOLE:
+                yield from self._idle[shape.devices :]
+            case Kind.PORTION if shape.devices == 1:
+                yield from self._shared[shape.milli // 10 :]
+                yield from self._idle[1:]
+            case Kind.PORTION | Kind.MEMORY:
+                yield from self._shared[1:]
+                yield from self._idle[1:]
+            case Kind.SLICE:
+                yield self._sliceable
+
+    def check(self) -> None:
+        """The index says what the nodes say."""
+        for ordinal, node in enumerate(self.nodes):
+            if node.ordinal != ordinal:
+                raise AssertionError(f"{node.key} believes to be number {node.ordinal}, it is {ordinal}")
+            if self._stands[ordinal] != buckets_of(node):
+                raise AssertionError(f"{node.key} stands at {self._stands[ordinal]}, should at {buckets_of(node)}")
+        wrong = next(differences(self.columns, self.nodes), None)
+        if wrong is not None:
+            raise AssertionError(wrong)
+        if self._seeker is not None:
+            self._seeker.check()
+        idle = sum(bucket.bit_count() * n for n, bucket in enumerate(self._idle))
+        if idle != self.total:
+            raise AssertionError(f"{self.total} idle devices counted, the bitmaps have {idle}")
+        self.leftover.check()

@@ -1,0 +1,78 @@
+"""What must hold over the whole state between transactions. Tests and simulation run it after every step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from muster_kernel.lifecycle import ACTIVE, FINAL, WAITING, Phase
+from muster_scheduler.domain.asked.quotas import Amount
+from muster_scheduler.domain.asked.requests import Holder
+from muster_scheduler.domain.asked.workloads import Trials, Workload
+from muster_scheduler.domain.books.course import promised_holder
+from muster_scheduler.domain.books.queues import Owner
+from muster_scheduler.domain.books.world import World, amount_of, owner_of
+
+
+def check(world: World) -> None:
+    """Raises AssertionError naming the first thing that does not hold."""
+    promised = frozenset(
+        promised_holder(world.workloads[w], claim, p)
+        for w in world.claims
+        if (claim := world.workloads[w].claim)
+        for p in claim.planned
+    )
+    world.inventory.check(promised)
+    for workload in world.workloads.values():
+        _check_workload(world, workload)
+    _check_holders(world, promised)
+    _check_accounts(world)
+
+
+def _check_workload(world: World, workload: Workload) -> None:
+    where = f"workload {workload.id} ({workload.phase})"
+    if workload.phase in ACTIVE and workload.request is not None and not workload.independent:
+        roles = {(role.name, index) for role in workload.request.roles for index in range(role.size)}
+        _require(set(workload.replicas) == roles, f"{where} has {sorted(workload.replicas)}, should {sorted(roles)}")
+    if workload.request is not None and workload.request.trials is not None:
+        _check_trials(workload, workload.request.trials)
+    if workload.phase in WAITING or workload.phase in {Phase.STOPPED, Phase.CREATING, Phase.DELETED}:
+        _require(not workload.everyone(), f"{where} still holds {workload.everyone()}")
+    if workload.phase in FINAL or workload.phase in ACTIVE:
+        _require(workload.id not in world.waiting, f"{where} stands in the queue")
+    if workload.claim is not None:
+        _require(workload.phase in WAITING or workload.phase is Phase.TERMINATING, f"{where} has a claim")
+        _require(workload.id in world.claims, f"{where} has a claim that is not listed")
+    if workload.phase in WAITING and workload.claim is None and workload.not_before <= world.now:
+        _require(workload.id in world.waiting, f"{where} waits and does not stand in the queue")
+
+
+def _check_trials(workload: Workload, trials: Trials) -> None:
+    running = {rank for _, rank in workload.replicas}
+    _require(running <= set(workload.open_trials), f"{workload.id} runs {running}, of {workload.open_trials}")
+    _require(len(workload.open_trials) <= trials.at_once, f"{workload.id} has too many at once: {workload.open_trials}")
+    _require(workload.next_trial <= trials.completions, f"{workload.id} began trial {workload.next_trial - 1}")
+
+
+def _check_holders(world: World, promised: frozenset[Holder]) -> None:
+    booked = {holder for node in world.inventory.nodes.values() for holder in node.entries}
+    holding = {r.holder for w in world.workloads.values() for r in w.everyone() if r.charged}
+    _require(booked == holding | promised, f"inventory and workloads disagree: {booked ^ (holding | promised)}")
+
+
+def _check_accounts(world: World) -> None:
+    world.queues.check(_charged(world))
+
+
+def _charged(world: World) -> Iterator[tuple[Owner, str, Amount]]:
+    for workload in world.workloads.values():
+        owner = owner_of(workload)
+        for replica in workload.everyone():
+            if replica.accounted:
+                yield owner, workload.pool, amount_of((replica.grant,))
+        if workload.claim is not None:
+            yield owner, workload.claim.pool, amount_of(planned.grant for planned in workload.claim.planned)
+
+
+def _require(holds: bool, message: str) -> None:  # noqa: FBT001 - a condition and what it means
+    if not holds:
+        raise AssertionError(message)

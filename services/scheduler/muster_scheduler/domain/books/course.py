@@ -1,0 +1,282 @@
+"""The course of a workload: what follows when its phase moves.
+
+Every change of a phase goes through `advance`, which asks the kernel's table and then does what entering the new phase
+means: queue it, write or withdraw its record, give back what nothing runs on any more.
+Holds: a tombstone is decided in the same step in which the phase stops wanting replicas; a workload that waits for the
+last replica to go moves on in the very step in which nothing of it is left.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster_kernel.lifecycle import ACTIVE, WAITING, LifecycleEvent, Phase, Verdict, step
+from muster_kernel.reasons import ChangeReason
+from muster_scheduler.domain.asked.limits import KEEP_DEVICES
+from muster_scheduler.domain.asked.requests import Holder
+from muster_scheduler.domain.asked.workloads import Claim, Ending, Planned, Replica, ReplicaState, Request, Workload
+from muster_scheduler.domain.books.eligible import eligibility_of
+from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.decisions import PhaseChange, Release
+from muster_scheduler.domain.fleet.eligibility import excluded
+from muster_scheduler.domain.fleet.nodes import Mode
+
+E = LifecycleEvent
+_HOLDING: Final = ACTIVE | {Phase.UNKNOWN, Phase.TERMINATING, Phase.STOPPING}
+
+
+def advance(
+    world: World, workload: Workload, event: LifecycleEvent, reason: ChangeReason, message: str = ""
+) -> Verdict | None:
+    """Moves a workload by one event. None where it was taken, else the table's verdict."""
+    moved = step(workload.phase, event, workload.desired)
+    if isinstance(moved, Verdict):
+        return moved
+    if workload.desired is not moved.desired:
+        world.set(workload, desired=moved.desired)
+        if not moved.path:
+            _tell(world, workload, workload.phase, reason, message)
+    for number, phase in enumerate(moved.path):
+        before = workload.phase
+        why = reason if number == 0 else _remembered(phase)
+        world.set(workload, phase=phase, reason=why, message=message if number == 0 else "")
+        _tell(world, workload, before, why, workload.message)
+        _enter(world, workload, before)
+        if workload.phase is not phase:
+            break  # entering it moved on already (nothing was running); the remembered wish was part of that step
+    return None
+
+
+def _remembered(phase: Phase) -> ChangeReason:
+    if phase is Phase.RESUMING:
+        return ChangeReason.RESUMED
+    return ChangeReason.DELETED if phase is Phase.DELETING else ChangeReason.SUSPENDED
+
+
+def _tell(world: World, workload: Workload, before: Phase, reason: ChangeReason, message: str) -> None:
+    change = PhaseChange(
+        workload.id, workload.attempt, before, workload.phase, workload.desired, reason, message, world.now
+    )
+    world.decide(change)
+
+
+def _enter(world: World, workload: Workload, before: Phase) -> None:
+    phase = workload.phase
+    if phase not in WAITING and phase is not Phase.TERMINATING:
+        drop_claim(world, workload)  # of one that moved, and whose next run is not wanted any more
+    if before in WAITING:
+        world.waiting.remove(workload.id)
+        world.set(workload, told=None)
+    if phase in WAITING:
+        if phase is Phase.RESUMING:
+            world.set(workload, attempt=workload.attempt + 1, ours=workload.ours + 1, not_before=0, ran=0)
+        enqueue(world, workload)
+    elif phase in ACTIVE:
+        if before is Phase.UNKNOWN:
+            world.watch(workload)  # its timer may have gone by while nobody could be told to leave
+    elif phase in {Phase.UNKNOWN, Phase.CREATING, Phase.STOPPED}:
+        return
+    elif phase is Phase.DELETED:
+        world.set(workload, finished=world.now)
+    else:
+        _take_down(world, workload, before)
+
+
+def enqueue(world: World, workload: Workload) -> None:
+    """Puts a workload that waits into the queue, or to sleep until its backoff is over."""
+    world.set(workload, queued=world.now)
+    if workload.claim is not None:
+        return
+    if workload.not_before > world.now:
+        world.timers.at(workload.not_before, workload.id)
+        return
+    blocked = world.waiting.add(workload)
+    if blocked is not None:
+        world.tell(workload, blocked)
+
+
+def _take_down(world: World, workload: Workload, before: Phase) -> None:
+    """Terminating, Stopping, Deleting, Completed, Failed: nothing of it is wanted any more."""
+    world.journal.put(world.departing, workload.id, None)
+    drop_claim(world, workload)
+    if workload.phase in {Phase.COMPLETED, Phase.FAILED}:
+        world.set(workload, finished=world.now)
+        world.watch(workload)
+    for replica in list(workload.replicas.values()):
+        if replica.kept:
+            world.give_back(workload, replica)
+    if before in ACTIVE or before is Phase.UNKNOWN:
+        _withdraw(world, workload)
+    if not workload.remaining:
+        nothing_left(world, workload)
+
+
+def _withdraw(world: World, workload: Workload) -> None:
+    release = Release(
+        workload.cluster, workload.id, workload.generation, workload.attempt, world.limits.grace, workload.reason.value
+    )
+    world.set(workload, record=workload.record + 1)
+    world.decide(release)
+
+
+def drop_claim(world: World, workload: Workload) -> None:
+    """Gives up the room that was being made for a workload."""
+    claim = workload.claim
+    if claim is None:
+        return
+    for planned in claim.planned:
+        world.inventory.release(promised_holder(workload, claim, planned), planned.node)
+        world.free(workload.project, claim.cluster, claim.pool, planned.node)
+    world.account(workload, claim.pool, (planned.grant for planned in claim.planned), -1)
+    world.set(workload, claim=None)
+    world.journal.drop(world.claims, workload.id)
+
+
+def promised_holder(workload: Workload, claim: Claim, planned: Planned) -> Holder:
+    """The holder of one planned replica: of the run that the claim is for, which may be the next one."""
+    return Holder(workload.id, *claim.run, planned.role, planned.rank, 0)
+
+
+def claim_holder(workload: Workload, role: str, index: int, k: int = 0) -> Holder:
+    """The holder that a replica of the workload's next (or current) run is."""
+    return Holder(workload.id, workload.generation, workload.attempt, role, index, k)
+
+
+def gone(world: World, workload: Workload, replica: Replica) -> None:
+    """No process of this replica is left."""
+    holder = replica.holder
+    if holder in workload.leaving or holder in workload.rolling:
+        world.give_back(workload, replica)
+        world.journal.drop(workload.leaving, holder)
+        world.journal.drop(workload.rolling, holder)
+    elif _keeps(world, workload, replica):
+        world.set_replica(replica, gone=True, kept=True)
+    else:
+        world.give_back(workload, replica)
+    _tell_claims(world, workload)
+    if not workload.remaining:
+        nothing_left(world, workload)
+
+
+def _keeps(world: World, workload: Workload, replica: Replica) -> bool:
+    """Whether the devices of a gone replica wait for its restart."""
+    if workload.phase is not Phase.TERMINATING or workload.ending is not Ending.RESTART:
+        return False
+    return workload.not_before - world.now <= KEEP_DEVICES and healthy(world, replica)
+
+
+def healthy(world: World, replica: Replica) -> bool:
+    """Whether what the replica holds could be used again."""
+    node = world.inventory.nodes.get(replica.node)
+    if node is None:
+        return False
+    asked = eligibility_of(world.queues, world.workloads[replica.holder.workload])._replace(avoided=frozenset())
+    if excluded(asked, node, world.now) is not None:
+        return False
+    held = (node.device(share.device) for share in replica.grant.shares)
+    return all(device is not None and device.mode not in {Mode.UNHEALTHY, Mode.FOREIGN} for device in held)
+
+
+def _tell_claims(world: World, workload: Workload) -> None:
+    """Those who wait for this workload's room wait no longer, once nothing of it is left."""
+    if workload.remaining:
+        return
+    for claimant_id in sorted(world.claims):
+        claimant = world.workloads[claimant_id]
+        claim = claimant.claim
+        if claim is not None and workload.id in claim.waits_for:
+            left = tuple(other for other in claim.waits_for if other != workload.id)
+            world.set(claimant, claim=claim._replace(waits_for=left))
+
+
+def nothing_left(world: World, workload: Workload) -> None:
+    """All replicas are gone (or there never were any): what waited for that follows now."""
+    match workload.phase:
+        case Phase.TERMINATING:
+            _terminated(world, workload)
+        case Phase.STOPPING:
+            world.clear_run(workload)
+            advance(world, workload, E.ALL_GONE, ChangeReason.REPLICAS_GONE)
+        case Phase.DELETING:
+            world.clear_run(workload)
+            advance(world, workload, E.ALL_GONE, ChangeReason.REPLICAS_GONE)
+        case Phase.COMPLETED | Phase.FAILED:
+            world.clear_run(workload)
+        case _:
+            pass
+
+
+def _terminated(world: World, workload: Workload) -> None:
+    if workload.ending is Ending.RESTART and _all_kept(workload):
+        if workload.not_before > world.now:
+            world.timers.at(workload.not_before, workload.id)
+        else:
+            _again(world, workload)
+        return
+    for replica in list(workload.replicas.values()):
+        if replica.kept:
+            world.give_back(workload, replica)
+    ending, request = workload.ending, workload.request
+    world.clear_run(workload)
+    final = ending is Ending.FOR_GOOD
+    reason, message = ChangeReason.REPLICAS_GONE, ""
+    if ending is Ending.FOR_GOOD:
+        reason, message = ChangeReason.AGENT_REFUSED, workload.message
+    lost = 1 if ending is Ending.PREEMPTED else 0
+    ours = workload.ours + (1 if ending is Ending.MOVED else lost)
+    preemptions = workload.preemptions + lost
+    ran = 0 if lost else workload.ran + world.now - workload.placed
+    if lost and request is not None and _had_enough(request, preemptions):
+        final, reason = True, ChangeReason.TERMINATED_AFTER_PREEMPTION
+    world.set(workload, ending=Ending.NONE, attempt=workload.attempt + 1, ours=ours, preemptions=preemptions, ran=ran)
+    advance(world, workload, E.ALL_GONE_FOR_GOOD if final else E.ALL_GONE, reason, message)
+
+
+def _had_enough(request: Request, preemptions: int) -> bool:
+    """Whether a workload ends with this preemption instead of waiting for its next turn."""
+    limit = request.preemption_limit
+    return request.terminate_after_preemption or (limit is not None and preemptions > limit)
+
+
+def _all_kept(workload: Workload) -> bool:
+    return bool(workload.replicas) and all(replica.kept for replica in workload.replicas.values())
+
+
+def restart_due(world: World, workload: Workload) -> None:
+    """The backoff of a Terminating workload is over: starts it again where it was, if all of it is gone."""
+    if workload.ending is Ending.RESTART and not workload.remaining:
+        _terminated(world, workload)
+
+
+def _again(world: World, workload: Workload) -> None:
+    """The next attempt on the same devices; on any other place where one of them has become unhealthy meanwhile."""
+    if not all(healthy(world, replica) for replica in workload.replicas.values()):
+        for replica in list(workload.replicas.values()):
+            world.give_back(workload, replica)
+        _terminated(world, workload)
+        return
+    held = sorted(workload.replicas.values(), key=lambda replica: replica.holder)
+    for replica in held:
+        world.inventory.release(replica.holder, replica.node)
+        world.touched.replicas[replica.holder] = None
+    ran = workload.ran + world.now - workload.placed
+    world.set(workload, replicas={}, ending=Ending.NONE, attempt=workload.attempt + 1, not_before=0)
+    world.set(workload, placed=world.now, ran=ran, idle_since=0)
+    for old in held:
+        holder = old.holder._replace(attempt=workload.attempt, k=0)
+        world.inventory.charge(holder, old.node, old.grant)
+        again = Replica(holder, old.node, old.grant)
+        world.journal.put(workload.replicas, (holder.role, holder.rank), again)
+        world.touched.replicas[holder] = None
+    advance(world, workload, E.ALL_GONE_SAME_DEVICES, ChangeReason.RESTART)
+    world.rewrite(workload)
+
+
+def waits_for_nobody(claim: Claim | None) -> bool:
+    """Whether a claim's room is free by now."""
+    return claim is not None and not claim.waits_for
+
+
+def lost(replica: Replica) -> bool:
+    """Whether its node is silent."""
+    return replica.state is ReplicaState.LOST

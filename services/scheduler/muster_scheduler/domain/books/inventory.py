@@ -1,0 +1,260 @@
+"""The fleet as it is charged: clusters, node pools, nodes, devices. The one place where capacity changes hands.
+
+Called by the state machine (charges and releases), by cluster reports (what is there) and by placement (what fits).
+Holds: what runs on a device never exceeds it, nor does what runs together with what is promised; a device stays in the
+books while anything is charged to it, also when its agent no longer reports it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from muster_kernel.quantities import MILLI
+from muster_scheduler.domain.asked.requests import Amounts, Grant, Holder, Kind, Share
+from muster_scheduler.domain.books.capacity import Capacity
+from muster_scheduler.domain.fleet.columns import Columns
+from muster_scheduler.domain.fleet.nodes import Device, Node
+from muster_scheduler.domain.journal import Journal
+
+NodeKey = tuple[str, str]
+_NOTHING: Final = Grant(0, 0)
+
+
+class Inventory:
+    """All nodes of all clusters, indexed by (cluster, node pool)."""
+
+    def __init__(self, journal: Journal) -> None:
+        """Begins without nodes."""
+        self._journal = journal
+        self.nodes: dict[NodeKey, Node] = {}
+        self._capacity: dict[tuple[str, str], Capacity] = {}
+        self._owners: dict[str, NodeKey] = {}  # device -> node; whether that still holds, says the node
+        self._pools: dict[str, tuple[str, ...]] = {}
+
+    # -- asking ------------------------------------------------------------------------------------------------------
+
+    def capacity(self, cluster: str, pool: str) -> Capacity | None:
+        """The index of one node pool of one cluster, or None where it has no node."""
+        return self._capacity.get((cluster, pool))
+
+    def columns(self, cluster: str, pool: str) -> Columns | None:
+        """What is free in one node pool of one cluster, as columns; to be read only. None where it has no node."""
+        capacity = self._capacity.get((cluster, pool))
+        return capacity.columns if capacity else None
+
+    def clusters_with(self, pool: str) -> tuple[str, ...]:
+        """The clusters that have nodes in `pool`, by id."""
+        return self._pools.get(pool, ())
+
+    def largest_device(self, cluster: str, pool: str) -> int:
+        """Bytes of the largest card of a node pool."""
+        capacity = self._capacity.get((cluster, pool))
+        return capacity.largest if capacity else 0
+
+    def in_cluster(self, cluster: str) -> Iterator[Node]:
+        """The nodes of a cluster, by name."""
+        for key in sorted(self.nodes):
+            if key[0] == cluster:
+                yield self.nodes[key]
+
+    def owner(self, uuid: str) -> NodeKey | None:
+        """The node on which a device of that name is open or charged; None where it is neither."""
+        key = self._owners.get(uuid)
+        node = self.nodes.get(key) if key else None
+        device = node.device(uuid) if node else None
+        return key if device is not None and (device.healthy or device.entries) else None
+
+    def grown(self, cluster: str, pool: str) -> int:
+        """Grows whenever something could fit in that pool that did not fit before."""
+        capacity = self._capacity.get((cluster, pool))
+        return capacity.position if capacity else 0
+
+    # -- the mutator -------------------------------------------------------------------------------------------------
+
+    def charge(self, holder: Holder, key: NodeKey, grant: Grant) -> None:
+        """Charges a grant to its node and devices."""
+        self._apply(holder, self.nodes[key], grant)
+
+    def release(self, holder: Holder, key: NodeKey) -> Grant | None:
+        """Takes back what a holder holds of a node. None where it holds nothing there."""
+        node = self.nodes.get(key)
+        grant = node.entries.get(holder) if node else None
+        if node is None or grant is None:
+            return None
+        self._apply(holder, node, None)
+        return grant
+
+    def _apply(self, holder: Holder, node: Node, grant: Grant | None) -> None:
+        before = node.entries.get(holder, _NOTHING)
+        self._write(holder, node, before, grant)
+        self._journal.note(self._write, holder, node, grant or _NOTHING, before if before is not _NOTHING else None)
+        capacity = self._capacity.get((node.cluster, node.pool))
+        if capacity is not None and node.ordinal >= 0:
+            capacity.update(node)
+            if grant is None:
+                capacity.position += 1
+
+    def _write(self, holder: Holder, node: Node, before: Grant, after: Grant | None) -> None:
+        now = after or _NOTHING
+        node.used_cpu += now.cpu - before.cpu
+        node.used_memory += now.memory - before.memory
+        node.used_slots += now.slots - before.slots
+        if before.extra or now.extra:
+            _count_extra(node, before.extra, now.extra)
+        if after is None:
+            node.entries.pop(holder, None)
+        else:
+            node.entries[holder] = after
+        _write_devices(holder, node, before.shares, now.shares)
+
+    # -- what agents report ------------------------------------------------------------------------------------------
+
+    def put_nodes(self, nodes: Iterable[Node]) -> None:
+        """Takes nodes as reported; what is charged to a node of that name stays charged."""
+        arriving = list(nodes)
+        pools = {(node.cluster, node.pool) for node in arriving}
+        pools |= {(n.cluster, n.pool) for node in arriving if (n := self.nodes.get(node.key))}
+        # Noted first, so that it is undone last: the index is rebuilt over the nodes that are back by then.
+        self._journal.note(self._reindex, pools)
+        for node in arriving:
+            known = self.nodes.get(node.key)
+            if known is not None:
+                _carry_over(known, node)
+            self._journal.put(self.nodes, node.key, node)
+            for device in node.devices:
+                if device.healthy and self._owners.get(device.uuid) != node.key:
+                    self._journal.put(self._owners, device.uuid, node.key)
+        self._reindex(pools)
+
+    def drop_node(self, key: NodeKey) -> None:
+        """A node that no longer exists: forgotten, or kept closed while anything is charged to it."""
+        node = self.nodes.get(key)
+        if node is None:
+            return
+        self._journal.note(self._reindex, {(node.cluster, node.pool)})
+        if node.entries:
+            self._journal.set(node, "present", value=False)
+        else:
+            self._journal.drop(self.nodes, key)
+        self._reindex({(node.cluster, node.pool)})
+
+    def _reindex(self, pools: set[tuple[str, str]]) -> None:
+        for cluster, pool in pools:
+            nodes = sorted((n for n in self.nodes.values() if (n.cluster, n.pool) == (cluster, pool)), key=_by_name)
+            old = self._capacity.pop((cluster, pool), None)
+            if nodes:
+                made = Capacity(self._journal, nodes)
+                made.position = (old.position if old else 0) + 1
+                self._capacity[cluster, pool] = made
+        by_pool: dict[str, list[str]] = {}
+        for cluster, pool in sorted(self._capacity):
+            by_pool.setdefault(pool, []).append(cluster)
+        self._pools = {pool: tuple(clusters) for pool, clusters in by_pool.items()}
+
+    # -- invariants --------------------------------------------------------------------------------------------------
+
+    def check(self, promised: frozenset[Holder] = frozenset()) -> None:
+        """Raises AssertionError where the books do not agree or something is given twice.
+
+        promised: holders of claims. What they are promised may still be held by those who leave: neither the running
+        nor the promised alone with what stays may exceed a device.
+        """
+        for node in self.nodes.values():
+            _check_node(node, promised)
+        for capacity in self._capacity.values():
+            capacity.check()
+        for node in self.nodes.values():
+            index = self._capacity[node.cluster, node.pool]
+            if index.nodes[node.ordinal] is not node:
+                raise AssertionError(f"{node.key} is indexed as another node")
+
+
+def _by_name(node: Node) -> str:
+    return node.name
+
+
+def _count_extra(node: Node, before: Amounts, after: Amounts) -> None:
+    """Moves what is used of named resources; one of which nothing is used any more is not named."""
+    for name, change in [*((name, -amount) for name, amount in before), *after]:
+        used = node.used_extra.get(name, 0) + change
+        if used:
+            node.used_extra[name] = used
+        else:
+            node.used_extra.pop(name, None)
+
+
+def _write_devices(holder: Holder, node: Node, before: tuple[Share, ...], after: tuple[Share, ...]) -> None:
+    for share in before:
+        device = node.device(share.device)
+        if device is not None:
+            device.entries.pop(holder, None)
+            device.tally()
+    for share in after:
+        device = node.device(share.device)
+        if device is None:
+            # Its agent no longer reports it, or never did since the restart: booked all the same, given to nobody.
+            device = Device(share.device, "", 0, len(node.devices), healthy=False)
+            node.devices.append(device)
+        device.entries[holder] = share
+        device.tally()
+
+
+def _carry_over(known: Node, node: Node) -> None:
+    """Moves what is charged to the known node into the newly reported one."""
+    node.entries = dict(known.entries)
+    node.used_cpu, node.used_memory, node.used_slots = known.used_cpu, known.used_memory, known.used_slots
+    node.used_extra = dict(known.used_extra)
+    reported = {device.uuid: device for device in node.devices}
+    for device in known.devices:
+        if not device.entries:
+            continue
+        now = reported.get(device.uuid)
+        if now is None:
+            now = Device(device.uuid, device.model, device.memory, device.slot, healthy=False, mig=device.mig)
+            node.devices.append(now)
+        now.entries = dict(device.entries)
+    for device in node.devices:
+        device.tally()
+
+
+def _check_node(node: Node, promised: frozenset[Holder]) -> None:
+    cpu = sum(grant.cpu for grant in node.entries.values())
+    memory = sum(grant.memory for grant in node.entries.values())
+    slots = sum(grant.slots for grant in node.entries.values())
+    if (cpu, memory, slots) != (node.used_cpu, node.used_memory, node.used_slots):
+        raise AssertionError(f"{node.key} counts {node.used_cpu}, {node.used_memory}, {node.used_slots} as used")
+    extra: dict[str, int] = {}
+    for grant in node.entries.values():
+        for name, amount in grant.extra:
+            extra[name] = extra.get(name, 0) + amount
+    if extra != node.used_extra:
+        raise AssertionError(f"{node.key} counts {node.used_extra} as used, its entries {extra}")
+    charged = {(h, s.device): s for h, grant in node.entries.items() for s in grant.shares}
+    booked = {(h, device.uuid): s for device in node.devices for h, s in device.entries.items()}
+    if charged != booked:
+        raise AssertionError(f"{node.key}: node and devices disagree: {set(charged) ^ set(booked)}")
+    for device in node.devices:
+        leaving = any(holder in promised for holder in device.entries)
+        groups = (
+            [s for h, s in device.entries.items() if h not in promised],
+            [s for h, s in device.entries.items() if h in promised],
+        )
+        for shares in groups if leaving else (list(device.entries.values()),):
+            _check_device(node, device, shares)
+
+
+def _check_device(node: Node, device: Device, shares: list[Share]) -> None:
+    kinds = {("shared" if s.kind in {Kind.PORTION, Kind.MEMORY} else s.kind.value) for s in shares}
+    if len(kinds) > 1:
+        raise AssertionError(f"{node.key} {device.uuid} serves {sorted(kinds)} at once")
+    if kinds == {"whole"} and len(shares) > 1:
+        raise AssertionError(f"{node.key} {device.uuid} is given as a whole {len(shares)} times")
+    used = sum(s.bytes for s in shares)
+    if kinds == {"shared"} and (sum(s.milli for s in shares) > MILLI or (device.memory and used > device.memory)):
+        raise AssertionError(f"{node.key} {device.uuid} is over-given: {shares}")
+    mask = 0
+    for share in shares:
+        if mask & share.mask:
+            raise AssertionError(f"{node.key} {device.uuid}: overlapping slices {shares}")
+        mask |= share.mask

@@ -1,0 +1,113 @@
+"""Quotas per GPU model, over all node pools: which models a workload may not have now, and why.
+
+Called by placement, making room and explanations, which leave out the nodes of closed models. What queues hold of a
+model is summed up when it is asked for, from the projects' own workloads, and only where a quota names a model.
+Holds: a gang is counted as if all of it got the model, so that whatever it gets stays within the quota; a node with any
+card of a closed model is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from muster_kernel.reasons import Reason, WaitingReason
+from muster_scheduler.domain.asked.quotas import Level, ModelQuota
+from muster_scheduler.domain.asked.requests import Grant
+from muster_scheduler.domain.asked.workloads import Workload
+from muster_scheduler.domain.books.eligible import eligibility_of
+from muster_scheduler.domain.books.queues import Queues
+from muster_scheduler.domain.books.world import World, owner_of
+from muster_scheduler.domain.fleet.eligibility import Eligibility, models_of_node
+
+
+class Closed(NamedTuple):
+    """A model of which a queue may not have so much more."""
+
+    model: str
+    reason: Reason
+
+
+def asked_of(world: World, workload: Workload, units: int) -> Eligibility:
+    """What nodes are held against for `units` more, in 1/7,000 GPU: the workload's eligibility, closed models out."""
+    asked = eligibility_of(world.queues, workload)
+    closed = closed_models(world, workload, units)
+    return asked._replace(closed=frozenset(each.model for each in closed)) if closed else asked
+
+
+def closed_models(world: World, workload: Workload, units: int) -> list[Closed]:
+    """The models of which the workload may not have `units` more, each once, its project's word first."""
+    found: dict[str, Closed] = {}
+    preemptible = owner_of(workload).preemptible
+    for level, projects, quotas in _levels(world.queues, workload.project) if units else ():
+        used = _used(world, projects)
+        for quota in quotas:
+            held, bound = used.get(quota.model, (0, 0))
+            reason = _refusal(quota, held, bound, units, level, preemptible=preemptible)
+            if reason is not None:
+                found.setdefault(quota.model, Closed(quota.model, reason))
+    return list(found.values())
+
+
+def model_refusal(world: World, workload: Workload, units: int, pool: str) -> Closed | None:
+    """The closed model that is in the way: where every card of the pool is of a closed model; None where not."""
+    closed = {each.model: each for each in closed_models(world, workload, units)}
+    there: set[str] = set()
+    for cluster in world.inventory.clusters_with(pool) if closed else ():
+        capacity = world.inventory.capacity(cluster, pool)
+        for node in capacity.nodes if capacity else ():
+            models = models_of_node(node)
+            if models and models.isdisjoint(closed):
+                return None
+            there |= models
+    return next((closed[model] for model in sorted(there & set(closed))), None)
+
+
+def _levels(queues: Queues, name: str) -> Iterator[tuple[Level, frozenset[str], tuple[ModelQuota, ...]]]:
+    project, department = queues.projects.get(name), queues.department_of(name)
+    if project is not None and project.models:
+        yield Level.PROJECT, frozenset({name}), project.models
+    if department is not None and department.models:
+        siblings = frozenset(p.name for p in queues.projects.values() if p.department == department.name)
+        yield Level.DEPARTMENT, siblings, department.models
+
+
+def _used(world: World, projects: frozenset[str]) -> dict[str, tuple[int, int]]:
+    """What these projects hold of each model, in 1/7,000 GPU: in all, and by non-preemptible work."""
+    found: dict[str, tuple[int, int]] = {}
+    names = {name for (project, _, _), spells in world.queues.spells.items() if project in projects for name in spells}
+    for name in sorted(names):
+        workload = world.workloads[name]
+        preemptible = owner_of(workload).preemptible
+        for model, units in _held(world, workload):
+            held, bound = found.get(model, (0, 0))
+            found[model] = held + units, bound + (0 if preemptible else units)
+    return found
+
+
+def _held(world: World, workload: Workload) -> Iterator[tuple[str, int]]:
+    for replica in workload.everyone():
+        if replica.accounted:
+            yield _model(world, replica.node, replica.grant), replica.grant.charge
+    for planned in workload.claim.planned if workload.claim else ():
+        yield _model(world, planned.node, planned.grant), planned.grant.charge
+
+
+def _model(world: World, key: tuple[str, str], grant: Grant) -> str:
+    node = world.inventory.nodes.get(key)
+    if node is None:
+        return ""
+    if grant.slots:
+        return node.slot_model
+    device = node.device(grant.shares[0].device) if grant.shares else None
+    return device.model if device else ""
+
+
+def _refusal(quota: ModelQuota, held: int, bound: int, units: int, level: Level, *, preemptible: bool) -> Reason | None:
+    if quota.limit is not None and held + units > quota.limit:
+        numbers = (held, quota.limit, held + units - quota.limit, int(level))
+        return Reason(WaitingReason.MODEL_OVER_LIMIT, numbers)
+    if not preemptible and bound + units > quota.deserved:
+        numbers = (bound, quota.deserved, bound + units - quota.deserved, int(level))
+        return Reason(WaitingReason.MODEL_OVER_QUOTA, numbers)
+    return None

@@ -1,0 +1,93 @@
+"""How each node pool is filled, and which of its nodes are close: what people have said of the pools of each cluster.
+
+Changed by tenancy.py through the journal, asked by placement. Part of the truth: kept in the database, in the digest.
+Holds: a pool of which nothing was said packs; a name stands for one pool of a cluster.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from muster_scheduler.domain.asked.requests import Kind, Shape
+from muster_scheduler.domain.asked.terms import HOST_LABEL, Wish
+from muster_scheduler.domain.gangs.choosing import NodeOrder
+from muster_scheduler.domain.journal import Journal
+from muster_scheduler.domain.strategies.mix import Mix
+
+
+class Strategy(StrEnum):
+    """Which node comes first.
+
+    BINPACK: the fullest that has room. SPREAD: the emptiest. FGD and FORESIGHT look ahead to what usually arrives: the
+    node that loses least by it (strategies/); their gangs are packed.
+    """
+
+    BINPACK = "binpack"
+    SPREAD = "spread"
+    FGD = "fgd"
+    FORESIGHT = "foresight"
+
+    @property
+    def gang_order(self) -> NodeOrder:
+        """The same for the replicas of a gang."""
+        return NodeOrder.EVENLY if self is Strategy.SPREAD else NodeOrder.TIGHTEST
+
+
+class NodePool(NamedTuple):
+    """A node pool of a cluster, by the number that is never given to another. gpu, cpu: with devices and without.
+
+    levels: the keys of labels that say which nodes are close to each other, the widest first. mix: what usually
+    arrives, as of `mixed` (microseconds), for strategies that look ahead.
+    """
+
+    id: int
+    cluster: str
+    name: str
+    version: int
+    gpu: Strategy = Strategy.BINPACK
+    cpu: Strategy = Strategy.BINPACK
+    levels: tuple[str, ...] = ()
+    mix: Mix = ()
+    mixed: int = 0
+
+    def levels_for(self, wish: Wish) -> tuple[str, ...]:
+        """The levels by which a gang of that wish is placed: the pool's, where they have all that it names.
+
+        Else its own, as it names them; a node is the narrowest level of all, whether a pool lists it or not.
+        """
+        asked = wish.keys
+        known = (*self.levels, HOST_LABEL) if HOST_LABEL in asked and HOST_LABEL not in self.levels else self.levels
+        return known if asked and set(asked) <= set(known) else asked
+
+    def strategy(self, shape: Shape) -> Strategy:
+        """How a replica of this shape is placed."""
+        return self.cpu if shape.kind is Kind.NONE else self.gpu
+
+
+class NodePools:
+    """The pools of which something was said, by number; undone with the journal."""
+
+    __slots__ = ("_journal", "_numbers", "known")
+
+    def __init__(self, journal: Journal) -> None:
+        """Begins with none."""
+        self._journal = journal
+        self._numbers: dict[tuple[str, str], int] = {}
+        self.known: dict[int, NodePool] = {}
+
+    def named(self, cluster: str, name: str) -> NodePool:
+        """What was said of a pool of a cluster; number and version 0 where that is nothing."""
+        number = self._numbers.get((cluster, name))
+        return NodePool(0, cluster, name, 0) if number is None else self.known[number]
+
+    def put(self, pool: NodePool) -> None:
+        """A pool as it stands now."""
+        self._journal.put(self.known, pool.id, pool)
+        self._journal.put(self._numbers, (pool.cluster, pool.name), pool.id)
+
+    def remove(self, number: int) -> None:
+        """A pool is no more. Another of its name, made since, stays."""
+        gone = self._journal.drop(self.known, number)
+        if gone is not None and self._numbers.get((gone.cluster, gone.name)) == number:
+            self._journal.drop(self._numbers, (gone.cluster, gone.name))

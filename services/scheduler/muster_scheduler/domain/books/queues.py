@@ -1,0 +1,248 @@
+"""Departments over projects, their quotas, and what they hold: the accounts of every queue in every node pool.
+
+Called by the cycle (may this be charged?) and by the mutators of workloads (charge, release).
+Holds: a project's account is the sum of what is charged to it, a department's that of its projects; at the moment it is
+placed, non-preemptible work stays within what its project and its department deserve, and all work within their limits;
+lowering a quota stops nothing. A department that names no quota for a pool bounds nothing there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from muster_kernel.reasons import Reason, WaitingReason
+from muster_scheduler.domain.asked.quotas import (
+    EMPTY,
+    NO_QUOTA,
+    Account,
+    Amount,
+    Level,
+    ModelQuota,
+    Quota,
+    UserLimit,
+    verdict,
+)
+from muster_scheduler.domain.asked.rules import ANY_TYPE, NO_RULES, NodeTypes, Rules
+from muster_scheduler.domain.journal import Journal
+from muster_scheduler.domain.shares.decay import Faded, fade
+
+
+@dataclass(slots=True, eq=False)
+class Project:
+    """One queue into which workloads go.
+
+    rank: the higher is served first from what nobody deserves; home: the cluster that it prefers, empty: none.
+    """
+
+    name: str
+    department: str = ""
+    version: int = 0
+    quotas: dict[str, Quota] = field(default_factory=dict)
+    rules: Rules = NO_RULES
+    node_types: NodeTypes = ANY_TYPE
+    rank: int = 0
+    user_limits: tuple[UserLimit, ...] = ()
+    models: tuple[ModelQuota, ...] = ()
+    home: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class Department:
+    """A queue over projects."""
+
+    name: str
+    version: int = 0
+    quotas: dict[str, Quota] = field(default_factory=dict)
+    rules: Rules = NO_RULES
+    node_types: NodeTypes = ANY_TYPE
+    rank: int = 0
+    models: tuple[ModelQuota, ...] = ()
+
+
+class Owner(NamedTuple):
+    """Whose account is charged: a workload of a user in a project."""
+
+    project: str
+    user: str
+    workload: str
+    preemptible: bool
+
+
+class Spell(NamedTuple):
+    """What one workload holds in one pool: how many charges, and how many GPUs in 1/7,000."""
+
+    charges: int = 0
+    gpu: int = 0
+
+
+_NO_SPELL = Spell()
+_NOBODY: dict[str, Spell] = {}
+
+
+class Queues:
+    """All departments and projects and their accounts."""
+
+    def __init__(self, journal: Journal) -> None:
+        """Begins without queues."""
+        self._journal = journal
+        self.projects: dict[str, Project] = {}
+        self.departments: dict[str, Department] = {}
+        self.accounts: dict[tuple[str, str], Account] = {}  # of (project, pool)
+        self.above: dict[tuple[str, str], Account] = {}  # of (department, pool)
+        self.usage: dict[tuple[str, str], Faded] = {}  # of (project, pool): GPUs held lately; kept where it counts
+        self.changed: dict[tuple[str, str], None] = {}  # accounts that were written, for whoever clears it
+        self.spells: dict[tuple[str, str, str], dict[str, Spell]] = {}  # of (project, user, pool), by workload
+
+    # -- what people change ------------------------------------------------------------------------------------------
+
+    def put(self, project: Project) -> None:
+        """Takes a project as it stands now; what it holds goes with it into another department."""
+        self._move(project.name, project.department)
+        self._journal.put(self.projects, project.name, project)
+
+    def remove(self, name: str) -> None:
+        """Forgets a project; what runs of it stays in its accounts."""
+        self._move(name, "")
+        self._journal.drop(self.projects, name)
+        for key in sorted(key for key in self.usage if key[0] == name):
+            self._journal.drop(self.usage, key)
+
+    def put_department(self, department: Department) -> None:
+        """Takes a department as it stands now."""
+        self._journal.put(self.departments, department.name, department)
+
+    def remove_department(self, name: str) -> None:
+        """Forgets a department; its projects, if any are left, stand alone."""
+        self._journal.drop(self.departments, name)
+
+    def _move(self, project: str, to: str) -> None:
+        known = self.projects.get(project)
+        before = known.department if known else ""
+        if before == to:
+            return
+        for (name, pool), account in sorted(self.accounts.items()):
+            if name == project:
+                self._write(self.above, (before, pool), self._over(before, pool).joined(account, -1))
+                self._write(self.above, (to, pool), self._over(to, pool).joined(account))
+
+    # -- asking ------------------------------------------------------------------------------------------------------
+
+    def quota(self, project: str, pool: str) -> Quota:
+        """What the project deserves there; nothing where nothing is said."""
+        known = self.projects.get(project)
+        return known.quotas.get(pool, NO_QUOTA) if known else NO_QUOTA
+
+    def account(self, project: str, pool: str) -> Account:
+        """What the project holds there."""
+        return self.accounts.get((project, pool), EMPTY)
+
+    def department_of(self, project: str) -> Department | None:
+        """The department of a project, where both are known."""
+        known = self.projects.get(project)
+        return self.departments.get(known.department) if known else None
+
+    def department_account(self, department: str, pool: str) -> Account:
+        """What the projects of a department hold there together."""
+        return self._over(department, pool)
+
+    def _over(self, department: str, pool: str) -> Account:
+        return self.above.get((department, pool), EMPTY)
+
+    def refusal(self, owner: Owner, pool: str, amount: Amount) -> Reason | None:
+        """Why `amount` more may not be charged, or None where it may: project, then department, then the user."""
+        known = self.projects.get(owner.project)
+        if known is None:
+            return Reason(WaitingReason.NO_PROJECT)
+        quota, account = self.quota(owner.project, pool), self.account(owner.project, pool)
+        found = verdict(quota, account, amount, Level.PROJECT, preemptible=owner.preemptible)
+        department = self.departments.get(known.department)
+        over = department.quotas.get(pool) if department else None
+        if found is None and over is not None:
+            account = self._over(known.department, pool)
+            found = verdict(over, account, amount, Level.DEPARTMENT, preemptible=owner.preemptible)
+        return found or self._user_refusal(known, owner, pool, amount.gpu)
+
+    def _user_refusal(self, project: Project, owner: Owner, pool: str, gpu: int) -> Reason | None:
+        for limit in project.user_limits:
+            if limit.pool not in {"", pool}:
+                continue
+            spells = self._spells_of(owner, limit.pool)
+            held = sum(spell.gpu for spell in spells.values())
+            if limit.gpu is not None and gpu and held + gpu > limit.gpu:
+                return Reason(WaitingReason.USER_OVER_LIMIT, (held, limit.gpu, held + gpu - limit.gpu))
+            if limit.workloads is not None and owner.workload not in spells and len(spells) >= limit.workloads:
+                return Reason(WaitingReason.USER_RUNS_ENOUGH, (len(spells), limit.workloads))
+        return None
+
+    def _spells_of(self, owner: Owner, pool: str) -> dict[str, Spell]:
+        if pool:
+            return self.spells.get((owner.project, owner.user, pool), _NOBODY)
+        found: dict[str, Spell] = {}
+        for (project, user, _), spells in self.spells.items():
+            if (project, user) == (owner.project, owner.user):
+                found.update(spells)
+        return found
+
+    # -- the mutator -------------------------------------------------------------------------------------------------
+
+    def settle(self, project: str, pool: str, now: int, half_life: int) -> None:
+        """Counts what the project has held there until `now`: called before that changes."""
+        past = fade(
+            self.usage.get((project, pool), Faded(at=now)), self.account(project, pool).allocated, now, half_life
+        )
+        self._journal.put(self.usage, (project, pool), past)
+
+    def used(self, project: str, pool: str, now: int, half_life: int) -> int:
+        """What the project has held there lately, the average that fades, in 2^-16 of 1/7,000 GPU."""
+        past = self.usage.get((project, pool))
+        return fade(past, self.account(project, pool).allocated, now, half_life).level if past else 0
+
+    def charge(self, owner: Owner, pool: str, amount: Amount, times: int = 1) -> None:
+        """Charges `amount` to the project and its department, or takes it back (times -1)."""
+        key = (owner.project, pool)
+        self.changed[key] = None
+        now = self.account(*key).plus(amount, preemptible=owner.preemptible, times=times)
+        self._write(self.accounts, key, now)
+        known = self.projects.get(owner.project)
+        if known is not None and known.department:
+            over = self._over(known.department, pool).plus(amount, preemptible=owner.preemptible, times=times)
+            self._write(self.above, (known.department, pool), over)
+        self._count(owner, pool, amount.gpu, times)
+
+    def _count(self, owner: Owner, pool: str, gpu: int, times: int) -> None:
+        key = (owner.project, owner.user, pool)
+        spells = self.spells.get(key)
+        if spells is None:
+            spells = {}
+            self._journal.put(self.spells, key, spells)
+        spell = spells.get(owner.workload, _NO_SPELL)
+        now = Spell(spell.charges + times, spell.gpu + times * gpu)
+        if now.charges:
+            self._journal.put(spells, owner.workload, now)
+        else:
+            self._journal.drop(spells, owner.workload)
+        if not spells:
+            self._journal.drop(self.spells, key)
+
+    def _write(self, accounts: dict[tuple[str, str], Account], key: tuple[str, str], account: Account) -> None:
+        if not key[0]:
+            return
+        if account == EMPTY:
+            self._journal.drop(accounts, key)
+        else:
+            self._journal.put(accounts, key, account)
+
+    # -- invariants --------------------------------------------------------------------------------------------------
+
+    def check(self, charged: Iterable[tuple[Owner, str, Amount]]) -> None:
+        """Raises AssertionError where the accounts are not the sum of what is charged: (owner, pool, amount)."""
+        fresh = Queues(Journal())
+        fresh.projects = self.projects
+        for owner, pool, amount in charged:
+            fresh.charge(owner, pool, amount)
+        for name in ("accounts", "above", "spells"):
+            kept, summed = getattr(self, name), getattr(fresh, name)
+            if kept != summed:
+                raise AssertionError(f"{name} say {kept}, what is charged sums to {summed}")

@@ -1,0 +1,295 @@
+"""The queue: what waits, grouped by class, so that a class that did not fit is tried once and not once a member.
+
+Derived from the workloads (it is rebuilt after an abort) and never changes a decision: a blocked class is one that
+would fail again, because nothing that it could use has changed.
+Called by the lifecycle (add, remove), by whatever frees capacity (wake) and by the cycle (next, block).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from muster_kernel.reasons import NEVER, Reason
+from muster_scheduler.domain.asked.quotas import NOTHING, Amount
+from muster_scheduler.domain.asked.requests import Role, total_charge
+from muster_scheduler.domain.asked.terms import Terms
+from muster_scheduler.domain.asked.workloads import Workload, WorkloadKind
+
+
+class ClassKey(NamedTuple):
+    """What makes two waiting workloads equal to the scheduler."""
+
+    project: str
+    priority: int
+    preemptible: bool
+    roles: tuple[Role, ...]
+    pools: tuple[str, ...]
+    clusters: tuple[str, ...]
+    fields: frozenset[str]
+    avoid: frozenset[tuple[str, str]]
+    kind: WorkloadKind
+    terms: Terms
+    ran: int
+    user: str  # where its project limits users; else empty, and users share a class
+    returning: bool  # was evicted, and so evicts nobody in order to come back
+
+
+class Place(NamedTuple):
+    """Where a workload stands within its project: the higher priority first, then the older, then by id."""
+
+    rank: int  # -priority
+    submitted: int
+    id: str
+
+
+class Help(Enum):
+    """What a change is to a blocked class: nothing, perhaps a place, or a reason to try everything again."""
+
+    NONE = "none"
+    PLACE = "place"
+    ALL = "all"
+
+
+@dataclass(slots=True, eq=False)
+class Bucket:
+    """The waiting members of one class. `reason`: why it is blocked; None while it is worth a try.
+
+    before: why it was blocked, where there is perhaps a place now but no more room to be made than there was then.
+    """
+
+    key: ClassKey
+    members: list[Place] = field(default_factory=list)
+    count: int = 0
+    reason: Reason | None = None
+    before: Reason | None = None
+    each: Amount = NOTHING  # what one member asks for
+
+
+def class_of(workload: Workload, user: str = "") -> ClassKey:
+    """The class of an admitted workload. user: whose, where that counts."""
+    request = workload.request
+    if request is None:
+        raise ValueError(f"workload {workload.id} is not admitted, so it has no class")
+    return ClassKey(
+        workload.project,
+        request.priority,
+        request.preemptible,
+        request.roles,
+        request.pools,
+        request.clusters,
+        request.fields,
+        frozenset(workload.avoid),
+        request.kind,
+        request.terms,
+        workload.ran,
+        user,
+        bool(workload.preempted_by),
+    )
+
+
+def asked_by(key: ClassKey) -> Amount:
+    """What one member of a class asks for, before it has a device."""
+    roles = key.roles
+    return Amount(
+        total_charge(roles),
+        sum(role.size * role.shape.cpu for role in roles),
+        sum(role.size * role.shape.memory for role in roles),
+    )
+
+
+class Queue:
+    """All that waits and may be tried, by class."""
+
+    def __init__(self, limited: Iterable[str] = ()) -> None:
+        """Begins empty. limited: the projects that limit users."""
+        self.limited = dict.fromkeys(limited)
+        self.demand: dict[tuple[str, str], Amount] = {}  # what waits and could run, by project and first pool
+        self.buckets: dict[ClassKey, Bucket] = {}
+        self.offered: dict[str, None] = {}  # projects that got something worth a try, for whoever clears it
+        self._of: dict[str, ClassKey] = {}
+        self._places: dict[str, Place] = {}
+        self._heads: dict[str, list[tuple[Place, ClassKey]]] = {}
+        self._by_pool: dict[str, dict[ClassKey, None]] = {}
+        self._by_project: dict[str, dict[ClassKey, None]] = {}
+
+    def __contains__(self, workload: str) -> bool:
+        """Whether the workload stands in the queue."""
+        return workload in self._of
+
+    def __len__(self) -> int:
+        """How many stand in the queue."""
+        return len(self._of)
+
+    def add(self, workload: Workload) -> Reason | None:
+        """Puts a workload in. The reason of its class where that is blocked already, else None: worth a try."""
+        key = class_of(workload, workload.owner if workload.project in self.limited else "")
+        place = Place(-key.priority, workload.submitted, workload.id)
+        self.remove(workload.id)
+        bucket = self.buckets.get(key)
+        if bucket is None:
+            bucket = self.buckets[key] = Bucket(key, each=asked_by(key))
+        heapq.heappush(bucket.members, place)
+        bucket.count += 1
+        self._demand(bucket, 1)
+        # The bucket's own key: that members share it makes comparing quick and a million of them small.
+        self._of[workload.id], self._places[workload.id] = bucket.key, place
+        if bucket.reason is None:
+            self._offer(bucket)
+        return bucket.reason
+
+    def remove(self, workload: str) -> None:
+        """Takes a workload out; one that is not in stays out."""
+        key = self._of.pop(workload, None)
+        if key is None:
+            return
+        del self._places[workload]
+        bucket = self.buckets[key]
+        bucket.count -= 1
+        self._demand(bucket, -1)
+        if bucket.count == 0:
+            self._forget(key)
+        elif bucket.reason is None:
+            self._offer(bucket)
+
+    def limit_users(self, project: str, *, limited: bool, find: Callable[[str], Workload]) -> None:
+        """The project limits users now, or no longer: whose a workload is makes a class, or does not."""
+        if (project in self.limited) == limited:
+            return
+        if limited:
+            self.limited[project] = None
+        else:
+            del self.limited[project]
+        for workload in sorted(each for each, key in self._of.items() if key.project == project):
+            self.add(find(workload))
+
+    def _demand(self, bucket: Bucket, members: int) -> None:
+        if members and (bucket.reason is None or bucket.reason.code not in NEVER):
+            at = (bucket.key.project, bucket.key.pools[0] if bucket.key.pools else "")
+            now = self.demand.get(at, NOTHING).plus(bucket.each, members)
+            if now == NOTHING:
+                self.demand.pop(at, None)
+            else:
+                self.demand[at] = now
+
+    def _forget(self, key: ClassKey) -> None:
+        del self.buckets[key]
+        for pool in key.pools:
+            self._by_pool.get(pool, {}).pop(key, None)
+        self._by_project.get(key.project, {}).pop(key, None)
+
+    def _head(self, bucket: Bucket) -> Place | None:
+        while bucket.members:
+            head = bucket.members[0]
+            if self._places.get(head.id) == head and self._of.get(head.id) == bucket.key:
+                return head
+            heapq.heappop(bucket.members)
+        return None
+
+    def _offer(self, bucket: Bucket) -> None:
+        head = self._head(bucket)
+        if head is not None:
+            self.offered[bucket.key.project] = None
+            heapq.heappush(self._heads.setdefault(bucket.key.project, []), (head, bucket.key))
+
+    def projects(self) -> list[str]:
+        """The projects that have something worth a try, by name."""
+        return sorted(project for project in list(self._heads) if self.head(project) is not None)
+
+    def head(self, project: str) -> tuple[str, ClassKey] | None:
+        """The project's next workload worth a try and its class."""
+        heads = self._heads.get(project, [])
+        while heads:
+            place, key = heads[0]
+            bucket = self.buckets.get(key)
+            if bucket is not None and bucket.reason is None and self._head(bucket) == place:
+                return place.id, key
+            heapq.heappop(heads)
+        self._heads.pop(project, None)
+        return None
+
+    def block(self, key: ClassKey, reason: Reason) -> None:
+        """The class did not fit: not tried again before one of its pools or its project is woken."""
+        bucket = self.buckets.get(key)
+        if bucket is None:
+            return
+        self._demand(bucket, -bucket.count)
+        bucket.reason, bucket.before = reason, None
+        self._demand(bucket, bucket.count)
+        for pool in key.pools:
+            self._by_pool.setdefault(pool, {})[key] = None
+        self._by_project.setdefault(key.project, {})[key] = None
+
+    def wake_pool(self, pool: str) -> None:
+        """Something in this node pool changed for the better."""
+        for key in self._by_pool.pop(pool, {}):
+            self._wake(key)
+
+    def wake_where(self, pool: str, helped: Callable[[ClassKey, Reason], Help]) -> None:
+        """Something in this node pool was given back: wakes the classes blocked there whom that helps."""
+        for key in list(self._by_pool.get(pool, {})):
+            bucket = self.buckets.get(key)
+            said = (bucket.reason or bucket.before) if bucket else None
+            if bucket is None or said is None:
+                del self._by_pool[pool][key]
+                continue
+            helps = helped(key, said)
+            if helps is not Help.NONE:
+                del self._by_pool[pool][key]
+                self._wake(key)
+                bucket.before = said if helps is Help.PLACE else None
+
+    def before(self, key: ClassKey) -> Reason | None:
+        """Why the class was blocked, where it was woken for a place alone: without one it is blocked for that again."""
+        bucket = self.buckets.get(key)
+        return bucket.before if bucket else None
+
+    def wake_project(self, project: str) -> None:
+        """The project's quota or use changed."""
+        for key in self._by_project.pop(project, {}):
+            self._wake(key)
+
+    def wake_all(self) -> None:
+        """A cluster came or changed what it can do."""
+        for key in list(self.buckets):
+            self._wake(key)
+
+    def wake_higher(self, project: str, pool: str, priority: int) -> None:
+        """Preemptible work of `priority` was placed: what waits in that project and may take its place is tried."""
+        for key in list(self._by_project.get(project, {})):
+            above = key.priority > priority or (key.priority == priority and not key.preemptible)
+            if above and pool in key.pools:
+                self._wake(key)
+
+    def _wake(self, key: ClassKey) -> None:
+        bucket = self.buckets.get(key)
+        if bucket is not None:
+            bucket.before = None
+        if bucket is not None and bucket.reason is not None:
+            self._demand(bucket, -bucket.count)
+            bucket.reason = None
+            self._demand(bucket, bucket.count)
+            self._offer(bucket)
+
+    def reason(self, workload: str) -> Reason | None:
+        """Why the workload's class is blocked; None where it is not, or the workload does not wait."""
+        key = self._of.get(workload)
+        return self.buckets[key].reason if key else None
+
+    def members(self, key: ClassKey) -> list[str]:
+        """Who waits in a class, in order."""
+        bucket = self.buckets.get(key)
+        if bucket is None:
+            return []
+        valid = {place for place in bucket.members if self._places.get(place.id) == place}
+        return [place.id for place in sorted(valid) if self._of.get(place.id) == key]
+
+    def ahead(self, workload: str) -> int:
+        """How many workloads of its project stand before it."""
+        key, place = self._of.get(workload), self._places.get(workload)
+        if key is None or place is None:
+            return 0
+        return sum(1 for other, spot in self._places.items() if spot < place and self._of[other].project == key.project)

@@ -1,0 +1,278 @@
+"""Everything that the state machine knows, in one place, and the small changes that all its parts make.
+
+Truth: workloads, inventory, queues (accounts), clusters; changed through the journal only. Derived: the queue and the
+timers, which `derive` makes anew from the truth. `decisions` and `touched` belong to the open transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from muster_kernel.lifecycle import ACTIVE, RELEASING, WAITING, Phase
+from muster_kernel.reasons import Reason
+from muster_scheduler.domain.asked.limits import FORGET_AFTER, FORGET_AT_ONCE, WAITING_EVERY, Limits
+from muster_scheduler.domain.asked.quotas import Amount
+from muster_scheduler.domain.asked.requests import Grant, Holder
+from muster_scheduler.domain.asked.workloads import SECOND, Ending, Replica, Request, Workload
+from muster_scheduler.domain.books.eligible import rules_of
+from muster_scheduler.domain.books.inventory import Inventory
+from muster_scheduler.domain.books.pools import NodePools
+from muster_scheduler.domain.books.queues import Owner, Queues
+from muster_scheduler.domain.books.timers import Timers
+from muster_scheduler.domain.books.waiting import Queue
+from muster_scheduler.domain.decisions import Assign, Decision, Queued, Waiting
+from muster_scheduler.domain.fleet.clocks import Due, next_due
+from muster_scheduler.domain.fleet.clusters import Cluster
+from muster_scheduler.domain.fleet.nodes import Node
+from muster_scheduler.domain.journal import Journal
+
+
+@dataclass(slots=True)
+class Touched:
+    """What the open transaction has changed and its adapter has to write; insertion-ordered sets."""
+
+    workloads: dict[str, None] = field(default_factory=dict)
+    requests: dict[str, None] = field(default_factory=dict)  # workloads with a generation that is new
+    replicas: dict[Holder, None] = field(default_factory=dict)
+    clusters: dict[str, None] = field(default_factory=dict)
+    nodes: dict[tuple[str, str], None] = field(default_factory=dict)
+    projects: dict[str, None] = field(default_factory=dict)
+    departments: dict[str, None] = field(default_factory=dict)
+    usage: dict[tuple[str, str], None] = field(default_factory=dict)
+    pools: dict[int, None] = field(default_factory=dict)
+
+
+def owner_of(workload: Workload) -> Owner:
+    """Whose account a workload is charged to."""
+    preemptible = workload.request is None or workload.request.preemptible
+    return Owner(workload.project, workload.owner, workload.id, preemptible)
+
+
+def amount_of(grants: Iterable[Grant]) -> Amount:
+    """What grants cost in the accounts, together."""
+    held = list(grants)
+    return Amount(sum(g.charge for g in held), sum(g.cpu for g in held), sum(g.memory for g in held))
+
+
+class Freed(NamedTuple):
+    """What was given back in one pool of one cluster since the last cycle: nodes, and the projects that held it."""
+
+    nodes: dict[tuple[str, str], None]
+    projects: dict[str, None]
+
+
+class World:
+    """The state machine's whole memory."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        """Begins with nothing known."""
+        self.limits = limits or Limits()
+        self.journal = Journal()
+        self.inventory = Inventory(self.journal)
+        self.queues = Queues(self.journal)
+        self.pools = NodePools(self.journal)
+        self.workloads: dict[str, Workload] = {}
+        self.clusters: dict[str, Cluster] = {}
+        # (cluster, pool, project) -> workloads that hold something there
+        self.placed: dict[tuple[str, str, str], dict[str, None]] = {}
+        self.departing: dict[str, None] = {}  # workloads that are leaving; derived, one too many does no harm
+        self.weighed = 0  # the last part of a half life of past use in which queues were weighed
+        self.unweighed: dict[str, None] = {}  # pools that took work beyond a quota since those below theirs looked
+        self.claims: dict[str, None] = {}
+        self.hungry: dict[str, None] = {}  # services that may lack replicas; derived, one too many does no harm
+        self.orphans: dict[tuple[str, str], tuple[int, int, int]] = {}  # (cluster, id) -> (since, generation, attempt)
+        self.freed: dict[tuple[str, str], Freed] = {}  # derived: without it, everything is tried
+        self.waiting = Queue()
+        self.timers = Timers()
+        self.reopenings = Timers()  # node pools of which a node takes work again; derived
+        self.decisions: list[Decision] = []
+        self.touched = Touched()
+        self.oddities: list[str] = []  # what reports of this transaction said that cannot be true
+        self.stirred: dict[str, None] = {}  # workloads of whose replicas something new is known
+        self.farewell: dict[str, list[Replica]] = {}  # the replicas of runs that this transaction has cleared
+        self.now = 0
+
+    # -- small changes -----------------------------------------------------------------------------------------------
+
+    def set(self, workload: Workload, **values: object) -> None:
+        """Sets attributes of a workload."""
+        for name, value in values.items():
+            if getattr(workload, name) != value:
+                self.journal.set(workload, name, value)
+        self.touched.workloads[workload.id] = None
+
+    def set_replica(self, replica: Replica, **values: object) -> None:
+        """Sets attributes of a replica."""
+        for name, value in values.items():
+            if getattr(replica, name) != value:
+                self.journal.set(replica, name, value)
+        self.touched.replicas[replica.holder] = None
+
+    def decide(self, decision: Decision) -> None:
+        """Tells the outside."""
+        self.decisions.append(decision)
+
+    def find(self, workload_id: str) -> Workload:
+        """The workload, made in Creating where nothing was heard of it yet."""
+        known = self.workloads.get(workload_id)
+        if known is None:
+            known = Workload(workload_id, submitted=self.now)
+            self.journal.put(self.workloads, workload_id, known)
+            self.touched.workloads[workload_id] = None
+        return known
+
+    def rewrite(self, workload: Workload) -> None:
+        """Has the workload's record on its cluster's topic written anew."""
+        self.set(workload, record=workload.record + 1)
+        self.decide(Assign(workload.cluster, workload.id))
+
+    def tell(self, workload: Workload, reason: Reason) -> None:
+        """Tells the outside why a workload waits: where it is new, and at most once a minute."""
+        if workload.told is None:
+            pool = workload.request.pools[0] if workload.request and workload.request.pools else ""
+            self.decide(Queued(workload.id, pool, workload.queued))
+        elif workload.told is reason.code or workload.told_at + WAITING_EVERY > self.now:
+            return
+        self.set(workload, told=reason.code, told_at=self.now)
+        self.decide(Waiting(workload.id, reason))
+
+    # -- replicas ----------------------------------------------------------------------------------------------------
+
+    def rebook(self, workload: Workload, request: Request) -> None:
+        """Gives a workload another request; what it holds is charged as that one says."""
+        held = [replica.grant for replica in workload.everyone() if replica.accounted]
+        for grant in held:
+            self.account(workload, workload.pool, (grant,), -1)
+        self.set(workload, request=request)
+        for grant in held:
+            self.account(workload, workload.pool, (grant,))
+
+    def take(self, workload: Workload, replica: Replica) -> None:
+        """Puts a replica whose grant is already charged to the inventory into the books."""
+        holder = replica.holder
+        self.journal.put(workload.replicas, (holder.role, holder.rank), replica)
+        self.account(workload, workload.pool, (replica.grant,))
+        self.touched.replicas[holder] = None
+        place = (workload.cluster, workload.pool, workload.project)
+        members = self.placed.get(place)
+        if members is None:
+            members = {}
+            self.journal.put(self.placed, place, members)
+        if workload.id not in members:
+            self.journal.put(members, workload.id, None)
+
+    def account(self, workload: Workload, pool: str, grants: Iterable[Grant], times: int = 1) -> None:
+        """Charges grants to the workload's project, department and user, as one charge; or takes them back (-1)."""
+        if self.limits.usage_weight:
+            self.queues.settle(workload.project, pool, self.now, self.limits.usage_half_life)
+            self.touched.usage[workload.project, pool] = None
+        self.queues.charge(owner_of(workload), pool, amount_of(grants), times)
+
+    def unaccount(self, workload: Workload, replica: Replica) -> None:
+        """Takes a replica out of its project's accounts, where it still is in them."""
+        if replica.accounted:
+            self.account(workload, workload.pool, (replica.grant,), -1)
+            self.set_replica(replica, accounted=False)
+
+    def give_back(self, workload: Workload, replica: Replica) -> None:
+        """Returns what a replica held: the one way in which capacity comes back."""
+        self.inventory.release(replica.holder, replica.node)
+        node = self.inventory.nodes.get(replica.node)
+        if node is not None and not node.present and not node.entries:
+            self.inventory.drop_node(replica.node)
+            self.touched.nodes[replica.node] = None
+        self.unaccount(workload, replica)
+        self.set_replica(replica, gone=True, kept=False)
+        self.free(workload.project, workload.cluster, workload.pool, replica.node)
+
+    def free(self, project: str, cluster: str, pool: str, node: tuple[str, str]) -> None:
+        """Notes that a project gave something of a node back; who could use it is woken by the next cycle."""
+        freed = self.freed.setdefault((cluster, pool), Freed({}, {}))
+        freed.nodes[node] = None
+        freed.projects[project] = None
+
+    def clear_run(self, workload: Workload) -> None:
+        """Forgets the replicas of a run of which nothing is left."""
+        # How they ended is told by the event of this transaction, which is made after they are forgotten.
+        self.farewell[workload.id] = workload.everyone()
+        for replica in workload.replicas.values():
+            self.touched.replicas[replica.holder] = None
+        self.set(workload, replicas={}, replacements={})
+        self.leave_pool(workload)
+
+    def leave_pool(self, workload: Workload) -> None:
+        """Notes that the workload holds nothing in its pool any more."""
+        members = self.placed.get((workload.cluster, workload.pool, workload.project))
+        if members is not None:
+            self.journal.drop(members, workload.id)
+        self.journal.drop(self.hungry, workload.id)
+        self.journal.drop(self.departing, workload.id)
+
+    def forget_deleted(self) -> None:
+        """Forgets workloads that were deleted so long ago that nobody can speak of them any more."""
+        over = [w.id for w in self.workloads.values() if w.phase is Phase.DELETED and self._is_old(w)]
+        for workload_id in sorted(over)[:FORGET_AT_ONCE]:
+            self.journal.drop(self.workloads, workload_id)
+            self.touched.workloads[workload_id] = None
+
+    def _is_old(self, workload: Workload) -> bool:
+        return workload.finished + FORGET_AFTER < self.now
+
+    # -- derived -----------------------------------------------------------------------------------------------------
+
+    def derive(self) -> None:
+        """Makes the queue and the timers anew from the truth."""
+        self.freed.clear()
+        self.waiting = Queue(name for name, project in self.queues.projects.items() if project.user_limits)
+        self.timers, self.reopenings = Timers(), Timers()
+        for node in self.inventory.nodes.values():
+            self.watch_node(node)
+        self.hungry = {w.id: None for w in self.workloads.values() if w.independent and w.active}
+        self.departing = {w.id: None for w in self.workloads.values() if w.remaining and self.leaving(w)}
+        for workload_id in sorted(self.workloads):
+            self.watch(self.workloads[workload_id])
+
+    def watch(self, workload: Workload) -> None:
+        """Puts a workload into the queue and the timers, wherever it belongs now."""
+        if workload.phase in WAITING:
+            self._watch_waiting(workload)
+        elif workload.phase is Phase.TERMINATING and workload.ending is Ending.RESTART:
+            self.timers.at(workload.not_before, workload.id)
+        elif workload.phase in {Phase.COMPLETED, Phase.FAILED}:
+            after = workload.request.auto_deletion if workload.request else None
+            if after is not None:
+                self.timers.at(workload.finished + after * SECOND, workload.id)
+        elif workload.phase in ACTIVE:
+            due = self.due(workload)
+            if due is not None:
+                self.timers.at(due.at, workload.id)
+            if workload.placed + self.limits.minimum_run > self.now:
+                self.timers.at(workload.placed + self.limits.minimum_run, workload.id)
+        for _, not_before in workload.replacements.values():
+            self.timers.at(not_before, workload.id)
+
+    def watch_node(self, node: Node) -> None:
+        """Notes when a node that has to be empty for a while takes work again."""
+        for _, end in node.windows:
+            if end > self.now:
+                self.reopenings.at(end, node.pool)
+
+    def due(self, workload: Workload) -> Due | None:
+        """When a running workload has to go by time alone, and why; None: never."""
+        rules = rules_of(self.queues, workload)
+        return next_due(workload, rules, self.inventory.nodes, self.limits.grace)
+
+    def _watch_waiting(self, workload: Workload) -> None:
+        if workload.claim is None:
+            if workload.not_before > self.now:
+                self.timers.at(workload.not_before, workload.id)
+            else:
+                self.waiting.add(workload)
+        if workload.avoid:
+            self.timers.at(min(workload.avoid.values()), workload.id)
+
+    def leaving(self, workload: Workload) -> bool:
+        """Whether what the workload holds is on its way back."""
+        return workload.phase in RELEASING or workload.phase in {Phase.COMPLETED, Phase.FAILED}

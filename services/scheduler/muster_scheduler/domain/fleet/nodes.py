@@ -1,0 +1,322 @@
+"""A node and its devices: what is there, what is held, and whether a shape fits on it.
+
+Called by the inventory (which alone changes nodes) and by placement and explanations (which ask).
+Holds: what is held of a device is the sum of its entries, nothing else is remembered; a device never serves whole
+cards, shares and slices at once; an unhealthy or foreign device serves nothing but stays charged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from muster_kernel.mig import CARDS, Card, best_start, compute_of
+from muster_kernel.quantities import GPU, MILLI, UNITS_PER_SEVENTH
+from muster_kernel.reasons import Constraint
+from muster_scheduler.domain.asked.requests import Grant, Holder, Kind, Shape, Share, charge_of
+from muster_scheduler.domain.asked.terms import HOST_LABEL
+
+
+class Mode(Enum):
+    """What a device serves now."""
+
+    IDLE = "idle"
+    WHOLE = "whole"
+    SHARED = "shared"
+    SLICED = "sliced"
+    UNHEALTHY = "unhealthy"
+    FOREIGN = "foreign"
+
+
+class NodeState(Enum):
+    """How a node is, as its agent says."""
+
+    READY = "READY"
+    CORDONED = "CORDONED"
+    DRAINING = "DRAINING"
+    NOT_READY = "NOT_READY"
+    OUT_OF_SERVICE = "OUT_OF_SERVICE"
+
+
+class Mig(Enum):
+    """What a cluster does with MIG."""
+
+    NONE = "none"
+    STATIC = "static"
+    DYNAMIC = "dynamic"
+
+
+@dataclass(slots=True, eq=False)
+class Device:
+    """One card, known by its UUID. `entries` is the truth; the other amounts follow it (see `tally`)."""
+
+    uuid: str
+    model: str
+    memory: int  # bytes; 0: unknown
+    slot: int
+    healthy: bool = True
+    foreign: bool = False
+    mig: bool = False
+    layout: tuple[tuple[str, int], ...] = ()
+    entries: dict[Holder, Share] = field(default_factory=dict)
+    free_milli: int = MILLI
+    free_bytes: int = 0
+    mask: int = 0
+    mode: Mode = Mode.IDLE
+
+    @property
+    def card(self) -> Card | None:
+        """Its MIG geometry, or None where the model has none."""
+        return CARDS.get(self.model)
+
+    def tally(self) -> None:
+        """Recomputes what follows from the entries. Few replicas share a card, so counting anew is cheap and exact."""
+        milli, used, mask, whole, sliced = MILLI, 0, 0, False, False
+        for share in self.entries.values():
+            milli -= share.milli
+            used += share.bytes
+            mask |= share.mask
+            whole = whole or share.kind is Kind.WHOLE
+            sliced = sliced or share.kind is Kind.SLICE
+        self.free_milli, self.free_bytes, self.mask = milli, self.memory - used, mask
+        self.mode = self._mode(whole=whole, sliced=sliced)
+
+    def _mode(self, *, whole: bool, sliced: bool) -> Mode:
+        if not self.healthy:
+            return Mode.UNHEALTHY
+        if self.foreign:
+            return Mode.FOREIGN
+        if not self.entries:
+            return Mode.IDLE
+        if whole:
+            return Mode.WHOLE
+        return Mode.SLICED if sliced else Mode.SHARED
+
+    @property
+    def whole_free(self) -> bool:
+        """Whether it can be given as a whole card, or be the first to be shared."""
+        return self.mode is Mode.IDLE and not self.mig
+
+    @property
+    def share_free(self) -> int:
+        """Hundredths of the card still free for portions while it is shared already; 0 otherwise."""
+        if self.mode is not Mode.SHARED or self.mig:
+            return 0
+        by_bytes = self.free_bytes * 100 // self.memory if self.memory else 100
+        return max(0, min(self.free_milli // 10, by_bytes))
+
+    def slice_taken(self, profile: str, start: int) -> bool:
+        """Whether somebody holds that slice."""
+        return any(s.profile == profile and s.start == start for s in self.entries.values())
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """One node. `key` is (cluster, name); `cpu` and `memory` are what Muster and others may use in all."""
+
+    cluster: str
+    name: str
+    pool: str
+    uid: str = ""
+    boot: str = ""
+    state: NodeState = NodeState.READY
+    cpu: int = 0
+    memory: int = 0
+    foreign_cpu: int = 0
+    foreign_memory: int = 0
+    extra: dict[str, int] = field(default_factory=dict)  # named resources that Muster and others may use
+    foreign_extra: dict[str, int] = field(default_factory=dict)
+    devices: list[Device] = field(default_factory=list)
+    slots: int = 0  # anonymous devices
+    foreign_slots: int = 0
+    slot_model: str = ""
+    slot_memory: int = 0
+    labels: tuple[tuple[str, str], ...] = ()
+    taints: tuple[tuple[str, str, str], ...] = ()
+    drain_deadline: int = 0
+    windows: tuple[tuple[int, int], ...] = ()  # times (from, to) in which it has to be empty, in their order
+    tainted: int = 0  # since when it has its present NoExecute taints; 0: it has none
+    present: bool = True
+    entries: dict[Holder, Grant] = field(default_factory=dict)
+    used_cpu: int = 0
+    used_memory: int = 0
+    used_slots: int = 0
+    used_extra: dict[str, int] = field(default_factory=dict)
+    ordinal: int = -1
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What identifies it in the fleet."""
+        return self.cluster, self.name
+
+    @property
+    def free_cpu(self) -> int:
+        """Milli-CPU that nobody holds; negative where others took more than there was."""
+        return self.cpu - self.foreign_cpu - self.used_cpu
+
+    @property
+    def free_memory(self) -> int:
+        """Bytes that nobody holds."""
+        return self.memory - self.foreign_memory - self.used_memory
+
+    def free_extra(self, name: str) -> int:
+        """Units of a named resource that nobody holds; 0 where it has none of it."""
+        return self.extra.get(name, 0) - self.foreign_extra.get(name, 0) - self.used_extra.get(name, 0)
+
+    @property
+    def free_slots(self) -> int:
+        """Anonymous devices that nobody holds."""
+        return max(0, self.slots - self.foreign_slots - self.used_slots)
+
+    @property
+    def open(self) -> bool:
+        """Whether it takes new replicas of anybody; whose, says eligibility.py."""
+        return self.present and (self.state is NodeState.READY or self.draining)
+
+    @property
+    def draining(self) -> bool:
+        """Whether it has to be empty by a deadline."""
+        return self.state is NodeState.DRAINING and self.drain_deadline > 0
+
+    @property
+    def closes(self) -> bool:
+        """Whether there is a time at which it has to be empty, or was one."""
+        return self.draining or bool(self.windows)
+
+    def closing(self, now: int) -> int:
+        """When it has to be empty next, or has had to be since; 0: never."""
+        starts = [start for start, end in self.windows if end > now][:1]
+        return min([*starts, self.drain_deadline] if self.draining else starts, default=0)
+
+    def label(self, key: str) -> str:
+        """The value of one of its labels; empty where it has none of that key. A node is its own host everywhere."""
+        said = next((value for name, value in self.labels if name == key), "")
+        return self.name if key == HOST_LABEL and not said else said
+
+    @property
+    def idle(self) -> int:
+        """How many whole devices it could give."""
+        if self.slots:
+            return self.free_slots
+        return sum(1 for device in self.devices if device.whole_free)
+
+    def device(self, uuid: str) -> Device | None:
+        """Its device of that UUID."""
+        return next((device for device in self.devices if device.uuid == uuid), None)
+
+
+def fit(node: Node, shape: Shape, mig: Mig = Mig.NONE) -> Grant | Constraint:
+    """What a replica of `shape` would hold on `node`, or the first constraint that keeps it out.
+
+    Devices: the tightest shared card that is large enough, else an idle one; ties go to the lowest slot.
+    """
+    if node.free_cpu < shape.cpu:
+        return Constraint.CPU
+    if node.free_memory < shape.memory:
+        return Constraint.MEMORY
+    if shape.extra:
+        if any(node.free_extra(name) < amount for name, amount in shape.extra):
+            return Constraint.RESOURCE
+        found = _devices(node, shape, mig)
+        return found if isinstance(found, Constraint) else found._replace(extra=shape.extra)
+    return _devices(node, shape, mig)
+
+
+def _devices(node: Node, shape: Shape, mig: Mig) -> Grant | Constraint:
+    match shape.kind:
+        case Kind.NONE:
+            return Grant(shape.cpu, shape.memory)
+        case Kind.WHOLE:
+            return _whole(node, shape)
+        case Kind.PORTION | Kind.MEMORY:
+            return _shared(node, shape)
+        case Kind.SLICE:
+            return _sliced(node, shape, mig)
+
+
+def _whole(node: Node, shape: Shape) -> Grant | Constraint:
+    charge = shape.devices * GPU
+    if node.slots:
+        if node.free_slots < shape.devices:
+            return Constraint.NO_IDLE_GPU if node.free_slots == 0 else Constraint.TOO_FEW_GPUS
+        return Grant(shape.cpu, shape.memory, (), shape.devices, charge)
+    shares: list[Share] = []
+    for device in node.devices:
+        if device.whole_free:
+            shares.append(Share(device.uuid, Kind.WHOLE, MILLI, device.memory))
+            if len(shares) == shape.devices:
+                return Grant(shape.cpu, shape.memory, tuple(shares), 0, charge)
+    if not node.devices:
+        return Constraint.NO_GPU
+    return Constraint.TOO_FEW_GPUS if shares else Constraint.NO_IDLE_GPU
+
+
+def _shared(node: Node, shape: Shape) -> Grant | Constraint:
+    if not node.devices:
+        return Constraint.NO_GPU
+    fitting: list[tuple[int, int, Share, int]] = []
+    large_enough = False
+    for device in node.devices:
+        if device.mig:
+            continue
+        milli, amount = _amounts(device, shape)
+        large_enough = large_enough or amount <= device.memory
+        if device.mode not in _SHAREABLE or device.free_milli < milli or device.free_bytes < amount:
+            continue
+        if shape.kind is Kind.MEMORY and not device.memory:
+            continue
+        left = device.free_bytes - amount if shape.kind is Kind.MEMORY else device.free_milli - milli
+        # An idle card is the last choice: sharing it would break a whole one.
+        tightness = left + (_IDLE_LAST if device.mode is Mode.IDLE else 0)
+        fitting.append((tightness, device.slot, Share(device.uuid, shape.kind, milli, amount), device.memory))
+    if len(fitting) < shape.devices:
+        if not large_enough and shape.kind is Kind.MEMORY:
+            return Constraint.DEVICE_TOO_SMALL
+        return Constraint.NO_PORTION if shape.kind is Kind.PORTION else Constraint.NO_DEVICE_MEMORY
+    fitting.sort()
+    chosen = fitting[: shape.devices]
+    one = shape._replace(devices=1)
+    charge = sum(charge_of(one, memory) for _, _, _, memory in chosen)
+    return Grant(shape.cpu, shape.memory, tuple(share for _, _, share, _ in chosen), 0, charge)
+
+
+_SHAREABLE: Final = frozenset({Mode.IDLE, Mode.SHARED})
+_IDLE_LAST: Final = 1 << 60
+
+
+def _amounts(device: Device, shape: Shape) -> tuple[int, int]:
+    """Milli-GPU and bytes that the shape takes of this device. A portion takes its part of the memory, rounded down."""
+    if shape.kind is Kind.MEMORY:
+        return 0, shape.bytes
+    return shape.milli, shape.milli * device.memory // MILLI
+
+
+def _sliced(node: Node, shape: Shape, mig: Mig) -> Grant | Constraint:
+    found: list[Share] = []
+    for device in sorted(node.devices, key=lambda d: (not d.entries, d.slot)):
+        share = _slice_of(device, shape.profile, mig)
+        if share is not None:
+            found.append(share)
+            if len(found) == shape.devices:
+                charge = shape.devices * compute_of(shape.profile) * UNITS_PER_SEVENTH
+                return Grant(shape.cpu, shape.memory, tuple(found), 0, charge)
+    return Constraint.NO_SLICE if any(device.mig for device in node.devices) else Constraint.NO_GPU
+
+
+def _slice_of(device: Device, name: str, mig: Mig) -> Share | None:
+    if not device.mig or device.mode not in {Mode.IDLE, Mode.SLICED}:
+        return None
+    card = device.card
+    profile = card.profile(name) if card else None
+    if mig is Mig.STATIC:
+        for existing, start in sorted(device.layout):
+            if existing == name and not device.slice_taken(existing, start):
+                mask = profile.mask(start) if profile and start in profile.starts else 0
+                return Share(device.uuid, Kind.SLICE, profile=name, start=start, mask=mask)
+        return None
+    if mig is Mig.NONE or card is None or profile is None:
+        return None
+    present = sum(1 for share in device.entries.values() if share.profile == name)
+    at = best_start(card, profile, device.mask, present)
+    return None if at is None else Share(device.uuid, Kind.SLICE, profile=name, start=at, mask=profile.mask(at))

@@ -1,0 +1,96 @@
+"""Which nodes of one pool a workload may use, and how they lie to each other: what columns do not say, as arrays.
+
+Kept by the capacity index beside its columns, which is made anew whenever a node is reported anew; read by placing.py.
+Holds: `mask` says of every node what `eligibility.excluded` says. What is remembered is bounded and depends on the
+nodes' reports alone, so that it never needs to be undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from muster_scheduler.domain.fleet.eligibility import (
+    ANY_NODE,
+    Eligibility,
+    excluded,
+    mismatch,
+    models_of_node,
+    reluctant,
+)
+from muster_scheduler.domain.fleet.nodes import Node
+from muster_scheduler.domain.fleet.topology import Topology, topology_of
+
+K = TypeVar("K")
+V = TypeVar("V")
+Mask = NDArray[np.bool_]
+_MOST: Final = 64  # masks and topologies that are remembered
+
+
+class Usable:
+    """The nodes of one pool, by their ordinals."""
+
+    __slots__ = ("_by_models", "_by_types", "_nodes", "_ordinals", "_special", "_topologies")
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        """`nodes` by their ordinals."""
+        self._nodes = nodes
+        # Few nodes are out of service, closing or tainted: these are asked one by one, all others by their type alone.
+        self._special = [n for n, node in enumerate(nodes) if not node.open or node.closes or node.taints]
+        self._by_types: dict[frozenset[str] | None, Mask] = {}
+        self._by_models: dict[frozenset[str], Mask] = {}
+        self._topologies: dict[tuple[str, ...], Topology] = {}
+        self._ordinals: dict[tuple[str, str], int] = {}
+
+    def mask(self, asked: Eligibility, now: int) -> Mask:
+        """The nodes that this eligibility may use: bool[n], the caller's own."""
+        mask = self._of_types(asked.types).copy()
+        for n in self._special:
+            mask[n] = excluded(asked, self._nodes[n], now) is None
+        if asked.closed:
+            mask &= self._without(asked.closed)
+        if asked.avoided and not self._ordinals:
+            self._ordinals = {node.key: n for n, node in enumerate(self._nodes)}
+        for key in asked.avoided:
+            if key in self._ordinals:
+                mask[self._ordinals[key]] = False
+        return mask
+
+    def _of_types(self, types: frozenset[str] | None) -> Mask:
+        known = self._by_types.get(types)
+        if known is None:
+            asked = ANY_NODE._replace(types=types)
+            said = (types is None or bool(node.taints) or mismatch(asked, node) is None for node in self._nodes)
+            known = np.fromiter(said, np.bool_, len(self._nodes))
+            _remember(self._by_types, types, known)
+        return known
+
+    def _without(self, models: frozenset[str]) -> Mask:
+        known = self._by_models.get(models)
+        if known is None:
+            said = (models.isdisjoint(models_of_node(node)) for node in self._nodes)
+            known = np.fromiter(said, np.bool_, len(self._nodes))
+            _remember(self._by_models, models, known)
+        return known
+
+    def reluctant(self, asked: Eligibility) -> list[int]:
+        """The nodes that ask to be taken last."""
+        return [n for n in self._special if reluctant(asked, self._nodes[n])]
+
+    def topology(self, keys: tuple[str, ...]) -> Topology:
+        """The domains that these labels form."""
+        known = self._topologies.get(keys)
+        if known is None:
+            said = ([(key, value) for key in keys if (value := node.label(key))] for node in self._nodes)
+            known = topology_of(keys, list(said))
+            _remember(self._topologies, keys, known)
+        return known
+
+
+def _remember(known: dict[K, V], key: K, value: V) -> None:
+    if len(known) >= _MOST:
+        known.clear()
+    known[key] = value

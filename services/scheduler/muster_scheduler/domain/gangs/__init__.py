@@ -1,0 +1,1 @@
+"""Where a gang goes in one node pool, as pure functions over columns."""

@@ -1,0 +1,1 @@
+"""What follows when somebody says something: people, policy, agents, and time itself."""

@@ -1,0 +1,255 @@
+"""Clusters: who speaks for them, what they have, whether they are silent, and what becomes of what they held.
+
+Called by `State.apply` for reports and operators' commands, and by the cycle for the clocks.
+Holds: a cluster is bound to one agent instance until an operator adopts another; a delta after a gap waits for the next
+full inventory; silence takes nothing back by itself.
+"""
+
+from __future__ import annotations
+
+from muster_kernel.lifecycle import ACTIVE, RELEASING, LifecycleEvent, Phase
+from muster_kernel.reasons import ChangeReason, FailureClass
+from muster_scheduler.domain.asked.limits import ORPHAN_AFTER
+from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState, Workload
+from muster_scheduler.domain.books.course import advance, gone
+from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.decisions import Assign, Release
+from muster_scheduler.domain.events import (
+    AssignmentsHeld,
+    ClusterAdopted,
+    ClusterRegistered,
+    HeartbeatSeen,
+    InventoryReported,
+    NodeForcedGone,
+    Order,
+)
+from muster_scheduler.domain.fleet.clocks import tainted_since
+from muster_scheduler.domain.fleet.clusters import Cluster
+from muster_scheduler.domain.fleet.nodes import Node
+from muster_scheduler.domain.life import contradictions, reports
+
+E = LifecycleEvent
+
+
+def on_registered(world: World, event: ClusterRegistered) -> None:
+    """A cluster may report from now on; registering again changes its setting only."""
+    known = world.clusters.get(event.cluster)
+    if known is None:
+        known = Cluster(event.cluster, fresh=world.now)
+        world.journal.put(world.clusters, event.cluster, known)
+    world.journal.set(known, "lost_timeout", event.lost_timeout)
+    world.touched.clusters[event.cluster] = None
+
+
+def accept(world: World, cluster_id: str, order: Order) -> Cluster | None:
+    """The cluster of a report, if it speaks for it: registered, and bound to this instance (the first one binds)."""
+    cluster = world.clusters.get(cluster_id)
+    if cluster is None or not order.instance:
+        return None
+    if not cluster.instance:
+        world.journal.set(cluster, "instance", order.instance)
+        world.touched.clusters[cluster_id] = None
+    if cluster.instance != order.instance:
+        cluster.notice(order.instance, world.now)
+        return None
+    if order.start < cluster.start:
+        return None
+    if order.start > cluster.start:
+        world.journal.set(cluster, "start", order.start)
+        world.journal.set(cluster, "full_needed", value=True)
+        world.touched.clusters[cluster_id] = None
+    # Any other observation than the last one is a new one: an agent's clock may be set back while it works.
+    if order.observed != cluster.observed or not cluster.fresh:
+        _freshen(world, cluster, order.observed)
+    return cluster
+
+
+def _freshen(world: World, cluster: Cluster, observed: int) -> None:
+    stale = cluster.silent or world.now - cluster.fresh > world.limits.stale_after
+    world.journal.set(cluster, "observed", observed)
+    world.journal.set(cluster, "fresh", world.now)
+    if cluster.silent:
+        world.journal.set(cluster, "silent", value=False)
+        world.touched.clusters[cluster.id] = None
+    if stale:
+        world.waiting.wake_all()
+
+
+def on_heartbeat(world: World, event: HeartbeatSeen) -> None:
+    """The agent lives; that is all that it says."""
+    accept(world, event.cluster, event.order)
+
+
+def on_inventory(world: World, event: InventoryReported) -> None:
+    """Nodes as they are: all, or what changed."""
+    cluster = accept(world, event.cluster, event.order)
+    if cluster is None:
+        return
+    if not event.full and (cluster.full_needed or event.sequence != cluster.inventory_sequence + 1):
+        world.journal.set(cluster, "full_needed", value=True)
+        world.touched.clusters[cluster.id] = None
+        return
+    if event.full and not cluster.full_needed and event.sequence < cluster.inventory_sequence:
+        return
+    world.journal.set(cluster, "inventory_sequence", event.sequence)
+    world.journal.set(cluster, "full_needed", value=False)
+    if event.profile is not None and event.profile != cluster.profile:
+        world.journal.set(cluster, "profile", event.profile)
+        world.waiting.wake_all()
+    world.touched.clusters[cluster.id] = None
+    _take_nodes(world, event)
+
+
+def _take_nodes(world: World, event: InventoryReported) -> None:
+    nodes = tuple({node.name: node for node in event.nodes}.values())  # of a node named twice, the last counts
+    reported = {node.name for node in nodes}
+    vanished = set(event.removed) - reported
+    if event.full:
+        vanished |= {key[1] for key in world.inventory.nodes if key[0] == event.cluster and key[1] not in reported}
+    for name in sorted(vanished):
+        world.inventory.drop_node((event.cluster, name))
+    world.oddities += contradictions.settle(world.inventory, nodes)
+    closing = [node for node in nodes if _closes_anew(world, node)]
+    for node in nodes:
+        known = world.inventory.nodes.get(node.key)
+        if known is None or known.windows != node.windows:
+            world.watch_node(node)
+    world.inventory.put_nodes(nodes)
+    for workload_id in sorted({holder.workload for node in closing for holder in node.entries}):
+        world.watch(world.workloads[workload_id])
+    for name in sorted(reported | vanished):
+        world.touched.nodes[event.cluster, name] = None
+    for pool in sorted({node.pool for node in event.nodes}):
+        world.waiting.wake_pool(pool)
+
+
+def _closes_anew(world: World, node: Node) -> bool:
+    """Whether the report sends away, or now at another time, what runs on the node."""
+    known = world.inventory.nodes.get(node.key)
+    node.tainted = tainted_since(known, node, world.now)
+    before = (known.closing(world.now), known.tainted) if known is not None else (0, 0)
+    return (node.closing(world.now), node.tainted) not in {before, (0, 0)}
+
+
+def on_held(world: World, event: AssignmentsHeld) -> None:
+    """The agent's snapshot: statuses of what it holds, strays that are to go, and the end of a silence."""
+    if accept(world, event.cluster, event.order) is None:
+        return
+    held_ids = set()
+    for held in event.held:
+        held_ids.add(held.workload)
+        workload = world.workloads.get(held.workload)
+        if workload is None:
+            key = (event.cluster, held.workload)
+            since = world.orphans.get(key, (world.now, 0, 0))[0]
+            world.journal.put(world.orphans, key, (since, held.generation, held.attempt))
+        elif not _is_ours(workload, event.cluster, held.generation, held.attempt):
+            _correct(world, workload, event.cluster, held.generation, held.attempt)
+        else:
+            for status in held.replicas:
+                reports.take_status(world, workload, held.generation, held.attempt, status, event.order)
+    for key in [k for k in world.orphans if k[0] == event.cluster and k[1] not in held_ids]:
+        world.journal.drop(world.orphans, key)
+    _end_silence(world, event.cluster)
+
+
+def _is_ours(workload: Workload, cluster: str, generation: int, attempt: int) -> bool:
+    if workload.cluster != cluster:
+        return False
+    runs = {(replica.holder.generation, replica.holder.attempt) for replica in workload.everyone()}
+    return (generation, attempt) in runs or (generation, attempt) == (workload.generation, workload.attempt)
+
+
+def _correct(world: World, workload: Workload, cluster: str, generation: int, attempt: int) -> None:
+    """The agent holds an attempt that is over in the books. A record answers: the current one, else a tombstone."""
+    if workload.cluster == cluster and workload.phase in ACTIVE:
+        world.decide(Assign(cluster, workload.id))
+    else:
+        world.decide(Release(cluster, workload.id, generation, attempt, world.limits.grace, "Superseded"))
+
+
+def _end_silence(world: World, cluster: str) -> None:
+    for workload in workloads_of(world, cluster):
+        if workload.snapshot_due:
+            world.set(workload, snapshot_due=False)
+            reports.judge(world, workload)
+
+
+def workloads_of(world: World, cluster: str) -> list[Workload]:
+    """What holds something in a cluster, by id."""
+    ids = {w for (where, _, _), members in world.placed.items() if where == cluster for w in members}
+    return [world.workloads[workload_id] for workload_id in sorted(ids)]
+
+
+def on_adopted(world: World, event: ClusterAdopted) -> None:
+    """Another agent instance speaks for the cluster from now on; what the old one held is declared gone."""
+    cluster = world.clusters.get(event.cluster)
+    if cluster is None or cluster.instance == event.instance:
+        return
+    for workload in workloads_of(world, event.cluster):
+        declare_gone(world, workload, None, "its cluster was adopted by another agent")
+    cluster.strangers.pop(event.instance, None)
+    for name, value in (("instance", event.instance), ("start", 0), ("full_needed", True), ("silent", False)):
+        world.journal.set(cluster, name, value)
+    world.touched.clusters[event.cluster] = None
+
+
+def on_forced_gone(world: World, event: NodeForcedGone) -> None:
+    """An operator vouches that nothing runs on the node any more."""
+    for workload in workloads_of(world, event.cluster):
+        declare_gone(world, workload, event.node, f"an operator declared node {event.node} gone")
+
+
+def declare_gone(world: World, workload: Workload, node: str | None, why: str) -> None:
+    """Takes replicas (of one node, or all) for gone without the agent's word."""
+    hit = [r for r in workload.everyone() if not r.gone and (node is None or r.node[1] == node)]
+    if not hit:
+        return
+    if workload.phase is Phase.UNKNOWN and len(hit) == len([r for r in workload.everyone() if not r.gone]):
+        give_up(world, workload, why)
+        return
+    for replica in hit:
+        if workload.phase not in RELEASING and not replica.ended:
+            world.set_replica(replica, state=ReplicaState.FAILED, failure=FailureClass.INFRASTRUCTURE, message=why)
+        reports.end_of(world, workload, replica)
+
+
+def give_up(world: World, workload: Workload, why: str) -> None:
+    """An Unknown workload's replicas count as gone: it is queued again as the next attempt."""
+    world.decide(
+        Release(workload.cluster, workload.id, workload.generation, workload.attempt, world.limits.grace, "GivenUp")
+    )
+    for replica in workload.everyone():
+        if not replica.gone:
+            gone(world, workload, replica)
+    world.clear_run(workload)
+    world.set(workload, attempt=workload.attempt + 1, faults=workload.faults + 1, snapshot_due=False)
+    advance(world, workload, E.GIVEN_UP, ChangeReason.CLUSTER_LOST, why)
+
+
+def watch_clocks(world: World) -> None:
+    """Clusters that have become silent, lost ones where that was chosen, and strays that are to be released."""
+    for cluster_id in sorted(world.clusters):
+        cluster = world.clusters[cluster_id]
+        if not cluster.instance:
+            continue
+        quiet = world.now - cluster.fresh
+        if not cluster.silent and quiet > world.limits.silent_after:
+            _fall_silent(world, cluster)
+        may = cluster.profile is not None and cluster.profile.ends_replicas_itself
+        if cluster.silent and may and cluster.lost_timeout and quiet > cluster.lost_timeout * SECOND:
+            for workload in workloads_of(world, cluster_id):
+                declare_gone(world, workload, None, f"cluster {cluster_id} was silent for {quiet // SECOND} s")
+    for (cluster_id, workload_id), (since, generation, attempt) in sorted(world.orphans.items()):
+        if world.now - since > ORPHAN_AFTER:
+            world.journal.drop(world.orphans, (cluster_id, workload_id))
+            world.decide(Release(cluster_id, workload_id, generation, attempt, world.limits.grace, "NoRow"))
+
+
+def _fall_silent(world: World, cluster: Cluster) -> None:
+    world.journal.set(cluster, "silent", value=True)
+    world.touched.clusters[cluster.id] = None
+    for workload in workloads_of(world, cluster.id):
+        if workload.phase in ACTIVE:
+            world.set(workload, snapshot_due=True)
+            advance(world, workload, E.CLUSTER_SILENT, ChangeReason.CLUSTER_SILENT)

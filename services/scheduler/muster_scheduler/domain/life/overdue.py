@@ -1,0 +1,35 @@
+"""What follows when a running workload's time is over: it stops for good, or leaves a node and starts elsewhere.
+
+Called by the cycle for workloads whose timer is due.
+Holds: a limit of time ends in Stopped and is no failure; leaving a node costs no restart of the workload's own budget.
+"""
+
+from __future__ import annotations
+
+from muster_kernel.lifecycle import ACTIVE, LifecycleEvent
+from muster_scheduler.domain.asked.workloads import Ending, Workload
+from muster_scheduler.domain.books.course import advance
+from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.fleet.clocks import Due
+from muster_scheduler.domain.life.service import move_away
+
+
+def look_at_clocks(world: World, workload: Workload) -> None:
+    """Ends or moves a running workload of which something is due, and sets its next timer."""
+    due = world.due(workload)
+    while due is not None and due.at <= world.now and workload.phase in ACTIVE:
+        _carry_out(world, workload, due)
+        due = world.due(workload)
+    if due is not None and workload.phase in ACTIVE:
+        world.timers.at(due.at, workload.id)
+
+
+def _carry_out(world: World, workload: Workload, due: Due) -> None:
+    """Takes away what was due: afterwards the workload no longer runs, or nothing of it stays on that node."""
+    if due.node is None:
+        advance(world, workload, LifecycleEvent.LIMIT_REACHED, due.reason, due.message)
+    elif workload.independent:
+        move_away(world, workload, due.node)
+    else:
+        world.set(workload, ending=Ending.MOVED)
+        advance(world, workload, LifecycleEvent.GANG_RESTART, due.reason, due.message)

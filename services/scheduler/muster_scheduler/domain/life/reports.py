@@ -1,0 +1,240 @@
+"""What agents say of replicas, and what follows for the workload.
+
+Called by `State.apply` for each report, and for each replica in a full list of held assignments.
+Holds: a report older than what is known of that replica changes nothing; the first end of an attempt counts, later ones
+do not; devices come back by GONE alone, and GONE is always a replica's last word.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster_kernel.lifecycle import ACTIVE, LifecycleEvent, Phase
+from muster_kernel.reasons import ChangeReason, FailureClass
+from muster_scheduler.domain.asked.limits import FAULT_LIMIT, START_WINDOW, backoff
+from muster_scheduler.domain.asked.requests import Holder, Share
+from muster_scheduler.domain.asked.workloads import SECOND, Ending, Replica, ReplicaState, Workload
+from muster_scheduler.domain.books.course import advance, gone
+from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.events import AssignmentRefused, Order, ReplicaReported, Status
+from muster_scheduler.domain.life import service, trials
+
+E = LifecycleEvent
+_JUDGED: Final = ACTIVE | {Phase.UNKNOWN, Phase.STOPPING}
+_LAUNCHER: Final = "launcher"
+_WORTH_TELLING: Final = frozenset({ReplicaState.READY, ReplicaState.SUCCEEDED, ReplicaState.FAILED, ReplicaState.LOST})
+
+
+def on_report(world: World, event: ReplicaReported) -> None:
+    """One replica changed."""
+    workload = world.workloads.get(event.workload)
+    if workload is None or workload.cluster != event.cluster:
+        return
+    if event.endpoints and event.endpoints != workload.endpoints and event.attempt == workload.attempt:
+        world.set(workload, endpoints=event.endpoints)
+        world.stirred[workload.id] = None
+    if event.conditions and event.conditions != workload.conditions:
+        world.set(workload, conditions=event.conditions)
+    take_status(world, workload, event.generation, event.attempt, event.status, event.order)
+
+
+def take_status(world: World, workload: Workload, generation: int, attempt: int, status: Status, order: Order) -> None:
+    """Takes what is said of one replica, or of a whole attempt, into the books and draws the consequences."""
+    if not status.role:
+        if status.gone:
+            _nothing_there(world, workload, generation, attempt)
+        return
+    replica = workload.find(Holder(workload.id, generation, attempt, status.role, status.rank, status.k))
+    if replica is None or replica.gone or (order.start, order.sequence) <= replica.seen:
+        return
+    _write_down(world, workload, replica, status, order)
+    if status.gone:
+        end_of(world, workload, replica)
+    elif replica.holder not in workload.leaving:
+        judge(world, workload)
+
+
+def _write_down(world: World, workload: Workload, replica: Replica, status: Status, order: Order) -> None:
+    state = _state_after(replica, status)
+    if state is not replica.state and (state in _WORTH_TELLING or status.gone):
+        world.stirred[workload.id] = None
+    world.set_replica(
+        replica,
+        state=state,
+        seen=(order.start, order.sequence),
+        exit_code=status.exit_code if status.exit_code is not None else replica.exit_code,
+        failure=status.failure if status.failure is not FailureClass.NONE else replica.failure,
+        name=status.name or replica.name,
+        message=status.message or replica.message,
+        endpoints=status.endpoints or replica.endpoints,
+        started=status.started or replica.started,
+        finished=status.finished or replica.finished,
+    )
+    if status.devices:
+        _move_charge(world, replica, status.devices)
+
+
+def _state_after(replica: Replica, status: Status) -> ReplicaState:
+    if replica.state in {ReplicaState.SUCCEEDED, ReplicaState.FAILED}:
+        return replica.state  # how the command ended does not change any more
+    if status.state is not None:
+        return status.state
+    if status.exit_code is not None:
+        return ReplicaState.SUCCEEDED if status.exit_code == 0 else ReplicaState.FAILED
+    return ReplicaState.FAILED if status.failure is not FailureClass.NONE else replica.state
+
+
+def _move_charge(world: World, replica: Replica, devices: tuple[Share, ...]) -> None:
+    """The agent gave other devices than those assigned: the charge follows them, since there the process runs."""
+    before = {share.device for share in replica.grant.shares}
+    now = {share.device for share in devices}
+    node = world.inventory.nodes.get(replica.node)
+    if node is None or before == now or len(before) != len(now) or not replica.charged:
+        return
+    spare = iter(sorted(now - before))
+    moved = tuple(
+        share if share.device in now else share._replace(device=next(spare)) for share in replica.grant.shares
+    )
+    grant = replica.grant._replace(shares=moved)
+    world.inventory.release(replica.holder, replica.node)
+    world.inventory.charge(replica.holder, replica.node, grant)
+    world.set_replica(replica, grant=grant)
+
+
+def _nothing_there(world: World, workload: Workload, generation: int, attempt: int) -> None:
+    """The agent read a tombstone and holds nothing of that attempt. Means nothing for what should be running."""
+    if workload.phase in ACTIVE or workload.phase is Phase.UNKNOWN:
+        return
+    for replica in workload.everyone():
+        if (replica.holder.generation, replica.holder.attempt) <= (generation, attempt) and not replica.gone:
+            gone(world, workload, replica)
+
+
+def end_of(world: World, workload: Workload, replica: Replica) -> None:
+    """Nothing of the replica is left: how it ended, what follows for the workload, and its devices back."""
+    if not replica.ended and workload.phase in ACTIVE | {Phase.UNKNOWN}:
+        failure = replica.failure if replica.failure is not FailureClass.NONE else FailureClass.INFRASTRUCTURE
+        world.set_replica(replica, state=ReplicaState.FAILED, failure=failure)
+    if workload.independent and workload.phase in ACTIVE | {Phase.UNKNOWN}:
+        _ended_alone(world, workload, replica)
+    elif replica.holder not in workload.leaving:
+        judge(world, workload)
+    gone(world, workload, replica)
+    if workload.independent:
+        judge(world, workload)
+    world.stirred[workload.id] = None
+
+
+def _ended_alone(world: World, workload: Workload, replica: Replica) -> None:
+    if workload.inference:
+        service.replica_ended(world, workload, replica)
+    else:
+        trials.trial_ended(world, workload, replica)
+
+
+def _evaluate_alone(world: World, workload: Workload) -> None:
+    if workload.request is not None and workload.request.trials is not None:
+        trials.evaluate(world, workload, workload.request.trials)
+    else:
+        service.evaluate(world, workload)
+
+
+def judge(world: World, workload: Workload) -> None:
+    """What the replicas say about the workload's phase."""
+    if workload.phase not in _JUDGED or workload.snapshot_due:
+        return
+    if workload.independent:
+        if workload.phase is not Phase.STOPPING:
+            _evaluate_alone(world, workload)
+        return
+    replicas = list(workload.replicas.values())
+    if not replicas:
+        return
+    deciding = _deciding(workload, replicas)
+    if all(replica.state is ReplicaState.SUCCEEDED for replica in deciding):
+        advance(world, workload, E.ALL_SUCCEEDED, ChangeReason.SUCCEEDED)
+        return
+    if workload.phase is Phase.STOPPING:
+        return
+    failed = [replica for replica in replicas if replica.state is ReplicaState.FAILED]
+    if failed:
+        first = min(failed, key=lambda replica: (replica not in deciding, replica.finished, replica.holder))
+        _failed(world, workload, first)
+    elif all(replica.state in {ReplicaState.READY, ReplicaState.SUCCEEDED} for replica in replicas):
+        advance(world, workload, E.ALL_READY, ChangeReason.ALL_READY)
+    elif workload.phase is Phase.UNKNOWN:
+        advance(world, workload, E.NONE_READY, ChangeReason.CLUSTER_BACK)
+
+
+def _deciding(workload: Workload, replicas: list[Replica]) -> list[Replica]:
+    """Whose end is the workload's end: the launcher's where there is one that decides, else everybody's."""
+    if workload.request is not None and workload.request.launcher_decides:
+        launchers = [replica for replica in replicas if replica.holder.role == _LAUNCHER]
+        return launchers or replicas
+    return replicas
+
+
+def _failed(world: World, workload: Workload, replica: Replica) -> None:
+    """A replica of a gang failed: the gang starts again, if the budget of that class of failure allows."""
+    text = _told(replica)
+    match replica.failure:
+        case FailureClass.OUT_OF_MEMORY:
+            advance(world, workload, E.BUDGET_SPENT, ChangeReason.OUT_OF_MEMORY, text)
+        case FailureClass.INFRASTRUCTURE | FailureClass.OURS:
+            _restart_after_fault(world, workload, text)
+        case FailureClass.START:
+            if world.now - workload.first_placed > START_WINDOW:
+                advance(world, workload, E.BUDGET_SPENT, ChangeReason.START_FAILED, text)
+            else:
+                _restart_after_fault(world, workload, text)
+        case _:
+            _restart_after_exit(world, workload, text)
+
+
+def _restart_after_fault(world: World, workload: Workload, text: str) -> None:
+    if workload.faults >= FAULT_LIMIT:
+        advance(world, workload, E.BUDGET_SPENT, ChangeReason.INFRASTRUCTURE_LIMIT, text)
+        return
+    world.set(workload, faults=workload.faults + 1)
+    _restart(world, workload, text)
+
+
+def _restart_after_exit(world: World, workload: Workload, text: str) -> None:
+    limit = workload.request.backoff_limit if workload.request else 0
+    if workload.exits >= limit:
+        advance(world, workload, E.BUDGET_SPENT, ChangeReason.EXIT_LIMIT, text)
+        return
+    world.set(workload, exits=workload.exits + 1)
+    _restart(world, workload, text)
+
+
+def _restart(world: World, workload: Workload, text: str) -> None:
+    pause = backoff(workload.exits + workload.faults)
+    world.set(workload, ending=Ending.RESTART, not_before=world.now + pause)
+    world.timers.at(workload.not_before, workload.id)
+    advance(world, workload, E.GANG_RESTART, ChangeReason.RESTART, text)
+
+
+def _told(replica: Replica) -> str:
+    who = f"{replica.holder.role}-{replica.holder.rank}"
+    ended = f"exited with {replica.exit_code}" if replica.exit_code is not None else "failed"
+    said = f": {replica.message}" if replica.message else ""
+    return f"{who} {ended} ({replica.failure.value}){said}"[:1024]
+
+
+def on_assignment_refused(world: World, event: AssignmentRefused) -> None:
+    """The agent will not do it: taken down, and tried elsewhere unless the reason is permanent."""
+    workload = world.workloads.get(event.workload)
+    if workload is None or workload.cluster != event.cluster or workload.phase is not Phase.INITIALIZING:
+        return
+    if (event.generation, event.attempt) != (workload.generation, workload.attempt):
+        return
+    permanent = event.retry_after == 0
+    avoid = dict(workload.avoid)
+    if not permanent:
+        until = world.now + event.retry_after * SECOND
+        nodes = [event.node] if event.node else sorted({replica.node[1] for replica in workload.everyone()})
+        avoid |= {(event.cluster, node): until for node in nodes}
+    world.set(workload, ending=Ending.FOR_GOOD if permanent else Ending.REFUSED, avoid=avoid)
+    text = f"{event.code}: {event.message}"[:1024]
+    advance(world, workload, E.ASSIGNMENT_REFUSED, ChangeReason.AGENT_REFUSED, text)

@@ -1,0 +1,182 @@
+"""Inference services: how many replicas stand, how one is replaced, how a new revision takes over.
+
+Called by reports (a replica failed, became ready, went), by admission (a new generation) and by the cycle (fill up).
+Holds: a failing replica is replaced without limit but with a growing pause, under a new k and only after the old one is
+gone; a new revision takes a place beside the old one where there is room, else in its stead, one at a time.
+"""
+
+from __future__ import annotations
+
+from muster_kernel.lifecycle import ACTIVE, LifecycleEvent, Phase
+from muster_kernel.reasons import ChangeReason, FailureClass
+from muster_scheduler.domain.asked.limits import backoff
+from muster_scheduler.domain.asked.quotas import Amount
+from muster_scheduler.domain.asked.requests import Role, charge_of
+from muster_scheduler.domain.asked.workloads import Replica, ReplicaState, Request, Workload
+from muster_scheduler.domain.books.course import advance, claim_holder
+from muster_scheduler.domain.books.world import World, owner_of
+from muster_scheduler.domain.decisions import Scaled
+from muster_scheduler.domain.placement.place import Budget, place_replica, ready
+
+E = LifecycleEvent
+
+
+def wanted(workload: Workload) -> tuple[Role, ...]:
+    """Its roles with the number of replicas that it should have now."""
+    request = workload.request
+    if request is None:
+        return ()
+    if workload.scale is None or not request.roles:
+        return request.roles
+    first = request.roles[0]
+    most = max(request.max_scale, first.size)
+    return (first._replace(size=min(max(workload.scale, first.size), most)), *request.roles[1:])
+
+
+def grow(world: World, workload: Workload, budget: Budget) -> None:
+    """Places the replicas that a service lacks, as far as there is room and quota; the rest stays wanted."""
+    request = workload.request
+    if workload.phase not in ACTIVE or request is None:
+        world.journal.drop(world.hungry, workload.id)
+        return
+    if not ready(world, world.clusters.get(workload.cluster)):
+        return
+    missing = [
+        (role, index)
+        for role in wanted(workload)
+        for index in range(role.size)
+        if (role.name, index) not in workload.replicas
+    ]
+    placed = [add_replica(world, workload, role, index, budget) for role, index in missing]
+    if any(placed):
+        world.rewrite(workload)
+    elif missing and workload.rolling and not workload.leaving:
+        retire_one(world, workload)
+    if all(placed) and not workload.rolling:
+        world.journal.drop(world.hungry, workload.id)
+
+
+def add_replica(world: World, workload: Workload, role: Role, index: int, budget: Budget) -> bool:
+    """Places one replica that is missing, unless it rests after a failure. Whether it has its place."""
+    k, not_before = workload.replacements.get((role.name, index), (0, 0))
+    if not_before > world.now:
+        return False
+    units = charge_of(role.shape, world.inventory.largest_device(workload.cluster, workload.pool))
+    amount = Amount(units, role.shape.cpu, role.shape.memory)
+    refusal = world.queues.refusal(owner_of(workload), workload.pool, amount)
+    found = place_replica(world, workload, role, index, k, budget) if refusal is None else None
+    if found is None:
+        return False
+    node, grant = found
+    holder = claim_holder(workload, role.name, index, k)
+    world.take(workload, Replica(holder, node, grant))
+    return True
+
+
+def replica_ended(world: World, workload: Workload, replica: Replica) -> None:
+    """A replica of a service is gone: its place is filled again after a pause that grows with its failures."""
+    holder = replica.holder
+    if holder in workload.leaving or holder in workload.rolling:
+        return
+    key = (holder.role, holder.rank)
+    not_before = world.now + backoff(holder.k + 1)
+    replacements = {**workload.replacements, key: (holder.k + 1, not_before)}
+    fault = replica.failure in {FailureClass.INFRASTRUCTURE, FailureClass.NONE}
+    world.set(
+        workload,
+        replacements=replacements,
+        faults=workload.faults + (1 if fault else 0),
+        exits=workload.exits + (0 if fault else 1),
+    )
+    world.journal.drop(workload.replicas, key)
+    world.journal.put(workload.leaving, holder, replica)
+    world.journal.put(world.hungry, workload.id, None)
+    world.timers.at(not_before, workload.id)
+
+
+def retire_one(world: World, workload: Workload) -> None:
+    """Sends one replica of the old revision away, the highest index first."""
+    if not workload.rolling:
+        return
+    last = max(workload.rolling, key=lambda holder: (holder.role, holder.rank))
+    replica = workload.rolling[last]
+    world.journal.drop(workload.rolling, last)
+    leave(world, workload, replica)
+    if not workload.rolling:
+        world.set(workload, old=None)
+    world.rewrite(workload)
+
+
+def move_away(world: World, workload: Workload, node: tuple[str, str]) -> None:
+    """Sends the replicas of a service or of trials on that node away, to be replaced at once."""
+    here = [r for r in (*workload.replicas.values(), *workload.rolling.values()) if r.node == node and not r.gone]
+    replacements = dict(workload.replacements)
+    for replica in here:
+        holder = replica.holder
+        if holder not in workload.rolling:
+            world.journal.drop(workload.replicas, (holder.role, holder.rank))
+            replacements[holder.role, holder.rank] = (holder.k + 1, world.now)
+        else:
+            world.journal.drop(workload.rolling, holder)
+        leave(world, workload, replica)
+    world.set(workload, replacements=replacements)
+    if workload.old is not None and not workload.rolling:
+        world.set(workload, old=None)
+    world.journal.put(world.hungry, workload.id, None)
+    world.rewrite(workload)
+
+
+def leave(world: World, workload: Workload, replica: Replica) -> None:
+    """The record no longer names this replica; it stays charged until it is gone."""
+    world.set_replica(replica, leaving=True)
+    world.journal.put(workload.leaving, replica.holder, replica)
+
+
+def rescale(world: World, workload: Workload, replicas: int) -> None:
+    """Takes advice on the number of replicas, within what the spec allows."""
+    before = sum(role.size for role in wanted(workload))
+    world.set(workload, scale=replicas)
+    after = sum(role.size for role in wanted(workload))
+    if workload.phase not in ACTIVE or before == after:
+        return
+    world.decide(Scaled(workload.id, before, after))
+    keep = {(role.name, index) for role in wanted(workload) for index in range(role.size)}
+    surplus = sorted(key for key in workload.replicas if key not in keep)
+    for key in surplus:
+        leave(world, workload, workload.replicas[key])
+        world.journal.drop(workload.replicas, key)
+    if surplus:
+        world.rewrite(workload)
+    world.journal.put(world.hungry, workload.id, None)
+
+
+def roll_over(world: World, workload: Workload, request: Request) -> None:
+    """A new generation of a service that runs: its replicas become the old revision, the new ones are wanted."""
+    old = workload.old or workload.request
+    world.rebook(workload, request)
+    for replica in workload.replicas.values():
+        world.journal.put(workload.rolling, replica.holder, replica)
+        world.touched.replicas[replica.holder] = None
+    world.set(workload, old=old, replicas={}, replacements={}, scale=None)
+    world.journal.put(world.hungry, workload.id, None)
+    advance(world, workload, E.REVISION_STARTED, ChangeReason.NEW_REVISION)
+    world.rewrite(workload)
+
+
+def evaluate(world: World, workload: Workload) -> None:
+    """What the replicas of a service say about its phase."""
+    serving = sum(1 for r in workload.replicas.values() if r.state is ReplicaState.READY and not r.gone)
+    target = sum(role.size for role in wanted(workload))
+    if workload.rolling:
+        if serving and len(workload.rolling) + serving > target:
+            retire_one(world, workload)
+        if workload.rolling:
+            return
+    if serving >= target:
+        advance(world, workload, E.ALL_READY, ChangeReason.ALL_READY)
+    elif workload.phase is Phase.UNKNOWN and not serving:
+        advance(world, workload, E.NONE_READY, ChangeReason.CLUSTER_BACK)
+    elif workload.phase is Phase.RUNNING:
+        advance(world, workload, E.SOME_LOST, ChangeReason.REPLICAS_LOST)
+    elif serving:
+        advance(world, workload, E.SOME_READY, ChangeReason.SOME_READY)

@@ -1,0 +1,113 @@
+"""What people say of departments, projects and node pools: who may use how much, for how long, on what.
+
+Called by `State.apply`. Lowering a quota stops nothing; a rule that is tightened holds for what runs already.
+Holds: an older version never overwrites a newer one, so that repeated and reordered records end in the same state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from muster_scheduler.domain.books.queues import Department, Project
+from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.events import (
+    DepartmentChanged,
+    DepartmentRemoved,
+    NodePoolChanged,
+    NodePoolRemoved,
+    ProjectChanged,
+    ProjectRemoved,
+)
+
+
+def on_project(world: World, event: ProjectChanged) -> None:
+    """A project as it stands now."""
+    known = world.queues.projects.get(event.name)
+    if known is not None and known.version >= event.version > 0:
+        return
+    world.queues.put(
+        Project(
+            event.name,
+            event.department,
+            event.version,
+            dict(event.quotas),
+            event.rules,
+            event.node_types,
+            event.rank,
+            event.user_limits,
+            event.models,
+            event.home,
+        )
+    )
+    world.touched.projects[event.name] = None
+    world.waiting.limit_users(event.name, limited=bool(event.user_limits), find=world.workloads.__getitem__)
+    world.waiting.wake_project(event.name)
+    if known is None or (known.rules, known.department) != (event.rules, event.department):
+        _set_timers(world, (event.name,))
+
+
+def on_project_removed(world: World, event: ProjectRemoved) -> None:
+    """A project is no more; what waits of it says so."""
+    for key in [key for key in world.queues.usage if key[0] == event.name]:
+        world.touched.usage[key] = None
+    world.queues.remove(event.name)
+    world.touched.projects[event.name] = None
+    world.waiting.wake_project(event.name)
+
+
+def on_department(world: World, event: DepartmentChanged) -> None:
+    """A department as it stands now: what its projects may hold together."""
+    known = world.queues.departments.get(event.name)
+    if known is not None and known.version >= event.version > 0:
+        return
+    world.queues.put_department(
+        Department(
+            event.name, event.version, dict(event.quotas), event.rules, event.node_types, event.rank, event.models
+        )
+    )
+    world.touched.departments[event.name] = None
+    _renew(world, event.name, clocks=known is None or known.rules != event.rules)
+
+
+def on_department_removed(world: World, event: DepartmentRemoved) -> None:
+    """A department is no more: it bounds nothing."""
+    known = world.queues.departments.get(event.name)
+    if known is not None:
+        world.queues.remove_department(event.name)
+        world.touched.departments[event.name] = None
+        _renew(world, event.name, clocks=True)
+
+
+def on_node_pool(world: World, event: NodePoolChanged) -> None:
+    """A node pool as it stands now. What is placed stays where it is: strategy and levels are for what comes."""
+    known = world.pools.known.get(event.pool.id)
+    if known is not None and known.version >= event.pool.version > 0:
+        return
+    world.pools.put(event.pool._replace(mix=known.mix, mixed=known.mixed) if known else event.pool)
+    world.touched.pools[event.pool.id] = None
+    world.waiting.wake_pool(event.pool.name)
+
+
+def on_node_pool_removed(world: World, event: NodePoolRemoved) -> None:
+    """A node pool is no more: where one of its name has nodes, it is filled as any other."""
+    known = world.pools.known.get(event.id)
+    if known is not None:
+        world.pools.remove(event.id)
+        world.touched.pools[event.id] = None
+        world.waiting.wake_pool(known.name)
+
+
+def _renew(world: World, department: str, *, clocks: bool) -> None:
+    projects = sorted(p.name for p in world.queues.projects.values() if p.department == department)
+    for project in projects:
+        world.waiting.wake_project(project)
+    if clocks:
+        _set_timers(world, projects)
+
+
+def _set_timers(world: World, projects: Iterable[str]) -> None:
+    """Rules hold for what runs already: its clocks are read anew."""
+    meant = frozenset(projects)
+    for workload_id in sorted({w for members in world.placed.values() for w in members}):
+        if world.workloads[workload_id].project in meant:
+            world.watch(world.workloads[workload_id])

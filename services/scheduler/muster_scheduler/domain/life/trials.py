@@ -1,0 +1,133 @@
+"""Independent trials of one training (completions, parallelism): each has its own place, end and number.
+
+Called by the cycle (fill up), by reports (a trial ended) and when the first one is placed. No gang: one trial is what
+waits in the queue; once it has a place, others follow wherever there is room, at most so many at once.
+Holds: a number runs in one replica at a time and is done once it succeeded; what failed runs again under its number,
+after a pause, until the workload's budget is spent; what is done is not run again after a preemption or a resume.
+"""
+
+from __future__ import annotations
+
+from muster_kernel.lifecycle import ACTIVE, LifecycleEvent, Phase
+from muster_kernel.reasons import ChangeReason, FailureClass
+from muster_scheduler.domain.asked.limits import FAULT_LIMIT
+from muster_scheduler.domain.asked.workloads import Ending, Planned, Replica, ReplicaState, Trials, Workload
+from muster_scheduler.domain.books.course import advance, claim_holder
+from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.life.service import add_replica, replica_ended
+from muster_scheduler.domain.placement.place import Budget, ready
+
+E = LifecycleEvent
+
+
+def wanted(workload: Workload, trials: Trials) -> list[int]:
+    """The numbers that should run now, lowest first: those begun and not done, then new ones."""
+    begun = list(workload.open_trials[: trials.at_once])
+    new = min(trials.at_once - len(begun), trials.completions - workload.next_trial)
+    return [*begun, *range(workload.next_trial, workload.next_trial + max(0, new))]
+
+
+def done(workload: Workload, trials: Trials) -> bool:
+    """Whether every trial has succeeded."""
+    return not workload.open_trials and workload.next_trial >= trials.completions
+
+
+def begin(world: World, workload: Workload, index: int) -> None:
+    """Notes that a trial has its place."""
+    if index == workload.next_trial:
+        world.set(workload, next_trial=index + 1, open_trials=(*workload.open_trials, index))
+
+
+def begin_first(world: World, workload: Workload, planned: tuple[Planned, ...]) -> tuple[Planned, ...]:
+    """Gives the place that was found for one replica to the first trial that is wanted; `grow_trials` adds others."""
+    trials = workload.request.trials if workload.request else None
+    if trials is None or len(planned) != 1:
+        return planned
+    (place,) = planned
+    index = wanted(workload, trials)[0]
+    begin(world, workload, index)
+    world.journal.put(world.hungry, workload.id, None)
+    if index == place.rank:
+        return planned
+    world.inventory.release(claim_holder(workload, place.role, place.rank), place.node)
+    world.inventory.charge(claim_holder(workload, place.role, index), place.node, place.grant)
+    return (place._replace(rank=index),)
+
+
+def grow_trials(world: World, workload: Workload, trials: Trials, budget: Budget) -> None:
+    """Places the trials that should run and do not, as far as there is room and quota."""
+    if workload.phase not in ACTIVE or workload.request is None:
+        world.journal.drop(world.hungry, workload.id)
+        return
+    if not ready(world, world.clusters.get(workload.cluster)):
+        return
+    role = workload.request.roles[0]
+    missing = [index for index in wanted(workload, trials) if (role.name, index) not in workload.replicas]
+    resting = {index for index in missing if workload.replacements.get((role.name, index), (0, 0))[1] > world.now}
+    placed = 0
+    for index in missing:
+        if index in resting:
+            continue
+        if not add_replica(world, workload, role, index, budget):
+            break  # they are all alike: what has no room for one has none for the next
+        begin(world, workload, index)
+        placed += 1
+    if placed:
+        world.rewrite(workload)
+    if placed == len(missing):
+        world.journal.drop(world.hungry, workload.id)
+    elif not resting and not workload.remaining:
+        _wait_again(world, workload)
+
+
+def _wait_again(world: World, workload: Workload) -> None:
+    """Nothing of it runs and nothing has room: it stands in the queue again, in its turn."""
+    world.set(workload, ending=Ending.MOVED)
+    advance(world, workload, E.GANG_RESTART, ChangeReason.RESTART, "its next trial waits for room")
+
+
+def trial_ended(world: World, workload: Workload, replica: Replica) -> None:
+    """A trial's replica is gone: its number is done, or runs again after a pause, or the budget is spent."""
+    holder = replica.holder
+    if holder in workload.leaving:
+        return
+    if replica.state is not ReplicaState.SUCCEEDED:
+        reason = _spent(workload, replica)
+        if reason is None:
+            replica_ended(world, workload, replica)
+        else:
+            advance(world, workload, E.BUDGET_SPENT, reason, f"trial {holder.rank}: {replica.message}"[:1024])
+        return
+    key = (holder.role, holder.rank)
+    world.journal.drop(workload.replicas, key)
+    world.journal.put(workload.leaving, holder, replica)
+    left = {at: value for at, value in workload.replacements.items() if at != key}
+    still = tuple(index for index in workload.open_trials if index != holder.rank)
+    world.set(workload, open_trials=still, replacements=left)
+    world.journal.put(world.hungry, workload.id, None)
+    if workload.phase in ACTIVE:
+        world.rewrite(workload)
+
+
+def _spent(workload: Workload, replica: Replica) -> ChangeReason | None:
+    """Why a failed trial is the end of the whole workload; None: it may run again."""
+    request = workload.request
+    match replica.failure:
+        case FailureClass.OUT_OF_MEMORY:
+            return ChangeReason.OUT_OF_MEMORY
+        case FailureClass.INFRASTRUCTURE | FailureClass.OURS | FailureClass.NONE:
+            return ChangeReason.INFRASTRUCTURE_LIMIT if workload.faults >= FAULT_LIMIT else None
+        case _:
+            limit = request.backoff_limit if request else 0
+            return ChangeReason.EXIT_LIMIT if workload.exits >= limit else None
+
+
+def evaluate(world: World, workload: Workload, trials: Trials) -> None:
+    """What the trials say of the workload's phase: it runs as soon as one does, and ends with the last."""
+    alive = {ReplicaState.READY, ReplicaState.SUCCEEDED}
+    if done(workload, trials):
+        advance(world, workload, E.ALL_SUCCEEDED, ChangeReason.SUCCEEDED)
+    elif any(replica.state in alive for replica in workload.replicas.values()):
+        advance(world, workload, E.ALL_READY, ChangeReason.ALL_READY)
+    elif workload.phase is Phase.UNKNOWN:
+        advance(world, workload, E.NONE_READY, ChangeReason.CLUSTER_BACK)

@@ -1,0 +1,108 @@
+"""Placement in pools whose strategy looks ahead: the board of the pool is asked, where it knows the shape.
+
+Called by placement.py for one replica at a time; gangs, slices and device memory are packed.
+Holds: a board reads columns alone, which say what the books say; the mix that it looks ahead to is part of the truth,
+renewed at most once an hour (every minute while little has come), so that scores can be kept in between.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from muster_kernel.quantities import MILLI
+from muster_scheduler.domain.asked.requests import Grant, Shape
+from muster_scheduler.domain.asked.workloads import SECOND, Workload
+from muster_scheduler.domain.books.capacity import Capacity
+from muster_scheduler.domain.books.eligible import eligibility_of
+from muster_scheduler.domain.books.pools import NodePool, Strategy
+from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.fleet.columns import SHARED, NodeType, empty
+from muster_scheduler.domain.fleet.eligibility import Eligibility
+from muster_scheduler.domain.fleet.nodes import Node
+from muster_scheduler.domain.fleet.taking import grants_of
+from muster_scheduler.domain.strategies.board import Board
+from muster_scheduler.domain.strategies.mix import Mix, asked_of, mix_of, popularity_in
+from muster_scheduler.domain.strategies.outlook import Outlook, fgd, foresight
+from muster_scheduler.domain.strategies.popularity import Asked, Popularity, popularity_of
+
+OFTEN: Final = 60 * SECOND
+SELDOM: Final = 3600 * SECOND
+_FEW: Final = 200  # replicas: a mix of fewer says little
+_SAMPLE: Final = 4096  # workloads of a pool that are looked at, the latest
+_STATES: Final = 1 << 16
+_OUTLOOKS: Final[dict[Strategy, Callable[[Popularity], Outlook]]] = {
+    Strategy.FGD: fgd,
+    Strategy.FORESIGHT: foresight,
+}
+
+
+def filling_of(world: World, cluster: str, pool: str) -> NodePool:
+    """What was said of a pool; with a mix of today where its strategy looks ahead."""
+    known = world.pools.named(cluster, pool)
+    if not (known.gpu in _OUTLOOKS or known.cpu in _OUTLOOKS):
+        return known
+    few = sum(member.number for member in known.mix) < _FEW
+    if known.mix and world.now < known.mixed + (OFTEN if few else SELDOM):
+        return known
+    renewed = known._replace(mix=mix_of(_arrivals(world, cluster, pool)), mixed=world.now)
+    world.pools.put(renewed)
+    world.touched.pools[renewed.id] = None
+    return renewed
+
+
+def _arrivals(world: World, cluster: str, pool: str) -> Iterator[tuple[Shape, frozenset[str] | None, int]]:
+    """The shapes of what waits for the pool and of what runs in it."""
+    waiting = (bucket for key, bucket in world.waiting.buckets.items() if pool in key.pools)
+    for bucket in waiting:
+        workload = world.workloads[bucket.members[0].id]
+        yield from _shapes(world, workload, bucket.count)
+    members = (each for place, each in world.placed.items() if place[:2] == (cluster, pool))
+    for workload_id in heapq.nlargest(_SAMPLE, (one for each in members for one in each)):
+        yield from _shapes(world, world.workloads[workload_id], 1)
+
+
+def _shapes(world: World, workload: Workload, times: int) -> Iterator[tuple[Shape, frozenset[str] | None, int]]:
+    types = eligibility_of(world.queues, workload).types
+    for role in workload.request.roles if workload.request else ():
+        yield role.shape, types, role.size * times
+
+
+def find_ahead(
+    capacity: Capacity, filling: NodePool, asked: Eligibility, shape: Shape, now: int
+) -> tuple[Node, Grant] | None:
+    """The node, and what it gives, by the pool's outlook. None: it fits nowhere, or the pool's strategy has no view."""
+    strategy, wanted = filling.strategy(shape), asked_of(shape)
+    if strategy not in _OUTLOOKS or wanted is None or not filling.mix:
+        return None
+    board = _board(capacity, strategy, filling.mix)
+    # A board knows a card's free thousandths, not its bytes: where work shares a card by memory, packing decides.
+    columns = capacity.columns
+    by_memory = (columns.mode == SHARED) & (columns.bytes * MILLI < columns.milli * columns.size)
+    mask = capacity.usable.mask(asked, now) & ~by_memory.any(axis=1)
+    last = capacity.usable.reluctant(asked)
+    gladly = mask.copy()
+    gladly[last] = False
+    run = board.choose(wanted, gladly) or (board.choose(wanted, mask) if last else None)
+    if run is None:
+        return None
+    node = capacity.nodes[run.node]
+    return node, next(grants_of(node, shape, run))
+
+
+def _board(capacity: Capacity, strategy: Strategy, mix: Mix) -> Board:
+    columns = capacity.columns  # first: rows that have changed are written, and told to the boards
+    known = capacity.boards.get(strategy)
+    if known is None or known[0] != mix:
+        outlook = _OUTLOOKS[strategy](popularity_in(mix, columns.types))
+        known = capacity.boards[strategy] = mix, Board(columns, outlook, _STATES)
+    return known[1]
+
+
+def warm_up() -> None:
+    """Compiles the boards' kernels, which takes seconds where no earlier process has: before the first decision."""
+    columns = empty(("a", "b"), (NodeType("", (), ()),))
+    wanted = Asked(0, 0, 0, 0)
+    for make in _OUTLOOKS.values():
+        Board(columns, make(popularity_of([(wanted, (True,))], [1])), 8).choose(wanted, columns.open)

@@ -1,0 +1,207 @@
+"""Gangs in the books: placed over columns by gangs.py, then charged replica by replica.
+
+Called by placement.py for what columns can answer (see `by_columns`) and by reasoning, which asks why there is none.
+Holds: on failure nothing is charged; a gang that has replicas already is completed inside the domain where these are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from muster_kernel.reasons import Reason, WaitingReason
+from muster_scheduler.domain.asked.requests import Grant, Kind, Role, Shape, replica_count
+from muster_scheduler.domain.asked.terms import Wish
+from muster_scheduler.domain.asked.workloads import Planned, Request, Workload
+from muster_scheduler.domain.books.capacity import Capacity
+from muster_scheduler.domain.books.course import claim_holder
+from muster_scheduler.domain.books.pools import NodePool
+from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.fleet.eligibility import Eligibility
+from muster_scheduler.domain.fleet.nodes import Mig
+from muster_scheduler.domain.fleet.taking import grants_of
+from muster_scheduler.domain.fleet.topology import NOWHERE, Topology
+from muster_scheduler.domain.fleet.usable import Mask
+from muster_scheduler.domain.gangs.choosing import NodeOrder
+from muster_scheduler.domain.gangs.place import Lack, Placement, Refusal, place_gang
+
+
+class Site(NamedTuple):
+    """Where a gang is placed: one pool of one cluster, the nodes of it that it may use, and what it wishes.
+
+    pool: what people said of that pool.
+    """
+
+    capacity: Capacity
+    asked: Eligibility
+    wish: Wish
+    now: int
+    pool: NodePool
+
+    @property
+    def topology(self) -> Topology:
+        """The pool's domains of the levels by which the gang is placed."""
+        return self.capacity.usable.topology(self.pool.levels_for(self.wish))
+
+    def order(self, roles: tuple[Role, ...]) -> NodeOrder:
+        """In which order nodes are taken where it does not wish to be close together."""
+        largest = max(roles, key=lambda role: (role.charge, role.name), default=None)
+        return self.pool.strategy(largest.shape if largest else Shape()).gang_order
+
+
+def by_columns(roles: tuple[Role, ...], mig: Mig) -> bool:
+    """Whether columns say all that these roles need: not where MIG layouts are fixed."""
+    if any(role.shape.extra for role in roles):
+        return False
+    return mig is Mig.DYNAMIC or not any(role.shape.kind is Kind.SLICE for role in roles)
+
+
+def wish_of(request: Request | None) -> Wish:
+    """How close together a workload is to run: its topology, where that says nothing its affinity."""
+    if request is None:
+        return Wish()
+    wish, together = request.terms.topology, request.terms.together
+    if together is None:
+        return wish
+    if together.required:
+        return wish._replace(required=wish.required or together.key)
+    return wish._replace(preferred=wish.preferred or together.key)
+
+
+def charge_gang(world: World, workload: Workload, roles: tuple[Role, ...], site: Site) -> tuple[Planned, ...] | None:
+    """Charges every replica of the gang and says where; None where not all of them fit."""
+    found = find(workload, roles, site)
+    if isinstance(found, Refusal):
+        return None
+    planned: list[Planned] = []
+    for role, placement in zip(roles, found, strict=True):
+        for run in placement.runs:
+            node = site.capacity.nodes[run.node]
+            for rank, grant in enumerate(list(grants_of(node, role.shape, run)), run.first):
+                world.inventory.charge(claim_holder(workload, role.name, rank), node.key, grant)
+                planned.append(Planned(role.name, rank, node.key, grant))
+    return tuple(planned)
+
+
+def charge_one(
+    world: World, workload: Workload, role: Role, index: int, k: int, site: Site
+) -> tuple[tuple[str, str], Grant] | None:
+    """Charges one more replica, near those that are there already, and says where; None where it does not fit."""
+    alone = (role._replace(size=1),)
+    for near in _near(workload, role, index, site):
+        found = find(workload, alone, site._replace(wish=Wish(site.wish.required)), near)
+        if not isinstance(found, Refusal):
+            ((run,),) = (placement.runs for placement in found)
+            node = site.capacity.nodes[run.node]
+            (grant,) = grants_of(node, role.shape, run)
+            world.inventory.charge(claim_holder(workload, role.name, index, k), node.key, grant)
+            return node.key, grant
+    return None
+
+
+def _near(workload: Workload, role: Role, index: int, site: Site) -> Iterator[Mask]:
+    """Where one replica is looked for: in its group's domain, if possible in the preferred one of all others."""
+    wish = site.wish
+    must = np.ones(len(site.capacity.nodes), np.bool_)
+    if wish.group and role.size >= wish.group_size:
+        group = index // max(1, wish.group_size)
+        ranks = {rank for rank in range(role.size) if rank // max(1, wish.group_size) == group} - {index}
+        must = _home(site, wish.group, _held(workload, role.name, ranks))
+    if wish.preferred:
+        yield must & _home(site, wish.preferred, _held(workload))
+    yield must
+
+
+def _held(workload: Workload, role: str = "", ranks: Collection[int] = ()) -> set[tuple[str, str]]:
+    """The nodes on which replicas are: all of them, or certain ones of a role."""
+    return {
+        replica.node
+        for replica in workload.everyone()
+        if not replica.gone and (not role or (replica.holder.role == role and replica.holder.rank in ranks))
+    }
+
+
+def find(
+    workload: Workload, roles: tuple[Role, ...], site: Site, near: Mask | None = None
+) -> tuple[Placement, ...] | Refusal:
+    """Where the gang would go now: without nodes that ask to be taken last, and with them where it has to be.
+
+    near: the only nodes that it may use; None: all that it is eligible for.
+    """
+    usable = site.capacity.usable
+    mask = usable.mask(site.asked, site.now) & _home(site, site.wish.required, _held(workload))
+    mask = mask if near is None else mask & near
+    last = usable.reluctant(site.asked)
+    if last:
+        gladly = mask.copy()
+        gladly[last] = False
+        found = _ask(roles, site, gladly)
+        if not isinstance(found, Refusal):
+            return found
+    return _ask(roles, site, mask)
+
+
+def _ask(roles: tuple[Role, ...], site: Site, mask: Mask) -> tuple[Placement, ...] | Refusal:
+    return place_gang(site.capacity.columns, site.topology, roles, site.wish, mask, site.order(roles))
+
+
+def _home(site: Site, key: str, held: Collection[tuple[str, str]]) -> Mask:
+    """The domains of a level in which replicas are already; all nodes where there are none."""
+    nodes = site.capacity.nodes
+    everywhere = np.ones(len(nodes), np.bool_)
+    level = site.topology.level(key)
+    if level is None or not held:
+        return everywhere
+    domains = site.topology.domain[level]
+    homes = {int(domains[n]) for n, node in enumerate(nodes) if node.key in held} - {NOWHERE}
+    return np.isin(domains, sorted(homes)) if homes else everywhere
+
+
+def domains(workload: Workload, site: Site) -> Iterator[Mask | None]:
+    """The nodes to try, one domain after the other, for what is placed replica by replica. None: all of the pool.
+
+    First the preferred domains, then those that have to be; in each, where it is already, then the one with the least
+    idle. A whole gang inside one domain keeps every group of it together too.
+    """
+    topology, held = site.topology, _held(workload)
+    levels = [level for key in (site.wish.required, site.wish.group) if (level := topology.level(key)) is not None]
+    bound = topology.keys[max(levels)] if levels else ""
+    must = np.logical_and.reduce([_home(site, bound, held), *(topology.domain[level] != NOWHERE for level in levels)])
+    for key in dict.fromkeys((site.wish.preferred, bound)):
+        level = topology.level(key)
+        if level is not None:
+            ids = np.where(must, topology.domain[level], NOWHERE)
+            yield from (ids == domain for domain in _least_idle_first(site, key, ids, held))
+    if not bound:
+        yield None
+
+
+def _least_idle_first(site: Site, key: str, ids: NDArray[np.int32], held: Collection[tuple[str, str]]) -> list[int]:
+    idle = np.bincount(ids[ids != NOWHERE], weights=site.capacity.columns.idle[ids != NOWHERE])
+    home = set(ids[_home(site, key, held)].tolist()) if held else set()
+    found = np.unique(ids[ids != NOWHERE]).tolist()
+    return sorted(found, key=lambda domain: (domain not in home, int(idle[domain]), domain))
+
+
+def lacking(workload: Workload, roles: tuple[Role, ...], sites: list[Site], *, idle: bool = False) -> Reason | None:
+    """Why a gang with a wish has no place, where it is the wish that keeps it out: it would fit into a pool otherwise.
+
+    idle: the sites are imagined empty, so that what does not fit never will.
+    """
+    answers = [find(workload, roles, site) for site in sites]
+    refusals = [answer for answer in answers if isinstance(answer, Refusal)]
+    if not refusals or len(refusals) < len(answers):
+        return None
+    lacks = {refusal.lack for refusal in refusals}
+    if Lack.GROUPS in lacks:
+        uneven = next(refusal for refusal in refusals if refusal.lack is Lack.GROUPS)
+        return Reason(WaitingReason.UNEVEN_GROUPS, (uneven.asked, uneven.room))
+    if lacks == {Lack.LEVEL}:
+        return Reason(WaitingReason.NO_SUCH_LEVEL)
+    if all(isinstance(find(workload, roles, site._replace(wish=Wish())), Refusal) for site in sites):
+        return None
+    code = WaitingReason.TOO_LARGE_FOR_DOMAIN if idle else WaitingReason.TOPOLOGY
+    return Reason(code, (replica_count(roles), max(refusal.room for refusal in refusals)))

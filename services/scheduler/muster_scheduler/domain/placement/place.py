@@ -1,0 +1,273 @@
+"""Where a gang goes: all of it into one (cluster, node pool), or none of it.
+
+Called by the cycle for heads of the queue, by preemption under a mark of the journal, and by explanations.
+Deterministic: roles go largest first, nodes in the order of the capacity index, devices tightest first.
+Holds: on failure the inventory is exactly as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from muster_kernel.reasons import Constraint
+from muster_scheduler.domain.asked.quotas import Amount
+from muster_scheduler.domain.asked.requests import Grant, Kind, Role, Shape, charge_of, replica_count, total_charge
+from muster_scheduler.domain.asked.workloads import Planned, Request, Workload
+from muster_scheduler.domain.books.capacity import Capacity
+from muster_scheduler.domain.books.course import claim_holder
+from muster_scheduler.domain.books.models import asked_of
+from muster_scheduler.domain.books.pools import NodePool, Strategy
+from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.fleet.clusters import Cluster, Standing, supports
+from muster_scheduler.domain.fleet.eligibility import Eligibility, excluded, reluctant
+from muster_scheduler.domain.fleet.nodes import Mig, Node, fit
+from muster_scheduler.domain.fleet.taking import grants_of
+from muster_scheduler.domain.fleet.usable import Mask
+from muster_scheduler.domain.placement.ahead import filling_of, find_ahead
+from muster_scheduler.domain.placement.gang import Site, by_columns, charge_gang, charge_one, domains, wish_of
+
+_NODES_A_VISIT: Final = 100  # counted at once, they cost what one node costs that is tested alone
+
+
+@dataclass(slots=True)
+class Budget:
+    """Work that one cycle may do: exact tests of nodes, and simulated evictions. Never wall time."""
+
+    visits: int = 20_000
+    evictions: int = 50_000
+
+    @property
+    def spent(self) -> bool:
+        """Whether the cycle has to come back later."""
+        return self.visits <= 0
+
+
+def eligible(world: World, request: Request, cluster: Cluster | None) -> bool:
+    """Whether the cluster may be given this request now: admitted there, able to run it, and fresh."""
+    return able(request, cluster) and ready(world, cluster)
+
+
+def able(request: Request, cluster: Cluster | None) -> bool:
+    """Whether the cluster is allowed and its profile supports all that the request asks for."""
+    if cluster is None or cluster.profile is None or (request.clusters and cluster.id not in request.clusters):
+        return False
+    profile = cluster.profile
+    return all(supports(profile, role.shape, request.fields) for role in request.roles)
+
+
+def ready(world: World, cluster: Cluster | None) -> bool:
+    """Whether new work may be given to the cluster now."""
+    if cluster is None:
+        return False
+    return cluster.standing(world.now, world.limits.stale_after) is Standing.READY
+
+
+def clusters_for(world: World, workload: Workload, request: Request, pool: str) -> list[str]:
+    """Eligible clusters with nodes in the pool: the project's own first, then by most idle devices, then by id."""
+    found = [c for c in world.inventory.clusters_with(pool) if eligible(world, request, world.clusters.get(c))]
+    if len(found) > 1:
+        project = world.queues.projects.get(workload.project)
+        home = project.home if project else ""
+        found.sort(key=lambda cluster: (cluster != home, -_idle(world, cluster, pool), cluster))
+    return found
+
+
+def _idle(world: World, cluster: str, pool: str) -> int:
+    capacity = world.inventory.capacity(cluster, pool)
+    return capacity.total if capacity else 0
+
+
+def charge_before(world: World, request: Request, pool: str) -> int:
+    """What the gang is counted as before it is placed in a pool, in 1/7,000 GPU.
+
+    A memory request costs a part of the device that it gets; until that is known, of the pool's largest device.
+    """
+    if not any(role.shape.kind is Kind.MEMORY for role in request.roles):
+        return total_charge(request.roles)
+    clusters = [c for c in world.inventory.clusters_with(pool) if able(request, world.clusters.get(c))]
+    largest = max((world.inventory.largest_device(cluster, pool) for cluster in clusters), default=0)
+    return sum(role.size * charge_of(role.shape, largest) for role in request.roles)
+
+
+def amount_before(world: World, request: Request, pool: str) -> Amount:
+    """What the gang takes of its quotas before it is placed in a pool."""
+    cpu = sum(role.size * role.shape.cpu for role in request.roles)
+    return Amount(charge_before(world, request, pool), cpu, sum(r.size * r.shape.memory for r in request.roles))
+
+
+def mig_of(world: World, cluster: str) -> Mig:
+    """What the cluster does with MIG."""
+    known = world.clusters.get(cluster)
+    return known.profile.mig if known and known.profile else Mig.NONE
+
+
+def place_gang(
+    world: World, workload: Workload, roles: tuple[Role, ...], cluster: str, pool: str, budget: Budget
+) -> tuple[Planned, ...] | None:
+    """Charges every replica of the gang to nodes of one (cluster, pool) and says where; None where not all fit."""
+    capacity = world.inventory.capacity(cluster, pool)
+    if capacity is None:
+        return None
+    units = charge_before(world, workload.request, pool) if workload.request else 0
+    mig, asked, wish = mig_of(world, cluster), asked_of(world, workload, units), wish_of(workload.request)
+    filling = filling_of(world, cluster, pool)
+    if replica_count(roles) > (0 if wish.keys else 1) and by_columns(roles, mig):  # nobody is close to nothing
+        budget.visits -= 1 + len(capacity.nodes) // _NODES_A_VISIT
+        return charge_gang(world, workload, roles, Site(capacity, asked, wish, world.now, filling))
+    ground = Ground(capacity, mig, asked, world.now, filling)
+    for each in _narrowed(workload, ground):
+        planned = _place_on(world, workload, roles, each, budget)
+        if planned is not None:
+            return planned
+    return None
+
+
+class Ground(NamedTuple):
+    """Where nodes are looked for.
+
+    filling: how the pool is filled. within: the only nodes that come into question, bool[n]; None: all of the pool.
+    """
+
+    capacity: Capacity
+    mig: Mig
+    asked: Eligibility
+    now: int
+    filling: NodePool
+    within: Mask | None = None
+
+    def fills(self, shape: Shape, strategy: Strategy) -> bool:
+        """Whether replicas of this shape are placed by that strategy."""
+        return self.filling.strategy(shape) is strategy
+
+    def admits(self, node: Node) -> bool:
+        """Whether the node may be used at all, whatever it has free."""
+        if self.within is not None and not self.within[node.ordinal]:
+            return False
+        return excluded(self.asked, node, self.now) is None
+
+
+def _narrowed(workload: Workload, ground: Ground) -> Iterator[Ground]:
+    """The grounds to try one after the other: the domains in which it wishes to be, or has to."""
+    site = Site(ground.capacity, ground.asked, wish_of(workload.request), ground.now, ground.filling)
+    for within in domains(workload, site):
+        yield ground._replace(within=within)
+
+
+def _place_on(
+    world: World, workload: Workload, roles: tuple[Role, ...], ground: Ground, budget: Budget
+) -> tuple[Planned, ...] | None:
+    mark = world.journal.mark()
+    planned: list[Planned] = []
+    for role in sorted(roles, key=_largest_first):
+        found = _place_role(world, workload, role, ground, budget)
+        if found is None:
+            world.journal.rollback(mark)
+            return None
+        planned += found
+    return tuple(planned)
+
+
+def _largest_first(role: Role) -> tuple[int, int, int, str]:
+    return -role.charge, -role.shape.cpu, -role.shape.memory, role.name
+
+
+def _place_role(
+    world: World,
+    workload: Workload,
+    role: Role,
+    ground: Ground,
+    budget: Budget,
+) -> list[Planned] | None:
+    planned: list[Planned] = []
+    refused: set[int] = set()
+    while len(planned) < role.size:
+        found = _first_that_fits(role.shape, ground, refused, budget)
+        if found is None:
+            return None
+        node, grant = found
+        while True:
+            rank = len(planned)
+            world.inventory.charge(claim_holder(workload, role.name, rank), node.key, grant)
+            planned.append(Planned(role.name, rank, node.key, grant))
+            if len(planned) == role.size or not ground.fills(role.shape, Strategy.BINPACK):
+                break
+            again = fit(node, role.shape, ground.mig)
+            if isinstance(again, Constraint):
+                refused.add(node.ordinal)
+                break
+            grant = again
+    return planned
+
+
+def _first_that_fits(
+    shape: Shape,
+    ground: Ground,
+    refused: set[int],
+    budget: Budget,
+) -> tuple[Node, Grant] | None:
+    """The first node in the pool's order; one that asks to be taken last only where there is no other."""
+    if ground.within is None:
+        found = find_ahead(ground.capacity, ground.filling, ground.asked, shape, ground.now)
+        if found is not None:
+            budget.visits -= 1 + len(ground.capacity.nodes) // _NODES_A_VISIT
+            return found
+    if by_columns((Role("", 1, shape, 0),), ground.mig):
+        return _sought(shape, ground, budget)
+    last: tuple[Node, Grant] | None = None
+    for node in ground.capacity.candidates(shape, emptiest=ground.fills(shape, Strategy.SPREAD)):
+        if node.ordinal in refused:
+            continue
+        budget.visits -= 1
+        grant = fit(node, shape, ground.mig) if ground.admits(node) else Constraint.NODE_UNAVAILABLE
+        if isinstance(grant, Constraint):
+            refused.add(node.ordinal)
+        elif not reluctant(ground.asked, node):
+            return node, grant
+        else:
+            last = last or (node, grant)
+    return last
+
+
+def _sought(shape: Shape, ground: Ground, budget: Budget) -> tuple[Node, Grant] | None:
+    """By the pool's index: without the nodes that ask to be taken last, and with them where it has to be."""
+    capacity = ground.capacity
+    mask = capacity.usable.mask(ground.asked, ground.now)
+    if ground.within is not None:
+        mask &= ground.within
+    gladly, last = mask, capacity.usable.reluctant(ground.asked)
+    if last:
+        gladly = mask.copy()
+        gladly[last] = False
+    for eligible in (gladly, mask) if last else (mask,):
+        run, visits = capacity.seeker.find(shape, eligible, spread=ground.fills(shape, Strategy.SPREAD))
+        budget.visits -= 1 + visits // _NODES_A_VISIT
+        if run is not None:
+            node = capacity.nodes[run.node]
+            (grant,) = grants_of(node, shape, run)
+            return node, grant
+    return None
+
+
+def place_replica(
+    world: World, workload: Workload, role: Role, index: int, k: int, budget: Budget
+) -> tuple[tuple[str, str], Grant] | None:
+    """Charges one more replica in the workload's own (cluster, pool) and says where; None where it does not fit."""
+    capacity = world.inventory.capacity(workload.cluster, workload.pool)
+    if capacity is None:
+        return None
+    units = charge_of(role.shape, capacity.largest)
+    mig, asked = mig_of(world, workload.cluster), asked_of(world, workload, units)
+    wish, filling = wish_of(workload.request), filling_of(world, workload.cluster, workload.pool)
+    if wish.keys and by_columns((role,), mig):
+        budget.visits -= 1 + len(capacity.nodes) // _NODES_A_VISIT
+        return charge_one(world, workload, role, index, k, Site(capacity, asked, wish, world.now, filling))
+    ground = Ground(capacity, mig, asked, world.now, filling)
+    tries = (_first_that_fits(role.shape, each, set(), budget) for each in _narrowed(workload, ground))
+    found = next((each for each in tries if each is not None), None)
+    if found is None:
+        return None
+    node, grant = found
+    world.inventory.charge(claim_holder(workload, role.name, index, k), node.key, grant)
+    return node.key, grant

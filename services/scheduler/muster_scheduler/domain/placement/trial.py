@@ -1,0 +1,101 @@
+"""Could it ever fit? The fleet's own nodes, imagined empty, and the real placement run on them.
+
+Called when a class is blocked for want of room, to tell "never" from "not now", and by an explanation, to try what
+would fit. Cached by the capacity index, which is a new object whenever nodes change.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster_kernel.quantities import GPU
+from muster_kernel.reasons import Constraint, Reason
+from muster_scheduler.domain.asked.requests import Kind, Role, Shape
+from muster_scheduler.domain.asked.workloads import Workload
+from muster_scheduler.domain.books.capacity import Capacity, Trial
+from muster_scheduler.domain.books.eligible import eligibility_of
+from muster_scheduler.domain.books.pools import NodePool
+from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.fleet.eligibility import ANY_NODE, mismatch
+from muster_scheduler.domain.fleet.nodes import Device, Node, NodeState, fit
+from muster_scheduler.domain.placement.gang import Site, lacking, wish_of
+from muster_scheduler.domain.placement.place import Budget, mig_of, place_gang
+
+_LARGEST: Final = 2_000  # nodes; in a larger pool the question is answered with "perhaps"
+
+
+def try_out(world: World, workload: Workload, roles: tuple[Role, ...], cluster: str, pool: str) -> Trial | None:
+    """What would become of the gang if the nodes of the pool that it may use were idle.
+
+    None: there is no such pool, or it is too large to try.
+    """
+    capacity = world.inventory.capacity(cluster, pool)
+    if capacity is None or len(capacity.nodes) > _LARGEST:
+        return None
+    asked = eligibility_of(world.queues, workload)._replace(avoided=frozenset(), runs=None)
+    wish = wish_of(workload.request)
+    key = roles, asked, wish, world.pools.named(cluster, pool).levels
+    known = capacity.trials.get(key)
+    if known is None:
+        usable = [node for node in capacity.nodes if mismatch(asked, node) is None]
+        alone = Workload("", request=workload.request)
+        known = capacity.trials[key] = _try(world, alone, roles, usable, cluster, pool)
+    return known
+
+
+def _try(
+    world: World, workload: Workload, roles: tuple[Role, ...], nodes: list[Node], cluster: str, pool: str
+) -> Trial:
+    empty = World(world.limits)
+    empty.clusters, empty.pools = world.clusters, world.pools
+    idle = [emptied(node) for node in nodes]
+    empty.inventory.put_nodes(idle)
+    fits = place_gang(empty, workload, roles, cluster, pool, Budget()) is not None
+    mig = mig_of(world, cluster)
+    short = None
+    if not fits:  # and so nothing was placed: the nodes are idle still
+        alone = (r for r in roles if all(isinstance(fit(node, r.shape, mig), Constraint) for node in idle))
+        short = next(alone, None)
+    made = empty.inventory.capacity(cluster, pool)
+    return Trial(
+        fits,
+        None if fits or made is None else _apart(workload, roles, made, world.pools.named(cluster, pool)),
+        sum(GPU * max(len(node.devices), node.slots) for node in nodes),
+        short,
+        max((devices_for(node, short.shape) for node in idle), default=0) if short else 0,
+        max((node.cpu for node in nodes), default=0),
+        max((node.memory for node in nodes), default=0),
+    )
+
+
+def _apart(workload: Workload, roles: tuple[Role, ...], capacity: Capacity, pool: NodePool) -> Reason | None:
+    """Why no domain of idle nodes holds what has to run close together, where nothing else keeps it out."""
+    wish = wish_of(workload.request)
+    return lacking(workload, roles, [Site(capacity, ANY_NODE, wish, 0, pool)], idle=True) if wish.keys else None
+
+
+def devices_for(node: Node, shape: Shape) -> int:
+    """How many of a node's devices are of the sort that the shape takes, whoever holds them now."""
+    if shape.kind is Kind.WHOLE and node.slots:
+        return node.slots
+    return sum(1 for device in node.devices if device.mig == (shape.kind is Kind.SLICE))
+
+
+def emptied(node: Node) -> Node:
+    """The node with nobody on it, neither us nor others, and taking work."""
+    devices = [Device(d.uuid, d.model, d.memory, d.slot, mig=d.mig, layout=d.layout) for d in node.devices]
+    for device in devices:
+        device.tally()
+    return Node(
+        node.cluster,
+        node.name,
+        node.pool,
+        state=NodeState.READY,
+        cpu=node.cpu,
+        memory=node.memory,
+        devices=devices,
+        slots=node.slots,
+        slot_model=node.slot_model,
+        extra=node.extra,
+        labels=node.labels,
+    )

@@ -1,0 +1,235 @@
+"""Making room in the books: who has to leave for a head of the queue, its claim, and their farewell.
+
+Called by the cycle for a head that has quota but no place. For each (cluster, node pool) that it may use, in its order:
+is it enough to wait for those who leave anyway; can others move (moving.py); may other queues be asked
+(room/reclaim.py); may its own project (room/preempt.py)? What is found becomes a claim: the room is counted once, with
+the taker, from then on.
+Holds: nobody is evicted unless the taker then fits, nobody whose stay would leave it fitting; what is promised is
+promised once; a workload that was evicted evicts nobody in order to come back.
+An integer that every eviction lowers and nothing else raises while nothing arrives, ends or fails: `may_still_evict`,
+the waiting workloads that have not been evicted for their present turn. A taker leaves it by being placed, a victim
+does not join it; so evictions come to an end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from muster_kernel.lifecycle import WAITING, LifecycleEvent
+from muster_kernel.reasons import ChangeReason
+from muster_scheduler.domain.asked.quotas import NOTHING
+from muster_scheduler.domain.asked.workloads import Claim, Ending, Request, Workload
+from muster_scheduler.domain.books.course import advance
+from muster_scheduler.domain.books.standing import Standing
+from muster_scheduler.domain.books.waiting import ClassKey
+from muster_scheduler.domain.books.world import World, owner_of
+from muster_scheduler.domain.decisions import Claimed, Preempted
+from muster_scheduler.domain.fleet.columns import Columns
+from muster_scheduler.domain.fleet.taking import Run
+from muster_scheduler.domain.gangs.place import Placement, Refusal
+from muster_scheduler.domain.placement.place import Budget, amount_before
+from muster_scheduler.domain.room import values
+from muster_scheduler.domain.room.listing import running_of, taker_of, tree_of
+from muster_scheduler.domain.room.moving import by_moving
+from muster_scheduler.domain.room.preempt import preempt
+from muster_scheduler.domain.room.reclaim import givers, reclaim
+from muster_scheduler.domain.room.search import Question
+from muster_scheduler.domain.room.several import Seats, reclaim_for
+from muster_scheduler.domain.room.sites import (
+    Ask,
+    Room,
+    Site,
+    charge_placements,
+    claim_of,
+    next_run,
+    preemptible_of,
+    sites_of,
+    without,
+)
+
+
+class OthersLeave(NamedTuple):
+    """Nobody needs to be evicted: it fits as soon as those have left who are leaving already."""
+
+    workloads: int
+
+
+Standings = Callable[[str], Standing]
+
+
+def make_room(world: World, key: ClassKey, standings: Standings, budget: Budget) -> tuple[Room, ...] | OthersLeave:
+    """Looks for room for a class, in its pools in their order; empty where none can be made.
+
+    Members of a class that may evict are let in one by one, or, where a single replica is all of each, as many at once
+    as can be. Rooms are charged as claims; nothing else changes.
+    """
+    head = next(iter(world.waiting.members(key)[:1]), None)
+    waits: OthersLeave | None = None
+    for site in sites_of(world, world.workloads[head]) if head else ():
+        if site.leaving and not isinstance(site.place(site.columns), Refusal):
+            waits = waits or OthersLeave(len(site.leaving))
+            continue
+        ask = None if key.returning else _ask(site, key, budget)
+        if ask is not None:
+            found = by_moving(ask) or (_by_taking(ask, standings) if _someone_gives(world, key, site.pool) else ())
+            if found:
+                return found
+    return waits or ()
+
+
+def _ask(site: Site, key: ClassKey, budget: Budget) -> Ask | None:
+    """What the class asks of a site; None where no quota lets even its first member in."""
+    members = tuple(site.world.workloads[each] for each in site.world.waiting.members(key))
+    request = members[0].request
+    if request is None:
+        return None
+    units = amount_before(site.world, request, site.pool)
+    if site.world.queues.refusal(owner_of(members[0]), site.pool, units) is not None:
+        return None
+    taker = taker_of(request, site.roles, 0, units, site.mask, _domains(site))
+    countable = len(site.roles) == 1 and not site.wish.group
+    return Ask(site, members, request, units, taker, None if countable else _placeable(site), budget)
+
+
+def _someone_gives(world: World, key: ClassKey, pool: str) -> bool:
+    """Whether preemptible work of the own project, or of another beyond its quota, could be asked at all.
+
+    Nobody's fair share is below what it deserves and wants, so within its quota a queue has nothing to give.
+    """
+    for (project, where), account in world.queues.accounts.items():
+        loose = any(held > bound for held, bound in zip(account.held, account.bound, strict=True))
+        if where != pool or not loose:
+            continue
+        lines = world.queues.quota(project, pool).lines
+        beyond = (
+            line.deserved is not None and held > line.deserved for line, held in zip(lines, account.held, strict=True)
+        )
+        if project == key.project or any(beyond):
+            return True
+    return False
+
+
+def _by_taking(ask: Ask, standings: Standings) -> tuple[Room, ...]:
+    """Room that others have to give: other queues first, then lower work of the own project."""
+    standing = standings(ask.site.pool)
+    row = standing.projects.get(ask.members[0].project)
+    if row is None:
+        return ()
+    tree = tree_of(ask.site.world, standing)
+    placed = ask._replace(taker=ask.taker._replace(queue=row))
+    return _from_others(placed, standing, tree) or (_from_own(placed, standing) if tree.loose[row].any() else ())
+
+
+def _from_others(ask: Ask, standing: Standing, tree: values.Tree) -> tuple[Room, ...]:
+    asked = givers(tree, ask.taker)
+    if isinstance(asked, values.Refusal):
+        return ()
+    candidates = preemptible_of(ask.site, (standing.queues[q].name for q in np.flatnonzero(asked)))
+    question = _question(ask, candidates, standing)
+    if ask.taker.size == 1 and ask.fits is None and not ask.site.wish.required:
+        seats = reclaim_for(question, tree, _admissible(ask))
+        return tuple(_seated(ask, seats, candidates)) if isinstance(seats, Seats) else ()
+    made = reclaim(question, tree)
+    return (_room(ask, [candidates[v] for v in made.victims]),) if isinstance(made, values.Room) else ()
+
+
+def _from_own(ask: Ask, standing: Standing) -> tuple[Room, ...]:
+    own = [w for w in preemptible_of(ask.site, (ask.members[0].project,)) if _yields(w, ask.request)]
+    if not own:
+        return ()
+    made = preempt(_question(ask, own, standing), preemptible=ask.request.preemptible)
+    return (_room(ask, [own[v] for v in made.victims]),) if isinstance(made, values.Room) else ()
+
+
+def _admissible(ask: Ask) -> int:
+    """How many of these equal workloads the quotas of their project and department admit, the first one at least."""
+    queues = ask.site.world.queues
+    project = queues.projects.get(ask.members[0].project)
+    if project is None or project.user_limits:
+        return 1  # a limit on the number of workloads counts them one by one
+    owner, fewest, most = owner_of(ask.members[0]), 1, len(ask.members)
+    while fewest < most:
+        tried = (fewest + most + 1) // 2
+        if queues.refusal(owner, ask.site.pool, NOTHING.plus(ask.units, tried)) is None:
+            fewest = tried
+        else:
+            most = tried - 1
+    return fewest
+
+
+def _question(ask: Ask, candidates: list[Workload], standing: Standing) -> Question:
+    ask.budget.evictions -= len(candidates)
+    running = running_of(ask.site.world, ask.site.capacity, candidates, standing.projects)
+    return Question(ask.site.columns, running, ask.taker, ask.fits)
+
+
+def _placeable(site: Site) -> values.Fits:
+    def fits(columns: Columns) -> bool:
+        return not isinstance(site.place(columns), Refusal)
+
+    return fits
+
+
+def _domains(site: Site) -> values.Ints | None:
+    level = site.topology.level(site.wish.required)
+    return None if level is None else site.topology.domain[level].astype(np.int64)
+
+
+def _yields(other: Workload, request: Request) -> bool:
+    return not request.preemptible or (other.request is not None and other.request.priority < request.priority)
+
+
+def _seated(ask: Ask, seats: Seats, candidates: list[Workload]) -> Iterator[Room]:
+    """A room for each member that has a seat; a victim goes for the first who waits for it."""
+    site = ask.site
+    named: set[str] = set()
+    (role,) = site.roles
+    for member, seat in zip(ask.members, seats.seats, strict=False):
+        placement = Placement(role.name, (Run(seat.node, 0, 1, seat.mask, seat.start),))
+        planned = charge_placements(site, member, site.roles, (placement,), next_run(member))
+        waits_for = {candidates[v].id for v in seat.waits_for}
+        yield Room(member, claim_of(site, planned, waits_for, next_run(member)), tuple(sorted(waits_for - named)))
+        named |= waits_for
+
+
+def _room(ask: Ask, victims: list[Workload]) -> Room:
+    """Charges the taker where it will stand; those who leave stay charged until they are gone."""
+    site, workload = ask.site, ask.members[0]
+    placements = site.place(without(site.world, site.capacity, site.columns, victims))
+    if isinstance(placements, Refusal):
+        raise AssertionError(f"{workload.id} fitted with {len(victims)} victims and no longer does")  # noqa: TRY004
+    names = tuple(victim.id for victim in victims)
+    planned = charge_placements(site, workload, site.roles, placements, next_run(workload))
+    return Room(workload, claim_of(site, planned, set(names), next_run(workload)), names)
+
+
+def carry_out(world: World, room: Room) -> None:
+    """Books the claim for the taker and sends the victims away: their room is counted once, with the taker."""
+    world.waiting.remove(room.taker.id)
+    _book(world, room.taker, room.claim)
+    for victim_id in room.victims:
+        victim = world.workloads[victim_id]
+        for replica in victim.everyone():
+            world.unaccount(victim, replica)
+        world.set(victim, ending=Ending.PREEMPTED, preempted_by=room.taker.id)
+        world.decide(Preempted(victim.id, victim.attempt, room.taker.id))
+        why = f"by {room.taker.name or room.taker.id}"
+        advance(world, victim, LifecycleEvent.PREEMPTED, ChangeReason.PREEMPTED, why)
+    for mover, claim in room.moves:
+        _book(world, mover, claim)
+
+
+def _book(world: World, workload: Workload, claim: Claim) -> None:
+    world.account(workload, claim.pool, (p.grant for p in claim.planned))
+    world.set(workload, claim=claim)
+    world.journal.put(world.claims, workload.id, None)
+    world.decide(Claimed(workload.id, claim.cluster, claim.planned, claim.waits_for))
+
+
+def may_still_evict(world: World) -> int:
+    """How many waiting workloads have not been evicted for their present turn: every eviction lowers it."""
+    waiting = (w for w in world.workloads.values() if w.phase in WAITING and w.claim is None)
+    return sum(1 for w in waiting if not w.preempted_by)

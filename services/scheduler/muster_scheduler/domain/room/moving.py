@@ -1,0 +1,126 @@
+"""Consolidation in the books: preemptible work moves to where it fits as well, so that a waiting gang finds its place.
+
+Called by evictions.py before anybody is asked to give way. Looks at the nodes that have most to offer already, and at
+what would have to move from them (room/consolidate.py). A mover is taken down and holds a claim on its new place from
+that moment on: it starts there as soon as it and all who move with it are gone.
+Holds: nobody moves unless the taker and everybody who moves have their places; no more is held afterwards than before,
+but for the taker; a workload that may not be interrupted, or that would end by it, does not move.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from muster_scheduler.domain.asked.requests import Kind, Role
+from muster_scheduler.domain.asked.workloads import Claim, Request, Workload
+from muster_scheduler.domain.books.models import asked_of
+from muster_scheduler.domain.fleet.columns import Columns
+from muster_scheduler.domain.gangs.place import Placement, Refusal, place_gang
+from muster_scheduler.domain.gangs.runs import take_all
+from muster_scheduler.domain.placement.gang import wish_of
+from muster_scheduler.domain.placement.place import amount_before
+from muster_scheduler.domain.room.consolidate import consolidate
+from muster_scheduler.domain.room.listing import running_of
+from muster_scheduler.domain.room.reclaim import free_of
+from muster_scheduler.domain.room.search import Question
+from muster_scheduler.domain.room.sites import Ask, Room, Site, charge_placements, claim_of, next_run
+from muster_scheduler.domain.room.values import Refusal as Refused
+from muster_scheduler.domain.room.values import Taker
+
+_NODES: Final = 64  # nodes from which work may move, those with most free first
+_TAKER: Final = -1
+
+
+class _Homes:
+    """Where the taker and the movers go: what `consolidate` asks, and what it was told last."""
+
+    def __init__(self, site: Site, movers: list[Workload]) -> None:
+        self._site = site
+        self._movers = movers
+        self.found: dict[int, tuple[Placement, ...]] = {}
+
+    def roles(self, row: int) -> tuple[Role, ...]:
+        """The roles of the taker, or of a mover."""
+        return self._site.roles if row == _TAKER else roles_of(self._movers[row])
+
+    def settle(self, columns: Columns, row: int) -> bool:
+        """Places and takes, if there is a place."""
+        placements = self._site.place(columns) if row == _TAKER else self._place(columns, self._movers[row])
+        if isinstance(placements, Refusal):
+            return False
+        for role, placement in zip(self.roles(row), placements, strict=True):
+            take_all(columns, role.shape, placement.runs)
+        self.found[row] = placements
+        return True
+
+    def _place(self, columns: Columns, mover: Workload) -> tuple[Placement, ...] | Refusal:
+        site, request = self._site, mover.request
+        if request is None:
+            raise ValueError(f"{mover.id} runs without having been admitted")
+        wish, usable = wish_of(request), site.capacity.usable
+        asked = asked_of(site.world, mover, amount_before(site.world, request, site.pool).gpu)
+        levels = site.world.pools.named(site.cluster, site.pool).levels_for(wish)
+        mask = usable.mask(asked, site.world.now)
+        return place_gang(columns, usable.topology(levels), roles_of(mover), wish, mask)
+
+
+def roles_of(workload: Workload) -> tuple[Role, ...]:
+    """The roles of which it has replicas."""
+    return tuple(role for role in workload.request.roles if role.size) if workload.request else ()
+
+
+def by_moving(ask: Ask) -> tuple[Room, ...]:
+    """The room that moving others makes for the first member; empty where it makes none."""
+    site, workload = ask.site, ask.members[0]
+    if ask.taker.shape.kind is not Kind.NONE and ask.units.gpu > free_of(site.columns, ask.taker)[0]:
+        return ()
+    movers = _movers(site, ask.taker)
+    if not movers:
+        return ()
+    ask.budget.evictions -= len(movers)
+    homes = _Homes(site, movers)
+    running = running_of(site.world, site.capacity, movers, dict.fromkeys((each.project for each in movers), 0))
+    made = consolidate(Question(site.columns, running, ask.taker, ask.fits), homes.settle)
+    if isinstance(made, Refused):
+        return ()
+    names = tuple(movers[row].id for row in made.victims)
+    planned = charge_placements(site, workload, site.roles, homes.found[_TAKER], next_run(workload))
+    claim = claim_of(site, planned, set(names), next_run(workload))
+    moves = tuple((movers[row], _claim(site, movers[row], homes, row, set(names))) for row in made.victims)
+    return (Room(workload, claim, names, moves),)
+
+
+def _claim(site: Site, mover: Workload, homes: _Homes, row: int, names: set[str]) -> Claim:
+    run = (mover.generation, mover.attempt + 1)
+    planned = charge_placements(site, mover, homes.roles(row), homes.found[row], run)
+    return claim_of(site, planned, names, run)
+
+
+def _movers(site: Site, taker: Taker) -> list[Workload]:
+    """Who may move from the nodes that have most to offer, by id."""
+    columns = site.columns
+    devices = np.maximum(columns.milli, 0).sum(axis=1) + 1000 * columns.idle.astype(np.int64)
+    free = np.where(taker.eligible, columns.cpu if taker.shape.kind is Kind.NONE else devices, 0)
+    best = np.argsort(-free, kind="stable")[:_NODES]
+    nodes = [site.capacity.nodes[n] for n in best.tolist() if free[n] > 0]
+    found = {holder.workload for node in nodes for holder in node.entries}
+    world = site.world
+    named = (world.workloads[each] for each in sorted(found) if each in world.workloads)
+    return [each for each in named if _may_move(site, each)]
+
+
+def _may_move(site: Site, workload: Workload) -> bool:
+    request = workload.request
+    if request is None or not request.preemptible or not workload.active or workload.independent:
+        return False
+    if (workload.cluster, workload.pool) != (site.cluster, site.pool) or workload.leaving or workload.rolling:
+        return False
+    settled = workload.placed + site.world.limits.minimum_run <= site.world.now
+    return settled and not _would_end(workload, request)
+
+
+def _would_end(workload: Workload, request: Request) -> bool:
+    limit = request.preemption_limit
+    return request.terminate_after_preemption or (limit is not None and workload.preemptions >= limit)

@@ -1,0 +1,161 @@
+"""One pool of one cluster as a head of the queue sees it while room is made there, and what a room is.
+
+Called by evictions.py and moving.py. Holds: columns of a site are without those who leave anyway and are promised to
+nobody; what is charged here for a run is named by a claim, and given back with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from muster_scheduler.domain.asked.quotas import Amount
+from muster_scheduler.domain.asked.requests import Holder, Role
+from muster_scheduler.domain.asked.terms import Wish
+from muster_scheduler.domain.asked.workloads import Claim, Planned, Request, Workload
+from muster_scheduler.domain.books.capacity import Capacity
+from muster_scheduler.domain.books.models import asked_of
+from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.fleet.columns import Columns
+from muster_scheduler.domain.fleet.taking import grants_of
+from muster_scheduler.domain.fleet.topology import Topology
+from muster_scheduler.domain.fleet.usable import Mask
+from muster_scheduler.domain.gangs.place import Placement, Refusal, place_gang
+from muster_scheduler.domain.placement.gang import by_columns, wish_of
+from muster_scheduler.domain.placement.place import Budget, amount_before, clusters_for, mig_of
+from muster_scheduler.domain.room.listing import held_of
+from muster_scheduler.domain.room.stock import lift, stock_of
+from muster_scheduler.domain.room.values import Fits, Taker
+
+
+class Room(NamedTuple):
+    """The outcome for one taker: where it goes, and who has to leave for it (of those who leave for none before it).
+
+    moves: those of the victims who only move, each with the claim on its new place.
+    """
+
+    taker: Workload
+    claim: Claim
+    victims: tuple[str, ...]
+    moves: tuple[tuple[Workload, Claim], ...] = ()
+
+
+class Site(NamedTuple):
+    """One pool of one cluster as the taker sees it. columns: those who leave anyway are gone already."""
+
+    world: World
+    cluster: str
+    pool: str
+    capacity: Capacity
+    columns: Columns
+    leaving: tuple[Workload, ...]
+    roles: tuple[Role, ...]
+    topology: Topology
+    wish: Wish
+    mask: Mask
+
+    def place(self, columns: Columns) -> tuple[Placement, ...] | Refusal:
+        """Where the taker would go on these columns."""
+        return place_gang(columns, self.topology, self.roles, self.wish, self.mask)
+
+
+class Ask(NamedTuple):
+    """What one class of waiting workloads asks of a site. members: in their order, all alike.
+
+    units: what one member is charged there. fits: None where counting replicas of the taker's shape tells all.
+    """
+
+    site: Site
+    members: tuple[Workload, ...]
+    request: Request
+    units: Amount
+    taker: Taker
+    fits: Fits | None
+    budget: Budget
+
+
+def sites_of(world: World, workload: Workload) -> Iterator[Site]:
+    """The pools and clusters that an admitted workload may use now, in its order."""
+    request = workload.request
+    if request is None:
+        return
+    wish = wish_of(request)
+    roles = tuple(role for role in request.roles if role.size)
+    for pool in request.pools:
+        for cluster in clusters_for(world, workload, request, pool):
+            capacity = world.inventory.capacity(cluster, pool)
+            if capacity is None or not roles or not by_columns(roles, mig_of(world, cluster)):
+                continue
+            leaving = tuple(_leaving(world, cluster, pool))
+            columns = without(world, capacity, capacity.columns, leaving)
+            asked = asked_of(world, workload, amount_before(world, request, pool).gpu)
+            levels = world.pools.named(cluster, pool).levels_for(wish)
+            topology, mask = capacity.usable.topology(levels), capacity.usable.mask(asked, world.now)
+            yield Site(world, cluster, pool, capacity, columns, leaving, roles, topology, wish, mask)
+
+
+def _leaving(world: World, cluster: str, pool: str) -> Iterator[Workload]:
+    """Who leaves that pool anyway and is promised to nobody."""
+    departing = [world.workloads[each] for each in sorted(world.departing)]
+    here = [w for w in departing if (w.cluster, w.pool) == (cluster, pool) and world.leaving(w) and w.remaining]
+    free = [w for w in here if not _awaited(world, w.preempted_by, w.id)]
+    if free:
+        # Most who leave were evicted, and their takers say so: only for others all claims are looked through.
+        promised = {other for c in world.claims if (claim := world.workloads[c].claim) for other in claim.waits_for}
+        yield from (w for w in free if w.id not in promised)
+
+
+def _awaited(world: World, taker: str, leaver: str) -> bool:
+    known = world.workloads.get(taker)
+    return known is not None and known.claim is not None and leaver in known.claim.waits_for
+
+
+def without(world: World, capacity: Capacity, columns: Columns, gone: Sequence[Workload]) -> Columns:
+    """A copy of the columns that these have left; the same ones where nobody has."""
+    if not gone:
+        return columns
+    scratch = columns.scratch()
+    lift(stock_of(scratch), held_of(world, capacity, gone), np.arange(len(gone)), 1)
+    return scratch
+
+
+def preemptible_of(site: Site, projects: Iterable[str]) -> list[Workload]:
+    """The running preemptible workloads of these projects that are past their minimum run time, by project and id."""
+    world = site.world
+    found: list[Workload] = []
+    for project in projects:
+        for other_id in sorted(world.placed.get((site.cluster, site.pool, project), {})):
+            other = world.workloads[other_id]
+            settled = other.placed + world.limits.minimum_run <= world.now
+            if settled and other.active and other.request is not None and other.request.preemptible:
+                found.append(other)
+    return found
+
+
+def charge_placements(
+    site: Site, workload: Workload, roles: tuple[Role, ...], placements: Iterable[Placement], run: tuple[int, int]
+) -> tuple[Planned, ...]:
+    """Charges every replica of a coming run to where it will stand. run: its generation and attempt."""
+    planned: list[Planned] = []
+    for role, placement in zip(roles, placements, strict=True):
+        for each in placement.runs:
+            node = site.capacity.nodes[each.node]
+            for rank, grant in enumerate(list(grants_of(node, role.shape, each)), each.first):
+                holder = Holder(workload.id, *run, role.name, rank, 0)
+                site.world.inventory.charge(holder, node.key, grant)
+                planned.append(Planned(role.name, rank, node.key, grant))
+    return tuple(planned)
+
+
+def claim_of(site: Site, planned: tuple[Planned, ...], waits_for: set[str], run: tuple[int, int]) -> Claim:
+    """The claim also waits for those who leave anyway from its nodes."""
+    touched = {each.node for each in planned}
+    awaited = {w.id for w in site.leaving if any(r.charged and r.node in touched for r in w.everyone())}
+    return Claim(site.cluster, site.pool, planned, tuple(sorted(awaited | waits_for)), run)
+
+
+def next_run(workload: Workload) -> tuple[int, int]:
+    """Generation and attempt of the run that a waiting workload is about to begin."""
+    return workload.generation, workload.attempt

@@ -1,0 +1,236 @@
+"""One scheduling cycle, readable aloud: look at what is due, start what has its room, take heads, place, make room.
+
+Called by `State.propose` inside an open transaction; bounded by a budget of work, never by time. Where the budget ends,
+the next cycle goes on, because what was not tried is still in the queue.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster_kernel.lifecycle import ACTIVE, WAITING, LifecycleEvent, Phase
+from muster_kernel.reasons import ChangeReason, Reason, WaitingReason
+from muster_scheduler.domain.asked.workloads import SECOND, Claim, Planned, Replica, Request, Workload
+from muster_scheduler.domain.books.course import (
+    advance,
+    claim_holder,
+    drop_claim,
+    healthy,
+    promised_holder,
+    restart_due,
+    waits_for_nobody,
+)
+from muster_scheduler.domain.books.models import model_refusal
+from muster_scheduler.domain.books.waiting import ClassKey
+from muster_scheduler.domain.books.world import World, owner_of
+from muster_scheduler.domain.decisions import Placed
+from muster_scheduler.domain.life.overdue import look_at_clocks
+from muster_scheduler.domain.life.service import grow
+from muster_scheduler.domain.life.trials import begin_first, grow_trials
+from muster_scheduler.domain.placement.place import Budget, amount_before, clusters_for, place_gang
+from muster_scheduler.domain.placement.reasoning import why_not
+from muster_scheduler.domain.room.evictions import OthersLeave, carry_out, make_room
+from muster_scheduler.domain.turning.turns import Turns
+from muster_scheduler.domain.turning.waking import wake
+
+_TOLD_A_CYCLE: Final = 256  # members of a blocked class that are told so in one cycle
+
+
+def run(world: World, budget: Budget) -> None:
+    """One cycle."""
+    for pool in world.reopenings.due(world.now):
+        world.waiting.wake_pool(pool)
+    look_at_due(world)
+    start_claims(world)
+    for workload_id in sorted(world.hungry):
+        fill(world, world.workloads[workload_id], budget)
+    turns = Turns(world)
+    while not budget.spent:
+        wake(world, turns.standing)
+        head = turns.next() or _below_quota(world, turns)
+        if head is None:
+            return
+        decide(world, *head, budget, turns)
+
+
+def fill(world: World, workload: Workload, budget: Budget) -> None:
+    """Places what a service or a series of trials still lacks, as far as there is room."""
+    trials = workload.request.trials if workload.request else None
+    if trials is not None:
+        grow_trials(world, workload, trials, budget)
+    else:
+        grow(world, workload, budget)
+
+
+def look_at_due(world: World) -> None:
+    """Backoffs that have ended, nodes that are no longer left out, automatic deletions."""
+    for workload_id in world.timers.due(world.now):
+        workload = world.workloads.get(workload_id)
+        if workload is None:
+            continue
+        over = [node for node, until in workload.avoid.items() if until <= world.now]
+        if over:
+            world.set(workload, avoid={n: until for n, until in workload.avoid.items() if n not in over})
+        if workload.phase in WAITING and workload.claim is None and workload.not_before <= world.now:
+            if over or workload.id not in world.waiting:
+                world.waiting.add(workload)
+        elif workload.phase is Phase.TERMINATING:
+            restart_due(world, workload)
+        elif workload.phase in {Phase.COMPLETED, Phase.FAILED}:
+            _auto_delete(world, workload)
+        elif workload.phase in ACTIVE:
+            _look_at_running(world, workload)
+
+
+def _look_at_running(world: World, workload: Workload) -> None:
+    """One whose time is up goes; one that has run long enough may be asked to leave by those who wait."""
+    look_at_clocks(world, workload)
+    if world.limits.minimum_run:
+        world.waiting.wake_pool(workload.pool)
+
+
+def _auto_delete(world: World, workload: Workload) -> None:
+    after = workload.request.auto_deletion if workload.request else None
+    if after is not None and workload.finished + after * SECOND <= world.now:
+        advance(world, workload, LifecycleEvent.AUTO_DELETE, ChangeReason.AUTO_DELETED)
+
+
+def start_claims(world: World) -> None:
+    """Claims whose room is free become placements; those whose room broke meanwhile are planned anew.
+
+    A claim that still waits is looked at when something was said of nodes or clusters; at its start it always is.
+    """
+    news = bool(world.touched.nodes or world.touched.clusters)
+    for workload_id in sorted(world.claims):
+        workload = world.workloads[workload_id]
+        claim = workload.claim
+        if claim is None or (claim.waits_for and not news):
+            continue
+        if not _sound(world, workload, claim):
+            drop_claim(world, workload)
+            if workload.phase in WAITING:
+                world.waiting.add(workload)
+        elif waits_for_nobody(claim) and workload.phase in WAITING:
+            _start_claim(world, workload, claim)
+
+
+def _sound(world: World, workload: Workload, claim: Claim) -> bool:
+    cluster = world.clusters.get(claim.cluster)
+    if cluster is None or cluster.silent:
+        return False
+    promised = (Replica(promised_holder(workload, claim, p), p.node, p.grant) for p in claim.planned)
+    return all(healthy(world, replica) for replica in promised)
+
+
+def _start_claim(world: World, workload: Workload, claim: Claim) -> None:
+    world.account(workload, claim.pool, (planned.grant for planned in claim.planned), -1)
+    world.set(workload, claim=None)
+    world.journal.drop(world.claims, workload.id)
+    settle(world, workload, claim.cluster, claim.pool, claim.planned)
+
+
+def _below_quota(world: World, turns: Turns) -> tuple[Workload, ClassKey] | None:
+    """Wakes who may reclaim now that others were placed beyond their quota, once a cycle; the next head, if any."""
+    short = [
+        project
+        for project, pool in (sorted(world.waiting.demand) if world.unweighed else ())
+        if pool in world.unweighed
+        and world.queues.account(project, pool).allocated < world.queues.quota(project, pool).deserved
+    ]
+    world.unweighed.clear()
+    for project in short:
+        world.waiting.wake_project(project)
+    return turns.next() if short else None
+
+
+def decide(world: World, workload: Workload, key: ClassKey, budget: Budget, turns: Turns) -> None:
+    """Places one head, makes room for it, or blocks its class with the reason."""
+    request = workload.request
+    if request is None:
+        world.waiting.remove(workload.id)
+        return
+    refusal = place(world, workload, request, budget)
+    if refusal is None:
+        if workload.id in world.hungry:
+            fill(world, workload, budget)
+        return
+    if refusal.code is WaitingReason.NOT_EVALUATED:
+        # Another one took the place for which it was woken: there is no more room to be made than there was before.
+        refusal = world.waiting.before(key) or refusal
+    if refusal.code is not WaitingReason.NOT_EVALUATED:
+        block(world, key, refusal)
+        return
+    if budget.evictions <= 0:
+        budget.visits = 0  # the head keeps its turn: the next cycle goes on with it
+        return
+    made = make_room(world, key, turns.standing, budget)
+    if isinstance(made, OthersLeave):
+        block(world, key, Reason(WaitingReason.CLAIM, (made.workloads,)))
+    elif made:
+        for room in made:
+            carry_out(world, room)
+    else:
+        block(world, key, why_not(world, workload))
+
+
+def place(world: World, workload: Workload, request: Request, budget: Budget) -> Reason | None:
+    """Tries the workload's pools in its order. None where it was placed; NOT_EVALUATED where room is what lacks."""
+    refusal: Reason | None = None
+    room_lacks = False
+    for pool in request.pools:
+        amount = amount_before(world, request, pool)
+        no_quota = world.queues.refusal(owner_of(workload), pool, amount)
+        if no_quota is not None:
+            refusal = refusal or no_quota
+            continue
+        closed = model_refusal(world, workload, amount.gpu, pool)
+        if closed is not None:
+            refusal = refusal or closed.reason
+            continue
+        room_lacks = True
+        for cluster in clusters_for(world, workload, request, pool):
+            planned = place_gang(world, workload, request.roles, cluster, pool, budget)
+            if planned is not None:
+                settle(world, workload, cluster, pool, planned)
+                return None
+    if room_lacks or refusal is None:
+        return Reason(WaitingReason.NOT_EVALUATED)
+    return refusal
+
+
+def settle(world: World, workload: Workload, cluster: str, pool: str, planned: tuple[Planned, ...]) -> None:
+    """The workload has its place: its replicas enter the books, its record is written."""
+    world.set(
+        workload,
+        cluster=cluster,
+        pool=pool,
+        placed=world.now,
+        first_placed=workload.first_placed or world.now,
+        not_before=0,
+        preempted_by="",
+        idle_since=0,
+        snapshot_due=False,
+        endpoints=(),
+        conditions=(),
+    )
+    for p in begin_first(world, workload, planned):
+        world.take(workload, Replica(claim_holder(workload, p.role, p.rank), p.node, p.grant))
+    world.decide(Placed(workload.id, world.now))
+    advance(world, workload, LifecycleEvent.PLACED, ChangeReason.PLACED)
+    world.rewrite(workload)
+    world.watch(workload)
+    request = workload.request
+    if request is not None and request.preemptible:
+        world.waiting.wake_higher(workload.project, pool, request.priority)
+        if world.queues.account(workload.project, pool).allocated > world.queues.quota(workload.project, pool).deserved:
+            world.unweighed[pool] = None
+    if not workload.replicas:
+        advance(world, workload, LifecycleEvent.ALL_READY, ChangeReason.ALL_READY)
+
+
+def block(world: World, key: ClassKey, reason: Reason) -> None:
+    """The class waits until something that it could use changes; its members are told why, where that is new."""
+    members = world.waiting.members(key)[:_TOLD_A_CYCLE]
+    world.waiting.block(key, reason)
+    for member in members:
+        world.tell(world.workloads[member], reason)

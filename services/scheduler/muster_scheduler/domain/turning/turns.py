@@ -1,0 +1,187 @@
+"""Whose turn it is: level by level down the tree, the queue that holds least of its fair share.
+
+Made by the cycle for its own length. Fair shares are made when two projects compete in a pool for the first time in it;
+what queues hold is read anew for every turn. Ties go to the name.
+Kept in heaps, so that a turn costs what has changed since the one before and not what waits. An entry of a heap is
+believed only where its key is what the books say now; where a key fell, `Queues.changed` has named it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import NamedTuple
+
+from muster_scheduler.domain.asked.workloads import Workload
+from muster_scheduler.domain.books.standing import Standing, standing_of
+from muster_scheduler.domain.books.waiting import ClassKey
+from muster_scheduler.domain.books.world import World
+
+
+class _Entry(NamedTuple):
+    """A queue of one level. project: empty for a department, below which one has to look on."""
+
+    fullness: int
+    name: str
+    project: str
+
+
+class Turns:
+    """The order of heads in one cycle: the pools by name, in each the project whose turn it is."""
+
+    def __init__(self, world: World) -> None:
+        """Begins with every project that has something worth a try."""
+        self._world = world
+        self._pools: dict[str, _Pool] = {}
+        self._standings: dict[str, Standing] = {}
+        world.queues.changed.clear()
+        world.waiting.offered.clear()
+        for project in world.waiting.projects():
+            self.enter(project)
+
+    def next(self) -> tuple[Workload, ClassKey] | None:
+        """The workload to look at now and its class; None where nothing is worth a try."""
+        self._catch_up()
+        while self._pools:
+            pool = min(self._pools)
+            project = self._pools[pool].turn()
+            head = self._world.waiting.head(project) if project else None
+            if head is not None:
+                return self._world.workloads[head[0]], head[1]
+            del self._pools[pool]
+        return None
+
+    def standing(self, pool: str) -> Standing:
+        """The fair shares of a pool as they were when first asked for; what queues hold may have changed since."""
+        standing = self._standings.get(pool)
+        if standing is None:
+            standing = self._standings[pool] = standing_of(self._world, pool)
+        return standing
+
+    def _catch_up(self) -> None:
+        queues, waiting = self._world.queues, self._world.waiting
+        for project, pool in queues.changed:
+            if pool in self._pools:
+                self._pools[pool].renew(project)
+        for project in waiting.offered:
+            self.enter(project)
+        queues.changed.clear()
+        waiting.offered.clear()
+
+    def enter(self, project: str) -> None:
+        """The project takes part in the pool that its head tries first."""
+        pool = pool_of(self._world, project)
+        if pool is not None:
+            if pool not in self._pools:
+                self._pools[pool] = _Pool(self, self._world, pool)
+            self._pools[pool].enter(project)
+
+
+def pool_of(world: World, project: str) -> str | None:
+    """The pool that the project's head tries first; None where it has none that is worth a try."""
+    head = world.waiting.head(project)
+    if head is None:
+        return None
+    return head[1].pools[0] if head[1].pools else ""
+
+
+class _Pool:
+    """The projects that compete in one pool. The heaps are made once there are two of them."""
+
+    def __init__(self, turns: Turns, world: World, pool: str) -> None:
+        self._turns = turns
+        self._world = world
+        self._pool = pool
+        self._members: dict[str, None] = {}
+        self._ordered = False
+        self._top: list[_Entry] = []
+        self._below: dict[str, list[_Entry]] = {}
+
+    def enter(self, project: str) -> None:
+        """The project has a head in this pool."""
+        if project not in self._members:
+            self._members[project] = None
+            if self._ordered:
+                self._push(project)
+
+    def renew(self, project: str) -> None:
+        """What the project, or one of its department, holds has changed."""
+        if not self._ordered:
+            return
+        if project in self._members:
+            self._push(project)
+        department = self._department_of(project)
+        if department in self._below:
+            heapq.heappush(self._top, _Entry(self._department(department), department, ""))
+
+    def turn(self) -> str:
+        """The project whose turn it is; empty where no project is left."""
+        if not self._ordered:
+            if len(self._members) == 1:
+                (only,) = self._members
+                return only if self._has_head(only) else ""
+            self._ordered = True
+            for project in self._members:
+                self._push(project)
+        return self._least()
+
+    def _least(self) -> str:
+        while self._top:
+            entry = self._top[0]
+            if entry.project:
+                fresh, found = self._project(entry.project), entry.project if self._has_head(entry.project) else ""
+            else:
+                fresh, found = self._department(entry.name), self._least_below(entry.name)
+            if found and fresh == entry.fullness:
+                return found
+            heapq.heappop(self._top)
+            if found:
+                heapq.heappush(self._top, entry._replace(fullness=fresh))
+        return ""
+
+    def _least_below(self, department: str) -> str:
+        heap = self._below[department]
+        while heap:
+            entry = heap[0]
+            fresh = self._project(entry.project)
+            there = self._has_head(entry.project)
+            if there and fresh == entry.fullness:
+                return entry.project
+            heapq.heappop(heap)
+            if there:
+                heapq.heappush(heap, entry._replace(fullness=fresh))
+        return ""
+
+    def _has_head(self, project: str) -> bool:
+        pool = pool_of(self._world, project)
+        if pool == self._pool:
+            return True
+        self._members.pop(project, None)
+        if pool is not None:
+            self._turns.enter(project)  # what it has left to try is tried elsewhere
+        return False
+
+    def _push(self, project: str) -> None:
+        entry = _Entry(self._project(project), project, project)
+        department = self._department_of(project)
+        if not department:
+            heapq.heappush(self._top, entry)
+            return
+        if department not in self._below:
+            self._below[department] = []
+        heapq.heappush(self._below[department], entry)
+        heapq.heappush(self._top, _Entry(self._department(department), department, ""))
+
+    def _department_of(self, project: str) -> str:
+        found = self._world.queues.department_of(project)
+        return found.name if found else ""
+
+    def _project(self, project: str) -> int:
+        standing = self._turns.standing(self._pool)
+        row = standing.projects.get(project)
+        return 0 if row is None else standing.fullness(row, self._world.queues.account(project, self._pool).held)
+
+    def _department(self, department: str) -> int:
+        standing = self._turns.standing(self._pool)
+        row = standing.departments.get(department)
+        held = self._world.queues.department_account(department, self._pool).held
+        return 0 if row is None else standing.fullness(row, held)
