@@ -1,6 +1,6 @@
 """What comes in: the facts and requests that change the scheduler's state, as plain values.
 
-stream.py and rpc.py make them from protobuf; `State.apply` takes them. Times are microseconds since 1970 in UTC.
+stream/ and rpc.py make them from protobuf; `State.apply` takes them. Times are microseconds since 1970 in UTC.
 `id` is the event's own id, quoted where a request is refused.
 """
 

@@ -1,7 +1,7 @@
 """What a queue may hold in one node pool, resource by resource, and the verdict over an amount more.
 
-Values only. Used by the books of projects and departments (queues.py) and by stream/intentions.py, which makes them.
-Amounts are integers: 1/7,000 GPU, milli-CPU, bytes. A quota that does not name CPU or memory leaves them free.
+Values only. Used by the books of projects and departments (books/queues.py) and by stream/intentions.py, which makes
+them. Amounts are integers: 1/7,000 GPU, milli-CPU, bytes. A quota that does not name CPU or memory leaves them free.
 """
 
 from __future__ import annotations

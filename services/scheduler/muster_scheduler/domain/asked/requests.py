@@ -1,6 +1,6 @@
 """What a workload asks for: one shape per role, a gang as a list of roles.
 
-Values only. Made by stream.py from an admission, read by placement, accounts and explanations.
+Values only. Made by stream/ from an admission, read by placement, accounts and explanations.
 Amounts are integers in base units: milli-CPU, bytes, milli-GPU, and 1/7,000 GPU for what the accounts charge.
 """
 

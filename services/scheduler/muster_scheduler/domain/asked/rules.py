@@ -1,7 +1,7 @@
 """The rules of projects and departments: how long workloads may run and idle, and on which types of nodes.
 
 Values and what they come to for one workload. A project may only tighten what its department says.
-Made by stream/intentions.py, kept with projects and departments, read by eligibility and by the clocks (clock.py).
+Made by stream/intentions.py, kept with projects and departments, read by eligibility and by fleet/clocks.py.
 """
 
 from __future__ import annotations

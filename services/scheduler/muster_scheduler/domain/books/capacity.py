@@ -68,7 +68,7 @@ def _supply(nodes: list[Node]) -> Amount:
 
 
 class Trial(NamedTuple):
-    """What became of a gang in an idle pool (see trial.py).
+    """What became of a gang in an idle pool (see placement/trial.py).
 
     `apart` says where it is its topology that keeps it out. `units` is what the pool has, in 1/7,000 GPU.
     `short` is the first role of which no node holds a single replica

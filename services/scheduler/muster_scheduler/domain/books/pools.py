@@ -1,6 +1,7 @@
 """How each node pool is filled, and which of its nodes are close: what people have said of the pools of each cluster.
 
-Changed by tenancy.py through the journal, asked by placement. Part of the truth: kept in the database, in the digest.
+Changed by life/tenancy.py through the journal, asked by placement. Part of the truth: kept in the database,
+in the digest.
 Holds: a pool of which nothing was said packs; a name stands for one pool of a cluster.
 """
 

@@ -1,7 +1,7 @@
 """Where every queue of a node pool stands: what the pool has, what each wants, what its fair share is.
 
-Made from the state when it is asked for (by turns.py once a cycle, by making room, by people), never kept: it follows
-from quotas, accounts, what waits and what the agents report.
+Made from the state when it is asked for (by turning/turns.py once a cycle, by making room, by people), never kept: it
+follows from quotas, accounts, what waits and what the agents report.
 A tree has two levels: departments by name, below them projects; a project without a department stands beside these.
 Holds: what a queue wants is what it holds and what waits of it in this pool, without what could never run there;
 rounding units are 1 GPU, 1 CPU and 1 GiB; clusters that are silent do not count.

@@ -1,6 +1,6 @@
 """When a running workload has to go by time alone: its longest run, idle GPUs, and nodes that are to be empty.
 
-Called by the world (to set a timer) and by overdue.py (which ends what is due). Times are microseconds since 1970.
+Called by the world (to set a timer) and by life/overdue.py (which ends what is due). Times are microseconds since 1970.
 Holds: a limit counts from the placement; what earlier attempts ran is part of the run, until the workload was preempted
 or resumed; a node asks its workloads to leave a grace before it has to be empty.
 """

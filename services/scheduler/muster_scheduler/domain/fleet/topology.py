@@ -1,7 +1,7 @@
 """Which nodes are close to each other: the domains that nodes' labels form, level by level.
 
 Made once for a node pool and a list of label keys (outermost first, such as block, rack), kept until a node's labels
-change; read by gangs.py, which places gangs inside of domains.
+change; read by gangs/place.py, which places gangs inside of domains.
 Holds: a domain is named by its whole path, so that rack 1 of one block is not rack 1 of another; a node without the
 label of a level is in no domain of that level; numbers and order follow the labels alone, never the order of reports.
 """

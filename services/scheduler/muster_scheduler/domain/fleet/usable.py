@@ -1,6 +1,7 @@
 """Which nodes of one pool a workload may use, and how they lie to each other: what columns do not say, as arrays.
 
-Kept by the capacity index beside its columns, which is made anew whenever a node is reported anew; read by placing.py.
+Kept by the capacity index beside its columns, which is made anew whenever a node is reported anew; read by
+placement/gang.py.
 Holds: `mask` says of every node what `eligibility.excluded` says. What is remembered is bounded and depends on the
 nodes' reports alone, so that it never needs to be undone.
 """

@@ -1,6 +1,6 @@
 """How many replicas each node takes: the fewest domains level by level, then nodes by the pool's strategy.
 
-Called by gangs.py with the counts of one role. Works on places: nodes, or domains that take whole groups of replicas.
+Called by place.py with the counts of one role. Works on places: nodes, or domains that take whole groups of replicas.
 Holds: exactly what is needed is taken, no place takes more than its count; on each level all but one of the chosen
 domains are filled, the largest first, and the last is the fullest that still holds the rest (as Kueue does).
 """

@@ -1,6 +1,6 @@
 """Roles of different shape on the same nodes, searched exactly: is there any way at all, and which?
 
-Called by gangs.py where placing the roles largest first did not work out. Two programs by dynamic programming: over the
+Called by place.py where placing the roles largest first did not work out. Two programs by dynamic programming: over the
 devices of a node (can it hold these replicas together?) and over the nodes (can they hold all roles?), where the most
 numerous role is maximised for every count of the others, since more of it never hurts.
 Holds: within its steps the answer is the truth; nothing found with `steps.spent` is no answer. Nodes that are equal are

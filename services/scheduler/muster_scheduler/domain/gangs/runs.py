@@ -1,6 +1,6 @@
 """From counts to devices: which cards of each node the replicas of one role get, as runs.
 
-Called by gangs.py once it is known how many replicas each node takes. Pure over columns.
+Called by place.py once it is known how many replicas each node takes. Pure over columns.
 Holds: runs follow the given order of nodes, indices grow by one from replica to replica; a card that is shared already
 is filled before an idle one is opened, the tightest first, ties to the lowest slot, as the books' own `fit` does.
 """
@@ -38,7 +38,7 @@ class Replica(NamedTuple):
 def runs_of(columns: Columns, shape: Shape, rows: Counts, replicas: Counts) -> tuple[Run, ...]:
     """`replicas[i]` replicas on node `rows[i]`, both int64[m], indices counted on from 0.
 
-    Each node has to have room for its replicas (see counts.py).
+    Each node has to have room for its replicas (see fleet/counts.py).
     """
     firsts = np.cumsum(replicas) - replicas
     if shape.kind is Kind.NONE:

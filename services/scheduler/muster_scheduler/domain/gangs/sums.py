@@ -1,6 +1,6 @@
 """What several roles need in all, against what a domain has in all: refuses in microseconds what no search would find.
 
-Called by gangs.py before it searches. Pure over columns.
+Called by place.py before it searches. Pure over columns.
 Holds: a domain that is said not to have enough holds the roles in no way; one that has enough may still not hold them.
 """
 

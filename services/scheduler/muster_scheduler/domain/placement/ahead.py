@@ -1,6 +1,6 @@
 """Placement in pools whose strategy looks ahead: the board of the pool is asked, where it knows the shape.
 
-Called by placement.py for one replica at a time; gangs, slices and device memory are packed.
+Called by place.py for one replica at a time; gangs, slices and device memory are packed.
 Holds: a board reads columns alone, which say what the books say; the mix that it looks ahead to is part of the truth,
 renewed at most once an hour (every minute while little has come), so that scores can be kept in between.
 """

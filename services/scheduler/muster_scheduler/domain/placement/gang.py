@@ -1,6 +1,6 @@
-"""Gangs in the books: placed over columns by gangs.py, then charged replica by replica.
+"""Gangs in the books: placed over columns by gangs/place.py, then charged replica by replica.
 
-Called by placement.py for what columns can answer (see `by_columns`) and by reasoning, which asks why there is none.
+Called by place.py for what columns can answer (see `by_columns`) and by reasoning, which asks why there is none.
 Holds: on failure nothing is charged; a gang that has replicas already is completed inside the domain where these are.
 """
 

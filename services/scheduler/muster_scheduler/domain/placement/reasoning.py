@@ -1,7 +1,7 @@
 """The one dominant reason for which a workload has no place, with its numbers.
 
 Called by the cycle when a class is blocked. From what can never work to what only needs somebody to leave; counts per
-node are not made here but when somebody asks (explain.py).
+node are not made here but when somebody asks (answers/explain.py).
 """
 
 from __future__ import annotations

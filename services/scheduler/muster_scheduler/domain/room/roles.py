@@ -1,7 +1,7 @@
 """Room for gangs whose roles differ, or that have a wish beyond one required level: judged by placing them.
 
-Called by search.py where counting replicas of one shape cannot tell whether a gang fits. Each question is
-one placement of the whole gang (gangs.py), so candidates are put back by halves: a stretch that may return altogether
+Called by search.py where counting replicas of one shape cannot tell whether a gang fits. Each question is one
+placement of the whole gang (gangs/place.py), so candidates are put back by halves: a stretch that may return altogether
 costs one question, a single victim that must go costs the logarithm of its stretch.
 Holds: what search.py holds, as far as the placement's own answers go; at most `_QUESTIONS` of them are asked.
 """

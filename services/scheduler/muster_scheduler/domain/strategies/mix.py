@@ -1,7 +1,8 @@
 """The mix of a node pool: what usually arrives there, remembered as part of the truth, and the board made of it.
 
-The mix is a value of the pool (pools.py), renewed from time to time by ahead.py: were it worked out anew for every
-decision, no score could be kept, and were it remembered beside the truth, a standby would decide otherwise.
+The mix is a value of the pool (books/pools.py), renewed from time to time by placement/ahead.py: were it worked out
+anew for every decision, no score could be kept, and were it remembered beside the truth, a standby would decide
+otherwise.
 Holds: a mix is sorted and bounded; the same workloads give the same mix.
 """
 
