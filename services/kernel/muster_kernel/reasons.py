@@ -87,6 +87,7 @@ class ChangeReason(StrEnum):
     RUN_TIME_LIMIT = "RunTimeLimit"
     IDLE_LIMIT = "IdleLimit"
     NODE_CLOSING = "NodeClosing"
+    BELOW_MINIMUM = "BelowMinimum"
     AGENT_REFUSED = "AgentRefused"
     CLUSTER_SILENT = "ClusterSilent"
     CLUSTER_BACK = "ClusterBack"

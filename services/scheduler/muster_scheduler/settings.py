@@ -25,6 +25,9 @@ class SchedulerSettings(ServiceSettings):
     minimum_run_seconds: float = Field(
         default=0.0, ge=0, description="Preemptible work runs this long before it may have to leave, in seconds."
     )
+    below_minimum_seconds: float = Field(
+        default=60.0, gt=0, description="A gang that lacks replicas for so long gives up the others, in seconds."
+    )
     usage_weight: float = Field(
         default=0.0,
         ge=0,
@@ -40,7 +43,16 @@ class SchedulerSettings(ServiceSettings):
 
     def limits(self) -> Limits:
         """What of these the domain lives by."""
-        seconds = (self.stale_seconds, self.silent_seconds, self.minimum_run_seconds)
-        stale, silent, minimum_run = (int(each * SECOND) for each in seconds)
-        half_life = int(self.usage_half_life_seconds * SECOND)
-        return Limits(stale, silent, self.grace_seconds, minimum_run, round(self.usage_weight * MILLI), half_life)
+        return Limits(
+            stale_after=_micros(self.stale_seconds),
+            silent_after=_micros(self.silent_seconds),
+            grace=self.grace_seconds,
+            minimum_run=_micros(self.minimum_run_seconds),
+            usage_weight=round(self.usage_weight * MILLI),
+            usage_half_life=_micros(self.usage_half_life_seconds),
+            below_minimum=_micros(self.below_minimum_seconds),
+        )
+
+
+def _micros(seconds: float) -> int:
+    return int(seconds * SECOND)

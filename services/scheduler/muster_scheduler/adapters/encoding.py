@@ -49,6 +49,7 @@ SENTENCES: Final[dict[ChangeReason, str]] = {
     ChangeReason.RUN_TIME_LIMIT: "it ran as long as it may",
     ChangeReason.IDLE_LIMIT: "it left its GPUs idle for as long as it may",
     ChangeReason.NODE_CLOSING: "its node has to be empty",
+    ChangeReason.BELOW_MINIMUM: "too few of its replicas are left to go on",
     ChangeReason.AGENT_REFUSED: "the cluster's agent refused it",
     ChangeReason.CLUSTER_SILENT: "its cluster is silent",
     ChangeReason.CLUSTER_BACK: "its cluster answers again",

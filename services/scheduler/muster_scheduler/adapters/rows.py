@@ -159,6 +159,7 @@ class WorkloadBody(msgspec.Struct, frozen=True, omit_defaults=True):
     next_trial: int = 0
     open_trials: tuple[int, ...] = ()
     idle_since: int = 0
+    below_since: int = 0
 
 
 class ReplicaBody(msgspec.Struct, frozen=True, omit_defaults=True):

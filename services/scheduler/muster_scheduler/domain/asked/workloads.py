@@ -170,6 +170,7 @@ class Workload:
     avoid: dict[tuple[str, str], int] = field(default_factory=dict)  # node -> until when it is left out
     claim: Claim | None = None
     preempted_by: str = ""
+    below_since: int = 0  # since when replicas that its gang needs are lost; 0: none is
     idle_since: int = 0  # since when its GPUs stand idle, as telemetry says; 0: they do not
     record: int = 0  # revision of the assignment record
     finished: int = 0

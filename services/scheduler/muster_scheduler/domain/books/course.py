@@ -261,7 +261,7 @@ def _again(world: World, workload: Workload) -> None:
         world.touched.replicas[replica.holder] = None
     ran = workload.ran + world.now - workload.placed
     world.set(workload, replicas={}, ending=Ending.NONE, attempt=workload.attempt + 1, not_before=0)
-    world.set(workload, placed=world.now, ran=ran, idle_since=0)
+    world.set(workload, placed=world.now, ran=ran, idle_since=0, below_since=0)
     for old in held:
         holder = old.holder._replace(attempt=workload.attempt, k=0)
         world.inventory.charge(holder, old.node, old.grant)

@@ -82,6 +82,7 @@ class World:
         self.unweighed: dict[str, None] = {}  # pools that took work beyond a quota since those below theirs looked
         self.claims: dict[str, None] = {}
         self.hungry: dict[str, None] = {}  # services that may lack replicas; derived, one too many does no harm
+        self.short: dict[str, None] = {}  # gangs of which replicas are lost; derived
         self.orphans: dict[tuple[str, str], tuple[int, int, int]] = {}  # (cluster, id) -> (since, generation, attempt)
         self.freed: dict[tuple[str, str], Freed] = {}  # derived: without it, everything is tried
         self.waiting = Queue()
@@ -98,16 +99,12 @@ class World:
 
     def set(self, workload: Workload, **values: object) -> None:
         """Sets attributes of a workload."""
-        for name, value in values.items():
-            if getattr(workload, name) != value:
-                self.journal.set(workload, name, value)
+        self.journal.write(workload, values)
         self.touched.workloads[workload.id] = None
 
     def set_replica(self, replica: Replica, **values: object) -> None:
         """Sets attributes of a replica."""
-        for name, value in values.items():
-            if getattr(replica, name) != value:
-                self.journal.set(replica, name, value)
+        self.journal.write(replica, values)
         self.touched.replicas[replica.holder] = None
 
     def decide(self, decision: Decision) -> None:
@@ -199,7 +196,7 @@ class World:
         self.farewell[workload.id] = workload.everyone()
         for replica in workload.replicas.values():
             self.touched.replicas[replica.holder] = None
-        self.set(workload, replicas={}, replacements={})
+        self.set(workload, replicas={}, replacements={}, below_since=0)
         self.leave_pool(workload)
 
     def leave_pool(self, workload: Workload) -> None:
@@ -209,6 +206,7 @@ class World:
             self.journal.drop(members, workload.id)
         self.journal.drop(self.hungry, workload.id)
         self.journal.drop(self.departing, workload.id)
+        self.journal.drop(self.short, workload.id)
 
     def forget_deleted(self) -> None:
         """Forgets workloads that were deleted so long ago that nobody can speak of them any more."""
@@ -230,6 +228,7 @@ class World:
         for node in self.inventory.nodes.values():
             self.watch_node(node)
         self.hungry = {w.id: None for w in self.workloads.values() if w.independent and w.active}
+        self.short = {w.id: None for w in self.workloads.values() if w.below_since}
         self.departing = {w.id: None for w in self.workloads.values() if w.remaining and self.leaving(w)}
         for workload_id in sorted(self.workloads):
             self.watch(self.workloads[workload_id])
@@ -248,6 +247,8 @@ class World:
             due = self.due(workload)
             if due is not None:
                 self.timers.at(due.at, workload.id)
+            if workload.below_since:
+                self.timers.at(workload.below_since + self.limits.below_minimum, workload.id)
             if workload.placed + self.limits.minimum_run > self.now:
                 self.timers.at(workload.placed + self.limits.minimum_run, workload.id)
         for _, not_before in workload.replacements.values():

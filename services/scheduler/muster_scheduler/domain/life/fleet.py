@@ -251,5 +251,5 @@ def _fall_silent(world: World, cluster: Cluster) -> None:
     world.touched.clusters[cluster.id] = None
     for workload in workloads_of(world, cluster.id):
         if workload.phase in ACTIVE:
-            world.set(workload, snapshot_due=True)
+            world.set(workload, snapshot_due=True, below_since=0)
             advance(world, workload, E.CLUSTER_SILENT, ChangeReason.CLUSTER_SILENT)

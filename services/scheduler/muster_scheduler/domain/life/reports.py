@@ -17,7 +17,7 @@ from muster_scheduler.domain.asked.workloads import SECOND, Ending, Replica, Rep
 from muster_scheduler.domain.books.course import advance, gone
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.events import AssignmentRefused, Order, ReplicaReported, Status
-from muster_scheduler.domain.life import service, trials
+from muster_scheduler.domain.life import service, stale, trials
 
 E = LifecycleEvent
 _JUDGED: Final = ACTIVE | {Phase.UNKNOWN, Phase.STOPPING}
@@ -164,6 +164,7 @@ def judge(world: World, workload: Workload) -> None:
         advance(world, workload, E.ALL_READY, ChangeReason.ALL_READY)
     elif workload.phase is Phase.UNKNOWN:
         advance(world, workload, E.NONE_READY, ChangeReason.CLUSTER_BACK)
+    stale.watch_strength(world, workload)
 
 
 def _deciding(workload: Workload, replicas: list[Replica]) -> list[Replica]:

@@ -26,6 +26,7 @@ from muster_scheduler.domain.books.world import World, owner_of
 from muster_scheduler.domain.decisions import Placed
 from muster_scheduler.domain.life.overdue import look_at_clocks
 from muster_scheduler.domain.life.service import grow
+from muster_scheduler.domain.life.stale import evict_stale
 from muster_scheduler.domain.life.trials import begin_first, grow_trials
 from muster_scheduler.domain.placement.place import Budget, amount_before, clusters_for, place_gang
 from muster_scheduler.domain.placement.reasoning import why_not
@@ -44,6 +45,12 @@ def run(world: World, budget: Budget) -> None:
     start_claims(world)
     for workload_id in sorted(world.hungry):
         fill(world, world.workloads[workload_id], budget)
+    take_heads(world, budget)
+    evict_stale(world)
+
+
+def take_heads(world: World, budget: Budget) -> None:
+    """Decides who waits, one head after the other, until nobody is worth a try or the budget is spent."""
     turns = Turns(world)
     while not budget.spent:
         wake(world, turns.standing)
