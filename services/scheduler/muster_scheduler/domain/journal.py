@@ -7,7 +7,7 @@ Holds: `rollback(mark)` restores exactly what stood at the mark, in reverse orde
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 K = TypeVar("K")
@@ -28,6 +28,14 @@ class Journal:
         """Sets an attribute and remembers what it was."""
         self._log.append((setattr, (target, name, getattr(target, name))))
         setattr(target, name, value)
+
+    def write(self, target: object, values: Mapping[str, object]) -> None:
+        """Sets those attributes that are something else now, as one change."""
+        before = {name: old for name, value in values.items() if (old := getattr(target, name)) != value}
+        if before:
+            self._log.append((_write_back, (target, before)))
+            for name in before:
+                setattr(target, name, values[name])
 
     def put(self, mapping: dict[K, V], key: K, value: V) -> None:
         """Sets an entry of a dict and remembers what it was."""
@@ -59,6 +67,11 @@ class Journal:
     def clear(self) -> None:
         """Forgets: what has been changed stays."""
         self._log.clear()
+
+
+def _write_back(target: object, before: Mapping[str, object]) -> None:
+    for name, value in before.items():
+        setattr(target, name, value)
 
 
 def _restore(mapping: dict[K, Any], key: K, value: object) -> None:
