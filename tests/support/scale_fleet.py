@@ -1,7 +1,7 @@
 """A fleet that is nearly full and a queue of a million, written as the scheduler's own rows: the load of scale.py.
 
-Nodes of eight cards in 20 pools; 95 of 100 cards are held by workloads of 1, 2, 4 and 8 of them, so that what is free
-is one card here and there. What waits wants more cards than any node has free, or has no quota left.
+Nodes of eight cards in 20 pools; of every five nodes three are full and two have one card free, so that workloads of 1,
+2, 4 and 8 cards hold 95 of 100. What waits wants more cards than any node has free until something ends.
 Holds: rows are those that the store writes for such values; ids sort by number; the same size gives the same rows.
 """
 
@@ -20,15 +20,14 @@ from muster_scheduler.adapters import rows
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.quotas import Quota
 from muster_scheduler.domain.asked.requests import Grant, Holder, Kind, Share
-from muster_scheduler.domain.asked.workloads import SECOND, Replica, ReplicaState, Request, Workload
+from muster_scheduler.domain.asked.workloads import Replica, ReplicaState, Request, Workload
 from muster_scheduler.domain.books.queues import Project
 from muster_scheduler.domain.fleet.clusters import Cluster, Profile
 from muster_scheduler.domain.fleet.nodes import Node
 from tests.support.fleets import GIB, START, devices, request, role, whole, workload_id
 
 CARDS: Final = 8
-_PATTERNS: Final = ((8,), (4, 4), (2, 2, 2, 2), (1,) * 8)
-_FREE: Final = (5, 2)  # in two of five nodes that are shared one card is free: a twentieth of all cards
+_PATTERNS: Final = ((8,), (4, 4), (2, 2, 2, 1), (1,) * 7, (4, 2, 2))  # cards held by each workload of a node: 38 of 40
 _QUEUED: Final = """
 INSERT INTO workloads (id, project, name, phase, desired, generation, attempt, updated, body)
 SELECT ('00000000-0000-7000-8000-' || lpad(to_hex($1 + n), 12, '0'))::uuid, t.project, 'w' || n, $2, $3, 1, 1, now(),
@@ -84,12 +83,10 @@ def running(size: Size) -> Iterator[tuple[Workload, Replica]]:
     """Workloads of one replica that hold 95 of 100 cards."""
     made = 0
     for number, node in enumerate(nodes(size)):
-        pattern, slot = _PATTERNS[number % len(_PATTERNS)], 0
-        for part, width in enumerate(pattern):
+        slot = 0
+        for width in _PATTERNS[(number + number // size.pools) % len(_PATTERNS)]:  # each pattern in every pool
             cards = node.devices[slot : slot + width]
             slot += width
-            if part == 0 and width < CARDS and number // len(_PATTERNS) % _FREE[0] < _FREE[1] + 1 and width == 1:
-                continue
             made += 1
             shares = tuple(Share(card.uuid, Kind.WHOLE, 1000, card.memory) for card in cards)
             yield _held(size, made, node, Grant(1000, GIB, shares, 0, width * GPU))
@@ -213,6 +210,3 @@ def settled(workload: Workload, replica: Replica, order: events.Order, *, over: 
     status = events.Status(holder.role, holder.rank, holder.k, replica.node[1], state, over, code)
     cluster = workload.cluster
     return events.ReplicaReported(cluster, order, workload.id, holder.generation, holder.attempt, status)
-
-
-SECONDS: Final = SECOND
