@@ -72,18 +72,20 @@ def make_room(world: World, key: ClassKey, standings: Standings, budget: Budget)
         if site.leaving and not isinstance(site.place(site.columns), Refusal):
             waits = waits or OthersLeave(len(site.leaving))
             continue
-        ask = None if key.returning else _ask(site, key, budget)
+        members = () if key.returning else tuple(world.workloads[each] for each in world.waiting.members(key))
+        ask = ask_of(site, members, budget)
         if ask is not None:
-            found = by_moving(ask) or (_by_taking(ask, standings) if _someone_gives(world, key, site.pool) else ())
+            found = by_moving(ask)
+            if not found and someone_gives(world, key.project, site.pool):
+                found = _by_taking(ask, standings(site.pool))
             if found:
                 return found
     return waits or ()
 
 
-def _ask(site: Site, key: ClassKey, budget: Budget) -> Ask | None:
-    """What the class asks of a site; None where no quota lets even its first member in."""
-    members = tuple(site.world.workloads[each] for each in site.world.waiting.members(key))
-    request = members[0].request
+def ask_of(site: Site, members: tuple[Workload, ...], budget: Budget) -> Ask | None:
+    """What equal workloads ask of a site; None where there are none, or no quota lets even the first in."""
+    request = members[0].request if members else None
     if request is None:
         return None
     units = amount_before(site.world, request, site.pool)
@@ -94,7 +96,7 @@ def _ask(site: Site, key: ClassKey, budget: Budget) -> Ask | None:
     return Ask(site, members, request, units, taker, None if countable else _placeable(site), budget)
 
 
-def _someone_gives(world: World, key: ClassKey, pool: str) -> bool:
+def someone_gives(world: World, asking: str, pool: str) -> bool:
     """Whether preemptible work of the own project, or of another beyond its quota, could be asked at all.
 
     Nobody's fair share is below what it deserves and wants, so within its quota a queue has nothing to give.
@@ -107,41 +109,45 @@ def _someone_gives(world: World, key: ClassKey, pool: str) -> bool:
         beyond = (
             line.deserved is not None and held > line.deserved for line, held in zip(lines, account.held, strict=True)
         )
-        if project == key.project or any(beyond):
+        if project == asking or any(beyond):
             return True
     return False
 
 
-def _by_taking(ask: Ask, standings: Standings) -> tuple[Room, ...]:
+def _by_taking(ask: Ask, standing: Standing) -> tuple[Room, ...]:
     """Room that others have to give: other queues first, then lower work of the own project."""
-    standing = standings(ask.site.pool)
     row = standing.projects.get(ask.members[0].project)
     if row is None:
         return ()
     tree = tree_of(ask.site.world, standing)
     placed = ask._replace(taker=ask.taker._replace(queue=row))
-    return _from_others(placed, standing, tree) or (_from_own(placed, standing) if tree.loose[row].any() else ())
+    made = from_others(placed, standing, tree)
+    if isinstance(made, values.Refusal) and tree.loose[row].any():
+        made = from_own(placed, standing)
+    return () if isinstance(made, values.Refusal) else made
 
 
-def _from_others(ask: Ask, standing: Standing, tree: values.Tree) -> tuple[Room, ...]:
+def from_others(ask: Ask, standing: Standing, tree: values.Tree) -> tuple[Room, ...] | values.Refusal:
+    """Room that other queues give, or why they give none. The taker's queue is a row of the tree."""
     asked = givers(tree, ask.taker)
     if isinstance(asked, values.Refusal):
-        return ()
+        return asked
     candidates = preemptible_of(ask.site, (standing.queues[q].name for q in np.flatnonzero(asked)))
     question = _question(ask, candidates, standing)
     if ask.taker.size == 1 and ask.fits is None and not ask.site.wish.required:
         seats = reclaim_for(question, tree, _admissible(ask))
-        return tuple(_seated(ask, seats, candidates)) if isinstance(seats, Seats) else ()
+        return tuple(_seated(ask, seats, candidates)) if isinstance(seats, Seats) else seats
     made = reclaim(question, tree)
-    return (_room(ask, [candidates[v] for v in made.victims]),) if isinstance(made, values.Room) else ()
+    return made if isinstance(made, values.Refusal) else (_room(ask, [candidates[v] for v in made.victims]),)
 
 
-def _from_own(ask: Ask, standing: Standing) -> tuple[Room, ...]:
+def from_own(ask: Ask, standing: Standing) -> tuple[Room, ...] | values.Refusal:
+    """Room that lower work of the own project gives, or why it gives none."""
     own = [w for w in preemptible_of(ask.site, (ask.members[0].project,)) if _yields(w, ask.request)]
     if not own:
-        return ()
+        return values.Refusal(values.Lack.NOTHING, (0, int(ask.taker.units[0])))
     made = preempt(_question(ask, own, standing), preemptible=ask.request.preemptible)
-    return (_room(ask, [own[v] for v in made.victims]),) if isinstance(made, values.Room) else ()
+    return made if isinstance(made, values.Refusal) else (_room(ask, [own[v] for v in made.victims]),)
 
 
 def _admissible(ask: Ask) -> int:
