@@ -20,10 +20,12 @@ from verbs.paths import BIN, PYTHON, ROOT, SERVICES
 from verbs.shell import VerbFailed, become, code_of, run, say, words_of
 
 PURE_SUITES: Final = ("unit", "properties", "contracts", "simulation")  # in process, in seconds
-REAL_SUITES: Final = ("rules", "integration", "end_to_end")  # on a real Kafka and a real PostgreSQL
+REAL_SUITES: Final = ("end_to_end", "rules", "integration")  # on a real Kafka and PostgreSQL; the longest files first
 # Real processes on a busy machine sometimes miss a deadline of a test. One more try, named RERUN in the output, tells
 # that from a fault; two failures in a row are one (docs/decisions/0004).
 PATIENCE: Final = ("--reruns", "1")
+# Tests on real servers wait as much as they compute. Each process has servers of its own; a file stays in one of them.
+TWO_AT_A_TIME: Final = ("--numprocesses", "2", "--dist", "loadfile")
 COVERED: Final = 95  # percent of the lines of the kernel and of every domain package
 
 
@@ -36,7 +38,7 @@ def test() -> int:
     run_side_by_side([[suite for suite in pure if suite not in laws], laws], packages)
     judge_coverage(packages)
     if real:
-        run([BIN / "pytest", *PATIENCE, *real])
+        run([BIN / "pytest", *PATIENCE, *TWO_AT_A_TIME, *real])
     return 0
 
 
