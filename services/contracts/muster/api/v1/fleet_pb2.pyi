@@ -254,6 +254,9 @@ class ListAccountsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     PROJECTS_FIELD_NUMBER: _builtins.int
+    WITH_SHARES_FIELD_NUMBER: _builtins.int
+    with_shares: _builtins.bool
+    """Also the fair shares, which take longer."""
     @_builtins.property
     def projects(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Only these projects'; empty: all. At most 500."""
@@ -262,10 +265,11 @@ class ListAccountsRequest(_message.Message):
         self,
         *,
         projects: _abc.Iterable[_builtins.str] | None = ...,
+        with_shares: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["projects", b"projects"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["projects", b"projects", "with_shares", b"with_shares"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -184,6 +184,120 @@ class ExcludedNodes(_message.Message):
 Global___ExcludedNodes: _TypeAlias = ExcludedNodes  # noqa: Y015
 
 @_typing.final
+class RoomAttempt(_message.Message):
+    """What one way to make room for a workload comes to."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WAY_FIELD_NUMBER: _builtins.int
+    LACK_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    way: _builtins.str
+    """The way: move, reclaim or preempt."""
+    lack: _builtins.str
+    """What bars it, such as share; empty where it would make room now."""
+    text: _builtins.str
+    """A sentence for people, with its numbers."""
+    def __init__(
+        self,
+        *,
+        way: _builtins.str = ...,
+        lack: _builtins.str = ...,
+        text: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lack", b"lack", "text", b"text", "way", b"way"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RoomAttempt: _TypeAlias = RoomAttempt  # noqa: Y015
+
+@_typing.final
+class QueueShare(_message.Message):
+    """Where a queue stands in a node pool, in 1/7,000 GPU."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUE_FIELD_NUMBER: _builtins.int
+    DEPARTMENT_FIELD_NUMBER: _builtins.int
+    NODE_POOL_FIELD_NUMBER: _builtins.int
+    GPU_DESERVED_FIELD_NUMBER: _builtins.int
+    GPU_FAIR_FIELD_NUMBER: _builtins.int
+    GPU_HELD_FIELD_NUMBER: _builtins.int
+    GPU_WANTED_FIELD_NUMBER: _builtins.int
+    GPU_TOTAL_FIELD_NUMBER: _builtins.int
+    queue: _builtins.str
+    """The project or department."""
+    department: _builtins.bool
+    """It is a department."""
+    node_pool: _builtins.str
+    """The node pool."""
+    gpu_deserved: _builtins.int
+    """What it deserves."""
+    gpu_fair: _builtins.int
+    """Its fair share now."""
+    gpu_held: _builtins.int
+    """What it holds."""
+    gpu_wanted: _builtins.int
+    """What it holds and what waits of it, together."""
+    gpu_total: _builtins.int
+    """What the node pool has."""
+    def __init__(
+        self,
+        *,
+        queue: _builtins.str = ...,
+        department: _builtins.bool = ...,
+        node_pool: _builtins.str = ...,
+        gpu_deserved: _builtins.int = ...,
+        gpu_fair: _builtins.int = ...,
+        gpu_held: _builtins.int = ...,
+        gpu_wanted: _builtins.int = ...,
+        gpu_total: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["department", b"department", "gpu_deserved", b"gpu_deserved", "gpu_fair", b"gpu_fair", "gpu_held", b"gpu_held", "gpu_total", b"gpu_total", "gpu_wanted", b"gpu_wanted", "node_pool", b"node_pool", "queue", b"queue"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QueueShare: _TypeAlias = QueueShare  # noqa: Y015
+
+@_typing.final
+class StartEstimate(_message.Message):
+    """When a workload could start, as far as it is known when others end."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EARLIEST_FIELD_NUMBER: _builtins.int
+    LATEST_FIELD_NUMBER: _builtins.int
+    BASIS_FIELD_NUMBER: _builtins.int
+    basis: _builtins.str
+    """What it rests on, or why it is unknown, for people."""
+    @_builtins.property
+    def earliest(self) -> _timestamp_pb2.Timestamp:
+        """Not before this, if nobody ends earlier than he has to."""
+
+    @_builtins.property
+    def latest(self) -> _timestamp_pb2.Timestamp:
+        """Not after this, if nothing else comes first; not set: unknown."""
+
+    def __init__(
+        self,
+        *,
+        earliest: _timestamp_pb2.Timestamp | None = ...,
+        latest: _timestamp_pb2.Timestamp | None = ...,
+        basis: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["earliest", b"earliest", "latest", b"latest"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["basis", b"basis", "earliest", b"earliest", "latest", b"latest"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StartEstimate: _TypeAlias = StartEstimate  # noqa: Y015
+
+@_typing.final
 class Explanation(_message.Message):
     """Why a workload waits."""
 
@@ -200,6 +314,9 @@ class Explanation(_message.Message):
     UNBLOCKERS_FIELD_NUMBER: _builtins.int
     PHASE_FIELD_NUMBER: _builtins.int
     PROJECT_FIELD_NUMBER: _builtins.int
+    ATTEMPTS_FIELD_NUMBER: _builtins.int
+    SHARES_FIELD_NUMBER: _builtins.int
+    ESTIMATE_FIELD_NUMBER: _builtins.int
     workload_id: _builtins.str
     """The workload."""
     name: _builtins.str
@@ -230,6 +347,18 @@ class Explanation(_message.Message):
     def unblockers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What would let it start, each a phrase for people."""
 
+    @_builtins.property
+    def attempts(self) -> _containers.RepeatedCompositeFieldContainer[Global___RoomAttempt]:
+        """What the ways to make room for it come to, where room is what it lacks."""
+
+    @_builtins.property
+    def shares(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueueShare]:
+        """Where its project and department stand in the node pool that it tries."""
+
+    @_builtins.property
+    def estimate(self) -> Global___StartEstimate:
+        """When it could start."""
+
     def __init__(
         self,
         *,
@@ -244,10 +373,13 @@ class Explanation(_message.Message):
         unblockers: _abc.Iterable[_builtins.str] | None = ...,
         phase: _workload_pb2.Phase.ValueType = ...,
         project: _builtins.str = ...,
+        attempts: _abc.Iterable[Global___RoomAttempt] | None = ...,
+        shares: _abc.Iterable[Global___QueueShare] | None = ...,
+        estimate: Global___StartEstimate | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["queued_at", b"queued_at", "reason", b"reason"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["estimate", b"estimate", "queued_at", b"queued_at", "reason", b"reason"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["asks", b"asks", "excluded", b"excluded", "name", b"name", "node_pool", b"node_pool", "phase", b"phase", "project", b"project", "queued_at", b"queued_at", "rank", b"rank", "reason", b"reason", "unblockers", b"unblockers", "workload_id", b"workload_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asks", b"asks", "attempts", b"attempts", "estimate", b"estimate", "excluded", b"excluded", "name", b"name", "node_pool", b"node_pool", "phase", b"phase", "project", b"project", "queued_at", b"queued_at", "rank", b"rank", "reason", b"reason", "shares", b"shares", "unblockers", b"unblockers", "workload_id", b"workload_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1264,12 +1264,15 @@ class Account(_message.Message):
     ALLOCATED_NON_PREEMPTIBLE_FIELD_NUMBER: _builtins.int
     REQUESTED_FIELD_NUMBER: _builtins.int
     PENDING_WORKLOADS_FIELD_NUMBER: _builtins.int
+    GPU_FAIR_FIELD_NUMBER: _builtins.int
     project: _builtins.str
     """The project."""
     node_pool: _builtins.str
     """The node pool."""
     pending_workloads: _builtins.int
     """How many workloads wait for a place."""
+    gpu_fair: _builtins.int
+    """Its fair share of the GPUs in 1/7,000, where that was asked for and a quota names the node pool."""
     @_builtins.property
     def allocated(self) -> Global___Amount:
         """What its replicas hold."""
@@ -1291,11 +1294,14 @@ class Account(_message.Message):
         allocated_non_preemptible: Global___Amount | None = ...,
         requested: Global___Amount | None = ...,
         pending_workloads: _builtins.int = ...,
+        gpu_fair: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["allocated", b"allocated", "allocated_non_preemptible", b"allocated_non_preemptible", "requested", b"requested"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_gpu_fair", b"_gpu_fair", "allocated", b"allocated", "allocated_non_preemptible", b"allocated_non_preemptible", "gpu_fair", b"gpu_fair", "requested", b"requested"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocated", b"allocated", "allocated_non_preemptible", b"allocated_non_preemptible", "node_pool", b"node_pool", "pending_workloads", b"pending_workloads", "project", b"project", "requested", b"requested"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_gpu_fair", b"_gpu_fair", "allocated", b"allocated", "allocated_non_preemptible", b"allocated_non_preemptible", "gpu_fair", b"gpu_fair", "node_pool", b"node_pool", "pending_workloads", b"pending_workloads", "project", b"project", "requested", b"requested"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__gpu_fair: _TypeAlias = _typing.Literal["gpu_fair"]  # noqa: Y015
+    _WhichOneofArgType__gpu_fair: _TypeAlias = _typing.Literal["_gpu_fair", b"_gpu_fair"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__gpu_fair) -> _WhichOneofReturnType__gpu_fair | None: ...
 
 Global___Account: _TypeAlias = Account  # noqa: Y015
