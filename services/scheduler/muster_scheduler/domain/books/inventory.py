@@ -7,12 +7,13 @@ books while anything is charged to it, also when its agent no longer reports it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from muster_kernel.quantities import MILLI
-from muster_scheduler.domain.asked.requests import Amounts, Grant, Holder, Kind, Share
+from muster_scheduler.domain.asked.requests import Grant, Holder, Kind, Share
 from muster_scheduler.domain.books.capacity import Capacity
+from muster_scheduler.domain.books.runs import count_extra, put_run, take_back_run
 from muster_scheduler.domain.fleet.columns import Columns
 from muster_scheduler.domain.fleet.nodes import Device, Node
 from muster_scheduler.domain.journal import Journal
@@ -76,6 +77,15 @@ class Inventory:
         """Charges a grant to its node and devices."""
         self._apply(holder, self.nodes[key], grant)
 
+    def charge_run(self, key: NodeKey, charges: Sequence[tuple[Holder, Grant]]) -> None:
+        """Charges grants of several holders, none of whom holds anything there yet, to one node at the cost of one."""
+        node = self.nodes[key]
+        put_run(node, charges)
+        self._journal.note(take_back_run, node, charges)
+        capacity = self._capacity.get((node.cluster, node.pool))
+        if capacity is not None and node.ordinal >= 0:
+            capacity.update(node)
+
     def release(self, holder: Holder, key: NodeKey) -> Grant | None:
         """Takes back what a holder holds of a node. None where it holds nothing there."""
         node = self.nodes.get(key)
@@ -101,7 +111,7 @@ class Inventory:
         node.used_memory += now.memory - before.memory
         node.used_slots += now.slots - before.slots
         if before.extra or now.extra:
-            _count_extra(node, before.extra, now.extra)
+            count_extra(node, before.extra, now.extra)
         if after is None:
             node.entries.pop(holder, None)
         else:
@@ -172,16 +182,6 @@ class Inventory:
 
 def _by_name(node: Node) -> str:
     return node.name
-
-
-def _count_extra(node: Node, before: Amounts, after: Amounts) -> None:
-    """Moves what is used of named resources; one of which nothing is used any more is not named."""
-    for name, change in [*((name, -amount) for name, amount in before), *after]:
-        used = node.used_extra.get(name, 0) + change
-        if used:
-            node.used_extra[name] = used
-        else:
-            node.used_extra.pop(name, None)
 
 
 def _write_devices(holder: Holder, node: Node, before: tuple[Share, ...], after: tuple[Share, ...]) -> None:

@@ -6,18 +6,19 @@ Holds: on failure nothing is charged; a gang that has replicas already is comple
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from muster_kernel.reasons import Reason, WaitingReason
-from muster_scheduler.domain.asked.requests import Grant, Kind, Role, Shape, replica_count
+from muster_scheduler.domain.asked.requests import Grant, Holder, Kind, Role, Shape, replica_count
 from muster_scheduler.domain.asked.terms import Wish
 from muster_scheduler.domain.asked.workloads import Planned, Request, Workload
 from muster_scheduler.domain.books.capacity import Capacity
 from muster_scheduler.domain.books.course import claim_holder
+from muster_scheduler.domain.books.inventory import Inventory
 from muster_scheduler.domain.books.pools import NodePool
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.eligibility import Eligibility
@@ -76,13 +77,25 @@ def charge_gang(world: World, workload: Workload, roles: tuple[Role, ...], site:
     found = find(workload, roles, site)
     if isinstance(found, Refusal):
         return None
+    run = workload.id, workload.generation, workload.attempt
+    return charge_runs(world.inventory, site.capacity, run, roles, found)
+
+
+def charge_runs(
+    inventory: Inventory,
+    capacity: Capacity,
+    run: tuple[str, int, int],
+    roles: tuple[Role, ...],
+    placements: Iterable[Placement],
+) -> tuple[Planned, ...]:
+    """Charges every replica to where it will stand, a node at a time. run: workload, generation and attempt."""
     planned: list[Planned] = []
-    for role, placement in zip(roles, found, strict=True):
-        for run in placement.runs:
-            node = site.capacity.nodes[run.node]
-            for rank, grant in enumerate(list(grants_of(node, role.shape, run)), run.first):
-                world.inventory.charge(claim_holder(workload, role.name, rank), node.key, grant)
-                planned.append(Planned(role.name, rank, node.key, grant))
+    for role, placement in zip(roles, placements, strict=True):
+        for each in placement.runs:
+            node = capacity.nodes[each.node]
+            grants = list(enumerate(grants_of(node, role.shape, each), each.first))
+            inventory.charge_run(node.key, [(Holder(*run, role.name, rank, 0), grant) for rank, grant in grants])
+            planned += [Planned(role.name, rank, node.key, grant) for rank, grant in grants]
     return tuple(planned)
 
 

@@ -6,26 +6,25 @@ nobody; what is charged here for a run is named by a claim, and given back with 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from muster_scheduler.domain.asked.quotas import Amount
-from muster_scheduler.domain.asked.requests import Holder, Role
+from muster_scheduler.domain.asked.requests import Role
 from muster_scheduler.domain.asked.terms import Wish
-from muster_scheduler.domain.asked.workloads import Claim, Planned, Request, Workload
+from muster_scheduler.domain.asked.workloads import Claim, Planned, Replica, Request, Workload
 from muster_scheduler.domain.books.capacity import Capacity
 from muster_scheduler.domain.books.models import asked_of
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.columns import Columns
-from muster_scheduler.domain.fleet.taking import grants_of
 from muster_scheduler.domain.fleet.topology import Topology
 from muster_scheduler.domain.fleet.usable import Mask
 from muster_scheduler.domain.gangs.place import Placement, Refusal, place_gang
-from muster_scheduler.domain.placement.gang import by_columns, wish_of
+from muster_scheduler.domain.placement.gang import by_columns, charge_runs, wish_of
 from muster_scheduler.domain.placement.place import Budget, amount_before, clusters_for, mig_of
-from muster_scheduler.domain.room.listing import held_of
+from muster_scheduler.domain.room.listing import departing, held_of, staying
 from muster_scheduler.domain.room.stock import lift, stock_of
 from muster_scheduler.domain.room.values import Fits, Taker
 
@@ -89,7 +88,7 @@ def sites_of(world: World, workload: Workload) -> Iterator[Site]:
             if capacity is None or not roles or not by_columns(roles, mig_of(world, cluster)):
                 continue
             leaving = tuple(_leaving(world, cluster, pool))
-            columns = without(world, capacity, capacity.columns, leaving)
+            columns = without(world, capacity, capacity.columns, leaving, departing)
             asked = asked_of(world, workload, amount_before(world, request, pool).gpu)
             levels = world.pools.named(cluster, pool).levels_for(wish)
             topology, mask = capacity.usable.topology(levels), capacity.usable.mask(asked, world.now)
@@ -98,8 +97,8 @@ def sites_of(world: World, workload: Workload) -> Iterator[Site]:
 
 def _leaving(world: World, cluster: str, pool: str) -> Iterator[Workload]:
     """Who leaves that pool anyway and is promised to nobody."""
-    departing = [world.workloads[each] for each in sorted(world.departing)]
-    here = [w for w in departing if (w.cluster, w.pool) == (cluster, pool) and world.leaving(w) and w.remaining]
+    found = [world.workloads[each] for each in sorted(world.departing)]
+    here = [w for w in found if (w.cluster, w.pool) == (cluster, pool) and world.leaving(w) and w.remaining]
     free = [w for w in here if not _awaited(world, w.preempted_by, w.id)]
     if free:
         # Most who leave were evicted, and their takers say so: only for others all claims are looked through.
@@ -112,12 +111,18 @@ def _awaited(world: World, taker: str, leaver: str) -> bool:
     return known is not None and known.claim is not None and leaver in known.claim.waits_for
 
 
-def without(world: World, capacity: Capacity, columns: Columns, gone: Sequence[Workload]) -> Columns:
-    """A copy of the columns that these have left; the same ones where nobody has."""
+def without(
+    world: World,
+    capacity: Capacity,
+    columns: Columns,
+    gone: Sequence[Workload],
+    part: Callable[[Workload], list[Replica]] = staying,
+) -> Columns:
+    """A copy of the columns that this part of each of these has left; the same ones where nobody has."""
     if not gone:
         return columns
     scratch = columns.scratch()
-    lift(stock_of(scratch), held_of(world, capacity, gone), np.arange(len(gone)), 1)
+    lift(stock_of(scratch), held_of(world, capacity, gone, part), np.arange(len(gone)), 1)
     return scratch
 
 
@@ -138,21 +143,13 @@ def charge_placements(
     site: Site, workload: Workload, roles: tuple[Role, ...], placements: Iterable[Placement], run: tuple[int, int]
 ) -> tuple[Planned, ...]:
     """Charges every replica of a coming run to where it will stand. run: its generation and attempt."""
-    planned: list[Planned] = []
-    for role, placement in zip(roles, placements, strict=True):
-        for each in placement.runs:
-            node = site.capacity.nodes[each.node]
-            for rank, grant in enumerate(list(grants_of(node, role.shape, each)), each.first):
-                holder = Holder(workload.id, *run, role.name, rank, 0)
-                site.world.inventory.charge(holder, node.key, grant)
-                planned.append(Planned(role.name, rank, node.key, grant))
-    return tuple(planned)
+    return charge_runs(site.world.inventory, site.capacity, (workload.id, *run), roles, placements)
 
 
 def claim_of(site: Site, planned: tuple[Planned, ...], waits_for: set[str], run: tuple[int, int]) -> Claim:
     """The claim also waits for those who leave anyway from its nodes."""
     touched = {each.node for each in planned}
-    awaited = {w.id for w in site.leaving if any(r.charged and r.node in touched for r in w.everyone())}
+    awaited = {w.id for w in site.leaving if any(r.node in touched for r in departing(w))}
     return Claim(site.cluster, site.pool, planned, tuple(sorted(awaited | waits_for)), run)
 
 

@@ -1,0 +1,81 @@
+"""Many grants written into one node at the cost of one: what a gang or a batch of single replicas puts there.
+
+Called by the inventory, which notes the undo and tells the capacity index. Devices are counted anew once each.
+Holds: `take_back_run` is the exact inverse of `put_run`; nobody in a run held anything of the node before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from muster_scheduler.domain.asked.requests import Amounts, Grant, Holder, Share
+from muster_scheduler.domain.fleet.nodes import Device, Node
+
+Charge = tuple[Holder, Grant]
+
+
+def put_run(node: Node, charges: Sequence[Charge]) -> None:
+    """Books every grant. Raises KeyError for a share of a device that the node does not have."""
+    for holder, grant in charges:
+        node.entries[holder] = grant
+        _count(node, grant, 1)
+    _tally(_booked(node, charges))
+
+
+def take_back_run(node: Node, charges: Sequence[Charge]) -> None:
+    """Undoes `put_run`."""
+    for holder, grant in charges:
+        del node.entries[holder]
+        _count(node, grant, -1)
+    _tally(_removed(node, charges))
+
+
+def _booked(node: Node, charges: Sequence[Charge]) -> Iterable[Device]:
+    devices = _devices(node, charges)
+    touched: dict[str, Device] = {}
+    for holder, share in _shares(charges):
+        device = touched[share.device] = devices[share.device]
+        device.entries[holder] = share
+    return touched.values()
+
+
+def _removed(node: Node, charges: Sequence[Charge]) -> Iterable[Device]:
+    devices = _devices(node, charges)
+    touched: dict[str, Device] = {}
+    for holder, share in _shares(charges):
+        device = touched[share.device] = devices[share.device]
+        del device.entries[holder]
+    return touched.values()
+
+
+def _devices(node: Node, charges: Sequence[Charge]) -> dict[str, Device]:
+    if not any(grant.shares for _, grant in charges):
+        return {}
+    return {device.uuid: device for device in node.devices}
+
+
+def _shares(charges: Sequence[Charge]) -> Iterable[tuple[Holder, Share]]:
+    return ((holder, share) for holder, grant in charges for share in grant.shares)
+
+
+def _tally(devices: Iterable[Device]) -> None:
+    for device in devices:
+        device.tally()
+
+
+def _count(node: Node, grant: Grant, times: int) -> None:
+    node.used_cpu += times * grant.cpu
+    node.used_memory += times * grant.memory
+    node.used_slots += times * grant.slots
+    if grant.extra:
+        count_extra(node, (), tuple((name, times * amount) for name, amount in grant.extra))
+
+
+def count_extra(node: Node, before: Amounts, after: Amounts) -> None:
+    """Moves what is used of named resources; one of which nothing is used any more is not named."""
+    for name, change in [*((name, -amount) for name, amount in before), *after]:
+        used = node.used_extra.get(name, 0) + change
+        if used:
+            node.used_extra[name] = used
+        else:
+            node.used_extra.pop(name, None)
