@@ -8,7 +8,8 @@ import pytest
 from muster_scheduler.domain.asked.requests import Shape
 from muster_scheduler.domain.deciding import seeking
 from muster_scheduler.domain.deciding.seeking import Seeker
-from muster_scheduler.domain.fleet.columns import Columns, empty, read_row
+from muster_scheduler.domain.fleet.columns import Columns, empty
+from muster_scheduler.domain.fleet.nodes import Node
 from muster_scheduler.domain.fleet.taking import Run
 from tests.support.fleets import GIB, Fleet, node, portion, request, role, whole
 
@@ -50,7 +51,7 @@ def test_more_shapes_than_it_remembers_are_told_apart(monkeypatch: pytest.Monkey
 def test_it_follows_what_is_written_and_says_what_was_written_behind_its_back() -> None:
     columns = _columns(4_000, 2_000)
     seeker = Seeker(columns)
-    seeker.write(1, read_row(_columns(0, 500), 1))
+    seeker.renew([Node("c", "n1", "p", cpu=500, memory=64 * GIB, ordinal=1)])
     seeker.check()
     assert seeker.find(CPU, np.ones(2, np.bool_))[0] == Run(0, 0, 1)
     columns.cpu[0] = 0

@@ -9,7 +9,6 @@ candidates depends on the state alone and not on the order in which nodes were r
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Final, NamedTuple
 
 from muster_kernel.quantities import GPU
@@ -135,14 +134,21 @@ class Capacity:
         """The pool's columns as the books stand now; to be read only, and read again after any change."""
         if self._columns is None:
             self._columns = columns_of(self.nodes)
-        else:
-            write = self._seeker.write if self._seeker else partial(write_row, self._columns)
-            for ordinal in sorted(self._stale):
-                write(ordinal, row_of(self.nodes[ordinal]))
-                for _, board in self.boards.values():
-                    board.changed(ordinal)
+        elif self._stale:
+            self._renew(self._columns, sorted(self._stale))
         self._stale.clear()
         return self._columns
+
+    def _renew(self, columns: Columns, ordinals: list[int]) -> None:
+        """Writes the rows of nodes that changed anew, and tells those who score them."""
+        if self._seeker is not None:
+            self._seeker.renew(self.nodes[ordinal] for ordinal in ordinals)
+        else:
+            for ordinal in ordinals:
+                write_row(columns, ordinal, row_of(self.nodes[ordinal]))
+        for _, board in self.boards.values():
+            for ordinal in ordinals:
+                board.changed(ordinal)
 
     @property
     def seeker(self) -> Seeker:

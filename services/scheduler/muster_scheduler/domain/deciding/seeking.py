@@ -8,16 +8,19 @@ them, so that they need not be undone.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
 
 from muster_scheduler.domain.asked.requests import Shape
 from muster_scheduler.domain.deciding.bitmaps import fill
-from muster_scheduler.domain.deciding.index import BINPACK, SPREAD, displace, index_of, most_idle, place
+from muster_scheduler.domain.deciding.index import BINPACK, SPREAD, index_of, most_idle
+from muster_scheduler.domain.deciding.rewriting import rewrite
 from muster_scheduler.domain.deciding.searching import search
 from muster_scheduler.domain.deciding.shapes import row_of
-from muster_scheduler.domain.fleet.columns import Bools, Columns, Ints64, Row, write_row
+from muster_scheduler.domain.fleet.columns import Bools, Columns, Ints64, record_of
+from muster_scheduler.domain.fleet.nodes import Node
 from muster_scheduler.domain.fleet.taking import Run
 
 _SETS: Final = 16  # of eligible nodes; the first is that of all
@@ -30,18 +33,19 @@ class Seeker:
     __slots__ = ("_columns", "_index", "_sets", "_shapes")
 
     def __init__(self, columns: Columns) -> None:
-        """Indexes the columns, which have to be written through `write` from now on."""
+        """Indexes the columns, which have to be written through `renew` from now on."""
         eligible = np.zeros((_SETS, len(columns)), np.bool_)
         eligible[0] = True
         self._columns, self._index = columns, index_of(columns, eligible)
         self._sets: dict[bytes, int] = {eligible[0].tobytes(): 0}
         self._shapes: dict[Shape, Ints64] = {}
 
-    def write(self, ordinal: int, row: Row) -> None:
-        """A node is as its row says now."""
-        displace(self._index, ordinal)
-        write_row(self._columns, ordinal, row)
-        place(self._index, ordinal)
+    def renew(self, nodes: Iterable[Node]) -> None:
+        """These nodes are as the books say now."""
+        records: list[int] = []
+        for node in nodes:
+            records += record_of(node)
+        rewrite(self._index, np.array(records, np.int64))
 
     def find(self, shape: Shape, eligible: Bools, *, spread: bool = False) -> tuple[Run | None, int]:
         """The best eligible node for one replica with its devices, and how many nodes had to be tested for that."""

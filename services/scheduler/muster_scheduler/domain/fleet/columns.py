@@ -1,8 +1,9 @@
 """The free capacity of one (cluster, node pool) as columns: one row a node, sixteen device slots a row.
 
 Derived from the books (`Node` and `Device`), which stay the truth: whatever decides reads columns, whatever is charged
-goes to the books, and the row is written anew from the node. Read by the index, the batch kernel, gangs, strategies and
-room-making; changed by `write_row` (the books changed) and, on a scratch copy, by `taking.take`.
+goes to the books, and the row is written anew from the node: one `Row`, or many flat records in one call. Read by the
+index, the batch kernel, gangs, strategies and room-making; changed by `write_row` and `rewriting.rewrite` (the books
+changed) and, on a scratch copy, by `taking.take`.
 Columns answer for slices where the cluster makes them on demand; where layouts are fixed, `nodes.fit` does.
 Holds: row n is the n-th node by name; slot s is its s-th device in the order of slots; `differences` proves that every
 row equals what the books say.
@@ -125,6 +126,25 @@ def row_of(node: Node) -> Row:
         tuple(_media(device) for device in devices),
         tuple(_CARD_NUMBERS.get(device.model, -1) for device in devices),
     )
+
+
+def record_of(node: Node) -> list[int]:
+    """What charging and giving back change of a node's row, flat: a head, then one cell of CELL numbers a device.
+
+    Head: ordinal, free milli-CPU, free bytes, idle devices, devices. Cell: as the fields of `Row` from `mode` on.
+    """
+    devices = node.devices[:SLOTS]
+    record = [node.ordinal, node.free_cpu, node.free_memory, node.idle, len(devices)]
+    for device in devices:
+        mode = _mode(device) if device.mig else _MODES[device.mode]
+        media = _media(device) if device.mask else 0
+        card = _CARD_NUMBERS.get(device.model, -1)
+        record += (mode, device.free_milli, device.free_bytes, device.memory, device.mask, media, card)
+    return record
+
+
+HEAD: Final = 5
+CELL: Final = 7
 
 
 def _mode(device: Device) -> int:
