@@ -10,6 +10,7 @@ from muster.workload.v1 import workload_pb2
 from muster_scheduler.adapters import encoding
 from muster_scheduler.domain.answers.explain import Explanation
 from muster_scheduler.domain.answers.prospects import Displaced, Outlook, Prospect, Prospects
+from muster_scheduler.domain.answers.shares import QueueShare
 from muster_scheduler.domain.asked.workloads import Workload
 
 _OUTLOOKS: Final = {
@@ -42,6 +43,21 @@ def explanation(workload: Workload, answer: Explanation) -> scheduler_pb2.Explan
         unblockers=answer.unblockers,
         phase=encoding.PHASES[workload.phase],
         project=workload.project,
+        attempts=[scheduler_pb2.RoomAttempt(way=each.way, lack=each.lack, text=each.text) for each in answer.attempts],
+        shares=[_share(each) for each in answer.shares],
+    )
+
+
+def _share(told: QueueShare) -> scheduler_pb2.QueueShare:
+    return scheduler_pb2.QueueShare(
+        queue=told.queue,
+        department=told.department,
+        node_pool=told.pool,
+        gpu_deserved=told.deserved,
+        gpu_fair=told.fair,
+        gpu_held=told.held,
+        gpu_wanted=told.wanted,
+        gpu_total=told.total,
     )
 
 

@@ -12,7 +12,9 @@ from typing import Final, NamedTuple
 from muster_kernel.lifecycle import WAITING
 from muster_kernel.reasons import NEVER, TOO_FAR_APART, Constraint, Reason, WaitingReason
 from muster_scheduler.domain.answers.allowances import larger, more_of_model
+from muster_scheduler.domain.answers.attempts import Attempt, attempts
 from muster_scheduler.domain.answers.remedies import looser, short_role, what_would_fit
+from muster_scheduler.domain.answers.shares import QueueShare, shares_of
 from muster_scheduler.domain.answers.wording import IDLE_PHRASES, PHRASES, asks, gpus, not_supported
 from muster_scheduler.domain.asked.requests import Shape
 from muster_scheduler.domain.asked.workloads import SECOND, Request, Workload
@@ -26,6 +28,14 @@ from muster_scheduler.domain.placement.reasoning import why_not
 from muster_scheduler.domain.placement.trial import emptied
 
 _LISTED: Final = 3
+_LACKS_ROOM: Final = frozenset(
+    {
+        WaitingReason.NO_CAPACITY,
+        WaitingReason.NO_HOST_CAPACITY,
+        WaitingReason.FRAGMENTED,
+        WaitingReason.TOPOLOGY,
+    }
+)
 _AS_KEPT: Final = NEVER | {WaitingReason.NOT_EVALUATED, WaitingReason.CLAIM}
 
 
@@ -37,14 +47,19 @@ class Brief(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """The whole answer. `excluded`: (constraint, nodes, phrase), the most frequent first; FITS last."""
+    """The whole answer. `excluded`: (constraint, nodes, phrase), the most frequent first; FITS last.
+
+    attempts: what making room comes to, where room lacks. shares: its project's and department's, in its first pool.
+    """
 
     reason: Reason | None
     asks: str
     pool: str
-    rank: int
-    excluded: tuple[tuple[Constraint, int, str], ...]
-    unblockers: tuple[str, ...]
+    rank: int = 0
+    excluded: tuple[tuple[Constraint, int, str], ...] = ()
+    unblockers: tuple[str, ...] = ()
+    attempts: tuple[Attempt, ...] = ()
+    shares: tuple[QueueShare, ...] = ()
 
 
 def explain_briefly(world: World, workload: Workload, reason: Reason) -> Brief:
@@ -60,16 +75,25 @@ def explain(world: World, workload: Workload) -> Explanation:
     """The whole answer, from the state of this moment."""
     request = workload.request
     if request is None:
-        return Explanation(None, "", "", 0, (), ())
+        return Explanation(None, "", "")
     brief = explain_briefly(world, workload, Reason(WaitingReason.NOT_EVALUATED))
     if workload.phase not in WAITING:
-        return Explanation(None, brief.asks, workload.pool or brief.pool, 0, (), ())
+        return Explanation(None, brief.asks, workload.pool or brief.pool)
     reason = dominant(world, workload)
     helps = (what_would_fit if reason.code in NEVER else _unblockers)(world, workload, request)
     if reason.code in TOO_FAR_APART:
         helps = [*looser(world, workload, request), *helps]
     rank = world.waiting.ahead(workload.id) + 1 if workload.id in world.waiting else 0
-    return Explanation(reason, brief.asks, brief.pool, rank, _excluded(world, workload, request), tuple(helps))
+    return Explanation(
+        reason,
+        brief.asks,
+        brief.pool,
+        rank,
+        _excluded(world, workload, request),
+        tuple(helps),
+        attempts(world, workload) if reason.code in _LACKS_ROOM else (),
+        shares_of(world, workload.project, brief.pool),
+    )
 
 
 def dominant(world: World, workload: Workload) -> Reason:

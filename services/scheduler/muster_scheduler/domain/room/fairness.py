@@ -43,7 +43,7 @@ def terms(tree: Tree, bound: Ints, taker: Taker, counting: Bools) -> Terms | Ref
     if not within:
         worst = int(np.argmax(allocated[taker.queue] + units - bound[taker.queue]))
         numbers = int(allocated[taker.queue, worst] + units[worst]), int(bound[taker.queue, worst])
-        return Refusal(Lack.SHARE, numbers)
+        return Refusal(Lack.SHARE, numbers, resource=int(np.flatnonzero(counting)[worst]))
     taker_side, victim_side = np.full(len(parent), TOP), np.full(len(parent), TOP)
     spare = np.zeros_like(allocated)
     below = {TOP if q == path[-1] else int(parent[q]): q for q in path}

@@ -52,14 +52,15 @@ def givers(tree: Tree, taker: Taker) -> Bools | Refusal:
     """bool[q]: leaves of which preemptible work might be asked to leave, known before it is listed; or why none is."""
     counting = (taker.units > 0) & tree.counted
     found = np.zeros(len(tree.parent), np.bool_)
-    refusal = Refusal(Lack.NOTHING, (0, 0))
-    for bound in (tree.fair, tree.deserved):
-        term = terms(tree, bound, taker, counting)
-        refusal = max(refusal, term, key=_furthest) if isinstance(term, Refusal) else refusal
+    clauses = [terms(tree, bound, taker, counting) for bound in (tree.fair, tree.deserved)]
+    for term in clauses:
         if not isinstance(term, Refusal):
             found |= ((term.spare > 0) & (tree.loose[:, counting] > 0)).any(axis=1)
     found[tree.parent[tree.parent != TOP]] = False
-    return found if found.any() else refusal
+    if found.any():
+        return found
+    first, second = clauses
+    return first if isinstance(first, Refusal) and isinstance(second, Refusal) else Refusal(Lack.NOTHING, (0, 0))
 
 
 def _furthest(refusal: Refusal) -> int:
@@ -96,7 +97,8 @@ def _under(question: Question, tree: Tree, counting: Bools, bound: Ints) -> Room
     needed = taker.units[counting]
     if (needed > free).any():
         worst = int(np.argmax(needed - free))
-        return Refusal(Lack.NOTHING, (int(free[worst]), int(needed[worst])))
+        numbers = int(free[worst]), int(needed[worst])
+        return Refusal(Lack.NOTHING, numbers, resource=int(np.flatnonzero(counting)[worst]))
     order = by_excess(tree, term, running, rows, 0)
     return search(question, order, _judge(tree, term, running, counting), _merit(term, running))
 

@@ -118,11 +118,15 @@ class Lack(Enum):
 
 
 class Refusal(NamedTuple):
-    """No room can be made. `exact` is False where a bound on work ended the search before it was complete."""
+    """No room can be made. `exact` is False where a bound on work ended the search before it was complete.
+
+    resource: the column of the tree in whose units the numbers of SHARE and NOTHING are.
+    """
 
     lack: Lack
     numbers: tuple[int, int]
     exact: bool = True
+    resource: int = 0
 
 
 Judge = Callable[[Ints], Bools]

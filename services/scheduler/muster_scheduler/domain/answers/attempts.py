@@ -1,0 +1,143 @@
+"""What making room for a waiting workload comes to, in the numbers of this moment.
+
+Called by explain.py for what waits for want of room. Each way that the cycle tries (room/evictions.py) is tried again
+on the live state and taken back; a way that is barred says by what.
+Holds: the state is as it was afterwards; the work is bounded by `_SITES` and by what each way bounds itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from itertools import islice
+from typing import Final, NamedTuple
+
+from muster_kernel.quantities import format_bytes, format_gpu, format_milli_cpu
+from muster_scheduler.domain.answers.wording import gpus
+from muster_scheduler.domain.asked.workloads import SECOND, Workload
+from muster_scheduler.domain.books.standing import Standing, standing_of
+from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.placement.place import Budget
+from muster_scheduler.domain.room.evictions import ask_of, from_others, from_own
+from muster_scheduler.domain.room.listing import tree_of
+from muster_scheduler.domain.room.moving import by_moving
+from muster_scheduler.domain.room.sites import Ask, Room, Site, sites_of
+from muster_scheduler.domain.room.values import Lack, Refusal, Tree
+
+_SITES: Final = 3  # pools of clusters that are looked into
+_SHOWN: Final = (gpus, lambda milli: f"{format_milli_cpu(milli)} CPU", format_bytes)  # by resource of the accounts
+
+
+class Way(StrEnum):
+    """How room can be made, in the order in which the cycle tries it."""
+
+    MOVE = "move"
+    RECLAIM = "reclaim"
+    PREEMPT = "preempt"
+
+
+class Attempt(NamedTuple):
+    """What one way comes to. lack: what bars it, in a word; empty where it would make room now."""
+
+    way: Way
+    lack: str
+    text: str
+
+
+def attempts(world: World, workload: Workload) -> tuple[Attempt, ...]:
+    """What the ways to make room come to for a workload that has quota but no place."""
+    if workload.preempted_by:
+        return (Attempt(Way.RECLAIM, "returning", "it gave its own place up, and takes nobody's to come back"),)
+    mark = world.journal.mark()
+    found: dict[Attempt, None] = {}
+    for site in islice(sites_of(world, workload), _SITES):
+        found |= dict.fromkeys(_at(site, workload))
+        world.journal.rollback(mark)
+    return tuple(found)
+
+
+def _at(site: Site, workload: Workload) -> Iterator[Attempt]:
+    ask, standing = ask_of(site, (workload,), Budget()), standing_of(site.world, site.pool)
+    row = standing.projects.get(workload.project)
+    if ask is None or row is None:
+        return
+    moved = by_moving(ask)
+    if moved:
+        yield Attempt(Way.MOVE, "", f"{_workloads(len(moved[0].victims))} would move elsewhere for it")
+        return
+    tree = tree_of(site.world, standing)
+    ask = ask._replace(taker=ask.taker._replace(queue=row))
+    yield _reclaim(ask, standing, tree)
+    if tree.loose[row].any():
+        yield _preempt(ask, standing)
+    yield from _out_of_reach(site, standing)
+
+
+def _reclaim(ask: Ask, standing: Standing, tree: Tree) -> Attempt:
+    made = from_others(ask, standing, tree)
+    if not isinstance(made, Refusal):
+        return _would_leave(Way.RECLAIM, made, "of other projects")
+    project, shown = ask.members[0].project, _SHOWN[made.resource]
+    first, second = made.numbers
+    match made.lack:
+        case Lack.SHARE:
+            text = f"{project} would hold {shown(first)}, and its fair share is {shown(second)}"
+        case Lack.NOTHING if second:
+            text = f"free, or held by others beyond their shares: at most {shown(first)} of the {shown(second)} that it needs"
+        case Lack.PLACES:
+            text = f"{_would_fit(made)} even if others gave back all that they hold beyond their shares"
+        case Lack.VICTIMS:
+            text = "who would have to leave would take a project below its fair share"
+        case _:
+            text = "no other project holds preemptible work beyond its fair share"
+    return Attempt(Way.RECLAIM, made.lack.value, text + _as_far(made))
+
+
+def _preempt(ask: Ask, standing: Standing) -> Attempt:
+    made = from_own(ask, standing)
+    if not isinstance(made, Refusal):
+        return _would_leave(Way.PREEMPT, made, "of its own project")
+    if made.lack is Lack.NOTHING:
+        text = f"no preemptible work of {ask.members[0].project} ranks below it"
+    else:
+        text = f"{_would_fit(made)} even if all preemptible work of its project that ranks below it left"
+    return Attempt(Way.PREEMPT, made.lack.value, text + _as_far(made))
+
+
+def _would_leave(way: Way, rooms: tuple[Room, ...], whose: str) -> Attempt:
+    return Attempt(way, "", f"{_workloads(len(rooms[0].victims))} {whose} would leave for it")
+
+
+def _out_of_reach(site: Site, standing: Standing) -> Iterator[Attempt]:
+    """What nobody may be asked for in this pool: work that is not preemptible, or has hardly begun."""
+    bound = sum(queue.account.bound.gpu for queue in map(standing.queues.__getitem__, standing.projects.values()))
+    if bound:
+        text = f"work that is not preemptible holds {format_gpu(bound)} of the {gpus(standing.total.gpu)} there"
+        yield Attempt(Way.RECLAIM, "non-preemptible", text)
+    young, least = _young(site), site.world.limits.minimum_run
+    if young:
+        text = f"{_workloads(young)} may not be asked to leave before having run for {least // SECOND} s"
+        yield Attempt(Way.RECLAIM, "minimum-run", text)
+
+
+def _young(site: Site) -> int:
+    world = site.world
+    if not world.limits.minimum_run:
+        return 0
+    there = (ids for place, ids in world.placed.items() if place[:2] == (site.cluster, site.pool))
+    running = (world.workloads[each] for ids in there for each in ids)
+    asked = (w for w in running if w.active and w.request is not None and w.request.preemptible)
+    return sum(1 for w in asked if w.placed + world.limits.minimum_run > world.now)
+
+
+def _would_fit(refusal: Refusal) -> str:
+    most, size = refusal.numbers
+    return f"{most} of its {size} replicas would fit" if size > 1 else "it would not fit"
+
+
+def _as_far(refusal: Refusal) -> str:
+    return "" if refusal.exact else " (as far as was searched)"
+
+
+def _workloads(count: int) -> str:
+    return f"{count} {'workload' if count == 1 else 'workloads'}"

@@ -1,0 +1,49 @@
+"""Where a project and its department stand in a node pool: what they deserve, their fair share, what they hold.
+
+Called by explain.py and by the list of accounts. Follows from the books of this moment; nothing is kept.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from muster_scheduler.domain.books.standing import Standing, standing_of
+from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.shares.tree import TOP
+
+
+class QueueShare(NamedTuple):
+    """One queue of a node pool, in 1/7,000 GPU. wanted: what it holds and what waits; total: what the pool has."""
+
+    queue: str
+    department: bool
+    pool: str
+    deserved: int
+    fair: int
+    held: int
+    wanted: int
+    total: int
+
+
+def shares_of(world: World, project: str, pool: str) -> tuple[QueueShare, ...]:
+    """The project's, then its department's; none where no quota names the GPUs of the pool."""
+    standing = standing_of(world, pool)
+    row = standing.projects.get(project)
+    if row is None or standing.shares[0] is None:
+        return ()
+    parent = standing.queues[row].parent
+    return tuple(_share(standing, each) for each in ((row,) if parent == TOP else (row, parent)))
+
+
+def fair_shares_in(world: World, pool: str) -> dict[str, int]:
+    """The fair share of every project that takes part in the pool; empty where no quota names its GPUs."""
+    standing = standing_of(world, pool)
+    shares = standing.shares[0]
+    return {} if shares is None else {project: shares[row].fair for project, row in standing.projects.items()}
+
+
+def _share(standing: Standing, row: int) -> QueueShare:
+    queue, shares = standing.queues[row], standing.shares[0] or ()
+    share, is_department = shares[row], standing.departments.get(queue.name) == row
+    held, total = queue.account.held.gpu, standing.total.gpu
+    return QueueShare(queue.name, is_department, standing.pool, share.deserved, share.fair, held, share.wanted, total)
