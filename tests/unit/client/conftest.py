@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from muster_client.cli.app import run
-from tests.support.control_plane import World, control_plane
+from tests.support.control_plane import control_plane
+from tests.support.plane_world import World
 
 LONGEST = 60.0
 """Seconds that a command of a test may take."""

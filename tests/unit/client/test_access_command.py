@@ -14,7 +14,7 @@ from muster_client import Muster
 from muster_client.cli.access import moment
 from muster_client.cli.exits import Exit
 from muster_client.errors import InvalidInput, Unauthenticated
-from tests.support.control_plane import World
+from tests.support.plane_world import World
 from tests.unit.client.conftest import Command
 
 

@@ -14,7 +14,7 @@ from muster.api.v1 import dead_letters_pb2, usage_pb2, workloads_pb2
 from muster.events.v1 import scheduler_pb2
 from muster.fleet.v1 import fleet_pb2
 from muster.workload.v1 import workload_pb2
-from tests.support.control_plane import Failure, World, bad_request
+from tests.support.plane_world import Failure, World, bad_request
 from tests.unit.client import conftest
 from tests.unit.client.conftest import Command
 

@@ -11,7 +11,7 @@ from google.rpc import code_pb2
 
 from muster.api.v1 import workloads_pb2
 from muster_language import read
-from tests.support.control_plane import Failure, World
+from tests.support.plane_world import Failure, World
 from tests.unit.client.conftest import Command
 
 GOOD = """apiVersion: run.ai/v2alpha1

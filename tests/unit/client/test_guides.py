@@ -20,7 +20,7 @@ from muster_submission.adapters.protobuf_events import unpack
 from muster_submission.adapters.trigger_records import rule_of
 from muster_submission.domain import cloudevents
 from muster_submission.domain.expressions import Question, Values
-from tests.support.control_plane import WORKLOAD_ID, World
+from tests.support.plane_world import WORKLOAD_ID, World
 
 DOCS = Path(__file__).parents[3] / "docs"
 GUIDES = ("guide.md", "cli.md")

@@ -14,7 +14,7 @@ from google.rpc import code_pb2, error_details_pb2
 from muster.tenancy.v1 import tenancy_pb2
 from muster_client.cli.org_files import records
 from muster_client.errors import InvalidInput
-from tests.support.control_plane import Failure, World
+from tests.support.plane_world import Failure, World
 
 DOCS = Path(__file__).parents[3] / "docs"
 KINDS = {"Department": "departments", "Project": "projects", "NodePool": "node-pools"}

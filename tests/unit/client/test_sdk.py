@@ -29,7 +29,7 @@ from muster_client import (
     WaitTimedOut,
     pool_quota,
 )
-from tests.support.control_plane import Failure, World, bad_request
+from tests.support.plane_world import Failure, World, bad_request
 
 DOCUMENT = "metadata:\n  name: bert\n"
 UNAVAILABLE = Failure(code_pb2.UNAVAILABLE, "restarting")

@@ -20,7 +20,7 @@ from muster_submission.domain.cloudevents import CloudEvent
 from muster_submission.domain.expressions import Question, Values
 from muster_submission.domain.taken import Taken, take
 from muster_submission.domain.triggers import check
-from tests.support.control_plane import World
+from tests.support.plane_world import World
 from tests.unit.client.conftest import Command
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "triggers.md").read_text()

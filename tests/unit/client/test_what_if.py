@@ -12,7 +12,7 @@ from muster.events.v1 import scheduler_pb2
 from muster.policy.v1.policy_pb2 import ComplianceIssue
 from muster.workload.v1 import workload_pb2
 from muster_kernel.quantities import GPU
-from tests.support.control_plane import World
+from tests.support.plane_world import World
 from tests.unit.client.conftest import Command
 
 DOCUMENT = """apiVersion: run.ai/v2alpha1

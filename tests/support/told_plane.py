@@ -1,0 +1,151 @@
+"""What a test's control plane tells of itself as its world has it: explanations, templates, usage, fleet, dead letters.
+
+Mounted by control_plane. Holds: nothing is worked out here; an answer is what the test has put into the world.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from muster.api.v1 import (
+    dead_letters_pb2,
+    dead_letters_pb2_grpc,
+    explain_pb2,
+    explain_pb2_grpc,
+    fleet_pb2_grpc,
+    templates_pb2,
+    templates_pb2_grpc,
+    usage_pb2,
+    usage_pb2_grpc,
+    workloads_pb2,
+)
+from muster.api.v1 import (
+    fleet_pb2 as fleet_api_pb2,
+)
+from muster.fleet.v1 import fleet_pb2
+from tests.support.plane_world import PlaneService
+
+
+class ExplainPlane(PlaneService, explain_pb2_grpc.ExplainServiceServicer):
+    async def Why(self, request: Any, context: Any) -> Any:
+        async def act(_: Any, __: Any) -> Any:
+            return explain_pb2.WhyResponse(explanation=self._world.explanation)
+
+        return await self._do("Why", request, context, act)
+
+    async def WhatIf(self, request: Any, context: Any) -> Any:
+        async def act(_: Any, __: Any) -> Any:
+            return self._world.prospects
+
+        return await self._do("WhatIf", request, context, act)
+
+
+class TemplatesPlane(PlaneService, templates_pb2_grpc.TemplatesServiceServicer):
+    async def ApplyTemplate(self, request: Any, context: Any) -> Any:
+        async def act(asked: Any, _: Any) -> Any:
+            made = templates_pb2.Template(name="base", project=asked.draft.project, version=1)
+            outcome = workloads_pb2.APPLY_OUTCOME_CREATED
+            return templates_pb2.ApplyTemplateResponse(template=made, outcome=outcome)
+
+        return await self._do("ApplyTemplate", request, context, act)
+
+    async def ListTemplates(self, request: Any, context: Any) -> Any:
+        async def act(_: Any, __: Any) -> Any:
+            return templates_pb2.ListTemplatesResponse()
+
+        return await self._do("ListTemplates", request, context, act)
+
+    async def GetTemplate(self, request: Any, context: Any) -> Any:
+        async def act(asked: Any, _: Any) -> Any:
+            found = templates_pb2.Template(name=asked.name, project=asked.project, version=3)
+            return templates_pb2.GetTemplateResponse(template=found, yaml=f"metadata:\n  name: {asked.name}\n")
+
+        return await self._do("GetTemplate", request, context, act)
+
+    async def DeleteTemplate(self, request: Any, context: Any) -> Any:
+        async def act(_: Any, __: Any) -> Any:
+            return templates_pb2.DeleteTemplateResponse()
+
+        return await self._do("DeleteTemplate", request, context, act)
+
+
+class UsagePlane(PlaneService, usage_pb2_grpc.UsageServiceServicer):
+    async def GetUsage(self, request: Any, context: Any) -> Any:
+        async def act(_: Any, __: Any) -> Any:
+            return usage_pb2.GetUsageResponse(workloads=self._world.usage)
+
+        return await self._do("GetUsage", request, context, act)
+
+
+class FleetPlane(PlaneService, fleet_pb2_grpc.FleetServiceServicer):
+    async def ListAccounts(self, request: Any, context: Any) -> Any:
+        return fleet_api_pb2.ListAccountsResponse()
+
+    async def ListClusters(self, request: Any, context: Any) -> Any:
+        async def act(_: Any, __: Any) -> Any:
+            return fleet_api_pb2.ListClustersResponse(clusters=self._world.clusters)
+
+        return await self._do("ListClusters", request, context, act)
+
+    async def RegisterCluster(self, request: Any, context: Any) -> Any:
+        async def act(asked: Any, asked_context: Any) -> Any:
+            made = fleet_pb2.Cluster(id=asked.cluster, state=fleet_pb2.CLUSTER_STATE_REGISTERED)
+            return fleet_api_pb2.RegisterClusterResponse(cluster=made)
+
+        return await self._do("RegisterCluster", request, context, act)
+
+    async def AdoptCluster(self, request: Any, context: Any) -> Any:
+        async def act(asked: Any, asked_context: Any) -> Any:
+            return fleet_api_pb2.AdoptClusterResponse(declared_gone=3)
+
+        return await self._do("AdoptCluster", request, context, act)
+
+    async def ForceGoneNode(self, request: Any, context: Any) -> Any:
+        async def act(asked: Any, asked_context: Any) -> Any:
+            return fleet_api_pb2.ForceGoneNodeResponse(declared_gone=2)
+
+        return await self._do("ForceGoneNode", request, context, act)
+
+    async def ListNodes(self, request: Any, context: Any) -> Any:
+        async def act(_: Any, __: Any) -> Any:
+            return fleet_api_pb2.ListNodesResponse(nodes=self._world.nodes)
+
+        return await self._do("ListNodes", request, context, act)
+
+
+class DeadLettersPlane(PlaneService, dead_letters_pb2_grpc.DeadLettersServiceServicer):
+    async def ListDeadLetters(self, request: Any, context: Any) -> Any:
+        async def act(asked: Any, _: Any) -> Any:
+            begin = int(asked.page_token or 0)
+            end = begin + min(asked.page_size, 2)  # a page is smaller than what may be asked for
+            every = self._world.dead_letters
+            return dead_letters_pb2.ListDeadLettersResponse(
+                dead_letters=every[begin:end],
+                unanswered=["telemetry"],
+                next_page_token=str(end) if end < len(every) else "",
+                total=len(every),
+            )
+
+        return await self._do("ListDeadLetters", request, context, act)
+
+    async def DiscardDeadLetters(self, request: Any, context: Any) -> Any:
+        async def act(asked: Any, _: Any) -> Any:
+            known = {letter.id for letter in self._world.dead_letters}
+            missing = [each for each in asked.ids if each not in known]
+            return dead_letters_pb2.DiscardDeadLettersResponse(
+                discarded=len(asked.ids) - len(missing), released=2, missing=missing
+            )
+
+        return await self._do("DiscardDeadLetters", request, context, act)
+
+    async def ResumeConsumer(self, request: Any, context: Any) -> Any:
+        async def act(asked: Any, asked_context: Any) -> Any:
+            return dead_letters_pb2.ResumeConsumerResponse(topics=[asked.topic] if asked.topic else [])
+
+        return await self._do("ResumeConsumer", request, context, act)
+
+    async def RedriveDeadLetters(self, request: Any, context: Any) -> Any:
+        async def act(_: Any, __: Any) -> Any:
+            return dead_letters_pb2.RedriveDeadLettersResponse(handled=1, failed=1, reasons=["still no project x"])
+
+        return await self._do("RedriveDeadLetters", request, context, act)

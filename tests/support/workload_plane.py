@@ -1,0 +1,151 @@
+"""The workloads of a test's control plane: submitted, applied, watched, granted what is asked of them at once.
+
+Mounted by control_plane. Holds: a lazy world takes a request and lets nothing come of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from google.rpc import code_pb2
+
+from muster.api.v1 import workloads_pb2, workloads_pb2_grpc
+from muster.workload.v1 import workload_pb2
+from tests.support.plane_world import Failure, PlaneService, error_status
+
+
+class WorkloadsPlane(PlaneService, workloads_pb2_grpc.WorkloadsServiceServicer):
+    def _find(self, reference: workloads_pb2.WorkloadRef) -> workload_pb2.Workload | None:
+        if reference.id:
+            return self._world.workloads.get(reference.id)
+        found = [each for each in self._world.workloads.values() if each.name == reference.name]
+        return next((each for each in found if each.project == reference.project), None)
+
+    async def _found(self, reference: workloads_pb2.WorkloadRef, context: Any) -> workload_pb2.Workload:
+        workload = self._find(reference)
+        if workload is None:
+            failure = Failure(code_pb2.NOT_FOUND, f"workload {reference.name or reference.id}: there is none")
+            await context.abort_with_status(error_status(failure))
+            raise AssertionError
+        return workload
+
+    def _grant(self, workload: workload_pb2.Workload, phase: workload_pb2.Phase.ValueType) -> None:
+        if not self._world.lazy:
+            workload.phase = phase
+
+    async def SubmitWorkload(self, request: Any, context: Any) -> Any:
+        async def act(asked: Any, _: Any) -> Any:
+            name = next((line.split()[-1] for line in asked.draft.yaml.splitlines() if "name:" in line), "typed")
+            project = asked.draft.project or "team-a"
+            made = self._world.add(name.strip("{}"), project=project, phase=workload_pb2.PHASE_PENDING)
+            return workloads_pb2.SubmitWorkloadResponse(workload=made)
+
+        return await self._do("SubmitWorkload", request, context, act)
+
+    async def ApplyWorkload(self, request: Any, context: Any) -> Any:
+        async def act(asked: Any, _: Any) -> Any:
+            name = next(
+                line.split("name:")[1].split(",")[0].strip(" {}")
+                for line in asked.draft.yaml.splitlines()
+                if "name:" in line
+            )
+            known = next((each for each in self._world.workloads.values() if each.name == name), None)
+            outcome = workloads_pb2.APPLY_OUTCOME_UNCHANGED if known else workloads_pb2.APPLY_OUTCOME_CREATED
+            made = known or self._world.add(name, project=asked.draft.project or "team-a")
+            return workloads_pb2.ApplyWorkloadResponse(workload=made, outcome=outcome)
+
+        return await self._do("ApplyWorkload", request, context, act)
+
+    async def SubmitWorkloads(self, request: Any, context: Any) -> Any:
+        async def act(asked: Any, _: Any) -> Any:
+            violation = workloads_pb2.Violation(path="spec.gpu", message="too much", line=3, column=1)
+            refused = workloads_pb2.SubmitOutcome(code=3, message="invalid", violations=[violation])
+            good = [workloads_pb2.SubmitOutcome(workload_id=self._world.add("many").id) for _ in asked.drafts[1:]]
+            return workloads_pb2.SubmitWorkloadsResponse(outcomes=[*good, refused])
+
+        return await self._do("SubmitWorkloads", request, context, act)
+
+    async def ValidateWorkload(self, request: Any, context: Any) -> Any:
+        async def act(_: Any, __: Any) -> Any:
+            return workloads_pb2.ValidateWorkloadResponse()
+
+        return await self._do("ValidateWorkload", request, context, act)
+
+    async def GetWorkload(self, request: Any, context: Any) -> Any:
+        async def act(asked: Any, asked_context: Any) -> Any:
+            found = await self._found(asked.workload, asked_context)
+            return workloads_pb2.GetWorkloadResponse(workload=found, yaml=f"metadata:\n  name: {found.name}\n")
+
+        return await self._do("GetWorkload", request, context, act)
+
+    async def ListWorkloads(self, request: Any, context: Any) -> Any:
+        async def act(asked: Any, _: Any) -> Any:
+            wanted = asked.filter
+            found = [
+                each
+                for each in self._world.workloads.values()
+                if each.name.startswith(wanted.name_prefix) and wanted.project in {"", each.project}
+            ]
+            start = int(asked.page_token or 0)
+            end = start + asked.page_size
+            token = str(end) if end < len(found) else ""
+            return workloads_pb2.ListWorkloadsResponse(workloads=found[start:end], next_page_token=token, cursor="0")
+
+        return await self._do("ListWorkloads", request, context, act)
+
+    async def SuspendWorkload(self, request: Any, context: Any) -> Any:
+        async def act(asked: Any, asked_context: Any) -> Any:
+            found = await self._found(asked.workload, asked_context)
+            self._grant(found, workload_pb2.PHASE_STOPPED)
+            return workloads_pb2.SuspendWorkloadResponse(workload=found)
+
+        return await self._do("SuspendWorkload", request, context, act)
+
+    async def ResumeWorkload(self, request: Any, context: Any) -> Any:
+        async def act(asked: Any, asked_context: Any) -> Any:
+            found = await self._found(asked.workload, asked_context)
+            self._grant(found, workload_pb2.PHASE_RUNNING)
+            return workloads_pb2.ResumeWorkloadResponse(workload=found)
+
+        return await self._do("ResumeWorkload", request, context, act)
+
+    async def UpdateWorkload(self, request: Any, context: Any) -> Any:
+        async def act(asked: Any, asked_context: Any) -> Any:
+            found = await self._found(asked.workload, asked_context)
+            found.generation += 1
+            return workloads_pb2.UpdateWorkloadResponse(workload=found)
+
+        return await self._do("UpdateWorkload", request, context, act)
+
+    async def DeleteWorkload(self, request: Any, context: Any) -> Any:
+        async def act(asked: Any, asked_context: Any) -> Any:
+            found = await self._found(asked.workload, asked_context)
+            self._grant(found, workload_pb2.PHASE_DELETED)
+            return workloads_pb2.DeleteWorkloadResponse(workload=found)
+
+        return await self._do("DeleteWorkload", request, context, act)
+
+    async def WatchWorkloads(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        self._world.calls.append(("WatchWorkloads", request))
+        for item in self._world.watches.pop(0) if self._world.watches else self._snapshot(request):
+            if isinstance(item, Failure):
+                await context.abort_with_status(error_status(item))
+            yield item
+        if not self._world.watches:
+            await asyncio.Event().wait()  # until the reader goes away
+
+    def _snapshot(self, request: Any) -> Iterator[workloads_pb2.WatchWorkloadsResponse]:
+        found = [self._find(request.workload)] if request.HasField("workload") else self._world.workloads.values()
+        for each in found:
+            if each is not None:
+                yield workloads_pb2.WatchWorkloadsResponse(
+                    kind=workloads_pb2.WATCH_ITEM_KIND_SNAPSHOT, workload=each, cursor="1"
+                )
+        yield workloads_pb2.WatchWorkloadsResponse(kind=workloads_pb2.WATCH_ITEM_KIND_SNAPSHOT_END, cursor="1")
+
+    async def StreamLogs(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        self._world.calls.append(("StreamLogs", request))
+        for replica, data in self._world.log:
+            yield workloads_pb2.StreamLogsResponse(replica=replica, data=data)
