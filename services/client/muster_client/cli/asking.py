@@ -5,6 +5,8 @@ Holds: nothing is made, whatever the answer is; a file with an error in any docu
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from muster.api.v1 import explain_pb2
 from muster_client.cli.documents import Files, Piece, read_files, refused, remark
 from muster_client.cli.exits import Exit
@@ -61,7 +63,7 @@ async def _asked(pieces: list[Piece], cluster: str, common: Common) -> explain_p
 def _show(answer: explain_pb2.WhatIfResponse, pieces: list[Piece]) -> None:
     for piece, prospect in zip(pieces, answer.prospects, strict=True):
         issues = in_document(piece, [f"{issue.path}: {issue.details}" for issue in prospect.issues])
-        say(prospect_text(prospect, issues))
+        say(prospect_text(prospect, issues, datetime.now(UTC)))
     if answer.displaced:
         say(displaced_text(answer))
     if answer.unfinished:

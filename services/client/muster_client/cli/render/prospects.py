@@ -1,8 +1,9 @@
-"""What would become of workloads, as an answer to a person. Pure."""
+"""What would become of workloads, as an answer to a person. Pure: now is an argument."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Final
 
 from muster.api.v1 import explain_pb2
@@ -14,7 +15,7 @@ _LISTED: Final = 20
 _GPU: Final = 7000
 
 
-def prospect_text(told: explain_pb2.Prospect, issues: Sequence[str]) -> str:
+def prospect_text(told: explain_pb2.Prospect, issues: Sequence[str], now: datetime) -> str:
     """One workload. `issues`: what policy has against it, one a line, as the reader's document has it."""
     name = f"{told.name} in {told.project}"
     match told.outlook:
@@ -25,7 +26,7 @@ def prospect_text(told: explain_pb2.Prospect, issues: Sequence[str]) -> str:
         case explain_pb2.OUTLOOK_REFUSED:
             return "\n".join([f"{name} would be refused by policy:", *(f"  {issue}" for issue in issues)])
         case _:
-            return f"{name} would wait.\n{blocked_text(told.explanation)}"
+            return f"{name} would wait.\n{blocked_text(told.explanation, now)}"
 
 
 def _place(told: explain_pb2.Prospect) -> str:

@@ -6,7 +6,7 @@ import textwrap
 from datetime import datetime
 
 from muster.events.v1 import scheduler_pb2
-from muster_client.cli.render.amounts import ordinal, span, time_of
+from muster_client.cli.render.amounts import gpus, ordinal, span, time_of
 from muster_client.words import phase_word
 from muster_kernel.lifecycle import WAITING
 
@@ -22,12 +22,12 @@ def why_text(told: scheduler_pb2.Explanation, now: datetime) -> str:
     phase = phase_word(told.phase)
     if phase not in _WAITING:
         return _not_waiting(told, phase)
-    return f"{_headline(told, now)}\n\n{blocked_text(told)}"
+    return f"{_headline(told, now)}\n\n{blocked_text(told, now)}"
 
 
-def blocked_text(told: scheduler_pb2.Explanation) -> str:
+def blocked_text(told: scheduler_pb2.Explanation, now: datetime) -> str:
     """What blocks it, how the nodes stand, and what would let it start; also of one that would only wait."""
-    paragraphs = [_blocked(told)]
+    paragraphs = [_blocked(told, now)]
     if told.unblockers:
         paragraphs.append(_unblockers(list(told.unblockers)))
     return "\n\n".join(paragraphs)
@@ -51,17 +51,47 @@ def _headline(told: scheduler_pb2.Explanation, now: datetime) -> str:
     return text + (f" ({', '.join(beside)})." if beside else ".")
 
 
-def _blocked(told: scheduler_pb2.Explanation) -> str:
+def _blocked(told: scheduler_pb2.Explanation, now: datetime) -> str:
     lines = _labelled("Blocked by", told.reason.message or told.reason.code or "not known yet")
     if told.excluded:
         # A phrase is not broken: the spaces inside it are made firm while the lines are filled.
         phrases = [_phrase(each).replace(" ", _FIRM) for each in told.excluded]
         lines += _labelled("Nodes", f"{_FIRM}· ".join(phrases))
+    lines += _listed("Room", [each.text for each in told.attempts])
+    lines += _listed("Shares", [_share(each) for each in told.shares])
+    if told.HasField("estimate"):
+        lines += _labelled("Starts", _estimate(told.estimate, now), further="  ")
     return "\n".join(lines)
 
 
-def _labelled(label: str, text: str) -> list[str]:
-    first, rest = f"  {label:<{_LABEL}}", " " * (_LABEL + 2)
+def _share(told: scheduler_pb2.QueueShare) -> str:
+    whose = f"department {told.queue}" if told.department else told.queue
+    held, wanted = f"holds {gpus(told.gpu_held)}", f"wants {gpus(told.gpu_wanted)}"
+    deserved, fair = f"deserves {gpus(told.gpu_deserved)}", f"fair share {gpus(told.gpu_fair)}"
+    return f"{whose} {held}, {wanted}, {deserved}; {fair} of {gpus(told.gpu_total)} GPUs"
+
+
+def _estimate(told: scheduler_pb2.StartEstimate, now: datetime) -> str:
+    earliest, latest = time_of(told.earliest), time_of(told.latest)
+    if earliest is None:
+        return f"unknown: {told.basis}"
+    first = span((earliest - now).total_seconds())
+    if latest is None:
+        return f"in {first} at the earliest: {told.basis}"
+    last = span((latest - now).total_seconds())
+    return f"in {first}: {told.basis}" if first == last else f"in {first} to {last}: {told.basis}"
+
+
+def _listed(label: str, texts: list[str]) -> list[str]:
+    """Each text begins a line of its own; what goes on in a second line stands further in."""
+    found: list[str] = []
+    for text in texts:
+        found += _labelled("" if found else label, text, further="  ")
+    return found
+
+
+def _labelled(label: str, text: str, further: str = "") -> list[str]:
+    first, rest = f"  {label:<{_LABEL}}", " " * (_LABEL + 2) + further
     filled = textwrap.wrap(text, _WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False)
     return [line.replace(_FIRM, " ") for line in filled]
 
