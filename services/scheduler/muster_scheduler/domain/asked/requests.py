@@ -6,7 +6,7 @@ Amounts are integers in base units: milli-CPU, bytes, milli-GPU, and 1/7,000 GPU
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from typing import NamedTuple
 
 from muster_kernel.mig import compute_of
@@ -16,7 +16,7 @@ Amounts = tuple[tuple[str, int], ...]
 """Named resources beside CPU, memory and devices, in whole units, by name; ephemeral-storage is one of them."""
 
 
-class Kind(Enum):
+class Kind(StrEnum):
     """How a replica takes devices."""
 
     NONE = "none"

@@ -36,6 +36,8 @@ ANY_TYPE: Final = NodeTypes()
 
 def tightened(outer: Rules, inner: Rules) -> Rules:
     """What holds where both say something: the shorter of each limit."""
+    if NO_RULES in (outer, inner):
+        return inner if outer == NO_RULES else outer
     pairs = ([limit for limit in pair if limit is not None] for pair in zip(outer, inner, strict=True))
     return Rules(*(min(limits) if limits else None for limits in pairs))
 

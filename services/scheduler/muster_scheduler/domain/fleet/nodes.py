@@ -8,7 +8,7 @@ cards, shares and slices at once; an unhealthy or foreign device serves nothing 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Final
 
 from muster_kernel.mig import CARDS, Card, best_start, compute_of
@@ -18,7 +18,7 @@ from muster_scheduler.domain.asked.requests import Grant, Holder, Kind, Shape, S
 from muster_scheduler.domain.asked.terms import HOST_LABEL
 
 
-class Mode(Enum):
+class Mode(StrEnum):
     """What a device serves now."""
 
     IDLE = "idle"
@@ -203,7 +203,10 @@ class Node:
 
     def device(self, uuid: str) -> Device | None:
         """Its device of that UUID."""
-        return next((device for device in self.devices if device.uuid == uuid), None)
+        for device in self.devices:
+            if device.uuid == uuid:
+                return device
+        return None
 
 
 def fit(node: Node, shape: Shape, mig: Mig = Mig.NONE) -> Grant | Constraint:

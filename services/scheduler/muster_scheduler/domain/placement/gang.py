@@ -179,6 +179,9 @@ def domains(workload: Workload, site: Site) -> Iterator[Mask | None]:
     First the preferred domains, then those that have to be; in each, where it is already, then the one with the least
     idle. A whole gang inside one domain keeps every group of it together too.
     """
+    if not site.wish.keys:
+        yield None
+        return
     topology, held = site.topology, _held(workload)
     levels = [level for key in (site.wish.required, site.wish.group) if (level := topology.level(key)) is not None]
     bound = topology.keys[max(levels)] if levels else ""
