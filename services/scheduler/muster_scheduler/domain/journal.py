@@ -42,6 +42,11 @@ class Journal:
         self._log.append((_restore, (mapping, key, mapping.get(key, _ABSENT))))
         mapping[key] = value
 
+    def put_all(self, mapping: dict[K, V], entries: Mapping[K, V]) -> None:
+        """Sets entries of a dict as one change."""
+        self._log.append((_restore_all, (mapping, {key: mapping.get(key, _ABSENT) for key in entries})))
+        mapping.update(entries)
+
     def drop(self, mapping: dict[K, V], key: K) -> V | None:
         """Removes an entry of a dict and remembers it. None where there was none."""
         if key not in mapping:
@@ -72,6 +77,11 @@ class Journal:
 def _write_back(target: object, before: Mapping[str, object]) -> None:
     for name, value in before.items():
         setattr(target, name, value)
+
+
+def _restore_all(mapping: dict[K, Any], before: Mapping[K, object]) -> None:
+    for key, value in before.items():
+        _restore(mapping, key, value)
 
 
 def _restore(mapping: dict[K, Any], key: K, value: object) -> None:

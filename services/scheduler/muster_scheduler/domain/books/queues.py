@@ -199,8 +199,11 @@ class Queues:
         past = self.usage.get((project, pool))
         return fade(past, self.account(project, pool).allocated, now, half_life).level if past else 0
 
-    def charge(self, owner: Owner, pool: str, amount: Amount, times: int = 1) -> None:
-        """Charges `amount` to the project and its department, or takes it back (times -1)."""
+    def charge(self, owner: Owner, pool: str, amount: Amount, times: int = 1, charges: int = 1) -> None:
+        """Charges `amount` to the project and its department, or takes it back (times -1).
+
+        charges: as how many it counts, where it is what so many replicas hold that give it back one by one.
+        """
         key = (owner.project, pool)
         self.changed[key] = None
         now = self.account(*key).plus(amount, preemptible=owner.preemptible, times=times)
@@ -209,16 +212,16 @@ class Queues:
         if known is not None and known.department:
             over = self._over(known.department, pool).plus(amount, preemptible=owner.preemptible, times=times)
             self._write(self.above, (known.department, pool), over)
-        self._count(owner, pool, amount.gpu, times)
+        self._count(owner, pool, Spell(times * charges, times * amount.gpu))
 
-    def _count(self, owner: Owner, pool: str, gpu: int, times: int) -> None:
+    def _count(self, owner: Owner, pool: str, more: Spell) -> None:
         key = (owner.project, owner.user, pool)
         spells = self.spells.get(key)
         if spells is None:
             spells = {}
             self._journal.put(self.spells, key, spells)
         spell = spells.get(owner.workload, _NO_SPELL)
-        now = Spell(spell.charges + times, spell.gpu + times * gpu)
+        now = Spell(spell.charges + more.charges, spell.gpu + more.gpu)
         if now.charges:
             self._journal.put(spells, owner.workload, now)
         else:
