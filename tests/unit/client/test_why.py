@@ -1,0 +1,125 @@
+"""`muster why`: an answer that reads like one and stays within the terminal."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from muster.events.v1 import scheduler_pb2
+from muster.workload.v1 import workload_pb2
+from muster_kernel.quantities import GPU
+from tests.support.plane_world import World
+from tests.unit.client.conftest import Command
+
+
+def _ago(seconds: float) -> Timestamp:
+    stamp = Timestamp()
+    stamp.FromDatetime(datetime.now(UTC) - timedelta(seconds=seconds))
+    return stamp
+
+
+def test_why_reads_like_an_answer(muster: Command, world: World) -> None:
+    world.add("bert-large-7")
+    world.explanation.CopyFrom(
+        scheduler_pb2.Explanation(
+            name="bert-large-7",
+            project="team-a",
+            phase=workload_pb2.PHASE_PENDING,
+            asks="16 GPUs",
+            node_pool="h100",
+            queued_at=_ago(12 * 60 + 3),
+            rank=1,
+            reason=workload_pb2.Reason(code="OverQuota", message="quota: team-a uses 24 of 32 GPUs"),
+            excluded=[
+                scheduler_pb2.ExcludedNodes(constraint="NoIdleGpu", nodes=41, text="have no idle GPU"),
+                scheduler_pb2.ExcludedNodes(constraint="WrongNodeType", nodes=12, text="12 are h200 (not asked for)"),
+            ],
+            unblockers=["it were preemptible", "team-a deserved 40"],
+        )
+    )
+    assert muster("why", "bert-large-7").out.splitlines() == [
+        "bert-large-7 waits for 16 GPUs in node pool h100 (queued 12 min, first in team-a).",
+        "",
+        "  Blocked by   quota: team-a uses 24 of 32 GPUs",
+        "  Nodes        41 have no idle GPU · 12 are h200 (not asked for)",
+        "",
+        "  It would start now if    it were preemptible, or",
+        "                           team-a deserved 40.",
+    ]
+
+
+def test_why_of_what_never_fits_stays_within_the_terminal(muster: Command, world: World) -> None:
+    world.add("giant")
+    world.explanation.CopyFrom(
+        scheduler_pb2.Explanation(
+            name="giant",
+            phase=workload_pb2.PHASE_PENDING,
+            asks="6 GPUs",
+            node_pool="default",
+            reason=workload_pb2.Reason(code="TooLarge", message="needs 6 GPUs on one node; the largest node has 4"),
+            excluded=[scheduler_pb2.ExcludedNodes(constraint="TooFewGpus", nodes=1, text="has too few GPUs")],
+            unblockers=[
+                "it asked for at most 4 GPUs on one node, and there was room",
+                "a node with 1 CPU, 1Gi of memory and 6 GPUs joined node pool default",
+            ],
+        )
+    )
+    assert muster("why", "giant").out.splitlines() == [
+        "giant waits for 6 GPUs in node pool default.",
+        "",
+        "  Blocked by   needs 6 GPUs on one node; the largest node has 4",
+        "  Nodes        1 has too few GPUs",
+        "",
+        "  It would start now if    it asked for at most 4 GPUs on one node, and there",
+        "                             was room, or",
+        "                           a node with 1 CPU, 1Gi of memory and 6 GPUs joined",
+        "                             node pool default.",
+    ]
+
+
+def test_why_shows_the_attempt_the_shares_and_the_estimate(muster: Command, world: World) -> None:
+    world.add("extra")
+    made = scheduler_pb2.Explanation(
+        name="extra",
+        phase=workload_pb2.PHASE_PENDING,
+        asks="4 GPUs",
+        node_pool="default",
+        reason=workload_pb2.Reason(code="NoCapacity", message="4 GPUs are asked for and 0 are free in the pool"),
+        attempts=[
+            scheduler_pb2.RoomAttempt(
+                way="reclaim", lack="share", text="search would hold 12 GPUs, and its fair share in the pool is 8 GPUs"
+            ),
+            scheduler_pb2.RoomAttempt(way="preempt", lack="nothing", text="no work of search ranks below it"),
+        ],
+        shares=[
+            scheduler_pb2.QueueShare(
+                queue="search", gpu_held=8 * GPU, gpu_wanted=12 * GPU, gpu_fair=8 * GPU, gpu_total=16 * GPU
+            )
+        ],
+        estimate=scheduler_pb2.StartEstimate(earliest=_ago(-630), basis="2 workloads have to end by then"),
+    )
+    world.explanation.CopyFrom(made)
+    assert muster("why", "extra").out.splitlines() == [
+        "extra waits for 4 GPUs in node pool default.",
+        "",
+        "  Blocked by   4 GPUs are asked for and 0 are free in the pool",
+        "  Room         search would hold 12 GPUs, and its fair share in the pool is 8",
+        "                 GPUs",
+        "               no work of search ranks below it",
+        "  Shares       search holds 8, wants 12, deserves 0; fair share 8 of 16 GPUs",
+        "  Starts       in 10 min at the earliest: 2 workloads have to end by then",
+    ]
+    made.estimate.latest.CopyFrom(_ago(-3 * 3600 - 30))
+    world.explanation.CopyFrom(made)
+    assert "in 10 min to 3 h 0 min: 2 workloads" in muster("why", "extra").out
+    made.estimate.Clear()
+    made.estimate.basis = "no run-time limit"
+    world.explanation.CopyFrom(made)
+    assert muster("why", "extra").out.endswith("  Starts       unknown: no run-time limit\n")
+
+
+def test_why_of_what_does_not_wait(muster: Command, world: World) -> None:
+    world.add("bert", phase=workload_pb2.PHASE_RUNNING)
+    world.explanation.CopyFrom(scheduler_pb2.Explanation(name="bert", phase=workload_pb2.PHASE_RUNNING))
+    assert muster("why", "bert").out == "bert does not wait: it is Running.\n"
