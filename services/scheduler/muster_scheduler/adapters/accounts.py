@@ -7,10 +7,11 @@ in two pools.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 
 from muster.fleet.v1 import fleet_pb2
+from muster_scheduler.domain.answers.shares import QueueShare, all_shares
 from muster_scheduler.domain.asked.requests import total_charge
 from muster_scheduler.domain.books.waiting import Bucket
 from muster_scheduler.domain.books.world import World
@@ -41,14 +42,27 @@ class _Account:
     pending: int = 0
 
 
-def accounts(world: World, projects: Container[str] | None) -> list[fleet_pb2.Account]:
-    """The accounts of these projects (None: of all), by project and node pool."""
+def accounts(world: World, projects: Container[str] | None, *, shares: bool = False) -> list[fleet_pb2.Account]:
+    """The accounts of these projects (None: of all), by project and node pool. shares: with the fair shares."""
     found: dict[tuple[str, str], _Account] = {}
     _held(world, projects, found)
     for bucket in world.waiting.buckets.values():
         if bucket.count and (projects is None or bucket.key.project in projects):
             _asked(bucket, found)
-    return [_message(project, pool, found[project, pool]) for project, pool in sorted(found)]
+    told = [_message(project, pool, found[project, pool]) for project, pool in sorted(found)]
+    if shares:
+        _add_shares(world, told)
+    return told
+
+
+def _add_shares(world: World, told: Iterable[fleet_pb2.Account]) -> None:
+    by_pool: dict[str, dict[str, QueueShare]] = {}
+    for account in told:
+        if account.node_pool not in by_pool:
+            by_pool[account.node_pool] = all_shares(world, account.node_pool)
+        share = by_pool[account.node_pool].get(account.project)
+        if share is not None:
+            account.gpu_fair, account.gpu_deserved = share.fair, share.deserved
 
 
 def _held(world: World, projects: Container[str] | None, found: dict[tuple[str, str], _Account]) -> None:

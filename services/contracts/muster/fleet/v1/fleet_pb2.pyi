@@ -1265,6 +1265,7 @@ class Account(_message.Message):
     REQUESTED_FIELD_NUMBER: _builtins.int
     PENDING_WORKLOADS_FIELD_NUMBER: _builtins.int
     GPU_FAIR_FIELD_NUMBER: _builtins.int
+    GPU_DESERVED_FIELD_NUMBER: _builtins.int
     project: _builtins.str
     """The project."""
     node_pool: _builtins.str
@@ -1273,6 +1274,8 @@ class Account(_message.Message):
     """How many workloads wait for a place."""
     gpu_fair: _builtins.int
     """Its fair share of the GPUs in 1/7,000, where that was asked for and a quota names the node pool."""
+    gpu_deserved: _builtins.int
+    """What it deserves in 1/7,000 GPU, said beside its fair share."""
     @_builtins.property
     def allocated(self) -> Global___Amount:
         """What its replicas hold."""
@@ -1295,13 +1298,19 @@ class Account(_message.Message):
         requested: Global___Amount | None = ...,
         pending_workloads: _builtins.int = ...,
         gpu_fair: _builtins.int | None = ...,
+        gpu_deserved: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_gpu_fair", b"_gpu_fair", "allocated", b"allocated", "allocated_non_preemptible", b"allocated_non_preemptible", "gpu_fair", b"gpu_fair", "requested", b"requested"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_gpu_deserved", b"_gpu_deserved", "_gpu_fair", b"_gpu_fair", "allocated", b"allocated", "allocated_non_preemptible", b"allocated_non_preemptible", "gpu_deserved", b"gpu_deserved", "gpu_fair", b"gpu_fair", "requested", b"requested"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_gpu_fair", b"_gpu_fair", "allocated", b"allocated", "allocated_non_preemptible", b"allocated_non_preemptible", "gpu_fair", b"gpu_fair", "node_pool", b"node_pool", "pending_workloads", b"pending_workloads", "project", b"project", "requested", b"requested"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_gpu_deserved", b"_gpu_deserved", "_gpu_fair", b"_gpu_fair", "allocated", b"allocated", "allocated_non_preemptible", b"allocated_non_preemptible", "gpu_deserved", b"gpu_deserved", "gpu_fair", b"gpu_fair", "node_pool", b"node_pool", "pending_workloads", b"pending_workloads", "project", b"project", "requested", b"requested"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__gpu_deserved: _TypeAlias = _typing.Literal["gpu_deserved"]  # noqa: Y015
+    _WhichOneofArgType__gpu_deserved: _TypeAlias = _typing.Literal["_gpu_deserved", b"_gpu_deserved"]  # noqa: Y015
     _WhichOneofReturnType__gpu_fair: _TypeAlias = _typing.Literal["gpu_fair"]  # noqa: Y015
     _WhichOneofArgType__gpu_fair: _TypeAlias = _typing.Literal["_gpu_fair", b"_gpu_fair"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__gpu_deserved) -> _WhichOneofReturnType__gpu_deserved | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__gpu_fair) -> _WhichOneofReturnType__gpu_fair | None: ...
 
 Global___Account: _TypeAlias = Account  # noqa: Y015

@@ -35,11 +35,12 @@ def shares_of(world: World, project: str, pool: str) -> tuple[QueueShare, ...]:
     return tuple(_share(standing, each) for each in ((row,) if parent == TOP else (row, parent)))
 
 
-def fair_shares_in(world: World, pool: str) -> dict[str, int]:
-    """The fair share of every project that takes part in the pool; empty where no quota names its GPUs."""
+def all_shares(world: World, pool: str) -> dict[str, QueueShare]:
+    """Every project that takes part in the pool, by name; empty where no quota names its GPUs."""
     standing = standing_of(world, pool)
-    shares = standing.shares[0]
-    return {} if shares is None else {project: shares[row].fair for project, row in standing.projects.items()}
+    if standing.shares[0] is None:
+        return {}
+    return {project: _share(standing, row) for project, row in standing.projects.items()}
 
 
 def _share(standing: Standing, row: int) -> QueueShare:
