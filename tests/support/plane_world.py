@@ -54,6 +54,7 @@ class World:
     usage: list[usage_pb2.WorkloadUsage] = field(default_factory=list)
     clusters: list[fleet_pb2.Cluster] = field(default_factory=list)
     nodes: list[fleet_pb2.NodeView] = field(default_factory=list)
+    accounts: list[fleet_pb2.Account] = field(default_factory=list)
     dead_letters: list[dead_letters_pb2.DeadLetter] = field(default_factory=list)
     triggers: dict[str, triggers_pb2.Trigger] = field(default_factory=dict)
     firings: list[triggers_pb2.Firing] = field(default_factory=list)

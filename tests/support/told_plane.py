@@ -79,7 +79,10 @@ class UsagePlane(PlaneService, usage_pb2_grpc.UsageServiceServicer):
 
 class FleetPlane(PlaneService, fleet_pb2_grpc.FleetServiceServicer):
     async def ListAccounts(self, request: Any, context: Any) -> Any:
-        return fleet_api_pb2.ListAccountsResponse()
+        async def act(_: Any, __: Any) -> Any:
+            return fleet_api_pb2.ListAccountsResponse(accounts=self._world.accounts)
+
+        return await self._do("ListAccounts", request, context, act)
 
     async def ListClusters(self, request: Any, context: Any) -> Any:
         async def act(_: Any, __: Any) -> Any:

@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 
 from google.protobuf.field_mask_pb2 import FieldMask
 
-from muster.api.v1 import tenancy_pb2, tenancy_pb2_grpc
+from muster.api.v1 import fleet_pb2, fleet_pb2_grpc, tenancy_pb2, tenancy_pb2_grpc
+from muster.fleet.v1 import fleet_pb2 as fleet_books_pb2
 from muster.tenancy.v1 import tenancy_pb2 as books_pb2
 from muster_client.calls import new_key
 from muster_client.pages import PAGE, pages
@@ -62,6 +63,15 @@ class Projects(_Tenancy):
     async def get(self, name: str) -> books_pb2.Project:
         """One project. Raises NotFound."""
         return (await self._calls.unary(self._stub.GetProject, tenancy_pb2.GetProjectRequest(name=name))).project
+
+    async def shares(self, names: Iterable[str] = ()) -> Sequence[fleet_books_pb2.Account]:
+        """What projects hold and ask for in each node pool, with their fair shares. names: of these alone, up to 500.
+
+        Raises Unavailable where the scheduler does not answer.
+        """
+        request = fleet_pb2.ListAccountsRequest(projects=names, with_shares=True)
+        stub = fleet_pb2_grpc.FleetServiceStub(self._channel)
+        return (await self._calls.unary(stub.ListAccounts, request)).accounts
 
     def list(self, *, department: str = "") -> AsyncIterator[books_pb2.Project]:
         """The projects, by name; of one department where it is named."""

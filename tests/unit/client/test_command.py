@@ -10,6 +10,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from muster.api.v1 import usage_pb2
 from muster.fleet.v1 import fleet_pb2
 from muster.workload.v1 import workload_pb2
+from muster_kernel.quantities import GPU
 from tests.support.plane_world import World
 from tests.unit.client.conftest import Command
 
@@ -133,6 +134,22 @@ def test_projects(muster: Command, world: World) -> None:
     assert "2.5 GPUs in h100, 1 GPUs in default" in made.out
     assert muster("projects", "create", "team-b", "--quota", "h100=-1").code == 2
     assert "deserves 8 GPUs in h100" in muster("projects", "set-quota", "team-b", "8", "--pool", "h100").out
+
+
+def test_shares_stand_beside_what_is_held(muster: Command, world: World) -> None:
+    assert "nothing waits" in muster("projects", "shares").out
+    held = {"allocated": fleet_pb2.Amount(gpu=6 * GPU), "requested": fleet_pb2.Amount(gpu=9 * GPU)}
+    world.accounts += [
+        fleet_pb2.Account(project="vision", node_pool="h100", gpu_fair=8 * GPU, gpu_deserved=4 * GPU, **held),
+        fleet_pb2.Account(project="vision", node_pool="a100", pending_workloads=2, **held),
+    ]
+    assert [line.split() for line in muster("projects", "shares", "vision").out.splitlines()] == [
+        ["POOL", "PROJECT", "DESERVED", "FAIR", "SHARE", "HELD", "WANTED", "WAITING"],
+        ["a100", "vision", "-", "-", "6", "9", "2"],
+        ["h100", "vision", "4", "8", "6", "9", "0"],
+    ]
+    first, last = world.asked("ListAccounts")
+    assert (list(first.projects), list(last.projects), last.with_shares) == ([], ["vision"], True)
 
 
 def test_the_fleet(muster: Command, world: World) -> None:

@@ -31,6 +31,19 @@ def test_held_and_asked_for() -> None:
     assert first.allocated.gpu == fleet.world.queues.account("p", "default").allocated
 
 
+def test_fair_shares_are_told_where_they_are_asked_for() -> None:
+    fleet = Fleet(node("n1", 4), node("n2", 4), quota=4)
+    fleet.project("q", {"default": 2})
+    fleet.submit(1, request(role(whole(3)), preemptible=False))
+    fleet.submit(2, request(role(whole(8))), project="q")
+    fleet.submit(3, request(role(whole(4))), project="q")
+    assert not any(one.HasField("gpu_fair") for one in accounts(fleet.world, None))
+    told = {
+        one.project: (one.gpu_deserved / GPU, one.gpu_fair / GPU) for one in accounts(fleet.world, None, shares=True)
+    }
+    assert told == {"p": (4, 3), "q": (2, 4)}
+
+
 def test_only_the_projects_that_are_asked_for() -> None:
     fleet = Fleet(node("n1", 4))
     fleet.submit(1, request(role(whole(1))))

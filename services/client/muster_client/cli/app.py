@@ -62,6 +62,7 @@ _GROUPS: Final = (
     ("projects", "Projects and their quotas.", {
         "list": ("projects:list_projects", "List projects."),
         "get": ("projects:get_project", "Tell everything about one project."),
+        "shares": ("projects:show_shares", "Show what projects hold, want, and may expect."),
         "create": ("projects:create_project", "Make a project."),
         "update": ("projects:update_project", "Change parts of a project."),
         "apply": ("projects:apply_projects", "Make or change the projects of files."),

@@ -35,6 +35,18 @@ async def get_project(name: str, *, common: Common = _NO_OPTIONS) -> int:
     return tell(common, found, shown.project(found))
 
 
+async def show_shares(*names: str, common: Common = _NO_OPTIONS) -> int:
+    """Shows what projects hold and want in each node pool, beside what they deserve and their fair share now.
+
+    Args:
+        names: Only these projects.
+        common: Connection.
+    """
+    async with common.muster() as muster:
+        found = await muster.projects.shares(names)
+    return tell(common, found, shown.shares(found) if found else "nothing is held, and nothing waits")
+
+
 async def create_project(
     name: str,
     *,

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from rich.table import Table
 from rich.text import Text
 
+from muster.fleet.v1 import fleet_pb2
 from muster.tenancy.v1 import tenancy_pb2
 from muster_client.cli.render.amounts import clock, cores, gpus, memory, time_of
 from muster_client.cli.render.grid import grid
@@ -18,6 +19,7 @@ _PLACEMENTS = {
 }
 _HEADINGS = ["POOL", "DESERVED", "LIMIT", "WEIGHT"]
 _NUMBERS = ["DESERVED", "LIMIT", "WEIGHT"]
+_SHARES = ["DESERVED", "FAIR SHARE", "HELD", "WANTED", "WAITING"]
 Unit = tenancy_pb2.Department | tenancy_pb2.Project
 
 
@@ -44,6 +46,17 @@ def projects(items: Iterable[tenancy_pb2.Project]) -> Table:
             name, department, namespace = (each.name, each.department, each.namespace) if first else ("", "", "")
             rows.append([name, department, *quota, namespace])
     return grid(["NAME", "DEPARTMENT", *_HEADINGS, "NAMESPACE"], rows, right=_NUMBERS)
+
+
+def shares(items: Iterable[fleet_pb2.Account]) -> Table:
+    """One line a node pool and project; the pool's first, since shares are divided within it."""
+    rows: list[list[str | Text]] = []
+    for each in sorted(items, key=lambda one: (one.node_pool, one.project)):
+        named = each.HasField("gpu_fair")
+        deserved, fair = (gpus(each.gpu_deserved), gpus(each.gpu_fair)) if named else ("-", "-")
+        held, wanted = gpus(each.allocated.gpu), gpus(each.requested.gpu)
+        rows.append([each.node_pool, each.project, deserved, fair, held, wanted, str(each.pending_workloads)])
+    return grid(["POOL", "PROJECT", *_SHARES], rows, right=_SHARES)
 
 
 def departments(items: Iterable[tenancy_pb2.Department]) -> Table:
