@@ -14,7 +14,6 @@ from muster_kernel.lifecycle import ACTIVE, RELEASING, WAITING, Phase
 from muster_kernel.quantities import GPU, UNITS_PER_MILLI
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.decisions import Decision, PhaseChange, Placed, Preempted
-from muster_scheduler.domain.fleet.nodes import Node, NodeState
 from muster_scheduler.simulation.scenario import Job, Scenario, gpus_of, units_of
 
 
@@ -101,6 +100,7 @@ class Record:
         self.samples: list[Sample] = []
         self.running = self.waiting = 0
         self._jobs: dict[str, Known] = {}
+        self._pools = sorted({(group.cluster, group.pool) for group in scenario.fleet})
 
     def department(self, project: str) -> str:
         """The department of a project."""
@@ -152,7 +152,7 @@ class Record:
             due = min(account.deserved, wanted)
             entitled += due
             served += min(due, account.held)
-        free = [(free_units(node), not node.entries) for node in world.inventory.nodes.values()]
+        free, whole = self._left(world)
         held = sum(account.held for account in self.accounts.values())
         self.samples.append(
             Sample(
@@ -161,12 +161,24 @@ class Record:
                 held + sum(account.waiting for account in self.accounts.values()),
                 served,
                 entitled,
-                sum(units for units, _ in free),
-                sum(units for units, idle in free if idle),
+                free,
+                whole,
                 self.running,
                 self.waiting,
             )
         )
+
+    def _left(self, world: World) -> tuple[int, int]:
+        """What nodes that are up could still give, and as much of it as is on wholly free ones; in 1/7,000 GPU."""
+        free = whole = 0
+        for cluster, pool in self._pools:
+            columns = world.inventory.columns(cluster, pool)
+            if columns is not None:
+                milli = columns.milli.sum(axis=1) * columns.open
+                taken = (columns.cpu != columns.cpu_total) | (columns.memory != columns.memory_total)
+                free += int(milli.sum())
+                whole += int(milli[~taken & (columns.idle == columns.idle_total)].sum())
+        return free * UNITS_PER_MILLI, whole * UNITS_PER_MILLI
 
     def figures(self) -> Figures:
         """What is known by now."""
@@ -190,15 +202,6 @@ class Record:
             tuple(sorted(account.waits)),
             tuple(account.series),
         )
-
-
-def free_units(node: Node) -> int:
-    """What the devices of a node could still give, in 1/7,000 GPU; 0 where it takes no work."""
-    if node.state is not NodeState.READY:
-        return 0
-    if not node.entries:
-        return GPU * len(node.devices)
-    return UNITS_PER_MILLI * sum(device.free_milli for device in node.devices)
 
 
 def capacity_units(scenario: Scenario) -> int:
