@@ -72,8 +72,8 @@ def _enter(world: World, workload: Workload, before: Phase) -> None:
             world.set(workload, attempt=workload.attempt + 1, ours=workload.ours + 1, not_before=0, ran=0)
         enqueue(world, workload)
     elif phase in ACTIVE:
-        if before is Phase.UNKNOWN:
-            world.watch(workload)  # its timer may have gone by while nobody could be told to leave
+        if before in {Phase.UNKNOWN, Phase.TERMINATING}:
+            world.watch(workload)  # its timer may have gone by, or have been left out by a rebuild, while it did not run
     elif phase in {Phase.UNKNOWN, Phase.CREATING, Phase.STOPPED}:
         return
     elif phase is Phase.DELETED:
