@@ -138,11 +138,12 @@ def test_projects(muster: Command, world: World) -> None:
 
 def test_shares_stand_beside_what_is_held(muster: Command, world: World) -> None:
     assert "nothing waits" in muster("projects", "shares").out
-    held = {"allocated": fleet_pb2.Amount(gpu=6 * GPU), "requested": fleet_pb2.Amount(gpu=9 * GPU)}
-    world.accounts += [
-        fleet_pb2.Account(project="vision", node_pool="h100", gpu_fair=8 * GPU, gpu_deserved=4 * GPU, **held),
-        fleet_pb2.Account(project="vision", node_pool="a100", pending_workloads=2, **held),
-    ]
+    held, asked = fleet_pb2.Amount(gpu=6 * GPU), fleet_pb2.Amount(gpu=9 * GPU)
+    for pool, waiting in (("h100", 0), ("a100", 2)):
+        account = fleet_pb2.Account(project="vision", node_pool=pool, allocated=held, requested=asked)
+        account.pending_workloads = waiting
+        world.accounts.append(account)
+    world.accounts[0].gpu_fair, world.accounts[0].gpu_deserved = 8 * GPU, 4 * GPU
     assert [line.split() for line in muster("projects", "shares", "vision").out.splitlines()] == [
         ["POOL", "PROJECT", "DESERVED", "FAIR", "SHARE", "HELD", "WANTED", "WAITING"],
         ["a100", "vision", "-", "-", "6", "9", "2"],
