@@ -8,10 +8,12 @@ Called by the lifecycle (add, remove), by whatever frees capacity (wake) and by 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
+from bisect import insort
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from itertools import islice
+from typing import Final, NamedTuple
 
 from muster_kernel.reasons import NEVER, Reason
 from muster_scheduler.domain.asked.quotas import NOTHING, Amount
@@ -38,6 +40,9 @@ class ClassKey(NamedTuple):
     returning: bool  # was evicted, and so evicts nobody in order to come back
 
 
+_LEFT: Final = 64  # members that have left and are still listed at a class's head
+
+
 class Place(NamedTuple):
     """Where a workload stands within its project: the higher priority first, then the older, then by id."""
 
@@ -58,11 +63,14 @@ class Help(Enum):
 class Bucket:
     """The waiting members of one class. `reason`: why it is blocked; None while it is worth a try.
 
+    members: in order, and among them some that have left; none before `first` still waits.
     before: why it was blocked, where there is perhaps a place now but no more room to be made than there was then.
     """
 
     key: ClassKey
+    number: int = 0  # in the order in which classes came
     members: list[Place] = field(default_factory=list)
+    first: int = 0
     count: int = 0
     reason: Reason | None = None
     before: Reason | None = None
@@ -110,9 +118,10 @@ class Queue:
         self.demand: dict[tuple[str, str], Amount] = {}  # what waits and could run, by project and first pool
         self.buckets: dict[ClassKey, Bucket] = {}
         self.offered: dict[str, None] = {}  # projects that got something worth a try, for whoever clears it
-        self._of: dict[str, ClassKey] = {}
+        self._of: dict[str, Bucket] = {}  # not its key, which takes microseconds to hash
         self._places: dict[str, Place] = {}
-        self._heads: dict[str, list[tuple[Place, ClassKey]]] = {}
+        self._heads: dict[str, list[tuple[Place, int, Bucket]]] = {}
+        self._classes = 0
         self._by_pool: dict[str, dict[ClassKey, None]] = {}
         self._by_project: dict[str, dict[ClassKey, None]] = {}
 
@@ -131,27 +140,26 @@ class Queue:
         self.remove(workload.id)
         bucket = self.buckets.get(key)
         if bucket is None:
-            bucket = self.buckets[key] = Bucket(key, each=asked_by(key))
-        heapq.heappush(bucket.members, place)
+            self._classes += 1
+            bucket = self.buckets[key] = Bucket(key, self._classes, each=asked_by(key))
+        insort(bucket.members, place, bucket.first)
         bucket.count += 1
         self._demand(bucket, 1)
-        # The bucket's own key: that members share it makes comparing quick and a million of them small.
-        self._of[workload.id], self._places[workload.id] = bucket.key, place
+        self._of[workload.id], self._places[workload.id] = bucket, place
         if bucket.reason is None:
             self._offer(bucket)
         return bucket.reason
 
     def remove(self, workload: str) -> None:
         """Takes a workload out; one that is not in stays out."""
-        key = self._of.pop(workload, None)
-        if key is None:
+        bucket = self._of.pop(workload, None)
+        if bucket is None:
             return
         del self._places[workload]
-        bucket = self.buckets[key]
         bucket.count -= 1
         self._demand(bucket, -1)
         if bucket.count == 0:
-            self._forget(key)
+            self._forget(bucket.key)
         elif bucket.reason is None:
             self._offer(bucket)
 
@@ -163,7 +171,7 @@ class Queue:
             self.limited[project] = None
         else:
             del self.limited[project]
-        for workload in sorted(each for each, key in self._of.items() if key.project == project):
+        for workload in sorted(each for each, bucket in self._of.items() if bucket.key.project == project):
             self.add(find(workload))
 
     def _demand(self, bucket: Bucket, members: int) -> None:
@@ -182,18 +190,31 @@ class Queue:
         self._by_project.get(key.project, {}).pop(key, None)
 
     def _head(self, bucket: Bucket) -> Place | None:
-        while bucket.members:
-            head = bucket.members[0]
-            if self._places.get(head.id) == head and self._of.get(head.id) == bucket.key:
-                return head
-            heapq.heappop(bucket.members)
-        return None
+        return next(self._waiting(bucket), None)
+
+    def _waiting(self, bucket: Bucket) -> Iterator[Place]:
+        """The members in their order."""
+        members = bucket.members
+        while bucket.first < len(members) and not self._waits(bucket, members[bucket.first]):
+            bucket.first += 1
+        if bucket.first > _LEFT and 2 * bucket.first > len(members):
+            del members[: bucket.first]
+            bucket.first = 0
+        before = None
+        for at in range(bucket.first, len(members)):
+            place = members[at]
+            if place != before and self._waits(bucket, place):
+                yield place
+                before = place
+
+    def _waits(self, bucket: Bucket, place: Place) -> bool:
+        return self._of.get(place.id) is bucket and self._places[place.id] == place
 
     def _offer(self, bucket: Bucket) -> None:
         head = self._head(bucket)
         if head is not None:
             self.offered[bucket.key.project] = None
-            heapq.heappush(self._heads.setdefault(bucket.key.project, []), (head, bucket.key))
+            heapq.heappush(self._heads.setdefault(bucket.key.project, []), (head, bucket.number, bucket))
 
     def projects(self) -> list[str]:
         """The projects that have something worth a try, by name."""
@@ -203,10 +224,9 @@ class Queue:
         """The project's next workload worth a try and its class."""
         heads = self._heads.get(project, [])
         while heads:
-            place, key = heads[0]
-            bucket = self.buckets.get(key)
-            if bucket is not None and bucket.reason is None and self._head(bucket) == place:
-                return place.id, key
+            place, _, bucket = heads[0]
+            if bucket.count and bucket.reason is None and self._head(bucket) == place:
+                return place.id, bucket.key
             heapq.heappop(heads)
         self._heads.pop(project, None)
         return None
@@ -276,20 +296,18 @@ class Queue:
 
     def reason(self, workload: str) -> Reason | None:
         """Why the workload's class is blocked; None where it is not, or the workload does not wait."""
-        key = self._of.get(workload)
-        return self.buckets[key].reason if key else None
+        bucket = self._of.get(workload)
+        return bucket.reason if bucket else None
 
-    def members(self, key: ClassKey) -> list[str]:
-        """Who waits in a class, in order."""
+    def members(self, key: ClassKey, most: int | None = None) -> list[str]:
+        """Who waits in a class, in order: all, or the first `most`."""
         bucket = self.buckets.get(key)
-        if bucket is None:
-            return []
-        valid = {place for place in bucket.members if self._places.get(place.id) == place}
-        return [place.id for place in sorted(valid) if self._of.get(place.id) == key]
+        return [place.id for place in islice(self._waiting(bucket), most)] if bucket else []
 
     def ahead(self, workload: str) -> int:
         """How many workloads of its project stand before it."""
-        key, place = self._of.get(workload), self._places.get(workload)
-        if key is None or place is None:
+        bucket, place = self._of.get(workload), self._places.get(workload)
+        if bucket is None or place is None:
             return 0
-        return sum(1 for other, spot in self._places.items() if spot < place and self._of[other].project == key.project)
+        project = bucket.key.project
+        return sum(1 for other, spot in self._places.items() if spot < place and self._of[other].key.project == project)

@@ -14,7 +14,7 @@ does not join it; so evictions come to an end.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -50,6 +50,8 @@ from muster_scheduler.domain.room.sites import (
     without,
 )
 
+_TOGETHER: Final = 256  # members of a class that are let in by one search
+
 
 class OthersLeave(NamedTuple):
     """Nobody needs to be evicted: it fits as soon as those have left who are leaving already."""
@@ -66,13 +68,15 @@ def make_room(world: World, key: ClassKey, standings: Standings, budget: Budget)
     Members of a class that may evict are let in one by one, or, where a single replica is all of each, as many at once
     as can be. Rooms are charged as claims; nothing else changes.
     """
-    head = next(iter(world.waiting.members(key)[:1]), None)
+    head = next(iter(world.waiting.members(key, 1)), None)
     waits: OthersLeave | None = None
     for site in sites_of(world, world.workloads[head]) if head else ():
         if site.leaving and not isinstance(site.place(site.columns), Refusal):
             waits = waits or OthersLeave(len(site.leaving))
             continue
-        members = () if key.returning else tuple(world.workloads[each] for each in world.waiting.members(key))
+        members = (
+            () if key.returning else tuple(world.workloads[each] for each in world.waiting.members(key, _TOGETHER))
+        )
         ask = ask_of(site, members, budget)
         if ask is not None:
             found = by_moving(ask)

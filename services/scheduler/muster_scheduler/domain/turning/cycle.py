@@ -237,7 +237,7 @@ def settle(world: World, workload: Workload, cluster: str, pool: str, planned: t
 
 def block(world: World, key: ClassKey, reason: Reason) -> None:
     """The class waits until something that it could use changes; its members are told why, where that is new."""
-    members = world.waiting.members(key)[:_TOLD_A_CYCLE]
+    members = world.waiting.members(key, _TOLD_A_CYCLE)
     world.waiting.block(key, reason)
     for member in members:
         world.tell(world.workloads[member], reason)
