@@ -25,6 +25,9 @@ class SchedulerSettings(ServiceSettings):
     minimum_run_seconds: float = Field(
         default=0.0, ge=0, description="Preemptible work runs this long before it may have to leave, in seconds."
     )
+    grow_after_seconds: float = Field(
+        default=30.0, ge=0, description="Elastic gangs grow after so long without waiting work in the pool, in seconds."
+    )
     below_minimum_seconds: float = Field(
         default=60.0, gt=0, description="A gang that lacks replicas for so long gives up the others, in seconds."
     )
@@ -50,6 +53,7 @@ class SchedulerSettings(ServiceSettings):
             minimum_run=_micros(self.minimum_run_seconds),
             usage_weight=round(self.usage_weight * MILLI),
             usage_half_life=_micros(self.usage_half_life_seconds),
+            grow_after=_micros(self.grow_after_seconds),
             below_minimum=_micros(self.below_minimum_seconds),
         )
 

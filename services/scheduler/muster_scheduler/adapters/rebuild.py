@@ -148,7 +148,8 @@ def _load_replica(world: World, row: Any) -> None:
     if replica.charged:
         world.inventory.charge(replica.holder, replica.node, replica.grant)
     if replica.accounted:
-        world.account(workload, workload.pool, (replica.grant,))
+        surplus = workload.beyond(replica.holder.role, replica.holder.rank)
+        world.account(workload, workload.pool, (replica.grant,), surplus=surplus)
     _note_place(world, workload)
 
 

@@ -160,6 +160,8 @@ class WorkloadBody(msgspec.Struct, frozen=True, omit_defaults=True):
     open_trials: tuple[int, ...] = ()
     idle_since: int = 0
     below_since: int = 0
+    calm_since: int = 0
+    resized: int = 0
 
 
 class ReplicaBody(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -10,6 +10,7 @@ FAULT_LIMIT: Final = 10  # restarts after infrastructure faults
 START_WINDOW: Final = 600 * SECOND  # how long starts may fail before the workload has
 BACKOFF_FIRST: Final = 10 * SECOND
 BACKOFF_LONGEST: Final = 360 * SECOND
+RESIZED_WITHIN: Final = 60 * SECOND  # a failure so soon after an elastic gang was resized is taken for its consequence
 KEEP_DEVICES: Final = 30 * SECOND  # a restart within this keeps its devices
 WAITING_EVERY: Final = 60 * SECOND  # at most one WorkloadWaiting a workload in this time
 FORGET_AFTER: Final = 14 * 24 * 3600 * SECOND  # a deleted workload is remembered this long: longer than any outbox
@@ -26,6 +27,7 @@ class Limits(NamedTuple):
     minimum_run: int = 0  # how long preemptible work runs at least before it may be asked to leave
     usage_weight: int = 0  # how much past use counts against a queue's weight, in thousandths; 0: not at all
     usage_half_life: int = 24 * 3600 * SECOND  # in this time past use loses half of what it counts
+    grow_after: int = 30 * SECOND  # elastic gangs grow once nobody has waited for room in their pool for so long
     below_minimum: int = 60 * SECOND  # a gang that lacks replicas for so long gives up those that it has
 
 

@@ -58,6 +58,14 @@ class Trials(NamedTuple):
     at_once: int
 
 
+class Stretch(NamedTuple):
+    """An elastic gang: the role that may have more replicas than the gang needs, from `least` on up to `most`."""
+
+    role: str
+    least: int
+    most: int
+
+
 class Request(NamedTuple):
     """What policy admitted: all that the scheduler reads of a spec, and the spec itself as opaque bytes."""
 
@@ -78,6 +86,7 @@ class Request(NamedTuple):
     preemption_limit: int | None = None  # preemptions that it survives; None: any number
     terms: Terms = ANYWHERE
     trials: Trials | None = None  # then `roles` is the one replica that each of them is
+    stretch: Stretch | None = None  # then `roles` is what the gang needs
 
 
 @dataclass(slots=True, eq=False)
@@ -170,6 +179,8 @@ class Workload:
     avoid: dict[tuple[str, str], int] = field(default_factory=dict)  # node -> until when it is left out
     claim: Claim | None = None
     preempted_by: str = ""
+    calm_since: int = 0  # elastic: since when nobody waits for room in its pool; 0: somebody does, or it has all
+    resized: int = 0  # elastic: when its size was last changed within this attempt
     below_since: int = 0  # since when replicas that its gang needs are lost; 0: none is
     idle_since: int = 0  # since when its GPUs stand idle, as telemetry says; 0: they do not
     record: int = 0  # revision of the assignment record
@@ -200,6 +211,23 @@ class Workload:
     def independent(self) -> bool:
         """Whether its replicas come and go one by one: a service's and independent trials, not a gang's."""
         return self.inference or (self.request is not None and self.request.trials is not None)
+
+    def beyond(self, role: str, rank: int) -> bool:
+        """Whether that replica is one that its gang can do without."""
+        stretch = self.request.stretch if self.request else None
+        return stretch is not None and role == stretch.role and rank >= stretch.least
+
+    @property
+    def surplus_wanted(self) -> int:
+        """How many replicas more than its gang needs it would use."""
+        stretch = self.request.stretch if self.request else None
+        return stretch.most - stretch.least if stretch is not None else 0
+
+    def surplus(self) -> list[Replica]:
+        """The replicas that its gang can do without, the first to go first: the highest index."""
+        if self.request is None or self.request.stretch is None:
+            return []
+        return [self.replicas[key] for key in sorted(self.replicas, reverse=True) if self.beyond(*key)]
 
     @property
     def remaining(self) -> bool:

@@ -32,7 +32,9 @@ def _check_workload(world: World, workload: Workload) -> None:
     where = f"workload {workload.id} ({workload.phase})"
     if workload.phase in ACTIVE and workload.request is not None and not workload.independent:
         roles = {(role.name, index) for role in workload.request.roles for index in range(role.size)}
-        _require(set(workload.replicas) == roles, f"{where} has {sorted(workload.replicas)}, should {sorted(roles)}")
+        gang = {key for key in workload.replicas if not workload.beyond(*key)}
+        _require(gang == roles, f"{where} has {sorted(workload.replicas)}, should {sorted(roles)}")
+        _require(len(workload.surplus()) <= workload.surplus_wanted, f"{where} has {sorted(workload.replicas)}")
     if workload.request is not None and workload.request.trials is not None:
         _check_trials(workload, workload.request.trials)
     if workload.phase in WAITING or workload.phase in {Phase.STOPPED, Phase.CREATING, Phase.DELETED}:
@@ -68,7 +70,8 @@ def _charged(world: World) -> Iterator[tuple[Owner, str, Amount]]:
         owner = owner_of(workload)
         for replica in workload.everyone():
             if replica.accounted:
-                yield owner, workload.pool, amount_of((replica.grant,))
+                surplus = workload.beyond(replica.holder.role, replica.holder.rank)
+                yield owner_of(workload, surplus=surplus), workload.pool, amount_of((replica.grant,))
         if workload.claim is not None:
             yield owner, workload.claim.pool, amount_of(planned.grant for planned in workload.claim.planned)
 

@@ -178,8 +178,12 @@ def healthy(world: World, replica: Replica) -> bool:
 
 
 def _tell_claims(world: World, workload: Workload) -> None:
-    """Those who wait for this workload's room wait no longer, once nothing of it is left."""
-    if workload.remaining:
+    """Those who wait for this workload's room wait no longer, once all of it that was to leave is gone."""
+    if workload.active:
+        if workload.leaving or workload.id not in world.departing:
+            return
+        world.journal.drop(world.departing, workload.id)
+    elif workload.remaining:
         return
     for claimant_id in sorted(world.claims):
         claimant = world.workloads[claimant_id]
@@ -261,7 +265,7 @@ def _again(world: World, workload: Workload) -> None:
         world.touched.replicas[replica.holder] = None
     ran = workload.ran + world.now - workload.placed
     world.set(workload, replicas={}, ending=Ending.NONE, attempt=workload.attempt + 1, not_before=0)
-    world.set(workload, placed=world.now, ran=ran, idle_since=0, below_since=0)
+    world.set(workload, placed=world.now, ran=ran, idle_since=0, below_since=0, calm_since=0, resized=0)
     for old in held:
         holder = old.holder._replace(attempt=workload.attempt, k=0)
         world.inventory.charge(holder, old.node, old.grant)

@@ -6,7 +6,7 @@ timers, which `derive` makes anew from the truth. `decisions` and `touched` belo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -44,16 +44,20 @@ class Touched:
     pools: dict[int, None] = field(default_factory=dict)
 
 
-def owner_of(workload: Workload) -> Owner:
-    """Whose account a workload is charged to."""
-    preemptible = workload.request is None or workload.request.preemptible
+def owner_of(workload: Workload, *, surplus: bool = False) -> Owner:
+    """Whose account a workload is charged to. surplus: for what its gang can do without, which anybody may take."""
+    preemptible = surplus or workload.request is None or workload.request.preemptible
     return Owner(workload.project, workload.owner, workload.id, preemptible)
 
 
 def amount_of(grants: Iterable[Grant]) -> Amount:
     """What grants cost in the accounts, together."""
-    held = list(grants)
-    return Amount(sum(g.charge for g in held), sum(g.cpu for g in held), sum(g.memory for g in held))
+    gpu = cpu = memory = 0
+    for grant in grants:
+        gpu += grant.charge
+        cpu += grant.cpu
+        memory += grant.memory
+    return Amount(gpu, cpu, memory)
 
 
 class Freed(NamedTuple):
@@ -82,6 +86,7 @@ class World:
         self.unweighed: dict[str, None] = {}  # pools that took work beyond a quota since those below theirs looked
         self.claims: dict[str, None] = {}
         self.hungry: dict[str, None] = {}  # services that may lack replicas; derived, one too many does no harm
+        self.elastic: dict[str, None] = {}  # elastic gangs that have a place; derived, one too many does no harm
         self.short: dict[str, None] = {}  # gangs of which replicas are lost; derived
         self.orphans: dict[tuple[str, str], tuple[int, int, int]] = {}  # (cluster, id) -> (since, generation, attempt)
         self.freed: dict[tuple[str, str], Freed] = {}  # derived: without it, everything is tried
@@ -146,12 +151,20 @@ class World:
         for grant in held:
             self.account(workload, workload.pool, (grant,))
 
-    def take(self, workload: Workload, replica: Replica) -> None:
-        """Puts a replica whose grant is already charged to the inventory into the books."""
-        holder = replica.holder
-        self.journal.put(workload.replicas, (holder.role, holder.rank), replica)
-        self.account(workload, workload.pool, (replica.grant,))
-        self.touched.replicas[holder] = None
+    def take(self, workload: Workload, replicas: Sequence[Replica]) -> None:
+        """Puts replicas into the books whose grants are charged to the inventory already: one change for all of them.
+
+        All are of those without which the workload does not run, or all are surplus.
+        """
+        if not replicas:
+            return
+        first = replicas[0].holder
+        surplus = workload.beyond(first.role, first.rank)
+        self.journal.put_all(workload.replicas, {(r.holder.role, r.holder.rank): r for r in replicas})
+        self._pass_time(workload, workload.pool)
+        amount = amount_of(replica.grant for replica in replicas)
+        self.queues.charge(owner_of(workload, surplus=surplus), workload.pool, amount, charges=len(replicas))
+        self.touched.replicas.update(dict.fromkeys(replica.holder for replica in replicas))
         place = (workload.cluster, workload.pool, workload.project)
         members = self.placed.get(place)
         if members is None:
@@ -160,17 +173,24 @@ class World:
         if workload.id not in members:
             self.journal.put(members, workload.id, None)
 
-    def account(self, workload: Workload, pool: str, grants: Iterable[Grant], times: int = 1) -> None:
+    def account(
+        self, workload: Workload, pool: str, grants: Iterable[Grant], times: int = 1, *, surplus: bool = False
+    ) -> None:
         """Charges grants to the workload's project, department and user, as one charge; or takes them back (-1)."""
+        self._pass_time(workload, pool)
+        self.queues.charge(owner_of(workload, surplus=surplus), pool, amount_of(grants), times)
+
+    def _pass_time(self, workload: Workload, pool: str) -> None:
+        """Counts what the workload's project has held there until now, where past use counts."""
         if self.limits.usage_weight:
             self.queues.settle(workload.project, pool, self.now, self.limits.usage_half_life)
             self.touched.usage[workload.project, pool] = None
-        self.queues.charge(owner_of(workload), pool, amount_of(grants), times)
 
     def unaccount(self, workload: Workload, replica: Replica) -> None:
         """Takes a replica out of its project's accounts, where it still is in them."""
         if replica.accounted:
-            self.account(workload, workload.pool, (replica.grant,), -1)
+            surplus = workload.beyond(replica.holder.role, replica.holder.rank)
+            self.account(workload, workload.pool, (replica.grant,), -1, surplus=surplus)
             self.set_replica(replica, accounted=False)
 
     def give_back(self, workload: Workload, replica: Replica) -> None:
@@ -196,7 +216,7 @@ class World:
         self.farewell[workload.id] = workload.everyone()
         for replica in workload.replicas.values():
             self.touched.replicas[replica.holder] = None
-        self.set(workload, replicas={}, replacements={}, below_since=0)
+        self.set(workload, replicas={}, replacements={}, below_since=0, calm_since=0, resized=0)
         self.leave_pool(workload)
 
     def leave_pool(self, workload: Workload) -> None:
@@ -207,6 +227,7 @@ class World:
         self.journal.drop(self.hungry, workload.id)
         self.journal.drop(self.departing, workload.id)
         self.journal.drop(self.short, workload.id)
+        self.journal.drop(self.elastic, workload.id)
 
     def forget_deleted(self) -> None:
         """Forgets workloads that were deleted so long ago that nobody can speak of them any more."""
@@ -228,6 +249,7 @@ class World:
         for node in self.inventory.nodes.values():
             self.watch_node(node)
         self.hungry = {w.id: None for w in self.workloads.values() if w.independent and w.active}
+        self.elastic = {w.id: None for w in self.workloads.values() if w.replicas and w.surplus_wanted}
         self.short = {w.id: None for w in self.workloads.values() if w.below_since}
         self.departing = {w.id: None for w in self.workloads.values() if w.remaining and self.leaving(w)}
         for workload_id in sorted(self.workloads):
@@ -244,15 +266,20 @@ class World:
             if after is not None:
                 self.timers.at(workload.finished + after * SECOND, workload.id)
         elif workload.phase in ACTIVE:
-            due = self.due(workload)
-            if due is not None:
-                self.timers.at(due.at, workload.id)
-            if workload.below_since:
-                self.timers.at(workload.below_since + self.limits.below_minimum, workload.id)
-            if workload.placed + self.limits.minimum_run > self.now:
-                self.timers.at(workload.placed + self.limits.minimum_run, workload.id)
+            self._watch_running(workload)
         for _, not_before in workload.replacements.values():
             self.timers.at(not_before, workload.id)
+
+    def _watch_running(self, workload: Workload) -> None:
+        due = self.due(workload)
+        if due is not None:
+            self.timers.at(due.at, workload.id)
+        if workload.calm_since:
+            self.timers.at(workload.calm_since + self.limits.grow_after, workload.id)
+        if workload.below_since:
+            self.timers.at(workload.below_since + self.limits.below_minimum, workload.id)
+        if workload.placed + self.limits.minimum_run > self.now:
+            self.timers.at(workload.placed + self.limits.minimum_run, workload.id)
 
     def watch_node(self, node: Node) -> None:
         """Notes when a node that has to be empty for a while takes work again."""
@@ -275,5 +302,7 @@ class World:
             self.timers.at(min(workload.avoid.values()), workload.id)
 
     def leaving(self, workload: Workload) -> bool:
-        """Whether what the workload holds is on its way back."""
+        """Whether what the workload holds, or part of it, is on its way back."""
+        if workload.phase in ACTIVE:
+            return bool(workload.leaving)
         return workload.phase in RELEASING or workload.phase in {Phase.COMPLETED, Phase.FAILED}

@@ -11,6 +11,7 @@ from muster_scheduler.domain.asked.workloads import Ending, Workload
 from muster_scheduler.domain.books.course import advance
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.clocks import Due
+from muster_scheduler.domain.life.elastic import leave_node
 from muster_scheduler.domain.life.service import move_away
 
 
@@ -30,6 +31,6 @@ def _carry_out(world: World, workload: Workload, due: Due) -> None:
         advance(world, workload, LifecycleEvent.LIMIT_REACHED, due.reason, due.message)
     elif workload.independent:
         move_away(world, workload, due.node)
-    else:
+    elif not leave_node(world, workload, due.node):
         world.set(workload, ending=Ending.MOVED)
         advance(world, workload, LifecycleEvent.GANG_RESTART, due.reason, due.message)

@@ -11,13 +11,13 @@ from typing import Final
 
 from muster_kernel.lifecycle import ACTIVE, LifecycleEvent, Phase
 from muster_kernel.reasons import ChangeReason, FailureClass
-from muster_scheduler.domain.asked.limits import FAULT_LIMIT, START_WINDOW, backoff
+from muster_scheduler.domain.asked.limits import FAULT_LIMIT, RESIZED_WITHIN, START_WINDOW, backoff
 from muster_scheduler.domain.asked.requests import Holder, Share
 from muster_scheduler.domain.asked.workloads import SECOND, Ending, Replica, ReplicaState, Workload
 from muster_scheduler.domain.books.course import advance, gone
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.events import AssignmentRefused, Order, ReplicaReported, Status
-from muster_scheduler.domain.life import service, stale, trials
+from muster_scheduler.domain.life import elastic, service, stale, trials
 
 E = LifecycleEvent
 _JUDGED: Final = ACTIVE | {Phase.UNKNOWN, Phase.STOPPING}
@@ -147,6 +147,7 @@ def judge(world: World, workload: Workload) -> None:
         if workload.phase is not Phase.STOPPING:
             _evaluate_alone(world, workload)
         return
+    elastic.lose(world, workload)
     replicas = list(workload.replicas.values())
     if not replicas:
         return
@@ -201,6 +202,10 @@ def _restart_after_fault(world: World, workload: Workload, text: str) -> None:
 
 
 def _restart_after_exit(world: World, workload: Workload, text: str) -> None:
+    if workload.resized and world.now - workload.resized <= RESIZED_WITHIN:
+        world.set(workload, ours=workload.ours + 1)
+        _restart(world, workload, f"{text}; its size had just changed")
+        return
     limit = workload.request.backoff_limit if workload.request else 0
     if workload.exits >= limit:
         advance(world, workload, E.BUDGET_SPENT, ChangeReason.EXIT_LIMIT, text)

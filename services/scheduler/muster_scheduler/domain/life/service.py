@@ -69,7 +69,7 @@ def add_replica(world: World, workload: Workload, role: Role, index: int, budget
         return False
     node, grant = found
     holder = claim_holder(workload, role.name, index, k)
-    world.take(workload, Replica(holder, node, grant))
+    world.take(workload, [Replica(holder, node, grant)])
     return True
 
 
@@ -130,6 +130,7 @@ def leave(world: World, workload: Workload, replica: Replica) -> None:
     """The record no longer names this replica; it stays charged until it is gone."""
     world.set_replica(replica, leaving=True)
     world.journal.put(workload.leaving, replica.holder, replica)
+    world.journal.put(world.departing, workload.id, None)
 
 
 def rescale(world: World, workload: Workload, replicas: int) -> None:

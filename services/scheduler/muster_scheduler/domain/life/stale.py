@@ -32,8 +32,8 @@ def watch_strength(world: World, workload: Workload) -> None:
 def missed(workload: Workload) -> list[Replica]:
     """The lost replicas without which its gang cannot go on while others still hold something; empty: it can."""
     replicas = list(workload.replicas.values())
-    away = [replica for replica in replicas if lost(replica)]
-    return away if len(away) < len(replicas) else []
+    away = [each for each in replicas if lost(each) and not workload.beyond(each.holder.role, each.holder.rank)]
+    return away if not all(map(lost, replicas)) else []
 
 
 def evict_stale(world: World) -> None:

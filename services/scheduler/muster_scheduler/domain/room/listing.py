@@ -7,7 +7,7 @@ a device beyond the columns' slots is left out, since nobody is placed there by 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from muster_kernel.quantities import GPU, MILLI
 from muster_scheduler.domain.asked.quotas import Account
 from muster_scheduler.domain.asked.requests import Grant, Kind, Role, Share
-from muster_scheduler.domain.asked.workloads import SECOND, Request, Workload
+from muster_scheduler.domain.asked.workloads import SECOND, Replica, Request, Workload
 from muster_scheduler.domain.books.capacity import Capacity
 from muster_scheduler.domain.books.standing import Standing
 from muster_scheduler.domain.books.world import World, amount_of
@@ -80,17 +80,31 @@ def running_of(world: World, capacity: Capacity, workloads: Sequence[Workload], 
     )
 
 
-def held_of(world: World, capacity: Capacity, workloads: Sequence[Workload]) -> Held:
-    """What is charged to each of these workloads on the pool's nodes."""
+def staying(workload: Workload) -> list[Replica]:
+    """What would have to leave with a workload: all that is charged, without what leaves it anyway."""
+    return [each for each in workload.everyone() if each.charged and not (workload.active and each.leaving)]
+
+
+def departing(workload: Workload) -> list[Replica]:
+    """What leaves anyway: all of a workload that is taken down, or the replicas that one that goes on gives up."""
+    return [each for each in workload.everyone() if each.charged and (each.leaving or not workload.active)]
+
+
+def held_of(
+    world: World,
+    capacity: Capacity,
+    workloads: Sequence[Workload],
+    part: Callable[[Workload], list[Replica]] = staying,
+) -> Held:
+    """What that part of each of these workloads is charged on the pool's nodes."""
     reader = _Reader(world, capacity)
     first = [0]
     entries: list[Entry] = []
     extra: list[list[int]] = []
     for workload in workloads:
-        for replica in workload.everyone():
-            if replica.charged:
-                entries += reader.entries(replica.node, replica.grant)
-                extra += [reader.named(replica.grant, at) for at in range(len(entries) - len(extra))]
+        for replica in part(workload):
+            entries += reader.entries(replica.node, replica.grant)
+            extra += [reader.named(replica.grant, at) for at in range(len(entries) - len(extra))]
         first.append(len(entries))
     table = np.array(entries, np.int64).reshape(len(entries), len(_FIELDS))
     columns = {name: np.ascontiguousarray(table[:, at]) for at, name in enumerate(_FIELDS)}

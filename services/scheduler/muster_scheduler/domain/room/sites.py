@@ -32,13 +32,15 @@ from muster_scheduler.domain.room.values import Fits, Taker
 class Room(NamedTuple):
     """The outcome for one taker: where it goes, and who has to leave for it (of those who leave for none before it).
 
-    moves: those of the victims who only move, each with the claim on its new place.
+    moves: those of the victims who only move, each with the claim on its new place. shrinks: elastic gangs, and how
+    many of the replicas that they can do without each gives up.
     """
 
     taker: Workload
     claim: Claim
     victims: tuple[str, ...]
     moves: tuple[tuple[Workload, Claim], ...] = ()
+    shrinks: tuple[tuple[str, int], ...] = ()
 
 
 class Site(NamedTuple):
