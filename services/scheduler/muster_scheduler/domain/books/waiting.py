@@ -15,11 +15,24 @@ from enum import Enum
 from itertools import islice
 from typing import Final, NamedTuple
 
-from muster_kernel.reasons import NEVER, Reason
+from muster_kernel.reasons import NEVER, Reason, WaitingReason
 from muster_scheduler.domain.asked.quotas import NOTHING, Amount
 from muster_scheduler.domain.asked.requests import Role, total_charge
 from muster_scheduler.domain.asked.terms import Terms
 from muster_scheduler.domain.asked.workloads import Workload, WorkloadKind
+
+# What stands in the way is only that nodes are too full, or kept for others.
+FOR_ROOM: Final = frozenset(
+    {
+        WaitingReason.CLAIM,
+        WaitingReason.NO_CAPACITY,
+        WaitingReason.NO_HOST_CAPACITY,
+        WaitingReason.FRAGMENTED,
+        WaitingReason.TOPOLOGY,
+    }
+)
+
+_LEFT: Final = 64  # members that have left and are still listed at a class's head
 
 
 class ClassKey(NamedTuple):
@@ -38,9 +51,6 @@ class ClassKey(NamedTuple):
     ran: int
     user: str  # where its project limits users; else empty, and users share a class
     returning: bool  # was evicted, and so evicts nobody in order to come back
-
-
-_LEFT: Final = 64  # members that have left and are still listed at a class's head
 
 
 class Place(NamedTuple):
@@ -117,6 +127,8 @@ class Queue:
         self.limited = dict.fromkeys(limited)
         self.demand: dict[tuple[str, str], Amount] = {}  # what waits and could run, by project and first pool
         self.buckets: dict[ClassKey, Bucket] = {}
+        self.pressing: dict[str, int] = {}  # how many wait for room or a first look, by every pool of theirs
+        self.stuck: dict[str, str] = {}  # elastic gangs that found no room to grow, with their pool: until that changes
         self.offered: dict[str, None] = {}  # projects that got something worth a try, for whoever clears it
         self._of: dict[str, Bucket] = {}  # not its key, which takes microseconds to hash
         self._places: dict[str, Place] = {}
@@ -175,6 +187,9 @@ class Queue:
             self.add(find(workload))
 
     def _demand(self, bucket: Bucket, members: int) -> None:
+        if members and (bucket.reason is None or bucket.reason.code in FOR_ROOM):
+            for pool in bucket.key.pools:
+                self.pressing[pool] = self.pressing.get(pool, 0) + members
         if members and (bucket.reason is None or bucket.reason.code not in NEVER):
             at = (bucket.key.project, bucket.key.pools[0] if bucket.key.pools else "")
             now = self.demand.get(at, NOTHING).plus(bucket.each, members)
@@ -243,13 +258,19 @@ class Queue:
             self._by_pool.setdefault(pool, {})[key] = None
         self._by_project.setdefault(key.project, {})[key] = None
 
+    def _unstick(self, pool: str) -> None:
+        for gang in [each for each, at in self.stuck.items() if at == pool]:
+            del self.stuck[gang]
+
     def wake_pool(self, pool: str) -> None:
         """Something in this node pool changed for the better."""
+        self._unstick(pool)
         for key in self._by_pool.pop(pool, {}):
             self._wake(key)
 
     def wake_where(self, pool: str, helped: Callable[[ClassKey, Reason], Help]) -> None:
         """Something in this node pool was given back: wakes the classes blocked there whom that helps."""
+        self._unstick(pool)
         for key in list(self._by_pool.get(pool, {})):
             bucket = self.buckets.get(key)
             said = (bucket.reason or bucket.before) if bucket else None
@@ -269,11 +290,13 @@ class Queue:
 
     def wake_project(self, project: str) -> None:
         """The project's quota or use changed."""
+        self.stuck.clear()
         for key in self._by_project.pop(project, {}):
             self._wake(key)
 
     def wake_all(self) -> None:
         """A cluster came or changed what it can do."""
+        self.stuck.clear()
         for key in list(self.buckets):
             self._wake(key)
 

@@ -1,9 +1,9 @@
 """Making room in the books: who has to leave for a head of the queue, its claim, and their farewell.
 
 Called by the cycle for a head that has quota but no place. For each (cluster, node pool) that it may use, in its order:
-is it enough to wait for those who leave anyway; can others move (moving.py); may other queues be asked
-(room/reclaim.py); may its own project (room/preempt.py)? What is found becomes a claim: the room is counted once, with
-the taker, from then on.
+is it enough to wait for those who leave anyway; can gangs do with less (shrinking.py); can others move (moving.py);
+may other queues be asked (room/reclaim.py); may its own project (room/preempt.py)? What is found becomes a claim: the
+room is counted once, with the taker, from then on.
 Holds: nobody is evicted unless the taker then fits, nobody whose stay would leave it fitting; what is promised is
 promised once; a workload that was evicted evicts nobody in order to come back.
 An integer that every eviction lowers and nothing else raises while nothing arrives, ends or fails: `may_still_evict`,
@@ -38,6 +38,7 @@ from muster_scheduler.domain.room.preempt import preempt
 from muster_scheduler.domain.room.reclaim import givers, reclaim
 from muster_scheduler.domain.room.search import Question
 from muster_scheduler.domain.room.several import Seats, reclaim_for
+from muster_scheduler.domain.room.shrinking import by_shrinking, spare_of
 from muster_scheduler.domain.room.sites import (
     Ask,
     Room,
@@ -59,14 +60,21 @@ class OthersLeave(NamedTuple):
     workloads: int
 
 
+class SurplusFirst(NamedTuple):
+    """Somebody has to be evicted; before that, these gangs give up so many replicas that they can do without."""
+
+    shrinks: tuple[tuple[str, int], ...]
+
+
 Standings = Callable[[str], Standing]
+Outcome = tuple[Room, ...] | OthersLeave | SurplusFirst
 
 
-def make_room(world: World, key: ClassKey, standings: Standings, budget: Budget) -> tuple[Room, ...] | OthersLeave:
+def make_room(world: World, key: ClassKey, standings: Standings, budget: Budget) -> Outcome:
     """Looks for room for a class, in its pools in their order; empty where none can be made.
 
     Members of a class that may evict are let in one by one, or, where a single replica is all of each, as many at once
-    as can be. Rooms are charged as claims; nothing else changes.
+    as can be. Rooms are charged as claims; nothing else changes. After `SurplusFirst` it is to be asked again.
     """
     head = next(iter(world.waiting.members(key, 1)), None)
     waits: OthersLeave | None = None
@@ -74,17 +82,27 @@ def make_room(world: World, key: ClassKey, standings: Standings, budget: Budget)
         if site.leaving and not isinstance(site.place(site.columns), Refusal):
             waits = waits or OthersLeave(len(site.leaving))
             continue
-        members = (
-            () if key.returning else tuple(world.workloads[each] for each in world.waiting.members(key, _TOGETHER))
-        )
-        ask = ask_of(site, members, budget)
-        if ask is not None:
-            found = by_moving(ask)
-            if not found and someone_gives(world, key.project, site.pool):
-                found = _by_taking(ask, standings(site.pool))
-            if found:
-                return found
+        ask = ask_of(site, tuple(world.workloads[each] for each in world.waiting.members(key, _TOGETHER)), budget)
+        found = _in(ask, key, standings) if ask is not None else ()
+        if found:
+            return found
     return waits or ()
+
+
+def _in(ask: Ask, key: ClassKey, standings: Standings) -> tuple[Room, ...] | SurplusFirst:
+    """The room that can be made in one place: by shrinking, by moving, by taking."""
+    world, spare = ask.site.world, spare_of(ask.site)
+    shrunk = by_shrinking(ask, spare) if spare else None
+    if shrunk is not None or key.returning:
+        return (shrunk,) if shrunk is not None else ()
+    mark = world.journal.mark()
+    found = by_moving(ask)
+    if not found and someone_gives(world, key.project, ask.site.pool):
+        found = _by_taking(ask, standings(ask.site.pool))
+    if found and spare:
+        world.journal.rollback(mark)
+        return SurplusFirst(tuple((gang.id, len(gang.surplus())) for gang in spare))
+    return found
 
 
 def ask_of(site: Site, members: tuple[Workload, ...], budget: Budget) -> Ask | None:

@@ -24,13 +24,15 @@ from muster_scheduler.domain.books.models import model_refusal
 from muster_scheduler.domain.books.waiting import ClassKey
 from muster_scheduler.domain.books.world import World, owner_of
 from muster_scheduler.domain.decisions import Placed
+from muster_scheduler.domain.life.elastic import begin, shed_all, stretch, yield_quota
 from muster_scheduler.domain.life.overdue import look_at_clocks
 from muster_scheduler.domain.life.service import grow
 from muster_scheduler.domain.life.stale import evict_stale
 from muster_scheduler.domain.life.trials import begin_first, grow_trials
 from muster_scheduler.domain.placement.place import Budget, amount_before, clusters_for, place_gang
 from muster_scheduler.domain.placement.reasoning import why_not
-from muster_scheduler.domain.room.evictions import OthersLeave, carry_out, make_room
+from muster_scheduler.domain.room.evictions import OthersLeave, SurplusFirst, carry_out, make_room
+from muster_scheduler.domain.room.sites import Room
 from muster_scheduler.domain.turning.turns import Turns
 from muster_scheduler.domain.turning.waking import wake
 
@@ -47,6 +49,7 @@ def run(world: World, budget: Budget) -> None:
         fill(world, world.workloads[workload_id], budget)
     take_heads(world, budget)
     evict_stale(world)
+    stretch(world, budget)
 
 
 def take_heads(world: World, budget: Budget) -> None:
@@ -157,6 +160,8 @@ def decide(world: World, workload: Workload, key: ClassKey, budget: Budget, turn
         world.waiting.remove(workload.id)
         return
     refusal = place(world, workload, request, budget)
+    if _quota_freed(world, workload, refusal):
+        refusal = place(world, workload, request, budget)
     if refusal is None:
         if workload.id in world.hungry:
             fill(world, workload, budget)
@@ -170,14 +175,32 @@ def decide(world: World, workload: Workload, key: ClassKey, budget: Budget, turn
     if budget.evictions <= 0:
         budget.visits = 0  # the head keeps its turn: the next cycle goes on with it
         return
-    made = make_room(world, key, turns.standing, budget)
+    made = _room(world, key, budget, turns)
     if isinstance(made, OthersLeave):
         block(world, key, Reason(WaitingReason.CLAIM, (made.workloads,)))
     elif made:
         for room in made:
             carry_out(world, room)
+            shed_all(world, room.shrinks)
     else:
         block(world, key, why_not(world, workload))
+
+
+def _room(world: World, key: ClassKey, budget: Budget, turns: Turns) -> tuple[Room, ...] | OthersLeave:
+    """The room that can be made for a class; where it takes evictions, after gangs gave up what they can do without."""
+    made = make_room(world, key, turns.standing, budget)
+    if isinstance(made, SurplusFirst):
+        shed_all(world, made.shrinks)
+        made = make_room(world, key, turns.standing, budget)
+    return () if isinstance(made, SurplusFirst) else made
+
+
+def _quota_freed(world: World, workload: Workload, refusal: Reason | None) -> bool:
+    """Whether elastic gangs gave the quota back for the lack of which a head was refused."""
+    request = workload.request
+    if refusal is None or request is None or refusal.code is WaitingReason.NOT_EVALUATED or not world.elastic:
+        return False
+    return any(yield_quota(world, workload, pool, amount_before(world, request, pool)) for pool in request.pools)
 
 
 def place(world: World, workload: Workload, request: Request, budget: Budget) -> Reason | None:
@@ -220,8 +243,9 @@ def settle(world: World, workload: Workload, cluster: str, pool: str, planned: t
         endpoints=(),
         conditions=(),
     )
-    for p in begin_first(world, workload, planned):
-        world.take(workload, Replica(claim_holder(workload, p.role, p.rank), p.node, p.grant))
+    taken = begin_first(world, workload, planned)
+    world.take(workload, [Replica(claim_holder(workload, p.role, p.rank), p.node, p.grant) for p in taken])
+    begin(world, workload)
     world.decide(Placed(workload.id, world.now))
     advance(world, workload, LifecycleEvent.PLACED, ChangeReason.PLACED)
     world.rewrite(workload)
