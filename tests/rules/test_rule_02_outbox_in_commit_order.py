@@ -48,8 +48,8 @@ async def _without_the_lock(database: Database) -> None:
     await database.pool.execute(function.replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION").replace(_LOCK, ""))
 
 
-async def _two_commits_that_cross(here: Any, relay: Any) -> None:
-    """One transaction inserts its row first and commits last; the other does both in between, if it can."""
+async def _two_commits_that_cross(here: Any, relay: Any, *, seconds: float) -> None:
+    """One transaction inserts its row first and commits last; the other does both in between, if these seconds do."""
     inserted, crossed = asyncio.Event(), asyncio.Event()
 
     async def slow() -> None:
@@ -58,7 +58,7 @@ async def _two_commits_that_cross(here: Any, relay: Any) -> None:
             await unit._append()
             unit._staged.clear()
             inserted.set()
-            await asyncio.wait({asyncio.ensure_future(crossed.wait())}, timeout=0.5)
+            await asyncio.wait({asyncio.ensure_future(crossed.wait())}, timeout=seconds)
 
     async def quick() -> None:
         await inserted.wait()
@@ -75,7 +75,7 @@ async def _published(database: Any, kafka: str, *, lock: bool) -> list[str]:
             await _without_the_lock(here.database)
         relay = _Recording(here.database, here.bus)
         here.go(relay.run)
-        await _two_commits_that_cross(here, relay)
+        await _two_commits_that_cross(here, relay, seconds=0.5 if lock else 30)
         await here.publish("last")
         await until(lambda: ("last", 1) in relay.sent)
         return [name for name, _ in relay.sent]

@@ -47,7 +47,7 @@ async def _after_a_loss(database: Any, kafka: EmbeddedKafka, kind: type[Bus]) ->
         await sender.publish("late")
         await _topics_exist(sender)
         receiver.consume(journal)
-        await _settled(journal, receiver)
+        await _settled(journal, receiver, seconds=60 if kind is Bus else 12)
         return sorted(journal.handled)
 
 
@@ -56,9 +56,9 @@ async def _topics_exist(sender: Station) -> None:
     await sender.bus.create([SUBMISSIONS])
 
 
-async def _settled(journal: Journal, receiver: Station) -> None:
+async def _settled(journal: Journal, receiver: Station, *, seconds: float) -> None:
     """Until `late` has come, or long enough for it to be seen that it does not."""
-    arrived = asyncio.ensure_future(until(lambda: ("late", 1) in journal.handled, within=12))
+    arrived = asyncio.ensure_future(until(lambda: ("late", 1) in journal.handled, within=seconds))
     await asyncio.wait({arrived})
     if arrived.exception() is None:
         await until(lambda: receiver.bus.cluster_id)
