@@ -806,10 +806,16 @@ class Revision(_message.Message):
     ATTEMPT_FIELD_NUMBER: _builtins.int
     SPEC_FIELD_NUMBER: _builtins.int
     RUNS_FIELD_NUMBER: _builtins.int
+    LEAST_FIELD_NUMBER: _builtins.int
+    MOST_FIELD_NUMBER: _builtins.int
     generation: _builtins.int
     """The number of the spec."""
     attempt: _builtins.int
     """The number of the start."""
+    least: _builtins.int
+    """Of an elastic gang: how many workers it needs at least, the ones with the lowest indices; 0: all that are named."""
+    most: _builtins.int
+    """Of an elastic gang: to how many workers it may grow while it runs; 0: it does not."""
     @_builtins.property
     def spec(self) -> _workload_pb2.WorkloadSpec:
         """The effective spec."""
@@ -825,10 +831,12 @@ class Revision(_message.Message):
         attempt: _builtins.int = ...,
         spec: _workload_pb2.WorkloadSpec | None = ...,
         runs: _abc.Iterable[Global___ReplicaRun] | None = ...,
+        least: _builtins.int = ...,
+        most: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["spec", b"spec"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "generation", b"generation", "runs", b"runs", "spec", b"spec"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "generation", b"generation", "least", b"least", "most", b"most", "runs", b"runs", "spec", b"spec"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -855,6 +863,7 @@ class Assignment(_message.Message):
     REVISIONS_FIELD_NUMBER: _builtins.int
     GRACE_SECONDS_FIELD_NUMBER: _builtins.int
     SUBMITTED_AT_FIELD_NUMBER: _builtins.int
+    LEAVING_FIELD_NUMBER: _builtins.int
     workload_id: _builtins.str
     """The workload."""
     epoch: _builtins.int
@@ -893,6 +902,12 @@ class Assignment(_message.Message):
     def submitted_at(self) -> _timestamp_pb2.Timestamp:
         """When the workload was submitted, for latency figures."""
 
+    @_builtins.property
+    def leaving(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaRun]:
+        """Replicas of the newest revision that are no longer wanted and not known to be gone: an agent that has nothing of
+        one (it was named and left out between two looks) says that it is GONE.
+        """
+
     def __init__(
         self,
         *,
@@ -911,10 +926,11 @@ class Assignment(_message.Message):
         revisions: _abc.Iterable[Global___Revision] | None = ...,
         grace_seconds: _builtins.int = ...,
         submitted_at: _timestamp_pb2.Timestamp | None = ...,
+        leaving: _abc.Iterable[Global___ReplicaRun] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["start_deadline", b"start_deadline", "submitted_at", b"submitted_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_instance", b"agent_instance", "department", b"department", "epoch", b"epoch", "grace_seconds", b"grace_seconds", "name", b"name", "namespace", b"namespace", "priority_class", b"priority_class", "project", b"project", "requested_by", b"requested_by", "revision", b"revision", "revisions", b"revisions", "secrets", b"secrets", "start_deadline", b"start_deadline", "submitted_at", b"submitted_at", "workload_id", b"workload_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_instance", b"agent_instance", "department", b"department", "epoch", b"epoch", "grace_seconds", b"grace_seconds", "leaving", b"leaving", "name", b"name", "namespace", b"namespace", "priority_class", b"priority_class", "project", b"project", "requested_by", b"requested_by", "revision", b"revision", "revisions", b"revisions", "secrets", b"secrets", "start_deadline", b"start_deadline", "submitted_at", b"submitted_at", "workload_id", b"workload_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
