@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -23,6 +24,7 @@ from muster_scheduler.domain.asked.workloads import SECOND
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.placement.place import Budget
 from muster_scheduler.domain.state import Plan, State
+from muster_scheduler.domain.steps import Step, Steps
 from muster_scheduler.ports import Outgoing, Store
 
 _log = logs.get(__name__)
@@ -31,19 +33,35 @@ CYCLE = metrics.histogram(
     "muster_scheduler_cycle_seconds",
     unit="seconds",
     meaning="Computing one transaction: applying its events and one scheduling cycle, without the database.",
-    action="Slow: look at muster_scheduler_waiting and at the number of distinct shapes that wait.",
+    action="Slow: muster_scheduler_step_seconds says in which step; muster_scheduler_waiting how much there is to do.",
 )
-PLACED = metrics.counter(
-    "muster_scheduler_placed_total",
-    unit="workloads",
-    meaning="Workloads placed.",
-    action="Flat while workloads wait: `muster why` on one of them.",
+STEP = metrics.histogram(
+    "muster_scheduler_step_seconds",
+    unit="seconds",
+    meaning="One step of a transaction, of these in order: wait (for the one before), apply (events), due (clocks), "
+    "claims, fill, order (whose turn), place, room (making it), grow (the rest of a cycle), write, publish, commit.",
+    action="write, commit: PostgreSQL is slow. place: many distinct shapes wait. room: quotas far above what there is.",
+    labels=("step",),
+    buckets=(0.0001, 0.00025, 0.0005, *metrics.SECONDS),
 )
-PREEMPTED = metrics.counter(
-    "muster_scheduler_preempted_total",
-    unit="workloads",
-    meaning="Workloads that gave their place up.",
-    action="Grows fast: priorities fight over too small a quota.",
+APPLIED = metrics.counter(
+    "muster_scheduler_events_total",
+    unit="events",
+    meaning="Events applied: admissions, reports, changes of projects and node pools.",
+    action="Flat while agents report: look at muster_condition and the consumer's lag.",
+)
+UNFINISHED = metrics.counter(
+    "muster_scheduler_unfinished_cycles_total",
+    unit="cycles",
+    meaning="Cycles whose work was spent before the queue was; the next one goes on from there.",
+    action="Grows all the time: raise MUSTER_CYCLE_VISITS, or look for thousands of distinct shapes that wait.",
+)
+DECIDED = metrics.counter(
+    "muster_scheduler_decisions_total",
+    unit="decisions",
+    meaning="Decisions by kind: Placed, Preempted, Claimed, Waiting, Scaled, Assign and what else goes out.",
+    action="Placed flat while workloads wait: `muster why`. Preempted fast: priorities fight over too small a quota.",
+    labels=("kind",),
 )
 WAITING = metrics.gauge(
     "muster_scheduler_waiting",
@@ -97,22 +115,33 @@ class Handlers:
         self, unit: Unit, incoming: Iterable[events.Event], *, before: Callable[[World], None] | None = None
     ) -> Plan:
         """Applies events and runs a cycle within the unit. Memory follows the unit's outcome."""
+        steps = Steps(time.perf_counter)
         await self._lock.acquire()
         unit.after_commit(self._commit)
         unit.after_rollback(self._abort)
+        steps.done(Step.WAIT)
         began = time.perf_counter()
-        self.state.begin(micros(unit.now))
+        plan = self._decide(micros(unit.now), incoming, before, steps)
+        CYCLE.observe(time.perf_counter() - began)
+        await self._store.write(unit, plan, self.state.world)
+        steps.done(Step.WRITE)
+        self._outgoing.publish(unit, plan, self.state.world)
+        steps.done(Step.PUBLISH)
+        unit.after_commit(lambda: self._count(plan, steps))
+        return plan
+
+    def _decide(
+        self, now: int, incoming: Iterable[events.Event], before: Callable[[World], None] | None, steps: Steps
+    ) -> Plan:
+        self.state.begin(now)
         if before is not None:
             before(self.state.world)
         for event in incoming:
             self.state.apply(event)
-        unfinished = self.deciding and self.state.propose(Budget(self._visits))
-        plan = self.state.plan(unfinished=unfinished)
-        CYCLE.observe(time.perf_counter() - began)
-        await self._store.write(unit, plan, self.state.world)
-        self._outgoing.publish(unit, plan, self.state.world)
-        unit.after_commit(lambda: self._count(plan))
-        return plan
+            APPLIED.inc()
+        steps.done(Step.APPLY)
+        unfinished = self.deciding and self.state.propose(Budget(self._visits, steps=steps))
+        return self.state.plan(unfinished=unfinished)
 
     def _commit(self) -> None:
         self.state.commit()
@@ -122,18 +151,19 @@ class Handlers:
         self.state.abort()
         self._lock.release()
 
-    def _count(self, plan: Plan) -> None:
+    def _count(self, plan: Plan, steps: Steps) -> None:
+        steps.done(Step.COMMIT)
+        for step, seconds in steps.seconds.items():
+            STEP.labels(step=step).observe(seconds)
+        for kind, number in Counter(type(decision).__name__ for decision in plan.decisions).items():
+            DECIDED.labels(kind=kind).inc(number)
         ODDITIES.inc(len(plan.oddities))
         for said in plan.oddities[:_LOGGED]:
             _log.warning("an inventory contradicts itself", what=said)
-        for decision in plan.decisions:
-            if isinstance(decision, decisions.Placed):
-                PLACED.inc()
-            elif isinstance(decision, decisions.Preempted):
-                PREEMPTED.inc()
         WAITING.set(len(self.state.world.waiting))
         CLUSTERS.set(sum(1 for cluster in self.state.world.clusters.values() if cluster.silent))
         if plan.unfinished:
+            UNFINISHED.inc()
             self.again.set()
 
     @asynccontextmanager

@@ -8,7 +8,7 @@ Holds: on failure the inventory is exactly as before.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from muster_kernel.reasons import Constraint
@@ -27,6 +27,7 @@ from muster_scheduler.domain.fleet.taking import grants_of
 from muster_scheduler.domain.fleet.usable import Mask
 from muster_scheduler.domain.placement.ahead import filling_of, find_ahead
 from muster_scheduler.domain.placement.gang import Site, by_columns, charge_gang, charge_one, domains, wish_of
+from muster_scheduler.domain.steps import Steps
 
 _NODES_A_VISIT: Final = 100  # counted at once, they cost what one node costs that is tested alone
 
@@ -37,6 +38,7 @@ class Budget:
 
     visits: int = 20_000
     evictions: int = 50_000
+    steps: Steps = field(default_factory=Steps)
 
     @property
     def spent(self) -> bool:

@@ -33,6 +33,7 @@ from muster_scheduler.domain.placement.place import Budget, amount_before, clust
 from muster_scheduler.domain.placement.reasoning import why_not
 from muster_scheduler.domain.room.evictions import OthersLeave, SurplusFirst, carry_out, make_room
 from muster_scheduler.domain.room.sites import Room
+from muster_scheduler.domain.steps import Step
 from muster_scheduler.domain.turning.turns import Turns
 from muster_scheduler.domain.turning.waking import wake
 
@@ -44,12 +45,16 @@ def run(world: World, budget: Budget) -> None:
     for pool in world.reopenings.due(world.now):
         world.waiting.wake_pool(pool)
     look_at_due(world)
+    budget.steps.done(Step.DUE)
     start_claims(world)
+    budget.steps.done(Step.CLAIMS)
     for workload_id in sorted(world.hungry):
         fill(world, world.workloads[workload_id], budget)
+    budget.steps.done(Step.FILL)
     take_heads(world, budget)
     evict_stale(world)
     stretch(world, budget)
+    budget.steps.done(Step.GROW)
 
 
 def take_heads(world: World, budget: Budget) -> None:
@@ -58,9 +63,11 @@ def take_heads(world: World, budget: Budget) -> None:
     while not budget.spent:
         wake(world, turns.standing)
         head = turns.next() or _below_quota(world, turns)
+        budget.steps.done(Step.ORDER)
         if head is None:
             return
         decide(world, *head, budget, turns)
+        budget.steps.done(Step.PLACE)
 
 
 def fill(world: World, workload: Workload, budget: Budget) -> None:
@@ -175,6 +182,7 @@ def decide(world: World, workload: Workload, key: ClassKey, budget: Budget, turn
     if budget.evictions <= 0:
         budget.visits = 0  # the head keeps its turn: the next cycle goes on with it
         return
+    budget.steps.done(Step.PLACE)
     made = _room(world, key, budget, turns)
     if isinstance(made, OthersLeave):
         block(world, key, Reason(WaitingReason.CLAIM, (made.workloads,)))
@@ -184,6 +192,7 @@ def decide(world: World, workload: Workload, key: ClassKey, budget: Budget, turn
             shed_all(world, room.shrinks)
     else:
         block(world, key, why_not(world, workload))
+    budget.steps.done(Step.ROOM)
 
 
 def _room(world: World, key: ClassKey, budget: Budget, turns: Turns) -> tuple[Room, ...] | OthersLeave:
