@@ -74,6 +74,8 @@ def _enter(world: World, workload: Workload, before: Phase) -> None:
     elif phase in ACTIVE:
         if before in {Phase.UNKNOWN, Phase.TERMINATING}:
             world.watch(workload)  # its timer may have gone by, or have been left out by a rebuild, while it did not run
+            if workload.independent:
+                world.journal.put(world.hungry, workload.id, None)  # likewise
     elif phase in {Phase.UNKNOWN, Phase.CREATING, Phase.STOPPED}:
         return
     elif phase is Phase.DELETED:
