@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, StrEnum
+from functools import cache
 from typing import Final
 
 
@@ -246,11 +247,13 @@ class Moved:
     desired: DesiredPhase
 
 
+@cache
 def step(phase: Phase, event: LifecycleEvent, desired: DesiredPhase = DesiredPhase.RUNNING) -> Moved | Verdict:
     """What `event` does to a workload in `phase` whose owner wants `desired`.
 
     A `Moved` holds the new desired phase: requests set it, facts keep it. IGNORED: the fact has no meaning here.
     REFUSED: the request cannot be granted any more, and the desired phase stays as it was.
+    Remembered: there are a thousand different questions, and the scheduler asks one of them thousands of times a second.
     """
     cell = TABLE[phase, event]
     if isinstance(cell, Verdict):

@@ -59,7 +59,13 @@ class Quota(NamedTuple):
     @property
     def lines(self) -> tuple[Line, Line, Line]:
         """The resources in the order of `Amount`."""
-        return Line(self.deserved, self.limit, self.weight), self.cpu, self.memory
+        return self.line(0), self.cpu, self.memory
+
+    def line(self, resource: int) -> Line:
+        """One resource by its place in `Amount`."""
+        if resource:
+            return self.cpu if resource == 1 else self.memory
+        return Line(self.deserved, self.limit, self.weight)
 
 
 NO_QUOTA: Final = Quota(0)

@@ -49,8 +49,11 @@ class Standing(NamedTuple):
 
         Within what it deserves before beyond it, then what it holds over its fair share.
         """
-        found = (_fullness(share[row], amount) for share, amount in zip(self.shares, held, strict=True) if share)
-        return max(found, default=0)
+        fullest = 0
+        for shares, amount in zip(self.shares, held, strict=True):
+            if shares is not None:
+                fullest = max(fullest, _fullness(shares[row], amount))
+        return fullest
 
 
 def _fullness(share: Share, held: int) -> int:
@@ -122,7 +125,7 @@ def _takes_part(world: World, project: str, pool: str) -> bool:
 
 
 def _shares(queues: tuple[Queue, ...], resource: int, total: int, step: int, k: int) -> tuple[Share, ...] | None:
-    lines = [queue.quota.lines[resource] if queue.quota else None for queue in queues]
+    lines = [queue.quota.line(resource) if queue.quota else None for queue in queues]
     if all(line is None or line.deserved is None for line in lines):
         return None
     tree = [_branch(queue, line, resource) for queue, line in zip(queues, lines, strict=True)]
