@@ -253,7 +253,7 @@ def step(phase: Phase, event: LifecycleEvent, desired: DesiredPhase = DesiredPha
 
     A `Moved` holds the new desired phase: requests set it, facts keep it. IGNORED: the fact has no meaning here.
     REFUSED: the request cannot be granted any more, and the desired phase stays as it was.
-    Remembered: there are a thousand different questions, and the scheduler asks one of them thousands of times a second.
+    Remembered: there are a thousand questions, and the scheduler asks one of them thousands of times a second.
     """
     cell = TABLE[phase, event]
     if isinstance(cell, Verdict):
