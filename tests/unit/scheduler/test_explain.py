@@ -59,6 +59,45 @@ def test_who_would_have_to_end() -> None:
     assert fleet.workload(3).replicas
 
 
+def test_who_would_have_to_end_together() -> None:
+    fleet = Fleet(node("n1", 4), node("n2", 2), quota=4)
+    fleet.project("b", {"default": 2})
+    for number in range(1, 5):
+        fleet.submit(number)
+    fleet.submit(5, request(role(whole(2)), preemptible=False), project="b")
+    fleet.submit(6, request(role(whole(3))))
+    assert why(fleet, 6).unblockers == ("w5 and w4 ended (3 GPUs together)",)
+    for number in (4, 5):
+        fleet.finish(number)
+    assert fleet.workload(6).replicas
+
+
+def test_the_smallest_quota_with_which_others_would_leave() -> None:
+    fleet = Fleet(node("n1", 4), quota=1)
+    fleet.project("b", {"default": 0}, weight=3000)
+    fleet.submit(1, request(preemptible=False))
+    fleet.submit(2, request(role(whole(3))), project="b")
+    fleet.submit(3, request(role(whole(2))))
+    assert why(fleet, 3).unblockers == (
+        "w2 (3 GPUs, preemptible, Initializing) ended",
+        "p deserved 3 GPUs in node pool default (1 workload of other projects would leave for it)",
+    )
+    fleet.project("p", {"default": 3})
+    assert fleet.workload(3).claim is not None
+
+
+def test_a_quota_with_which_others_would_leave_for_what_is_not_preemptible() -> None:
+    fleet = Fleet(node("n1", 4), quota=1)
+    fleet.project("b", {"default": 0})
+    fleet.submit(1, request(preemptible=False))
+    fleet.submit(2, request(role(whole(3))), project="b")
+    fleet.submit(3, request(role(whole(2)), preemptible=False))
+    told = "p deserved 3 GPUs in node pool default (1 workload of other projects would leave for it)"
+    assert why(fleet, 3).unblockers == (told,)
+    fleet.project("p", {"default": 3})
+    assert fleet.workload(3).claim is not None
+
+
 def test_every_node_is_counted_once() -> None:
     cards = devices("c1-foreign", 1)
     cards[0].foreign = True

@@ -9,6 +9,7 @@ from typing import Final
 
 from muster_kernel.quantities import format_bytes, format_milli_cpu
 from muster_kernel.reasons import Reason, WaitingReason
+from muster_scheduler.domain.answers.raising import room_with
 from muster_scheduler.domain.answers.remedies import has_room
 from muster_scheduler.domain.answers.wording import gpus
 from muster_scheduler.domain.asked.quotas import Amount, Level
@@ -38,8 +39,12 @@ def larger(world: World, workload: Workload, request: Request, pool: str, refusa
         found.append(f"it were preemptible (there is room in node pool {pool}, over quota)")
     more = "" if room else ", and there was room"
     if refusal.code in _VERBS:
-        enough = _shown(refusal.code, refusal.numbers[1] + refusal.numbers[2])
-        found.append(f"{_whose(world, workload, refusal)} {_VERBS[refusal.code]} {enough} in node pool {pool}{more}")
+        allowed = refusal.numbers[1] + refusal.numbers[2]
+        made = "" if room or not _is_quota(refusal) else room_with(world, workload, pool, allowed)
+        enough = f"{_shown(refusal.code, allowed)} in node pool {pool}"
+        found.append(
+            f"{_whose(world, workload, refusal)} {_VERBS[refusal.code]} {enough}{f' ({made})' if made else more}"
+        )
     elif refusal.code is _W.USER_RUNS_ENOUGH:
         found.append(f"one of the {refusal.numbers[0]} workloads of its user in {workload.project} ended{more}")
     if refusal.code is _W.NO_WEIGHT:
@@ -54,6 +59,11 @@ def more_of_model(world: World, workload: Workload, pool: str, closed: Closed) -
     verb = "might hold" if closed.reason.code is _W.MODEL_OVER_LIMIT else "deserved"
     whose = _whose(world, workload, closed.reason)
     return [f"{whose} {verb} {allowed} of {closed.model}, which is what node pool {pool} has"]
+
+
+def _is_quota(refusal: Reason) -> bool:
+    """Whether more GPUs deserved by its project are what it lacks."""
+    return refusal.code in {_W.OVER_QUOTA, _W.NO_WEIGHT} and refusal.numbers[-1] == Level.PROJECT
 
 
 def _whose(world: World, workload: Workload, refusal: Reason) -> str:

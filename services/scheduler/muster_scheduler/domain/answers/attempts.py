@@ -83,7 +83,8 @@ def _reclaim(ask: Ask, standing: Standing, tree: Tree) -> Attempt:
         case Lack.SHARE:
             text = f"{project} would hold {shown(first)}, and its fair share is {shown(second)}"
         case Lack.NOTHING if second:
-            text = f"free, or held by others beyond their shares: at most {shown(first)} of the {shown(second)} that it needs"
+            there = f"at most {shown(first)} of the {shown(second)} that it needs"
+            text = f"free, or held by others beyond their shares: {there}"
         case Lack.PLACES:
             text = f"{_would_fit(made)} even if others gave back all that they hold beyond their shares"
         case Lack.VICTIMS:

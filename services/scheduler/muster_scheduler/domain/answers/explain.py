@@ -13,9 +13,11 @@ from muster_kernel.lifecycle import WAITING
 from muster_kernel.reasons import NEVER, TOO_FAR_APART, Constraint, Reason, WaitingReason
 from muster_scheduler.domain.answers.allowances import larger, more_of_model
 from muster_scheduler.domain.answers.attempts import Attempt, attempts
+from muster_scheduler.domain.answers.endings import who_would_have_to_end
+from muster_scheduler.domain.answers.raising import enough_quota
 from muster_scheduler.domain.answers.remedies import looser, short_role, what_would_fit
 from muster_scheduler.domain.answers.shares import QueueShare, shares_of
-from muster_scheduler.domain.answers.wording import IDLE_PHRASES, PHRASES, asks, gpus, not_supported
+from muster_scheduler.domain.answers.wording import IDLE_PHRASES, PHRASES, asks, not_supported
 from muster_scheduler.domain.asked.requests import Shape
 from muster_scheduler.domain.asked.workloads import SECOND, Request, Workload
 from muster_scheduler.domain.books.models import asked_of, model_refusal
@@ -23,11 +25,10 @@ from muster_scheduler.domain.books.world import World, owner_of
 from muster_scheduler.domain.fleet.clusters import Standing
 from muster_scheduler.domain.fleet.eligibility import excluded
 from muster_scheduler.domain.fleet.nodes import Node, fit
-from muster_scheduler.domain.placement.place import Budget, able, amount_before, clusters_for, mig_of, place_gang
+from muster_scheduler.domain.placement.place import able, amount_before, mig_of
 from muster_scheduler.domain.placement.reasoning import why_not
 from muster_scheduler.domain.placement.trial import emptied
 
-_LISTED: Final = 3
 _LACKS_ROOM: Final = frozenset(
     {
         WaitingReason.NO_CAPACITY,
@@ -177,34 +178,8 @@ def _unblockers(world: World, workload: Workload, request: Request) -> list[str]
         if closed is not None:
             found += more_of_model(world, workload, pool, closed)
         elif refusal is None:
-            found += _who_would_have_to_end(world, workload, request, pool)
+            found += who_would_have_to_end(world, workload, request, pool)
+            found += enough_quota(world, workload, request, pool)
         elif refusal.code is not WaitingReason.NO_PROJECT:
             found += larger(world, workload, request, pool, refusal, amount)
     return found
-
-
-def _who_would_have_to_end(world: World, workload: Workload, request: Request, pool: str) -> list[str]:
-    """The single running workloads whose end would make room, the smallest ones."""
-    found: list[str] = []
-    for cluster in clusters_for(world, workload, request, pool):
-        there = [members for place, members in world.placed.items() if place[:2] == (cluster, pool)]
-        holding = [world.workloads[w] for members in there for w in members if w != workload.id]
-        holding.sort(key=lambda other: (sum(r.grant.charge for r in other.everyone()), other.id))
-        for other in holding[:64]:
-            if len(found) >= _LISTED:
-                return found
-            if _fits_without(world, workload, request, cluster, pool, other):
-                held = sum(r.grant.charge for r in other.everyone())
-                kind = "preemptible" if other.request and other.request.preemptible else "non-preemptible"
-                found.append(f"{other.name or other.id} ({gpus(held)}, {kind}, {other.phase.value}) ended")
-    return found
-
-
-def _fits_without(world: World, workload: Workload, request: Request, cluster: str, pool: str, other: Workload) -> bool:
-    mark = world.journal.mark()
-    for replica in other.everyone():
-        if replica.charged:
-            world.inventory.release(replica.holder, replica.node)
-    fits = place_gang(world, workload, request.roles, cluster, pool, Budget(2_000)) is not None
-    world.journal.rollback(mark)
-    return fits
