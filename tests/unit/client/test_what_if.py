@@ -6,13 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
+from google.rpc import code_pb2
 
 from muster.api.v1 import explain_pb2
 from muster.events.v1 import scheduler_pb2
 from muster.policy.v1.policy_pb2 import ComplianceIssue
 from muster.workload.v1 import workload_pb2
 from muster_kernel.quantities import GPU
-from tests.support.plane_world import World
+from tests.support.plane_world import Failure, World
 from tests.unit.client.conftest import Command
 
 DOCUMENT = """apiVersion: run.ai/v2alpha1
@@ -92,6 +93,20 @@ def test_what_policy_would_refuse_is_a_failure_at_its_line(muster: Command, worl
     assert ran.code == 1
     assert ran.out.startswith("bert in team-a would be refused by policy:\n  ")
     assert "8 is above 4" in ran.out
+
+
+def test_of_several_documents_the_one_that_is_refused_is_named(muster: Command, world: World, tmp_path: Path) -> None:
+    path = tmp_path / "two.yaml"
+    path.write_text(f"{DOCUMENT}---\n{DOCUMENT}")
+    missing = Failure(code_pb2.NOT_FOUND, "no project has the namespace 'runai-vision'")
+    world.fail("WhatIf", missing)
+    together = muster("what-if", "-f", str(path))
+    assert together.err == "muster: no project has the namespace 'runai-vision'\n"
+    assert [len(asked.drafts) for asked in world.asked("WhatIf")] == [2, 1, 1]
+    world.fail("WhatIf", missing, times=2)
+    alone = muster("what-if", "-f", str(path))
+    assert (alone.code, together.code) == (3, 3)
+    assert alone.err.splitlines()[0] == f"{path}:1:1: no project has the namespace 'runai-vision'"
 
 
 def test_json_is_the_answer_itself(muster: Command, world: World, document: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from muster.api.v1 import explain_pb2
+from muster.api.v1.workloads_pb2 import WorkloadDraft
 from muster_client.cli.documents import Files, Piece, read_files, refused, remark
 from muster_client.cli.exits import Exit
 from muster_client.cli.issues import in_document
@@ -15,7 +16,8 @@ from muster_client.cli.options import Common
 from muster_client.cli.output import emit, say
 from muster_client.cli.render.prospects import displaced_text, prospect_text
 from muster_client.drafts import draft_of
-from muster_client.errors import InvalidInput, MusterError
+from muster_client.errors import InvalidInput, MusterError, NotFound
+from muster_client.muster import Muster
 
 _NO_OPTIONS = Common()
 _MOST = 100
@@ -54,10 +56,18 @@ async def _asked(pieces: list[Piece], cluster: str, common: Common) -> explain_p
         ]
         try:
             return await muster.what_if(drafts)
+        except (InvalidInput, NotFound) as problem:
+            raise await _refused_one(muster, pieces, drafts) or problem from None
+
+
+async def _refused_one(muster: Muster, pieces: list[Piece], drafts: list[WorkloadDraft]) -> MusterError | None:
+    """The refusal of the first document that is refused alone; a refusal of all does not say whose it is."""
+    for piece, draft in zip(pieces, drafts, strict=True):
+        try:
+            await muster.what_if([draft])
         except MusterError as problem:
-            if len(pieces) == 1:
-                raise refused(pieces[0], problem, done=_DONE) from None
-            raise
+            return refused(piece, problem, done=_DONE)
+    return None
 
 
 def _show(answer: explain_pb2.WhatIfResponse, pieces: list[Piece]) -> None:
