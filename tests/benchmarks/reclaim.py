@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -27,29 +27,15 @@ from muster_kernel.quantities import GPU
 from muster_scheduler.domain.asked.requests import Kind, Shape
 from muster_scheduler.domain.fleet.columns import Columns
 from muster_scheduler.domain.room.reclaim import reclaim
-from muster_scheduler.domain.room.search import Question
 from muster_scheduler.domain.room.several import Seats, reclaim_for
-from muster_scheduler.domain.room.values import Room, Running, Taker, Tree
+from muster_scheduler.domain.room.values import Room, Taker, Tree
 from tests.support.pools import Part, Work, occupy, pool, running, tree
+from tests.support.room_cases import Case
 
 CARDS = 8
 RACK = 50  # nodes
 _B, _A = 2, 3  # projects of the trees below
 Answer = TypeVar("Answer")
-
-
-class Case(NamedTuple):
-    """One question that is put to the domain."""
-
-    columns: Columns
-    running: Running
-    tree: Tree
-    taker: Taker
-
-    @property
-    def question(self) -> Question:
-        """Who asks whom for what."""
-        return Question(self.columns, self.running, self.taker)
 
 
 def _singles(nodes: int, seed: int) -> list[Work]:

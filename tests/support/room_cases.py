@@ -18,6 +18,8 @@ CARDS = 4
 
 
 class Case(NamedTuple):
+    """A crowded pool and who wants room in it."""
+
     columns: Columns
     running: Running
     tree: Tree
@@ -25,6 +27,7 @@ class Case(NamedTuple):
 
     @property
     def question(self) -> Question:
+        """Who asks whom for what."""
         return Question(self.columns, self.running, self.taker)
 
 

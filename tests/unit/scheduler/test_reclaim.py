@@ -95,7 +95,8 @@ def test_non_preemptible_work_and_work_that_has_just_begun_stay() -> None:
     assert taker.claim is not None
 
 
-def test_who_was_evicted_evicts_nobody_to_come_back() -> None:
+def taken_back() -> tuple[Fleet, int]:
+    """Two projects with a card each: p's workload 3 took back what q had beyond its own. Whom it evicted is gone."""
     fleet = Fleet(node("n1", 2), quota=1)
     fleet.project("q", {"default": 1})
     fleet.submit(1, project="q")
@@ -104,10 +105,15 @@ def test_who_was_evicted_evicts_nobody_to_come_back() -> None:
     (victim,) = evictions(fleet)
     number = 1 if victim == workload_id(1) else 2
     fleet.gone(number)
+    return fleet, number
+
+
+def test_who_was_evicted_evicts_nobody_to_come_back() -> None:
+    fleet, number = taken_back()
     fleet.project("p", {"default": 0})
     fleet.project("q", {"default": 2})
     assert fleet.workload(number).phase is Phase.PENDING
-    assert evictions(fleet) == [victim]
+    assert evictions(fleet) == [workload_id(number)]
     fleet.finish(3)
     assert fleet.workload(number).phase is Phase.INITIALIZING
     assert not fleet.workload(number).preempted_by
@@ -198,14 +204,8 @@ def test_limits_bound_how_many_of_a_class_are_let_in() -> None:
 
 
 def test_one_who_was_evicted_does_not_keep_its_equals_from_reclaiming() -> None:
-    fleet = Fleet(node("n1", 2), quota=1)
-    fleet.project("q", {"default": 1})
-    fleet.submit(1, project="q")
-    fleet.submit(2, project="q")
-    fleet.submit(3)
-    (victim,) = evictions(fleet)
-    fleet.gone(1 if victim == workload_id(1) else 2)
+    fleet, number = taken_back()
     fleet.project("q", {"default": 2})
     fleet.project("p", {"default": 0})
     fleet.submit(4, project="q")
-    assert evictions(fleet) == [victim, workload_id(3)]
+    assert evictions(fleet) == [workload_id(number), workload_id(3)]
