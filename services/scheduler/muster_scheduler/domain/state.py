@@ -18,6 +18,7 @@ from muster_kernel.lifecycle import LifecycleEvent
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.limits import Limits
 from muster_scheduler.domain.asked.workloads import Workload
+from muster_scheduler.domain.books.restoring import keep, remember, restore
 from muster_scheduler.domain.books.world import Touched, World
 from muster_scheduler.domain.decisions import Decision, PhaseChange
 from muster_scheduler.domain.life import admission, fleet, reports, tenancy
@@ -45,6 +46,7 @@ class State:
         """Begins with nothing known."""
         self.world = World(limits)
         self._open = False
+        self._before = remember(self.world)
 
     # -- transactions ------------------------------------------------------------------------------------------------
 
@@ -53,6 +55,7 @@ class State:
         if self._open:
             raise RuntimeError("a transaction is open already: commit or abort it first")
         self._open = True
+        self._before = remember(self.world)
         self.world.now = max(self.world.now, now)
 
     def apply(self, event: events.Event) -> None:
@@ -87,12 +90,13 @@ class State:
     def commit(self) -> None:
         """The database has it: the changes stay."""
         self.world.journal.clear()
+        keep(self.world)
         self._close()
 
     def abort(self) -> None:
         """The database has not: everything is as it was at `begin`."""
         self.world.journal.rollback()
-        self.world.derive()
+        restore(self.world, self._before)
         self._close()
 
     def _close(self) -> None:

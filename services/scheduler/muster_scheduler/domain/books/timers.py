@@ -1,7 +1,7 @@
 """What has to be looked at again at a certain time: backoffs, left-out nodes, automatic deletion.
 
 Derived and lazy: an entry only says "look then"; whether there is still something to do is read from the workload. So
-an entry too many does no harm, and a rebuild or an abort simply asks every workload again.
+an entry too many does no harm, and a rebuild simply asks every workload again.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ class Timers:
     def __init__(self) -> None:
         """Begins empty."""
         self._heap: list[tuple[int, str]] = []
+        self._taken: list[tuple[int, str]] = []  # by the transaction that is open
 
     def at(self, time: int, workload: str) -> None:
         """Looks at the workload at that time (microseconds since 1970)."""
@@ -24,8 +25,20 @@ class Timers:
         """Workloads whose time has come, each once, by time and id."""
         ripe: dict[str, None] = {}
         while self._heap and self._heap[0][0] <= now:
-            ripe[heapq.heappop(self._heap)[1]] = None
+            entry = heapq.heappop(self._heap)
+            self._taken.append(entry)
+            ripe[entry[1]] = None
         return list(ripe)
+
+    def keep(self) -> None:
+        """What was due has been looked at, and that is written."""
+        self._taken.clear()
+
+    def give_up(self) -> None:
+        """What was due since the last `keep` is due again."""
+        for entry in self._taken:
+            heapq.heappush(self._heap, entry)
+        self._taken.clear()
 
     def next(self) -> int | None:
         """The time of the next entry, or None."""

@@ -1,7 +1,7 @@
 """The queue: what waits, grouped by class, so that a class that did not fit is tried once and not once a member.
 
-Derived from the workloads (it is rebuilt after an abort) and never changes a decision: a blocked class is one that
-would fail again, because nothing that it could use has changed.
+Derived from the workloads (restoring.py puts it right after an abort) and never changes a decision: a blocked class is
+one that would fail again, because nothing that it could use has changed.
 Called by the lifecycle (add, remove), by whatever frees capacity (wake) and by the cycle (next, block).
 """
 
@@ -134,6 +134,7 @@ class Queue:
         self._places: dict[str, Place] = {}
         self._heads: dict[str, list[tuple[Place, int, Bucket]]] = {}
         self._classes = 0
+        self._blocked: dict[ClassKey, None] = {}  # by the transaction that is open
         self._by_pool: dict[str, dict[ClassKey, None]] = {}
         self._by_project: dict[str, dict[ClassKey, None]] = {}
 
@@ -253,6 +254,7 @@ class Queue:
             return
         self._demand(bucket, -bucket.count)
         bucket.reason, bucket.before = reason, None
+        self._blocked[key] = None
         self._demand(bucket, bucket.count)
         for pool in key.pools:
             self._by_pool.setdefault(pool, {})[key] = None
@@ -261,6 +263,17 @@ class Queue:
     def _unstick(self, pool: str) -> None:
         for gang in [each for each, at in self.stuck.items() if at == pool]:
             del self.stuck[gang]
+
+    def keep(self) -> None:
+        """What has been blocked since the last `keep` stays blocked."""
+        self._blocked.clear()
+
+    def give_up(self) -> None:
+        """What has been blocked since the last `keep` is worth a try: what stood in its way may not have happened."""
+        for key in self._blocked:
+            self._wake(key)
+        self._blocked.clear()
+        self.stuck.clear()
 
     def wake_pool(self, pool: str) -> None:
         """Something in this node pool changed for the better."""

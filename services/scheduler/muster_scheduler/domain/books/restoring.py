@@ -1,0 +1,58 @@
+"""The queue and the timers after a transaction that was not written: only what it touched is put in order anew.
+
+Called by the state machine at the begin, the commit and the abort of every transaction. Making all that is derived anew
+costs seconds with a million waiting, and every question of what would happen ends with an abort.
+Holds: afterwards whatever waits stands where the truth has it, every class that the transaction blocked is tried again,
+and nothing that was due or given back before it is forgotten; one look too many does no harm.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from muster_scheduler.domain.books.world import Freed, Touched, World
+
+
+class Before(NamedTuple):
+    """What a cycle uses up, as it was when the transaction began."""
+
+    freed: dict[tuple[str, str], Freed]
+    unweighed: dict[str, None]
+    weighed: int
+
+
+def remember(world: World) -> Before:
+    """What `restore` needs; next to nothing, since the last cycle has used it up."""
+    freed = {key: Freed(dict(each.nodes), dict(each.projects)) for key, each in world.freed.items()}
+    return Before(freed, dict(world.unweighed), world.weighed)
+
+
+def keep(world: World) -> None:
+    """The transaction is written: what it blocked stays blocked, what was due has been looked at."""
+    world.waiting.keep()
+    world.timers.keep()
+    world.reopenings.keep()
+
+
+def restore(world: World, before: Before) -> None:
+    """After the journal's rollback: everything derived follows the truth again."""
+    touched = world.touched
+    if _beyond_workloads(touched):
+        world.derive()
+        return
+    world.waiting.give_up()
+    world.timers.give_up()
+    world.reopenings.give_up()
+    world.freed = before.freed
+    world.unweighed |= before.unweighed
+    world.weighed = before.weighed
+    for workload_id in sorted(touched.workloads):
+        world.waiting.remove(workload_id)
+        workload = world.workloads.get(workload_id)
+        if workload is not None:
+            world.watch(workload)
+
+
+def _beyond_workloads(touched: Touched) -> bool:
+    """Whether clusters, nodes, quotas or settings have changed: rare, and anything may hang on them."""
+    return bool(touched.clusters or touched.nodes or touched.projects or touched.departments or touched.pools)
