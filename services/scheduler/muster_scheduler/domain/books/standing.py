@@ -9,7 +9,12 @@ rounding units are 1 GPU, 1 CPU and 1 GiB; clusters that are silent do not count
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from muster_kernel.quantities import GPU, MILLI
 from muster_scheduler.domain.asked.quotas import DEFAULT_WEIGHT, NOTHING, Account, Amount, Line, Quota
@@ -17,7 +22,10 @@ from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.shares.decay import part_of
 from muster_scheduler.domain.shares.tree import TOP, Branch, Share, fair_shares
 
+Ints = NDArray[np.int64]
+
 STEPS: Final = Amount(GPU, MILLI, 1 << 30)
+FREE: Final = 1 << 60  # what a queue may hold of a resource that its quota does not name
 _FULL: Final = 1 << 61
 _SCALE: Final = 20  # bits behind the point of a ratio
 
@@ -34,7 +42,24 @@ class Queue(NamedTuple):
     usage: int = 0  # of GPUs lately, in millionths of what the pool has
 
 
-class Standing(NamedTuple):
+class Table(NamedTuple):
+    """The queues of a pool as arrays of q rows, resources as in `Amount`.
+
+    parent: int64[q]. fair, deserved: int64[q, 3], in the accounts' units; FREE where no quota names the resource.
+    counted: bool[3], the resources that any quota names. held, bound: int64[q, 3], of the accounts as last read.
+    """
+
+    parent: Ints
+    fair: Ints
+    deserved: Ints
+    counted: NDArray[np.bool_]
+    held: Ints
+    bound: Ints
+    accounts: list[Account]
+
+
+@dataclass(frozen=True, eq=False)
+class Standing:
     """One pool. `shares`: of each resource by row; None where no quota names it. Parents stand before children."""
 
     pool: str
@@ -43,6 +68,31 @@ class Standing(NamedTuple):
     departments: dict[str, int]  # rows by name
     projects: dict[str, int]
     shares: tuple[tuple[Share, ...] | None, ...]
+
+    @cached_property
+    def table(self) -> Table:
+        """The queues as arrays, made once; `refreshed` brings the accounts up to date."""
+        parent = np.array([queue.parent for queue in self.queues], np.int64)
+        counted = np.array([share is not None for share in self.shares])
+        fair, deserved = (np.full((len(parent), len(STEPS)), FREE) for _ in range(2))
+        for at, shares in enumerate(self.shares):
+            if shares is not None:
+                fair[:, at], deserved[:, at] = [each.fair for each in shares], [each.deserved for each in shares]
+        accounts = [queue.account for queue in self.queues]
+        held, bound = (np.array([getattr(each, side) for each in accounts], np.int64) for side in ("held", "bound"))
+        shape = len(parent), len(STEPS)
+        return Table(parent, fair, deserved, counted, held.reshape(shape), bound.reshape(shape), accounts)
+
+    def refreshed(self, world: World) -> Table:
+        """The table with what the queues hold now; to be read only, and until the next call."""
+        table, inner = self.table, len(self.departments)
+        read = world.queues.department_account, world.queues.account
+        for row, queue in enumerate(self.queues):
+            now = read[row >= inner](queue.name, self.pool)
+            if now is not table.accounts[row]:
+                table.accounts[row] = now
+                table.held[row], table.bound[row] = now.held, now.bound
+        return table
 
     def fullness(self, row: int, held: Amount) -> int:
         """How full a queue is that holds so much, by the resource of which it has most: the least full has its turn.

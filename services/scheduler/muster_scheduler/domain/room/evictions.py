@@ -97,7 +97,7 @@ def _in(ask: Ask, key: ClassKey, standings: Standings) -> tuple[Room, ...] | Sur
         return (shrunk,) if shrunk is not None else ()
     mark = world.journal.mark()
     found = by_moving(ask)
-    if not found and someone_gives(world, key.project, ask.site.pool):
+    if not found:
         found = _by_taking(ask, standings(ask.site.pool))
     if found and spare:
         world.journal.rollback(mark)
@@ -116,24 +116,6 @@ def ask_of(site: Site, members: tuple[Workload, ...], budget: Budget) -> Ask | N
     taker = taker_of(request, site.roles, 0, units, site.mask, _domains(site))
     countable = len(site.roles) == 1 and not site.wish.group
     return Ask(site, members, request, units, taker, None if countable else _placeable(site), budget)
-
-
-def someone_gives(world: World, asking: str, pool: str) -> bool:
-    """Whether preemptible work of the own project, or of another beyond its quota, could be asked at all.
-
-    Nobody's fair share is below what it deserves and wants, so within its quota a queue has nothing to give.
-    """
-    for (project, where), account in world.queues.accounts.items():
-        loose = any(held > bound for held, bound in zip(account.held, account.bound, strict=True))
-        if where != pool or not loose:
-            continue
-        lines = world.queues.quota(project, pool).lines
-        beyond = (
-            line.deserved is not None and held > line.deserved for line, held in zip(lines, account.held, strict=True)
-        )
-        if project == asking or any(beyond):
-            return True
-    return False
 
 
 def _by_taking(ask: Ask, standing: Standing) -> tuple[Room, ...]:

@@ -44,21 +44,29 @@ def terms(tree: Tree, bound: Ints, taker: Taker, counting: Bools) -> Terms | Ref
         worst = int(np.argmax(allocated[taker.queue] + units - bound[taker.queue]))
         numbers = int(allocated[taker.queue, worst] + units[worst]), int(bound[taker.queue, worst])
         return Refusal(Lack.SHARE, numbers, resource=int(np.flatnonzero(counting)[worst]))
-    taker_side, victim_side = np.full(len(parent), TOP), np.full(len(parent), TOP)
-    spare = np.zeros_like(allocated)
-    below = {TOP if q == path[-1] else int(parent[q]): q for q in path}
-    for q in range(len(parent)):  # parents come first
-        above = int(parent[q])
-        if q in path:
-            continue
-        if above in below and below[above] != q:
-            if below[above] in within:
-                taker_side[q], victim_side[q] = below[above], q
-                spare[q] = np.maximum(0, allocated[q] - bound[q])
-        elif above != TOP and victim_side[above] != TOP:
-            taker_side[q], victim_side[q] = taker_side[above], victim_side[above]
-            spare[q] = np.minimum(spare[above], np.maximum(0, allocated[q] - bound[q]))
+    excess = np.maximum(0, allocated - bound)
+    beside = np.full(len(parent) + 1, TOP)  # by what is above a queue: its T; the last is for those with nothing above
+    beside[parent[within]] = within
+    taker_side = beside[parent]
+    taker_side[path] = TOP
+    victim_side = np.where(taker_side == TOP, TOP, np.arange(len(parent)))
+    spare = np.where((taker_side != TOP)[:, None], excess, 0)
+    for rows in levels(parent)[1:]:
+        inner = rows[(taker_side[rows] == TOP) & (taker_side[parent[rows]] != TOP)]
+        above = parent[inner]
+        taker_side[inner], victim_side[inner] = taker_side[above], victim_side[above]
+        spare[inner] = np.minimum(spare[above], excess[inner])
     return Terms(bound, allocated, units, taker_side, victim_side, spare)
+
+
+def levels(parent: Ints) -> list[Ints]:
+    """The rows of the queues, level by level from the outermost."""
+    depth = np.zeros(len(parent), np.int64)
+    above = parent
+    while (above != TOP).any():
+        depth += above != TOP
+        above = np.where(above == TOP, TOP, parent[above])
+    return [np.flatnonzero(depth == level) for level in range(int(depth.max(initial=0)) + 1)]
 
 
 def _path(parent: Ints, queue: int) -> list[int]:
@@ -88,11 +96,12 @@ def freeable(tree: Tree, term: Terms, running: Running, rows: Ints, counting: Bo
     """int64[C]: no more than this can be freed under the terms, one indivisible victim included."""
     units = running.units[:, counting]
     each = _sum(len(tree.parent), running.queue[rows], units[rows])
-    for q in range(len(tree.parent) - 1, -1, -1):
-        each[q] = np.minimum(each[q], term.spare[q])
-        if tree.parent[q] != TOP:
-            each[tree.parent[q]] += each[q]
-    tops = np.array([v == q for q, v in enumerate(term.victim_side)])
+    outermost, *inner = levels(tree.parent)
+    for level in reversed(inner):
+        each[level] = np.minimum(each[level], term.spare[level])
+        np.add.at(each, tree.parent[level], each[level])
+    each[outermost] = np.minimum(each[outermost], term.spare[outermost])
+    tops = term.victim_side == np.arange(len(tree.parent))
     largest = units[rows].max(axis=0) if len(rows) else np.zeros(units.shape[1], np.int64)
     freed: Ints = each[tops].sum(axis=0) + largest
     return freed
@@ -107,9 +116,8 @@ def _sum(queues: int, queue: Ints, units: Ints) -> Ints:
 def released(tree: Tree, running: Running, victims: Ints, counting: Bools) -> Ints:
     """int64[q, C]: what every queue loses by these victims, its children's included."""
     total = _sum(len(tree.parent), running.queue[victims], running.units[victims][:, counting])
-    for q in range(len(tree.parent) - 1, -1, -1):
-        if tree.parent[q] != TOP:
-            total[tree.parent[q]] += total[q]
+    for level in reversed(levels(tree.parent)[1:]):
+        np.add.at(total, tree.parent[level], total[level])
     return total
 
 

@@ -13,7 +13,6 @@ from typing import Final
 import numpy as np
 
 from muster_kernel.quantities import GPU, MILLI
-from muster_scheduler.domain.asked.quotas import Account
 from muster_scheduler.domain.asked.requests import Grant, Kind, Role, Share
 from muster_scheduler.domain.asked.workloads import SECOND, Replica, Request, Workload
 from muster_scheduler.domain.books.capacity import Capacity
@@ -25,28 +24,12 @@ from muster_scheduler.domain.room.values import ALL, Bools, Held, Ints, Running,
 
 Entry = tuple[int, int, int, int, int, int, int, int, int]  # a row of Held, in the order of `_FIELDS`
 _FIELDS: Final = ("node", "cpu", "memory", "slots", "milli", "bytes", "anonymous", "slices", "media")
-_FREE: Final = 1 << 60  # what a queue may hold of a resource that its quota does not name
 
 
 def tree_of(world: World, standing: Standing) -> Tree:
     """The queues of a pool: fair shares as the standing has them, what each holds as the books say now."""
-    queues = standing.queues
-    accounts = _accounts(world, standing)
-    counted = np.array([share is not None for share in standing.shares])
-    shares = [share or () for share in standing.shares]
-    fair = [[each[row].fair if each else _FREE for each in shares] for row in range(len(queues))]
-    deserved = [[each[row].deserved if each else _FREE for each in shares] for row in range(len(queues))]
-    parent = np.array([queue.parent for queue in queues], np.int64)
-    held, bound = (_table([getattr(account, side) for account in accounts]) for side in ("held", "bound"))
-    return Tree(parent, held, _table(fair), _table(deserved), counted, held - bound)
-
-
-def _accounts(world: World, standing: Standing) -> list[Account]:
-    departments, projects = world.queues.department_account, world.queues.account
-    return [
-        (projects if standing.projects.get(queue.name) == row else departments)(queue.name, standing.pool)
-        for row, queue in enumerate(standing.queues)
-    ]
+    table = standing.refreshed(world)
+    return Tree(table.parent, table.held.copy(), table.fair, table.deserved, table.counted, table.held - table.bound)
 
 
 def _table(rows: Sequence[Sequence[int]]) -> Ints:
