@@ -43,6 +43,7 @@ class WaitingReason(StrEnum):
     USER_RUNS_ENOUGH = "UserRunsEnough"
     BACKOFF = "Backoff"
     CLAIM = "WaitsForClaim"
+    RESERVED = "Reserved"
     NO_CAPACITY = "NoCapacity"
     NO_HOST_CAPACITY = "NoHostCapacity"
     FRAGMENTED = "Fragmented"
@@ -111,6 +112,7 @@ class Constraint(StrEnum):
     TAINTED = "Tainted"
     CLOSES_TOO_SOON = "ClosesTooSoon"
     REFUSED_BEFORE = "RefusedBefore"
+    RESERVED = "Reserved"
     NO_GPU = "NoGpu"
     DEVICE_TOO_SMALL = "DeviceTooSmall"
     NO_IDLE_GPU = "NoIdleGpu"
@@ -264,6 +266,10 @@ _CATALOGUE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     WaitingReason.CLAIM: (
         "room has been made for it; {workloads:workload is|workloads are} still leaving",
         ("workloads",),
+    ),
+    WaitingReason.RESERVED: (
+        "it would fit only on what is reserved; {nodes:node is|nodes are} kept for a workload whose turn comes first",
+        ("nodes",),
     ),
     WaitingReason.NO_CAPACITY: (
         "{requested:GPU is|GPUs are} asked for and {free:is|are} free in the pool",

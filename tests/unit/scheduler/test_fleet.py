@@ -296,7 +296,7 @@ def test_anonymous_slots_are_counted() -> None:
     workload = fleet.submit(1, request(role(whole(2))))
     assert workload.replicas["worker", 0].grant.slots == 2
     assert fleet.submit(2, request(role(whole(2)))).phase is Phase.PENDING
-    assert fleet.submit(3).phase is Phase.INITIALIZING
+    assert fleet.submit(3, request(priority=90)).phase is Phase.INITIALIZING
 
 
 def test_restart_clocks_gives_everyone_time() -> None:

@@ -242,7 +242,7 @@ def test_portions_share_a_card() -> None:
     assert a.replicas["worker", 0].grant.shares[0].device == b.replicas["worker", 0].grant.shares[0].device
     c = fleet.submit(3, request(role(portion(600, 2))))
     assert c.phase is Phase.PENDING
-    assert fleet.submit(4).phase is Phase.INITIALIZING
+    assert fleet.submit(4, request(priority=90)).phase is Phase.INITIALIZING
 
 
 def test_nodes_that_take_nothing_new() -> None:

@@ -32,7 +32,7 @@ def test_a_release_that_is_too_small_for_a_class_does_not_try_it(tried: list[str
     fleet.submit(2, request(role(whole(3)), preemptible=False))
     fleet.run(2)
     fleet.submit(3, request(role(whole(3)), preemptible=False))
-    fleet.submit(4, request(role(portion(500)), preemptible=False))
+    fleet.submit(4, request(role(portion(500)), priority=90, preemptible=False))
     tried.clear()
     fleet.finish(1)
     assert tried == [workload_id(4)]

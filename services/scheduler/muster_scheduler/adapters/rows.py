@@ -15,7 +15,7 @@ from muster_kernel.reasons import ChangeReason, FailureClass, WaitingReason
 from muster_scheduler.domain.asked.quotas import ModelQuota, Quota, UserLimit
 from muster_scheduler.domain.asked.requests import Grant, Holder
 from muster_scheduler.domain.asked.rules import NodeTypes, Rules
-from muster_scheduler.domain.asked.workloads import Claim, Ending, Replica, ReplicaState, Request, Workload
+from muster_scheduler.domain.asked.workloads import Claim, Ending, Replica, ReplicaState, Request, Reservation, Workload
 from muster_scheduler.domain.books.pools import NodePool, Strategy
 from muster_scheduler.domain.books.queues import Department, Project
 from muster_scheduler.domain.fleet.clusters import Cluster, Profile
@@ -145,6 +145,7 @@ class WorkloadBody(msgspec.Struct, frozen=True, omit_defaults=True):
     not_before: int = 0
     avoid: list[tuple[tuple[str, str], int]] = msgspec.field(default_factory=list)
     claim: Claim | None = None
+    reservation: Reservation | None = None
     preempted_by: str = ""
     record: int = 0
     finished: int = 0

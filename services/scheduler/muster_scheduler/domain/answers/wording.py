@@ -26,6 +26,10 @@ PHRASES: Final[dict[Constraint, tuple[str, str]]] = {
         "is in a cluster that does not support what it asks for",
         "are in clusters that do not support what it asks for",
     ),
+    Constraint.RESERVED: (
+        "is kept for a workload whose turn comes first",
+        "are kept for a workload whose turn comes first",
+    ),
     Constraint.CLUSTER_SILENT: (
         "is in a cluster that has not been heard of lately",
         "are in clusters that have not been heard of lately",

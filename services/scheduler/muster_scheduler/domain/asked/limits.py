@@ -27,6 +27,7 @@ class Limits(NamedTuple):
     minimum_run: int = 0  # how long preemptible work runs at least before it may be asked to leave
     usage_weight: int = 0  # how much past use counts against a queue's weight, in thousandths; 0: not at all
     usage_half_life: int = 24 * 3600 * SECOND  # in this time past use loses half of what it counts
+    reserves: bool = True  # whether nodes are kept for the first blocked head of a pool
     grow_after: int = 30 * SECOND  # elastic gangs grow once nobody has waited for room in their pool for so long
     below_minimum: int = 60 * SECOND  # a gang that lacks replicas for so long gives up those that it has
 

@@ -140,6 +140,21 @@ class Claim(NamedTuple):
     run: tuple[int, int] = (0, 0)  # generation and attempt that it is for
 
 
+class Reservation(NamedTuple):
+    """Nodes of one pool that are kept for a blocked workload until it fits somewhere.
+
+    since: when it got them. until: by when those who are in its way will have left by their own limits; 0: nobody
+    knows. beyond: whether its queues would then hold more than they deserve.
+    """
+
+    cluster: str
+    pool: str
+    nodes: tuple[str, ...]
+    since: int
+    until: int = 0
+    beyond: bool = False
+
+
 @dataclass(slots=True, eq=False)
 class Workload:
     """One workload, from the first that was heard of it until it is deleted."""
@@ -178,6 +193,7 @@ class Workload:
     not_before: int = 0  # backoff
     avoid: dict[tuple[str, str], int] = field(default_factory=dict)  # node -> until when it is left out
     claim: Claim | None = None
+    reservation: Reservation | None = None
     preempted_by: str = ""
     calm_since: int = 0  # elastic: since when nobody waits for room in its pool; 0: somebody does, or it has all
     resized: int = 0  # elastic: when its size was last changed within this attempt

@@ -16,6 +16,7 @@ from muster_scheduler.domain.asked.limits import KEEP_DEVICES
 from muster_scheduler.domain.asked.requests import Holder
 from muster_scheduler.domain.asked.workloads import Claim, Ending, Planned, Replica, ReplicaState, Request, Workload
 from muster_scheduler.domain.books.eligible import eligibility_of
+from muster_scheduler.domain.books.reserving import let_go
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.decisions import PhaseChange, Release
 from muster_scheduler.domain.fleet.eligibility import excluded
@@ -67,6 +68,7 @@ def _enter(world: World, workload: Workload, before: Phase) -> None:
     if before in WAITING:
         world.waiting.remove(workload.id)
         world.set(workload, told=None)
+        let_go(world, workload)
     if phase in WAITING:
         if phase is Phase.RESUMING:
             world.set(workload, attempt=workload.attempt + 1, ours=workload.ours + 1, not_before=0, ran=0)

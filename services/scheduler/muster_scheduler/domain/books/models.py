@@ -17,6 +17,7 @@ from muster_scheduler.domain.asked.requests import Grant
 from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.books.eligible import eligibility_of
 from muster_scheduler.domain.books.queues import Queues
+from muster_scheduler.domain.books.reserving import kept_from
 from muster_scheduler.domain.books.world import World, owner_of
 from muster_scheduler.domain.fleet.eligibility import Eligibility, models_of_node
 
@@ -29,10 +30,16 @@ class Closed(NamedTuple):
 
 
 def asked_of(world: World, workload: Workload, units: int) -> Eligibility:
-    """What nodes are held against for `units` more, in 1/7,000 GPU: the workload's eligibility, closed models out."""
+    """What nodes are held against for `units` more, in 1/7,000 GPU.
+
+    The workload's eligibility, without closed models and what is kept for others.
+    """
     asked = eligibility_of(world.queues, workload)
     closed = closed_models(world, workload, units)
-    return asked._replace(closed=frozenset(each.model for each in closed)) if closed else asked
+    kept = kept_from(world, workload, units, asked.runs)
+    if not closed and not kept:
+        return asked
+    return asked._replace(closed=frozenset(each.model for each in closed), kept=kept)
 
 
 def closed_models(world: World, workload: Workload, units: int) -> list[Closed]:

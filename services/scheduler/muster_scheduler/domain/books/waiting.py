@@ -29,6 +29,7 @@ FOR_ROOM: Final = frozenset(
         WaitingReason.NO_HOST_CAPACITY,
         WaitingReason.FRAGMENTED,
         WaitingReason.TOPOLOGY,
+        WaitingReason.RESERVED,
     }
 )
 
@@ -263,6 +264,18 @@ class Queue:
     def _unstick(self, pool: str) -> None:
         for gang in [each for each, at in self.stuck.items() if at == pool]:
             del self.stuck[gang]
+
+    def blocked(self, pool: str) -> Iterator[tuple[ClassKey, Reason, Place]]:
+        """The classes that are blocked in a node pool, why, and the first member of each."""
+        for key in list(self._by_pool.get(pool, {})):
+            bucket = self.buckets.get(key)
+            head = self._head(bucket) if bucket is not None else None
+            if bucket is not None and bucket.reason is not None and head is not None:
+                yield key, bucket.reason, head
+
+    def blocked_pools(self) -> list[str]:
+        """The node pools in which a class may be blocked, by name."""
+        return sorted(self._by_pool)
 
     def keep(self) -> None:
         """What has been blocked since the last `keep` stays blocked."""

@@ -85,6 +85,8 @@ class World:
         self.weighed = 0  # the last part of a half life of past use in which queues were weighed
         self.unweighed: dict[str, None] = {}  # pools that took work beyond a quota since those below theirs looked
         self.claims: dict[str, None] = {}
+        self.reserved: dict[tuple[str, str], str] = {}  # (cluster, pool) -> the workload for which nodes are kept there
+        self.crowded: dict[str, None] = {}  # pools in which others may have to be reserved for now; derived
         self.hungry: dict[str, None] = {}  # services that may lack replicas; derived, one too many does no harm
         self.elastic: dict[str, None] = {}  # elastic gangs that have a place; derived, one too many does no harm
         self.short: dict[str, None] = {}  # gangs of which replicas are lost; derived
@@ -252,6 +254,8 @@ class World:
         self.elastic = {w.id: None for w in self.workloads.values() if w.replicas and w.surplus_wanted}
         self.short = {w.id: None for w in self.workloads.values() if w.below_since}
         self.departing = {w.id: None for w in self.workloads.values() if w.remaining and self.leaving(w)}
+        kept = ((w.id, w.reservation) for w in self.workloads.values() if w.reservation)
+        self.reserved = {(reserved.cluster, reserved.pool): name for name, reserved in kept}
         for workload_id in sorted(self.workloads):
             self.watch(self.workloads[workload_id])
 

@@ -32,6 +32,17 @@ def next_due(workload: Workload, rules: Rules, nodes: Mapping[tuple[str, str], N
     return min(found, key=lambda due: (due.at, due.reason, due.node or ("", "")), default=None)
 
 
+def certain_end(workload: Workload, rules: Rules, nodes: Mapping[tuple[str, str], Node], grace: int) -> int | None:
+    """When a running workload will have to go whatever it does; None: nobody knows. grace: seconds.
+
+    GPUs that stand idle may be used again, and of several nodes each sends away its own replicas alone.
+    """
+    alone = len({replica.node for replica in standing(workload)}) == 1
+    found = [due.at for due in _limits(workload, rules) if due.reason is ChangeReason.RUN_TIME_LIMIT]
+    found += [due.at for due in _nodes(workload, nodes, grace)] if alone else []
+    return min(found, default=None)
+
+
 def _limits(workload: Workload, rules: Rules) -> Iterator[Due]:
     request = workload.request
     if request is None or rules == NO_RULES:

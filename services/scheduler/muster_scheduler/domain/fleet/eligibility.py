@@ -26,6 +26,7 @@ class Eligibility(NamedTuple):
     runs: int | None = None
     avoided: frozenset[tuple[str, str]] = frozenset()
     closed: frozenset[str] = frozenset()  # GPU models of which a quota is used up
+    kept: frozenset[tuple[str, str]] = frozenset()  # nodes that are reserved for another workload
 
 
 ANY_NODE: Final = Eligibility()
@@ -39,7 +40,9 @@ def excluded(asked: Eligibility, node: Node, now: int) -> Constraint | None:
     out = closed or mismatch(asked, node)
     if out is None and asked.closed and not asked.closed.isdisjoint(models_of_node(node)):
         return Constraint.MODEL_CLOSED
-    return out or (Constraint.REFUSED_BEFORE if node.key in asked.avoided else None)
+    if out is None and node.key in asked.avoided:
+        return Constraint.REFUSED_BEFORE
+    return out or (Constraint.RESERVED if node.key in asked.kept else None)
 
 
 def _closed(asked: Eligibility, node: Node, now: int) -> Constraint | None:

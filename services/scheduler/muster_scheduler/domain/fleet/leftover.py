@@ -40,7 +40,7 @@ class Leftover:
             self._free[ordinal] = free
         self._stale.clear()
         nodes = self._nodes
-        if asked.types is not None or asked.avoided:
+        if asked.types is not None or asked.avoided or asked.kept:
             return sum(self._free[n] for n in range(len(nodes)) if excluded(asked, nodes[n], now) is None)
         shut = (n for n in self._special if excluded(asked, nodes[n], now) is not None)
         return self._total - sum(self._free[n] for n in shut)

@@ -53,9 +53,10 @@ class Usable:
             mask[n] = excluded(asked, self._nodes[n], now) is None
         if asked.closed:
             mask &= self._without(asked.closed)
-        if asked.avoided and not self._ordinals:
+        barred = asked.avoided | asked.kept
+        if barred and not self._ordinals:
             self._ordinals = {node.key: n for n, node in enumerate(self._nodes)}
-        for key in asked.avoided:
+        for key in barred:
             if key in self._ordinals:
                 mask[self._ordinals[key]] = False
         return mask

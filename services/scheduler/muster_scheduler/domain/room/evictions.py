@@ -23,6 +23,7 @@ from muster_kernel.reasons import ChangeReason
 from muster_scheduler.domain.asked.quotas import NOTHING
 from muster_scheduler.domain.asked.workloads import Claim, Ending, Request, Workload
 from muster_scheduler.domain.books.course import advance
+from muster_scheduler.domain.books.reserving import let_go
 from muster_scheduler.domain.books.standing import Standing
 from muster_scheduler.domain.books.waiting import ClassKey
 from muster_scheduler.domain.books.world import World, owner_of
@@ -233,6 +234,7 @@ def carry_out(world: World, room: Room) -> None:
 
 
 def _book(world: World, workload: Workload, claim: Claim) -> None:
+    let_go(world, workload)
     world.account(workload, claim.pool, (p.grant for p in claim.planned))
     world.set(workload, claim=claim)
     world.journal.put(world.claims, workload.id, None)

@@ -25,6 +25,7 @@ from muster_scheduler.domain.gangs.place import Placement, Refusal, place_gang
 from muster_scheduler.domain.placement.gang import by_columns, charge_runs, wish_of
 from muster_scheduler.domain.placement.place import Budget, amount_before, clusters_for, mig_of
 from muster_scheduler.domain.room.listing import departing, held_of, staying
+from muster_scheduler.domain.room.shadow import shut
 from muster_scheduler.domain.room.stock import lift, stock_of
 from muster_scheduler.domain.room.values import Fits, Taker
 
@@ -44,7 +45,10 @@ class Room(NamedTuple):
 
 
 class Site(NamedTuple):
-    """One pool of one cluster as the taker sees it. columns: those who leave anyway are gone already."""
+    """One pool of one cluster as the taker sees it.
+
+    columns: those who leave anyway are gone already; of nodes that are kept for another, nothing is free.
+    """
 
     world: World
     cluster: str
@@ -92,6 +96,7 @@ def sites_of(world: World, workload: Workload) -> Iterator[Site]:
             leaving = tuple(_leaving(world, cluster, pool))
             columns = without(world, capacity, capacity.columns, leaving, departing)
             asked = asked_of(world, workload, amount_before(world, request, pool).gpu)
+            columns, asked = shut(capacity, columns, asked.kept), asked._replace(kept=frozenset())
             levels = world.pools.named(cluster, pool).levels_for(wish)
             topology, mask = capacity.usable.topology(levels), capacity.usable.mask(asked, world.now)
             yield Site(world, cluster, pool, capacity, columns, leaving, roles, topology, wish, mask)

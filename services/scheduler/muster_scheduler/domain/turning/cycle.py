@@ -34,6 +34,7 @@ from muster_scheduler.domain.placement.reasoning import why_not
 from muster_scheduler.domain.room.evictions import OthersLeave, SurplusFirst, carry_out, make_room
 from muster_scheduler.domain.room.sites import Room
 from muster_scheduler.domain.steps import Step
+from muster_scheduler.domain.turning.reservation import behind, note_changes, reserve
 from muster_scheduler.domain.turning.turns import Turns
 from muster_scheduler.domain.turning.waking import wake
 
@@ -54,6 +55,7 @@ def run(world: World, budget: Budget) -> None:
     take_heads(world, budget)
     evict_stale(world)
     stretch(world, budget)
+    note_changes(world)
     budget.steps.done(Step.GROW)
 
 
@@ -62,12 +64,22 @@ def take_heads(world: World, budget: Budget) -> None:
     turns = Turns(world)
     while not budget.spent:
         wake(world, turns.standing)
-        head = turns.next() or _below_quota(world, turns)
+        head = turns.next() or _below_quota(world, turns) or _reserved(world, turns, budget)
         budget.steps.done(Step.ORDER)
         if head is None:
             return
         decide(world, *head, budget, turns)
         budget.steps.done(Step.PLACE)
+
+
+def _reserved(world: World, turns: Turns, budget: Budget) -> tuple[Workload, ClassKey] | None:
+    """Chooses for whom nodes are kept; the next head of those whom that helps, if any."""
+    if not turns.closing:
+        turns.closing = True
+        note_changes(world)
+    reserve(world, budget)
+    wake(world, turns.standing)
+    return turns.next()
 
 
 def fill(world: World, workload: Workload, budget: Budget) -> None:
@@ -166,9 +178,7 @@ def decide(world: World, workload: Workload, key: ClassKey, budget: Budget, turn
     if request is None:
         world.waiting.remove(workload.id)
         return
-    refusal = place(world, workload, request, budget)
-    if _quota_freed(world, workload, refusal):
-        refusal = place(world, workload, request, budget)
+    refusal = _place(world, workload, request, budget)
     if refusal is None:
         if workload.id in world.hungry:
             fill(world, workload, budget)
@@ -191,7 +201,7 @@ def decide(world: World, workload: Workload, key: ClassKey, budget: Budget, turn
             carry_out(world, room)
             shed_all(world, room.shrinks)
     else:
-        block(world, key, why_not(world, workload))
+        block(world, key, behind(world, workload) or why_not(world, workload))
     budget.steps.done(Step.ROOM)
 
 
@@ -204,12 +214,14 @@ def _room(world: World, key: ClassKey, budget: Budget, turns: Turns) -> tuple[Ro
     return () if isinstance(made, SurplusFirst) else made
 
 
-def _quota_freed(world: World, workload: Workload, refusal: Reason | None) -> bool:
-    """Whether elastic gangs gave the quota back for the lack of which a head was refused."""
-    request = workload.request
-    if refusal is None or request is None or refusal.code is WaitingReason.NOT_EVALUATED or not world.elastic:
-        return False
-    return any(yield_quota(world, workload, pool, amount_before(world, request, pool)) for pool in request.pools)
+def _place(world: World, workload: Workload, request: Request, budget: Budget) -> Reason | None:
+    """As `place`; where quota is refused that only the surplus of elastic gangs holds, after they gave it back."""
+    refusal = place(world, workload, request, budget)
+    if refusal is None or refusal.code is WaitingReason.NOT_EVALUATED or not world.elastic:
+        return refusal
+    if any(yield_quota(world, workload, pool, amount_before(world, request, pool)) for pool in request.pools):
+        return place(world, workload, request, budget)
+    return refusal
 
 
 def place(world: World, workload: Workload, request: Request, budget: Budget) -> Reason | None:
@@ -272,5 +284,6 @@ def block(world: World, key: ClassKey, reason: Reason) -> None:
     """The class waits until something that it could use changes; its members are told why, where that is new."""
     members = world.waiting.members(key, _TOLD_A_CYCLE)
     world.waiting.block(key, reason)
+    world.crowded.update(dict.fromkeys(key.pools[:1]))
     for member in members:
         world.tell(world.workloads[member], reason)

@@ -33,6 +33,7 @@ class Turns:
         self._world = world
         self._pools: dict[str, _Pool] = {}
         self._standings: dict[str, Standing] = {}
+        self.closing = False  # whether all had their turn once
         world.queues.changed.clear()
         world.waiting.offered.clear()
         for project in world.waiting.projects():

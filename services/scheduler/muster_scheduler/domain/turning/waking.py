@@ -25,6 +25,7 @@ from muster_scheduler.domain.placement.place import mig_of
 _ROOM: Final = frozenset(
     {
         WaitingReason.CLAIM,
+        WaitingReason.RESERVED,
         WaitingReason.NO_CAPACITY,
         WaitingReason.NO_HOST_CAPACITY,
         WaitingReason.FRAGMENTED,
@@ -91,7 +92,9 @@ class _Change:
         alone = len(key.pools) == 1
         if reason.code in _QUOTA and alone:
             return Help.ALL if self._related(key) else Help.NONE
-        if reason.code not in _QUOTA | _ROOM or (not alone and self._related(key)) or self._makes_room(key):
+        # A queue that holds less may come to hold no more than it deserves, and so to pass what is reserved.
+        passes = reason.code is WaitingReason.RESERVED or not alone
+        if reason.code not in _QUOTA | _ROOM or (passes and self._related(key)) or self._makes_room(key):
             return Help.ALL
         return Help.PLACE if self._fit(key) else Help.NONE
 

@@ -1,0 +1,205 @@
+"""For whom nodes are kept: the first blocked head of a pool that stays within its share, so that it does not starve.
+
+Called by the cycle once no head is left to try. Small work that arrives later would else take each device that becomes
+free; it may use the reserved nodes only where that does not delay the head (books/reserving.py). Where and by when the
+head will fit is foreseen.py's.
+Holds: at most one reservation a (cluster, pool), and one a workload. A reservation stays with its head until that has a
+place, waits for another reason than room, or leaves its share; it is part of the truth, so that it never depends on
+which classes happen to be tried. Only what changed is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from muster_kernel.reasons import Reason, WaitingReason
+from muster_scheduler.domain.asked.quotas import Amount
+from muster_scheduler.domain.asked.workloads import Reservation, Workload
+from muster_scheduler.domain.books.models import asked_of
+from muster_scheduler.domain.books.reserving import keep, let_go, within
+from muster_scheduler.domain.books.standing import Standing, standing_of
+from muster_scheduler.domain.books.waiting import ClassKey, Place
+from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.gangs.place import Refusal, place_gang
+from muster_scheduler.domain.placement.place import Budget, amount_before
+from muster_scheduler.domain.room.sites import Site, sites_of
+from muster_scheduler.domain.turning.foreseen import foresee
+
+_FOR_ROOM: Final = frozenset(
+    {
+        WaitingReason.CLAIM,
+        WaitingReason.RESERVED,
+        WaitingReason.NO_CAPACITY,
+        WaitingReason.NO_HOST_CAPACITY,
+        WaitingReason.FRAGMENTED,
+        WaitingReason.TOPOLOGY,
+    }
+)
+_NEVER: Final = 1 << 62
+_TRIES: Final = 4  # heads of a pool for which room is foreseen in one cycle
+
+
+class _Candidate(NamedTuple):
+    """The first of a blocked class, in the order in which it would have its turn."""
+
+    above: tuple[int, str]
+    own: tuple[int, str]
+    place: Place
+    key: ClassKey
+
+
+def note_changes(world: World) -> None:
+    """Remembers the pools in which this transaction changed what reservations depend on."""
+    waiting = dict.fromkeys((*world.waiting.blocked_pools(), *(pool for _, pool in world.reserved)))
+    if waiting:
+        world.crowded.update((pool, None) for pool in waiting if pool not in world.crowded and _stirred(world, pool))
+
+
+def _stirred(world: World, pool: str) -> bool:
+    touched = world.touched
+    if touched.projects or touched.departments or touched.clusters or touched.pools:
+        return True
+    if any(node is None or node.pool == pool for node in map(world.inventory.nodes.get, touched.nodes)):
+        return True
+    if any(_is_over(world, world.workloads[head].reservation) for at, head in world.reserved.items() if at[1] == pool):
+        return True
+    found = map(world.workloads.get, touched.workloads)
+    return any(w is None or w.pool == pool or (w.request and pool in w.request.pools) for w in found)
+
+
+def reserve(world: World, budget: Budget) -> None:
+    """Chooses for whom nodes are kept in pools where something changed; whoever that helps is worth a try again."""
+    for pool in sorted(world.crowded):
+        if world.limits.reserves:
+            _look(world, pool, budget)
+    world.crowded.clear()
+
+
+def _look(world: World, pool: str, budget: Budget) -> None:
+    blocked = [each for each in world.waiting.blocked(pool) if each[1].code in _FOR_ROOM and each[0].pools[0] == pool]
+    holders = [world.workloads[head] for (_, where), head in sorted(world.reserved.items()) if where == pool]
+    if not blocked:
+        for holder in holders:
+            let_go(world, holder)
+        return
+    standing = standing_of(world, pool)
+    for holder in holders:
+        _renew(world, holder, standing, budget)
+    open_to = [c for c in world.inventory.clusters_with(pool) if (c, pool) not in world.reserved]
+    if open_to:
+        _choose(world, pool, sorted(_candidates(world, standing, blocked)), standing, set(open_to), budget)
+
+
+def _candidates(
+    world: World, standing: Standing, blocked: list[tuple[ClassKey, Reason, Place]]
+) -> Iterator[_Candidate]:
+    books, pool = world.queues, standing.pool
+    for key, _, place in blocked:
+        row = standing.projects.get(key.project)
+        if row is None:
+            continue
+        own = standing.fullness(row, books.account(key.project, pool).held), key.project
+        parent = standing.queues[row].parent
+        if parent < 0:
+            yield _Candidate(own, own, place, key)
+        else:
+            name = standing.queues[parent].name
+            above = standing.fullness(parent, books.department_account(name, pool).held), name
+            yield _Candidate(above, own, place, key)
+
+
+def _choose(
+    world: World, pool: str, candidates: list[_Candidate], standing: Standing, clusters: set[str], budget: Budget
+) -> None:
+    """Gives each of these clusters the first head that will fit there."""
+    tries = _TRIES
+    for candidate in candidates:
+        head = world.workloads[candidate.place.id]
+        if not clusters or not tries:
+            return
+        if head.reservation is None and _in_share(world, head, pool, standing):
+            tries -= 1
+            kept = _earliest(world, head, pool, clusters, budget)
+            if kept is not None:
+                keep(world, head, kept)
+                clusters.discard(kept.cluster)
+
+
+def _earliest(world: World, head: Workload, pool: str, clusters: set[str], budget: Budget) -> Reservation | None:
+    """The reservation of the cluster in which the head will fit first; of equal ones the first in its order."""
+    sites = [site for site in sites_of(world, head) if site.pool == pool and site.cluster in clusters]
+    found = [kept for site in sites if (kept := _foreseen(world, head, site, budget)) is not None]
+    return min(found, key=lambda kept: kept.until or _NEVER, default=None)
+
+
+def _foreseen(world: World, head: Workload, site: Site, budget: Budget) -> Reservation | None:
+    found = foresee(head, site, budget)
+    if found is None:
+        return None
+    since = head.reservation.since if head.reservation else world.now
+    beyond = not within(world, head.project, site.pool, _amount(world, head, site.pool))
+    return Reservation(site.cluster, site.pool, found.nodes, since, found.until, beyond)
+
+
+def _renew(world: World, head: Workload, standing: Standing, budget: Budget) -> None:
+    """Keeps, mends or ends a reservation."""
+    kept = head.reservation
+    if kept is None:
+        return
+    reason = world.waiting.reason(head.id)
+    waits = reason is not None and reason.code in _FOR_ROOM
+    asks = head.request is not None and kept.pool == head.request.pools[0]
+    if not waits or not asks or not _in_share(world, head, kept.pool, standing):
+        let_go(world, head)
+        return
+    beyond = not within(world, head.project, kept.pool, _amount(world, head, kept.pool))
+    if _is_over(world, kept) or not _all_there(world, kept):
+        site = next((s for s in sites_of(world, head) if (s.cluster, s.pool) == (kept.cluster, kept.pool)), None)
+        again = _foreseen(world, head, site, budget) if site else None
+        if again is None:
+            let_go(world, head)
+        else:
+            keep(world, head, again)
+    elif beyond != kept.beyond:
+        keep(world, head, kept._replace(beyond=beyond))
+
+
+def _is_over(world: World, kept: Reservation | None) -> bool:
+    """Whether the time has passed by which the head was to fit."""
+    return kept is not None and 0 < kept.until <= world.now
+
+
+def _all_there(world: World, kept: Reservation) -> bool:
+    nodes = (world.inventory.nodes.get((kept.cluster, name)) for name in kept.nodes)
+    return all(node is not None and node.open and node.pool == kept.pool for node in nodes)
+
+
+def _amount(world: World, head: Workload, pool: str) -> Amount:
+    return amount_before(world, head.request, pool) if head.request else Amount()
+
+
+def _in_share(world: World, head: Workload, pool: str, standing: Standing) -> bool:
+    """Whether the head's queues would hold no more than their fair shares with it, or than they deserve."""
+    more, row = _amount(world, head, pool), standing.projects.get(head.project)
+    while row is not None and row >= 0:
+        queue = standing.queues[row]
+        books = world.queues
+        department = standing.departments.get(queue.name) == row
+        account = (books.department_account if department else books.account)(queue.name, pool)
+        for share, held, asks in zip(standing.shares, account.held, more, strict=True):
+            if share is not None and asks and held + asks > max(share[row].fair, share[row].deserved):
+                return False
+        row = queue.parent
+    return row is not None
+
+
+def behind(world: World, workload: Workload) -> Reason | None:
+    """That it would fit if nothing were kept for others; None where nothing is, or it would not."""
+    for site in sites_of(world, workload) if world.reserved else ():
+        asked = asked_of(world, workload, _amount(world, workload, site.pool).gpu)
+        mask = site.capacity.usable.mask(asked._replace(kept=frozenset()), world.now)
+        free = place_gang(site.capacity.columns, site.topology, site.roles, site.wish, mask)
+        if asked.kept and not isinstance(free, Refusal):
+            return Reason(WaitingReason.RESERVED, (len(asked.kept),))
+    return None

@@ -1,0 +1,143 @@
+"""Nodes are kept for the first blocked head of a pool, and only what cannot delay it may use them meanwhile."""
+
+from __future__ import annotations
+
+from muster_kernel.lifecycle import Phase
+from muster_kernel.quantities import GPU
+from muster_kernel.reasons import Reason, WaitingReason
+from muster_scheduler.domain import events
+from muster_scheduler.domain.asked.quotas import Quota
+from muster_scheduler.domain.asked.rules import Rules
+from muster_scheduler.domain.asked.workloads import SECOND, WorkloadKind
+from tests.support.fleets import Fleet, node, request, role, whole
+
+STARTS, WAITS = Phase.INITIALIZING, Phase.PENDING
+RESERVED = Reason(WaitingReason.RESERVED, (1,))
+
+
+def limited(fleet: Fleet, name: str, seconds: int, *, gpus: int = 100) -> None:
+    """A project whose trainings run for so long at most."""
+    quota = (("default", Quota(gpus * GPU)),)
+    fleet.send(events.ProjectChanged(name, "d", quota, 0, Rules(training_time=seconds)))
+
+
+def blocked_head(*, quota: int = 100) -> Fleet:
+    """Two nodes of four GPUs, two held of each by work that cannot be moved; a workload that needs four waits."""
+    fleet = Fleet(node("a", 4), node("b", 4), quota=quota)
+    for number in (1, 2):
+        fleet.submit(number, request(role(whole(3)), preemptible=False))
+    fleet.submit(3, request(role(whole(4)), preemptible=False))
+    return fleet
+
+
+def test_work_that_comes_later_does_not_take_what_becomes_free() -> None:
+    fleet = blocked_head()
+    head = fleet.workload(3)
+    assert head.reservation is not None
+    (kept,) = head.reservation.nodes
+    later = [fleet.submit(number, request(preemptible=False)) for number in (4, 5)]
+    assert [w.phase for w in later] == [STARTS, WAITS], "the node that is not kept has one GPU free"
+    assert later[0].replicas["worker", 0].node[1] != kept
+    assert fleet.world.waiting.reason(later[1].id) == RESERVED
+    holder = next(n for n in (1, 2) if fleet.workload(n).replicas["worker", 0].node[1] == kept)
+    fleet.finish(holder)
+    assert head.phase is STARTS
+    assert head.reservation is None
+    assert later[1].phase is WAITS
+    assert fleet.world.reserved == {("c1", "default"): later[1].id}, "it is the first blocked head now"
+
+
+def test_a_reservation_ends_with_its_head() -> None:
+    fleet = blocked_head()
+    for number in (4, 5):
+        fleet.submit(number, request(preemptible=False))
+    assert fleet.workload(5).phase is WAITS
+    fleet.send(events.DeletionRequested("e", fleet.workload(3).id))
+    assert fleet.workload(5).phase is STARTS
+    assert not fleet.world.reserved
+
+
+def test_a_reservation_ends_where_the_quota_falls() -> None:
+    fleet = blocked_head()
+    fleet.project("q", {"default": 100})
+    for number in (4, 5):
+        fleet.submit(number, request(preemptible=False), project="q")
+    assert fleet.workload(5).phase is WAITS
+    fleet.project("p", {"default": 7})
+    assert not fleet.world.reserved
+    assert fleet.workload(5).phase is STARTS
+
+
+def test_what_ends_before_the_head_can_start_may_run_on_what_is_kept() -> None:
+    fleet = Fleet(node("a", 4))
+    limited(fleet, "slow", 1000)
+    limited(fleet, "quick", 500)
+    fleet.submit(1, request(role(whole(3)), preemptible=False), project="slow")
+    head = fleet.submit(2, request(role(whole(4)), preemptible=False))
+    assert head.reservation is not None
+    assert head.reservation.until == fleet.now + 1030 * SECOND
+    fleet.wait(1)
+    assert fleet.submit(3, request(preemptible=False), project="slow").phase is WAITS
+    assert fleet.submit(4, request(preemptible=False), project="quick").phase is STARTS
+    fleet.finish(4)
+    fleet.wait(500)
+    assert fleet.submit(5, request(preemptible=False), project="quick").phase is WAITS
+
+
+def test_what_the_head_may_preempt_does_not_delay_it() -> None:
+    fleet = blocked_head()
+    fleet.submit(4, request(preemptible=False))
+    below = fleet.submit(5, request(priority=10))
+    assert below.phase is STARTS
+    fleet.finish(1 if fleet.workload(1).replicas["worker", 0].node == below.replicas["worker", 0].node else 2)
+    assert below.phase is Phase.TERMINATING
+    fleet.gone(5)
+    assert fleet.workload(3).phase is STARTS
+
+
+def test_the_higher_priority_of_a_project_passes() -> None:
+    fleet = blocked_head()
+    fleet.submit(4, request(preemptible=False))
+    assert fleet.submit(5, request(priority=90, preemptible=False)).phase is STARTS
+
+
+def test_who_stays_within_what_he_deserves_passes_a_head_beyond() -> None:
+    fleet = Fleet(node("a", 4), quota=0)
+    fleet.project("q", {"default": 1})
+    fleet.submit(1, request(role(whole(1))))
+    fleet.submit(2, request(role(whole(1))))
+    head = fleet.submit(3, request(role(whole(3))))
+    assert head.phase is WAITS
+    assert fleet.submit(4, request(preemptible=False), project="q").phase is STARTS
+
+
+def test_a_head_beyond_its_share_gets_nothing() -> None:
+    fleet = Fleet(node("a", 4), quota=0)
+    fleet.project("q", {"default": 4})
+    fleet.submit(1, request(role(whole(3)), preemptible=False), project="q")
+    head = fleet.submit(2, request(role(whole(2))))
+    assert head.phase is WAITS
+    assert head.reservation is None
+
+
+def test_only_one_is_reserved_for_and_the_next_follows() -> None:
+    fleet = blocked_head()
+    second = fleet.submit(4, request(role(whole(4)), preemptible=False, kind=WorkloadKind.DISTRIBUTED))
+    assert second.reservation is None
+    assert fleet.world.reserved == {("c1", "default"): fleet.workload(3).id}
+    fleet.finish(1)
+    assert fleet.workload(3).phase is STARTS
+    assert fleet.world.reserved == {("c1", "default"): second.id}
+
+
+def test_a_node_that_goes_is_kept_no_longer() -> None:
+    fleet = blocked_head()
+    head = fleet.workload(3)
+    assert head.reservation is not None
+    since, (kept,) = head.reservation.since, head.reservation.nodes
+    other = "b" if kept == "a" else "a"
+    fleet.now += 5 * SECOND
+    fleet.inventory("c1", [node(other, 4)])
+    assert head.reservation is not None
+    assert head.reservation.nodes == (other,)
+    assert head.reservation.since == since
