@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import pytest
 
+from muster.workload.v1 import workload_pb2
 from muster_kernel.lifecycle import Phase
 from muster_kernel.quantities import GPU
 from muster_kernel.reasons import ChangeReason, FailureClass, WaitingReason
+from muster_scheduler.adapters.encoding import assignment
 from muster_scheduler.adapters.rows import of_request, of_workload, to_request, to_workload
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.workloads import ReplicaState, Request, Stretch
 from muster_scheduler.domain.decisions import Scaled
+from muster_scheduler.stream.roles import shrunk, stretch_of
 from tests.support.fleets import Fleet, node, request, role, whole, workload_id
 
 
-def elastic(least: int, most: int, devices: int = 1, **more: object) -> Request:
+def elastic(least: int, most: int, devices: int = 1, **more: int) -> Request:
     """A gang of `least` replicas that uses up to `most`."""
     made = request(role(whole(devices), least), **more)  # type: ignore[arg-type]
-    return made._replace(stretch=Stretch("worker", least, most))
+    return made._replace(stretch=Stretch("worker", least, most), spec=b"")
 
 
 def ranks(fleet: Fleet, number: int = 1) -> list[int]:
@@ -28,7 +31,7 @@ def leaving(fleet: Fleet, number: int = 1) -> list[int]:
     return sorted(holder.rank for holder in fleet.workload(number).leaving)
 
 
-def grown(*nodes: int, least: int = 2, most: int = 8, **more: object) -> Fleet:
+def grown(*nodes: int, least: int = 2, most: int = 8, **more: int) -> Fleet:
     """A gang that has taken all that there is on nodes with so many cards."""
     fleet = Fleet(*(node(chr(ord("a") + at), cards) for at, cards in enumerate(nodes)))
     fleet.submit(1, elastic(least, most, **more))
@@ -227,7 +230,7 @@ def test_rows_keep_what_decides() -> None:
     fleet = grown(4, most=5)
     gang = fleet.workload(1)
     assert gang.request is not None
-    assert to_request(of_request(gang.request), b"spec") == gang.request
+    assert to_request(of_request(gang.request), b"") == gang.request
     row = {"id": gang.id, "project": "p", "name": "w1", "phase": "Running", "desired": "Running", "attempt": 1}
     read, _ = to_workload({**row, "body": of_workload(gang)})
     assert (read.calm_since, read.resized) == (gang.calm_since, gang.resized)
@@ -241,3 +244,36 @@ def test_a_gang_that_found_no_room_is_not_tried_again_before_something_changes()
     fleet.inventory("c1", [node("a", 4), node("b", 1)])
     fleet.wait(0)
     assert ranks(fleet) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("said", "stretch"),
+    [
+        ({"min_replicas": 2, "max_replicas": 8}, Stretch("worker", 2, 8)),
+        ({"max_replicas": 8}, Stretch("worker", 4, 8)),
+        ({"min_replicas": 2}, Stretch("worker", 2, 4)),
+        ({}, None),
+        ({"min_replicas": 4, "max_replicas": 4}, None),
+        ({"min_replicas": 2, "command": "python train.py"}, None),
+        ({"min_replicas": 2, "command": "torchrun --nnodes=4 train.py"}, None),
+        ({"min_replicas": 2, "topology_group": "rack", "topology_group_size": 2}, None),
+        ({"min_replicas": 2, "framework": workload_pb2.FRAMEWORK_MPI}, None),
+    ],
+)
+def test_what_specs_say(said: dict[str, object], stretch: Stretch | None) -> None:
+    plain = {"framework": workload_pb2.FRAMEWORK_PYTORCH, "workers": 4, "command": "torchrun train.py"}
+    assert stretch_of(workload_pb2.WorkloadSpec(**{**plain, **said})) == stretch  # type: ignore[arg-type]
+    roles = (role(whole(), 1, "master"), role(whole(), 4))
+    assert [each.size for each in shrunk(roles, stretch)] == [1, stretch.least if stretch else 4]
+
+
+def test_the_record_says_between_which_numbers_and_what_is_no_longer_wanted() -> None:
+    fleet = grown(4)
+    fleet.submit(2)
+    record = assignment(fleet.workload(1), epoch=1, instance="i", grace=30)
+    (revision,) = record.revisions
+    assert (revision.least, revision.most) == (2, 8)
+    assert sum(run.count for run in revision.runs) == 3
+    assert [(run.role, run.first_index, run.count) for run in record.leaving] == [("worker", 3, 1)]
+    all_leave(fleet)
+    assert not assignment(fleet.workload(1), epoch=1, instance="i", grace=30).leaving

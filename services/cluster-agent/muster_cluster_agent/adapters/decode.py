@@ -102,6 +102,7 @@ def _assignment(message: fleet_pb2.Assignment, devices: Mapping[bytes, str]) -> 
         name=message.name,
         grace=min(_LONGEST_GRACE, float(message.grace_seconds)),
         start_deadline=message.start_deadline.ToNanoseconds() / 1e9 if message.HasField("start_deadline") else None,
+        leaving=tuple(_run(run, devices) for run in message.leaving),
     )
 
 
@@ -119,6 +120,8 @@ def _revision(message: fleet_pb2.Revision, devices: Mapping[bytes, str]) -> Revi
         launched=specs.launched(spec),
         cleaned=spec.clean_pod_policy in specs.CLEANED,
         ignored=ignored_by(spec),
+        least=message.least,
+        most=message.most,
     )
 
 

@@ -85,7 +85,21 @@ class NothingHere:
     attempt: int
 
 
-Action = BackendAction | Refuse | NothingHere
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """Tell the scheduler that a replica, of which it waits to hear that it is gone, is not here."""
+
+    name: str
+    workload_id: str
+    generation: int
+    attempt: int
+    role: str
+    index: int
+    k: int
+    node: str
+
+
+Action = BackendAction | Refuse | NothingHere | Absent
 
 
 class Outcome(Enum):

@@ -19,6 +19,9 @@ from muster_kernel import ids
 from muster_kernel.words import expand
 
 LOOPBACK: Final = "127.0.0.1"
+_JOIN_SECONDS: Final = 600
+_LAST_CALL_SECONDS: Final = 3  # how long members wait for more of them once there are enough
+_RESTARTS_IN_PLACE: Final = 3
 _PODS: Final = (
     "6ba7b812-9dad-11d1-80b4-00c04fd430c8"  # the name space of OID names (RFC 9562): a replica's name is unique
 )
@@ -41,6 +44,7 @@ class Places:
     hosts_file: str = ""
     host_map: str = ""
     calls_file: str = ""
+    gang: str = ""  # the run whose replicas meet each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,16 +153,10 @@ def _meeting(rank: int, world: int, places: Places) -> dict[str, str]:
 
 
 def _torchrun(launch: Torchrun, places: Places) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Static rendezvous at rank 0. Restarts in place are off: the gang restarts as a whole (replicas.md 0.9)."""
+    """Its rendezvous, the restarts that it may do by itself, and where its end is written down."""
     env = {
-        "PET_NNODES": str(launch.nodes),
-        "PET_NODE_RANK": str(launch.rank),
+        **(_growing(launch, places) if launch.most else _fixed(launch, places)),
         "PET_NPROC_PER_NODE": str(launch.processes),
-        "PET_MASTER_ADDR": LOOPBACK,
-        "PET_MASTER_PORT": str(places.master_port),
-        "PET_MAX_RESTARTS": "0",
-        "MASTER_ADDR": LOOPBACK,
-        "MASTER_PORT": str(places.master_port),
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
         "GLOO_SOCKET_IFNAME": "lo",
         "OMP_NUM_THREADS": "1",
@@ -166,6 +164,37 @@ def _torchrun(launch: Torchrun, places: Places) -> tuple[tuple[str, ...], dict[s
     }
     python = _python_beside(launch.python) or places.torch_python or places.python
     return (python, f"{places.shims}/trun.py", *launch.argv), env
+
+
+def _fixed(launch: Torchrun, places: Places) -> dict[str, str]:
+    """Static, at rank 0. Restarts in place are off: the gang restarts as a whole (replicas.md 0.9)."""
+    port = str(places.master_port)
+    return {
+        "PET_NNODES": str(launch.nodes),
+        "PET_NODE_RANK": str(launch.rank),
+        "PET_MASTER_ADDR": LOOPBACK,
+        "PET_MASTER_PORT": port,
+        "PET_MAX_RESTARTS": "0",
+        "MASTER_ADDR": LOOPBACK,
+        "MASTER_PORT": port,
+    }
+
+
+def _growing(launch: Torchrun, places: Places) -> dict[str, str]:
+    """At a store that rank 0 keeps, where others join and leave. Whoever stays starts its processes anew with them.
+
+    A member that leaves fails the processes of the others: torchrun takes that for a restart, so it is given some.
+    """
+    keeps = "true" if launch.rank == 0 else "false"
+    return {
+        "PET_NNODES": f"{launch.nodes}:{launch.most}",
+        "PET_RDZV_BACKEND": "c10d",
+        "PET_RDZV_ENDPOINT": f"{LOOPBACK}:{places.master_port}",
+        "PET_RDZV_ID": places.gang,
+        "PET_RDZV_CONF": f"is_host={keeps},join_timeout={_JOIN_SECONDS},last_call_timeout={_LAST_CALL_SECONDS}",
+        "PET_LOCAL_ADDR": LOOPBACK,
+        "PET_MAX_RESTARTS": str(_RESTARTS_IN_PLACE),
+    }
 
 
 def calls(launch: TorchLauncher, plan: ReplicaPlan, places: Places, env: Mapping[str, str]) -> list[dict[str, object]]:

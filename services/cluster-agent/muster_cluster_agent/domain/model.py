@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
+from typing import Final
 
+WORKER: Final = "worker"
 RunKey = tuple[int, int]  # (generation, attempt): later ones compare greater
 
 
@@ -102,16 +104,26 @@ class Revision:
     # Whoever still runs when the deciding replica has succeeded is stopped at once (cleanPodPolicy All and Running).
     cleaned: bool = False
     ignored: tuple[str, ...] = ()  # fields that the spec sets and the back end does not look at
+    # Elastic: the workers that it needs (the ones with the lowest indices), and to how many it may grow; 0: it is not.
+    least: int = 0
+    most: int = 0
 
     @property
     def key(self) -> RunKey:
         """What orders revisions of one workload."""
         return (self.generation, self.attempt)
 
+    def spares(self, role: str, index: int) -> bool:
+        """Whether the gang can do without that replica."""
+        return bool(self.most) and role == WORKER and index >= self.least
+
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What should run of a workload here. `grace` in seconds, `start_deadline` in seconds since 1970 (None: none)."""
+    """What should run of a workload here. `grace` in seconds, `start_deadline` in seconds since 1970 (None: none).
+
+    leaving: replicas of the newest revision that are no longer wanted, and of which GONE is waited for.
+    """
 
     workload_id: str
     epoch: int
@@ -122,6 +134,7 @@ class Assignment:
     name: str = ""
     grace: float = 30.0
     start_deadline: float | None = None
+    leaving: tuple[Run, ...] = ()
 
     @property
     def newest(self) -> Revision:

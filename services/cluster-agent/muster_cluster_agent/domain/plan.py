@@ -12,11 +12,10 @@ from typing import Final
 
 from muster_cluster_agent.domain.model import Assignment, Pattern, Probe, Revision, Run, Share, Template
 from muster_kernel import ids
+from muster_kernel.torchrun import torchrun_of
 from muster_kernel.words import split
 
 LAUNCHERS: Final = frozenset({"launcher", "master"})
-_TORCHRUN: Final = "torchrun"
-_TORCH_MODULE: Final = "torch.distributed.run"
 _MPIRUN: Final = frozenset({"mpirun", "mpiexec", "orterun"})
 
 
@@ -37,7 +36,8 @@ class Plain:
 class Torchrun:
     """torchrun through the wrapper that keeps the true exit code.
 
-    `argv`: torchrun's own arguments; `python`: whose torch.
+    `argv`: torchrun's own arguments; `python`: whose torch. `most`: to how many nodes it may grow, from `nodes` on;
+    0: it does not.
     """
 
     argv: tuple[str, ...]
@@ -45,6 +45,7 @@ class Torchrun:
     nodes: int
     processes: int
     python: str = ""
+    most: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +185,9 @@ def _launch(revision: Revision, member: _Member, workers: list[_Member], world: 
         return _mpi_launcher(revision, argv, workers)
     if revision.pattern is Pattern.TORCH:
         torch = _torchrun(argv, member, world)
+        if torch is not None and revision.most:
+            masters = world - len(workers)
+            return replace(torch, nodes=masters + revision.least, most=masters + revision.most)
         return torch if torch is not None else Plain(argv, rank=member.rank, world=world)
     return Plain(argv)
 
@@ -210,15 +214,11 @@ def _mpi_launcher(revision: Revision, argv: tuple[str, ...], workers: list[_Memb
 
 def _torchrun(argv: tuple[str, ...], member: _Member, world: int) -> Torchrun | None:
     """The command as a torchrun call, or None where it is something else."""
-    program = argv[0].rpartition("/")[2]
-    if program == _TORCHRUN:
-        arguments, python = argv[1:], argv[0] if "/" in argv[0] else ""
-    elif program.startswith("python") and argv[1:3] == ("-m", _TORCH_MODULE):
-        arguments, python = argv[3:], argv[0]
-    else:
+    torch = torchrun_of(argv)
+    if torch is None:
         return None
     devices = len([share for share in member.shares if share.whole]) or member.run.anonymous
-    return Torchrun(argv=arguments, rank=member.rank, nodes=world, processes=max(1, devices), python=python)
+    return Torchrun(torch.arguments, member.rank, nodes=world, processes=max(1, devices), python=torch.python)
 
 
 def _torch_launcher(revision: Revision, workers: list[_Member]) -> TorchLauncher:

@@ -16,9 +16,21 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from muster_cluster_agent.domain import status
-from muster_cluster_agent.domain.actions import Abandon, Action, Bury, Create, NothingHere, Refuse, Remove, Route, Stop
+from muster_cluster_agent.domain.actions import (
+    Abandon,
+    Absent,
+    Action,
+    Bury,
+    Create,
+    NothingHere,
+    Refuse,
+    Remove,
+    Route,
+    Stop,
+)
 from muster_cluster_agent.domain.model import (
     Assignment,
+    Failure,
     NodeHealth,
     NodeView,
     Observed,
@@ -29,6 +41,7 @@ from muster_cluster_agent.domain.model import (
     State,
 )
 from muster_cluster_agent.domain.plan import InvalidCommand, ReplicaPlan, replica_plans
+from muster_kernel.ids import replica_name
 
 STRAGGLER_SECONDS: Final = 120.0  # how long the others may go on after the deciding replica has succeeded
 _AGAIN_SOON: Final = 30  # seconds until a node that was not ready may be tried again
@@ -39,6 +52,7 @@ class Scene:
     """Everything that reconciling one workload may look at.
 
     told: names whose GONE the bus has acknowledged. removed: names that were here once and are forgotten.
+    denied: names of which it was said already that they are not here.
     planned: the names of the last assignment that was seen; they tell whether a release has to say more than the
     replicas do.
     """
@@ -50,6 +64,7 @@ class Scene:
     removed: AbstractSet[str] = frozenset()
     planned: frozenset[str] = frozenset()
     answered: bool = False
+    denied: AbstractSet[str] = frozenset()
     held_back: bool = False
 
 
@@ -140,6 +155,7 @@ def _assign(assignment: Assignment, scene: Scene, now: float, verdict: _Verdict)
             continue
         wanted.update((plan.name, plan) for plan in plans)
     _drop_unwanted(assignment, scene, wanted, verdict)
+    _deny(assignment, scene, verdict)
     for revision in assignment.revisions:
         mine = [plan for plan in wanted.values() if (plan.generation, plan.attempt) == revision.key]
         _run(assignment, revision, mine, scene, now, verdict)
@@ -153,6 +169,18 @@ def _drop_unwanted(assignment: Assignment, scene: Scene, wanted: Mapping[str, Re
         verdict.stop(replica, assignment.grace, status.REPLACED)
         if replica.gone and replica.name in scene.told:
             verdict.actions.append(Remove(replica.name))
+
+
+def _deny(assignment: Assignment, scene: Scene, verdict: _Verdict) -> None:
+    """Of a replica whose GONE is waited for, and which was never here, it is said once that it is not."""
+    here = {replica.name for replica in scene.observed}
+    generation, attempt = assignment.newest.key
+    for run in assignment.leaving:
+        for index in range(run.first_index, run.first_index + run.count):
+            name = replica_name(assignment.workload_id, generation, attempt, run.role, index, run.k)
+            if name not in here | scene.denied:
+                gone = Absent(name, assignment.workload_id, generation, attempt, run.role, index, run.k, run.node)
+                verdict.actions.append(gone)
 
 
 def _run(
@@ -182,7 +210,7 @@ def _settle_gang(
 ) -> bool:
     """Whether it is past starting: a member failed and all go, or the deciding one succeeded and the rest follow."""
     ends = {replica.name: status.how_it_ended(replica) for replica in mine}
-    failed = [r for r in mine if ends[r.name] is State.FAILED]
+    failed = [r for r in mine if ends[r.name] is State.FAILED and not _fails_alone(revision, r)]
     if failed:
         for replica in mine:
             if ends[replica.name] is None:
@@ -198,6 +226,14 @@ def _settle_gang(
         if ends[replica.name] is None and (at_once or late):
             verdict.stop(replica, grace, status.COMPLETED if at_once else status.STRAGGLER)
     return len(mine) == size
+
+
+def _fails_alone(revision: Revision, replica: Observed) -> bool:
+    """Whether an elastic gang goes on without a replica that failed for no fault of its command."""
+    return revision.spares(replica.role, replica.index) and status.failure_of(replica) in _NO_FAULT_OF_ITS_OWN
+
+
+_NO_FAULT_OF_ITS_OWN: Final = frozenset({Failure.INFRASTRUCTURE, Failure.START, Failure.OURS})
 
 
 def _decider(revision: Revision, mine: list[Observed]) -> Observed | None:

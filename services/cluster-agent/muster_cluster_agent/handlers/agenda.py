@@ -28,6 +28,7 @@ class Case:
     removed: set[str] = field(default_factory=set)
     refused: tuple[int, int, str] | None = None
     answered: bool = False
+    denied: set[str] = field(default_factory=set)  # replicas of which it was said that they are not here
     idle: bool = False  # nothing of it is here and nothing is due: only a record or the back end wakes it
     tries: int = 0
     traceparent: str | None = None

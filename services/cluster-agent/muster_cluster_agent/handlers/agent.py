@@ -15,7 +15,16 @@ from typing import Final
 
 import structlog
 
-from muster_cluster_agent.domain.actions import Action, BackendAction, Create, NothingHere, Outcome, Refuse, Remove
+from muster_cluster_agent.domain.actions import (
+    Absent,
+    Action,
+    BackendAction,
+    Create,
+    NothingHere,
+    Outcome,
+    Refuse,
+    Remove,
+)
 from muster_cluster_agent.domain.model import Assignment, NodeView, Release, State
 from muster_cluster_agent.domain.plan import InvalidCommand, ReplicaPlan, replica_plans
 from muster_cluster_agent.domain.reconcile import Scene, reconcile
@@ -85,6 +94,7 @@ class Agent:
             return False
         case = self.agenda.case(record.workload_id)
         case.desired, case.answered, case.refused, case.tries = record, False, None, 0
+        case.denied.clear()
         case.traceparent = traceparent
         if isinstance(record, Assignment) and self._hold:
             case.idle = True  # accepted; what a held one has to be told about is its release alone
@@ -166,6 +176,7 @@ class Agent:
         await self.tell_state()
         for case in self.agenda.cases():
             case.answered, case.refused = False, None
+            case.denied.clear()
             case.idle = case.idle and isinstance(case.desired, Assignment)
         self.agenda.mark_everything()
 
@@ -220,6 +231,7 @@ class Agent:
             removed=frozenset(case.removed),
             planned=case.planned,
             answered=case.answered,
+            denied=frozenset(case.denied),
             held_back=self._hold,
         )
         actions = reconcile(scene, self._clock())
@@ -238,6 +250,8 @@ class Agent:
                 self.telling.refuse_once(case, action)
             case NothingHere():
                 self.telling.nothing_here(case, action)
+            case Absent():
+                self.telling.absent(case, action)
             case _:
                 await self._ask_backend(workload_id, case, action)
 

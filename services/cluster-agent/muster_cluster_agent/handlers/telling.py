@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from muster_cluster_agent.domain.actions import NothingHere, Refuse
+from muster_cluster_agent.domain.actions import Absent, NothingHere, Refuse
 from muster_cluster_agent.domain.fleet import Fleet, difference
 from muster_cluster_agent.domain.model import Assignment, NodeView, Observed, State, Status
 from muster_cluster_agent.domain.plan import ReplicaPlan
@@ -63,6 +63,11 @@ class Telling:
         """Nothing of that run is here, or will be."""
         case.answered = True
         self._reporter.tell(StatusReport(_nothing(action), traceparent=case.traceparent))
+
+    def absent(self, case: Case, action: Absent) -> None:
+        """A replica that is waited for is not here."""
+        case.denied.add(action.name)
+        self._reporter.tell(StatusReport(_absent(action), traceparent=case.traceparent))
 
     def was_here(self, case: Case, plan: ReplicaPlan, message: str) -> None:
         """A replica of that name has been here before, and is gone."""
@@ -154,6 +159,22 @@ def _nothing(action: NothingHere) -> Status:
         state=State.GONE,
         evidence="no-process",
         message="nothing of this run is in the cluster",
+    )
+
+
+def _absent(action: Absent) -> Status:
+    return Status(
+        name=action.name,
+        workload_id=action.workload_id,
+        generation=action.generation,
+        attempt=action.attempt,
+        role=action.role,
+        index=action.index,
+        k=action.k,
+        node=action.node,
+        state=State.GONE,
+        evidence="no-process",
+        message="it was given up before it was started",
     )
 
 

@@ -167,7 +167,12 @@ def assignment(workload: Workload, *, epoch: int, instance: str, grace: int) -> 
         _revision(made, workload, workload.old, workload.rolling.values())
     if workload.request is not None:
         _revision(made, workload, workload.request, workload.replicas.values())
+        add_runs(made.leaving, spots_of(r for r in workload.leaving.values() if r.leaving and _of_newest(workload, r)))
     return made
+
+
+def _of_newest(workload: Workload, replica: Replica) -> bool:
+    return (replica.holder.generation, replica.holder.attempt) == (workload.generation, workload.attempt)
 
 
 def _revision(record: fleet_pb2.Assignment, workload: Workload, request: Request, replicas: Iterable[Replica]) -> None:
@@ -176,6 +181,8 @@ def _revision(record: fleet_pb2.Assignment, workload: Workload, request: Request
     revision = record.revisions.add(generation=request.generation, attempt=attempt)
     revision.spec.ParseFromString(request.spec)
     add_runs(revision.runs, spots_of(held))
+    if request.stretch is not None:
+        revision.least, revision.most = request.stretch.least, request.stretch.most
 
 
 def phase_changed(workload: Workload, change: PhaseChange, replicas: Iterable[Replica]) -> scheduler_pb2.PhaseChanged:

@@ -10,7 +10,7 @@ from muster_chassis.events import Event
 from muster_scheduler.domain import events as domain
 from muster_scheduler.domain.asked.workloads import Request, WorkloadKind
 from muster_scheduler.stream import values
-from muster_scheduler.stream.roles import MOST_REPLICAS, roles_of, trials_of
+from muster_scheduler.stream.roles import MOST_REPLICAS, roles_of, shrunk, stretch_of, trials_of
 from muster_scheduler.stream.terms import terms_of
 
 _KINDS: Final = {
@@ -25,7 +25,8 @@ _DEFAULT_BACKOFF_LIMIT: Final = 6
 def admitted(message: Any, _: Event | None = None) -> domain.Admitted:
     """A workload that policy lets in, with what each of its roles asks for. Raises Reject."""
     spec = message.effective_spec
-    roles = roles_of(message.requests, alone=trials_of(spec) is not None)
+    stretch = stretch_of(spec)
+    roles = shrunk(roles_of(message.requests, alone=trials_of(spec) is not None), stretch)
     request = Request(
         generation=values.number(message.generation, "generation"),
         roles=roles,
@@ -44,6 +45,7 @@ def admitted(message: Any, _: Event | None = None) -> domain.Admitted:
         preemption_limit=spec.preemption_limit if spec.HasField("preemption_limit") else None,
         terms=terms_of(spec),
         trials=trials_of(spec),
+        stretch=stretch,
     )
     return domain.Admitted(
         workload=values.workload_id(message.workload_id),

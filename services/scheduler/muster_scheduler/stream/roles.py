@@ -9,13 +9,15 @@ from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
 from muster_chassis.events import Reject
 from muster_kernel.mig import compute_of
+from muster_kernel.torchrun import lets_late_ones_in
 from muster_scheduler.domain.asked.requests import Kind, Role, Shape, charge_of
-from muster_scheduler.domain.asked.workloads import Trials
+from muster_scheduler.domain.asked.workloads import Stretch, Trials
 from muster_scheduler.stream import values
 
 MOST_REPLICAS: Final = 100_000
 _MOST_DEVICES: Final = 1024  # on one node: more than any has, and so a request that waits with its reason
 _WHOLE_MILLI: Final = 1000
+_WORKER: Final = "worker"
 
 
 def trials_of(spec: workload_pb2.WorkloadSpec) -> Trials | None:
@@ -24,6 +26,25 @@ def trials_of(spec: workload_pb2.WorkloadSpec) -> Trials | None:
         return None
     completions = min(spec.completions, MOST_REPLICAS)
     return Trials(completions, max(1, min(spec.parallelism, completions)))
+
+
+def stretch_of(spec: workload_pb2.WorkloadSpec) -> Stretch | None:
+    """Between which numbers of workers a gang is elastic; None where it is not, or late ones could not join it.
+
+    Groups of close replicas are counted from the first: they leave nothing to spare.
+    """
+    least, most = spec.min_replicas or spec.workers, spec.max_replicas or spec.workers
+    elastic = spec.framework == workload_pb2.FRAMEWORK_PYTORCH and 0 < least < most and not spec.topology_group
+    if not elastic or not lets_late_ones_in(spec.command, spec.args):
+        return None
+    return Stretch(_WORKER, min(least, MOST_REPLICAS), min(most, MOST_REPLICAS))
+
+
+def shrunk(roles: tuple[Role, ...], stretch: Stretch | None) -> tuple[Role, ...]:
+    """The roles of an elastic gang with as many replicas as it needs."""
+    if stretch is None:
+        return roles
+    return tuple(role._replace(size=stretch.least) if role.name == stretch.role else role for role in roles)
 
 
 def roles_of(requests: Iterable[workload_pb2.ResourceRequest], *, alone: bool = False) -> tuple[Role, ...]:

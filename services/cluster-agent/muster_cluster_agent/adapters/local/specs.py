@@ -120,6 +120,7 @@ class SpecWriter:
             hosts_file=str(folder / "hostfile"),
             host_map=str(folder / "hosts.json"),
             calls_file=str(folder / CALLS),
+            gang=plan.gang,
         )
 
     def _launcher_folder(self, plan: ReplicaPlan) -> Path:
