@@ -18,13 +18,14 @@ class Before(NamedTuple):
 
     freed: dict[tuple[str, str], Freed]
     unweighed: dict[str, None]
+    crowded: dict[str, None]
     weighed: int
 
 
 def remember(world: World) -> Before:
     """What `restore` needs; next to nothing, since the last cycle has used it up."""
     freed = {key: Freed(dict(each.nodes), dict(each.projects)) for key, each in world.freed.items()}
-    return Before(freed, dict(world.unweighed), world.weighed)
+    return Before(freed, dict(world.unweighed), dict(world.crowded), world.weighed)
 
 
 def keep(world: World) -> None:
@@ -45,6 +46,7 @@ def restore(world: World, before: Before) -> None:
     world.reopenings.give_up()
     world.freed = before.freed
     world.unweighed |= before.unweighed
+    world.crowded |= before.crowded
     world.weighed = before.weighed
     for workload_id in sorted(touched.workloads):
         world.waiting.remove(workload_id)
