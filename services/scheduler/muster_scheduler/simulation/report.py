@@ -162,10 +162,15 @@ def rows(told: dict[str, Any], most: int) -> list[tuple[str, ...]]:
             each["project"],
             *(f"{each[name]:,.1f}" for name in ("deserved", "wanted", "held")),
             *(f"{each[name]:,}" for name in ("arrived", "completed", "failed", "preempted")),
-            *(words(each["waits"][f"p{percent}"]) for percent in PERCENTILES),
+            *(_wait(each, percent) for percent in PERCENTILES),
         )
         for each in projects[:most]
     ]
+
+
+def _wait(project: dict[str, Any], percent: int) -> str:
+    placed = project["arrived"] - project["unplaced"]
+    return words(project["waits"][f"p{percent}"]) if placed else "-"
 
 
 def heads() -> tuple[str, ...]:

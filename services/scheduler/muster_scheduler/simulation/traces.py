@@ -171,6 +171,12 @@ def _own_job(row: Row, models: Models, projects: set[str] | None, requests: dict
         asked = parse_gpu(text)
         return asked.devices, asked.milli or MILLI
 
+    def pool(text: str) -> str:
+        known = sorted({name for _, name in models})
+        if text not in known:
+            raise ValueError(f"there is no node pool {text[:40]!r}: there are {', '.join(known[:10])}")
+        return text
+
     devices, milli = row.read("gpus", gpus, (1, MILLI))
     ask = Ask(
         max(1, row.whole("replicas", 10_000, 1)),
@@ -180,7 +186,7 @@ def _own_job(row: Row, models: Models, projects: set[str] | None, requests: dict
         row.read("memory", parse_bytes, GIB),
         row.whole("priority", 1000, 50),
         row.text("preemptible", "true") == "true",
-        (row.text("pool") or models[0][1],),
+        (row.read("pool", pool, models[0][1]),),
     )
     at, duration = row.read("at", span, 0), row.read("duration", span, _DEFAULT_DURATION * SECOND)
     return Job(

@@ -16,7 +16,7 @@ from muster_scheduler.simulation.generators import Sort, Stream
 from muster_scheduler.simulation.page import page
 from muster_scheduler.simulation.plots import nice, pictures
 from muster_scheduler.simulation.record import Sample
-from muster_scheduler.simulation.report import fairness, fragmentation, headline, percentile, summary, words
+from muster_scheduler.simulation.report import fairness, fragmentation, headline, percentile, rows, summary, words
 from muster_scheduler.simulation.running import Simulation
 from muster_scheduler.simulation.scenario import DAY, Ask, request_of, units_of
 from tests.unit.scheduler.simulation.test_running import job, scenario, tenant
@@ -76,6 +76,14 @@ def test_the_headline_says_what_happened() -> None:
     assert "1 workloads came: 1 completed" in text
     assert words(600) == "10 min"
     assert words(9000) == "2.5 h"
+
+
+def test_a_project_of_which_nothing_found_room_has_no_waits() -> None:
+    jobs = job("never", 0, 600, Ask(gpus=9)), job("soon", 0, 600, project="q")
+    told = summary(Simulation(scenario(*jobs, tenants=(tenant(), tenant("q")))).run())
+    by_name = {row[0]: row for row in rows(told, 9)}
+    assert by_name["p"][-3:] == ("-", "-", "-")
+    assert "s" in by_name["q"][-1]
 
 
 def test_a_stream_brings_the_load_that_is_wanted() -> None:

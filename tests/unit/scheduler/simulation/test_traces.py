@@ -66,6 +66,8 @@ def test_equal_pods_share_one_request() -> None:
         ("name,project,at,duration\nx,q,0,60\n", 2, "project", "no project 'q'"),
         ("name,project,at,duration\nx,p,soon,60\n", 2, "at", "no time"),
         ("name,project,at,duration,gpus\nx,p,0,60,1.5\n", 2, "gpus", "portion"),
+        ("name,project,at,duration\nx,p,0,-60\n", 2, "duration", "no time"),
+        ("name,project,at,duration,pool\nx,p,0,60,T4\n", 2, "pool", "no node pool 'T4': there are P100, V100M32"),
     ],
 )
 def test_a_line_that_cannot_be_used_is_told(text: str, line: int, column: str, said: str) -> None:
