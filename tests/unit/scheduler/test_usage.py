@@ -115,7 +115,8 @@ def test_who_waits_is_weighed_anew_as_use_fades() -> None:
 
 def test_settings() -> None:
     settings = SchedulerSettings.model_construct(usage_weight=0.5, usage_half_life_seconds=60.0)
-    assert settings.limits()[-2:] == (500, 60 * SECOND)
+    limits = settings.limits()
+    assert (limits.usage_weight, limits.usage_half_life) == (500, 60 * SECOND)
 
 
 def test_a_queue_takes_back_what_is_its_share_once_the_others_use_is_not_forgotten() -> None:
