@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from muster_kernel.quantities import GPU
 from muster_kernel.reasons import FailureClass
 from muster_scheduler.domain import events
+from muster_scheduler.domain.asked.limits import Limits
 from muster_scheduler.domain.asked.quotas import ModelQuota, Quota, UserLimit
 from muster_scheduler.domain.asked.requests import Kind, Role, Shape, charge_of
 from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState, Request, Workload, WorkloadKind
@@ -123,9 +124,11 @@ def node(
 class Fleet:
     """A state machine with an agent that does what it is told: the tests' way to talk to it."""
 
-    def __init__(self, *nodes: Node, profile: Profile | None = None, quota: int = 100) -> None:
+    def __init__(
+        self, *nodes: Node, profile: Profile | None = None, quota: int = 100, limits: Limits | None = None
+    ) -> None:
         """Registers the clusters of the nodes, and project `p` with a quota of GPUs in every pool of theirs."""
-        self.state = State()
+        self.state = State(limits)
         self.now = START
         self.sequence = 0
         self.checked = 1.0  # the part of transactions after which the books are checked
