@@ -75,7 +75,7 @@ def _enter(world: World, workload: Workload, before: Phase) -> None:
         enqueue(world, workload)
     elif phase in ACTIVE:
         if before in {Phase.UNKNOWN, Phase.TERMINATING}:
-            world.watch(workload)  # its timer may have gone by, or have been left out by a rebuild, while it did not run
+            world.watch(workload)  # its timer may have gone by, or a rebuild left it out, while it did not run
             if workload.independent:
                 world.journal.put(world.hungry, workload.id, None)  # likewise
     elif phase in {Phase.UNKNOWN, Phase.CREATING, Phase.STOPPED}:
