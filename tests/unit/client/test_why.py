@@ -113,10 +113,13 @@ def test_why_shows_the_attempt_the_shares_and_the_estimate(muster: Command, worl
     made.estimate.latest.CopyFrom(_ago(-3 * 3600 - 30))
     world.explanation.CopyFrom(made)
     assert "in 10 min to 3 h 0 min: 2 workloads" in muster("why", "extra").out
+    made.estimate.ClearField("earliest")
+    world.explanation.CopyFrom(made)
+    assert "within 3 h 0 min: 2 workloads" in muster("why", "extra").out
     made.estimate.Clear()
     made.estimate.basis = "no run-time limit"
     world.explanation.CopyFrom(made)
-    assert muster("why", "extra").out.endswith("  Starts       unknown: no run-time limit\n")
+    assert muster("why", "extra").out.endswith("  Starts       unknown when: no run-time limit\n")
 
 
 def test_why_of_what_does_not_wait(muster: Command, world: World) -> None:

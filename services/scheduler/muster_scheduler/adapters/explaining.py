@@ -8,6 +8,7 @@ from muster.api.v1 import explain_pb2 as pb
 from muster.events.v1 import scheduler_pb2
 from muster.workload.v1 import workload_pb2
 from muster_scheduler.adapters import encoding
+from muster_scheduler.domain.answers.estimates import Estimate
 from muster_scheduler.domain.answers.explain import Explanation
 from muster_scheduler.domain.answers.prospects import Displaced, Outlook, Prospect, Prospects
 from muster_scheduler.domain.answers.shares import QueueShare
@@ -45,7 +46,14 @@ def explanation(workload: Workload, answer: Explanation) -> scheduler_pb2.Explan
         project=workload.project,
         attempts=[scheduler_pb2.RoomAttempt(way=each.way, lack=each.lack, text=each.text) for each in answer.attempts],
         shares=[_share(each) for each in answer.shares],
+        estimate=_estimate(answer.estimate) if answer.estimate else None,
     )
+
+
+def _estimate(told: Estimate) -> scheduler_pb2.StartEstimate:
+    earliest = encoding.timestamp(told.earliest) if told.earliest else None
+    latest = encoding.timestamp(told.latest) if told.latest else None
+    return scheduler_pb2.StartEstimate(earliest=earliest, latest=latest, basis=told.basis)
 
 
 def _share(told: QueueShare) -> scheduler_pb2.QueueShare:

@@ -73,13 +73,15 @@ def _share(told: scheduler_pb2.QueueShare) -> str:
 
 def _estimate(told: scheduler_pb2.StartEstimate, now: datetime) -> str:
     earliest, latest = time_of(told.earliest), time_of(told.latest)
-    if earliest is None:
-        return f"unknown: {told.basis}"
-    first = span((earliest - now).total_seconds())
-    if latest is None:
-        return f"in {first} at the earliest: {told.basis}"
-    last = span((latest - now).total_seconds())
-    return f"in {first}: {told.basis}" if first == last else f"in {first} to {last}: {told.basis}"
+    first = span((earliest - now).total_seconds()) if earliest else ""
+    last = span((latest - now).total_seconds()) if latest else ""
+    if first and last:
+        when = f"in {first} to {last}"
+    elif first:
+        when = f"in {first} at the earliest"
+    else:
+        when = f"within {last}" if last else "unknown when"
+    return f"{when}: {told.basis}"
 
 
 def _listed(label: str, texts: list[str]) -> list[str]:

@@ -34,6 +34,7 @@ class Way(StrEnum):
     MOVE = "move"
     RECLAIM = "reclaim"
     PREEMPT = "preempt"
+    RESERVE = "reserve"
 
 
 class Attempt(NamedTuple):

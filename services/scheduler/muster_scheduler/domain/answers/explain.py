@@ -14,6 +14,7 @@ from muster_kernel.reasons import NEVER, TOO_FAR_APART, Constraint, Reason, Wait
 from muster_scheduler.domain.answers.allowances import larger, more_of_model
 from muster_scheduler.domain.answers.attempts import Attempt, attempts
 from muster_scheduler.domain.answers.endings import who_would_have_to_end
+from muster_scheduler.domain.answers.estimates import FOR_ROOM, Estimate, estimate, kept_for
 from muster_scheduler.domain.answers.raising import enough_quota
 from muster_scheduler.domain.answers.remedies import looser, short_role, what_would_fit
 from muster_scheduler.domain.answers.shares import QueueShare, shares_of
@@ -29,14 +30,7 @@ from muster_scheduler.domain.placement.place import able, amount_before, mig_of
 from muster_scheduler.domain.placement.reasoning import why_not
 from muster_scheduler.domain.placement.trial import emptied
 
-_LACKS_ROOM: Final = frozenset(
-    {
-        WaitingReason.NO_CAPACITY,
-        WaitingReason.NO_HOST_CAPACITY,
-        WaitingReason.FRAGMENTED,
-        WaitingReason.TOPOLOGY,
-    }
-)
+_OF_QUOTA: Final = frozenset({WaitingReason.OVER_QUOTA, WaitingReason.OVER_LIMIT, WaitingReason.NO_WEIGHT})
 _AS_KEPT: Final = NEVER | {WaitingReason.NOT_EVALUATED, WaitingReason.CLAIM}
 
 
@@ -50,7 +44,8 @@ class Brief(NamedTuple):
 class Explanation(NamedTuple):
     """The whole answer. `excluded`: (constraint, nodes, phrase), the most frequent first; FITS last.
 
-    attempts: what making room comes to, where room lacks. shares: its project's and department's, in its first pool.
+    attempts: what making room comes to, where room lacks. shares: its project's and department's in its first pool,
+    where room or quota lacks.
     """
 
     reason: Reason | None
@@ -61,6 +56,7 @@ class Explanation(NamedTuple):
     unblockers: tuple[str, ...] = ()
     attempts: tuple[Attempt, ...] = ()
     shares: tuple[QueueShare, ...] = ()
+    estimate: Estimate | None = None
 
 
 def explain_briefly(world: World, workload: Workload, reason: Reason) -> Brief:
@@ -92,8 +88,9 @@ def explain(world: World, workload: Workload) -> Explanation:
         rank,
         _excluded(world, workload, request),
         tuple(helps),
-        attempts(world, workload) if reason.code in _LACKS_ROOM else (),
-        shares_of(world, workload.project, brief.pool),
+        (*kept_for(world, workload), *attempts(world, workload)) if reason.code in FOR_ROOM else (),
+        shares_of(world, workload.project, brief.pool) if reason.code in FOR_ROOM | _OF_QUOTA else (),
+        estimate(world, workload, reason),
     )
 
 

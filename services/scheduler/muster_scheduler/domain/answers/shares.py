@@ -26,13 +26,14 @@ class QueueShare(NamedTuple):
 
 
 def shares_of(world: World, project: str, pool: str) -> tuple[QueueShare, ...]:
-    """The project's, then its department's; none where no quota names the GPUs of the pool."""
+    """The project's, then its department's if that has a quota there; none where no quota names the pool's GPUs."""
     standing = standing_of(world, pool)
     row = standing.projects.get(project)
     if row is None or standing.shares[0] is None:
         return ()
     parent = standing.queues[row].parent
-    return tuple(_share(standing, each) for each in ((row,) if parent == TOP else (row, parent)))
+    bounded = parent != TOP and standing.queues[parent].quota is not None
+    return tuple(_share(standing, each) for each in ((row, parent) if bounded else (row,)))
 
 
 def all_shares(world: World, pool: str) -> dict[str, QueueShare]:

@@ -11,8 +11,9 @@ from typing import Final
 from muster_kernel.quantities import GPU, format_bytes, format_gpu
 from muster_kernel.reasons import Constraint, is_one
 from muster_scheduler.domain.asked.requests import Kind, Role, Shape
-from muster_scheduler.domain.asked.workloads import Trials
+from muster_scheduler.domain.asked.workloads import SECOND, Trials
 
+_FEW: Final = 2  # of a unit: below that the smaller one is told
 # What is said of one node and of several.
 PHRASES: Final[dict[Constraint, tuple[str, str]]] = {
     Constraint.WRONG_CLUSTER: ("is in a cluster that it may not use", "are in clusters that it may not use"),
@@ -109,6 +110,17 @@ def shape_in_words(shape: Shape) -> str:
             return f"{format_bytes(shape.bytes)} of GPU memory"
         case Kind.SLICE:
             return f"a {shape.profile} slice"
+
+
+def span(micros: int) -> str:
+    """A length of time: `40 s`, `12 min`, `3 h 10 min`, `9 days`."""
+    seconds = max(0, micros) // SECOND
+    minutes, hours = seconds // 60, seconds // 3600
+    if minutes < _FEW:
+        return f"{seconds} s"
+    if hours < _FEW:
+        return f"{minutes} min"
+    return f"{hours} h {minutes % 60} min" if hours < _FEW * 24 else f"{hours // 24} days"
 
 
 def gpus(units: int) -> str:

@@ -1,0 +1,91 @@
+"""When a waiting workload could start is said where it follows from known ends, and said to be unknown elsewhere."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster_kernel.quantities import GPU
+from muster_kernel.reasons import FailureClass
+from muster_scheduler.domain import events
+from muster_scheduler.domain.answers.estimates import Estimate
+from muster_scheduler.domain.answers.explain import explain
+from muster_scheduler.domain.answers.wording import span
+from muster_scheduler.domain.asked.quotas import Quota
+from muster_scheduler.domain.asked.rules import Rules
+from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState
+from tests.support.fleets import Fleet, node, request, role, whole
+
+
+def estimated(fleet: Fleet, number: int) -> Estimate:
+    digest = fleet.state.digest()
+    found = explain(fleet.world, fleet.workload(number)).estimate
+    assert fleet.state.digest() == digest, "a question has changed the state"
+    assert found is not None
+    return found
+
+
+def test_run_time_limits_say_by_when() -> None:
+    fleet = Fleet(node("n1", 2))
+    fleet.send(events.ProjectChanged("p", "d", (("default", Quota(4 * GPU)),), 0, Rules(training_time=600)))
+    fleet.submit(1)
+    fleet.submit(2)
+    fleet.run(1)
+    fleet.wait(20)
+    fleet.run(2)
+    fleet.submit(3, request(role(whole(2))))
+    found = estimated(fleet, 3)
+    assert found.latest is not None
+    assert fleet.now < found.latest <= fleet.now + 700 * SECOND
+    assert "its nodes are kept for it" in found.basis
+    assert estimated(fleet, 3).earliest is None
+
+
+def test_without_a_known_end_it_is_unknown() -> None:
+    fleet = Fleet(node("n1", 1))
+    fleet.submit(1)
+    fleet.submit(2)
+    assert estimated(fleet, 2)[:2] == (None, None)
+
+
+def test_a_pause_has_an_end() -> None:
+    fleet = Fleet(node("n1", 1))
+    fleet.submit(1)
+    for _ in range(2):
+        fleet.report(1, ReplicaState.FAILED, exit_code=1, failure=FailureClass.EXIT)
+        fleet.gone(1)
+        fleet.wait(21)
+    fleet.report(1, ReplicaState.FAILED, exit_code=1, failure=FailureClass.EXIT)
+    fleet.gone(1)
+    assert estimated(fleet, 1) == Estimate(fleet.workload(1).not_before, None, "its pause is over then")
+
+
+def test_who_leaves_is_ended_after_a_while() -> None:
+    fleet = Fleet(node("n1", 1))
+    fleet.submit(1)
+    fleet.submit(2, request(priority=75))
+    assert estimated(fleet, 2).latest == fleet.now + 30 * SECOND
+
+
+def test_no_time_helps_against_a_quota() -> None:
+    fleet = Fleet(node("n1", 2), quota=1)
+    fleet.submit(1, request(role(whole(2)), preemptible=False))
+    assert explain(fleet.world, fleet.workload(1)).estimate is None
+
+
+def test_for_whom_nodes_are_kept_is_named() -> None:
+    fleet = Fleet(node("n1", 4), node("n2", 4))
+    for number in (1, 2):
+        fleet.submit(number, request(role(whole(3)), preemptible=False))
+    fleet.submit(3, request(role(whole(4)), preemptible=False))
+    fleet.wait(20)
+    for number in (4, 5):
+        fleet.submit(number, request(preemptible=False))
+    told = [each.text for each in explain(fleet.world, fleet.workload(5)).attempts if each.way == "reserve"]
+    assert told == ["1 node of default in c1 is kept for w3 of p, for 20 s now"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0 s"), (119, "119 s"), (120, "2 min"), (11_400, "3 h 10 min"), (200_000, "2 days")]
+)
+def test_spans(seconds: int, text: str) -> None:
+    assert span(seconds * SECOND) == text
