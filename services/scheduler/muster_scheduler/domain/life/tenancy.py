@@ -6,8 +6,9 @@ Holds: an older version never overwrites a newer one, so that repeated and reord
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from muster_scheduler.domain.asked.quotas import Quota
 from muster_scheduler.domain.books.queues import Department, Project
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.events import (
@@ -42,6 +43,8 @@ def on_project(world: World, event: ProjectChanged) -> None:
     world.touched.projects[event.name] = None
     world.waiting.limit_users(event.name, limited=bool(event.user_limits), find=world.workloads.__getitem__)
     world.waiting.wake_project(event.name)
+    moved = known is None or (known.department, known.rank) != (event.department, event.rank)
+    _wake_others(world, event.name, known.quotas if known else {}, dict(event.quotas), moved=moved)
     if known is None or (known.rules, known.department) != (event.rules, event.department):
         _set_timers(world, (event.name,))
 
@@ -50,9 +53,11 @@ def on_project_removed(world: World, event: ProjectRemoved) -> None:
     """A project is no more; what waits of it says so."""
     for key in [key for key in world.queues.usage if key[0] == event.name]:
         world.touched.usage[key] = None
+    known = world.queues.projects.get(event.name)
     world.queues.remove(event.name)
     world.touched.projects[event.name] = None
     world.waiting.wake_project(event.name)
+    _wake_others(world, event.name, known.quotas if known else {}, {}, moved=True)
 
 
 def on_department(world: World, event: DepartmentChanged) -> None:
@@ -67,6 +72,8 @@ def on_department(world: World, event: DepartmentChanged) -> None:
     )
     world.touched.departments[event.name] = None
     _renew(world, event.name, clocks=known is None or known.rules != event.rules)
+    moved = known is None or known.rank != event.rank
+    _wake_others(world, "", known.quotas if known else {}, dict(event.quotas), moved=moved)
 
 
 def on_department_removed(world: World, event: DepartmentRemoved) -> None:
@@ -76,6 +83,7 @@ def on_department_removed(world: World, event: DepartmentRemoved) -> None:
         world.queues.remove_department(event.name)
         world.touched.departments[event.name] = None
         _renew(world, event.name, clocks=True)
+        _wake_others(world, "", known.quotas, {}, moved=True)
 
 
 def on_node_pool(world: World, event: NodePoolChanged) -> None:
@@ -103,6 +111,20 @@ def _renew(world: World, department: str, *, clocks: bool) -> None:
         world.waiting.wake_project(project)
     if clocks:
         _set_timers(world, projects)
+
+
+def _wake_others(
+    world: World, project: str, before: Mapping[str, Quota], after: Mapping[str, Quota], *, moved: bool
+) -> None:
+    """What one queue deserves decides what others may take back, and what it leaves behind in a department is theirs.
+
+    `moved`: it counts elsewhere or otherwise in each of its pools; else only where its quota is another one.
+    """
+    pools = {pool for pool in before.keys() | after.keys() if moved or before.get(pool) != after.get(pool)}
+    if moved:
+        pools |= {pool for name, pool in world.queues.accounts if name == project}
+    for pool in sorted(pools):
+        world.waiting.wake_pool(pool)
 
 
 def _set_timers(world: World, projects: Iterable[str]) -> None:
