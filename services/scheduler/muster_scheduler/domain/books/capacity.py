@@ -90,18 +90,19 @@ class Capacity:
         "_columns",
         "_idle",
         "_journal",
+        "_loose",
         "_seeker",
         "_shared",
         "_sliceable",
         "_stale",
         "_stands",
+        "_total",
         "boards",
         "largest",
         "leftover",
         "nodes",
         "position",
         "supply",
-        "total",
         "trials",
         "usable",
     )
@@ -113,13 +114,14 @@ class Capacity:
         self.position = 0
         self._columns: Columns | None = None
         self._seeker: Seeker | None = None
-        self._stale: set[int] = set()
+        self._stale: set[int] = set()  # nodes whose rows are not what the books say ..
+        self._loose: set[int] = set()  # .. and those that may stand in the wrong bitmaps
         self.leftover = Leftover(nodes)
         self._idle: list[int] = [0]
         self._shared: list[int] = [0] * (_HUNDRED + 1)
         self._sliceable = 0
         self._stands: list[Buckets] = [NOWHERE] * len(nodes)
-        self.total = 0
+        self._total = 0
         self.supply = _supply(nodes)
         self.largest = max((device.memory for node in nodes for device in node.devices), default=0)
         self.trials: dict[tuple[tuple[Role, ...], Eligibility, Wish, tuple[str, ...]], Trial] = {}
@@ -160,32 +162,42 @@ class Capacity:
 
     def update(self, node: Node) -> None:
         """Puts a node where it belongs now; undone with the journal."""
-        # Rows are written when they are next read: an undo then costs them no more than a change does.
+        # All of it is done when it is next read: many changes of a node cost one, an undo no more than a change does.
         self._mark(node.ordinal)
         self._journal.note(self._mark, node.ordinal)
-        now = buckets_of(node)
-        before = self._stands[node.ordinal]
-        if now != before:
-            self._journal.note(self._move, node.ordinal, before)
-            self._move(node.ordinal, now)
 
     def _mark(self, ordinal: int) -> None:
         self._stale.add(ordinal)
+        self._loose.add(ordinal)
         self.leftover.mark(ordinal)
+
+    def _settle(self) -> None:
+        """Has every node stand in the bitmaps where it belongs now."""
+        for ordinal in self._loose:
+            now = buckets_of(self.nodes[ordinal])
+            if now != self._stands[ordinal]:
+                self._move(ordinal, now)
+        self._loose.clear()
+
+    @property
+    def total(self) -> int:
+        """How many devices are idle on nodes that are open."""
+        self._settle()
+        return self._total
 
     def _move(self, ordinal: int, to: Buckets) -> None:
         bit = 1 << ordinal
         before = self._stands[ordinal]
         if before.idle >= 0:
             self._idle[before.idle] &= ~bit
-            self.total -= before.idle
+            self._total -= before.idle
         for free in before.shares:
             self._shared[free] &= ~bit
         while len(self._idle) <= to.idle:
             self._idle.append(0)
         if to.idle >= 0:
             self._idle[to.idle] |= bit
-            self.total += to.idle
+            self._total += to.idle
         for free in to.shares:
             self._shared[free] |= bit
         self._sliceable = self._sliceable | bit if to.sliceable else self._sliceable & ~bit
@@ -193,6 +205,7 @@ class Capacity:
 
     def room_for(self, devices: int, replicas: int) -> bool:
         """Whether so many replicas would find so many idle devices each, whatever else they need."""
+        self._settle()
         found = 0
         for idle in range(len(self._idle) - 1, devices - 1, -1):
             found += self._idle[idle].bit_count() * (idle // devices)
@@ -205,6 +218,7 @@ class Capacity:
 
         emptiest: the one with the most left first instead, an idle card before a shared one.
         """
+        self._settle()
         bitmaps = self._bitmaps(shape)
         for bitmap in reversed(tuple(bitmaps)) if emptiest else bitmaps:
             left = bitmap
@@ -230,6 +244,7 @@ class Capacity:
 
     def check(self) -> None:
         """The index says what the nodes say."""
+        self._settle()
         for ordinal, node in enumerate(self.nodes):
             if node.ordinal != ordinal:
                 raise AssertionError(f"{node.key} believes to be number {node.ordinal}, it is {ordinal}")
