@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from muster_kernel.quantities import GPU
-from muster_kernel.reasons import FailureClass
+from muster_kernel.reasons import FailureClass, Reason, WaitingReason
 from muster_scheduler.domain import events
 from muster_scheduler.domain.answers.estimates import Estimate
 from muster_scheduler.domain.answers.explain import explain
@@ -80,7 +80,9 @@ def test_for_whom_nodes_are_kept_is_named() -> None:
     fleet.wait(20)
     for number in (4, 5):
         fleet.submit(number, request(preemptible=False))
-    told = [each.text for each in explain(fleet.world, fleet.workload(5)).attempts if each.way == "reserve"]
+    answer = explain(fleet.world, fleet.workload(5))
+    assert answer.reason == Reason(WaitingReason.RESERVED, (1,))
+    told = [each.text for each in answer.attempts if each.way == "reserve"]
     assert told == ["1 node of default in c1 is kept for w3 of p, for 20 s now"]
 
 

@@ -98,6 +98,18 @@ def test_a_quota_with_which_others_would_leave_for_what_is_not_preemptible() -> 
     assert fleet.workload(3).claim is not None
 
 
+def test_which_node_types_would_do() -> None:
+    typed = [node("n1", 2), node("n2", 2), node("n3", 1)]
+    for each, kind in zip(typed, "bba", strict=True):
+        each.labels = (("run.ai/type", kind),)
+    fleet = Fleet(*typed)
+    for number in (1, 2):
+        fleet.submit(number, request(role(whole(2)), preemptible=False))
+    asked = request(role(whole(2)))
+    fleet.submit(3, asked._replace(terms=asked.terms._replace(node_type="z")))
+    assert why(fleet, 3).unblockers == ("it asked for node type b, and there was room",)
+
+
 def test_every_node_is_counted_once() -> None:
     cards = devices("c1-foreign", 1)
     cards[0].foreign = True

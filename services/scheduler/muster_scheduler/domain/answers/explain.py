@@ -16,7 +16,7 @@ from muster_scheduler.domain.answers.attempts import Attempt, attempts
 from muster_scheduler.domain.answers.endings import who_would_have_to_end
 from muster_scheduler.domain.answers.estimates import FOR_ROOM, Estimate, estimate, kept_for
 from muster_scheduler.domain.answers.raising import enough_quota
-from muster_scheduler.domain.answers.remedies import looser, short_role, what_would_fit
+from muster_scheduler.domain.answers.remedies import looser, other_types, short_role, what_would_fit
 from muster_scheduler.domain.answers.shares import QueueShare, shares_of
 from muster_scheduler.domain.answers.wording import IDLE_PHRASES, PHRASES, asks, not_supported
 from muster_scheduler.domain.asked.requests import Shape
@@ -29,6 +29,7 @@ from muster_scheduler.domain.fleet.nodes import Node, fit
 from muster_scheduler.domain.placement.place import able, amount_before, mig_of
 from muster_scheduler.domain.placement.reasoning import why_not
 from muster_scheduler.domain.placement.trial import emptied
+from muster_scheduler.domain.turning.reservation import behind
 
 _OF_QUOTA: Final = frozenset({WaitingReason.OVER_QUOTA, WaitingReason.OVER_LIMIT, WaitingReason.NO_WEIGHT})
 _AS_KEPT: Final = NEVER | {WaitingReason.NOT_EVALUATED, WaitingReason.CLAIM}
@@ -80,6 +81,8 @@ def explain(world: World, workload: Workload) -> Explanation:
     helps = (what_would_fit if reason.code in NEVER else _unblockers)(world, workload, request)
     if reason.code in TOO_FAR_APART:
         helps = [*looser(world, workload, request), *helps]
+    if reason.code is WaitingReason.WRONG_NODE_TYPE:
+        helps = [*other_types(world, workload, request), *helps]
     rank = world.waiting.ahead(workload.id) + 1 if workload.id in world.waiting else 0
     return Explanation(
         reason,
@@ -104,7 +107,7 @@ def dominant(world: World, workload: Workload) -> Reason:
     if kept.code in _AS_KEPT or workload.request is None:
         return kept
     # The numbers are those of now: nobody looks again at a class that a release or another's ending cannot help.
-    return _barred(world, workload, workload.request) or why_not(world, workload)
+    return _barred(world, workload, workload.request) or behind(world, workload) or why_not(world, workload)
 
 
 def _barred(world: World, workload: Workload, request: Request) -> Reason | None:

@@ -6,7 +6,9 @@ idle pool and on the pool as it is now; the state is as it was afterwards.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from typing import Final
 
 from muster_kernel.quantities import GPU, format_bytes, format_milli_cpu
 from muster_scheduler.domain.answers.wording import gpus, shape_in_words
@@ -14,9 +16,12 @@ from muster_scheduler.domain.asked.requests import Kind, Role, Shape, charge_of
 from muster_scheduler.domain.asked.workloads import Request, Workload
 from muster_scheduler.domain.books.capacity import Trial
 from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.fleet.eligibility import types_of_node
 from muster_scheduler.domain.placement.gang import wish_of
 from muster_scheduler.domain.placement.place import Budget, able, clusters_for, place_gang
 from muster_scheduler.domain.placement.trial import try_out
+
+_TYPES: Final = 3
 
 
 def short_role(world: World, workload: Workload, request: Request) -> Role | None:
@@ -53,6 +58,21 @@ def looser(world: World, workload: Workload, request: Request) -> list[str]:
     if any(has_room(world, other, loose, loose.roles, pool) for pool in loose.pools):
         return [told]
     return [f"{told}, and there was room"] if _fits(world, other, loose, loose.roles) else []
+
+
+def other_types(world: World, workload: Workload, request: Request) -> list[str]:
+    """The node types of its pools of which one would do for it, those of most nodes first."""
+    inventory = world.inventory
+    places = ((cluster, pool) for pool in request.pools for cluster in inventory.clusters_with(pool))
+    nodes = (node for at in places if (capacity := inventory.capacity(*at)) for node in capacity.nodes)
+    there = Counter(each for node in nodes for each in types_of_node(node))
+    found: list[str] = []
+    for each in sorted(there, key=lambda name: (-there[name], name))[:_TYPES]:
+        other = request._replace(terms=request.terms._replace(node_type=each))
+        asking = replace(workload, request=other)
+        if _fits(world, asking, other, other.roles):
+            found.append(_told(world, asking, other, other.roles, f"it asked for node type {each}"))
+    return found
 
 
 def has_room(world: World, workload: Workload, request: Request, roles: tuple[Role, ...], pool: str) -> bool:
