@@ -44,8 +44,8 @@ ENVELOPE: Final = {
 }
 # What a field does where that is not plain from its description.
 DECIDED: Final = {
-    "min_replicas": "checked against workers and jobType, as the least that a gang may shrink to; all workers start",
-    "max_replicas": "checked against workers and jobType, as the most that a gang may grow to; workers start",
+    "min_replicas": "checked against workers and jobType, as the least with which a torchrun gang starts",
+    "max_replicas": "checked against workers and jobType, as the most to which a torchrun gang grows",
     "clean_pod_policy": "with All and Running whoever still runs when rank 0 has succeeded is stopped at once, with "
     "None after two minutes; workers of MPI go with their launcher, since they would hold devices for ever; records "
     "and logs stay until the workload is deleted",

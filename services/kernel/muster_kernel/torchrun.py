@@ -1,7 +1,7 @@
 """Commands that start torchrun: whose torch it is, with which arguments, and whether late replicas can join.
 
-Called by the agent, which gives torchrun its rendezvous, and by the scheduler, which lets only such gangs grow whose
-late replicas are let in.
+Called by the agent, which gives torchrun its rendezvous, by the scheduler, which lets only such gangs grow whose late
+replicas are let in, and by the language and the client, which say so.
 """
 
 from __future__ import annotations
@@ -31,6 +31,22 @@ def torchrun_of(argv: tuple[str, ...]) -> Torch | None:
     if program.startswith("python") and argv[1:3] == ("-m", _MODULE):
         return Torch(argv[3:], argv[0])
     return None
+
+
+class Between(NamedTuple):
+    """With how many workers an elastic gang goes on, and to how many it grows while there is room."""
+
+    least: int
+    most: int
+
+
+def elastic_between(workers: int, least: int, most: int, command: str, args: str) -> Between | None:
+    """What a gang of `workers` becomes by its minReplicas and maxReplicas (0: not said); None where it is not elastic.
+
+    A gang whose late replicas could not join runs with all its workers.
+    """
+    low, high = least or workers, most or workers
+    return Between(low, high) if 0 < low < high and lets_late_ones_in(command, args) else None
 
 
 def lets_late_ones_in(command: str, args: str) -> bool:

@@ -163,7 +163,7 @@ def test_ids_that_are_used_stay(fields: dict[str, Any]) -> None:
     [
         (Kind.TRAINING, {"terminate_after_preemption": True, "priority_class": "build"}, "terminateAfterPreemption"),
         (Kind.WORKSPACE, {"preemption_limit": 2}, "preemptionLimit"),
-        (Kind.DISTRIBUTED, {"framework": 2, "workers": 3, "max_replicas": 5}, "minReplicas and maxReplicas are kept"),
+        (Kind.DISTRIBUTED, {"framework": 2, "workers": 3, "max_replicas": 5}, "minReplicas and maxReplicas have"),
         (Kind.WORKSPACE, {"notebook_token": "x"}, "notebookToken"),
         (Kind.WORKSPACE, {"tensorboard_logdir": "/x"}, "tensorboardLogdir"),
         (Kind.DISTRIBUTED, {"framework": 2, "slots_per_worker": 4}, "slotsPerWorker"),

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from muster.workload.v1 import placement_pb2, storage_pb2, workload_pb2
+from muster_kernel.torchrun import lets_late_ones_in
 from muster_language.merging.layers import LayerName, Merged
 from muster_language.merging.overlay import MASTER
 from muster_language.resources import implied_class, is_preemptible
@@ -158,7 +159,7 @@ def _of_workload(spec: Any) -> Iterator[str]:
     if spec.preemption_limit and not is_preemptible(spec):
         yield "preemptionLimit has no effect: the workload is not preemptible"
     if spec.HasField("min_replicas") or spec.HasField("max_replicas"):
-        yield f"minReplicas and maxReplicas are kept and shown, but the gang stays at its {spec.workers} workers"
+        yield from _not_elastic(spec)
     if spec.slots_per_worker > 1 and spec.framework and spec.framework not in _SLOTS:
         yield "slotsPerWorker has no effect: only MPI gives its workers slots"
     if kind_of(spec) is Kind.INFERENCE and (spec.min_scale, spec.max_scale) == (0, 1) and not spec.metric:
@@ -167,6 +168,16 @@ def _of_workload(spec: Any) -> Iterator[str]:
         yield "notebookToken has no effect without jupyter"
     if spec.HasField("tensorboard_logdir") and not spec.tensorboard:
         yield "tensorboardLogdir has no effect without tensorboard"
+
+
+def _not_elastic(spec: Any) -> Iterator[str]:
+    why = ""
+    if spec.topology_group:
+        why = "its workers run in groups"
+    elif not lets_late_ones_in(spec.command, spec.args):
+        why = "late ones could join only a torchrun command without --nnodes, --rdzv-... and --standalone"
+    if why:
+        yield f"minReplicas and maxReplicas have no effect: the gang has all its {spec.workers} workers, since {why}"
 
 
 _SLOTS: Final = frozenset({workload_pb2.FRAMEWORK_MPI, workload_pb2.FRAMEWORK_COLOSSALAI})

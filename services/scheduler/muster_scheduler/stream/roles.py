@@ -9,7 +9,7 @@ from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
 from muster_chassis.events import Reject
 from muster_kernel.mig import compute_of
-from muster_kernel.torchrun import lets_late_ones_in
+from muster_kernel.torchrun import elastic_between
 from muster_scheduler.domain.asked.requests import Kind, Role, Shape, charge_of
 from muster_scheduler.domain.asked.workloads import Stretch, Trials
 from muster_scheduler.stream import values
@@ -33,11 +33,10 @@ def stretch_of(spec: workload_pb2.WorkloadSpec) -> Stretch | None:
 
     Groups of close replicas are counted from the first: they leave nothing to spare.
     """
-    least, most = spec.min_replicas or spec.workers, spec.max_replicas or spec.workers
-    elastic = spec.framework == workload_pb2.FRAMEWORK_PYTORCH and 0 < least < most and not spec.topology_group
-    if not elastic or not lets_late_ones_in(spec.command, spec.args):
+    between = elastic_between(spec.workers, spec.min_replicas, spec.max_replicas, spec.command, spec.args)
+    if between is None or spec.framework != workload_pb2.FRAMEWORK_PYTORCH or spec.topology_group:
         return None
-    return Stretch(_WORKER, min(least, MOST_REPLICAS), min(most, MOST_REPLICAS))
+    return Stretch(_WORKER, min(between.least, MOST_REPLICAS), min(between.most, MOST_REPLICAS))
 
 
 def shrunk(roles: tuple[Role, ...], stretch: Stretch | None) -> tuple[Role, ...]:

@@ -21,6 +21,7 @@ from muster_client.cli.render.plain import word_of
 from muster_client.cli.render.tables import coloured
 from muster_client.words import TERMINAL, kind_word, phase_of, phase_word
 from muster_kernel.lifecycle import Phase
+from muster_kernel.torchrun import Between, elastic_between
 
 ENDED: Final = TERMINAL | {Phase.STOPPED, Phase.DELETED}
 
@@ -63,6 +64,7 @@ def _facts(workload: workload_pb2.Workload) -> Table:
         ("Project", workload.project),
         ("Kind", kind_word(workload.spec.kind)),
         ("Asks for", asks(workload)),
+        ("Has", _size(workload)),
         ("Ran in" if phase_of(workload) in ENDED else "Runs in", _place(workload)),
         ("Wanted", _wanted(workload)),
         ("Owner", _owner(workload)),
@@ -80,12 +82,30 @@ def asks(workload: workload_pb2.Workload) -> str:
     spec = workload.effective_spec if workload.HasField("effective_spec") else workload.spec
     parts = [_gpu(spec)]
     if spec.HasField("workers"):
-        parts.insert(0, f"{spec.workers} workers, each")
+        parts.insert(0, f"{_workers(spec)}, each")
     elif spec.HasField("min_scale") and spec.min_scale > 1:
         parts.insert(0, f"{spec.min_scale} replicas, each")
     parts += [f"{spec.cpu} CPU"] if spec.cpu else []
     parts += [f"{spec.memory} memory"] if spec.memory else []
     return ", ".join(part for part in parts if part).replace("each,", "each")
+
+
+def _workers(spec: workload_pb2.WorkloadSpec) -> str:
+    between = _between(spec)
+    return f"{between.least} to {between.most} workers" if between else f"{spec.workers} workers"
+
+
+def _between(spec: workload_pb2.WorkloadSpec) -> Between | None:
+    if spec.topology_group:
+        return None
+    return elastic_between(spec.workers, spec.min_replicas, spec.max_replicas, spec.command, spec.args)
+
+
+def _size(workload: workload_pb2.Workload) -> str:
+    """How large an elastic gang is now."""
+    between = _between(workload.effective_spec if workload.HasField("effective_spec") else workload.spec)
+    now = sum(1 for each in workload.replicas if each.role == "worker" and each.state != "GONE")
+    return f"{now} of {between.least}..{between.most} workers" if between and now else ""
 
 
 def _gpu(spec: workload_pb2.WorkloadSpec) -> str:
