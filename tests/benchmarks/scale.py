@@ -60,9 +60,10 @@ class Drive:
         self.rng = random.Random(_SEED)
         self.running = [w.id for w in state.world.workloads.values() if w.active]
         self.fresh: list[str] = []
+        self.leaving: list[str] = []
         self.events: list[float] = []
         self.cycles: list[float] = []
-        self.placed = 0
+        self.placed = self.evicted = 0
 
     def order(self, cluster: str) -> events.Order:
         """The next place in the order of a cluster's reports."""
@@ -75,11 +76,13 @@ class Drive:
             self.transact(events.HeartbeatSeen(f"c{number}", self.order(f"c{number}")))
 
     def step(self) -> None:
-        """One event: a submission, a report of what was placed, or an ending."""
+        """One event: a submission, a report of what was placed, the end of what had to leave, or an ending."""
         self.now += SECOND // _A_SECOND
         if self.rng.random() < 0.5 or not self.running:
             self.next += 1
             self.transact(scale_fleet.submission(self.size, self.next, self.now))
+        elif self.leaving:
+            self._report(self.leaving.pop(), over=True)
         elif self.fresh:
             self._report(self.fresh.pop(), over=False)
         else:
@@ -89,7 +92,7 @@ class Drive:
 
     def _report(self, workload_id: str, *, over: bool) -> None:
         workload: Workload = self.state.world.workloads[workload_id]
-        replica = next(iter(workload.replicas.values()), None)
+        replica = next((each for each in workload.everyone() if not each.gone), None)
         if replica is not None:
             self.transact(scale_fleet.settled(workload, replica, self.order(workload.cluster), over=over))
 
@@ -107,6 +110,9 @@ class Drive:
                 self.fresh.append(decision.workload)
                 self.running.append(decision.workload)
                 self.placed += 1
+            elif isinstance(decision, decisions.Preempted):
+                self.leaving.append(decision.workload)
+                self.evicted += 1
         self.state.commit()
         ended = time.perf_counter()
         self.events.append((applied - began) * 1000)
@@ -139,7 +145,7 @@ async def measure(size: Size, seconds: int) -> dict[str, object]:
         if number % (_BEAT * _A_SECOND) == 0:
             drive.beat()
         drive.step()
-    _say(f"{drive.placed} placed meanwhile")
+    _say(f"{drive.placed} placed and {drive.evicted} moved or evicted since the beginning")
     return {
         "rss_gib": round(_rss(), 2),
         "event_p99_ms": spread(drive.events)["p99"],

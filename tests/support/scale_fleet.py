@@ -21,7 +21,7 @@ from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.quotas import Quota
 from muster_scheduler.domain.asked.requests import Grant, Holder, Kind, Share
 from muster_scheduler.domain.asked.workloads import Replica, ReplicaState, Request, Workload
-from muster_scheduler.domain.books.queues import Project
+from muster_scheduler.domain.books.queues import Department, Project
 from muster_scheduler.domain.fleet.clusters import Cluster, Profile
 from muster_scheduler.domain.fleet.nodes import Node
 from tests.support.fleets import GIB, START, devices, request, role, whole, workload_id
@@ -135,6 +135,11 @@ def projects(size: Size) -> Iterator[Project]:
         yield Project(f"project-{number}", f"department-{number % size.departments}", 1, quotas)
 
 
+def departments(size: Size) -> Iterator[Department]:
+    """All departments; each deserves what its projects deserve."""
+    return (Department(f"department-{number}", 1) for number in range(size.departments))
+
+
 async def write(connection: asyncpg.Connection, size: Size, spec: bytes) -> int:
     """Writes everything; the number of the first workload that is free afterwards."""
     await connection.execute("SET synchronous_commit = off")
@@ -159,6 +164,8 @@ async def _write_fleet(connection: asyncpg.Connection, size: Size) -> None:
     await connection.copy_records_to_table("nodes", records=records)
     made = [(project.name, rows.of_project(project)) for project in projects(size)]
     await connection.copy_records_to_table("projects", records=made)
+    above = [(department.name, rows.of_department(department)) for department in departments(size)]
+    await connection.copy_records_to_table("departments", records=above)
 
 
 async def _write_running(connection: asyncpg.Connection, size: Size, spec: bytes) -> int:
@@ -203,10 +210,10 @@ def submission(size: Size, number: int, now: int) -> events.Admitted:
 
 
 def settled(workload: Workload, replica: Replica, order: events.Order, *, over: bool) -> events.ReplicaReported:
-    """A replica says that it is ready, or that it has ended well and is gone."""
+    """A replica says that it is ready, or that it has ended well, or because it was told to, and is gone."""
     holder = replica.holder
-    state = ReplicaState.SUCCEEDED if over else ReplicaState.READY
-    code = 0 if over else None
+    state = (ReplicaState.SUCCEEDED if workload.active else None) if over else ReplicaState.READY
+    code = 0 if state is ReplicaState.SUCCEEDED else None
     status = events.Status(holder.role, holder.rank, holder.k, replica.node[1], state, over, code)
     cluster = workload.cluster
     return events.ReplicaReported(cluster, order, workload.id, holder.generation, holder.attempt, status)
