@@ -13,13 +13,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
 from muster_kernel.reasons import NEVER, Reason, WaitingReason
 from muster_scheduler.domain.asked.quotas import NOTHING, Amount
-from muster_scheduler.domain.asked.requests import Role, total_charge
-from muster_scheduler.domain.asked.terms import Terms
-from muster_scheduler.domain.asked.workloads import Workload, WorkloadKind
+from muster_scheduler.domain.asked.workloads import Workload
+from muster_scheduler.domain.books.classes import ClassKey, Place, asked_by, class_of
 
 # What stands in the way is only that nodes are too full, or kept for others.
 FOR_ROOM: Final = frozenset(
@@ -34,32 +33,6 @@ FOR_ROOM: Final = frozenset(
 )
 
 _LEFT: Final = 64  # members that have left and are still listed at a class's head
-
-
-class ClassKey(NamedTuple):
-    """What makes two waiting workloads equal to the scheduler."""
-
-    project: str
-    priority: int
-    preemptible: bool
-    roles: tuple[Role, ...]
-    pools: tuple[str, ...]
-    clusters: tuple[str, ...]
-    fields: frozenset[str]
-    avoid: frozenset[tuple[str, str]]
-    kind: WorkloadKind
-    terms: Terms
-    ran: int
-    user: str  # where its project limits users; else empty, and users share a class
-    returning: bool  # was evicted, and so evicts nobody in order to come back
-
-
-class Place(NamedTuple):
-    """Where a workload stands within its project: the higher priority first, then the older, then by id."""
-
-    rank: int  # -priority
-    submitted: int
-    id: str
 
 
 class Help(Enum):
@@ -86,38 +59,6 @@ class Bucket:
     reason: Reason | None = None
     before: Reason | None = None
     each: Amount = NOTHING  # what one member asks for
-
-
-def class_of(workload: Workload, user: str = "") -> ClassKey:
-    """The class of an admitted workload. user: whose, where that counts."""
-    request = workload.request
-    if request is None:
-        raise ValueError(f"workload {workload.id} is not admitted, so it has no class")
-    return ClassKey(
-        workload.project,
-        request.priority,
-        request.preemptible,
-        request.roles,
-        request.pools,
-        request.clusters,
-        request.fields,
-        frozenset(workload.avoid),
-        request.kind,
-        request.terms,
-        workload.ran,
-        user,
-        bool(workload.preempted_by),
-    )
-
-
-def asked_by(key: ClassKey) -> Amount:
-    """What one member of a class asks for, before it has a device."""
-    roles = key.roles
-    return Amount(
-        total_charge(roles),
-        sum(role.size * role.shape.cpu for role in roles),
-        sum(role.size * role.shape.memory for role in roles),
-    )
 
 
 class Queue:
@@ -158,6 +99,7 @@ class Queue:
             bucket = self.buckets[key] = Bucket(key, self._classes, each=asked_by(key))
         insort(bucket.members, place, bucket.first)
         bucket.count += 1
+        bucket.before = None  # a member that nobody has told why it waits
         self._demand(bucket, 1)
         self._of[workload.id], self._places[workload.id] = bucket, place
         if bucket.reason is None:

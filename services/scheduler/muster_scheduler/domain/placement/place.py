@@ -34,10 +34,13 @@ _NODES_A_VISIT: Final = 100  # counted at once, they cost what one node costs th
 
 @dataclass(slots=True)
 class Budget:
-    """Work that one cycle may do: exact tests of nodes, and simulated evictions. Never wall time."""
+    """Work that one cycle may do: exact tests of nodes, and simulated evictions. Never wall time.
+
+    A simulated eviction costs 10 to 20 us: the cycle looks for room for some tens of milliseconds, or for one gang.
+    """
 
     visits: int = 20_000
-    evictions: int = 50_000
+    evictions: int = 2_000
     steps: Steps = field(default_factory=Steps)
 
     @property

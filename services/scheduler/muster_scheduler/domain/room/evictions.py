@@ -22,10 +22,10 @@ from muster_kernel.lifecycle import WAITING, LifecycleEvent
 from muster_kernel.reasons import ChangeReason
 from muster_scheduler.domain.asked.quotas import NOTHING
 from muster_scheduler.domain.asked.workloads import Claim, Ending, Request, Workload
+from muster_scheduler.domain.books.classes import ClassKey
 from muster_scheduler.domain.books.course import advance
 from muster_scheduler.domain.books.reserving import let_go
 from muster_scheduler.domain.books.standing import Standing
-from muster_scheduler.domain.books.waiting import ClassKey
 from muster_scheduler.domain.books.world import World, owner_of
 from muster_scheduler.domain.decisions import Claimed, Preempted
 from muster_scheduler.domain.fleet.columns import Columns
@@ -52,6 +52,7 @@ from muster_scheduler.domain.room.sites import (
     without,
 )
 
+_A_LOOK: Final = 50  # a look into a pool costs about as much as so many simulated evictions
 _TOGETHER: Final = 256  # members of a class that are let in by one search
 
 
@@ -80,6 +81,7 @@ def make_room(world: World, key: ClassKey, standings: Standings, budget: Budget)
     head = next(iter(world.waiting.members(key, 1)), None)
     waits: OthersLeave | None = None
     for site in sites_of(world, world.workloads[head]) if head else ():
+        budget.evictions -= _A_LOOK
         if site.leaving and not isinstance(site.place(site.columns), Refusal):
             waits = waits or OthersLeave(len(site.leaving))
             continue

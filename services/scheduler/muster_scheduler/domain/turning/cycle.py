@@ -11,6 +11,7 @@ from typing import Final
 from muster_kernel.lifecycle import ACTIVE, WAITING, LifecycleEvent, Phase
 from muster_kernel.reasons import ChangeReason, Reason, WaitingReason
 from muster_scheduler.domain.asked.workloads import SECOND, Claim, Planned, Replica, Request, Workload
+from muster_scheduler.domain.books.classes import ClassKey
 from muster_scheduler.domain.books.course import (
     advance,
     claim_holder,
@@ -21,7 +22,6 @@ from muster_scheduler.domain.books.course import (
     waits_for_nobody,
 )
 from muster_scheduler.domain.books.models import model_refusal
-from muster_scheduler.domain.books.waiting import ClassKey
 from muster_scheduler.domain.books.world import World, owner_of
 from muster_scheduler.domain.decisions import Placed
 from muster_scheduler.domain.life.elastic import begin, shed_all, stretch, yield_quota
@@ -183,9 +183,12 @@ def decide(world: World, workload: Workload, key: ClassKey, budget: Budget, turn
         if workload.id in world.hungry:
             fill(world, workload, budget)
         return
-    if refusal.code is WaitingReason.NOT_EVALUATED:
-        # Another one took the place for which it was woken: there is no more room to be made than there was before.
-        refusal = world.waiting.before(key) or refusal
+    before = world.waiting.before(key)
+    if refusal.code is WaitingReason.NOT_EVALUATED and before is not None:
+        # Another one took the place for which it was woken: there is no more room to be made than there was before,
+        # and its members have been told so.
+        block(world, key, before, tell=False)
+        return
     if refusal.code is not WaitingReason.NOT_EVALUATED:
         block(world, key, refusal)
         return
@@ -280,9 +283,9 @@ def settle(world: World, workload: Workload, cluster: str, pool: str, planned: t
         advance(world, workload, LifecycleEvent.ALL_READY, ChangeReason.ALL_READY)
 
 
-def block(world: World, key: ClassKey, reason: Reason) -> None:
+def block(world: World, key: ClassKey, reason: Reason, *, tell: bool = True) -> None:
     """The class waits until something that it could use changes; its members are told why, where that is new."""
-    members = world.waiting.members(key, _TOLD_A_CYCLE)
+    members = world.waiting.members(key, _TOLD_A_CYCLE) if tell else []
     world.waiting.block(key, reason)
     world.crowded.update(dict.fromkeys(key.pools[:1]))
     for member in members:

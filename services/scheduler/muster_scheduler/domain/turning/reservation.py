@@ -16,10 +16,10 @@ from typing import Final, NamedTuple
 from muster_kernel.reasons import Reason, WaitingReason
 from muster_scheduler.domain.asked.quotas import Amount
 from muster_scheduler.domain.asked.workloads import Reservation, Workload
+from muster_scheduler.domain.books.classes import ClassKey, Place
 from muster_scheduler.domain.books.models import asked_of
 from muster_scheduler.domain.books.reserving import keep, let_go, within
 from muster_scheduler.domain.books.standing import Standing, standing_of
-from muster_scheduler.domain.books.waiting import ClassKey, Place
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.gangs.place import Refusal, place_gang
 from muster_scheduler.domain.placement.place import Budget, amount_before

@@ -12,8 +12,8 @@ import heapq
 from typing import NamedTuple
 
 from muster_scheduler.domain.asked.workloads import Workload
+from muster_scheduler.domain.books.classes import ClassKey
 from muster_scheduler.domain.books.standing import Standing, standing_of
-from muster_scheduler.domain.books.waiting import ClassKey
 from muster_scheduler.domain.books.world import World
 
 

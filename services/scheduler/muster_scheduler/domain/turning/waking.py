@@ -15,8 +15,9 @@ from typing import Final
 
 from muster_kernel.reasons import NEVER, Reason, WaitingReason
 from muster_scheduler.domain.asked.requests import Grant, Kind, Role, Shape
+from muster_scheduler.domain.books.classes import ClassKey, asked_by
 from muster_scheduler.domain.books.standing import Standing
-from muster_scheduler.domain.books.waiting import ClassKey, Help, asked_by
+from muster_scheduler.domain.books.waiting import Help
 from muster_scheduler.domain.books.world import Freed, World
 from muster_scheduler.domain.fleet.nodes import Node, fit
 from muster_scheduler.domain.placement.place import mig_of
