@@ -313,7 +313,7 @@ def to_workload(row: Any) -> tuple[Workload, int]:
     said = _said.decode(row["body"])
     told = said.pop("told", None)
     if said.keys() <= _AS_SAID:
-        # What waits has few fields beside those that it begins with: setting these alone halves a rebuild's cost.
+        # What waits has few fields beside those that it begins with: setting these alone takes a third of the time.
         for name, value in said.items():
             setattr(workload, name, value)
         workload.told = _REASONS[told]

@@ -102,7 +102,7 @@ class Queue:
         bucket.before = None  # a member that nobody has told why it waits
         self._demand(bucket, 1)
         self._of[workload.id], self._places[workload.id] = bucket, place
-        if bucket.reason is None:
+        if bucket.reason is None and self._head(bucket) == place:  # else the one before it is offered already
             self._offer(bucket)
         return bucket.reason
 
