@@ -40,6 +40,9 @@ class SchedulerSettings(ServiceSettings):
     usage_half_life_seconds: float = Field(
         default=86_400.0, ge=60, description="In this time past use loses half of what it counts, in seconds."
     )
+    reserves: bool = Field(
+        default=True, description="Whether nodes are kept for the first workload of a pool that waits for room."
+    )
     cycle_visits: int = Field(
         default=20_000, ge=100, description="Exact tests of nodes in one scheduling cycle; then the next one goes on."
     )
@@ -53,6 +56,7 @@ class SchedulerSettings(ServiceSettings):
             minimum_run=_micros(self.minimum_run_seconds),
             usage_weight=round(self.usage_weight * MILLI),
             usage_half_life=_micros(self.usage_half_life_seconds),
+            reserves=self.reserves,
             grow_after=_micros(self.grow_after_seconds),
             below_minimum=_micros(self.below_minimum_seconds),
         )

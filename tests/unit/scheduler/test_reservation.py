@@ -5,10 +5,14 @@ from __future__ import annotations
 from muster_kernel.lifecycle import Phase
 from muster_kernel.quantities import GPU
 from muster_kernel.reasons import Reason, WaitingReason
+from muster_scheduler.adapters.rows import of_workload, to_workload
 from muster_scheduler.domain import events
+from muster_scheduler.domain.asked.limits import Limits
 from muster_scheduler.domain.asked.quotas import Quota
 from muster_scheduler.domain.asked.rules import Rules
 from muster_scheduler.domain.asked.workloads import SECOND, WorkloadKind
+from muster_scheduler.domain.fleet.nodes import NodeState
+from muster_scheduler.settings import SchedulerSettings
 from tests.support.fleets import Fleet, node, request, role, whole
 
 STARTS, WAITS = Phase.INITIALIZING, Phase.PENDING
@@ -141,3 +145,62 @@ def test_a_node_that_goes_is_kept_no_longer() -> None:
     assert head.reservation is not None
     assert head.reservation.nodes == (other,)
     assert head.reservation.since == since
+
+
+def test_without_reservations_small_work_takes_what_becomes_free() -> None:
+    fleet = Fleet(node("a", 4), limits=Limits(reserves=False))
+    fleet.submit(1, request(role(whole(3)), preemptible=False))
+    assert fleet.submit(2, request(role(whole(4)), preemptible=False)).reservation is None
+    assert fleet.submit(3, request(preemptible=False)).phase is STARTS
+    assert SchedulerSettings.model_construct(reserves=False).limits() == Limits(reserves=False)
+
+
+def test_a_head_that_fits_nowhere_even_in_time_gets_nothing() -> None:
+    fleet = Fleet(node("a", 4), node("b", 2))
+    fleet.submit(1, request(role(whole(3)), preemptible=False))
+    fleet.inventory("c1", [node("a", 4, state=NodeState.CORDONED), node("b", 2)])
+    head = fleet.submit(2, request(role(whole(4)), preemptible=False))
+    assert (head.phase, head.reservation) == (WAITS, None)
+    assert fleet.submit(3, request(role(whole(2)), preemptible=False)).phase is STARTS
+
+
+def test_a_window_that_ends_is_a_moment_by_which_the_head_fits() -> None:
+    closed = node("a", 4)
+    fleet = Fleet(node("b", 1))
+    closed.windows = ((fleet.now - SECOND, fleet.now + 600 * SECOND),)
+    fleet.inventory("c1", [closed, node("b", 1)])
+    head = fleet.submit(1, request(role(whole(4)), preemptible=False))
+    assert head.reservation is not None
+    assert (head.reservation.nodes, head.reservation.until) == (("a",), fleet.now + 600 * SECOND)
+    fleet.wait(601)
+    assert head.phase is STARTS
+
+
+def test_a_restart_and_an_abort_keep_it() -> None:
+    fleet = blocked_head()
+    kept, digest = fleet.workload(3).reservation, fleet.state.digest()
+    fleet.state.begin(fleet.now)
+    fleet.state.apply(events.DeletionRequested("e", fleet.workload(3).id))
+    fleet.state.propose()
+    assert not fleet.world.reserved
+    fleet.state.abort()
+    assert fleet.state.digest() == digest
+    assert fleet.world.reserved == {("c1", "default"): fleet.workload(3).id}
+    row = to_workload(
+        {"id": "3", "project": "p", "name": "w", "phase": "Pending", "desired": "Running", "attempt": 1}
+        | {"body": of_workload(fleet.workload(3))}
+    )[0]
+    assert row.reservation == kept is not None
+
+
+def test_others_in_front_may_still_take_back_what_they_deserve() -> None:
+    fleet = Fleet(node("a", 4), quota=4)
+    fleet.project("r", {"default": 0})
+    fleet.project("z", {"default": 1})
+    fleet.submit(1, request(role(whole(2)), preemptible=False))
+    for number in (2, 3):
+        fleet.submit(number, project="r")
+    head = fleet.submit(4, request(role(whole(4)), preemptible=False, priority=40))
+    assert head.phase is WAITS
+    taker = fleet.submit(5, request(preemptible=False), project="z")
+    assert taker.claim is not None

@@ -66,9 +66,7 @@ def _enter(world: World, workload: Workload, before: Phase) -> None:
     if phase not in WAITING and phase is not Phase.TERMINATING:
         drop_claim(world, workload)  # of one that moved, and whose next run is not wanted any more
     if before in WAITING:
-        world.waiting.remove(workload.id)
-        world.set(workload, told=None)
-        let_go(world, workload)
+        _leave_line(world, workload)
     if phase in WAITING:
         if phase is Phase.RESUMING:
             world.set(workload, attempt=workload.attempt + 1, ours=workload.ours + 1, not_before=0, ran=0)
@@ -84,6 +82,13 @@ def _enter(world: World, workload: Workload, before: Phase) -> None:
         world.set(workload, finished=world.now)
     else:
         _take_down(world, workload, before)
+
+
+def _leave_line(world: World, workload: Workload) -> None:
+    world.waiting.remove(workload.id)
+    if workload.told is not None:
+        world.set(workload, told=None)
+    let_go(world, workload)
 
 
 def enqueue(world: World, workload: Workload) -> None:

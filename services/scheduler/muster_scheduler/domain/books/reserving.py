@@ -27,7 +27,7 @@ def kept_from(world: World, workload: Workload, units: int, runs: int | None) ->
     units: what it asks for, in 1/7,000 GPU. runs: microseconds that it runs at most, None: nobody knows.
     """
     request = workload.request
-    if not world.reserved or request is None or workload.phase not in WAITING:
+    if not (world.reserved and world.limits.reserves) or request is None or workload.phase not in WAITING:
         return _NONE
     found: set[tuple[str, str]] = set()
     for (cluster, pool), other in world.reserved.items():
