@@ -86,6 +86,21 @@ def test_the_smallest_quota_with_which_others_would_leave() -> None:
     assert fleet.workload(3).claim is not None
 
 
+def test_less_than_all_that_it_holds_is_enough_where_its_share_grows_with_its_quota() -> None:
+    fleet = Fleet(node("n1", 8), quota=2)
+    fleet.project("b", {"default": 0})
+    fleet.submit(1, request(role(whole(2)), preemptible=False))
+    for number in range(2, 8):
+        fleet.submit(number, project="b")
+    fleet.submit(8, request(role(whole(4))))
+    (_, told) = why(fleet, 8).unblockers
+    assert told == "p deserved 4 GPUs in node pool default (4 workloads of other projects would leave for it)"
+    fleet.project("p", {"default": 3})
+    assert fleet.workload(8).claim is None
+    fleet.project("p", {"default": 4})
+    assert fleet.workload(8).claim is not None
+
+
 def test_a_quota_with_which_others_would_leave_for_what_is_not_preemptible() -> None:
     fleet = Fleet(node("n1", 4), quota=1)
     fleet.project("b", {"default": 0})

@@ -1,28 +1,45 @@
-"""Whether a larger quota would let a workload take its room from others: tried in the live state and taken back.
+"""The smallest quota with which a workload would get its room from others: tried in the live state and taken back.
 
-Called for what waits although, or because, its project has not more quota. Holds: the state is as it was afterwards.
+Called for what waits although, or because, its project has not more quota. Which quota would be enough is found by the
+fair shares alone; room is then looked for once. Holds: the state is as it was afterwards.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
+from muster_kernel.quantities import GPU
 from muster_scheduler.domain.answers.attempts import attempts
+from muster_scheduler.domain.answers.shares import all_shares
 from muster_scheduler.domain.answers.wording import gpus
 from muster_scheduler.domain.asked.quotas import NO_QUOTA
 from muster_scheduler.domain.asked.workloads import Request, Workload
+from muster_scheduler.domain.books.queues import Project
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.placement.place import amount_before
 
 
 def enough_quota(world: World, workload: Workload, request: Request, pool: str) -> list[str]:
-    """The smallest quota of its project with which others would make room, where it has less than that."""
+    """The smallest quota of its project, in whole GPUs more, with which others would make room."""
+    project = world.queues.projects.get(workload.project)
     held = world.queues.account(workload.project, pool).allocated
-    deserved = held + amount_before(world, request, pool).gpu
-    if deserved <= world.queues.quota(workload.project, pool).deserved:
+    needed = held + amount_before(world, request, pool).gpu
+    deserved = world.queues.quota(workload.project, pool).deserved
+    if project is None or needed <= deserved:
         return []
-    made = room_with(world, workload, pool, deserved)
-    return [f"{workload.project} deserved {gpus(deserved)} in node pool {pool} ({made})"] if made else []
+    steps = range(1, -(-(needed - deserved) // GPU) + 1)
+    fewest = bisect_left(
+        steps, True, key=lambda more: _shares_admit(world, project, pool, deserved + more * GPU, needed)
+    )
+    least = min(needed, deserved + steps[fewest] * GPU) if fewest < len(steps) else needed
+    for tried in dict.fromkeys((least, needed)):
+        made = room_with(world, workload, pool, tried)
+        if made:
+            return [f"{workload.project} deserved {gpus(tried)} in node pool {pool} ({made})"]
+    return []
 
 
 def room_with(world: World, workload: Workload, pool: str, deserved: int) -> str:
@@ -30,9 +47,23 @@ def room_with(world: World, workload: Workload, pool: str, deserved: int) -> str
     project = world.queues.projects.get(workload.project)
     if project is None:
         return ""
+    with _deserving(world, project, pool, deserved):
+        return next((each.text for each in attempts(world, workload) if not each.lack), "")
+
+
+def _shares_admit(world: World, project: Project, pool: str, deserved: int, needed: int) -> bool:
+    """Whether the project's share would be as much as it needs."""
+    with _deserving(world, project, pool, deserved):
+        share = all_shares(world, pool).get(project.name)
+        return share is not None and max(share.fair, share.deserved) >= needed
+
+
+@contextmanager
+def _deserving(world: World, project: Project, pool: str, deserved: int) -> Iterator[None]:
     mark = world.journal.mark()
     quota = project.quotas.get(pool, NO_QUOTA)._replace(deserved=deserved)
     world.queues.put(replace(project, quotas={**project.quotas, pool: quota}))
-    made = next((each.text for each in attempts(world, workload) if not each.lack), "")
-    world.journal.rollback(mark)
-    return made
+    try:
+        yield
+    finally:
+        world.journal.rollback(mark)
