@@ -103,7 +103,9 @@ def test_a_replica_that_was_given_up_before_it_was_started_is_said_to_be_gone_on
     desired = gang(leaving=1)
     observed = [seen(plan) for plan in planned(desired)]
     name = replica_name(ID, 1, 1, "worker", 3, 0)
-    assert due(desired, *observed) == (Absent(name, ID, 1, 1, "worker", 3, 0, "n-0"),)
+    assert due(desired, *observed) == (
+        Absent(name, ID, 1, 1, "worker", 3, 0, "n-0", "it was given up before it was started"),
+    )
     assert due(desired, *observed, denied=frozenset({name})) == ()
 
 
@@ -112,3 +114,20 @@ def test_one_that_was_started_is_stopped_and_nothing_is_said_before_it_is_gone()
     given_up = planned(gang(workers=4))[3]
     observed = [*(seen(plan) for plan in planned(desired)), seen(given_up)]
     assert [type(action) for action in due(desired, *observed)] == [Stop]
+
+
+def test_a_late_replica_whose_node_is_not_there_holds_up_nobody() -> None:
+    made = fleet_pb2.Assignment(workload_id=ID, epoch=1)
+    revision = made.revisions.add(generation=1, attempt=1, least=2, most=4)
+    revision.spec.kind, revision.spec.framework = options_pb2.KIND_DISTRIBUTED, workload_pb2.FRAMEWORK_PYTORCH
+    revision.spec.command = "torchrun train.py"
+    for first, count, on in ((0, 2, "n-0"), (2, 1, "n-9"), (3, 1, "n-0")):
+        revision.runs.add(role="worker", first_index=first, count=count, node=on)
+    desired = assignment(ID, made.SerializeToString(), {})
+    first, second, lost, late = planned(desired)
+    given_up, created = due(desired, seen(first), seen(second))
+    assert isinstance(given_up, Absent)
+    assert (given_up.name, given_up.message) == (lost.name, "this cluster has no node 'n-9'")
+    assert created == Create(late)
+    running = (seen(first), seen(second), seen(late))
+    assert due(desired, *running, denied=frozenset({lost.name})) == (), "said once, and not started later"

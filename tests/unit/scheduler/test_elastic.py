@@ -277,3 +277,12 @@ def test_the_record_says_between_which_numbers_and_what_is_no_longer_wanted() ->
     assert [(run.role, run.first_index, run.count) for run in record.leaving] == [("worker", 3, 1)]
     all_leave(fleet)
     assert not assignment(fleet.workload(1), epoch=1, instance="i", grace=30).leaving
+
+
+def test_a_late_replica_that_could_not_be_started_is_given_back() -> None:
+    fleet = grown(4)
+    fleet.send(fleet.status(1, None, rank=2, gone=True))
+    gang = fleet.workload(1)
+    assert (gang.phase, gang.attempt, ranks(fleet), leaving(fleet)) == (Phase.RUNNING, 1, [0, 1, 3], [])
+    fleet.submit(2)
+    assert fleet.workload(2).phase is Phase.INITIALIZING

@@ -87,7 +87,7 @@ class NothingHere:
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """Tell the scheduler that a replica, of which it waits to hear that it is gone, is not here."""
+    """Tell the scheduler that a replica is not here and will not be: given up before it was started, or hopeless."""
 
     name: str
     workload_id: str
@@ -97,6 +97,7 @@ class Absent:
     index: int
     k: int
     node: str
+    message: str
 
 
 Action = BackendAction | Refuse | NothingHere | Absent

@@ -44,6 +44,7 @@ from muster_cluster_agent.domain.plan import InvalidCommand, ReplicaPlan, replic
 from muster_kernel.ids import replica_name
 
 STRAGGLER_SECONDS: Final = 120.0  # how long the others may go on after the deciding replica has succeeded
+_GIVEN_UP: Final = "it was given up before it was started"
 _AGAIN_SOON: Final = 30  # seconds until a node that was not ready may be tried again
 
 
@@ -179,8 +180,8 @@ def _deny(assignment: Assignment, scene: Scene, verdict: _Verdict) -> None:
         for index in range(run.first_index, run.first_index + run.count):
             name = replica_name(assignment.workload_id, generation, attempt, run.role, index, run.k)
             if name not in here | scene.denied:
-                gone = Absent(name, assignment.workload_id, generation, attempt, run.role, index, run.k, run.node)
-                verdict.actions.append(gone)
+                place = (generation, attempt, run.role, index, run.k, run.node)
+                verdict.actions.append(Absent(name, assignment.workload_id, *place, _GIVEN_UP))
 
 
 def _run(
@@ -189,12 +190,14 @@ def _run(
     """One revision: starts what is missing, or takes the gang down where one of it has failed."""
     here = {replica.name: replica for replica in scene.observed if replica.key == revision.key}
     mine = [here[plan.name] for plan in plans if plan.name in here]
-    missing = [plan for plan in plans if plan.name not in here and plan.name not in scene.removed]
+    missing = [plan for plan in plans if plan.name not in here and plan.name not in scene.removed | scene.denied]
     gang = revision.pattern not in {Pattern.SERVICE, Pattern.TRIALS}
     if gang and _settle_gang(revision, mine, len(plans), assignment.grace, now, verdict):
         return
     if not missing or scene.held_back:
         return
+    if mine:
+        missing = _without_hopeless(assignment, revision, missing, scene, verdict)
     refusal = _unfit(assignment, revision, missing, scene.nodes)
     if refusal is not None:
         if not mine:
@@ -203,6 +206,22 @@ def _run(
     if _in_the_way(missing, scene.observed, {r.key for r in assignment.revisions}):
         return
     verdict.actions.extend(_starts(assignment, missing, here, now))
+
+
+def _without_hopeless(
+    assignment: Assignment, revision: Revision, missing: list[ReplicaPlan], scene: Scene, verdict: _Verdict
+) -> list[ReplicaPlan]:
+    """Gives up what an elastic gang can do without and what cannot be started: it would hold up the others."""
+    left = []
+    for plan in missing:
+        spare = revision.spares(plan.role, plan.index)
+        refusal = _unfit(assignment, revision, [plan], scene.nodes) if spare else None
+        if refusal is None:
+            left.append(plan)
+            continue
+        run = (plan.workload_id, plan.generation, plan.attempt, plan.role, plan.index, plan.k)
+        verdict.actions.append(Absent(plan.name, *run, plan.node, refusal.message))
+    return left
 
 
 def _settle_gang(

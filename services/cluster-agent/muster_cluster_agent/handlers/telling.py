@@ -174,7 +174,7 @@ def _absent(action: Absent) -> Status:
         node=action.node,
         state=State.GONE,
         evidence="no-process",
-        message="it was given up before it was started",
+        message=action.message,
     )
 
 
