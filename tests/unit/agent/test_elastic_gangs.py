@@ -121,8 +121,8 @@ def test_a_late_replica_whose_node_is_not_there_holds_up_nobody() -> None:
     revision = made.revisions.add(generation=1, attempt=1, least=2, most=4)
     revision.spec.kind, revision.spec.framework = options_pb2.KIND_DISTRIBUTED, workload_pb2.FRAMEWORK_PYTORCH
     revision.spec.command = "torchrun train.py"
-    for first, count, on in ((0, 2, "n-0"), (2, 1, "n-9"), (3, 1, "n-0")):
-        revision.runs.add(role="worker", first_index=first, count=count, node=on)
+    for index, count, on in ((0, 2, "n-0"), (2, 1, "n-9"), (3, 1, "n-0")):
+        revision.runs.add(role="worker", first_index=index, count=count, node=on)
     desired = assignment(ID, made.SerializeToString(), {})
     first, second, lost, late = planned(desired)
     given_up, created = due(desired, seen(first), seen(second))
