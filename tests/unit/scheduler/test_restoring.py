@@ -1,0 +1,84 @@
+"""After an abort only what the transaction touched is put in order anew, and nobody is forgotten or left behind."""
+
+from __future__ import annotations
+
+from muster_kernel.lifecycle import Phase
+from muster_scheduler.domain import events
+from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState
+from muster_scheduler.domain.fleet.clusters import Profile
+from muster_scheduler.domain.fleet.nodes import Mig, NodeState
+from tests.support.fleets import Fleet, node, request, role, whole, workload_id
+
+
+def crowded() -> Fleet:
+    """One node of four cards: workload 1 has three of them, 2 and 3 want three each and wait."""
+    fleet = Fleet(node("n1", 4))
+    for number in (1, 2, 3):
+        fleet.submit(number, request(role(whole(3)), preemptible=False))
+    fleet.run(1)
+    return fleet
+
+
+def aborted(fleet: Fleet, *incoming: events.Event) -> None:
+    """A transaction with a cycle that the database does not take."""
+    fleet.state.begin(fleet.now)
+    for event in incoming:
+        fleet.state.apply(event)
+    fleet.state.propose()
+    fleet.state.abort()
+
+
+def test_what_was_not_touched_stays_blocked_where_it_was() -> None:
+    fleet = crowded()
+    queue = fleet.world.waiting
+    aborted(fleet, fleet.admitted(9, request(role(whole(2)), preemptible=False)))
+    assert fleet.world.waiting is queue
+    assert queue.reason(workload_id(2)) is not None
+    assert queue.projects() == []
+    assert workload_id(9) not in queue
+
+
+def test_a_place_that_an_aborted_end_freed_is_given_once_it_is_free() -> None:
+    fleet = crowded()
+    ended = fleet.status(1, ReplicaState.SUCCEEDED, gone=True, exit_code=0)
+    aborted(fleet, ended)
+    assert fleet.workload(2).phase is Phase.PENDING
+    assert workload_id(2) in fleet.world.waiting
+    fleet.state.check()
+    fleet.send(ended)
+    assert fleet.workload(2).phase is Phase.INITIALIZING
+
+
+def test_a_class_that_an_aborted_transaction_blocked_is_tried_again() -> None:
+    fleet = Fleet(node("n1", 4))
+    first, second = (fleet.admitted(number, request(role(whole(3)), preemptible=False)) for number in (1, 2))
+    fleet.state.begin(fleet.now)
+    fleet.state.apply(second)
+    fleet.state.commit()
+    aborted(fleet, first)  # 1 is older: it has the room there is, and 2 is blocked
+    fleet.send()
+    assert fleet.workload(2).phase is Phase.INITIALIZING
+
+
+def test_what_was_due_in_an_aborted_transaction_is_due_again() -> None:
+    fleet = Fleet(node("n1", 4))
+    fleet.submit(1, request(role(whole(1)), auto_deletion=60))
+    fleet.run(1)
+    fleet.finish(1)
+    fleet.now += 61 * SECOND
+    aborted(fleet)
+    assert fleet.workload(1).phase is Phase.COMPLETED
+    fleet.send()
+    assert fleet.workload(1).phase is not Phase.COMPLETED
+
+
+def test_a_node_of_which_an_aborted_transaction_spoke_is_as_before() -> None:
+    fleet = crowded()
+    before = fleet.state.digest()
+    order = fleet.order()
+    broken = (node("n1", 4, state=NodeState.NOT_READY),)
+    profile = Profile(mig=Mig.DYNAMIC)
+    aborted(fleet, events.InventoryReported("c1", order, True, order.sequence, profile, broken, ()))
+    assert fleet.state.digest() == before
+    fleet.finish(1)
+    assert fleet.workload(2).phase is Phase.INITIALIZING
