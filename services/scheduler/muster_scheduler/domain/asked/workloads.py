@@ -8,7 +8,7 @@ one is placed.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Final, NamedTuple
 
 from muster_kernel.lifecycle import ACTIVE, DesiredPhase, Phase
@@ -19,7 +19,7 @@ from muster_scheduler.domain.asked.terms import ANYWHERE, Terms
 SECOND: Final = 1_000_000  # microseconds
 
 
-class WorkloadKind(Enum):
+class WorkloadKind(StrEnum):
     """What kind of workload it is; inference services live by other rules than gangs."""
 
     WORKSPACE = "workspace"
@@ -28,7 +28,7 @@ class WorkloadKind(Enum):
     INFERENCE = "inference"
 
 
-class ReplicaState(Enum):
+class ReplicaState(StrEnum):
     """A replica's life as its agent saw it. ASSIGNED: the agent has not spoken of it yet. Gone is a flag of its own."""
 
     ASSIGNED = "ASSIGNED"
