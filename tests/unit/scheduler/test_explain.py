@@ -201,6 +201,8 @@ def test_claims_and_backoffs() -> None:
     claimed = why(fleet, 2).reason
     assert claimed is not None
     assert (claimed.code, claimed.numbers) == (WaitingReason.CLAIM, (1,))
+    answer = why(fleet, 2)
+    assert (answer.unblockers, [each.text for each in answer.attempts]) == ((), ["w1 leaves for it"])
     other = Fleet(node("n1", 1))
     other.submit(1)
     for _ in range(2):

@@ -16,7 +16,7 @@ from muster_kernel.lifecycle import FINAL
 from muster_kernel.reasons import Reason
 from muster_scheduler.adapters import encoding
 from muster_scheduler.domain import decisions as d
-from muster_scheduler.domain.answers.explain import explain_briefly
+from muster_scheduler.domain.answers.explain import brief_of
 from muster_scheduler.domain.asked.workloads import Planned, Replica, Workload
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.state import Plan
@@ -77,7 +77,7 @@ def event_of(decision: d.Event, world: World, *, latest: bool = True) -> Message
                 queued_at=encoding.timestamp(at),
             )
         case d.Waiting(reason=reason):
-            return _waiting(world, workload, reason)
+            return _waiting(workload, reason)
         case d.Claimed(cluster=cluster, planned=planned, waits_for=waits_for):
             return _claimed(workload, cluster, planned, waits_for)
         case d.Preempted(attempt=attempt, by=by):
@@ -91,8 +91,8 @@ def event_of(decision: d.Event, world: World, *, latest: bool = True) -> Message
             return scheduler_pb2.RequestRefused(workload_id=workload.id, request=request, reason=why)
 
 
-def _waiting(world: World, workload: Workload, reason: Reason) -> scheduler_pb2.WorkloadWaiting:
-    brief = explain_briefly(world, workload, reason)
+def _waiting(workload: Workload, reason: Reason) -> scheduler_pb2.WorkloadWaiting:
+    brief = brief_of(workload)
     explanation = scheduler_pb2.Explanation(
         workload_id=workload.id,
         name=workload.name,

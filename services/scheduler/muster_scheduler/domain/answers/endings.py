@@ -77,8 +77,12 @@ def _told(other: Workload) -> str:
 
 
 def _all_of(gone: list[Workload]) -> str:
-    names = [each.name or each.id for each in gone[:_NAMED]]
-    if len(gone) > _NAMED:
-        names.append(f"{len(gone) - _NAMED} more")
-    total = gpus(sum(map(_held, gone)))
-    return f"{', '.join(names[:-1])} and {names[-1]} ended ({total} together)"
+    return f"{named(gone)} ended ({gpus(sum(map(_held, gone)))} together)"
+
+
+def named(workloads: list[Workload]) -> str:
+    """The first few by name, and how many more."""
+    names = [each.name or each.id for each in workloads[:_NAMED]]
+    if len(workloads) > _NAMED:
+        names.append(f"{len(workloads) - _NAMED} more")
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)

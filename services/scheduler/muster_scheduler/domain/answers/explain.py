@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 from muster_kernel.lifecycle import WAITING
 from muster_kernel.reasons import NEVER, TOO_FAR_APART, Constraint, Reason, WaitingReason
 from muster_scheduler.domain.answers.allowances import larger, more_of_model
-from muster_scheduler.domain.answers.attempts import Attempt, attempts
-from muster_scheduler.domain.answers.endings import who_would_have_to_end
+from muster_scheduler.domain.answers.attempts import Attempt, Way, attempts
+from muster_scheduler.domain.answers.endings import named, who_would_have_to_end
 from muster_scheduler.domain.answers.estimates import FOR_ROOM, Estimate, estimate, kept_for
 from muster_scheduler.domain.answers.raising import enough_quota
 from muster_scheduler.domain.answers.remedies import looser, other_types, short_role, what_would_fit
@@ -60,9 +60,8 @@ class Explanation(NamedTuple):
     estimate: Estimate | None = None
 
 
-def explain_briefly(world: World, workload: Workload, reason: Reason) -> Brief:
+def brief_of(workload: Workload) -> Brief:
     """What is published with a changed reason: cheap, since hundreds may be told at once."""
-    del world, reason
     request = workload.request
     if request is None:
         return Brief("", "")
@@ -74,15 +73,11 @@ def explain(world: World, workload: Workload) -> Explanation:
     request = workload.request
     if request is None:
         return Explanation(None, "", "")
-    brief = explain_briefly(world, workload, Reason(WaitingReason.NOT_EVALUATED))
+    brief = brief_of(workload)
     if workload.phase not in WAITING:
         return Explanation(None, brief.asks, workload.pool or brief.pool)
     reason = dominant(world, workload)
-    helps = (what_would_fit if reason.code in NEVER else _unblockers)(world, workload, request)
-    if reason.code in TOO_FAR_APART:
-        helps = [*looser(world, workload, request), *helps]
-    if reason.code is WaitingReason.WRONG_NODE_TYPE:
-        helps = [*other_types(world, workload, request), *helps]
+    helps = _helps(world, workload, request, reason)
     rank = world.waiting.ahead(workload.id) + 1 if workload.id in world.waiting else 0
     return Explanation(
         reason,
@@ -91,10 +86,34 @@ def explain(world: World, workload: Workload) -> Explanation:
         rank,
         _excluded(world, workload, request),
         tuple(helps),
-        (*kept_for(world, workload), *attempts(world, workload)) if reason.code in FOR_ROOM else (),
+        _room(world, workload, reason),
         shares_of(world, workload.project, brief.pool) if reason.code in FOR_ROOM | _OF_QUOTA else (),
         estimate(world, workload, reason),
     )
+
+
+def _helps(world: World, workload: Workload, request: Request, reason: Reason) -> list[str]:
+    """What would let it start; nothing where its room is made already."""
+    if reason.code is WaitingReason.CLAIM:
+        return []
+    helps = (what_would_fit if reason.code in NEVER else _unblockers)(world, workload, request)
+    if reason.code in TOO_FAR_APART:
+        return [*looser(world, workload, request), *helps]
+    if reason.code is WaitingReason.WRONG_NODE_TYPE:
+        return [*other_types(world, workload, request), *helps]
+    return helps
+
+
+def _room(world: World, workload: Workload, reason: Reason) -> tuple[Attempt, ...]:
+    """What making room came to, where room lacks; for whom it waits, where it was made."""
+    if reason.code in FOR_ROOM:
+        return (*kept_for(world, workload), *attempts(world, workload))
+    leaving = [world.workloads[each] for each in workload.claim.waits_for] if workload.claim else []
+    return (Attempt(Way.RECLAIM, "", f"{named(leaving)} {_verb(leaving)} for it"),) if leaving else ()
+
+
+def _verb(leaving: list[Workload]) -> str:
+    return "leaves" if len(leaving) == 1 else "leave"
 
 
 def dominant(world: World, workload: Workload) -> Reason:
