@@ -11,8 +11,9 @@ from muster_kernel.reasons import ChangeReason, FailureClass, WaitingReason
 from muster_scheduler.adapters.encoding import assignment
 from muster_scheduler.adapters.rows import of_request, of_workload, to_request, to_workload
 from muster_scheduler.domain import events
-from muster_scheduler.domain.asked.workloads import ReplicaState, Request, Stretch
+from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState, Request, Stretch
 from muster_scheduler.domain.decisions import Scaled
+from muster_scheduler.domain.fleet.nodes import NodeState
 from muster_scheduler.stream.roles import shrunk, stretch_of
 from tests.support.fleets import Fleet, node, request, role, whole, workload_id
 
@@ -277,6 +278,22 @@ def test_the_record_says_between_which_numbers_and_what_is_no_longer_wanted() ->
     assert [(run.role, run.first_index, run.count) for run in record.leaving] == [("worker", 3, 1)]
     all_leave(fleet)
     assert not assignment(fleet.workload(1), epoch=1, instance="i", grace=30).leaving
+
+
+@pytest.mark.parametrize(
+    ("closing", "phase", "left"),
+    [("a", Phase.RUNNING, [0, 1]), ("b", Phase.TERMINATING, [0, 1, 2, 3, 4, 5])],
+)
+def test_a_closing_node_takes_what_is_spare_there_and_else_the_gang(
+    closing: str, phase: Phase, left: list[int]
+) -> None:
+    fleet = grown(4, 2)
+    assert {r.node[1] for r in fleet.workload(1).replicas.values() if r.holder.rank < 2} == {"b"}
+    nodes = {"a": node("a", 4), "b": node("b", 2)}
+    nodes[closing].state = NodeState.DRAINING
+    nodes[closing].drain_deadline = fleet.now + 10 * SECOND
+    fleet.inventory("c1", nodes.values())
+    assert (fleet.workload(1).phase, ranks(fleet)) == (phase, left)
 
 
 def test_a_late_replica_that_could_not_be_started_is_given_back() -> None:

@@ -61,14 +61,16 @@ def stretch(world: World, budget: Budget) -> None:
 
 def _may_grow(world: World, gang: Workload, promised: AbstractSet[str]) -> bool:
     """Whether it lacks replicas, runs undisturbed, and nobody has waited for long enough; keeps its clock."""
-    lacks = _missing(gang) is not None and gang.faults < FAULT_LIMIT
-    calm = lacks and _runs(gang) and not world.waiting.pressing.get(gang.pool) and gang.pool not in promised
+    pressed = bool(world.waiting.pressing.get(gang.pool)) or gang.pool in promised
+    if not pressed and gang.calm_since and gang.id in world.waiting.stuck:
+        return False
+    calm = not pressed and _missing(gang) is not None and gang.faults < FAULT_LIMIT and _runs(gang)
     if calm != bool(gang.calm_since):
         world.set(gang, calm_since=world.now if calm else 0)
         if calm:
             world.timers.at(world.now + world.limits.grow_after, gang.id)
     due = calm and gang.calm_since + world.limits.grow_after <= world.now
-    return due and gang.id not in world.waiting.stuck and ready(world, world.clusters.get(gang.cluster))
+    return due and ready(world, world.clusters.get(gang.cluster))
 
 
 def _runs(gang: Workload) -> bool:
