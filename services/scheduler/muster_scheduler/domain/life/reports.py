@@ -241,6 +241,7 @@ def on_assignment_refused(world: World, event: AssignmentRefused) -> None:
         until = world.now + event.retry_after * SECOND
         nodes = [event.node] if event.node else sorted({replica.node[1] for replica in workload.everyone()})
         avoid |= {(event.cluster, node): until for node in nodes}
+        world.timers.at(until, workload.id)
     world.set(workload, ending=Ending.FOR_GOOD if permanent else Ending.REFUSED, avoid=avoid)
     text = f"{event.code}: {event.message}"[:1024]
     advance(world, workload, E.ASSIGNMENT_REFUSED, ChangeReason.AGENT_REFUSED, text)
