@@ -11,6 +11,7 @@ from muster_kernel.reasons import ChangeReason, FailureClass, WaitingReason
 from muster_scheduler.adapters.encoding import assignment
 from muster_scheduler.adapters.rows import of_request, of_workload, to_request, to_workload
 from muster_scheduler.domain import events
+from muster_scheduler.domain.answers.explain import explain
 from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState, Request, Stretch
 from muster_scheduler.domain.decisions import Scaled
 from muster_scheduler.domain.fleet.nodes import NodeState
@@ -303,3 +304,9 @@ def test_a_late_replica_that_could_not_be_started_is_given_back() -> None:
     assert (gang.phase, gang.attempt, ranks(fleet), leaving(fleet)) == (Phase.RUNNING, 1, [0, 1, 3], [])
     fleet.submit(2)
     assert fleet.workload(2).phase is Phase.INITIALIZING
+
+
+def test_why_says_what_it_needs_and_how_far_it_grows() -> None:
+    fleet = Fleet(node("a", 1))
+    fleet.submit(1, elastic(2, 8))
+    assert explain(fleet.world, fleet.workload(1)).asks == "2 x 1 GPU, and more up to 8 replicas while nobody waits"

@@ -65,7 +65,7 @@ def brief_of(workload: Workload) -> Brief:
     request = workload.request
     if request is None:
         return Brief("", "")
-    return Brief(asks(request.roles, request.trials), request.pools[0] if request.pools else "")
+    return Brief(asks(request), request.pools[0] if request.pools else "")
 
 
 def explain(world: World, workload: Workload) -> Explanation:

@@ -11,7 +11,7 @@ from typing import Final
 from muster_kernel.quantities import GPU, format_bytes, format_gpu
 from muster_kernel.reasons import Constraint, is_one
 from muster_scheduler.domain.asked.requests import Kind, Role, Shape
-from muster_scheduler.domain.asked.workloads import SECOND, Trials
+from muster_scheduler.domain.asked.workloads import SECOND, Request
 
 _FEW: Final = 2  # of a unit: below that the smaller one is told
 # What is said of one node and of several.
@@ -81,13 +81,16 @@ def not_supported(fields: Sequence[str]) -> tuple[str, str]:
     return f"is in a cluster that does not support {named}", f"are in clusters that do not support {named}"
 
 
-def asks(roles: tuple[Role, ...], trials: Trials | None = None) -> str:
-    """What a gang asks for, in words, or each of some trials."""
+def asks(request: Request) -> str:
+    """What a gang asks for, in words, or each of some trials; of an elastic gang what it needs, and how far it grows."""
+    roles, trials, stretch = request.roles, request.trials, request.stretch
     parts = [_role(role, len(roles) > 1) for role in roles if role.shape.kind is not Kind.NONE] or [
         _role(role, len(roles) > 1) for role in roles
     ]
     each = ", ".join(parts) or "no replica"
-    return f"{each} for each of {trials.completions} trials, {trials.at_once} at once" if trials else each
+    if trials:
+        return f"{each} for each of {trials.completions} trials, {trials.at_once} at once"
+    return f"{each}, and more up to {stretch.most} replicas while nobody waits" if stretch else each
 
 
 def _role(role: Role, named: bool) -> str:  # noqa: FBT001 - whether to say whose it is
