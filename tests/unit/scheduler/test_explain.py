@@ -9,7 +9,7 @@ from muster_kernel.reasons import Constraint, FailureClass, WaitingReason
 from muster_scheduler.domain import events
 from muster_scheduler.domain.answers.explain import Explanation, explain
 from muster_scheduler.domain.answers.wording import asks
-from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState
+from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState, Request
 from muster_scheduler.domain.fleet.clusters import Profile
 from muster_scheduler.domain.fleet.nodes import Mig, NodeState
 from tests.support.fleets import Fleet, device_memory, devices, host, mig_slice, node, portion, request, role, whole
@@ -136,8 +136,8 @@ def test_what_runs_waits_for_nothing() -> None:
         (request(role(whole(1), 4), role(host(), 1, "launcher")), "4 x 1 GPU (worker)"),
     ],
 )
-def test_what_is_asked_for_in_words(asked: object, text: str) -> None:
-    assert asks(asked.roles) == text  # type: ignore[attr-defined]
+def test_what_is_asked_for_in_words(asked: Request, text: str) -> None:
+    assert asks(asked) == text
 
 
 def test_memory_is_charged_by_the_largest_card_before_it_is_placed() -> None:

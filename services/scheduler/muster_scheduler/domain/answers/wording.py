@@ -82,7 +82,7 @@ def not_supported(fields: Sequence[str]) -> tuple[str, str]:
 
 
 def asks(request: Request) -> str:
-    """What a gang asks for, in words, or each of some trials; of an elastic gang what it needs, and how far it grows."""
+    """What a gang asks for, in words, or each of some trials; an elastic one what it needs, and how far it grows."""
     roles, trials, stretch = request.roles, request.trials, request.stretch
     parts = [_role(role, len(roles) > 1) for role in roles if role.shape.kind is not Kind.NONE] or [
         _role(role, len(roles) > 1) for role in roles
