@@ -2,6 +2,7 @@
 
 Called by the seeker before anything is looked for. A call into compiled code costs more than a row does, so all rows
 that changed since the last search go in one array of records (`columns.record_of`).
+Between two reports a node only gains devices (one that its agent forgot, and that is charged), so no slot is cleared.
 Holds: afterwards row and index are what `write_row` and an index made anew would say (`Capacity.check` compares).
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 from muster_scheduler.domain.compiling import lean
 from muster_scheduler.domain.deciding.index import Index, displace, place
 from muster_scheduler.domain.deciding.tables import Rows
-from muster_scheduler.domain.fleet.columns import ABSENT, CELL, HEAD, SLOTS, Ints64
+from muster_scheduler.domain.fleet.columns import CELL, HEAD, Ints64
 
 
 @lean
@@ -25,10 +26,6 @@ def rewrite(index: Index, records: Ints64) -> None:
         index.rows.idle[node] = records[at + 3]
         for slot in range(count):
             write_cell(index.rows, node, slot, records, at + HEAD + slot * CELL)
-        for slot in range(count, SLOTS):
-            if index.rows.mode[node, slot] == ABSENT:
-                break
-            clear_cell(index.rows, node, slot)
         place(index, node)
         at += HEAD + count * CELL
 
@@ -43,15 +40,3 @@ def write_cell(rows: Rows, node: int, slot: int, records: Ints64, at: int) -> No
     rows.mask[node, slot] = records[at + 4]
     rows.media[node, slot] = records[at + 5]
     rows.card[node, slot] = records[at + 6]
-
-
-@lean
-def clear_cell(rows: Rows, node: int, slot: int) -> None:
-    """No device there any more."""
-    rows.mode[node, slot] = ABSENT
-    rows.milli[node, slot] = 0
-    rows.bytes[node, slot] = 0
-    rows.size[node, slot] = 0
-    rows.mask[node, slot] = 0
-    rows.media[node, slot] = 0
-    rows.card[node, slot] = -1
