@@ -34,6 +34,16 @@ def blocked_head(*, quota: int = 100) -> Fleet:
     return fleet
 
 
+def head_beyond() -> Fleet:
+    """A node with three free GPUs and little CPU, for which a workload of a project that deserves nothing waits."""
+    fleet = Fleet(node("a", 4), quota=0)
+    for name, deserved in (("q", 1), ("r", 0)):
+        fleet.project(name, {"default": deserved})
+    fleet.submit(1, request(role(whole(1, cpu=60_000))))
+    assert fleet.submit(2, request(role(whole(2, cpu=8_000)))).phase is WAITS
+    return fleet
+
+
 def test_work_that_comes_later_does_not_take_what_becomes_free() -> None:
     fleet = blocked_head()
     head = fleet.workload(3)
@@ -106,12 +116,11 @@ def test_the_higher_priority_of_a_project_passes() -> None:
 
 
 def test_who_stays_within_what_he_deserves_passes_a_head_beyond() -> None:
-    fleet = Fleet(node("a", 4), quota=0)
-    fleet.project("q", {"default": 1})
-    fleet.submit(1, request(role(whole(1))))
-    fleet.submit(2, request(role(whole(1))))
-    head = fleet.submit(3, request(role(whole(3))))
-    assert head.phase is WAITS
+    fleet = head_beyond()
+    head = fleet.workload(2)
+    assert head.reservation is not None
+    assert head.reservation.beyond
+    assert fleet.submit(3, project="r").phase is WAITS
     assert fleet.submit(4, request(preemptible=False), project="q").phase is STARTS
 
 
@@ -204,3 +213,36 @@ def test_others_in_front_may_still_take_back_what_they_deserve() -> None:
     assert head.phase is WAITS
     taker = fleet.submit(5, request(preemptible=False), project="z")
     assert taker.claim is not None
+
+
+def test_a_department_that_is_beyond_what_it_deserves_lets_nobody_pass() -> None:
+    fleet = head_beyond()
+    fleet.department("d", {"default": 0})
+    assert fleet.workload(2).reservation is not None
+    assert fleet.submit(4, project="q").phase is WAITS
+
+
+def test_what_has_to_run_for_a_while_does_not_give_way_in_time() -> None:
+    fleet = Fleet(node("a", 4), limits=Limits(minimum_run=3600 * SECOND))
+    fleet.submit(1, request(role(whole(3)), preemptible=False))
+    assert fleet.submit(2, request(role(whole(4)), preemptible=False)).reservation is not None
+    assert fleet.submit(3, request(priority=10)).phase is WAITS
+    equal = Fleet(node("a", 4))
+    equal.submit(1, request(role(whole(3)), preemptible=False))
+    equal.submit(2, request(role(whole(4))))
+    assert equal.submit(3).phase is WAITS, "one of the same priority gives way to no preemptible head"
+
+
+def test_a_head_that_passes_its_time_is_given_another() -> None:
+    fleet = Fleet(node("a", 4))
+    limited(fleet, "slow", 1000)
+    fleet.submit(1, request(role(whole(3)), preemptible=False), project="slow")
+    head = fleet.submit(2, request(role(whole(4)), preemptible=False))
+    since = fleet.now
+    fleet.wait(1001)
+    assert fleet.workload(1).remaining, "it was told to leave and has not"
+    fleet.wait(100)
+    assert head.reservation is not None
+    assert (head.reservation.until, head.reservation.since) == (0, since)
+    fleet.gone(1)
+    assert head.phase is STARTS
