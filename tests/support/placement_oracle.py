@@ -33,6 +33,7 @@ class Card(NamedTuple):
     size: int
     slices: int
     profiles: tuple[str, ...]  # of `+me`, which a card has once
+    model: str
 
 
 class Spot(NamedTuple):
@@ -117,7 +118,9 @@ def _cards(node: Node) -> Iterator[Card]:
     for device in node.devices:
         if device.mode in {Mode.IDLE, Mode.SHARED, Mode.SLICED}:
             use = "sliced" if device.mig else ("idle" if device.mode is Mode.IDLE else "shared")
-            yield Card(use, device.free_milli, device.free_bytes, device.memory, device.mask, _media(device))
+            yield Card(
+                use, device.free_milli, device.free_bytes, device.memory, device.mask, _media(device), device.model
+            )
 
 
 def _media(device: Device) -> tuple[str, ...]:
@@ -151,10 +154,10 @@ def _serve(card: Card, shape: Shape) -> Iterator[Card]:
             if milli <= card.milli and amount <= card.bytes:
                 yield card._replace(use="shared", milli=card.milli - milli, bytes=card.bytes - amount)
         case Kind.SLICE if card.use == "sliced":
-            profile = CARDS["A30-24GB"].profiles[shape.profile]
+            profile = CARDS[card.model].profiles.get(shape.profile)
             once = (shape.profile,) if shape.profile.endswith("+me") else ()
-            for start in profile.starts:
-                if not card.slices & profile.mask(start) and not set(once) & set(card.profiles):
+            for start in profile.starts if profile else ():
+                if profile and not card.slices & profile.mask(start) and not set(once) & set(card.profiles):
                     yield card._replace(slices=card.slices | profile.mask(start), profiles=(*card.profiles, *once))
 
 
@@ -305,7 +308,7 @@ def _most(device: Device, role: Role) -> int:
 
 def _sliced(program: _Program, device: Device, shapes: list[Shape]) -> list[list[int]]:
     """A variable for every legal start of each role's profile; no memory slice twice, `+me` once a card."""
-    card = CARDS["A30-24GB"]
+    card = CARDS[device.model]
     made: list[list[int]] = []
     cover: list[list[tuple[int, float]]] = [[] for _ in range(card.slices)]
     once: dict[str, list[tuple[int, float]]] = {}

@@ -1,0 +1,62 @@
+"""What the state machine of the scheduler draws from: shapes, roles, places and the fleet that it begins with."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from muster_scheduler.domain.asked.limits import Limits
+from muster_scheduler.domain.asked.requests import Role
+from muster_scheduler.domain.asked.terms import Wish
+from muster_scheduler.domain.asked.workloads import SECOND
+from muster_scheduler.domain.fleet.nodes import Node
+from tests.support.fleets import GIB, device_memory, devices, host, mig_slice, node, portion, role, whole
+
+SHAPES = st.sampled_from(
+    [
+        whole(1),
+        whole(2),
+        whole(4),
+        portion(300),
+        portion(500),
+        portion(200, 2),
+        device_memory(30 * GIB),
+        mig_slice("1g.10gb"),
+        mig_slice("3g.40gb"),
+        host(),
+    ]
+)
+ROLES: st.SearchStrategy[tuple[Role, ...]] = st.lists(st.tuples(SHAPES, st.integers(1, 3)), min_size=1, max_size=2).map(
+    lambda parts: tuple(role(shape, size, f"r{n}") for n, (shape, size) in enumerate(parts))
+)
+PLACES = st.sampled_from(
+    [
+        (pools, wish)
+        for pools in (("default",), ("other", "default"), ("other",))
+        for wish in (Wish(), Wish(required="rack"), Wish("block", "rack"), Wish(group="rack", group_size=2))
+    ]
+)
+CROWD = st.lists(st.tuples(ROLES, st.sampled_from([25, 50, 75]), st.booleans(), st.sampled_from("pq")), max_size=8)
+NUMBERS = st.integers(1, 12)
+LIMITS = Limits(usage_weight=1000, usage_half_life=400 * SECOND)
+
+
+def first(healthy: bool = True) -> Node:
+    """The node of four cards in the first rack; its first card may be broken."""
+    cards = devices("c1-n1", 4)
+    cards[0].healthy = healthy
+    return _at("r1", node("n1", cards=cards))
+
+
+def second() -> Node:
+    """The node of the second rack: two cards, and two that are cut into slices."""
+    return _at("r2", node("n2", cards=[*devices("c1-n2", 2), *devices("c1-n2m", 2, mig=True)]))
+
+
+def others() -> list[Node]:
+    """The nodes of the other cluster: one of four cards, one of three that have no names."""
+    return [node("m1", 4, cluster="c2", pool="other"), node("m2", 0, cluster="c2", slots=3)]
+
+
+def _at(rack: str, made: Node) -> Node:
+    made.labels = (("block", "b"), ("rack", rack))
+    return made

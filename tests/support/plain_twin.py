@@ -1,0 +1,105 @@
+"""The scheduler's state in a process of its own that has no compiler: it decides by the plain Python of its kernels.
+
+Started by the state machine, told step by step what the compiled one is told. As a program it is that process: it reads
+pickled steps from its input and answers each with its firm decisions as text; an empty step begins anew.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+
+if __name__ == "__main__":
+    sys.modules["numba"] = None  # type: ignore[assignment]  # before anything is imported that would compile
+
+if TYPE_CHECKING:
+    from muster_scheduler.domain.decisions import Decision
+    from muster_scheduler.domain.events import Event
+    from muster_scheduler.domain.state import State
+
+_ROOT = Path(__file__).parents[2]
+# Whether every class is looked at in each cycle, so that what is decided follows from the truth alone. MUSTER_ASLEEP=1:
+# only those that were woken; a change that forgets to wake somebody is then found, by whichever law it breaks.
+_AWAKE = os.environ.get("MUSTER_ASLEEP", "") != "1"
+
+
+class Step(NamedTuple):
+    """One transaction: its moment, its events; `forget`: those deleted long ago are forgotten, and nothing decided."""
+
+    now: int
+    events: tuple[Event, ...]
+    forget: bool = False
+
+
+def act(state: State, step: Step) -> list[Decision]:
+    """Does a transaction and leaves it open; what was decided."""
+    state.begin(step.now)
+    for event in step.events:
+        state.apply(event)
+    if step.forget:
+        state.world.forget_deleted()
+    else:
+        if _AWAKE:
+            state.world.waiting.wake_all()
+        state.propose()
+    return list(state.plan().decisions)
+
+
+class Twin:
+    """The other end of the process."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-m", "tests.support.plain_twin"]
+        self._process = subprocess.Popen(command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def begin(self) -> None:
+        """Forgets everything."""
+        assert self._ask(b"") == "begun", "the twin does not know where it is"
+
+    def act(self, step: bytes) -> str:
+        """The firm decisions of a pickled step, as text."""
+        return self._ask(step)
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._process.terminate()
+        self._process.communicate()
+
+    def _ask(self, step: bytes) -> str:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        pickle.dump(step, self._process.stdin)
+        self._process.stdin.flush()
+        return str(pickle.load(self._process.stdout))  # noqa: S301 - from the process that we started
+
+
+def serve(incoming: BinaryIO, outgoing: BinaryIO) -> None:
+    """Answers until nobody asks any more."""
+    from muster_scheduler.domain.compiling import _njit  # noqa: PLC0415 - only the process may import without numba
+    from muster_scheduler.domain.state import State  # noqa: PLC0415
+    from tests.support.checked_fleet import firm  # noqa: PLC0415
+    from tests.support.machine_shapes import LIMITS  # noqa: PLC0415
+
+    assert _njit is None, "the twin compiles"
+    state = State(LIMITS)
+    while True:
+        try:
+            step = pickle.load(incoming)  # noqa: S301 - from the process that started us
+        except EOFError:
+            return
+        answer = "begun"
+        if step:
+            answer = repr(firm(act(state, pickle.loads(step))))  # noqa: S301 - as above
+            state.commit()
+        else:
+            state = State(LIMITS)
+        pickle.dump(answer, outgoing)
+        outgoing.flush()
+
+
+if __name__ == "__main__":
+    serve(sys.stdin.buffer, sys.stdout.buffer)
