@@ -1,14 +1,18 @@
 """How fast workloads are placed: `uv run python tests/benchmarks/placement.py --shape many|two-apps|gang --json`.
 
-many: N nodes of 32 CPU and 256 GiB, one pool, one project under one department under the root, binpack; J one-replica
-workloads of C request shapes around one CPU, all admitted before the clock starts, timed until quiet. `us_encoded` adds
-the books of each workload and the bytes of its WorkloadPlaced. `--left-cpu 1` leaves that many CPUs on each node,
-`--types T` gives the nodes T types of which a workload may use all but one.
-two-apps: nodes of 16 CPUs, two queues of equal weight whose workloads alternate; per second.
+many: N nodes of 32 CPU and 256 GiB, one pool, one project under one department, binpack; J one-replica workloads of C
+request shapes around one CPU, all admitted before the clock starts, timed until quiet. `--left-cpu 1` leaves that many
+CPUs on each node; with `--types T` the nodes have T types, of which each workload names one.
+two-apps: nodes of 16 CPUs, two projects of equal weight whose workloads alternate; per second.
 gang: see placement_gangs.py.
 
-On one core, quotas up the tree, fair shares, refusals and undo switched on, as they always are; compiling is left out;
-processor time, median of five. The last line of standard output is one JSON object.
+--path service (what counts): a state machine with everything admitted runs cycles until it is quiet. `us_per_placement`
+is all that a placement costs it: order, quotas, search, books with their undo, decisions as values; `us_encoded` adds
+the bytes of each WorkloadPlaced as published. --path kernel: the same heads are taken and decided in one batch, and
+nothing is written; `us_decided`.
+
+On one core, with everything switched on that the service has; compiling is left out; processor time, median of five.
+The last line of standard output is one JSON object.
 """
 
 from __future__ import annotations
@@ -26,29 +30,26 @@ from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import numpy as np
-
 from muster_scheduler.adapters.encoding import placed
-from muster_scheduler.domain.asked.requests import Grant, Holder, Shape
-from muster_scheduler.domain.asked.workloads import Replica, Workload
-from muster_scheduler.domain.deciding.engine import Engine
-from muster_scheduler.domain.deciding.values import Amounts, Ask, Decision, QueueSpec
-from muster_scheduler.domain.fleet.columns import Columns, empty
+from muster_scheduler.domain import events
+from muster_scheduler.domain.asked.quotas import Line, Quota
+from muster_scheduler.domain.asked.requests import Role, Shape
+from muster_scheduler.domain.asked.terms import Terms
+from muster_scheduler.domain.decisions import Placed
+from muster_scheduler.domain.fleet.clusters import Profile
+from muster_scheduler.domain.fleet.eligibility import TYPE_LABEL
+from muster_scheduler.domain.fleet.nodes import Node
+from muster_scheduler.domain.placement.place import Budget
+from muster_scheduler.domain.state import State
+from muster_scheduler.domain.turning.batching import Batch
+from muster_scheduler.domain.turning.turns import Turns
 from tests.benchmarks.placement_gangs import gang
+from tests.support.fleets import GIB, START, request, workload_id
 
-GIB: Final = 1 << 30
-_MIB_A_GIB: Final = 1_024
 _ROUNDS: Final = 5
-_TICK: Final = 1_000  # microseconds between two admissions
-
-
-def fleet(nodes: int, cpu: int, left: int) -> Columns:
-    """Open nodes of `cpu` milli-CPU of which `left` are free, and 256 GiB."""
-    columns = empty(tuple(f"node-{number:05}" for number in range(nodes)))
-    columns.open[:] = True
-    columns.cpu_total[:], columns.cpu[:] = cpu, left
-    columns.memory_total[:] = columns.memory[:] = 256 * GIB
-    return columns
+_TICK: Final = 1  # microseconds between two admissions
+_POOL: Final = "default"
+_PLENTY: Final = 1 << 40  # visits: the clock stops when all is quiet
 
 
 def shapes(count: int) -> list[Shape]:
@@ -62,75 +63,94 @@ def shapes(count: int) -> list[Shape]:
     return list(found)
 
 
-def engine_for(columns: Columns, types: int, projects: int) -> Engine:
-    """An engine with one department and its projects; each eligibility leaves one node type out."""
-    eligible = np.ones((max(1, types), len(columns)), np.bool_)
-    for row in range(1, len(eligible)):
-        eligible[row, np.arange(len(columns)) % types == row] = False
-    made = Engine(columns, eligible)
-    cpu, memory = int(columns.cpu_total.sum()), int(columns.memory_total.sum()) >> 20
-    whole = Amounts(0, cpu, memory)
-    part = Amounts(0, cpu // projects, memory // projects)
-    queues = [QueueSpec("department", "", whole, whole)]
-    queues += [QueueSpec(f"project-{at}", "department", part, whole) for at in range(projects)]
-    made.put_queues(queues)
+def fleet(nodes: int, cpu: int, left: int, types: int) -> tuple[Node, ...]:
+    """Nodes of `cpu` milli-CPU of which `left` are free, and 256 GiB."""
+    return tuple(
+        Node(
+            "c1",
+            f"node-{number:05}",
+            _POOL,
+            cpu=cpu,
+            memory=256 * GIB,
+            foreign_cpu=cpu - left,
+            labels=((TYPE_LABEL, f"type-{number % types}"),) if types > 1 else (),
+        )
+        for number in range(nodes)
+    )
+
+
+def state_for(nodes: tuple[Node, ...], arguments: argparse.Namespace, projects: int) -> State:
+    """Everything is admitted, nothing placed. Quotas of CPU and memory up the tree, as much as there is."""
+    cpu, memory = sum(node.cpu for node in nodes), sum(node.memory for node in nodes)
+    whole = ((_POOL, Quota(0, None, 1_000, Line(cpu, cpu), Line(memory, memory))),)
+    part = ((_POOL, Quota(0, None, 1_000, Line(cpu // projects, cpu), Line(memory // projects, memory))),)
+    state = State()
+    state.begin(START)
+    first: list[events.Event] = [events.ClusterRegistered("c1"), events.DepartmentChanged("department", whole, 0)]
+    first += [events.ProjectChanged(f"project-{at}", "department", part, 0) for at in range(projects)]
+    order = events.Order("agent", 1, 1, START)
+    first.append(events.InventoryReported("c1", order, True, 1, Profile(), nodes, ()))
+    for event in [*first, *_admitted(arguments, projects)]:
+        state.apply(event)
+    state.plan()
+    state.commit()
+    return state
+
+
+def _admitted(arguments: argparse.Namespace, projects: int) -> list[events.Event]:
+    found = shapes(arguments.classes)
+    asked = [request(Role("worker", 1, shape, 0)) for shape in found]
+    named = [Terms(node_type=f"type-{number}") for number in range(arguments.types)]
+    made: list[events.Event] = []
+    for job in range(arguments.jobs):
+        terms = named[job % arguments.types] if arguments.types > 1 else asked[0].terms
+        each = asked[job % len(asked)]._replace(terms=terms)
+        project = f"project-{job % projects}"
+        submitted = START + job * _TICK
+        name = f"w{job}"
+        made.append(events.Admitted(workload_id(job), project, "department", "ns", name, "me", submitted, True, each))
     return made
 
 
-def asks(jobs: int, classes: int, types: int, projects: int) -> list[Ask]:
-    """What waits, in order of admission."""
-    found = shapes(classes)
-    return [
-        Ask(
-            f"0190c1c0-0000-7000-8000-{job:012x}",
-            f"project-{job % projects}",
-            found[job % classes],
-            0,
-            job * _TICK,
-            eligible=job % types if types > 1 else 0,
-        )
-        for job in range(jobs)
-    ]
+def serve(state: State) -> tuple[float, float, int]:
+    """Seconds of cycles until quiet, seconds with the bytes of every placement, and how many were placed."""
+    state.begin(START + 1)
+    start = time.process_time()
+    while state.propose(Budget(_PLENTY)):
+        pass
+    until_quiet = time.process_time()
+    found = [decision for decision in state.plan().decisions if isinstance(decision, Placed)]
+    begun = time.process_time()
+    size = sum(len(placed(state.world.workloads[each.workload], each.at).SerializeToString()) for each in found)
+    end = time.process_time()
+    if not size:
+        raise SystemExit("nothing was placed")
+    state.commit()
+    state.check()
+    return until_quiet - start, until_quiet - start + end - begun, len(found)
 
 
-def published(engine: Engine, decisions: list[Decision], workloads: dict[str, Workload]) -> int:
-    """Writes each decision into the books of its workload and encodes its event; how many bytes."""
-    names, keys = engine.columns.names, engine.line.keys
-    size = 0
-    for decision in decisions:
-        workload = workloads[decision.id]
-        shape = keys[decision.shape].shape  # type: ignore[union-attr]
-        node = ("cluster", names[decision.node])
-        grant = Grant(shape.cpu, shape.memory, (), 0, decision.units)
-        holder = Holder(decision.id, 1, 1, "worker", 0, 0)
-        workload.cluster, workload.pool = "cluster", "default"
-        workload.replicas["worker", 0] = Replica(holder, node, grant)
-        size += len(placed(workload, _TICK).SerializeToString())
-    return size
+def decide(state: State) -> tuple[float, float, int]:
+    """The same heads decided by the kernel in one batch, as seconds; nothing is written into the books."""
+    turns = Turns(state.world)
+    turns.next()
+    start = time.process_time()
+    projects = turns.competing(_POOL)
+    standing = turns.standing(_POOL) if len(projects) > 1 else None
+    found = Batch(state.world, _POOL, projects, len(state.world.workloads)).decide(standing, Budget(_PLENTY))
+    end = time.process_time()
+    return end - start, end - start, len(found)
 
 
 def once(arguments: argparse.Namespace, projects: int, cpu: int) -> tuple[float, float, int]:
-    """Seconds until quiet, seconds with books and bytes, and how many were placed."""
+    """One run."""
     left = arguments.left_cpu * 1_000 if arguments.left_cpu else cpu
-    engine = engine_for(fleet(arguments.nodes, cpu, left), arguments.types, projects)
-    waiting = asks(arguments.jobs, arguments.classes, arguments.types, projects)
-    for ask in waiting:
-        engine.add(ask)
-    engine.forget()
-    workloads = {ask.id: Workload(ask.id, submitted=ask.queued) for ask in waiting}
+    state = state_for(fleet(arguments.nodes, cpu, left, arguments.types), arguments, projects)
     gc.collect()
     gc.freeze()
-    start = time.process_time()
-    decisions: list[Decision] = []
-    while found := engine.propose():
-        decisions += found
-    placed_at = time.process_time()
-    if not published(engine, decisions, workloads):
-        raise SystemExit("nothing was placed")
-    end = time.process_time()
+    found = serve(state) if arguments.path == "service" else decide(state)
     gc.unfreeze()
-    engine.check()
-    return placed_at - start, end - start, len(decisions)
+    return found
 
 
 def rounds(run: Callable[[], tuple[float, float, int]]) -> tuple[float, float, int]:
@@ -143,11 +163,10 @@ def rounds(run: Callable[[], tuple[float, float, int]]) -> tuple[float, float, i
 def many(arguments: argparse.Namespace) -> dict[str, Any]:
     """`--shape many`."""
     seconds, encoded, count = rounds(lambda: once(arguments, 1, 32_000))
-    return {
-        "us_per_placement": round(seconds / count * 1e6, 2),
-        "us_encoded": round(encoded / count * 1e6, 2),
-        "placed": count,
-    }
+    each = {"us_per_placement": round(seconds / count * 1e6, 2), "us_encoded": round(encoded / count * 1e6, 2)}
+    if arguments.path == "kernel":
+        each = {"us_decided": each["us_per_placement"]}
+    return {**each, "placed": count}
 
 
 def two_apps(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -160,6 +179,7 @@ def main() -> None:
     """Runs one shape and prints its figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shape", choices=("many", "two-apps", "gang"), default="many")
+    parser.add_argument("--path", choices=("service", "kernel"), default="service")
     parser.add_argument("--nodes", type=int, default=1_000)
     parser.add_argument("--jobs", type=int, default=32_000)
     parser.add_argument("--classes", type=int, default=1)
@@ -172,7 +192,7 @@ def main() -> None:
         figures = dict(gang(arguments.nodes))
     else:
         figures = many(arguments) if arguments.shape == "many" else two_apps(arguments)
-    asked = {name: getattr(arguments, name) for name in ("shape", "nodes", "jobs", "classes", "types")}
+    asked = {name: getattr(arguments, name) for name in ("shape", "path", "nodes", "jobs", "classes", "types")}
     if arguments.json:
         print(json.dumps(asked | figures))
     else:

@@ -53,6 +53,7 @@ def rehearse() -> State:
         _transact(state, _admitted(number, "greedy", shape, 1))
     for number in range(len(_ALONE), len(_ALONE) + 4):
         _transact(state, _admitted(number, "greedy", _WHOLE, 1))
+    _transact(state, *(_admitted(number, "greedy", Shape(1), 1) for number in range(10, 20)))  # enough for a batch
     _transact(state, _admitted(100, "late", _WHOLE, 2))
     return state
 

@@ -32,10 +32,10 @@ def test_it_finds_the_fullest_or_the_emptiest_eligible_node() -> None:
 
 
 def test_more_sets_of_nodes_than_it_remembers_are_told_apart() -> None:
-    seeker = Seeker(_columns(*[4_000] * 40))
+    seeker = Seeker(_columns(*[4_000] * 530))
     for _ in range(2):
-        for number in range(40):
-            only = np.zeros(40, np.bool_)
+        for number in range(530):
+            only = np.zeros(530, np.bool_)
             only[number] = True
             assert seeker.find(CPU, only)[0] == Run(number, 0, 1)
 

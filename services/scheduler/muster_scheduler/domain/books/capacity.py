@@ -160,10 +160,12 @@ class Capacity:
             self._seeker = Seeker(columns)
         return self._seeker
 
-    def update(self, node: Node) -> None:
-        """Puts a node where it belongs now; undone with the journal."""
+    def update(self, node: Node, *, written: bool = False) -> None:
+        """Puts a node where it belongs now; undone with the journal. written: its row says already what it holds."""
         # All of it is done when it is next read: many changes of a node cost one, an undo no more than a change does.
         self._mark(node.ordinal)
+        if written:
+            self._stale.discard(node.ordinal)
         self._journal.note(self._mark, node.ordinal)
 
     def _mark(self, ordinal: int) -> None:

@@ -77,14 +77,17 @@ class Inventory:
         """Charges a grant to its node and devices."""
         self._apply(holder, self.nodes[key], grant)
 
-    def charge_run(self, key: NodeKey, charges: Sequence[tuple[Holder, Grant]]) -> None:
-        """Charges grants of several holders, none of whom holds anything there yet, to one node at the cost of one."""
+    def charge_run(self, key: NodeKey, charges: Sequence[tuple[Holder, Grant]], *, written: bool = False) -> None:
+        """Charges grants of several holders, none of whom holds anything there yet, to one node at the cost of one.
+
+        written: its row in the columns says so already.
+        """
         node = self.nodes[key]
         put_run(node, charges)
         self._journal.note(take_back_run, node, charges)
         capacity = self._capacity.get((node.cluster, node.pool))
         if capacity is not None and node.ordinal >= 0:
-            capacity.update(node)
+            capacity.update(node, written=written)
 
     def release(self, holder: Holder, key: NodeKey) -> Grant | None:
         """Takes back what a holder holds of a node. None where it holds nothing there."""

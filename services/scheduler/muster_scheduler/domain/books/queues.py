@@ -8,7 +8,7 @@ lowering a quota stops nothing. A department that names no quota for a pool boun
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -214,6 +214,26 @@ class Queues:
             self._write(self.above, (known.department, pool), over)
         self._count(owner, pool, Spell(times * charges, times * amount.gpu))
 
+    def charge_many(self, project: str, pool: str, account: Account, spells: Mapping[str, Mapping[str, Spell]]) -> None:
+        """Charges what many workloads of a project take together, none of which held anything in the pool.
+
+        spells: what each of them holds, by user and workload.
+        """
+        key = (project, pool)
+        self.changed[key] = None
+        self._write(self.accounts, key, self.account(*key).joined(account))
+        known = self.projects.get(project)
+        if known is not None and known.department:
+            over = self._over(known.department, pool).joined(account)
+            self._write(self.above, (known.department, pool), over)
+        for user, fresh in spells.items():
+            held = self.spells.get((project, user, pool))
+            if held is None:
+                held = {}
+                self._journal.put(self.spells, (project, user, pool), held)
+            self._journal.note(_forget, held, tuple(fresh))
+            held.update(fresh)
+
     def _count(self, owner: Owner, pool: str, more: Spell) -> None:
         key = (owner.project, owner.user, pool)
         spells = self.spells.get(key)
@@ -249,3 +269,8 @@ class Queues:
             kept, summed = getattr(self, name), getattr(fresh, name)
             if kept != summed:
                 raise AssertionError(f"{name} say {kept}, what is charged sums to {summed}")
+
+
+def _forget(spells: dict[str, Spell], workloads: Iterable[str]) -> None:
+    for workload in workloads:
+        del spells[workload]

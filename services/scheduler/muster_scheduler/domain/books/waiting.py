@@ -268,13 +268,6 @@ class Queue:
         for key in list(self.buckets):
             self._wake(key)
 
-    def wake_higher(self, project: str, pool: str, priority: int) -> None:
-        """Preemptible work of `priority` was placed: what waits in that project and may take its place is tried."""
-        for key in list(self._by_project.get(project, {})):
-            above = key.priority > priority or (key.priority == priority and not key.preemptible)
-            if above and pool in key.pools:
-                self._wake(key)
-
     def _wake(self, key: ClassKey) -> None:
         bucket = self.buckets.get(key)
         if bucket is not None:

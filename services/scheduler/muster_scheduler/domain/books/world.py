@@ -20,8 +20,8 @@ from muster_scheduler.domain.books.eligible import rules_of
 from muster_scheduler.domain.books.inventory import Inventory
 from muster_scheduler.domain.books.pools import NodePools
 from muster_scheduler.domain.books.queues import Owner, Queues
+from muster_scheduler.domain.books.stretches import Stretches
 from muster_scheduler.domain.books.timers import Timers
-from muster_scheduler.domain.books.waiting import Queue
 from muster_scheduler.domain.decisions import Assign, Decision, Queued, Waiting
 from muster_scheduler.domain.fleet.clocks import Due, next_due
 from muster_scheduler.domain.fleet.clusters import Cluster
@@ -92,7 +92,7 @@ class World:
         self.short: dict[str, None] = {}  # gangs of which replicas are lost; derived
         self.orphans: dict[tuple[str, str], tuple[int, int, int]] = {}  # (cluster, id) -> (since, generation, attempt)
         self.freed: dict[tuple[str, str], Freed] = {}  # derived: without it, everything is tried
-        self.waiting = Queue()
+        self.waiting = Stretches()
         self.timers = Timers()
         self.reopenings = Timers()  # node pools of which a node takes work again; derived
         self.decisions: list[Decision] = []
@@ -246,7 +246,7 @@ class World:
     def derive(self) -> None:
         """Makes the queue and the timers anew from the truth."""
         self.freed.clear()
-        self.waiting = Queue(name for name, project in self.queues.projects.items() if project.user_limits)
+        self.waiting = Stretches(name for name, project in self.queues.projects.items() if project.user_limits)
         self.timers, self.reopenings = Timers(), Timers()
         for node in self.inventory.nodes.values():
             self.watch_node(node)

@@ -2,7 +2,7 @@
 
 Three families of sets, each by a quantised free amount: `idle` by (idle devices, free CPU), `shared` by the free
 hundredths of each card that is shared already, `sliced` by the longest MIG run that is left. A class adds only a set of
-eligible nodes, so that 32,000 shapes cost no more than one. Made by the engine, searched by `searching`.
+eligible nodes, so that 32,000 shapes cost no more than one. Made by the seeker, searched by `searching`.
 Holds: the index is a function of the rows (`derive` makes it anew, a test compares); a node that is not open, or of
 which others took more than there was, stands nowhere.
 """
@@ -20,8 +20,6 @@ from muster_scheduler.domain.deciding.shapes import KIND, NONE
 from muster_scheduler.domain.deciding.tables import GEOMETRY, Geometry, Rows, rows_of
 from muster_scheduler.domain.fleet.columns import ABSENT, SHARED, SLICED, SLOTS, Bools, Columns, Ints64
 
-BINPACK: Final = 0
-SPREAD: Final = 1
 CPU_KEYS: Final = 192
 LEVELS: Final = SLOTS + 1
 HUNDREDTHS: Final = 101
@@ -33,7 +31,7 @@ _NOWHERE: Final = -1
 class Index(NamedTuple):
     """The rows, the families over them, and per eligibility a set of nodes (row 0: every node).
 
-    largest: int64[1], bytes of the largest card of the pool; strategy: int64[1], BINPACK or SPREAD.
+    largest: int64[1], bytes of the largest card of the pool.
     """
 
     rows: Rows
@@ -43,11 +41,10 @@ class Index(NamedTuple):
     sliced: Bitmaps
     eligible: Bitmaps
     largest: Ints64
-    strategy: Ints64
 
 
-def index_of(columns: Columns, eligible: Bools, strategy: int = BINPACK, most: int = 0) -> Index:
-    """The index of a pool. `eligible`: bool[eligibilities, n]; its first row says yes to every node.
+def index_of(columns: Columns, eligible: Bools, sets: int = 1, most: int = 0) -> Index:
+    """The index of a pool with room for so many sets of eligible nodes, of which the first is `eligible`, bool[n].
 
     most: idle devices of a node that the index has to tell apart, where that is more than any has now.
     """
@@ -59,12 +56,10 @@ def index_of(columns: Columns, eligible: Bools, strategy: int = BINPACK, most: i
         bitmaps(levels * CPU_KEYS, n),
         bitmaps(HUNDREDTHS, n),
         bitmaps(LONGEST, n),
-        bitmaps(len(eligible), n),
+        bitmaps(sets, n),
         np.array([columns.size.max(initial=0)], np.int64),
-        np.array([strategy], np.int64),
     )
-    for row, members in enumerate(eligible):
-        fill(made.eligible, row, members)
+    fill(made.eligible, 0, eligible)
     derive(made, n)
     return made
 

@@ -13,8 +13,20 @@ from typing import Final, NamedTuple
 from muster_scheduler.domain.compiling import lean
 from muster_scheduler.domain.deciding.bitmaps import Bitmaps, last_key, lowest, next_key
 from muster_scheduler.domain.deciding.fitting import choose
-from muster_scheduler.domain.deciding.index import CPU_KEYS, HUNDREDTHS, LONGEST, SPREAD, Index, cpu_key
-from muster_scheduler.domain.deciding.shapes import AMOUNT, CPU, DEVICES, ELIGIBLE, KIND, MEMORY, NONE, SLICE, WHOLE
+from muster_scheduler.domain.deciding.index import CPU_KEYS, HUNDREDTHS, LONGEST, Index, cpu_key
+from muster_scheduler.domain.deciding.shapes import (
+    AMOUNT,
+    CPU,
+    DEVICES,
+    ELIGIBLE,
+    KIND,
+    MEMORY,
+    NONE,
+    SLICE,
+    SPREAD,
+    STRATEGY,
+    WHOLE,
+)
 from muster_scheduler.domain.fleet.columns import Ints64
 
 _NOWHERE: Final = -1
@@ -37,7 +49,7 @@ def search(index: Index, shape: Ints64) -> Found:
         return in_idle(index, shape, int(shape[DEVICES]))
     if kind == SLICE:
         return in_family(index, index.sliced, shape, 1, LONGEST - 1)
-    if index.strategy[0] == SPREAD:
+    if shape[STRATEGY] == SPREAD:
         first = in_idle(index, shape, 1)
         return first if first.node >= 0 else after(first, in_shared(index, shape))
     first = in_shared(index, shape)
@@ -74,7 +86,7 @@ def in_idle(index: Index, shape: Ints64, devices: int) -> Found:
     # Anonymous devices may be more than there are levels: the last one is then asked in any case.
     first = min(devices, levels - 1)
     for step in range(first, levels):
-        level = levels - 1 - (step - first) if index.strategy[0] == SPREAD else step
+        level = levels - 1 - (step - first) if shape[STRATEGY] == SPREAD else step
         base = level * CPU_KEYS
         found = in_family(index, index.idle, shape, base + enough, base + CPU_KEYS - 1)
         visits += found.visits
@@ -86,7 +98,7 @@ def in_idle(index: Index, shape: Ints64, devices: int) -> Found:
 @lean
 def in_family(index: Index, sets: Bitmaps, shape: Ints64, first: int, last: int) -> Found:
     """The first eligible node that passes the exact test, key by key."""
-    downwards = index.strategy[0] == SPREAD
+    downwards = shape[STRATEGY] == SPREAD
     visits = 0
     key = last_key(sets, first, last) if downwards else next_key(sets, first, last)
     while key >= 0:
@@ -112,7 +124,7 @@ def in_set(index: Index, sets: Bitmaps, shape: Ints64, key: int) -> Found:
                 node = (word << 5) + lowest(left)
                 left &= left - 1
                 visits += 1
-                mask, start = choose(index.rows, index.tables, shape, node, index.strategy[0])
+                mask, start = choose(index.rows, index.tables, shape, node, shape[STRATEGY])
                 if mask >= 0:
                     return Found(node, mask, start, visits)
     return Found(_NOWHERE, 0, 0, visits)

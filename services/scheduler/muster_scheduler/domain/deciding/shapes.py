@@ -1,11 +1,11 @@
 """What a class of waiting workloads asks of a node, as one row of integers that kernels read.
 
-Made by the engine when a class is first seen. The columns of the row are named by the constants below.
+Made for a batch, and when a single head is looked for. The columns of the row are named by the constants below.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from muster_scheduler.domain.asked.requests import Kind, Shape
 from muster_scheduler.domain.deciding.tables import PROFILE_NUMBERS
@@ -29,18 +29,32 @@ MEM: Final = 2  # bytes of the node
 DEVICES: Final = 3
 AMOUNT: Final = 4  # PORTION: milli of each device; MEMORY: bytes of each; SLICE: number of the profile
 UNITS: Final = 5  # 1/7,000 GPU before placement
-MEBIBYTES: Final = 6  # of the node, for the accounts, rounded up
-QUEUE: Final = 7
-BOUND: Final = 8  # 1: non-preemptible
-ELIGIBLE: Final = 9  # row of the index's eligible nodes
+QUEUE: Final = 6
+BOUND: Final = 7  # 1: non-preemptible
+ELIGIBLE: Final = 8  # row of the index's eligible nodes
+STRATEGY: Final = 9  # BINPACK or SPREAD
 WIDTH: Final = 10
 
-_MEBIBYTE: Final = 1 << 20
+BINPACK: Final = 0
+SPREAD: Final = 1
 UNKNOWN_PROFILE: Final = -1
 
 
-def row_of(shape: Shape, units: int, queue: int, *, preemptible: bool, eligible: int = 0) -> tuple[int, ...]:
-    """The row of a shape. `units`: what one replica costs before it is placed, in 1/7,000 GPU."""
+class Terms(NamedTuple):
+    """What a class brings beside its shape. units: what one replica costs before it is placed, in 1/7,000 GPU.
+
+    queue: row of its queue in the tree; bound: non-preemptible; eligible: row of the index's eligible nodes.
+    """
+
+    units: int = 0
+    queue: int = 0
+    bound: bool = False
+    eligible: int = 0
+    spread: bool = False
+
+
+def row_of(shape: Shape, terms: Terms) -> tuple[int, ...]:
+    """The row of a class."""
     amount = {
         Kind.PORTION: shape.milli,
         Kind.MEMORY: shape.bytes,
@@ -52,9 +66,9 @@ def row_of(shape: Shape, units: int, queue: int, *, preemptible: bool, eligible:
         shape.memory,
         shape.devices,
         amount,
-        units,
-        -(-shape.memory // _MEBIBYTE),
-        queue,
-        int(not preemptible),
-        eligible,
+        terms.units,
+        terms.queue,
+        int(terms.bound),
+        terms.eligible,
+        SPREAD if terms.spread else BINPACK,
     )

@@ -34,6 +34,7 @@ from muster_scheduler.domain.placement.reasoning import why_not
 from muster_scheduler.domain.room.evictions import OthersLeave, SurplusFirst, carry_out, make_room
 from muster_scheduler.domain.room.sites import Room
 from muster_scheduler.domain.steps import Step
+from muster_scheduler.domain.turning.batching import Pace, place_many
 from muster_scheduler.domain.turning.reservation import behind, note_changes, reserve
 from muster_scheduler.domain.turning.turns import Turns
 from muster_scheduler.domain.turning.waking import wake
@@ -61,14 +62,16 @@ def run(world: World, budget: Budget) -> None:
 
 def take_heads(world: World, budget: Budget) -> None:
     """Decides who waits, one head after the other, until nobody is worth a try or the budget is spent."""
-    turns = Turns(world)
+    turns, pace = Turns(world), Pace()
     while not budget.spent:
         wake(world, turns.standing)
         head = turns.next() or _below_quota(world, turns) or _reserved(world, turns, budget)
         budget.steps.done(Step.ORDER)
         if head is None:
             return
-        decide(world, *head, budget, turns)
+        if not place_many(world, turns, head[1], budget, pace):
+            decide(world, *head, budget, turns)
+            pace.saw(placed=head[0].id not in world.waiting)
         budget.steps.done(Step.PLACE)
 
 

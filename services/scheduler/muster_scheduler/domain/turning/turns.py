@@ -51,6 +51,13 @@ class Turns:
             del self._pools[pool]
         return None
 
+    def competing(self, pool: str) -> list[str]:
+        """The projects that take part in a pool's turns, by name; none where another pool comes first by now.
+
+        The turn of some of them may be elsewhere: that is seen when it is their turn.
+        """
+        return sorted(self._pools[pool].members) if pool == min(self._pools, default="") else []
+
     def standing(self, pool: str) -> Standing:
         """The fair shares of a pool as they were when first asked for; what queues hold may have changed since."""
         standing = self._standings.get(pool)
@@ -92,15 +99,15 @@ class _Pool:
         self._turns = turns
         self._world = world
         self._pool = pool
-        self._members: dict[str, None] = {}
+        self.members: dict[str, None] = {}
         self._ordered = False
         self._top: list[_Entry] = []
         self._below: dict[str, list[_Entry]] = {}
 
     def enter(self, project: str) -> None:
         """The project has a head in this pool."""
-        if project not in self._members:
-            self._members[project] = None
+        if project not in self.members:
+            self.members[project] = None
             if self._ordered:
                 self._push(project)
 
@@ -108,7 +115,7 @@ class _Pool:
         """What the project, or one of its department, holds has changed."""
         if not self._ordered:
             return
-        if project in self._members:
+        if project in self.members:
             self._push(project)
         department = self._department_of(project)
         if department in self._below:
@@ -117,11 +124,11 @@ class _Pool:
     def turn(self) -> str:
         """The project whose turn it is; empty where no project is left."""
         if not self._ordered:
-            if len(self._members) == 1:
-                (only,) = self._members
+            if len(self.members) == 1:
+                (only,) = self.members
                 return only if self._has_head(only) else ""
             self._ordered = True
-            for project in self._members:
+            for project in self.members:
                 self._push(project)
         return self._least()
 
@@ -156,7 +163,7 @@ class _Pool:
         pool = pool_of(self._world, project)
         if pool == self._pool:
             return True
-        self._members.pop(project, None)
+        self.members.pop(project, None)
         if pool is not None:
             self._turns.enter(project)  # what it has left to try is tried elsewhere
         return False

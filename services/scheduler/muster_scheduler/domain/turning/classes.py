@@ -1,0 +1,113 @@
+"""Which classes of waiting workloads the batch kernel may decide in a pool, and the rows of numbers that it reads.
+
+Called by turning/batching.py. A class is left to the cycle, head by head, where placing it takes more than one look
+into one pool's index: gangs, wishes, several clusters, fixed MIG layouts, named resources, quotas of models or users,
+pools that look ahead, services and trials; and where its placement would wake others.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from muster_scheduler.domain.asked.rules import NO_RULES
+from muster_scheduler.domain.asked.workloads import Request, Workload, WorkloadKind
+from muster_scheduler.domain.books.capacity import Capacity
+from muster_scheduler.domain.books.eligible import rules_of
+from muster_scheduler.domain.books.models import asked_of
+from muster_scheduler.domain.books.pools import Strategy
+from muster_scheduler.domain.books.waiting import Bucket
+from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.deciding.shapes import Terms, row_of
+from muster_scheduler.domain.fleet.columns import Ints64
+from muster_scheduler.domain.fleet.eligibility import Eligibility
+from muster_scheduler.domain.fleet.nodes import Node
+from muster_scheduler.domain.placement.gang import by_columns, wish_of
+from muster_scheduler.domain.placement.place import charge_before, clusters_for, mig_of
+
+_PLAIN = {Strategy.BINPACK, Strategy.SPREAD}
+
+
+class Classes:
+    """The classes of one batch. cluster, capacity: where it places, as its first class has it."""
+
+    def __init__(self, world: World, pool: str) -> None:
+        """Begins with no class."""
+        self.pool = pool
+        self.cluster = ""
+        self.capacity: Capacity | None = None
+        self._world = world
+        self._rows: list[tuple[int, ...]] = []
+        self._numbers: dict[int, int | None] = {}
+        self._sets: dict[Eligibility, int | None] = {}
+        self._limited: dict[str, bool] = {}
+
+    def shapes(self) -> Ints64:
+        """The rows of the classes, int64[classes, WIDTH]."""
+        return np.array(self._rows, np.int64)
+
+    def elsewhere(self, bucket: Bucket) -> bool:
+        """Whether the class tries another pool first."""
+        return bucket.key.pools[:1] != (self.pool,)
+
+    def row(self, workload: Workload, bucket: Bucket, queue: int) -> int | None:
+        """The number of a class, asked for one of its members; None: it is not for the kernel. queue: its project's."""
+        number = bucket.number
+        if number not in self._numbers:
+            self._numbers[number] = None if self.elsewhere(bucket) else self._found(workload, queue)
+        return self._numbers[number]
+
+    def _found(self, workload: Workload, queue: int) -> int | None:
+        request = workload.request
+        if request is None or not _alone(request) or not self._free(workload, request):
+            return None
+        cluster = self._cluster_of(workload, request)
+        capacity = self._world.inventory.capacity(cluster, self.pool) if cluster else None
+        if cluster is None or capacity is None or not by_columns(request.roles, mig_of(self._world, cluster)):
+            return None
+        said = self._world.pools.named(cluster, self.pool)
+        if not {said.gpu, said.cpu} <= _PLAIN or capacity.boards:
+            return None
+        self.cluster, self.capacity = cluster, capacity
+        units = charge_before(self._world, request, self.pool)
+        eligible = self._eligible(capacity, asked_of(self._world, workload, units))
+        if eligible is None:
+            return None
+        shape = request.roles[0].shape
+        spread = said.strategy(shape) is Strategy.SPREAD
+        self._rows.append(row_of(shape, Terms(units, queue, not request.preemptible, eligible, spread)))
+        return len(self._rows) - 1
+
+    def _cluster_of(self, workload: Workload, request: Request) -> str | None:
+        """The one cluster that comes into question, and is the batch's."""
+        found = clusters_for(self._world, workload, request, self.pool)
+        return found[0] if len(found) == 1 and found[0] == (self.cluster or found[0]) else None
+
+    def _free(self, workload: Workload, request: Request) -> bool:
+        """Whether nothing but quotas, nodes and turns decides, and nobody else is woken."""
+        books = self._world.queues
+        project, department = books.projects.get(workload.project), books.department_of(workload.project)
+        if project is None or project.user_limits or project.models or (department is not None and department.models):
+            return False
+        return not (request.preemptible and self._world.waiting.wakes(workload.project, self.pool, request.priority))
+
+    def _eligible(self, capacity: Capacity, asked: Eligibility) -> int | None:
+        """The number of the set of nodes that are tried first: without those that ask to be taken last."""
+        if asked not in self._sets:
+            mask = capacity.usable.mask(asked, self._world.now)
+            mask[capacity.usable.reluctant(asked)] = False
+            self._sets[asked] = capacity.seeker.number(mask)
+        return self._sets[asked]
+
+    def clocked(self, workload: Workload, node: Node) -> bool:
+        """Whether a workload that was placed on a node may have to be looked at by time alone."""
+        project = workload.project
+        if project not in self._limited:
+            self._limited[project] = rules_of(self._world.queues, workload) != NO_RULES
+        return bool(node.closes or node.taints or self._world.limits.minimum_run or self._limited[project])
+
+
+def _alone(request: Request) -> bool:
+    """One replica that may go anywhere in the pool."""
+    if request.trials is not None or request.stretch is not None or request.kind is WorkloadKind.INFERENCE:
+        return False
+    return len(request.roles) == 1 and request.roles[0].size == 1 and not wish_of(request).keys

@@ -1,0 +1,140 @@
+"""A batch of heads: what it takes, what it leaves to the cycle, and that all of it is undone together."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from muster_kernel.lifecycle import Phase
+from muster_scheduler.domain.asked.limits import Limits
+from muster_scheduler.domain.asked.quotas import Line, Quota
+from muster_scheduler.domain.asked.requests import Shape
+from muster_scheduler.domain.deciding.batch import RETIRES, WAITS, Heads, decide
+from muster_scheduler.domain.deciding.bitmaps import fill
+from muster_scheduler.domain.deciding.index import index_of
+from muster_scheduler.domain.deciding.shapes import Terms, row_of
+from muster_scheduler.domain.fleet.columns import columns_of
+from muster_scheduler.domain.fleet.nodes import Node
+from muster_scheduler.domain.placement.place import Budget
+from muster_scheduler.domain.turning.batching import Batch, Pace
+from muster_scheduler.domain.turning.forest import forest_of
+from muster_scheduler.domain.turning.turns import Turns
+from tests.support.fleets import GIB, Fleet, host, node, portion, request, role, whole, workload_id
+from tests.support.trees import tree
+
+
+def waiting(fleet: Fleet, number: int, shape: Shape, first: int = 0) -> None:
+    """Admits workloads of one replica in a transaction that places nothing."""
+    fleet.state.begin(fleet.now)
+    for each in range(first, first + number):
+        fleet.state.apply(fleet.admitted(each, request(role(shape))))
+    fleet.state.plan()
+    fleet.state.commit()
+
+
+def batched(fleet: Fleet, most: int) -> int:
+    """One batch in a transaction that is left open; how many it placed."""
+    fleet.state.begin(fleet.now)
+    turns = Turns(fleet.world)
+    assert turns.next() is not None
+    batch = Batch(fleet.world, "default", turns.competing("default"), most)
+    placed = batch.decide(None, Budget())
+    batch.write(placed)
+    return len(placed)
+
+
+@pytest.mark.parametrize("shape", [host(), whole(1), portion(250)])
+def test_a_batch_places_many_and_an_abort_takes_all_of_it_back(shape: Shape) -> None:
+    fleet = Fleet(node("n1", 8), node("n2", 8))
+    waiting(fleet, 12, shape)
+    before = fleet.state.digest()
+    assert batched(fleet, 10) == 10
+    fleet.state.abort()
+    fleet.state.check()
+    assert fleet.state.digest() == before
+    assert batched(fleet, 100) == 12
+    fleet.state.plan()
+    fleet.state.commit()
+    fleet.state.check()
+    assert all(fleet.workload(each).phase is not Phase.PENDING for each in range(12))
+    assert len(fleet.world.waiting) == 0
+
+
+def test_a_batch_ends_before_the_first_that_finds_no_place_and_the_cycle_goes_on() -> None:
+    fleet = Fleet(node("n1", 4))
+    waiting(fleet, 6, whole(1))
+    assert batched(fleet, 100) == 4
+    fleet.state.propose()
+    fleet.state.plan()
+    fleet.state.commit()
+    fleet.state.check()
+    assert [fleet.workload(each).active for each in range(6)] == [True] * 4 + [False] * 2
+    assert fleet.world.waiting.reason(workload_id(5)) is not None
+
+
+def test_what_takes_more_than_one_search_is_left_to_the_cycle() -> None:
+    fleet = Fleet(node("n1", 8))
+    fleet.state.begin(fleet.now)
+    fleet.state.apply(fleet.admitted(1, request(role(whole(1)))))
+    fleet.state.apply(fleet.admitted(2, request(role(whole(1), 2))))
+    fleet.state.apply(fleet.admitted(3, request(role(whole(1)))))
+    fleet.state.plan()
+    fleet.state.commit()
+    assert batched(fleet, 100) == 1
+
+
+def test_a_burst_is_placed_whole_in_one_cycle() -> None:
+    fleet = Fleet(*(node(f"n{number}", 8) for number in range(20)))
+    waiting(fleet, 150, whole(1))
+    fleet.send()
+    assert sum(fleet.workload(each).active for each in range(150)) == 150
+
+
+def test_a_share_of_next_to_nothing_is_beyond_the_kernel() -> None:
+    fleet = Fleet(node("n1", 8))
+    tiny = Quota(0, None, 1000, Line(), Line(100, None, 0))
+    world = fleet.world
+    world.queues.projects["p"].quotas["default"] = tiny
+    waiting(fleet, 2, host())
+    turns = Turns(world)
+    assert forest_of(world, "default", ["p"], turns.standing("default")) is None
+    assert forest_of(world, "default", ["p"], None) is not None
+
+
+def test_batches_grow_while_they_place_what_they_get_and_wait_longer_after_those_that_place_nothing() -> None:
+    pace = Pace()
+    for _ in range(4):
+        assert pace.size == 0
+        pace.saw(placed=True)
+    assert pace.size == 32
+    pace.batched(32)
+    assert pace.size == 64
+    pace.batched(0)
+    assert (pace.size, pace.patience) == (0, 8)
+    pace.saw(placed=False)
+    for _ in range(7):
+        pace.saw(placed=True)
+    assert pace.size == 0
+    pace.saw(placed=True)
+    assert pace.size == 32
+
+
+def test_a_queue_with_more_to_come_ends_the_batch_when_it_is_its_turn() -> None:
+    index = index_of(columns_of([Node("c", "a", "p", cpu=64_000, memory=64 * GIB)]), np.ones(1, np.bool_))
+    fill(index.eligible, 0, np.ones(1, np.bool_))
+    shapes = np.array([row_of(host(), Terms(0, queue)) for queue in (1, 2)], np.int64)
+    queues = tree([-1, 0, 0])
+    queues.share[1:, 1], queues.due[1:, 1] = 64_000, 64_000
+    ends = np.array([0, 0, 1]), np.array([0, 1, 4]), np.array([RETIRES, WAITS, RETIRES])
+    placed = np.zeros((4, 5), np.int64)
+    count, left = decide(index, queues, shapes, Heads(np.array([0, 1, 1, 1]), *ends), placed, 1_000)
+    assert (count, left) == (2, 998)
+    assert placed[:2, 0].tolist() == [0, 1]
+
+
+def test_past_use_is_counted_before_a_batch_is_charged() -> None:
+    fleet = Fleet(node("n1", 8))
+    fleet.world.limits = Limits(usage_weight=500)
+    waiting(fleet, 5, whole(1))
+    assert batched(fleet, 10) == 5
+    assert fleet.world.queues.usage["p", "default"].at == fleet.now
