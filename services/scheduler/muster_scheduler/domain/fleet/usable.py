@@ -82,6 +82,15 @@ class Usable:
         """The nodes that ask to be taken last."""
         return [n for n in self._special if reluctant(asked, self._nodes[n])]
 
+    def in_turn(self, asked: Eligibility, mask: Mask) -> tuple[Mask, ...]:
+        """Of `mask`, what is tried one after the other: without the nodes that ask to be taken last, then with them."""
+        last = self.reluctant(asked)
+        if not last:
+            return (mask,)
+        gladly = mask.copy()
+        gladly[last] = False
+        return gladly, mask
+
     def topology(self, keys: tuple[str, ...]) -> Topology:
         """The domains that these labels form."""
         known = self._topologies.get(keys)

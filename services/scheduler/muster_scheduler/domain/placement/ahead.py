@@ -81,10 +81,8 @@ def find_ahead(
     columns = capacity.columns
     by_memory = (columns.mode == SHARED) & (columns.bytes * MILLI < columns.milli * columns.size)
     mask = capacity.usable.mask(asked, now) & ~by_memory.any(axis=1)
-    last = capacity.usable.reluctant(asked)
-    gladly = mask.copy()
-    gladly[last] = False
-    run = board.choose(wanted, gladly) or (board.choose(wanted, mask) if last else None)
+    runs = (board.choose(wanted, nodes) for nodes in capacity.usable.in_turn(asked, mask))
+    run = next((each for each in runs if each is not None), None)
     if run is None:
         return None
     node = capacity.nodes[run.node]

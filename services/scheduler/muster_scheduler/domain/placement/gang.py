@@ -147,14 +147,12 @@ def find(
     usable = site.capacity.usable
     mask = usable.mask(site.asked, site.now) & _home(site, site.wish.required, _held(workload))
     mask = mask if near is None else mask & near
-    last = usable.reluctant(site.asked)
-    if last:
-        gladly = mask.copy()
-        gladly[last] = False
-        found = _ask(roles, site, gladly)
+    *gladly, everywhere = usable.in_turn(site.asked, mask)
+    for nodes in gladly:
+        found = _ask(roles, site, nodes)
         if not isinstance(found, Refusal):
             return found
-    return _ask(roles, site, mask)
+    return _ask(roles, site, everywhere)
 
 
 def _ask(roles: tuple[Role, ...], site: Site, mask: Mask) -> tuple[Placement, ...] | Refusal:

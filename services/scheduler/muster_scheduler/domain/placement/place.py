@@ -241,11 +241,7 @@ def _sought(shape: Shape, ground: Ground, budget: Budget) -> tuple[Node, Grant] 
     mask = capacity.usable.mask(ground.asked, ground.now)
     if ground.within is not None:
         mask &= ground.within
-    gladly, last = mask, capacity.usable.reluctant(ground.asked)
-    if last:
-        gladly = mask.copy()
-        gladly[last] = False
-    for eligible in (gladly, mask) if last else (mask,):
+    for eligible in capacity.usable.in_turn(ground.asked, mask):
         run, visits = capacity.seeker.find(shape, eligible, spread=ground.fills(shape, Strategy.SPREAD))
         budget.visits -= 1 + visits // _NODES_A_VISIT
         if run is not None:
