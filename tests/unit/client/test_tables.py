@@ -62,6 +62,19 @@ TABLES: dict[str, Callable[[], RenderableType]] = {
         ],
         NOW,
     ),
+    "organisation.shares": lambda: organisation.shares(
+        [
+            fleet_pb2.Account(
+                project=PROJECT,
+                node_pool=OTHER,
+                allocated=fleet_pb2.Amount(gpu=7000 * 10_000),
+                requested=fleet_pb2.Amount(gpu=7000 * 10_000),
+                pending_workloads=10**6,
+                gpu_fair=7000 * 10_000,
+                gpu_deserved=7000 * 10_000,
+            )
+        ]
+    ),
     "organisation.projects": lambda: organisation.projects(
         [tenancy_pb2.Project(name=PROJECT, department=LONG, namespace=CLUSTER, quotas=[QUOTA])]
     ),
