@@ -88,6 +88,8 @@ class Classes:
         project, department = books.projects.get(workload.project), books.department_of(workload.project)
         if project is None or project.user_limits or project.models or (department is not None and department.models):
             return False
+        if any(pool == self.pool for _, pool in self._world.reserved):
+            return False  # a reservation may end with the very head that is placed, and then binds nobody any more
         return not (request.preemptible and self._world.waiting.wakes(workload.project, self.pool, request.priority))
 
     def _eligible(self, capacity: Capacity, asked: Eligibility) -> int | None:
