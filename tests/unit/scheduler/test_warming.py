@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from muster_kernel.lifecycle import Phase
-from muster_scheduler.domain.deciding import index, searching
+from muster_scheduler.domain.deciding import batch, index, searching
 from muster_scheduler.domain.room import exact, stock
 from muster_scheduler.domain.warming import rehearse, warm_up
 from tests.support.fleets import Fleet, node, portion, request, role, whole
 
-ROOMS = (index, searching, stock, exact)
+ROOMS = (batch, index, searching, stock, exact)
 
 
 def _compiled() -> dict[str, int]:

@@ -49,11 +49,11 @@ def rehearse() -> State:
     profile = Profile(mig=Mig.DYNAMIC)
     nodes = (_node("cards"), _node("slices", mig=True))
     _transact(state, events.InventoryReported(_CLUSTER, order, True, 1, profile, nodes, ()))
+    _transact(state, *(_admitted(number, "greedy", Shape(1), 1) for number in range(10, 20)))  # enough for a batch
     for number, shape in enumerate(_ALONE):
         _transact(state, _admitted(number, "greedy", shape, 1))
     for number in range(len(_ALONE), len(_ALONE) + 4):
         _transact(state, _admitted(number, "greedy", _WHOLE, 1))
-    _transact(state, *(_admitted(number, "greedy", Shape(1), 1) for number in range(10, 20)))  # enough for a batch
     _transact(state, _admitted(100, "late", _WHOLE, 2))
     return state
 
