@@ -234,7 +234,8 @@ class Explain(explain_pb2_grpc.ExplainServiceServicer):
         async with self._desk.reading() as state:
             state.world.now = max(state.world.now, micros(identity.now()))
             workload = _find(state, request)
-            return explain_pb2.WhyResponse(explanation=explaining.explanation(workload, explain(state.world, workload)))
+            told = explain(state.world, workload, explaining.viewer(request.readable))
+            return explain_pb2.WhyResponse(explanation=explaining.explanation(workload, told))
 
     async def WhatIf(self, request: explain_pb2.WhatIfRequest, context: Any) -> explain_pb2.WhatIfResponse:
         """What would become of admitted workloads, tried on the state of this moment and taken back."""
@@ -244,7 +245,8 @@ class Explain(explain_pb2_grpc.ExplainServiceServicer):
         asked = [self._desk.read(each) for each in request.admitted]
         async with self._desk.reading() as state:
             _all_new(state, [one.workload for one in asked])
-            return explaining.answer(what_if(state, asked, micros(identity.now())))
+            viewer = explaining.viewer(request.readable)
+            return explaining.answer(what_if(state, asked, micros(identity.now()), viewer=viewer))
 
 
 def _all_new(state: State, asked: Sequence[str]) -> None:

@@ -127,9 +127,12 @@ async def test_why_nodes_and_intents(road: Road) -> None:
     one, two = await road.others.admit("one"), await road.others.admit("two", devices=2)
     record = await road.placed(one)
     await until(lambda: road.others.said(two, scheduler_pb2.WorkloadWaiting))
-    answer = await road.explain.Why(explain_pb2.WhyRequest(workload_id=two))
+    everything = explain_pb2.Readable(everything=True)
+    answer = await road.explain.Why(explain_pb2.WhyRequest(workload_id=two, readable=everything))
     assert answer.explanation.reason.code == "NoCapacity"
     assert any("one (1 GPU" in line for line in answer.explanation.unblockers)
+    answer = await road.explain.Why(explain_pb2.WhyRequest(workload_id=two))
+    assert any("a workload of another project (1 GPU" in line for line in answer.explanation.unblockers)
     nodes = await road.fleet.ListNodes(fleet_pb2.ListNodesRequest(cluster="north"))
     assert [list(device.workloads) for device in nodes.nodes[0].devices] == [["one"], []]
     await road.others.ask(submission_pb2.SuspendRequested, one)

@@ -9,6 +9,7 @@ from muster_kernel.reasons import FailureClass, Reason, WaitingReason
 from muster_scheduler.domain import events
 from muster_scheduler.domain.answers.estimates import Estimate
 from muster_scheduler.domain.answers.explain import explain
+from muster_scheduler.domain.answers.viewing import Viewer
 from muster_scheduler.domain.answers.wording import span
 from muster_scheduler.domain.asked.quotas import Quota
 from muster_scheduler.domain.asked.rules import Rules
@@ -84,6 +85,8 @@ def test_for_whom_nodes_are_kept_is_named() -> None:
     assert answer.reason == Reason(WaitingReason.RESERVED, (1,))
     told = [each.text for each in answer.attempts if each.way == "reserve"]
     assert told == ["1 node of default in c1 is kept for w3 of p, for 20 s now"]
+    hidden = explain(fleet.world, fleet.workload(5), Viewer(frozenset())).attempts
+    assert "1 node of default in c1 is kept for a workload of another project, for 20 s now" in [e.text for e in hidden]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from muster_kernel.quantities import GPU
 from muster_kernel.reasons import WaitingReason
 from muster_scheduler.domain.answers.explain import Explanation, explain
+from muster_scheduler.domain.answers.viewing import Viewer
 from tests.support.fleets import Fleet, node, request, role, whole
 
 
@@ -63,6 +64,32 @@ def test_who_would_have_to_end_together() -> None:
     for number in (4, 5):
         fleet.finish(number)
     assert fleet.workload(6).replicas
+
+
+def test_nobody_is_named_to_whom_may_not_see_them() -> None:
+    fleet = Fleet(node("n1", 4), quota=4)
+    fleet.project("b", {"default": 3})
+    fleet.submit(1, request(role(whole(1)), preemptible=False))
+    fleet.submit(2, request(role(whole(3)), preemptible=False), project="b")
+    fleet.submit(3, request(role(whole(2)), preemptible=False))
+    told = explain(fleet.world, fleet.workload(3), Viewer(frozenset({"p"}))).unblockers
+    assert told[0] == "a workload of another project (3 GPUs, non-preemptible, Initializing) ended"
+    assert explain(fleet.world, fleet.workload(3)).unblockers[0] == told[0].replace(
+        "a workload of another project", "w2"
+    )
+
+
+def test_of_a_set_only_those_are_named_whom_one_may_see() -> None:
+    fleet = Fleet(node("n1", 2))
+    fleet.project("b", {"default": 0})
+    fleet.submit(1)
+    fleet.submit(2, project="b")
+    one, two = fleet.workload(1), fleet.workload(2)
+    assert Viewer(None).names([one, two]) == "w1 and w2"
+    assert Viewer(frozenset({"b"})).names([one, two]) == "w2 and 1 more"
+    assert Viewer(frozenset()).names([one, two]) == "2 workloads of other projects"
+    assert Viewer(frozenset()).names([two]) == "1 workload of other projects"
+    assert Viewer(None).names([one] * 8) == "w1, w1, w1, w1, w1, w1 and 2 more"
 
 
 def test_the_smallest_quota_with_which_others_would_leave() -> None:

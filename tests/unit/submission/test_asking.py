@@ -23,7 +23,7 @@ from muster_submission.handlers.access import Rights
 from muster_submission.handlers.asking import MOST, Asking
 from muster_submission.handlers.drafts import Drafts
 from muster_submission.ports import Base
-from muster_submission.rpc.explain import whole
+from muster_submission.rpc.explain import readable, whole
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 OWNER = wl.Owner(subject="ada")
@@ -129,3 +129,9 @@ def test_a_victim_that_the_caller_may_not_see_has_no_name() -> None:
         ("mine", "mine", "p", 7000),
         ("", "", "", 7000),
     ]
+
+
+def test_an_answer_may_name_the_workloads_that_the_caller_may_read() -> None:
+    assert readable(rights(Role.RESEARCHER, "q", "p")) == explain_pb2.Readable(projects=["p", "q"])
+    everywhere = Grants([Binding(Role.RESEARCHER, Scope(ScopeKind.TENANT))], {"p": "d"})
+    assert readable(Rights(LOCAL, everywhere)) == explain_pb2.Readable(everything=True)

@@ -12,6 +12,7 @@ from muster_scheduler.domain.answers.estimates import Estimate
 from muster_scheduler.domain.answers.explain import Explanation
 from muster_scheduler.domain.answers.prospects import Displaced, Outlook, Prospect, Prospects
 from muster_scheduler.domain.answers.shares import QueueShare
+from muster_scheduler.domain.answers.viewing import Viewer
 from muster_scheduler.domain.asked.workloads import Workload
 
 _OUTLOOKS: Final = {
@@ -19,6 +20,11 @@ _OUTLOOKS: Final = {
     Outlook.STARTS_AFTER: pb.OUTLOOK_STARTS_AFTER,
     Outlook.WAITS: pb.OUTLOOK_WAITS,
 }
+
+
+def viewer(readable: pb.Readable) -> Viewer:
+    """Who asks; nobody sees what was not said to be his to read."""
+    return Viewer(None if readable.everything else frozenset(readable.projects))
 
 
 def explanation(workload: Workload, answer: Explanation) -> scheduler_pb2.Explanation:

@@ -37,8 +37,9 @@ class Explain(explain_pb2_grpc.ExplainServiceServicer):
     async def Why(self, request: api.WhyRequest, context: Any) -> api.WhyResponse:
         """Why a workload waits or is as it is."""
         ref = WorkloadRef(id=request.workload_id, project=request.project, name=request.name)
-        meant = await find(self._reading, ref, await self._access.rights(caller()))
-        asked = api.WhyRequest(workload_id=meant.id, project=meant.project, name=meant.name)
+        rights = await self._access.rights(caller())
+        meant = await find(self._reading, ref, rights)
+        asked = api.WhyRequest(workload_id=meant.id, project=meant.project, name=meant.name, readable=readable(rights))
         return await self._scheduler.ask(_STUB, "Why", asked, api.WhyResponse, context)
 
     async def WhatIf(self, request: api.WhatIfRequest, context: Any) -> api.WhatIfResponse:
@@ -55,9 +56,15 @@ class Explain(explain_pb2_grpc.ExplainServiceServicer):
         admitted = [one.admitted for one in judged.judgements if one.HasField("admitted")]
         answer = api.WhatIfResponse()
         if admitted:
-            asked = api.WhatIfRequest(admitted=admitted)
+            asked = api.WhatIfRequest(admitted=admitted, readable=readable(rights))
             answer = await self._scheduler.ask(_STUB, "WhatIf", asked, api.WhatIfResponse, context)
         return whole(answer, judged.judgements, rights)
+
+
+def readable(rights: Rights) -> api.Readable:
+    """Whose workloads an answer may name to the caller."""
+    projects = rights.projects(Verb.WORKLOADS_READ)
+    return api.Readable(everything=projects is None, projects=sorted(projects or ()))
 
 
 def whole(

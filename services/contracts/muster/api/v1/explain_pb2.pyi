@@ -64,26 +64,60 @@ class WhyRequest(_message.Message):
     WORKLOAD_ID_FIELD_NUMBER: _builtins.int
     PROJECT_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
+    READABLE_FIELD_NUMBER: _builtins.int
     workload_id: _builtins.str
     """Its id."""
     project: _builtins.str
     """Its project; read where there is no id."""
     name: _builtins.str
     """Its name; read where there is no id."""
+    @_builtins.property
+    def readable(self) -> Global___Readable:
+        """Whose workloads an answer may name; submission fills it in for the scheduler, whatever a caller writes here."""
+
     def __init__(
         self,
         *,
         workload_id: _builtins.str = ...,
         project: _builtins.str = ...,
         name: _builtins.str = ...,
+        readable: Global___Readable | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["readable", b"readable"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "project", b"project", "workload_id", b"workload_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "project", b"project", "readable", b"readable", "workload_id", b"workload_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WhyRequest: _TypeAlias = WhyRequest  # noqa: Y015
+
+@_typing.final
+class Readable(_message.Message):
+    """Whose workloads the one who asks may read. Others are counted in an answer and not named."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EVERYTHING_FIELD_NUMBER: _builtins.int
+    PROJECTS_FIELD_NUMBER: _builtins.int
+    everything: _builtins.bool
+    """All of them."""
+    @_builtins.property
+    def projects(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Those of these projects."""
+
+    def __init__(
+        self,
+        *,
+        everything: _builtins.bool = ...,
+        projects: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["everything", b"everything", "projects", b"projects"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Readable: _TypeAlias = Readable  # noqa: Y015
 
 @_typing.final
 class WhyResponse(_message.Message):
@@ -117,6 +151,7 @@ class WhatIfRequest(_message.Message):
 
     DRAFTS_FIELD_NUMBER: _builtins.int
     ADMITTED_FIELD_NUMBER: _builtins.int
+    READABLE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def drafts(self) -> _containers.RepeatedCompositeFieldContainer[_workloads_pb2.WorkloadDraft]:
         """The workloads as they would be submitted, in this order; 1 to 100."""
@@ -125,15 +160,20 @@ class WhatIfRequest(_message.Message):
     def admitted(self) -> _containers.RepeatedCompositeFieldContainer[_policy_pb2.WorkloadAdmitted]:
         """What policy admits of them; submission fills it in for the scheduler, whatever a caller writes here."""
 
+    @_builtins.property
+    def readable(self) -> Global___Readable:
+        """Whose workloads an answer may name; submission fills it in for the scheduler, whatever a caller writes here."""
+
     def __init__(
         self,
         *,
         drafts: _abc.Iterable[_workloads_pb2.WorkloadDraft] | None = ...,
         admitted: _abc.Iterable[_policy_pb2.WorkloadAdmitted] | None = ...,
+        readable: Global___Readable | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["readable", b"readable"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["admitted", b"admitted", "drafts", b"drafts"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["admitted", b"admitted", "drafts", b"drafts", "readable", b"readable"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

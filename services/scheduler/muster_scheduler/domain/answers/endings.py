@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from muster_scheduler.domain.answers.viewing import Viewer
 from muster_scheduler.domain.answers.wording import gpus
 from muster_scheduler.domain.asked.workloads import Request, Workload
 from muster_scheduler.domain.books.world import World
@@ -16,22 +17,22 @@ from muster_scheduler.domain.placement.place import Budget, clusters_for, place_
 
 _LISTED: Final = 3
 _LOOKED_AT: Final = 64
-_NAMED: Final = 6  # of a set; the others are counted
 
 
-def who_would_have_to_end(world: World, workload: Workload, request: Request, pool: str) -> list[str]:
+def who_would_have_to_end(world: World, workload: Workload, request: Request, pool: str, viewer: Viewer) -> list[str]:
     """The smallest running workloads of which one is enough; where none is, a set."""
     found: list[str] = []
     sets: list[list[Workload]] = []
     for cluster in clusters_for(world, workload, request, pool):
         holding = _holding(world, cluster, pool, workload.id)
         enough = (each for each in holding if _fits_without(world, workload, request, cluster, pool, (each,)))
-        found += [f"{_told(each)} ended" for each, _ in zip(enough, range(_LISTED - len(found)), strict=False)]
+        found += [f"{_told(each, viewer)} ended" for each, _ in zip(enough, range(_LISTED - len(found)), strict=False)]
         together = [] if found else _together(world, workload, request, cluster, pool, holding)
         sets += [together] if together else []
     if found or not sets:
         return found
-    return [_all_of(min(sets, key=lambda each: (len(each), sum(map(_held, each)))))]
+    gone = min(sets, key=lambda each: (len(each), sum(map(_held, each))))
+    return [f"{viewer.names(gone)} ended ({gpus(sum(map(_held, gone)))} together)"]
 
 
 def _holding(world: World, cluster: str, pool: str, but: str) -> list[Workload]:
@@ -71,18 +72,6 @@ def _held(workload: Workload) -> int:
     return sum(replica.grant.charge for replica in workload.everyone())
 
 
-def _told(other: Workload) -> str:
+def _told(other: Workload, viewer: Viewer) -> str:
     kind = "preemptible" if other.request and other.request.preemptible else "non-preemptible"
-    return f"{other.name or other.id} ({gpus(_held(other))}, {kind}, {other.phase.value})"
-
-
-def _all_of(gone: list[Workload]) -> str:
-    return f"{named(gone)} ended ({gpus(sum(map(_held, gone)))} together)"
-
-
-def named(workloads: list[Workload]) -> str:
-    """The first few by name, and how many more."""
-    names = [each.name or each.id for each in workloads[:_NAMED]]
-    if len(workloads) > _NAMED:
-        names.append(f"{len(workloads) - _NAMED} more")
-    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)
+    return f"{viewer.name(other)} ({gpus(_held(other))}, {kind}, {other.phase.value})"

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from muster_kernel.reasons import Reason, WaitingReason
 from muster_scheduler.domain.answers.attempts import Attempt, Way
+from muster_scheduler.domain.answers.viewing import Viewer
 from muster_scheduler.domain.answers.wording import span
 from muster_scheduler.domain.asked.workloads import SECOND, Workload
 from muster_scheduler.domain.books.world import World
@@ -63,7 +64,7 @@ def _foreseen(world: World, workload: Workload) -> Estimate:
     return Estimate(None, latest, f"enough of what runs there has to end by then, {first}")
 
 
-def kept_for(world: World, workload: Workload) -> Iterator[Attempt]:
+def kept_for(world: World, workload: Workload, viewer: Viewer) -> Iterator[Attempt]:
     """For whom nodes are kept in the pools that it asks for, since when, and by when that one will fit."""
     request = workload.request
     for (cluster, pool), other in sorted(world.reserved.items()):
@@ -74,5 +75,6 @@ def kept_for(world: World, workload: Workload) -> Iterator[Attempt]:
         one = len(kept.nodes) == 1
         nodes = f"{len(kept.nodes)} {'node' if one else 'nodes'} of {pool} in {cluster} {'is' if one else 'are'} kept"
         until = f"; it fits there within {span(kept.until - world.now)}" if kept.until > world.now else ""
-        text = f"{nodes} for {head.name or head.id} of {head.project}, for {span(world.now - kept.since)} now{until}"
+        whom = f"{viewer.name(head)} of {head.project}" if viewer.sees(head) else viewer.name(head)
+        text = f"{nodes} for {whom}, for {span(world.now - kept.since)} now{until}"
         yield Attempt(Way.RESERVE, "reserved", text)

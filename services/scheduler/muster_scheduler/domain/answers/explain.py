@@ -13,11 +13,12 @@ from muster_kernel.lifecycle import WAITING
 from muster_kernel.reasons import NEVER, TOO_FAR_APART, Constraint, Reason, WaitingReason
 from muster_scheduler.domain.answers.allowances import larger, more_of_model
 from muster_scheduler.domain.answers.attempts import Attempt, Way, attempts
-from muster_scheduler.domain.answers.endings import named, who_would_have_to_end
+from muster_scheduler.domain.answers.endings import who_would_have_to_end
 from muster_scheduler.domain.answers.estimates import FOR_ROOM, Estimate, estimate, kept_for
 from muster_scheduler.domain.answers.raising import enough_quota
 from muster_scheduler.domain.answers.remedies import looser, other_types, short_role, what_would_fit
 from muster_scheduler.domain.answers.shares import QueueShare, shares_of
+from muster_scheduler.domain.answers.viewing import EVERYONE, Viewer
 from muster_scheduler.domain.answers.wording import IDLE_PHRASES, PHRASES, asks, not_supported
 from muster_scheduler.domain.asked.requests import Shape
 from muster_scheduler.domain.asked.workloads import SECOND, Request, Workload
@@ -68,8 +69,8 @@ def brief_of(workload: Workload) -> Brief:
     return Brief(asks(request), request.pools[0] if request.pools else "")
 
 
-def explain(world: World, workload: Workload) -> Explanation:
-    """The whole answer, from the state of this moment."""
+def explain(world: World, workload: Workload, viewer: Viewer = EVERYONE) -> Explanation:
+    """The whole answer, from the state of this moment, as its viewer may read it."""
     request = workload.request
     if request is None:
         return Explanation(None, "", "")
@@ -77,7 +78,7 @@ def explain(world: World, workload: Workload) -> Explanation:
     if workload.phase not in WAITING:
         return Explanation(None, brief.asks, workload.pool or brief.pool)
     reason = dominant(world, workload)
-    helps = _helps(world, workload, request, reason)
+    helps = _helps(world, workload, request, reason, viewer)
     rank = world.waiting.ahead(workload.id) + 1 if workload.id in world.waiting else 0
     return Explanation(
         reason,
@@ -86,17 +87,20 @@ def explain(world: World, workload: Workload) -> Explanation:
         rank,
         _excluded(world, workload, request),
         tuple(helps),
-        _room(world, workload, reason),
+        _room(world, workload, reason, viewer),
         shares_of(world, workload.project, brief.pool) if reason.code in FOR_ROOM | _OF_QUOTA else (),
         estimate(world, workload, reason),
     )
 
 
-def _helps(world: World, workload: Workload, request: Request, reason: Reason) -> list[str]:
+def _helps(world: World, workload: Workload, request: Request, reason: Reason, viewer: Viewer) -> list[str]:
     """What would let it start; nothing where its room is made already."""
     if reason.code is WaitingReason.CLAIM:
         return []
-    helps = (what_would_fit if reason.code in NEVER else _unblockers)(world, workload, request)
+    if reason.code in NEVER:
+        helps = what_would_fit(world, workload, request)
+    else:
+        helps = _unblockers(world, workload, request, viewer)
     if reason.code in TOO_FAR_APART:
         return [*looser(world, workload, request), *helps]
     if reason.code is WaitingReason.WRONG_NODE_TYPE:
@@ -104,12 +108,12 @@ def _helps(world: World, workload: Workload, request: Request, reason: Reason) -
     return helps
 
 
-def _room(world: World, workload: Workload, reason: Reason) -> tuple[Attempt, ...]:
+def _room(world: World, workload: Workload, reason: Reason, viewer: Viewer) -> tuple[Attempt, ...]:
     """What making room came to, where room lacks; for whom it waits, where it was made."""
     if reason.code in FOR_ROOM:
-        return (*kept_for(world, workload), *attempts(world, workload))
+        return (*kept_for(world, workload, viewer), *attempts(world, workload))
     leaving = [world.workloads[each] for each in workload.claim.waits_for] if workload.claim else []
-    return (Attempt(Way.RECLAIM, "", f"{named(leaving)} {_verb(leaving)} for it"),) if leaving else ()
+    return (Attempt(Way.RECLAIM, "", f"{viewer.names(leaving)} {_verb(leaving)} for it"),) if leaving else ()
 
 
 def _verb(leaving: list[Workload]) -> str:
@@ -187,7 +191,7 @@ def constraint_of(world: World, workload: Workload, request: Request, shape: Sha
     return outcome if isinstance(outcome, Constraint) else Constraint.FITS
 
 
-def _unblockers(world: World, workload: Workload, request: Request) -> list[str]:
+def _unblockers(world: World, workload: Workload, request: Request, viewer: Viewer) -> list[str]:
     """What would let it start, the smallest change first; each was tried out on the live state and taken back."""
     found: list[str] = []
     for pool in request.pools:
@@ -197,7 +201,7 @@ def _unblockers(world: World, workload: Workload, request: Request) -> list[str]
         if closed is not None:
             found += more_of_model(world, workload, pool, closed)
         elif refusal is None:
-            found += who_would_have_to_end(world, workload, request, pool)
+            found += who_would_have_to_end(world, workload, request, pool, viewer)
             found += enough_quota(world, workload, request, pool)
         elif refusal.code is not WaitingReason.NO_PROJECT:
             found += larger(world, workload, request, pool, refusal, amount)

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from muster_kernel.lifecycle import WAITING
 from muster_scheduler.domain.answers.explain import Explanation, explain
+from muster_scheduler.domain.answers.viewing import EVERYONE, Viewer
 from muster_scheduler.domain.asked.requests import Grant
 from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.books.world import World
@@ -73,8 +74,13 @@ class Prospects(NamedTuple):
     unfinished: bool
 
 
-def what_if(state: State, admitted: Sequence[Admitted], now: int, cycles: int = CYCLES) -> Prospects:
-    """The answer for workloads that the state does not know. `cycles`: how many may run before it is told."""
+def what_if(
+    state: State, admitted: Sequence[Admitted], now: int, cycles: int = CYCLES, viewer: Viewer = EVERYONE
+) -> Prospects:
+    """The answer for workloads that the state does not know. `cycles`: how many may run before it is told.
+
+    viewer: whom explanations name others to; who is displaced is told whole, for submission to hide.
+    """
     state.begin(now)
     try:
         for event in admitted:
@@ -82,7 +88,7 @@ def what_if(state: State, admitted: Sequence[Admitted], now: int, cycles: int = 
         unfinished = not _until_quiet(state, cycles)
         displaced = tuple(_displaced(state.world, d) for d in state.world.decisions if isinstance(d, Preempted))
         # Explanations try changes of their own under marks of the journal: they come last.
-        prospects = tuple(_prospect(state.world, state.world.workloads[event.workload]) for event in admitted)
+        prospects = tuple(_prospect(state.world, state.world.workloads[event.workload], viewer) for event in admitted)
         return Prospects(prospects, displaced, unfinished)
     finally:
         state.abort()
@@ -103,14 +109,14 @@ def _displaced(world: World, decision: Preempted) -> Displaced:
     return Displaced(victim.id, victim.name, victim.project, charge, decision.by, victim.claim is not None)
 
 
-def _prospect(world: World, workload: Workload) -> Prospect:
+def _prospect(world: World, workload: Workload, viewer: Viewer) -> Prospect:
     claim = workload.claim
     if claim is not None:
         parts = _parts([(planned.node[1], planned.grant) for planned in claim.planned])
         told = replace(workload)
         return Prospect(told, Outlook.STARTS_AFTER, claim.cluster, claim.pool, parts, claim.waits_for, None)
     if workload.phase in WAITING:
-        explained = explain(world, workload)
+        explained = explain(world, workload, viewer)
         return Prospect(replace(workload), Outlook.WAITS, "", explained.pool, (), (), explained)
     parts = _parts([(replica.node[1], replica.grant) for replica in workload.everyone()])
     return Prospect(replace(workload), Outlook.STARTS, workload.cluster, workload.pool, parts, (), None)

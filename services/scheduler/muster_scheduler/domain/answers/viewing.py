@@ -1,0 +1,39 @@
+"""Who reads an answer: workloads of projects that he may not see have no name in it.
+
+Given by submission with each question (it keeps the rights), used wherever an explanation names somebody else.
+Holds: a viewer who is not named sees nobody's name; how many there are and what they hold is told to everyone.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from muster_scheduler.domain.asked.workloads import Workload
+
+_NAMED: Final = 6  # of a set; the others are counted
+
+
+class Viewer(NamedTuple):
+    """projects: those whose workloads he may read; None: all."""
+
+    projects: frozenset[str] | None
+
+    def sees(self, workload: Workload) -> bool:
+        """Whether he may know that the workload is there."""
+        return self.projects is None or workload.project in self.projects
+
+    def name(self, workload: Workload) -> str:
+        """What a workload is called to him."""
+        return workload.name or workload.id if self.sees(workload) else "a workload of another project"
+
+    def names(self, workloads: list[Workload]) -> str:
+        """The first few that he sees by name, and how many more."""
+        seen = [self.name(each) for each in workloads if self.sees(each)][:_NAMED]
+        more = len(workloads) - len(seen)
+        if not seen:
+            return f"{more} workload{'' if more == 1 else 's'} of other projects"
+        names = [*seen, f"{more} more"] if more else seen
+        return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+
+
+EVERYONE: Final = Viewer(None)
