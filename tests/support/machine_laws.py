@@ -129,8 +129,6 @@ def _possible(world: World, request: Request, nodes: list[Node]) -> bool:
     roles, wish = request.roles, request.terms.topology
     if wish.group and any(role.size > wish.group_size and role.size % wish.group_size for role in roles):
         return False  # replicas are left over that would be in no group
-    if wish.group and not any(node.label(wish.group) for node in nodes):
-        return False  # a pool without that level takes no groups of it
     key = (roles, wish, *((n.labels, n.free_cpu, n.free_memory, n.free_slots, _cards(n)) for n in nodes))
     if key not in _KNOWN:
         if len(_KNOWN) >= _MOST_KNOWN:

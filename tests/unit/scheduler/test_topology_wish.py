@@ -104,6 +104,14 @@ def test_uneven_groups_are_the_reason() -> None:
     assert waits(fleet, 1) == (WaitingReason.UNEVEN_GROUPS, "6 replicas do not divide into groups of 4")
 
 
+def test_roles_smaller_than_a_group_do_not_ask_for_its_level() -> None:
+    fleet = Fleet(node("flat", 4))
+    fleet.submit(1, asks(1, Wish(group="rack", group_size=2)))
+    fleet.submit(2, asks(2, Wish(group="rack", group_size=2)))
+    assert where(fleet, 1) == ["flat"]
+    assert waits(fleet, 2)[0] is WaitingReason.NO_SUCH_LEVEL
+
+
 def test_affinity_is_the_wish_where_no_topology_is_said() -> None:
     fleet = hall()
     terms = Terms(together=Together("rack", required=True), topology=Wish(preferred="block"))

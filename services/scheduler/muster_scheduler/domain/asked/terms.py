@@ -5,6 +5,7 @@ Values only. Made by stream/intentions.py from the admitted spec, read by eligib
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 Taint = tuple[str, str, str]  # key, value, effect
@@ -31,6 +32,13 @@ class Wish(NamedTuple):
     def keys(self) -> tuple[str, ...]:
         """The levels that it names, outermost first, each once: what a pool without levels of its own is split by."""
         return tuple(dict.fromkeys(key for key in (self.required, self.preferred, self.group) if key))
+
+    def among(self, sizes: Iterable[int]) -> Wish:
+        """What of it concerns roles of these sizes: without groups where all are smaller than one.
+
+        Else a pool that lacks the groups' level would refuse a gang that has none.
+        """
+        return self if any(size >= self.group_size for size in sizes) else self._replace(group="", group_size=0)
 
 
 class Toleration(NamedTuple):

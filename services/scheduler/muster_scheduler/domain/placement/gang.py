@@ -64,7 +64,7 @@ def wish_of(request: Request | None) -> Wish:
     """How close together a workload is to run: its topology, where that says nothing its affinity."""
     if request is None:
         return Wish()
-    wish, together = request.terms.topology, request.terms.together
+    wish, together = request.terms.topology.among([role.size for role in request.roles]), request.terms.together
     if together is None:
         return wish
     if together.required:
