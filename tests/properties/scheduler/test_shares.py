@@ -7,7 +7,7 @@ from hypothesis import given
 
 from muster_kernel.quantities import GPU
 from muster_scheduler.domain.shares.divide import MILLION, Claimant, divide
-from muster_scheduler.domain.shares.tree import Branch, ancestors, fair_shares
+from muster_scheduler.domain.shares.tree import Branch, Division, ancestors, fair_shares
 
 amounts = st.integers(0, 40 * GPU) | st.integers(0, 40).map(lambda gpus: gpus * GPU)
 
@@ -76,3 +76,23 @@ def test_down_the_tree(total: int, tree: list[Branch]) -> None:
         below = [i for i, branch in enumerate(tree) if branch.parent == at]
         least = sum(min(shares[i].deserved, shares[i].wanted) for i in below)
         assert sum(shares[i].fair for i in below) <= max(share.fair, least)
+
+
+@given(
+    amounts,
+    trees(),
+    st.lists(st.dictionaries(st.integers(0, 9), amounts, max_size=3), max_size=6),
+    st.sampled_from((0, 500)),
+)
+def test_divided_again_where_something_changed(
+    total: int, tree: list[Branch], changes: list[dict[int, int]], k: int
+) -> None:
+    division = Division(total, tree, GPU, k)
+    inner = {branch.parent for branch in tree}
+    for change in changes:
+        requests = {row: asked for row, asked in change.items() if row < len(tree) and row not in inner}
+        before = list(division.shares)
+        felt = division.want(requests)
+        tree = [branch._replace(request=requests.get(row, branch.request)) for row, branch in enumerate(tree)]
+        assert division.shares == fair_shares(total, tree, GPU, k)
+        assert {row for row, share in enumerate(before) if share != division.shares[row]} <= felt

@@ -12,7 +12,7 @@ from muster_scheduler.domain.answers.explain import explain
 from muster_scheduler.domain.asked.quotas import Line, Quota, UserLimit
 from muster_scheduler.domain.asked.rules import NodeTypes, Rules
 from muster_scheduler.domain.asked.workloads import SECOND, Request, WorkloadKind
-from muster_scheduler.domain.books.standing import standing_of
+from muster_scheduler.domain.books.standings import standing_of
 from muster_scheduler.domain.decisions import Placed
 from tests.support.fleets import GIB, Fleet, host, node, request, role, whole, workload_id
 

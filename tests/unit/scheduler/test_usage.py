@@ -12,7 +12,8 @@ from muster_scheduler.adapters.rebuild import load
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.limits import Limits
 from muster_scheduler.domain.asked.workloads import SECOND
-from muster_scheduler.domain.books.standing import Standing, standing_of
+from muster_scheduler.domain.books.standing import Standing
+from muster_scheduler.domain.books.standings import standing_of
 from muster_scheduler.settings import SchedulerSettings
 from tests.support.fleets import Fleet, node, request, role, whole
 from tests.support.scheduler_tables import Tables, TablesUnit

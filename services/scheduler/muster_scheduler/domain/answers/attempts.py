@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 from muster_kernel.quantities import format_bytes, format_gpu, format_milli_cpu
 from muster_scheduler.domain.answers.wording import gpus
 from muster_scheduler.domain.asked.workloads import SECOND, Workload
-from muster_scheduler.domain.books.standing import Standing, standing_of
+from muster_scheduler.domain.books.standing import Standing
+from muster_scheduler.domain.books.standings import standing_of
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.placement.place import Budget
 from muster_scheduler.domain.room.evictions import ask_of, from_others, from_own

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from muster_scheduler.domain.books.standing import Standing, standing_of
+from muster_scheduler.domain.books.standing import Standing
+from muster_scheduler.domain.books.standings import standing_of
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.shares.tree import TOP
 

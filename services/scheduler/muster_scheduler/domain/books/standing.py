@@ -1,26 +1,24 @@
 """Where every queue of a node pool stands: what the pool has, what each wants, what its fair share is.
 
-Made from the state when it is asked for (by turning/turns.py once a cycle, by making room, by people), never kept: it
-follows from quotas, accounts, what waits and what the agents report.
+Values; standings.py makes them from the books. Read by whoever gives turns, makes room, keeps nodes, or answers people.
 A tree has two levels: departments by name, below them projects; a project without a department stands beside these.
-Holds: what a queue wants is what it holds and what waits of it in this pool, without what could never run there;
-rounding units are 1 GPU, 1 CPU and 1 GiB; clusters that are silent do not count.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from muster_kernel.quantities import GPU, MILLI
-from muster_scheduler.domain.asked.quotas import DEFAULT_WEIGHT, NOTHING, Account, Amount, Line, Quota
-from muster_scheduler.domain.books.world import World
-from muster_scheduler.domain.shares.decay import part_of
-from muster_scheduler.domain.shares.tree import TOP, Branch, Share, fair_shares
+from muster_scheduler.domain.asked.quotas import EMPTY, Account, Amount, Quota
+from muster_scheduler.domain.books.queues import Department, Project, Queues
+from muster_scheduler.domain.shares.tree import Division, Share
 
 Ints = NDArray[np.int64]
 
@@ -55,7 +53,15 @@ class Table(NamedTuple):
     counted: NDArray[np.bool_]
     held: Ints
     bound: Ints
-    accounts: list[Account]
+    accounts: list[Account | None]
+
+    def with_fair(self, shares: tuple[tuple[Share, ...] | None, ...], rows: list[int]) -> Table:
+        """The same queues where the fair shares of these rows are others."""
+        fair = self.fair.copy()
+        for at, each in enumerate(shares):
+            if each is not None and rows:
+                fair[rows, at] = [each[row].fair for row in rows]
+        return self._replace(fair=fair)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,18 +87,36 @@ class Standing:
         accounts = [queue.account for queue in self.queues]
         held, bound = (np.array([getattr(each, side) for each in accounts], np.int64) for side in ("held", "bound"))
         shape = len(parent), len(STEPS)
-        return Table(parent, fair, deserved, counted, held.reshape(shape), bound.reshape(shape), accounts)
+        return Table(parent, fair, deserved, counted, held.reshape(shape), bound.reshape(shape), [*accounts])
 
-    def refreshed(self, world: World) -> Table:
+    @cached_property
+    def keys(self) -> list[tuple[str, str]]:
+        """Under what the books have each row's account."""
+        return [(queue.name, self.pool) for queue in self.queues]
+
+    def accounts(self, books: Queues) -> list[Account | None]:
+        """What each row holds now; None: nothing."""
+        inner = len(self.departments)
+        return list(chain(map(books.above.get, self.keys[:inner]), map(books.accounts.get, self.keys[inner:])))
+
+    def refreshed(self, books: Queues) -> Table:
         """The table with what the queues hold now; to be read only, and until the next call."""
-        table, inner = self.table, len(self.departments)
-        read = world.queues.department_account, world.queues.account
-        for row, queue in enumerate(self.queues):
-            now = read[row >= inner](queue.name, self.pool)
-            if now is not table.accounts[row]:
-                table.accounts[row] = now
-                table.held[row], table.bound[row] = now.held, now.bound
+        table, accounts = self.table, self.accounts(books)
+        for row in differing(accounts, table.accounts):
+            now = accounts[row] or EMPTY
+            table.accounts[row] = accounts[row]
+            table.held[row], table.bound[row] = now.held, now.bound
         return table
+
+    def followed(
+        self, queues: tuple[Queue, ...], shares: tuple[tuple[Share, ...] | None, ...], felt: list[int]
+    ) -> Standing:
+        """The same rows a moment later. felt: those of which a share may have changed."""
+        later = Standing(self.pool, self.total, queues, self.departments, self.projects, shares)
+        vars(later)["keys"] = self.keys
+        if "table" in vars(self):
+            vars(later)["table"] = self.table.with_fair(shares, felt)
+        return later
 
     def fullness(self, row: int, held: Amount) -> int:
         """How full a queue is that holds so much, by the resource of which it has most: the least full has its turn.
@@ -114,77 +138,24 @@ def _fullness(share: Share, held: int) -> int:
     return (held << _SCALE) // share.fair + (_FULL >> 1 if held >= share.deserved else 0)
 
 
-def standing_of(world: World, pool: str) -> Standing:
-    """How the queues of a pool stand now."""
-    queues, departments, projects = _queues(world, pool)
-    total, k = supply(world, pool), world.limits.usage_weight
-    if k:
-        queues = _with_usage(world, pool, queues, total.gpu)
-    shares = tuple(_shares(queues, at, total[at], step, k) for at, step in enumerate(STEPS))
-    return Standing(pool, total, queues, departments, projects, shares)
+def differing(now: Sequence[object], before: Sequence[object]) -> list[int]:
+    """The rows in which two lists of values differ."""
+    if now == before:
+        return []
+    return [row for row, (one, other) in enumerate(zip(now, before, strict=True)) if one is not other]
 
 
-def supply(world: World, pool: str) -> Amount:
-    """What the nodes of a pool have for Muster, over all clusters that are not silent."""
-    total = NOTHING
-    for cluster in world.inventory.clusters_with(pool):
-        known, capacity = world.clusters.get(cluster), world.inventory.capacity(cluster, pool)
-        if known is not None and not known.silent and capacity is not None:
-            total = total.plus(capacity.supply)
-    return total
+@dataclass(slots=True, eq=False)
+class Kept:
+    """A pool's standing as it was last, and what it was made from. demands: of the projects' rows.
 
+    divisions: of each resource that a quota names. others: the projects that take no part, as keys of accounts.
+    """
 
-def _queues(world: World, pool: str) -> tuple[tuple[Queue, ...], dict[str, int], dict[str, int]]:
-    books = world.queues
-    named = sorted(name for name in books.projects if _takes_part(world, name, pool))
-    above = {name: books.projects[name].department for name in named}
-    rows: dict[str, int] = {}
-    found: list[Queue] = []
-    for name in sorted(set(above.values()) & set(books.departments)):
-        rows[name] = len(found)
-        department = books.departments[name]
-        account = books.department_account(name, pool)
-        found.append(Queue(name, TOP, department.quotas.get(pool), account, NOTHING, department.rank))
-    projects: dict[str, int] = {}
-    for name in named:
-        projects[name] = len(found)
-        account = books.account(name, pool)
-        wanted = account.held.plus(world.waiting.demand.get((name, pool), NOTHING))
-        parent = rows.get(above[name], TOP)
-        found.append(Queue(name, parent, books.quota(name, pool), account, wanted, books.projects[name].rank))
-    return tuple(found), rows, projects
-
-
-def _with_usage(world: World, pool: str, queues: tuple[Queue, ...], total: int) -> tuple[Queue, ...]:
-    """What projects used lately, and what their departments did: the sum of theirs."""
-    half_life = world.limits.usage_half_life
-    parents = {queue.parent for queue in queues}
-    used = [
-        0 if row in parents else world.queues.used(queue.name, pool, world.now, half_life)
-        for row, queue in enumerate(queues)
-    ]
-    for row, queue in enumerate(queues):
-        if queue.parent != TOP:
-            used[queue.parent] += used[row]
-    return tuple(queue._replace(usage=part_of(level, total)) for queue, level in zip(queues, used, strict=True))
-
-
-def _takes_part(world: World, project: str, pool: str) -> bool:
-    key = (project, pool)
-    return pool in world.queues.projects[project].quotas or key in world.queues.accounts or key in world.waiting.demand
-
-
-def _shares(queues: tuple[Queue, ...], resource: int, total: int, step: int, k: int) -> tuple[Share, ...] | None:
-    lines = [queue.quota.line(resource) if queue.quota else None for queue in queues]
-    if all(line is None or line.deserved is None for line in lines):
-        return None
-    tree = [_branch(queue, line, resource) for queue, line in zip(queues, lines, strict=True)]
-    return tuple(fair_shares(total, tree, step, k if resource == 0 else 0))
-
-
-def _branch(queue: Queue, line: Line | None, resource: int) -> Branch:
-    wanted = queue.wanted[resource]
-    if line is None:
-        return Branch(queue.name, queue.parent, None, None, DEFAULT_WEIGHT, queue.rank, wanted, queue.usage)
-    deserved = line.deserved or 0
-    return Branch(queue.name, queue.parent, deserved, line.most, line.weight, queue.rank, wanted, queue.usage)
+    standing: Standing
+    projects: dict[str, Project]
+    departments: dict[str, Department]
+    divisions: tuple[Division | None, ...]
+    others: list[tuple[str, str]]
+    accounts: list[Account | None]
+    demands: list[Amount | None]

@@ -20,6 +20,7 @@ from muster_scheduler.domain.books.eligible import rules_of
 from muster_scheduler.domain.books.inventory import Inventory
 from muster_scheduler.domain.books.pools import NodePools
 from muster_scheduler.domain.books.queues import Owner, Queues
+from muster_scheduler.domain.books.standing import Kept
 from muster_scheduler.domain.books.stretches import Stretches
 from muster_scheduler.domain.books.timers import Timers
 from muster_scheduler.domain.decisions import Assign, Decision, Queued, Waiting
@@ -92,6 +93,7 @@ class World:
         self.short: dict[str, None] = {}  # gangs of which replicas are lost; derived
         self.orphans: dict[tuple[str, str], tuple[int, int, int]] = {}  # (cluster, id) -> (since, generation, attempt)
         self.freed: dict[tuple[str, str], Freed] = {}  # derived: without it, everything is tried
+        self.standings: dict[str, Kept] = {}  # of node pools; held against the books whenever one is asked for
         self.waiting = Stretches()
         self.timers = Timers()
         self.reopenings = Timers()  # node pools of which a node takes work again; derived

@@ -28,7 +28,7 @@ _FIELDS: Final = ("node", "cpu", "memory", "slots", "milli", "bytes", "anonymous
 
 def tree_of(world: World, standing: Standing) -> Tree:
     """The queues of a pool: fair shares as the standing has them, what each holds as the books say now."""
-    table = standing.refreshed(world)
+    table = standing.refreshed(world.queues)
     return Tree(table.parent, table.held.copy(), table.fair, table.deserved, table.counted, table.held - table.bound)
 
 

@@ -10,7 +10,7 @@ by its own limit and, for a parent, is the sum of what its children want: a limi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from muster_scheduler.domain.shares.divide import Claimant, divide
@@ -49,22 +49,67 @@ def fair_shares(total: int, tree: Sequence[Branch], step: int = 1, k: int = 0) -
 
     Raises ValueError where a parent does not stand before its child.
     """
-    children = _children(tree)
-    deserved, wanted = _sums(tree, children)
-    fair, cap = [0] * len(tree), [0] * len(tree)
-    for parent in range(TOP, len(tree)):
-        level = children[parent]
-        if not level:
-            continue
-        above = total if parent == TOP else fair[parent]
+    return Division(total, tree, step, k).shares
+
+
+class Division:
+    """A tree that is divided, and divided again where its leaves want something else: only the levels that feel it.
+
+    Holds: `shares` are those that the whole tree, divided anew, would have.
+    """
+
+    def __init__(self, total: int, tree: Sequence[Branch], step: int = 1, k: int = 0) -> None:
+        """Divides all levels. total: what the pool has; step and k: as for `divide`.
+
+        Raises ValueError where a parent does not stand before its child.
+        """
+        self._total, self._tree, self._step, self._k = total, tree, step, k
+        self._children = _children(tree)
+        self._deserved, self._wanted = _sums(tree, self._children)
+        self.shares = [Share(*each, 0, 0) for each in zip(self._deserved, self._wanted, strict=True)]
+        self._divide({parent for parent, level in self._children.items() if level})
+
+    def want(self, requests: Mapping[int, int]) -> set[int]:
+        """Takes what leaves want now, by their rows. The rows of which the shares may have changed."""
+        stirred: set[int] = set()
+        for row in sorted(requests):
+            self._rise(row, requests[row], stirred)
+        return self._divide(stirred)
+
+    def _rise(self, row: int, asked: int, stirred: set[int]) -> None:
+        """Tells everybody above what a queue wants now, as far as that changes anything."""
+        while row != TOP:
+            branch, before = self._tree[row], self._wanted[row]
+            self._wanted[row] = asked if branch.limit is None else min(asked, branch.limit)
+            if self._wanted[row] == before:
+                return
+            stirred.add(branch.parent)
+            row = branch.parent
+            asked = sum(self._wanted[i] for i in self._children[row]) if row != TOP else 0
+
+    def _divide(self, stirred: set[int]) -> set[int]:
+        """Divides these levels and those below them whose queue's share changes with that; from the outermost."""
+        seen: set[int] = set()
+        while stirred:
+            parent = min(stirred)  # parents stand before their children
+            stirred.discard(parent)
+            level = self._children[parent]
+            above, cap = (self._total,) * 2 if parent == TOP else self.shares[parent][2:]
+            for i, fair in zip(level, self._level(above, level), strict=True):
+                before = self.shares[i]
+                self.shares[i] = Share(self._deserved[i], self._wanted[i], fair, min(fair, cap))
+                if self.shares[i][2:] != before[2:] and self._children[i]:
+                    stirred.add(i)
+            seen.update(level)
+        return seen
+
+    def _level(self, above: int, level: list[int]) -> tuple[int, ...]:
         claimants = [
-            Claimant(deserved[i], wanted[i], tree[i].weight, tree[i].rank, tree[i].usage)
+            Claimant(self._deserved[i], self._wanted[i], branch.weight, branch.rank, branch.usage)
             for i in level
-        ]  # fmt: skip
-        for i, share in zip(level, divide(above, claimants, step, k).shares, strict=True):
-            fair[i] = share
-            cap[i] = min(share, total if parent == TOP else cap[parent])
-    return [Share(*each) for each in zip(deserved, wanted, fair, cap, strict=True)]
+            for branch in (self._tree[i],)
+        ]
+        return divide(above, claimants, self._step, self._k).shares
 
 
 def ancestors(tree: Sequence[Branch], index: int) -> Iterator[int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster_scheduler.domain.books.standing import standing_of
+from muster_scheduler.domain.books.standings import standing_of
 from muster_scheduler.domain.books.world import World
 
 _TIMES: Final = 256  # looks in a half life

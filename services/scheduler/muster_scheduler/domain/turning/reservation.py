@@ -19,7 +19,8 @@ from muster_scheduler.domain.asked.workloads import Reservation, Workload
 from muster_scheduler.domain.books.classes import ClassKey, Place
 from muster_scheduler.domain.books.models import asked_of
 from muster_scheduler.domain.books.reserving import keep, let_go, within
-from muster_scheduler.domain.books.standing import Standing, standing_of
+from muster_scheduler.domain.books.standing import Standing
+from muster_scheduler.domain.books.standings import standing_of
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.gangs.place import Refusal, place_gang
 from muster_scheduler.domain.placement.place import Budget, amount_before

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.books.classes import ClassKey
-from muster_scheduler.domain.books.standing import Standing, standing_of
+from muster_scheduler.domain.books.standing import Standing
+from muster_scheduler.domain.books.standings import standing_of
 from muster_scheduler.domain.books.world import World
 
 
