@@ -12,14 +12,16 @@ from collections.abc import Collection
 import numpy as np
 
 from muster_scheduler.domain.books.capacity import Capacity
+from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.columns import CLOSED, IDLE, SLICED, Columns
 
 _TAKEN = np.uint8(255)
 
 
-def shut(capacity: Capacity, columns: Columns, kept: Collection[tuple[str, str]]) -> Columns:
+def shut(world: World, capacity: Capacity, columns: Columns, kept: Collection[tuple[str, str]]) -> Columns:
     """A copy of the columns on which these nodes have nothing free; the same ones where none of them is here."""
-    here = [n for n, node in enumerate(capacity.nodes) if node.key in kept]
+    known = (node for key in kept if (node := world.inventory.nodes.get(key)) is not None)
+    here = sorted(node.ordinal for node in known if world.inventory.capacity(node.cluster, node.pool) is capacity)
     if not here:
         return columns
     made = columns.scratch()

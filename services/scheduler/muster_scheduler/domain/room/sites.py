@@ -96,7 +96,7 @@ def sites_of(world: World, workload: Workload) -> Iterator[Site]:
             leaving = tuple(_leaving(world, cluster, pool))
             columns = without(world, capacity, capacity.columns, leaving, departing)
             asked = asked_of(world, workload, amount_before(world, request, pool).gpu)
-            columns, asked = shut(capacity, columns, asked.kept), asked._replace(kept=frozenset())
+            columns, asked = shut(world, capacity, columns, asked.kept), asked._replace(kept=frozenset())
             levels = world.pools.named(cluster, pool).levels_for(wish)
             topology, mask = capacity.usable.topology(levels), capacity.usable.mask(asked, world.now)
             yield Site(world, cluster, pool, capacity, columns, leaving, roles, topology, wish, mask)
@@ -104,9 +104,9 @@ def sites_of(world: World, workload: Workload) -> Iterator[Site]:
 
 def _leaving(world: World, cluster: str, pool: str) -> Iterator[Workload]:
     """Who leaves that pool anyway and is promised to nobody."""
-    found = [world.workloads[each] for each in sorted(world.departing)]
-    here = [w for w in found if (w.cluster, w.pool) == (cluster, pool) and world.leaving(w) and w.remaining]
-    free = [w for w in here if not _awaited(world, w.preempted_by, w.id)]
+    found = map(world.workloads.__getitem__, world.departing)
+    here = [w for w in found if w.pool == pool and w.cluster == cluster and world.leaving(w) and w.remaining]
+    free = sorted((w for w in here if not _awaited(world, w.preempted_by, w.id)), key=lambda w: w.id)
     if free:
         # Most who leave were evicted, and their takers say so: only for others all claims are looked through.
         promised = {other for c in world.claims if (claim := world.workloads[c].claim) for other in claim.waits_for}

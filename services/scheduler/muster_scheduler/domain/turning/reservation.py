@@ -197,10 +197,10 @@ def _in_share(world: World, head: Workload, pool: str, standing: Standing) -> bo
 
 def behind(world: World, workload: Workload) -> Reason | None:
     """That it would fit if nothing were kept for others; None where nothing is, or it would not."""
-    for site in sites_of(world, workload) if world.reserved else ():
-        asked = asked_of(world, workload, _amount(world, workload, site.pool).gpu)
-        mask = site.capacity.usable.mask(asked._replace(kept=frozenset()), world.now)
-        free = place_gang(site.capacity.columns, site.topology, site.roles, site.wish, mask)
-        if asked.kept and not isinstance(free, Refusal):
-            return Reason(WaitingReason.RESERVED, (len(asked.kept),))
+    pools = workload.request.pools if workload.request and world.reserved else ()
+    kept = {pool: len(asked_of(world, workload, _amount(world, workload, pool).gpu).kept) for pool in pools}
+    for site in sites_of(world, workload) if any(kept.values()) else ():
+        free = place_gang(site.capacity.columns, site.topology, site.roles, site.wish, site.mask)
+        if kept[site.pool] and not isinstance(free, Refusal):
+            return Reason(WaitingReason.RESERVED, (kept[site.pool],))
     return None
