@@ -12,8 +12,8 @@ from muster_kernel.lifecycle import WAITING
 from muster_scheduler.domain import decisions as d
 from muster_scheduler.domain.asked.quotas import Account, Quota
 from muster_scheduler.domain.asked.workloads import Request, Workload
-from muster_scheduler.domain.books.models import asked_of, model_refusal
-from muster_scheduler.domain.books.world import World, owner_of
+from muster_scheduler.domain.books.models import asked_of, bar
+from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.eligibility import excluded
 from muster_scheduler.domain.fleet.nodes import Mode, Node
 from muster_scheduler.domain.placement.place import amount_before, eligible
@@ -113,7 +113,7 @@ def nobody_waits_beside_room(world: World) -> None:
 
 def _room_in(world: World, workload: Workload, request: Request, pool: str) -> tuple[str, str] | None:
     amount = amount_before(world, request, pool)
-    if world.queues.refusal(owner_of(workload), pool, amount) or model_refusal(world, workload, amount.gpu, pool):
+    if bar(world, workload, amount, pool):
         return None
     asked = asked_of(world, workload, amount.gpu)
     for cluster in world.inventory.clusters_with(pool):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from muster_kernel.lifecycle import Phase
 from muster_kernel.quantities import GPU
 from muster_kernel.reasons import Constraint, WaitingReason
@@ -10,6 +12,7 @@ from muster_scheduler.domain.answers.explain import explain
 from muster_scheduler.domain.asked.quotas import ModelQuota, Quota
 from muster_scheduler.domain.asked.requests import Shape
 from muster_scheduler.domain.asked.workloads import Request, WorkloadKind
+from muster_scheduler.domain.decisions import Preempted
 from tests.support.fleets import GIB, Fleet, devices, node, portion, request, role, whole
 
 
@@ -134,3 +137,19 @@ def test_a_service_grows_within_the_quota_of_a_model() -> None:
     fleet.submit(1, serving, project="a")
     fleet.send(events.ScaleAdvised(fleet.workload(1).id, 2))
     assert len(fleet.workload(1).everyone()) == 1
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_room_is_made_for_no_more_than_the_quota_of_a_model_admits(most: int) -> None:
+    fleet = Fleet(node("a1", cards=devices("a1", 4, model="A100")), quota=4)
+    fleet.project("q", {"default": 0})
+    for number in range(1, 5):
+        fleet.submit(number, project="q")
+        fleet.run(number)
+        fleet.wait(1)
+    fleet.project("p", {"default": 4}, models=(ModelQuota("A100", 4 * GPU, most * GPU),))
+    fleet.send(*(fleet.admitted(number, asked(whole(1))) for number in (5, 6, 7)))
+    assert sum(isinstance(decision, Preempted) for decision in fleet.decisions) == most
+    reasons = [explain(fleet.world, fleet.workload(number)).reason for number in (5, 6, 7)]
+    codes = [reason.code for reason in reasons if reason]
+    assert codes == [WaitingReason.CLAIM] * most + [WaitingReason.MODEL_OVER_LIMIT] * (3 - most)

@@ -14,7 +14,7 @@ from muster_scheduler.domain.answers.remedies import has_room
 from muster_scheduler.domain.answers.wording import gpus
 from muster_scheduler.domain.asked.quotas import Amount, Level
 from muster_scheduler.domain.asked.workloads import Request, Workload
-from muster_scheduler.domain.books.models import Closed
+from muster_scheduler.domain.books.models import Bar
 from muster_scheduler.domain.books.world import World, owner_of
 
 _W = WaitingReason
@@ -53,7 +53,7 @@ def larger(world: World, workload: Workload, request: Request, pool: str, refusa
     return found
 
 
-def more_of_model(world: World, workload: Workload, pool: str, closed: Closed) -> list[str]:
+def more_of_model(world: World, workload: Workload, pool: str, closed: Bar) -> list[str]:
     """What would have to be allowed of a GPU model that is in the way."""
     allowed = gpus(closed.reason.numbers[1] + closed.reason.numbers[2])
     verb = "might hold" if closed.reason.code is _W.MODEL_OVER_LIMIT else "deserved"

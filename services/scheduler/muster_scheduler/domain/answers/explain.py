@@ -22,8 +22,8 @@ from muster_scheduler.domain.answers.viewing import EVERYONE, Viewer
 from muster_scheduler.domain.answers.wording import IDLE_PHRASES, PHRASES, asks, not_supported
 from muster_scheduler.domain.asked.requests import Shape
 from muster_scheduler.domain.asked.workloads import SECOND, Request, Workload
-from muster_scheduler.domain.books.models import asked_of, model_refusal
-from muster_scheduler.domain.books.world import World, owner_of
+from muster_scheduler.domain.books.models import asked_of, bar
+from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.clusters import Standing
 from muster_scheduler.domain.fleet.eligibility import excluded
 from muster_scheduler.domain.fleet.nodes import Node, fit
@@ -137,12 +137,10 @@ def _barred(world: World, workload: Workload, request: Request) -> Reason | None
     """The first quota or limit that stands against it, where one does in each of its pools."""
     found: list[Reason] = []
     for pool in request.pools:
-        amount = amount_before(world, request, pool)
-        closed = model_refusal(world, workload, amount.gpu, pool)
-        bar = world.queues.refusal(owner_of(workload), pool, amount) or (closed.reason if closed else None)
-        if bar is None:
+        barred = bar(world, workload, amount_before(world, request, pool), pool)
+        if barred is None:
             return None
-        found.append(bar)
+        found.append(barred.reason)
     return found[0] if found else None
 
 
@@ -196,13 +194,12 @@ def _unblockers(world: World, workload: Workload, request: Request, viewer: View
     found: list[str] = []
     for pool in request.pools:
         amount = amount_before(world, request, pool)
-        refusal = world.queues.refusal(owner_of(workload), pool, amount)
-        closed = model_refusal(world, workload, amount.gpu, pool) if refusal is None else None
-        if closed is not None:
-            found += more_of_model(world, workload, pool, closed)
-        elif refusal is None:
+        barred = bar(world, workload, amount, pool)
+        if barred is None:
             found += who_would_have_to_end(world, workload, request, pool, viewer)
             found += enough_quota(world, workload, request, pool)
-        elif refusal.code is not WaitingReason.NO_PROJECT:
-            found += larger(world, workload, request, pool, refusal, amount)
+        elif barred.model:
+            found += more_of_model(world, workload, pool, barred)
+        elif barred.reason.code is not WaitingReason.NO_PROJECT:
+            found += larger(world, workload, request, pool, barred.reason, amount)
     return found

@@ -1,7 +1,8 @@
-"""Quotas per GPU model, over all node pools: which models a workload may not have now, and why.
+"""What stands against so much more of a node pool: quotas and limits, and those per GPU model, over all node pools.
 
-Called by placement, making room and explanations, which leave out the nodes of closed models. What queues hold of a
-model is summed up when it is asked for, from the projects' own workloads, and only where a quota names a model.
+Called by placement, making room and explanations, which ask `bar` first and leave out the nodes of closed models. What
+queues hold of a model is summed up when it is asked for, from the projects' own workloads, and only where a quota names
+a model.
 Holds: a gang is counted as if all of it got the model, so that whatever it gets stays within the quota; a node with any
 card of a closed model is left out.
 """
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from muster_kernel.reasons import Reason, WaitingReason
-from muster_scheduler.domain.asked.quotas import Level, ModelQuota
+from muster_scheduler.domain.asked.quotas import Amount, Level, ModelQuota
 from muster_scheduler.domain.asked.requests import Grant
 from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.books.eligible import eligibility_of
@@ -22,11 +23,20 @@ from muster_scheduler.domain.books.world import World, owner_of
 from muster_scheduler.domain.fleet.eligibility import Eligibility, models_of_node
 
 
-class Closed(NamedTuple):
-    """A model of which a queue may not have so much more."""
+class Bar(NamedTuple):
+    """What stands in the way. model: the GPU model of which there may not be more; empty: a quota or limit of all."""
 
-    model: str
     reason: Reason
+    model: str = ""
+
+
+def bar(world: World, workload: Workload, amount: Amount, pool: str) -> Bar | None:
+    """The first quota or limit that `amount` more in a pool would break; None where all of them allow it.
+
+    The project's and department's quotas, then the limits of its user, then the quotas of the models in that pool.
+    """
+    refusal = world.queues.refusal(owner_of(workload), pool, amount)
+    return Bar(refusal) if refusal is not None else _closed_pool(world, workload, amount.gpu, pool)
 
 
 def asked_of(world: World, workload: Workload, units: int) -> Eligibility:
@@ -42,9 +52,9 @@ def asked_of(world: World, workload: Workload, units: int) -> Eligibility:
     return asked._replace(closed=frozenset(each.model for each in closed), kept=kept)
 
 
-def closed_models(world: World, workload: Workload, units: int) -> list[Closed]:
+def closed_models(world: World, workload: Workload, units: int) -> list[Bar]:
     """The models of which the workload may not have `units` more, each once, its project's word first."""
-    found: dict[str, Closed] = {}
+    found: dict[str, Bar] = {}
     preemptible = owner_of(workload).preemptible
     for level, projects, quotas in _levels(world.queues, workload.project) if units else ():
         used = _used(world, projects)
@@ -52,11 +62,17 @@ def closed_models(world: World, workload: Workload, units: int) -> list[Closed]:
             held, bound = used.get(quota.model, (0, 0))
             reason = _refusal(quota, held, bound, units, level, preemptible=preemptible)
             if reason is not None:
-                found.setdefault(quota.model, Closed(quota.model, reason))
+                found.setdefault(quota.model, Bar(reason, quota.model))
     return list(found.values())
 
 
-def model_refusal(world: World, workload: Workload, units: int, pool: str) -> Closed | None:
+def counted_singly(queues: Queues, name: str) -> bool:
+    """Whether a limit of users or a quota of models holds for the project: what several take is then no plain sum."""
+    project = queues.projects.get(name)
+    return bool(project and project.user_limits) or any(_levels(queues, name))
+
+
+def _closed_pool(world: World, workload: Workload, units: int, pool: str) -> Bar | None:
     """The closed model that is in the way: where every card of the pool is of a closed model; None where not."""
     closed = {each.model: each for each in closed_models(world, workload, units)}
     there: set[str] = set()

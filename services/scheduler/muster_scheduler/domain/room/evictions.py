@@ -7,8 +7,8 @@ room is counted once, with the taker, from then on.
 Holds: nobody is evicted unless the taker then fits, nobody whose stay would leave it fitting; what is promised is
 promised once; a workload that was evicted evicts nobody in order to come back.
 An integer that every eviction lowers and nothing else raises while nothing arrives, ends or fails: `may_still_evict`,
-the waiting workloads that have not been evicted for their present turn. A taker leaves it by being placed, a victim
-does not join it; so evictions come to an end.
+the workloads that wait or come back to the queue and were not evicted for that turn. A taker leaves it by being
+placed, a victim does not join it; so evictions come to an end.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from muster_kernel.lifecycle import WAITING, LifecycleEvent
+from muster_kernel.lifecycle import WAITING, LifecycleEvent, Phase
 from muster_kernel.reasons import ChangeReason
 from muster_scheduler.domain.asked.quotas import NOTHING
 from muster_scheduler.domain.asked.workloads import Claim, Ending, Request, Workload
 from muster_scheduler.domain.books.classes import ClassKey
 from muster_scheduler.domain.books.course import advance
+from muster_scheduler.domain.books.models import bar, counted_singly
 from muster_scheduler.domain.books.reserving import let_go
 from muster_scheduler.domain.books.standing import Standing
 from muster_scheduler.domain.books.world import World, owner_of
@@ -109,12 +110,12 @@ def _in(ask: Ask, key: ClassKey, standings: Standings) -> tuple[Room, ...] | Sur
 
 
 def ask_of(site: Site, members: tuple[Workload, ...], budget: Budget) -> Ask | None:
-    """What equal workloads ask of a site; None where there are none, or no quota lets even the first in."""
+    """What equal workloads ask of a site; None where there are none, or a quota or limit bars even the first."""
     request = members[0].request if members else None
     if request is None:
         return None
     units = amount_before(site.world, request, site.pool)
-    if site.world.queues.refusal(owner_of(members[0]), site.pool, units) is not None:
+    if bar(site.world, members[0], units, site.pool) is not None:
         return None
     taker = taker_of(request, site.roles, 0, units, site.mask, _domains(site))
     countable = len(site.roles) == 1 and not site.wish.group
@@ -160,9 +161,8 @@ def from_own(ask: Ask, standing: Standing) -> tuple[Room, ...] | values.Refusal:
 def _admissible(ask: Ask) -> int:
     """How many of these equal workloads the quotas of their project and department admit, the first one at least."""
     queues = ask.site.world.queues
-    project = queues.projects.get(ask.members[0].project)
-    if project is None or project.user_limits:
-        return 1  # a limit on the number of workloads counts them one by one
+    if counted_singly(queues, ask.members[0].project):
+        return 1
     owner, fewest, most = owner_of(ask.members[0]), 1, len(ask.members)
     while fewest < most:
         tried = (fewest + most + 1) // 2
@@ -244,6 +244,6 @@ def _book(world: World, workload: Workload, claim: Claim) -> None:
 
 
 def may_still_evict(world: World) -> int:
-    """How many waiting workloads have not been evicted for their present turn: every eviction lowers it."""
-    waiting = (w for w in world.workloads.values() if w.phase in WAITING and w.claim is None)
-    return sum(1 for w in waiting if not w.preempted_by)
+    """How many that wait, or come back to the queue, have not been evicted for that turn: every eviction lowers it."""
+    coming = (w for w in world.workloads.values() if w.phase in WAITING or w.phase is Phase.TERMINATING)
+    return sum(1 for w in coming if w.claim is None and not w.preempted_by)

@@ -21,8 +21,8 @@ from muster_scheduler.domain.books.course import (
     restart_due,
     waits_for_nobody,
 )
-from muster_scheduler.domain.books.models import model_refusal
-from muster_scheduler.domain.books.world import World, owner_of
+from muster_scheduler.domain.books.models import bar
+from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.decisions import Placed
 from muster_scheduler.domain.life.elastic import begin, shed_all, stretch, yield_quota
 from muster_scheduler.domain.life.overdue import look_at_clocks
@@ -235,14 +235,9 @@ def place(world: World, workload: Workload, request: Request, budget: Budget) ->
     refusal: Reason | None = None
     room_lacks = False
     for pool in request.pools:
-        amount = amount_before(world, request, pool)
-        no_quota = world.queues.refusal(owner_of(workload), pool, amount)
-        if no_quota is not None:
-            refusal = refusal or no_quota
-            continue
-        closed = model_refusal(world, workload, amount.gpu, pool)
-        if closed is not None:
-            refusal = refusal or closed.reason
+        barred = bar(world, workload, amount_before(world, request, pool), pool)
+        if barred is not None:
+            refusal = refusal or barred.reason
             continue
         room_lacks = True
         for cluster in clusters_for(world, workload, request, pool):
