@@ -108,3 +108,12 @@ def test_a_gang_is_not_tried_before_all_of_it_could_have_devices(tried: list[str
     assert tried == []
     fleet.finish(2)
     assert fleet.workload(3).phase is Phase.INITIALIZING
+
+
+def test_work_that_may_be_taken_back_wakes_what_may_not_whatever_its_priority(tried: list[str]) -> None:
+    fleet = Fleet(node("n1", 4))
+    fleet.submit(1, request(role(whole(2)), preemptible=False))
+    fleet.submit(2, request(role(whole(3)), preemptible=False))
+    tried.clear()
+    assert fleet.submit(3, request(role(whole(1)), priority=90)).phase is Phase.INITIALIZING
+    assert tried == [workload_id(3), workload_id(2)]

@@ -60,7 +60,7 @@ class Stretches(Queue):
         return [
             key
             for key in self._by_project.get(project, {})
-            if (key.priority > priority or (key.priority == priority and not key.preemptible)) and pool in key.pools
+            if (key.priority > priority or not key.preemptible) and pool in key.pools
         ]
 
     def leave(self, heads: Iterable[Head]) -> None:
