@@ -184,12 +184,11 @@ def _begin(state: State, now: int, incoming: list[events.Event]) -> None:
         state.apply(event)
 
 
-def _paced(patch: pytest.MonkeyPatch, streak: int) -> None:
-    """Batches after so many heads that were placed in a row."""
-    patch.setattr(batching, "_STREAK", streak)
-    patch.setattr(batching.Pace.__init__, "__defaults__", (0, 0, streak))
+def _paced(patch: pytest.MonkeyPatch, patience: int) -> None:
+    """Small batches after so many heads that were placed in a row."""
+    patch.setattr(batching.Pace.__init__, "__defaults__", (0, 0, patience))
     patch.setattr(batching, "_LEAST", 4)
-    patch.setattr(batching, "_LONGEST", max(streak, 4))
+    patch.setattr(batching, "_LONGEST", 4)
 
 
 NEVER = 1 << 30

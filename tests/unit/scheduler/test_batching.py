@@ -103,20 +103,24 @@ def test_a_share_of_next_to_nothing_is_beyond_the_kernel() -> None:
 
 def test_batches_grow_while_they_place_what_they_get_and_wait_longer_after_those_that_place_nothing() -> None:
     pace = Pace()
-    for _ in range(4):
-        assert pace.size == 0
-        pace.saw(placed=True)
     assert pace.size == 32
     pace.batched(32)
     assert pace.size == 64
+    pace.batched(1)
+    assert pace.size == 32
     pace.batched(0)
-    assert (pace.size, pace.patience) == (0, 8)
-    pace.saw(placed=False)
-    for _ in range(7):
-        pace.saw(placed=True)
     assert pace.size == 0
     pace.saw(placed=True)
-    assert pace.size == 32
+    assert (pace.size, pace.patience) == (32, 2)
+    pace.batched(0)
+    pace.saw(placed=True)
+    pace.saw(placed=False)
+    pace.saw(placed=True)
+    assert pace.size == 0
+    pace.saw(placed=True)
+    assert (pace.size, pace.patience) == (32, 4)
+    pace.batched(5)
+    assert pace.patience == 1
 
 
 def test_a_queue_with_more_to_come_ends_the_batch_when_it_is_its_turn() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from muster_kernel.lifecycle import Phase
-from muster_scheduler.domain.deciding import batch, index, searching
+from muster_scheduler.domain.deciding import batch, index, rewriting, searching
 from muster_scheduler.domain.room import exact, stock
 from muster_scheduler.domain.warming import rehearse, warm_up
 from tests.support.fleets import Fleet, node, portion, request, role, whole
 
-ROOMS = (batch, index, searching, stock, exact)
+ROOMS = (batch, index, rewriting, searching, stock, exact)
 
 
 def _compiled() -> dict[str, int]:
@@ -29,6 +29,7 @@ def test_the_rehearsal_places_and_makes_room() -> None:
 def test_nothing_is_compiled_after_it() -> None:
     warm_up()
     before = _compiled()
+    assert before.get("muster_scheduler.domain.deciding.rewriting.rewrite", 1)  # absent where nothing is compiled
     fleet = Fleet(node("n1", 4), node("n2", 2), quota=2)
     fleet.project("q", {"default": 4})
     fleet.submit(1, request(role(portion(500))))

@@ -50,6 +50,7 @@ def rehearse() -> State:
     nodes = (_node("cards"), _node("slices", mig=True))
     _transact(state, events.InventoryReported(_CLUSTER, order, True, 1, profile, nodes, ()))
     _transact(state, *(_admitted(number, "greedy", Shape(1), 1) for number in range(10, 20)))  # enough for a batch
+    _transact(state, _admitted(20, "greedy", Shape(1), 2))  # not by a batch: rows are to be written anew
     for number, shape in enumerate(_ALONE):
         _transact(state, _admitted(number, "greedy", shape, 1))
     for number in range(len(_ALONE), len(_ALONE) + 4):

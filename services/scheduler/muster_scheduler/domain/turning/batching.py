@@ -1,6 +1,6 @@
 """Batches: the heads whose turns come next, decided by one kernel and written into the books together.
 
-Called by the cycle once several heads in a row had their place at once. Only heads of which the kernel decides exactly
+Called by the cycle for every head, unless batches placed nothing lately. Only heads of which the kernel decides exactly
 what the cycle would decide head by head are given to it: one replica that may go anywhere in a pool that packs or
 spreads; the first other one ends its project's stretch. The batch ends before the first head that finds no place.
 Holds: decisions, books and order are those of the cycle without batches; a batch costs what is in it and the projects
@@ -18,7 +18,6 @@ from muster_kernel.lifecycle import ACTIVE, DesiredPhase, LifecycleEvent, Phase,
 from muster_scheduler.domain.asked.requests import Grant, Kind
 from muster_scheduler.domain.asked.workloads import Request, Workload
 from muster_scheduler.domain.books.capacity import Capacity
-from muster_scheduler.domain.books.classes import ClassKey
 from muster_scheduler.domain.books.standing import Standing
 from muster_scheduler.domain.books.stretches import Head
 from muster_scheduler.domain.books.world import World
@@ -26,39 +25,41 @@ from muster_scheduler.domain.deciding.batch import RETIRES, WAITS, Heads
 from muster_scheduler.domain.fleet.nodes import Node
 from muster_scheduler.domain.fleet.taking import Run, grants_of
 from muster_scheduler.domain.placement.place import Budget
-from muster_scheduler.domain.turning.classes import Classes
+from muster_scheduler.domain.turning.classes import Classes, alone
 from muster_scheduler.domain.turning.forest import Forest, forest_of
 from muster_scheduler.domain.turning.settling import Settled, settle_all
 from muster_scheduler.domain.turning.turns import Turns
 
 _LEAST: Final = 32
 _MOST: Final = 4_096
-_STREAK: Final = 4  # heads placed one after the other before a batch is tried
 _LONGEST: Final = 1_024
 _FEWEST: Final = 8  # heads of each project
 
 
 @dataclass(slots=True)
 class Pace:
-    """How many heads are given to the next batch: more while batches place what they get. 0: none."""
+    """How many heads are given to the next batch: more while batches place what they get. 0: none.
 
-    size: int = 0
+    patience: how many heads have to be placed one after the other before a batch is tried again.
+    """
+
+    size: int = _LEAST
     streak: int = 0
-    patience: int = _STREAK
+    patience: int = 1
 
     def saw(self, *, placed: bool) -> None:
         """A head was decided alone."""
         self.streak = self.streak + 1 if placed else 0
         if self.streak >= self.patience:
-            self.size, self.streak = _LEAST, 0
+            self.size, self.streak, self.patience = _LEAST, 0, min(_LONGEST, self.patience * 2)
 
     def batched(self, placed: int) -> None:
         """A batch placed so many."""
-        if placed * 2 >= self.size:
-            self.size, self.patience = min(_MOST, self.size * 2), _STREAK
-        else:
+        if not placed:
             self.size = 0
-            self.patience = _STREAK if placed >= _STREAK else min(_LONGEST, self.patience * 2)
+        else:
+            self.size = min(_MOST, self.size * 2) if placed * 2 >= self.size else _LEAST
+            self.patience = 1
 
 
 @dataclass(slots=True)
@@ -83,13 +84,17 @@ class _Stretches:
             kept.pop()
 
 
-def place_many(world: World, turns: Turns, key: ClassKey, budget: Budget, pace: Pace) -> int:
-    """Places heads whose turns come next in the pool where the next head, of that class, tries first; how many."""
-    projects = turns.competing(key.pools[0]) if pace.size and key.pools else []
+def place_many(world: World, turns: Turns, head: Workload, budget: Budget, pace: Pace) -> int:
+    """Places heads whose turns come next, of which `head` is the first, in the pool that it tries first; how many."""
+    request = head.request
+    if not pace.size or request is None or not request.pools or not alone(request):
+        return 0
+    pool = request.pools[0]
+    projects = turns.competing(pool)
     if not projects:
         return 0
-    standing = turns.standing(key.pools[0]) if len(projects) > 1 else None
-    batch = Batch(world, key.pools[0], projects, pace.size)
+    standing = turns.standing(pool) if len(projects) > 1 else None
+    batch = Batch(world, pool, projects, pace.size)
     placed = batch.decide(standing, budget)
     batch.write(placed)
     pace.batched(len(placed))

@@ -58,7 +58,7 @@ class Classes:
 
     def _found(self, workload: Workload, queue: int) -> int | None:
         request = workload.request
-        if request is None or not _alone(request) or not self._free(workload, request):
+        if request is None or not alone(request) or not self._free(workload, request):
             return None
         cluster = self._cluster_of(workload, request)
         capacity = self._world.inventory.capacity(cluster, self.pool) if cluster else None
@@ -108,7 +108,7 @@ class Classes:
         return bool(node.closes or node.taints or self._world.limits.minimum_run or self._limited[project])
 
 
-def _alone(request: Request) -> bool:
+def alone(request: Request) -> bool:
     """One replica that may go anywhere in the pool."""
     if request.trials is not None or request.stretch is not None or request.kind is WorkloadKind.INFERENCE:
         return False

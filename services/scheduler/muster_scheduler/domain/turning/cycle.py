@@ -69,7 +69,7 @@ def take_heads(world: World, budget: Budget) -> None:
         budget.steps.done(Step.ORDER)
         if head is None:
             return
-        if not place_many(world, turns, head[1], budget, pace):
+        if not place_many(world, turns, head[0], budget, pace):
             decide(world, *head, budget, turns)
             pace.saw(placed=head[0].id not in world.waiting)
         budget.steps.done(Step.PLACE)
