@@ -97,18 +97,42 @@ def test_a_pool_is_part_of_the_truth() -> None:
 @pytest.mark.parametrize(
     ("strategy", "meant"), [(Strategy.BINPACK, "n0"), (Strategy.FGD, "n1"), (Strategy.FORESIGHT, "n1")]
 )
-def test_a_pool_that_looks_ahead_keeps_the_holes_that_usual_requests_fill(strategy: Strategy, meant: str) -> None:
+@pytest.mark.parametrize("second", [portion(400), device_memory(32 * GIB)], ids=["portion", "memory"])
+def test_a_pool_that_looks_ahead_keeps_the_holes_that_usual_requests_fill(
+    strategy: Strategy, meant: str, second: Shape
+) -> None:
     """Halves are left on n0 and 0.6 on n1, and what comes is halves: 0.1 on n0 would spoil a hole for one of them."""
     made = Fleet(node("n0", 1), node("n1", 1))
     made.project("q", {"default": 0}, weight=0)
     made.send(events.NodePoolChanged(SPREAD))
     made.submit(0, request(role(portion(500))))
-    made.submit(1, request(role(portion(400))))
+    made.submit(1, request(role(second)))
     made.send(*(made.admitted(number, request(role(portion(500))), project="q") for number in range(2, 42)))
     made.send(events.NodePoolChanged(SPREAD._replace(version=2, gpu=strategy)))
     made.submit(42, request(role(portion(100))))
     assert nodes_of(made, 0, 1) == ["n0", "n1"]
     assert nodes_of(made, 42) == [meant]
+
+
+@pytest.mark.parametrize("strategy", [Strategy.FGD, Strategy.FORESIGHT])
+def test_a_card_shared_by_memory_is_given_to_nobody_whole(strategy: Strategy) -> None:
+    made = Fleet(node("n0", 2), quota=3)
+    made.send(events.NodePoolChanged(SPREAD._replace(gpu=strategy)))
+    made.submit(0, request(role(whole())))  # what usually arrives
+    made.finish(0)
+    made.submit(1, request(role(device_memory(1))))
+    made.submit(2, request(role(whole())))
+    made.submit(3, request(role(portion(990))))
+    (shared,), (alone,) = (used(made, number) for number in (1, 2))
+    assert shared != alone
+    assert used(made, 3) == [shared], "a byte less than all of it leaves 999 thousandths"
+    made.finish(3)
+    made.submit(4, request(role(whole())))
+    assert not used(made, 4)
+
+
+def used(made: Fleet, number: int) -> list[str]:
+    return [share.device for each in made.workload(number).everyone() for share in each.grant.shares]
 
 
 def test_what_usually_arrives_is_looked_at_again_after_a_while() -> None:

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muster_scheduler.domain.asked.requests import Kind, Shape
 from muster_scheduler.domain.compiling import python_of
 from muster_scheduler.domain.fleet import columns as layout
 from muster_scheduler.domain.fleet.columns import Columns
@@ -33,6 +34,7 @@ from tests.support.openb_run import place_all, shape_of, with_hindsight
 
 Made = Callable[[Popularity], Outlook]
 GIB = 1 << 30
+CARD = 2 * GIB + 7  # bytes: no whole number of thousandths
 CPU_ONLY, SMALL, PORTION, LARGE = (
     Asked(4000, GIB, 0, 0),
     Asked(500, GIB, 1, 190),
@@ -50,6 +52,7 @@ def fleet(*nodes: tuple[int, int, int]) -> Columns:
     for n, (cpu, devices, kind) in enumerate(nodes):
         made.cpu[n], made.memory[n], made.kind[n], made.idle[n], made.open[n] = cpu, 8 * GIB, kind, devices, True
         made.mode[n, :devices], made.milli[n, :devices] = layout.IDLE, 1000
+        made.bytes[n, :devices] = made.size[n, :devices] = CARD
     return made
 
 
@@ -58,6 +61,15 @@ def everywhere(columns: Columns) -> np.ndarray:
 
 
 # -- the oracle ------------------------------------------------------------------------------------------------------
+
+
+def parts(columns: Columns, n: int) -> list[int]:
+    """What is free of each device in thousandths: of its compute or of its memory, whichever is less."""
+    free: list[int] = columns.milli[n].tolist()
+    for slot in range(layout.SLOTS):
+        left, size = int(columns.bytes[n, slot]), int(columns.size[n, slot])
+        free[slot] = min(free[slot], max(0, left) * 1000 // size) if size else free[slot]
+    return free
 
 
 def fragmented(mix: Popularity, cpu: int, free: list[int], kind: int) -> float:
@@ -107,8 +119,8 @@ def left_over(mix: Popularity, cpu: int, memory: int, free: list[int], kind: int
 
 
 def score(mix: Popularity, columns: Columns, n: int, asked: Asked, slots: tuple[int, ...], made: Made) -> int:
-    free = [int(milli) for milli in columns.milli[n] if milli]
-    after = columns.milli[n].tolist()
+    after = parts(columns, n)
+    free = [milli for milli in after if milli]
     for slot in slots:
         after[slot] -= asked.milli
     then = [milli for milli in after if milli]
@@ -126,10 +138,11 @@ def options(columns: Columns, n: int, asked: Asked) -> list[tuple[int, ...]]:
     """The sets of devices that count: each device for one portion, else the tightest."""
     if columns.cpu[n] < asked.cpu or columns.memory[n] < asked.memory:
         return []
-    fitting = [slot for slot in range(layout.SLOTS) if asked.devices and columns.milli[n, slot] >= asked.milli]
+    free = parts(columns, n)
+    fitting = [slot for slot in range(layout.SLOTS) if asked.devices and free[slot] >= asked.milli]
     if asked.devices == 1 and asked.milli < 1000:
         return [(slot,) for slot in fitting]
-    fitting.sort(key=lambda slot: (int(columns.milli[n, slot]), slot))
+    fitting.sort(key=lambda slot: (free[slot], slot))
     return [tuple(fitting[: asked.devices])] if len(fitting) >= asked.devices else []
 
 
@@ -155,11 +168,18 @@ nodes = st.lists(
 
 
 @pytest.mark.parametrize("made", [fgd, foresight])
-@given(nodes=nodes, asked=st.lists(st.sampled_from(CLASSES), max_size=10))
+@given(
+    nodes=nodes,
+    asked=st.lists(st.sampled_from(CLASSES), max_size=10),
+    held=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(1, GIB)), max_size=4),
+)
 def test_the_board_chooses_what_plain_python_works_out(
-    made: Made, nodes: list[tuple[int, int, int]], asked: list[Asked]
+    made: Made, nodes: list[tuple[int, int, int]], asked: list[Asked], held: list[tuple[int, int, int]]
 ) -> None:
     columns = fleet(*nodes)
+    for n, slot, amount in held:  # of device memory, which leaves thousandths alone
+        if n < len(columns) and columns.mode[n, slot] != layout.ABSENT:
+            take(columns, Shape(0, 0, Kind.MEMORY, 1, bytes=amount), Run(n, 0, 1, 1 << slot))
     board = Board(columns, made(MIX), states=8)
     for one in asked:
         run = board.choose(one, everywhere(columns))

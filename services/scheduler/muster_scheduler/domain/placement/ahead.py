@@ -11,14 +11,13 @@ import heapq
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from muster_kernel.quantities import MILLI
 from muster_scheduler.domain.asked.requests import Grant, Shape
 from muster_scheduler.domain.asked.workloads import SECOND, Workload
 from muster_scheduler.domain.books.capacity import Capacity
 from muster_scheduler.domain.books.eligible import eligibility_of
 from muster_scheduler.domain.books.pools import NodePool, Strategy
 from muster_scheduler.domain.books.world import World
-from muster_scheduler.domain.fleet.columns import SHARED, NodeType, empty
+from muster_scheduler.domain.fleet.columns import NodeType, empty
 from muster_scheduler.domain.fleet.eligibility import Eligibility
 from muster_scheduler.domain.fleet.nodes import Node
 from muster_scheduler.domain.fleet.taking import grants_of
@@ -77,10 +76,7 @@ def find_ahead(
     if strategy not in _OUTLOOKS or wanted is None or not filling.mix:
         return None
     board = _board(capacity, strategy, filling.mix)
-    # A board knows a card's free thousandths, not its bytes: where work shares a card by memory, packing decides.
-    columns = capacity.columns
-    by_memory = (columns.mode == SHARED) & (columns.bytes * MILLI < columns.milli * columns.size)
-    mask = capacity.usable.mask(asked, now) & ~by_memory.any(axis=1)
+    mask = capacity.usable.mask(asked, now)
     runs = (board.choose(wanted, nodes) for nodes in capacity.usable.in_turn(asked, mask))
     run = next((each for each in runs if each is not None), None)
     if run is None:

@@ -28,6 +28,8 @@ class Rows(NamedTuple):
     memory: Ints64
     mode: NDArray[np.int8]
     milli: Ints32
+    bytes: Ints64
+    size: Ints64
     idle: Ints32
     kind: Ints32
     version: Ints64
@@ -36,7 +38,7 @@ class Rows(NamedTuple):
 def rows_of(columns: Columns) -> Rows:
     """Views of the columns, all of version 0."""
     c = columns
-    return Rows(c.cpu, c.memory, c.mode, c.milli, c.idle, c.kind, np.zeros(len(c), np.int64))
+    return Rows(c.cpu, c.memory, c.mode, c.milli, c.bytes, c.size, c.idle, c.kind, np.zeros(len(c), np.int64))
 
 
 class Scores(NamedTuple):
@@ -136,10 +138,15 @@ def consider(
 
 @lean
 def gather(rows: Rows, n: int, free: Ints64) -> None:
-    """The free milli-GPU of each device of a node; anonymous devices are whole or not there."""
+    """The free milli-GPU of each device of a node; anonymous devices are whole or not there.
+
+    A device shared by memory has the part of itself that its free memory is, rounded down: what fits that fits it.
+    """
     for slot in range(SLOTS):
         usable = rows.mode[n, slot] == IDLE or rows.mode[n, slot] == SHARED
         free[slot] = rows.milli[n, slot] if usable else 0
+        if usable and rows.bytes[n, slot] * MILLI < free[slot] * rows.size[n, slot]:
+            free[slot] = max(0, rows.bytes[n, slot] * MILLI // max(1, rows.size[n, slot]))
     if rows.mode[n, 0] == ABSENT:
         for slot in range(min(SLOTS, rows.idle[n])):
             free[slot] = MILLI
