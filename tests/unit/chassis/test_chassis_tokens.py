@@ -35,7 +35,7 @@ def _pem(key: Any = _PRIVATE) -> bytes:
 
 
 def _claims(**changes: Any) -> dict[str, Any]:
-    claims = {"sub": "anna", "iss": ONE, "aud": "muster", "exp": time.time() + 60, "roles": ["b", "a", 7]}
+    claims = {"sub": "anna", "iss": ONE, "aud": "muster", "exp": time.time() + 3600, "roles": ["b", "a", 7]}
     return {name: value for name, value in (claims | changes).items() if value is not None}
 
 
