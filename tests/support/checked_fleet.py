@@ -14,8 +14,10 @@ from muster_scheduler.adapters.postgres import PostgresStore
 from muster_scheduler.adapters.rebuild import load
 from muster_scheduler.domain import decisions as d
 from muster_scheduler.domain import events
+from muster_scheduler.domain.books.course import gone
 from muster_scheduler.domain.fleet.clusters import Profile
 from muster_scheduler.domain.fleet.nodes import Node
+from muster_scheduler.domain.life.elastic import shed
 from muster_scheduler.domain.placement.place import Budget
 from muster_scheduler.domain.state import State
 from tests.support import machine_laws as laws
@@ -106,6 +108,23 @@ class Checked(Fleet):
         """What a cycle would decide if it looked at every class again; nothing of it stays."""
         self.state.begin(self.now)
         self.state.world.waiting.wake_all()
+        self.state.propose()
+        made = list(self.state.plan().decisions)
+        self._abort()
+        return made
+
+    def tried_without_surplus(self) -> list[d.Decision]:
+        """What a cycle would decide if no gang had more replicas than it needs; nothing of it stays."""
+        world = self.state.world
+        gangs = [w for _, w in sorted(world.workloads.items()) if w.active and w.surplus()]
+        if not gangs:
+            return []
+        self.state.begin(self.now)
+        for workload in gangs:
+            shed(world, workload, len(workload.surplus()))
+            for replica in list(workload.leaving.values()):
+                gone(world, workload, replica)
+        world.waiting.wake_all()
         self.state.propose()
         made = list(self.state.plan().decisions)
         self._abort()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from muster_kernel.lifecycle import WAITING
+from muster_kernel.lifecycle import ACTIVE, WAITING
 from muster_scheduler.domain import decisions as d
 from muster_scheduler.domain.asked.quotas import Account, Quota
 from muster_scheduler.domain.asked.workloads import Request, Workload
@@ -41,6 +41,15 @@ def wishes_kept(world: World) -> None:
         nodes = {replica.node for replica in workload.replicas.values() if not replica.gone} if key else set()
         homes = {world.inventory.nodes[node].label(key) for node in nodes if node in world.inventory.nodes}
         assert len(homes) <= 1, f"{workload.id} runs in {sorted(homes)} of {key}"
+
+
+def elastic_gangs_are_whole(world: World) -> None:
+    """Whoever is placed has every replica that its gang needs, and none beyond the most it may have."""
+    for workload in world.workloads.values():
+        stretch = workload.request.stretch if workload.request else None
+        if stretch is not None and workload.phase in ACTIVE:
+            held = {rank for role, rank in workload.replicas if role == stretch.role}
+            assert set(range(stretch.least)) <= held <= set(range(stretch.most)), f"{workload.id} has only {held}"
 
 
 def quotas_kept(world: World, decided: Sequence[d.Decision], promised: frozenset[str]) -> None:

@@ -26,14 +26,14 @@ from muster_kernel.lifecycle import ACTIVE, Phase
 from muster_kernel.reasons import FailureClass
 from muster_scheduler.domain import decisions as d
 from muster_scheduler.domain import events
-from muster_scheduler.domain.asked.requests import Role
+from muster_scheduler.domain.asked.requests import Role, Shape
 from muster_scheduler.domain.asked.terms import Terms, Wish
-from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState, Trials, WorkloadKind
+from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState, Stretch, Trials, WorkloadKind
 from muster_scheduler.domain.room.evictions import may_still_evict
 from tests.support import machine_laws as laws
 from tests.support.checked_fleet import Checked
 from tests.support.fleets import request, role, whole, workload_id
-from tests.support.machine_shapes import CROWD, NUMBERS, PLACES, ROLES, first, others, second
+from tests.support.machine_shapes import CROWD, NUMBERS, PLACES, ROLES, SHAPES, first, others, second
 from tests.support.machine_surroundings import DYNAMIC, Surroundings
 from tests.support.plain_twin import Twin
 
@@ -106,6 +106,12 @@ class SchedulerMachine(Surroundings):
         self.fleet.submit(number, asked)
         self.note(number)
 
+    @rule(number=NUMBERS, shape=SHAPES, least=st.integers(1, 3), more=st.integers(1, 3), preemptible=st.booleans())
+    def train_elastic(self, number: int, shape: Shape, least: int, more: int, preemptible: bool) -> None:
+        asked = request(role(shape, least), preemptible=preemptible, backoff_limit=2)
+        self.fleet.submit(number, asked._replace(stretch=Stretch("worker", least, least + more)))
+        self.note(number)
+
     @rule(number=NUMBERS, replicas=st.integers(0, 5))
     def scale(self, number: int, replicas: int) -> None:
         self.fleet.send(events.ScaleAdvised(self.id(number), replicas))
@@ -124,6 +130,11 @@ class SchedulerMachine(Surroundings):
     @rule(at=NUMBERS, pick=st.integers(0, 5), state=st.sampled_from(list(ReplicaState)[1:]), late=st.booleans())
     def report(self, at: int, pick: int, state: ReplicaState, late: bool) -> None:
         self._report(self.holder(at), pick, state, gone=False, late=late)
+
+    @precondition(lambda self: self.holders)
+    @rule(at=NUMBERS)
+    def come_up(self, at: int) -> None:
+        self.fleet.run(self.holder(at))
 
     @precondition(lambda self: self.holders)
     @rule(at=NUMBERS, pick=st.integers(0, 5), everything=st.booleans())
@@ -246,6 +257,7 @@ class SchedulerMachine(Surroundings):
         if hasattr(self, "fleet"):
             SchedulerMachine.steps += 1
             laws.nothing_over_given(self.fleet.world)
+            laws.elastic_gangs_are_whole(self.fleet.world)
 
     @invariant()
     def nobody_waits_beside_room(self) -> None:
@@ -254,6 +266,8 @@ class SchedulerMachine(Surroundings):
             laws.nobody_waits_beside_room(self.fleet.world)
             moved = [one for one in self.fleet.tried_again() if isinstance(one, d.Placed | d.Preempted)]
             assert not moved, f"a blocked class could have been placed: {moved}"
+            started = [one for one in self.fleet.tried_without_surplus() if isinstance(one, d.Placed)]
+            assert not started, f"it waits for what gangs can do without: {started}"
 
     @invariant()
     def active_have_their_record(self) -> None:
