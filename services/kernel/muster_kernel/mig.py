@@ -93,7 +93,6 @@ def _cards() -> dict[str, Card]:
 
 
 CARDS: Final = _cards()
-PROFILE_NAMES: Final = frozenset(name for card in CARDS.values() for name in card.profiles)
 
 
 def overlap_free(card: Card, layout: Iterable[tuple[str, int]]) -> bool:

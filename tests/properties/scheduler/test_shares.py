@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import hypothesis.strategies as st
 from hypothesis import given
 
 from muster_kernel.quantities import GPU
 from muster_scheduler.domain.shares.divide import MILLION, Claimant, divide
-from muster_scheduler.domain.shares.tree import Branch, Division, ancestors, fair_shares
+from muster_scheduler.domain.shares.tree import TOP, Branch, Division, fair_shares
 
 amounts = st.integers(0, 40 * GPU) | st.integers(0, 40).map(lambda gpus: gpus * GPU)
 
@@ -65,6 +67,13 @@ def trees(draw: st.DrawFn) -> list[Branch]:
         )
         for at in range(draw(st.integers(1, 10)))
     ]
+
+
+def ancestors(tree: list[Branch], index: int) -> Iterator[int]:
+    """The queue itself and those above it, from below."""
+    while index != TOP:
+        yield index
+        index = tree[index].parent
 
 
 @given(amounts, trees())

@@ -7,7 +7,7 @@ import pytest
 from muster_kernel.quantities import GPU
 from muster_scheduler.domain.shares.decay import TICKS, Faded, factor, fade, part_of
 from muster_scheduler.domain.shares.divide import MILLION, Claimant, divide, weights
-from muster_scheduler.domain.shares.tree import Branch, ancestors, fair_shares
+from muster_scheduler.domain.shares.tree import Branch, fair_shares
 from tests.support.fair_share import Case, cases
 
 DAY = 24 * 3600 * 1_000_000
@@ -102,7 +102,6 @@ def test_a_limit_holds_at_every_ancestor() -> None:
         Branch("beside", 0, 0, weight=1, request=100),
     ]
     assert shares_of(50, tree) == {"top": (30, 30), "mid": (18, 18), "leaf": (18, 18), "beside": (12, 12)}
-    assert [tree[i].name for i in ancestors(tree, 2)] == ["leaf", "mid", "top"]
 
 
 def test_a_parent_that_says_nothing_deserves_what_its_children_do() -> None:

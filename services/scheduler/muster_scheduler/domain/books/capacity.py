@@ -84,7 +84,7 @@ class Trial(NamedTuple):
 
 
 class Capacity:
-    """The index of one (cluster, node pool). `position` grows whenever something could fit that did not before."""
+    """The index of one (cluster, node pool)."""
 
     __slots__ = (
         "_columns",
@@ -101,7 +101,6 @@ class Capacity:
         "largest",
         "leftover",
         "nodes",
-        "position",
         "supply",
         "trials",
         "usable",
@@ -111,7 +110,6 @@ class Capacity:
         """Indexes `nodes`, which have to be sorted by name."""
         self._journal = journal
         self.nodes = nodes
-        self.position = 0
         self._columns: Columns | None = None
         self._seeker: Seeker | None = None
         self._stale: set[int] = set()  # nodes whose rows are not what the books say ..

@@ -66,11 +66,6 @@ class Inventory:
         device = node.device(uuid) if node else None
         return key if device is not None and (device.healthy or device.entries) else None
 
-    def grown(self, cluster: str, pool: str) -> int:
-        """Grows whenever something could fit in that pool that did not fit before."""
-        capacity = self._capacity.get((cluster, pool))
-        return capacity.position if capacity else 0
-
     # -- the mutator -------------------------------------------------------------------------------------------------
 
     def charge(self, holder: Holder, key: NodeKey, grant: Grant) -> None:
@@ -105,8 +100,6 @@ class Inventory:
         capacity = self._capacity.get((node.cluster, node.pool))
         if capacity is not None and node.ordinal >= 0:
             capacity.update(node)
-            if grant is None:
-                capacity.position += 1
 
     def _write(self, holder: Holder, node: Node, before: Grant, after: Grant | None) -> None:
         now = after or _NOTHING
@@ -155,11 +148,9 @@ class Inventory:
     def _reindex(self, pools: set[tuple[str, str]]) -> None:
         for cluster, pool in pools:
             nodes = sorted((n for n in self.nodes.values() if (n.cluster, n.pool) == (cluster, pool)), key=_by_name)
-            old = self._capacity.pop((cluster, pool), None)
+            self._capacity.pop((cluster, pool), None)
             if nodes:
-                made = Capacity(self._journal, nodes)
-                made.position = (old.position if old else 0) + 1
-                self._capacity[cluster, pool] = made
+                self._capacity[cluster, pool] = Capacity(self._journal, nodes)
         by_pool: dict[str, list[str]] = {}
         for cluster, pool in sorted(self._capacity):
             by_pool.setdefault(pool, []).append(cluster)

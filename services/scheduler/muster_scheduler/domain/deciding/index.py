@@ -21,7 +21,6 @@ from muster_scheduler.domain.deciding.tables import GEOMETRY, Geometry, Rows, ro
 from muster_scheduler.domain.fleet.columns import ABSENT, SHARED, SLICED, SLOTS, Bools, Columns, Ints64
 
 CPU_KEYS: Final = 192
-LEVELS: Final = SLOTS + 1
 HUNDREDTHS: Final = 101
 LONGEST: Final = 9
 _FINE: Final = 1_024  # milli-CPU below which the steps are even

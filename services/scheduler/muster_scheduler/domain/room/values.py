@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from muster_scheduler.domain.asked.requests import Shape
 from muster_scheduler.domain.fleet.columns import Columns
-from muster_scheduler.domain.fleet.taking import Run
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -143,10 +142,3 @@ class Room(NamedTuple):
 
     victims: tuple[int, ...]
     counts: Ints
-
-
-class Move(NamedTuple):
-    """One workload that moves: its row in Running, and where its replicas go."""
-
-    workload: int
-    runs: tuple[Run, ...]

@@ -10,7 +10,7 @@ by its own limit and, for a parent, is the sum of what its children want: a limi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from muster_scheduler.domain.shares.divide import Claimant, divide
@@ -110,13 +110,6 @@ class Division:
             for branch in (self._tree[i],)
         ]
         return divide(above, claimants, self._step, self._k).shares
-
-
-def ancestors(tree: Sequence[Branch], index: int) -> Iterator[int]:
-    """The queue itself and those above it, from below."""
-    while index != TOP:
-        yield index
-        index = tree[index].parent
 
 
 def _children(tree: Sequence[Branch]) -> dict[int, list[int]]:
