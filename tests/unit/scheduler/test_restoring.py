@@ -82,3 +82,32 @@ def test_a_node_of_which_an_aborted_transaction_spoke_is_as_before() -> None:
     assert fleet.state.digest() == before
     fleet.finish(1)
     assert fleet.workload(2).phase is Phase.INITIALIZING
+
+
+def test_a_queue_that_is_filled_at_once_is_the_one_that_was_entered_one_by_one() -> None:
+    fleet = Fleet(node("n1", 4))
+    fleet.project("q", {"default": 4})
+    fleet.submit(1, request(role(whole(4)), preemptible=False))
+    late = {2: 50, 3: 75, 4: 50, 5: 50, 6: 75}
+    for number, priority in late.items():
+        asked = request(role(whole(1 + number % 2)), preemptible=False, priority=priority)
+        fleet.submit(number, asked, project="pq"[number % 3 == 0])
+    world, entered = fleet.world, fleet.world.waiting
+    world.waiting.wake_all()
+    world.derive()
+    filled = world.waiting
+    assert filled is not entered
+    assert len(filled) == len(late)
+    assert (filled.demand, filled.pressing, len(filled)) == (entered.demand, entered.pressing, len(entered))
+    assert {key: filled.members(key) for key in filled.buckets} == {
+        key: entered.members(key) for key in entered.buckets
+    }
+    while filled.projects():
+        assert filled.projects() == entered.projects()
+        project = filled.projects()[0]
+        head = filled.head(project)
+        assert head is not None
+        assert head == entered.head(project)
+        filled.remove(head[0])
+        entered.remove(head[0])
+    assert not entered.projects()

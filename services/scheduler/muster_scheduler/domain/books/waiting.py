@@ -93,10 +93,7 @@ class Queue:
         key = class_of(workload, workload.owner if workload.project in self.limited else "")
         place = Place(-key.priority, workload.submitted, workload.id)
         self.remove(workload.id)
-        bucket = self.buckets.get(key)
-        if bucket is None:
-            self._classes += 1
-            bucket = self.buckets[key] = Bucket(key, self._classes, each=asked_by(key))
+        bucket = self._bucket(key)
         insort(bucket.members, place, bucket.first)
         bucket.count += 1
         bucket.before = None  # a member that nobody has told why it waits
@@ -105,6 +102,27 @@ class Queue:
         if bucket.reason is None and self._head(bucket) == place:  # else the one before it is offered already
             self._offer(bucket)
         return bucket.reason
+
+    def fill(self, workloads: Iterable[Workload]) -> None:
+        """Puts many into an empty queue, as `add` would one by one: each class is sorted, counted and offered once."""
+        for workload in workloads:
+            key = class_of(workload, workload.owner if workload.project in self.limited else "")
+            place = Place(-key.priority, workload.submitted, workload.id)
+            bucket = self._bucket(key)
+            bucket.members.append(place)
+            self._of[workload.id], self._places[workload.id] = bucket, place
+        for bucket in self.buckets.values():
+            bucket.members.sort()
+            bucket.count = len(bucket.members)
+            self._demand(bucket, bucket.count)
+            self._offer(bucket)
+
+    def _bucket(self, key: ClassKey) -> Bucket:
+        bucket = self.buckets.get(key)
+        if bucket is None:
+            self._classes += 1
+            bucket = self.buckets[key] = Bucket(key, self._classes, each=asked_by(key))
+        return bucket
 
     def remove(self, workload: str) -> None:
         """Takes a workload out; one that is not in stays out."""
@@ -149,18 +167,23 @@ class Queue:
         self._by_project.get(key.project, {}).pop(key, None)
 
     def _head(self, bucket: Bucket) -> Place | None:
-        return next(self._waiting(bucket), None)
+        at = self._first(bucket)
+        return bucket.members[at] if at < len(bucket.members) else None
 
-    def _waiting(self, bucket: Bucket) -> Iterator[Place]:
-        """The members in their order."""
+    def _first(self, bucket: Bucket) -> int:
+        """Where the first member stands that still waits; now and then those before it are dropped."""
         members = bucket.members
         while bucket.first < len(members) and not self._waits(bucket, members[bucket.first]):
             bucket.first += 1
         if bucket.first > _LEFT and 2 * bucket.first > len(members):
             del members[: bucket.first]
             bucket.first = 0
-        before = None
-        for at in range(bucket.first, len(members)):
+        return bucket.first
+
+    def _waiting(self, bucket: Bucket) -> Iterator[Place]:
+        """The members in their order."""
+        first, members, before = self._first(bucket), bucket.members, None
+        for at in range(first, len(members)):
             place = members[at]
             if place != before and self._waits(bucket, place):
                 yield place

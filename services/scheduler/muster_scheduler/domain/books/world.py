@@ -255,16 +255,28 @@ class World:
         self.hungry = {w.id: None for w in self.workloads.values() if w.independent and w.active}
         self.elastic = {w.id: None for w in self.workloads.values() if w.replicas and w.surplus_wanted}
         self.short = {w.id: None for w in self.workloads.values() if w.below_since}
-        self.departing = {w.id: None for w in self.workloads.values() if w.remaining and self.leaving(w)}
+        self.departing = {w.id: None for w in self.workloads.values() if self.leaving(w) and w.remaining}
         kept = ((w.id, w.reservation) for w in self.workloads.values() if w.reservation)
         self.reserved = {(reserved.cluster, reserved.pool): name for name, reserved in kept}
-        for workload_id in sorted(self.workloads):
-            self.watch(self.workloads[workload_id])
+        everybody = [self.workloads[workload_id] for workload_id in sorted(self.workloads)]
+        for workload in everybody:
+            self._watch_times(workload)
+        self.waiting.fill(filter(self._is_ready, everybody))
 
     def watch(self, workload: Workload) -> None:
         """Puts a workload into the queue and the timers, wherever it belongs now."""
+        self._watch_times(workload)
+        if self._is_ready(workload):
+            self.waiting.add(workload)
+
+    def _is_ready(self, workload: Workload) -> bool:
+        """Whether it waits for nothing but a place."""
+        return workload.phase in WAITING and workload.claim is None and workload.not_before <= self.now
+
+    def _watch_times(self, workload: Workload) -> None:
         if workload.phase in WAITING:
-            self._watch_waiting(workload)
+            if workload.claim is None and workload.not_before > self.now:
+                self.timers.at(workload.not_before, workload.id)
         elif workload.phase is Phase.TERMINATING and workload.ending is Ending.RESTART:
             self.timers.at(workload.not_before, workload.id)
         elif workload.phase in {Phase.COMPLETED, Phase.FAILED}:
@@ -299,13 +311,6 @@ class World:
         """When a running workload has to go by time alone, and why; None: never."""
         rules = rules_of(self.queues, workload)
         return next_due(workload, rules, self.inventory.nodes, self.limits.grace)
-
-    def _watch_waiting(self, workload: Workload) -> None:
-        if workload.claim is None:
-            if workload.not_before > self.now:
-                self.timers.at(workload.not_before, workload.id)
-            else:
-                self.waiting.add(workload)
 
     def leaving(self, workload: Workload) -> bool:
         """Whether what the workload holds, or part of it, is on its way back."""
