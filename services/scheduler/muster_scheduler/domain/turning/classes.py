@@ -40,6 +40,10 @@ class Classes:
         self._numbers: dict[int, int | None] = {}
         self._sets: dict[Eligibility, int | None] = {}
         self._limited: dict[str, bool] = {}
+        self._open: dict[str, bool] = {}
+        self._grounds: dict[str, Capacity | None] = {}
+        # A reservation may end with the very head that is placed, and then binds nobody any more.
+        self._reserved = any(name == pool for _, name in world.reserved)
 
     def shapes(self) -> Ints64:
         """The rows of the classes, int64[classes, WIDTH]."""
@@ -61,12 +65,10 @@ class Classes:
         if request is None or not alone(request) or not self._free(workload, request):
             return None
         cluster = self._cluster_of(workload, request)
-        capacity = self._world.inventory.capacity(cluster, self.pool) if cluster else None
+        capacity = self._ground(cluster) if cluster else None
         if cluster is None or capacity is None or not by_columns(request.roles, mig_of(self._world, cluster)):
             return None
         said = self._world.pools.named(cluster, self.pool)
-        if not {said.gpu, said.cpu} <= _PLAIN or capacity.boards:
-            return None
         self.cluster, self.capacity = cluster, capacity
         units = charge_before(self._world, request, self.pool)
         eligible = self._eligible(capacity, asked_of(self._world, workload, units))
@@ -82,15 +84,32 @@ class Classes:
         found = clusters_for(self._world, workload, request, self.pool)
         return found[0] if len(found) == 1 and found[0] == (self.cluster or found[0]) else None
 
+    def _ground(self, cluster: str) -> Capacity | None:
+        """What the cluster has in the pool, where that is filled by an order that the kernel knows."""
+        if cluster not in self._grounds:
+            said, there = (
+                self._world.pools.named(cluster, self.pool),
+                self._world.inventory.capacity(cluster, self.pool),
+            )
+            plain = {said.gpu, said.cpu} <= _PLAIN and there is not None and not there.boards
+            self._grounds[cluster] = there if plain else None
+        return self._grounds[cluster]
+
     def _free(self, workload: Workload, request: Request) -> bool:
         """Whether nothing but quotas, nodes and turns decides, and nobody else is woken."""
-        books = self._world.queues
-        project, department = books.projects.get(workload.project), books.department_of(workload.project)
-        if project is None or project.user_limits or project.models or (department is not None and department.models):
+        name = workload.project
+        if name not in self._open:
+            self._open[name] = self._unbound(name)
+        if self._reserved or not self._open[name]:
             return False
-        if any(pool == self.pool for _, pool in self._world.reserved):
-            return False  # a reservation may end with the very head that is placed, and then binds nobody any more
         return not (request.preemptible and self._world.waiting.wakes(workload.project, self.pool, request.priority))
+
+    def _unbound(self, name: str) -> bool:
+        """Whether a project, and its department, bound neither users nor GPU models."""
+        project, department = self._world.queues.projects.get(name), self._world.queues.department_of(name)
+        if project is None or project.user_limits or project.models:
+            return False
+        return department is None or not department.models
 
     def _eligible(self, capacity: Capacity, asked: Eligibility) -> int | None:
         """The number of the set of nodes that are tried first: without those that ask to be taken last."""

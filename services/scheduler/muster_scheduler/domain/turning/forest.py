@@ -82,7 +82,7 @@ def _tree(queues: list[_Queue], standing: Standing | None) -> Tree:
         children[parent[row]] += 1
     amounts = [_amounts(queue, standing) for queue in queues]
     made = np.array(amounts, np.int64).reshape(count, 6, RESOURCES)
-    held, bound, most, secure, share, due = (np.ascontiguousarray(made[:, at]) for at in range(6))
+    held, bound, most, secure, share, due = np.ascontiguousarray(made.transpose(1, 0, 2))
     return Tree(parent, first, children, np.full(count, IDLE_QUEUE, np.int64), most, secure, share, due, held, bound)
 
 

@@ -116,7 +116,9 @@ class _Pool:
         """What the project, or one of its department, holds has changed."""
         if not self._ordered:
             return
-        if project in self.members:
+        if project in self.members and self._world.waiting.head(project) is None:
+            del self.members[project]
+        elif project in self.members:
             self._push(project)
         department = self._department_of(project)
         if department in self._below:
