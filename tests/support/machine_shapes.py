@@ -36,6 +36,7 @@ PLACES = st.sampled_from(
     ]
 )
 CROWD = st.lists(st.tuples(ROLES, st.sampled_from([25, 50, 75]), st.booleans(), st.sampled_from("pq")), max_size=8)
+GANG = st.none() | st.tuples(SHAPES, st.integers(1, 3), st.integers(1, 3), st.booleans())  # at least, and so many more
 NUMBERS = st.integers(1, 12)
 LIMITS = Limits(usage_weight=1000, usage_half_life=400 * SECOND)
 

@@ -33,7 +33,7 @@ from muster_scheduler.domain.room.evictions import may_still_evict
 from tests.support import machine_laws as laws
 from tests.support.checked_fleet import Checked
 from tests.support.fleets import request, role, whole, workload_id
-from tests.support.machine_shapes import CROWD, NUMBERS, PLACES, ROLES, SHAPES, first, others, second
+from tests.support.machine_shapes import CROWD, GANG, NUMBERS, PLACES, ROLES, SHAPES, first, others, second
 from tests.support.machine_surroundings import DYNAMIC, Surroundings
 from tests.support.plain_twin import Twin
 
@@ -48,12 +48,21 @@ class SchedulerMachine(Surroundings):
     steps: ClassVar[int] = 0
     twin: ClassVar[Twin | None] = None
 
-    @initialize(beside=st.booleans(), crowd=CROWD)
-    def begin(self, beside: bool, crowd: list[tuple[tuple[Role, ...], int, bool, str]]) -> None:
+    @initialize(beside=st.booleans(), gang=GANG, crowd=CROWD)
+    def begin(
+        self,
+        beside: bool,
+        gang: tuple[Shape, int, int, bool] | None,
+        crowd: list[tuple[tuple[Role, ...], int, bool, str]],
+    ) -> None:
         twin = SchedulerMachine.twin if beside else None
         self.fleet = Checked(first(), second(), *others(), profile=DYNAMIC, quota=6, twin=twin)
         self.fleet.project("q", {"default": 2, "other": 1})
         self.known: list[int] = []
+        if gang is not None:
+            self.train_elastic(12, *gang)
+            self.fleet.wait(31)  # nobody else is there: it grows
+            self.fleet.wait(31)
         for number, (roles, priority, preemptible, project) in enumerate(crowd, 1):
             asked = request(*roles, priority=priority, preemptible=preemptible, backoff_limit=2)
             self.fleet.submit(number, asked, project=project)
@@ -109,7 +118,8 @@ class SchedulerMachine(Surroundings):
     @rule(number=NUMBERS, shape=SHAPES, least=st.integers(1, 3), more=st.integers(1, 3), preemptible=st.booleans())
     def train_elastic(self, number: int, shape: Shape, least: int, more: int, preemptible: bool) -> None:
         asked = request(role(shape, least), preemptible=preemptible, backoff_limit=2)
-        self.fleet.submit(number, asked._replace(stretch=Stretch("worker", least, least + more)))
+        if self.fleet.submit(number, asked._replace(stretch=Stretch("worker", least, least + more))).active:
+            self.fleet.run(number)
         self.note(number)
 
     @rule(number=NUMBERS, replicas=st.integers(0, 5))
