@@ -30,8 +30,8 @@ from muster_scheduler.domain.gangs.choosing import NodeOrder
 from muster_scheduler.domain.gangs.place import Lack, Placement, Refusal, place_gang
 
 
-class Site(NamedTuple):
-    """Where a gang is placed: one pool of one cluster, the nodes of it that it may use, and what it wishes.
+class GangGround(NamedTuple):
+    """Where a gang is looked for as a whole: one pool of one cluster, the nodes that it may use there, and its wish.
 
     pool: what people said of that pool.
     """
@@ -72,13 +72,15 @@ def wish_of(request: Request | None) -> Wish:
     return wish._replace(preferred=wish.preferred or together.key)
 
 
-def charge_gang(world: World, workload: Workload, roles: tuple[Role, ...], site: Site) -> tuple[Planned, ...] | None:
+def charge_gang(
+    world: World, workload: Workload, roles: tuple[Role, ...], ground: GangGround
+) -> tuple[Planned, ...] | None:
     """Charges every replica of the gang and says where; None where not all of them fit."""
-    found = find(workload, roles, site)
+    found = find(workload, roles, ground)
     if isinstance(found, Refusal):
         return None
     run = workload.id, workload.generation, workload.attempt
-    return charge_runs(world.inventory, site.capacity, run, roles, found)
+    return charge_runs(world.inventory, ground.capacity, run, roles, found)
 
 
 def charge_runs(
@@ -100,31 +102,31 @@ def charge_runs(
 
 
 def charge_one(
-    world: World, workload: Workload, role: Role, index: int, k: int, site: Site
+    world: World, workload: Workload, role: Role, index: int, k: int, ground: GangGround
 ) -> tuple[tuple[str, str], Grant] | None:
     """Charges one more replica, near those that are there already, and says where; None where it does not fit."""
     alone = (role._replace(size=1),)
-    for near in _near(workload, role, index, site):
-        found = find(workload, alone, site._replace(wish=Wish(site.wish.required)), near)
+    for near in _near(workload, role, index, ground):
+        found = find(workload, alone, ground._replace(wish=Wish(ground.wish.required)), near)
         if not isinstance(found, Refusal):
             ((run,),) = (placement.runs for placement in found)
-            node = site.capacity.nodes[run.node]
+            node = ground.capacity.nodes[run.node]
             (grant,) = grants_of(node, role.shape, run)
             world.inventory.charge(claim_holder(workload, role.name, index, k), node.key, grant)
             return node.key, grant
     return None
 
 
-def _near(workload: Workload, role: Role, index: int, site: Site) -> Iterator[Mask]:
+def _near(workload: Workload, role: Role, index: int, ground: GangGround) -> Iterator[Mask]:
     """Where one replica is looked for: in its group's domain, if possible in the preferred one of all others."""
-    wish = site.wish
-    must = np.ones(len(site.capacity.nodes), np.bool_)
+    wish = ground.wish
+    must = np.ones(len(ground.capacity.nodes), np.bool_)
     if wish.group and role.size >= wish.group_size:
         group = index // max(1, wish.group_size)
         ranks = {rank for rank in range(role.size) if rank // max(1, wish.group_size) == group} - {index}
-        must = _home(site, wish.group, _held(workload, role.name, ranks))
+        must = _home(ground, wish.group, _held(workload, role.name, ranks))
     if wish.preferred:
-        yield must & _home(site, wish.preferred, _held(workload))
+        yield must & _home(ground, wish.preferred, _held(workload))
     yield must
 
 
@@ -138,74 +140,78 @@ def _held(workload: Workload, role: str = "", ranks: Collection[int] = ()) -> se
 
 
 def find(
-    workload: Workload, roles: tuple[Role, ...], site: Site, near: Mask | None = None
+    workload: Workload, roles: tuple[Role, ...], ground: GangGround, near: Mask | None = None
 ) -> tuple[Placement, ...] | Refusal:
     """Where the gang would go now: without nodes that ask to be taken last, and with them where it has to be.
 
     near: the only nodes that it may use; None: all that it is eligible for.
     """
-    usable = site.capacity.usable
-    mask = usable.mask(site.asked, site.now) & _home(site, site.wish.required, _held(workload))
+    usable = ground.capacity.usable
+    mask = usable.mask(ground.asked, ground.now) & _home(ground, ground.wish.required, _held(workload))
     mask = mask if near is None else mask & near
-    *gladly, everywhere = usable.in_turn(site.asked, mask)
+    *gladly, everywhere = usable.in_turn(ground.asked, mask)
     for nodes in gladly:
-        found = _ask(roles, site, nodes)
+        found = _ask(roles, ground, nodes)
         if not isinstance(found, Refusal):
             return found
-    return _ask(roles, site, everywhere)
+    return _ask(roles, ground, everywhere)
 
 
-def _ask(roles: tuple[Role, ...], site: Site, mask: Mask) -> tuple[Placement, ...] | Refusal:
-    return place_gang(site.capacity.columns, site.topology, roles, site.wish, mask, site.order(roles))
+def _ask(roles: tuple[Role, ...], ground: GangGround, mask: Mask) -> tuple[Placement, ...] | Refusal:
+    return place_gang(ground.capacity.columns, ground.topology, roles, ground.wish, mask, ground.order(roles))
 
 
-def _home(site: Site, key: str, held: Collection[tuple[str, str]]) -> Mask:
+def _home(ground: GangGround, key: str, held: Collection[tuple[str, str]]) -> Mask:
     """The domains of a level in which replicas are already; all nodes where there are none."""
-    nodes = site.capacity.nodes
+    nodes = ground.capacity.nodes
     everywhere = np.ones(len(nodes), np.bool_)
-    level = site.topology.level(key)
+    level = ground.topology.level(key)
     if level is None or not held:
         return everywhere
-    domains = site.topology.domain[level]
+    domains = ground.topology.domain[level]
     homes = {int(domains[n]) for n, node in enumerate(nodes) if node.key in held} - {NOWHERE}
     return np.isin(domains, sorted(homes)) if homes else everywhere
 
 
-def domains(workload: Workload, site: Site) -> Iterator[Mask | None]:
+def domains(workload: Workload, ground: GangGround) -> Iterator[Mask | None]:
     """The nodes to try, one domain after the other, for what is placed replica by replica. None: all of the pool.
 
     First the preferred domains, then those that have to be; in each, where it is already, then the one with the least
     idle. A whole gang inside one domain keeps every group of it together too.
     """
-    if not site.wish.keys:
+    if not ground.wish.keys:
         yield None
         return
-    topology, held = site.topology, _held(workload)
-    levels = [level for key in (site.wish.required, site.wish.group) if (level := topology.level(key)) is not None]
+    topology, held = ground.topology, _held(workload)
+    levels = [level for key in (ground.wish.required, ground.wish.group) if (level := topology.level(key)) is not None]
     bound = topology.keys[max(levels)] if levels else ""
-    must = np.logical_and.reduce([_home(site, bound, held), *(topology.domain[level] != NOWHERE for level in levels)])
-    for key in dict.fromkeys((site.wish.preferred, bound)):
+    must = np.logical_and.reduce([_home(ground, bound, held), *(topology.domain[level] != NOWHERE for level in levels)])
+    for key in dict.fromkeys((ground.wish.preferred, bound)):
         level = topology.level(key)
         if level is not None:
             ids = np.where(must, topology.domain[level], NOWHERE)
-            yield from (ids == domain for domain in _least_idle_first(site, key, ids, held))
+            yield from (ids == domain for domain in _least_idle_first(ground, key, ids, held))
     if not bound:
         yield None
 
 
-def _least_idle_first(site: Site, key: str, ids: NDArray[np.int32], held: Collection[tuple[str, str]]) -> list[int]:
-    idle = np.bincount(ids[ids != NOWHERE], weights=site.capacity.columns.idle[ids != NOWHERE])
-    home = set(ids[_home(site, key, held)].tolist()) if held else set()
+def _least_idle_first(
+    ground: GangGround, key: str, ids: NDArray[np.int32], held: Collection[tuple[str, str]]
+) -> list[int]:
+    idle = np.bincount(ids[ids != NOWHERE], weights=ground.capacity.columns.idle[ids != NOWHERE])
+    home = set(ids[_home(ground, key, held)].tolist()) if held else set()
     found = np.unique(ids[ids != NOWHERE]).tolist()
     return sorted(found, key=lambda domain: (domain not in home, int(idle[domain]), domain))
 
 
-def lacking(workload: Workload, roles: tuple[Role, ...], sites: list[Site], *, idle: bool = False) -> Reason | None:
+def lacking(
+    workload: Workload, roles: tuple[Role, ...], grounds: list[GangGround], *, idle: bool = False
+) -> Reason | None:
     """Why a gang with a wish has no place, where it is the wish that keeps it out: it would fit into a pool otherwise.
 
-    idle: the sites are imagined empty, so that what does not fit never will.
+    idle: the grounds are imagined empty, so that what does not fit never will.
     """
-    answers = [find(workload, roles, site) for site in sites]
+    answers = [find(workload, roles, ground) for ground in grounds]
     refusals = [answer for answer in answers if isinstance(answer, Refusal)]
     if not refusals or len(refusals) < len(answers):
         return None
@@ -215,7 +221,7 @@ def lacking(workload: Workload, roles: tuple[Role, ...], sites: list[Site], *, i
         return Reason(WaitingReason.UNEVEN_GROUPS, (uneven.asked, uneven.room))
     if lacks == {Lack.LEVEL}:
         return Reason(WaitingReason.NO_SUCH_LEVEL)
-    if all(isinstance(find(workload, roles, site._replace(wish=Wish())), Refusal) for site in sites):
+    if all(isinstance(find(workload, roles, ground._replace(wish=Wish())), Refusal) for ground in grounds):
         return None
     code = WaitingReason.TOO_LARGE_FOR_DOMAIN if idle else WaitingReason.TOPOLOGY
     return Reason(code, (replica_count(roles), max(refusal.room for refusal in refusals)))

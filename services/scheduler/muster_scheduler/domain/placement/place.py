@@ -26,7 +26,7 @@ from muster_scheduler.domain.fleet.nodes import Mig, Node, fit
 from muster_scheduler.domain.fleet.taking import grants_of
 from muster_scheduler.domain.fleet.usable import Mask
 from muster_scheduler.domain.placement.ahead import filling_of, find_ahead
-from muster_scheduler.domain.placement.gang import Site, by_columns, charge_gang, charge_one, domains, wish_of
+from muster_scheduler.domain.placement.gang import GangGround, by_columns, charge_gang, charge_one, domains, wish_of
 from muster_scheduler.domain.steps import Steps
 
 _NODES_A_VISIT: Final = 100  # counted at once, they cost what one node costs that is tested alone
@@ -120,8 +120,8 @@ def place_gang(
     filling = filling_of(world, cluster, pool)
     if replica_count(roles) > (0 if wish.keys else 1) and by_columns(roles, mig):  # nobody is close to nothing
         budget.visits -= 1 + len(capacity.nodes) // _NODES_A_VISIT
-        return charge_gang(world, workload, roles, Site(capacity, asked, wish, world.now, filling))
-    ground = Ground(capacity, mig, asked, world.now, filling)
+        return charge_gang(world, workload, roles, GangGround(capacity, asked, wish, world.now, filling))
+    ground = ReplicaGround(capacity, mig, asked, world.now, filling)
     for each in _narrowed(workload, ground):
         planned = _place_on(world, workload, roles, each, budget)
         if planned is not None:
@@ -129,8 +129,8 @@ def place_gang(
     return None
 
 
-class Ground(NamedTuple):
-    """Where nodes are looked for.
+class ReplicaGround(NamedTuple):
+    """Where nodes are looked for, one replica after the other.
 
     filling: how the pool is filled. within: the only nodes that come into question, bool[n]; None: all of the pool.
     """
@@ -153,15 +153,15 @@ class Ground(NamedTuple):
         return excluded(self.asked, node, self.now) is None
 
 
-def _narrowed(workload: Workload, ground: Ground) -> Iterator[Ground]:
+def _narrowed(workload: Workload, ground: ReplicaGround) -> Iterator[ReplicaGround]:
     """The grounds to try one after the other: the domains in which it wishes to be, or has to."""
-    site = Site(ground.capacity, ground.asked, wish_of(workload.request), ground.now, ground.filling)
-    for within in domains(workload, site):
+    whole = GangGround(ground.capacity, ground.asked, wish_of(workload.request), ground.now, ground.filling)
+    for within in domains(workload, whole):
         yield ground._replace(within=within)
 
 
 def _place_on(
-    world: World, workload: Workload, roles: tuple[Role, ...], ground: Ground, budget: Budget
+    world: World, workload: Workload, roles: tuple[Role, ...], ground: ReplicaGround, budget: Budget
 ) -> tuple[Planned, ...] | None:
     mark = world.journal.mark()
     planned: list[Planned] = []
@@ -182,7 +182,7 @@ def _place_role(
     world: World,
     workload: Workload,
     role: Role,
-    ground: Ground,
+    ground: ReplicaGround,
     budget: Budget,
 ) -> list[Planned] | None:
     planned: list[Planned] = []
@@ -208,7 +208,7 @@ def _place_role(
 
 def _first_that_fits(
     shape: Shape,
-    ground: Ground,
+    ground: ReplicaGround,
     refused: set[int],
     budget: Budget,
 ) -> tuple[Node, Grant] | None:
@@ -235,7 +235,7 @@ def _first_that_fits(
     return last
 
 
-def _sought(shape: Shape, ground: Ground, budget: Budget) -> tuple[Node, Grant] | None:
+def _sought(shape: Shape, ground: ReplicaGround, budget: Budget) -> tuple[Node, Grant] | None:
     """By the pool's index: without the nodes that ask to be taken last, and with them where it has to be."""
     capacity = ground.capacity
     mask = capacity.usable.mask(ground.asked, ground.now)
@@ -263,8 +263,8 @@ def place_replica(
     wish, filling = wish_of(workload.request), filling_of(world, workload.cluster, workload.pool)
     if wish.keys and by_columns((role,), mig):
         budget.visits -= 1 + len(capacity.nodes) // _NODES_A_VISIT
-        return charge_one(world, workload, role, index, k, Site(capacity, asked, wish, world.now, filling))
-    ground = Ground(capacity, mig, asked, world.now, filling)
+        return charge_one(world, workload, role, index, k, GangGround(capacity, asked, wish, world.now, filling))
+    ground = ReplicaGround(capacity, mig, asked, world.now, filling)
     tries = (_first_that_fits(role.shape, each, set(), budget) for each in _narrowed(workload, ground))
     found = next((each for each in tries if each is not None), None)
     if found is None:

@@ -16,7 +16,7 @@ from muster_scheduler.domain.books.capacity import Trial
 from muster_scheduler.domain.books.eligible import eligibility_of
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.eligibility import Eligibility, mismatch
-from muster_scheduler.domain.placement.gang import Site, lacking, wish_of
+from muster_scheduler.domain.placement.gang import GangGround, lacking, wish_of
 from muster_scheduler.domain.placement.place import able, ready
 from muster_scheduler.domain.placement.trial import try_out
 
@@ -78,7 +78,7 @@ def _short_of_room(world: World, workload: Workload, request: Request) -> Reason
     if not open_pools:
         closed = sum(len(capacity.nodes) for c, p in pools if (capacity := world.inventory.capacity(c, p)))
         return Reason(WaitingReason.NODES_UNAVAILABLE, (closed,))
-    apart = lacking(workload, request.roles, _sites(world, asked, request, open_pools))
+    apart = lacking(workload, request.roles, _grounds(world, asked, request, open_pools))
     if apart is not None:
         return apart
     if wanted and free >= wanted:
@@ -88,11 +88,11 @@ def _short_of_room(world: World, workload: Workload, request: Request) -> Reason
     return Reason(WaitingReason.NO_CAPACITY, (wanted, free))
 
 
-def _sites(world: World, asked: Eligibility, request: Request, pools: list[tuple[str, str]]) -> list[Site]:
+def _grounds(world: World, asked: Eligibility, request: Request, pools: list[tuple[str, str]]) -> list[GangGround]:
     """Where a gang with a wish is looked for; nowhere where it has none."""
     wish = wish_of(request)
     return [
-        Site(capacity, asked, wish, world.now, world.pools.named(cluster, pool))
+        GangGround(capacity, asked, wish, world.now, world.pools.named(cluster, pool))
         for cluster, pool in pools
         if wish.keys and (capacity := world.inventory.capacity(cluster, pool))
     ]

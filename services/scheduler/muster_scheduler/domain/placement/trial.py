@@ -18,7 +18,7 @@ from muster_scheduler.domain.books.pools import NodePool
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.eligibility import ANY_NODE, mismatch
 from muster_scheduler.domain.fleet.nodes import Device, Node, NodeState, fit
-from muster_scheduler.domain.placement.gang import Site, lacking, wish_of
+from muster_scheduler.domain.placement.gang import GangGround, lacking, wish_of
 from muster_scheduler.domain.placement.place import Budget, mig_of, place_gang
 
 _LARGEST: Final = 2_000  # nodes; in a larger pool the question is answered with "perhaps"
@@ -71,7 +71,7 @@ def _try(
 def _apart(workload: Workload, roles: tuple[Role, ...], capacity: Capacity, pool: NodePool) -> Reason | None:
     """Why no domain of idle nodes holds what has to run close together, where nothing else keeps it out."""
     wish = wish_of(workload.request)
-    return lacking(workload, roles, [Site(capacity, ANY_NODE, wish, 0, pool)], idle=True) if wish.keys else None
+    return lacking(workload, roles, [GangGround(capacity, ANY_NODE, wish, 0, pool)], idle=True) if wish.keys else None
 
 
 def devices_for(node: Node, shape: Shape) -> int:
