@@ -1,0 +1,49 @@
+"""What a takeover leaves out because it does not run then is looked after again as soon as it does."""
+
+from __future__ import annotations
+
+from muster_kernel.lifecycle import ACTIVE, Phase
+from muster_kernel.quantities import GPU
+from muster_kernel.reasons import ChangeReason, FailureClass
+from muster_scheduler.domain import events
+from muster_scheduler.domain.asked.quotas import Quota
+from muster_scheduler.domain.asked.rules import Rules
+from muster_scheduler.domain.asked.workloads import ReplicaState, WorkloadKind
+from tests.support.fleets import Fleet, node, request, role, whole
+
+
+def test_a_gang_that_is_restarted_where_it_was_keeps_its_longest_run() -> None:
+    fleet = Fleet(node("a", 2))
+    fleet.send(events.ProjectChanged("p", "d", (("default", Quota(2 * GPU)),), 0, Rules(training_time=600)))
+    fleet.submit(1, request(role(whole(), 2), backoff_limit=2))
+    fleet.run(1)
+    fleet.wait(100)
+    fleet.report(1, ReplicaState.FAILED, exit_code=1, failure=FailureClass.EXIT)
+    assert fleet.workload(1).phase is Phase.TERMINATING
+    fleet.world.derive()
+    fleet.gone(1)
+    fleet.wait(60)
+    assert (fleet.workload(1).phase, fleet.workload(1).attempt) == (Phase.INITIALIZING, 2)
+    fleet.run(1)
+    fleet.wait(430)
+    assert fleet.workload(1).phase is Phase.RUNNING
+    fleet.wait(30)
+    assert fleet.workload(1).phase not in ACTIVE
+    assert fleet.workload(1).reason is ChangeReason.RUN_TIME_LIMIT
+
+
+def test_a_service_that_comes_back_from_silence_gets_the_replicas_it_lacks() -> None:
+    fleet = Fleet(node("a", 1))
+    fleet.submit(1, request(role(whole()), kind=WorkloadKind.INFERENCE, max_scale=2))
+    fleet.run(1)
+    fleet.send(events.ScaleAdvised(fleet.workload(1).id, 2))
+    assert len(fleet.workload(1).replicas) == 1, "there is no room for the other"
+    fleet.now += 60_000_000
+    fleet.send()
+    assert fleet.workload(1).phase is Phase.UNKNOWN
+    fleet.world.derive()
+    fleet.inventory("c1", [node("a", 1), node("b", 1)])
+    held = events.Held(fleet.workload(1).id, 1, 1, 1, ())
+    fleet.send(events.AssignmentsHeld("c1", fleet.order(), (held,), 1))
+    assert fleet.workload(1).phase in ACTIVE
+    assert len(fleet.workload(1).replicas) == 2
