@@ -39,6 +39,7 @@ class Checked(Fleet):
         self._told_alike = True  # whether the follower told people the same, which is in the truth
         self._twin = twin
         self._truth = ""  # its digest after the last transaction
+        self._seen: tuple[int, str, int] | None = None  # what was judged last: the state, its truth and its time
         if twin is not None:
             twin.begin()
         super().__init__(*nodes, profile=profile, quota=quota, limits=LIMITS)
@@ -103,6 +104,11 @@ class Checked(Fleet):
             assert not self._told_alike or self.follower.digest() == self._truth, "a standby's truth differs"
         if self._twin is not None:
             assert self._twin.act(step) == repr(firm(decided)), "without a compiler it decides otherwise"
+
+    def seen(self) -> bool:
+        """Whether nothing has changed since this was asked last, so that laws of the state hold as they did."""
+        known, self._seen = self._seen, (id(self.state), self._truth, self.state.world.now)
+        return known == self._seen
 
     def tried_again(self) -> list[d.Decision]:
         """What a cycle would decide if it looked at every class again; nothing of it stays."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final
 
 from muster_kernel.lifecycle import LifecycleEvent
@@ -182,12 +183,12 @@ def canonical(world: World) -> object:
 
 
 _KEYED: Final = ("replicas", "leaving", "rolling", "avoid", "replacements")
+_plain: Final = attrgetter(*(name for name in Workload.__slots__ if name not in _KEYED))
+_keyed: Final = attrgetter(*_KEYED)
 
 
 def _of_workload(workload: Workload) -> tuple[object, ...]:
-    plain = tuple(repr(getattr(workload, name)) for name in Workload.__slots__ if name not in _KEYED)
-    keyed = tuple(repr(sorted(getattr(workload, name).items(), key=_key)) for name in _KEYED)
-    return plain + keyed
+    return (*_plain(workload), *(sorted(each.items(), key=_key) for each in _keyed(workload)))
 
 
 def _key(item: tuple[Any, Any]) -> Any:
