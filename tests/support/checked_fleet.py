@@ -127,8 +127,9 @@ class Checked(Fleet):
             return []
         self.state.begin(self.now)
         for workload in gangs:
+            before = set(workload.leaving)  # somebody may have been promised the room of those
             shed(world, workload, len(workload.surplus()))
-            for replica in list(workload.leaving.values()):
+            for replica in [each for holder, each in workload.leaving.items() if holder not in before]:
                 gone(world, workload, replica)
         world.waiting.wake_all()
         self.state.propose()
