@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from muster_kernel.lifecycle import Phase
+from muster_kernel.reasons import FailureClass
+from muster_scheduler.domain import decisions as d
 from muster_scheduler.domain import events
-from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState
+from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState, Stretch
 from muster_scheduler.domain.fleet.clusters import Profile
 from muster_scheduler.domain.fleet.nodes import Mig, NodeState
 from tests.support.fleets import Fleet, node, request, role, whole, workload_id
@@ -19,13 +21,15 @@ def crowded() -> Fleet:
     return fleet
 
 
-def aborted(fleet: Fleet, *incoming: events.Event) -> None:
-    """A transaction with a cycle that the database does not take."""
+def aborted(fleet: Fleet, *incoming: events.Event) -> list[d.Decision]:
+    """A transaction with a cycle that the database does not take: what it would have decided."""
     fleet.state.begin(fleet.now)
     for event in incoming:
         fleet.state.apply(event)
     fleet.state.propose()
+    made = list(fleet.state.plan().decisions)
     fleet.state.abort()
+    return made
 
 
 def test_what_was_not_touched_stays_blocked_where_it_was() -> None:
@@ -70,6 +74,31 @@ def test_what_was_due_in_an_aborted_transaction_is_due_again() -> None:
     assert fleet.workload(1).phase is Phase.COMPLETED
     fleet.send()
     assert fleet.workload(1).phase is not Phase.COMPLETED
+
+
+def test_what_is_due_comes_in_the_same_order_after_an_abort() -> None:
+    """The abort asks the gang for its times anew, and that of a replica which it gave up has long passed."""
+    fleet = Fleet(node("n1", 4))
+    fleet.submit(1, request(role(whole(1)), preemptible=False, backoff_limit=2))
+    fleet.submit(2, request(role(whole(1)), backoff_limit=2)._replace(stretch=Stretch("worker", 1, 3)))
+    fleet.run(1)
+    fleet.run(2)
+    for _ in range(3):
+        fleet.wait(31)
+    assert len(fleet.workload(2).replicas) == 3
+    fleet.submit(3, request(role(whole(2)), preemptible=False))
+    fleet.send(*(fleet.status(2, None, rank=rank, gone=True, k=0) for rank in (1, 2)))
+    assert fleet.workload(3).phase is Phase.INITIALIZING
+    assert [time for _, time in fleet.workload(2).replacements.values()] == [0, 0]
+    fleet.wait(400)  # so that the end of 2 is not for its new size
+    for number in (1, 2):
+        fleet.report(number, ReplicaState.FAILED, exit_code=1, failure=FailureClass.EXIT)
+        fleet.gone(number, exit_code=1, failure=FailureClass.EXIT)
+    fleet.now += 60 * SECOND
+    first = aborted(fleet)
+    restarted = [one.workload for one in first if isinstance(one, d.PhaseChange) and one.after is Phase.INITIALIZING]
+    assert restarted == [workload_id(1), workload_id(2)]
+    assert fleet.send() == first
 
 
 def test_a_node_of_which_an_aborted_transaction_spoke_is_as_before() -> None:

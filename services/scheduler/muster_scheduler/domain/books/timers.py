@@ -1,7 +1,8 @@
 """What has to be looked at again at a certain time: backoffs, left-out nodes, automatic deletion.
 
 Derived and lazy: an entry only says "look then"; whether there is still something to do is read from the workload. So
-an entry too many does no harm, and a rebuild simply asks every workload again.
+an entry too many does no harm, and a rebuild simply asks every workload again. For the same reason what is due comes by
+id: an entry too many, as an abort leaves some, says too early a time and would change the order of the decisions.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ class Timers:
         heapq.heappush(self._heap, (time, workload))
 
     def due(self, now: int) -> list[str]:
-        """Workloads whose time has come, each once, by time and id."""
-        ripe: dict[str, None] = {}
+        """Workloads whose time has come, each once, by id: not by time, which entries too many would change."""
+        ripe: set[str] = set()
         while self._heap and self._heap[0][0] <= now:
             entry = heapq.heappop(self._heap)
             self._taken.append(entry)
-            ripe[entry[1]] = None
-        return list(ripe)
+            ripe.add(entry[1])
+        return sorted(ripe)
 
     def keep(self) -> None:
         """What was due has been looked at, and that is written."""
