@@ -192,3 +192,4 @@ def _resized(world: World, workload: Workload, before: int) -> None:
         world.set(workload, resized=world.now, calm_since=0 if after < before else workload.calm_since)
         world.decide(Scaled(workload.id, before, after))
         world.rewrite(workload)
+        world.watch(workload)  # the node that a replica came to may have an end

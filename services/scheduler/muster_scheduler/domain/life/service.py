@@ -50,6 +50,7 @@ def grow(world: World, workload: Workload, budget: Budget) -> None:
     placed = [add_replica(world, workload, role, index, budget) for role, index in missing]
     if any(placed):
         world.rewrite(workload)
+        world.watch(workload)  # the node that it came to may have an end
     elif missing and workload.rolling and not workload.leaving:
         retire_one(world, workload)
     if all(placed) and not workload.rolling:

@@ -74,6 +74,7 @@ def grow_trials(world: World, workload: Workload, trials: Trials, budget: Budget
         placed += 1
     if placed:
         world.rewrite(workload)
+        world.watch(workload)  # the nodes that they came to may have an end
     if placed == len(missing):
         world.journal.drop(world.hungry, workload.id)
     elif not resting and not workload.remaining:
