@@ -47,3 +47,18 @@ def test_a_service_that_comes_back_from_silence_gets_the_replicas_it_lacks() -> 
     fleet.send(events.AssignmentsHeld("c1", fleet.order(), (held,), 1))
     assert fleet.workload(1).phase in ACTIVE
     assert len(fleet.workload(1).replicas) == 2
+
+
+def test_a_gang_that_is_restarted_where_it_was_promises_its_devices_to_nobody() -> None:
+    fleet = Fleet(node("a", 2), node("b", 1))
+    fleet.submit(1, request(role(whole(), 2), backoff_limit=2))
+    fleet.submit(2)
+    fleet.run(1)
+    fleet.send(fleet.status(1, ReplicaState.FAILED, exit_code=1, failure=FailureClass.EXIT))
+    fleet.send(fleet.status(1, None, gone=True, exit_code=1, failure=FailureClass.EXIT))
+    fleet.world.derive()
+    higher = fleet.submit(3, request(role(whole(), 3), priority=75))
+    assert (fleet.workload(1).phase, higher.claim) == (Phase.TERMINATING, None)
+    fleet.gone(1)
+    fleet.wait(60)
+    assert fleet.workload(1).attempt == 2

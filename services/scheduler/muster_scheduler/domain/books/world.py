@@ -313,7 +313,9 @@ class World:
         return next_due(workload, rules, self.inventory.nodes, self.limits.grace)
 
     def leaving(self, workload: Workload) -> bool:
-        """Whether what the workload holds, or part of it, is on its way back."""
+        """Whether what the workload holds, or part of it, is on its way back; a restart may keep its devices."""
         if workload.phase in ACTIVE:
             return bool(workload.leaving)
+        if workload.ending is Ending.RESTART:
+            return False  # promised to another, the devices that it keeps would be given twice
         return workload.phase in RELEASING or workload.phase in {Phase.COMPLETED, Phase.FAILED}
