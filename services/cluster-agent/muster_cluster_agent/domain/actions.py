@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from muster_cluster_agent.domain.model import ReplicaKey
 from muster_cluster_agent.domain.plan import ReplicaPlan
 
 
@@ -86,17 +87,9 @@ class NothingHere:
 
 
 @dataclass(frozen=True, slots=True)
-class Absent:
+class Absent(ReplicaKey):
     """Tell the scheduler that a replica is not here and will not be: given up before it was started, or hopeless."""
 
-    name: str
-    workload_id: str
-    generation: int
-    attempt: int
-    role: str
-    index: int
-    k: int
-    node: str
     message: str
 
 

@@ -189,14 +189,8 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
-    """A replica as the back end sees it: facts, not judgements.
-
-    supervised: something still watches over it. boot: the boot of its node on which it was made. stop_reason: why we
-    asked it to stop; empty: we did not. fault: why it could not be started or was found dead, without an end of its
-    own.
-    endpoints: its own addresses; service: those of the workload as a whole, where it has one.
-    """
+class ReplicaKey:
+    """Which replica of which run is meant, and on which node: what every report about it begins with."""
 
     name: str
     workload_id: str
@@ -206,6 +200,23 @@ class Observed:
     index: int
     k: int
     node: str
+
+    @property
+    def identity(self) -> tuple[str, str, int, int, str, int, int, str]:
+        """The fields above, in their order: what is told of this replica begins with them."""
+        return self.name, self.workload_id, self.generation, self.attempt, self.role, self.index, self.k, self.node
+
+
+@dataclass(frozen=True, slots=True)
+class Observed(ReplicaKey):
+    """A replica as the back end sees it: facts, not judgements.
+
+    supervised: something still watches over it. boot: the boot of its node on which it was made. stop_reason: why we
+    asked it to stop; empty: we did not. fault: why it could not be started or was found dead, without an end of its
+    own.
+    endpoints: its own addresses; service: those of the workload as a whole, where it has one.
+    """
+
     boot: str
     pattern: Pattern
     created_at: float = 0.0
@@ -258,17 +269,9 @@ class Failure(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class Status(ReplicaKey):
     """What is reported of a replica. Times in seconds since 1970."""
 
-    name: str
-    workload_id: str
-    generation: int
-    attempt: int
-    role: str
-    index: int
-    k: int
-    node: str
     state: State
     exit_code: int | None = None
     failure: Failure = Failure.NONE

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from muster_cluster_agent.domain.model import Assignment, Pattern, Probe, Revision, Run, Share, Template
+from muster_cluster_agent.domain.model import Assignment, Pattern, Probe, ReplicaKey, Revision, Run, Share, Template
 from muster_kernel import ids
 from muster_kernel.torchrun import torchrun_of
 from muster_kernel.words import split
@@ -76,20 +76,12 @@ Launch = Plain | Torchrun | MpiWorker | MpiLauncher | TorchLauncher
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaPlan:
-    """One replica as it should be."""
+class ReplicaPlan(ReplicaKey):
+    """One replica as it should be. `gang`: the base name of its run, shared by all replicas that meet each other."""
 
-    name: str
-    gang: str  # the base name of its run, shared by all replicas that meet each other
-    workload_id: str
+    gang: str
     project: str
     workload: str
-    generation: int
-    attempt: int
-    role: str
-    index: int
-    k: int
-    node: str
     pattern: Pattern
     launch: Launch
     env: tuple[tuple[str, str], ...]

@@ -219,8 +219,7 @@ def _without_hopeless(
         if refusal is None:
             left.append(plan)
             continue
-        run = (plan.workload_id, plan.generation, plan.attempt, plan.role, plan.index, plan.k)
-        verdict.actions.append(Absent(plan.name, *run, plan.node, refusal.message))
+        verdict.actions.append(Absent(*plan.identity, refusal.message))
     return left
 
 

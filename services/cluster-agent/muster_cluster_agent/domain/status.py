@@ -34,14 +34,7 @@ def judge(replica: Observed, node: NodeView | None) -> Status:
     failure = failure_of(replica) if state in {State.FAILED, State.GONE} else Failure.NONE
     ended = replica.ended
     return Status(
-        name=replica.name,
-        workload_id=replica.workload_id,
-        generation=replica.generation,
-        attempt=replica.attempt,
-        role=replica.role,
-        index=replica.index,
-        k=replica.k,
-        node=replica.node,
+        *replica.identity,
         state=state,
         exit_code=ended.code if ended is not None else None,
         failure=failure,

@@ -12,7 +12,7 @@ from typing import Final
 
 from muster_cluster_agent.domain.actions import Absent, NothingHere, Refuse
 from muster_cluster_agent.domain.fleet import Fleet, difference
-from muster_cluster_agent.domain.model import Assignment, NodeView, Observed, State, Status
+from muster_cluster_agent.domain.model import Assignment, NodeView, Observed, ReplicaKey, State, Status
 from muster_cluster_agent.domain.plan import ReplicaPlan
 from muster_cluster_agent.domain.reports import ReportBook
 from muster_cluster_agent.domain.status import judge
@@ -67,11 +67,11 @@ class Telling:
     def absent(self, case: Case, action: Absent) -> None:
         """A replica that is waited for is not here."""
         case.denied.add(action.name)
-        self._reporter.tell(StatusReport(_absent(action), traceparent=case.traceparent))
+        self._reporter.tell(StatusReport(_not_here(action, action.message), traceparent=case.traceparent))
 
     def was_here(self, case: Case, plan: ReplicaPlan, message: str) -> None:
         """A replica of that name has been here before, and is gone."""
-        self._reporter.tell(StatusReport(_was_here(plan, message), traceparent=case.traceparent))
+        self._reporter.tell(StatusReport(_not_here(plan, message), traceparent=case.traceparent))
 
     async def everything(self, nodes: Mapping[str, NodeView], *, epoch: int, held: bool) -> None:
         """The full inventory and, where it is known (`held`), everything that is held."""
@@ -147,48 +147,9 @@ def _parts(held: tuple[Held, ...]) -> Iterator[tuple[Held, ...]]:
 
 def _nothing(action: NothingHere) -> Status:
     """Without a name and a role: nothing of this run is, or will be, here."""
-    return Status(
-        name="",
-        workload_id=action.workload_id,
-        generation=action.generation,
-        attempt=action.attempt,
-        role="",
-        index=0,
-        k=0,
-        node="",
-        state=State.GONE,
-        evidence="no-process",
-        message="nothing of this run is in the cluster",
-    )
+    run = ReplicaKey("", action.workload_id, action.generation, action.attempt, "", 0, 0, "")
+    return _not_here(run, "nothing of this run is in the cluster")
 
 
-def _absent(action: Absent) -> Status:
-    return Status(
-        name=action.name,
-        workload_id=action.workload_id,
-        generation=action.generation,
-        attempt=action.attempt,
-        role=action.role,
-        index=action.index,
-        k=action.k,
-        node=action.node,
-        state=State.GONE,
-        evidence="no-process",
-        message=action.message,
-    )
-
-
-def _was_here(plan: ReplicaPlan, message: str) -> Status:
-    return Status(
-        name=plan.name,
-        workload_id=plan.workload_id,
-        generation=plan.generation,
-        attempt=plan.attempt,
-        role=plan.role,
-        index=plan.index,
-        k=plan.k,
-        node=plan.node,
-        state=State.GONE,
-        evidence="no-process",
-        message=message,
-    )
+def _not_here(replica: ReplicaKey, message: str) -> Status:
+    return Status(*replica.identity, state=State.GONE, evidence="no-process", message=message)
