@@ -14,15 +14,18 @@ from muster_scheduler.domain.asked.requests import Kind, Role, Shape
 from muster_scheduler.domain.asked.workloads import SECOND, Request
 
 _FEW: Final = 2  # of a unit: below that the smaller one is told
+
+
+def _has(what: str) -> tuple[str, str]:
+    return f"has {what}", f"have {what}"
+
+
 # What is said of one node and of several.
 PHRASES: Final[dict[Constraint, tuple[str, str]]] = {
     Constraint.WRONG_CLUSTER: ("is in a cluster that it may not use", "are in clusters that it may not use"),
     Constraint.WRONG_POOL: ("is in another node pool", "are in other node pools"),
     Constraint.WRONG_NODE_TYPE: ("is of another type", "are of another type"),
-    Constraint.MODEL_CLOSED: (
-        "has GPUs of a model of which a quota is used up",
-        "have GPUs of a model of which a quota is used up",
-    ),
+    Constraint.MODEL_CLOSED: _has("GPUs of a model of which a quota is used up"),
     Constraint.CLUSTER_NOT_SUPPORTED: (
         "is in a cluster that does not support what it asks for",
         "are in clusters that do not support what it asks for",
@@ -36,40 +39,31 @@ PHRASES: Final[dict[Constraint, tuple[str, str]]] = {
         "are in clusters that have not been heard of lately",
     ),
     Constraint.NODE_UNAVAILABLE: ("takes no new work", "take no new work"),
-    Constraint.TAINTED: ("has a taint that it does not tolerate", "have a taint that it does not tolerate"),
-    Constraint.CLOSES_TOO_SOON: (
-        "has to be empty before its longest run would be over",
-        "have to be empty before its longest run would be over",
-    ),
+    Constraint.TAINTED: _has("a taint that it does not tolerate"),
+    Constraint.CLOSES_TOO_SOON: _has("to be empty before its longest run would be over"),
     Constraint.REFUSED_BEFORE: ("refused it lately", "refused it lately"),
-    Constraint.NO_GPU: ("has no such GPU", "have no such GPU"),
-    Constraint.DEVICE_TOO_SMALL: ("has GPUs with too little memory", "have GPUs with too little memory"),
-    Constraint.NO_IDLE_GPU: ("has no idle GPU", "have no idle GPU"),
-    Constraint.TOO_FEW_GPUS: ("has too few idle GPUs", "have too few idle GPUs"),
-    Constraint.NO_PORTION: ("has no GPU with that portion free", "have no GPU with that portion free"),
-    Constraint.NO_DEVICE_MEMORY: ("has no GPU with that much memory free", "have no GPU with that much memory free"),
-    Constraint.NO_SLICE: ("has no room for that MIG slice", "have no room for that MIG slice"),
-    Constraint.CPU: ("has too little free CPU", "have too little free CPU"),
-    Constraint.MEMORY: ("has too little free memory", "have too little free memory"),
-    Constraint.RESOURCE: (
-        "has too little of another resource that it asks for free",
-        "have too little of another resource that it asks for free",
-    ),
+    Constraint.NO_GPU: _has("no such GPU"),
+    Constraint.DEVICE_TOO_SMALL: _has("GPUs with too little memory"),
+    Constraint.NO_IDLE_GPU: _has("no idle GPU"),
+    Constraint.TOO_FEW_GPUS: _has("too few idle GPUs"),
+    Constraint.NO_PORTION: _has("no GPU with that portion free"),
+    Constraint.NO_DEVICE_MEMORY: _has("no GPU with that much memory free"),
+    Constraint.NO_SLICE: _has("no room for that MIG slice"),
+    Constraint.CPU: _has("too little free CPU"),
+    Constraint.MEMORY: _has("too little free memory"),
+    Constraint.RESOURCE: _has("too little of another resource that it asks for free"),
     Constraint.FITS: ("would do", "would do"),
 }
 # The same of nodes that would be too small even if nobody were on them: no wait helps there.
 IDLE_PHRASES: Final[dict[Constraint, tuple[str, str]]] = {
-    Constraint.NO_IDLE_GPU: ("has no whole GPU", "have no whole GPU"),
-    Constraint.TOO_FEW_GPUS: ("has too few GPUs", "have too few GPUs"),
-    Constraint.NO_PORTION: ("has too few GPUs to share", "have too few GPUs to share"),
-    Constraint.NO_DEVICE_MEMORY: ("has too few GPUs with that much memory", "have too few GPUs with that much memory"),
-    Constraint.NO_SLICE: ("has no GPU that gives that MIG slice", "have no GPU that gives that MIG slice"),
-    Constraint.CPU: ("has too little CPU", "have too little CPU"),
-    Constraint.MEMORY: ("has too little memory", "have too little memory"),
-    Constraint.RESOURCE: (
-        "has too little of another resource that it asks for",
-        "have too little of another resource that it asks for",
-    ),
+    Constraint.NO_IDLE_GPU: _has("no whole GPU"),
+    Constraint.TOO_FEW_GPUS: _has("too few GPUs"),
+    Constraint.NO_PORTION: _has("too few GPUs to share"),
+    Constraint.NO_DEVICE_MEMORY: _has("too few GPUs with that much memory"),
+    Constraint.NO_SLICE: _has("no GPU that gives that MIG slice"),
+    Constraint.CPU: _has("too little CPU"),
+    Constraint.MEMORY: _has("too little memory"),
+    Constraint.RESOURCE: _has("too little of another resource that it asks for"),
 }
 
 
