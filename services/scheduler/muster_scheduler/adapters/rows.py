@@ -70,7 +70,6 @@ class NodeBody:
     slots: int
     foreign_slots: int
     slot_model: str
-    slot_memory: int
     labels: tuple[tuple[str, str], ...]
     taints: tuple[tuple[str, str, str], ...]
     drain_deadline: int

@@ -123,7 +123,6 @@ def _node(cluster: str, node: fleet_pb2.Node) -> Node:
         slots=min(node.anonymous_devices, values.MOST),
         foreign_slots=min(node.foreign.anonymous_devices, values.MOST),
         slot_model=values.text(node.anonymous_model),
-        slot_memory=min(node.anonymous_memory_bytes, values.MOST),
         labels=tuple(sorted(node.labels.items())),
         taints=tuple((t.key, t.value, t.effect) for t in node.taints),
         drain_deadline=values.micros(node.drain_deadline) if node.HasField("drain_deadline") else 0,

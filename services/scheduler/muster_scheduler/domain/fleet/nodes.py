@@ -131,7 +131,6 @@ class Node:
     slots: int = 0  # anonymous devices
     foreign_slots: int = 0
     slot_model: str = ""
-    slot_memory: int = 0
     labels: tuple[tuple[str, str], ...] = ()
     taints: tuple[tuple[str, str, str], ...] = ()
     drain_deadline: int = 0
