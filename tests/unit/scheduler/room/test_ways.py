@@ -15,7 +15,7 @@ from muster_scheduler.domain.room.preempt import preempt
 from muster_scheduler.domain.room.reclaim import reclaim
 from muster_scheduler.domain.room.search import Question
 from muster_scheduler.domain.room.stock import lift, need_of, stock_of
-from muster_scheduler.domain.room.values import Fits, Lack, Refusal, Room, Running, Taker
+from muster_scheduler.domain.room.values import Fits, Freed, NoRoom, Obstacle, Running, Taker
 from tests.support.pools import GIB, Part, Work, occupy, pool, running, tree
 
 WHOLE = Shape(1000, GIB, Kind.WHOLE, 1)
@@ -39,7 +39,7 @@ def test_the_queue_with_the_larger_excess_gives_first_and_queues_take_turns() ->
     works = singles(1, 1, 1, 2)
     books = tree((-1, 0, 4, 4), (-1, 3, 1, 1), (-1, 1, 0, 0))
     made = reclaim(question(works, size=2), books)
-    assert isinstance(made, Room)
+    assert isinstance(made, Freed)
     assert sorted(made.victims) == [2, 3]  # queue 1 has 2 too many, so its youngest; then both have 1: the younger
 
 
@@ -48,53 +48,53 @@ def test_an_interruption_less_beats_a_younger_victim() -> None:
         [Work(1, (Part(0, 0b11),), placed=1), Work(1, (Part(1, 0b01),), placed=8), Work(1, (Part(1, 0b10),), placed=9)]
     )
     made = reclaim(question(works, devices=2), tree((-1, 0, 4, 4), (-1, 4, 0, 0)))
-    assert isinstance(made, Room)
+    assert isinstance(made, Freed)
     assert made.victims == (0,)
 
 
 @pytest.mark.parametrize(
-    ("books", "lack", "numbers"),
+    ("books", "obstacle", "numbers"),
     [
-        (tree((-1, 3, 3, 3), (-1, 4, 0, 0)), Lack.SHARE, (5 * GPU, 3 * GPU)),
-        (tree((-1, 0, 4, 4), (-1, 4, 4, 4)), Lack.NOTHING, (0, 2 * GPU)),
-        (tree((-1, 0, 4, 4), (-1, 4, 1, 1)), Lack.VICTIMS, (2, 1)),
+        (tree((-1, 3, 3, 3), (-1, 4, 0, 0)), Obstacle.SHARE, (5 * GPU, 3 * GPU)),
+        (tree((-1, 0, 4, 4), (-1, 4, 4, 4)), Obstacle.NOTHING, (0, 2 * GPU)),
+        (tree((-1, 0, 4, 4), (-1, 4, 1, 1)), Obstacle.VICTIMS, (2, 1)),
     ],
 )
-def test_a_refusal_says_what_was_lacking(books: object, lack: Lack, numbers: tuple[int, int]) -> None:
+def test_a_refusal_says_what_was_lacking(books: object, obstacle: Obstacle, numbers: tuple[int, int]) -> None:
     works = running([Work(1, (Part(node, 0b11),)) for node in range(2)])
-    if lack is Lack.VICTIMS:
+    if obstacle is Obstacle.VICTIMS:
         works = running([Work(1, (Part(0, 0b01), Part(1, 0b01))), Work(1, (Part(0, 0b10), Part(1, 0b10)))])
     made = reclaim(question(works, devices=2), books)  # type: ignore[arg-type]
-    assert isinstance(made, Refusal)
-    assert (made.lack, made.numbers) == (lack, numbers) or lack is Lack.NOTHING
+    assert isinstance(made, NoRoom)
+    assert (made.obstacle, made.numbers) == (obstacle, numbers) or obstacle is Obstacle.NOTHING
     assert made.exact
 
 
 def test_nothing_counts_where_nothing_that_is_asked_for_has_a_quota() -> None:
     books = tree((-1, 0, 4, 4), (-1, 4, 0, 0))._replace(counted=np.array([False]))
-    assert reclaim(question(singles(1, 1, 1, 1)), books) == Refusal(Lack.NOTHING, (0, 0))
+    assert reclaim(question(singles(1, 1, 1, 1)), books) == NoRoom(Obstacle.NOTHING, (0, 0))
 
 
 def test_nowhere_to_stand_is_told_with_what_would_fit() -> None:
     works = singles(1, 1, 1, 1)
     books = tree((-1, 0, 4, 4), (-1, 4, 0, 0))
     asked = question(works, devices=2, size=1, domains=np.array([-1, -1]))
-    assert reclaim(asked, books) == Refusal(Lack.PLACES, (0, 1))
+    assert reclaim(asked, books) == NoRoom(Obstacle.PLACES, (0, 1))
     first = question(works, devices=2, size=2, domains=np.array([0, 1]))
-    assert reclaim(first, books) == Refusal(Lack.PLACES, (1, 2))
+    assert reclaim(first, books) == NoRoom(Obstacle.PLACES, (1, 2))
 
 
 def test_only_lower_priorities_of_the_own_project_give_way_unless_the_taker_cannot_be_preempted() -> None:
     works = running([Work(0, (Part(0, 0b01),), priority=90), Work(0, (Part(0, 0b10),), priority=10)])
     asked = question(works, nodes=1, priority=50)
     made = preempt(asked, preemptible=True)
-    assert isinstance(made, Room)
+    assert isinstance(made, Freed)
     assert made.victims == (1,)
     both = asked._replace(taker=asked.taker._replace(size=2))
-    assert preempt(both, preemptible=True) == Refusal(Lack.PLACES, (1, 2))
-    assert isinstance(preempt(both, preemptible=False), Room)
+    assert preempt(both, preemptible=True) == NoRoom(Obstacle.PLACES, (1, 2))
+    assert isinstance(preempt(both, preemptible=False), Freed)
     alone = asked._replace(taker=asked.taker._replace(priority=5))
-    assert preempt(alone, preemptible=True) == Refusal(Lack.NOTHING, (0, GPU))
+    assert preempt(alone, preemptible=True) == NoRoom(Obstacle.NOTHING, (0, GPU))
 
 
 def in_one_place(devices: int) -> Fits:
@@ -109,28 +109,28 @@ def test_what_is_judged_by_placing_is_put_back_by_halves() -> None:
     asked = question(works, nodes=4, devices=2)._replace(fits=in_one_place(2))
     books = tree((-1, 0, 8, 8), (-1, 8, 0, 0))
     made = reclaim(asked, books)
-    assert isinstance(made, Room)
+    assert isinstance(made, Freed)
     assert sorted(made.victims) == [6, 7]
     impossible = asked._replace(fits=in_one_place(3))
-    assert reclaim(impossible, books) == Refusal(Lack.PLACES, (0, 1))
+    assert reclaim(impossible, books) == NoRoom(Obstacle.PLACES, (0, 1))
 
 
 def test_a_queue_that_would_lose_too_much_has_its_own_put_back_first() -> None:
     works = singles(1, 1, 2, 2)
     asked = question(works, devices=2)._replace(fits=in_one_place(2))
     made = reclaim(asked, tree((-1, 0, 2, 2), (-1, 9, 8, 8), (-1, 2, 0, 0)))
-    assert isinstance(made, Room)
+    assert isinstance(made, Freed)
     assert sorted(made.victims) == [2, 3]
     nobody = reclaim(asked, tree((-1, 0, 2, 2), (-1, 2, 1, 1), (-1, 2, 1, 1)))
-    assert isinstance(nobody, Refusal)
-    assert (nobody.lack, nobody.exact) == (Lack.VICTIMS, False)
+    assert isinstance(nobody, NoRoom)
+    assert (nobody.obstacle, nobody.exact) == (Obstacle.VICTIMS, False)
 
 
 def test_questions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(roles, "_QUESTIONS", 2)
     asked = question(singles(1, 1, 1, 1), devices=2)._replace(fits=in_one_place(2))
     made = reclaim(asked, tree((-1, 0, 4, 4), (-1, 4, 0, 0)))
-    assert isinstance(made, Refusal)
+    assert isinstance(made, NoRoom)
     assert not made.exact
 
 
@@ -162,10 +162,10 @@ def test_a_mover_without_a_home_stays_and_others_move() -> None:
         return row != 1  # the younger one has nowhere to go
 
     made = consolidate(asked, settle)
-    assert isinstance(made, Room)
+    assert isinstance(made, Freed)
     assert made.victims == (0,)
     nowhere = consolidate(asked, lambda _, row: row < 0)
-    assert isinstance(nowhere, Refusal)
+    assert isinstance(nowhere, NoRoom)
     assert consolidate(asked, lambda _, row: row >= 0) != made
 
 
@@ -173,5 +173,5 @@ def test_more_than_so_many_do_not_move_for_one() -> None:
     cards = MOST + 1
     works = running([Work(0, (Part(0, 1 << 0, milli=50, bytes=GIB),)) for _ in range(cards)])
     made = consolidate(question(works, nodes=1, cards=1), lambda _, row: True)
-    assert isinstance(made, Refusal)
-    assert made.lack in {Lack.HOMES, Lack.PLACES}
+    assert isinstance(made, NoRoom)
+    assert made.obstacle in {Obstacle.HOMES, Obstacle.PLACES}

@@ -23,7 +23,7 @@ from muster_scheduler.domain.room.evictions import ask_of, from_others, from_own
 from muster_scheduler.domain.room.listing import tree_of
 from muster_scheduler.domain.room.moving import by_moving
 from muster_scheduler.domain.room.sites import Ask, Room, Site, sites_of
-from muster_scheduler.domain.room.values import Lack, Refusal, Tree
+from muster_scheduler.domain.room.values import NoRoom, Obstacle, Tree
 
 _SITES: Final = 3  # pools of clusters that are looked into
 _SHOWN: Final = (gpus, lambda milli: f"{format_milli_cpu(milli)} CPU", format_bytes)  # by resource of the accounts
@@ -77,34 +77,34 @@ def _at(site: Site, workload: Workload) -> Iterator[Attempt]:
 
 def _reclaim(ask: Ask, standing: Standing, tree: Tree) -> Attempt:
     made = from_others(ask, standing, tree)
-    if not isinstance(made, Refusal):
+    if not isinstance(made, NoRoom):
         return _would_leave(Way.RECLAIM, made, "of other projects")
     project, shown = ask.members[0].project, _SHOWN[made.resource]
     first, second = made.numbers
-    match made.lack:
-        case Lack.SHARE:
+    match made.obstacle:
+        case Obstacle.SHARE:
             text = f"{project} would hold {shown(first)}, and its fair share is {shown(second)}"
-        case Lack.NOTHING if second:
+        case Obstacle.NOTHING if second:
             there = f"at most {shown(first)} of the {shown(second)} that it needs"
             text = f"free, or held by others beyond their shares: {there}"
-        case Lack.PLACES:
+        case Obstacle.PLACES:
             text = f"{_would_fit(made)} even if others gave back all that they hold beyond their shares"
-        case Lack.VICTIMS:
+        case Obstacle.VICTIMS:
             text = "who would have to leave would take a project below its fair share"
         case _:
             text = "no other project holds preemptible work beyond its fair share"
-    return Attempt(Way.RECLAIM, made.lack.value, text + _as_far(made))
+    return Attempt(Way.RECLAIM, made.obstacle.value, text + _as_far(made))
 
 
 def _preempt(ask: Ask, standing: Standing) -> Attempt:
     made = from_own(ask, standing)
-    if not isinstance(made, Refusal):
+    if not isinstance(made, NoRoom):
         return _would_leave(Way.PREEMPT, made, "of its own project")
-    if made.lack is Lack.NOTHING:
+    if made.obstacle is Obstacle.NOTHING:
         text = f"no preemptible work of {ask.members[0].project} ranks below it"
     else:
         text = f"{_would_fit(made)} even if all preemptible work of its project that ranks below it left"
-    return Attempt(Way.PREEMPT, made.lack.value, text + _as_far(made))
+    return Attempt(Way.PREEMPT, made.obstacle.value, text + _as_far(made))
 
 
 def _would_leave(way: Way, rooms: tuple[Room, ...], whose: str) -> Attempt:
@@ -133,12 +133,12 @@ def _young(site: Site) -> int:
     return sum(1 for w in asked if w.placed + world.limits.minimum_run > world.now)
 
 
-def _would_fit(refusal: Refusal) -> str:
+def _would_fit(refusal: NoRoom) -> str:
     most, size = refusal.numbers
     return f"{most} of its {size} replicas would fit" if size > 1 else "it would not fit"
 
 
-def _as_far(refusal: Refusal) -> str:
+def _as_far(refusal: NoRoom) -> str:
     return "" if refusal.exact else " (as far as was searched)"
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from muster_scheduler.domain.fleet.columns import Columns
 from muster_scheduler.domain.room.search import Question, search
 from muster_scheduler.domain.room.stock import lift, stock_of
-from muster_scheduler.domain.room.values import Ints, Lack, Refusal, Room, Running
+from muster_scheduler.domain.room.values import Freed, Ints, NoRoom, Obstacle, Running
 
 MOST: Final = 16  # workloads that move for one taker
 _TRIES: Final = 4
@@ -24,21 +24,21 @@ Settle = Callable[[Columns, int], bool]
 """Places a row of Running (-1: the taker) on these columns and takes what it needs; False where there is no place."""
 
 
-def consolidate(question: Question, settle: Settle) -> Room | Refusal:
+def consolidate(question: Question, settle: Settle) -> Freed | NoRoom:
     """Who moves for the taker. The places are those that `settle` was last asked for: the taker first, then movers."""
     columns, running = question.columns, question.running
     movable = np.arange(len(running))
     stuck = 0
     for _ in range(_TRIES):
         made = search(question, _smallest_first(running, movable), None, _merit(running))
-        if isinstance(made, Refusal):
+        if isinstance(made, NoRoom):
             return made
         homeless = _homeless(columns, running, made, settle) if len(made.victims) <= MOST else None
         if homeless == ():
             return made
         stuck += len(homeless or made.victims)
         movable = movable[~np.isin(movable, homeless or made.victims)]
-    return Refusal(Lack.HOMES, (stuck, stuck), exact=False)
+    return NoRoom(Obstacle.HOMES, (stuck, stuck), exact=False)
 
 
 def _smallest_first(running: Running, rows: Ints) -> Ints:
@@ -55,7 +55,7 @@ def _merit(running: Running) -> Callable[[Ints], tuple[int, ...]]:
     return merit
 
 
-def _homeless(columns: Columns, running: Running, made: Room, settle: Settle) -> tuple[int, ...]:
+def _homeless(columns: Columns, running: Running, made: Freed, settle: Settle) -> tuple[int, ...]:
     """Those of the movers who find no place beside the taker; the largest are placed first."""
     scratch = columns.scratch()
     lift(stock_of(scratch), running.held, np.array(made.victims, np.int64), 1)

@@ -130,15 +130,15 @@ def _by_taking(ask: Ask, standing: Standing) -> tuple[Room, ...]:
     tree = tree_of(ask.site.world, standing)
     placed = ask._replace(taker=ask.taker._replace(queue=row))
     made = from_others(placed, standing, tree)
-    if isinstance(made, values.Refusal) and tree.loose[row].any():
+    if isinstance(made, values.NoRoom) and tree.loose[row].any():
         made = from_own(placed, standing)
-    return () if isinstance(made, values.Refusal) else made
+    return () if isinstance(made, values.NoRoom) else made
 
 
-def from_others(ask: Ask, standing: Standing, tree: values.Tree) -> tuple[Room, ...] | values.Refusal:
+def from_others(ask: Ask, standing: Standing, tree: values.Tree) -> tuple[Room, ...] | values.NoRoom:
     """Room that other queues give, or why they give none. The taker's queue is a row of the tree."""
     asked = givers(tree, ask.taker)
-    if isinstance(asked, values.Refusal):
+    if isinstance(asked, values.NoRoom):
         return asked
     candidates = preemptible_of(ask.site, (standing.queues[q].name for q in np.flatnonzero(asked)))
     question = _question(ask, candidates, standing)
@@ -146,16 +146,16 @@ def from_others(ask: Ask, standing: Standing, tree: values.Tree) -> tuple[Room, 
         seats = reclaim_for(question, tree, _admissible(ask))
         return tuple(_seated(ask, seats, candidates)) if isinstance(seats, Seats) else seats
     made = reclaim(question, tree)
-    return made if isinstance(made, values.Refusal) else (_room(ask, [candidates[v] for v in made.victims]),)
+    return made if isinstance(made, values.NoRoom) else (_room(ask, [candidates[v] for v in made.victims]),)
 
 
-def from_own(ask: Ask, standing: Standing) -> tuple[Room, ...] | values.Refusal:
+def from_own(ask: Ask, standing: Standing) -> tuple[Room, ...] | values.NoRoom:
     """Room that lower work of the own project gives, or why it gives none."""
     own = [w for w in preemptible_of(ask.site, (ask.members[0].project,)) if _yields(w, ask.request)]
     if not own:
-        return values.Refusal(values.Lack.NOTHING, (0, int(ask.taker.units[0])))
+        return values.NoRoom(values.Obstacle.NOTHING, (0, int(ask.taker.units[0])))
     made = preempt(_question(ask, own, standing), preemptible=ask.request.preemptible)
-    return made if isinstance(made, values.Refusal) else (_room(ask, [own[v] for v in made.victims]),)
+    return made if isinstance(made, values.NoRoom) else (_room(ask, [own[v] for v in made.victims]),)
 
 
 def _admissible(ask: Ask) -> int:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from muster_scheduler.domain.room.values import TOP, Bools, Ints, Lack, Refusal, Running, Taker, Tree
+from muster_scheduler.domain.room.values import TOP, Bools, Ints, NoRoom, Obstacle, Running, Taker, Tree
 
 _TRIED: Final = 256  # victims of which one may be the indivisible last
 
@@ -34,7 +34,7 @@ class Terms(NamedTuple):
     spare: Ints
 
 
-def terms(tree: Tree, bound: Ints, taker: Taker, counting: Bools) -> Terms | Refusal:
+def terms(tree: Tree, bound: Ints, taker: Taker, counting: Bools) -> Terms | NoRoom:
     """What the clause with this bound allows the taker, or that its own queue would hold too much."""
     parent = tree.parent
     allocated, bound, units = tree.allocated[:, counting], bound[:, counting], taker.units[counting]
@@ -43,7 +43,7 @@ def terms(tree: Tree, bound: Ints, taker: Taker, counting: Bools) -> Terms | Ref
     if not within:
         worst = int(np.argmax(allocated[taker.queue] + units - bound[taker.queue]))
         numbers = int(allocated[taker.queue, worst] + units[worst]), int(bound[taker.queue, worst])
-        return Refusal(Lack.SHARE, numbers, resource=int(np.flatnonzero(counting)[worst]))
+        return NoRoom(Obstacle.SHARE, numbers, resource=int(np.flatnonzero(counting)[worst]))
     excess = np.maximum(0, allocated - bound)
     beside = np.full(len(parent) + 1, TOP)  # by what is above a queue: its T; the last is for those with nothing above
     beside[parent[within]] = within

@@ -26,8 +26,7 @@ from muster_scheduler.domain.room.listing import running_of
 from muster_scheduler.domain.room.reclaim import free_of
 from muster_scheduler.domain.room.search import Question
 from muster_scheduler.domain.room.sites import Ask, Room, Site, charge_placements, claim_of, next_run
-from muster_scheduler.domain.room.values import Refusal as Refused
-from muster_scheduler.domain.room.values import Taker
+from muster_scheduler.domain.room.values import NoRoom, Taker
 
 _NODES: Final = 64  # nodes from which work may move, those with most free first
 _TAKER: Final = -1
@@ -83,7 +82,7 @@ def by_moving(ask: Ask) -> tuple[Room, ...]:
     homes = _Homes(site, movers)
     running = running_of(site.world, site.capacity, movers, dict.fromkeys((each.project for each in movers), 0))
     made = consolidate(Question(site.columns, running, ask.taker, ask.fits), homes.settle)
-    if isinstance(made, Refused):
+    if isinstance(made, NoRoom):
         return ()
     names = tuple(movers[row].id for row in made.victims)
     planned = charge_placements(site, workload, site.roles, homes.found[_TAKER], next_run(workload))

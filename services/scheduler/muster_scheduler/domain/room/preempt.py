@@ -11,16 +11,16 @@ import numpy as np
 
 from muster_scheduler.domain.room.ranking import by_priority
 from muster_scheduler.domain.room.search import Question, search
-from muster_scheduler.domain.room.values import Ints, Lack, Refusal, Room
+from muster_scheduler.domain.room.values import Freed, Ints, NoRoom, Obstacle
 
 
-def preempt(question: Question, *, preemptible: bool) -> Room | Refusal:
+def preempt(question: Question, *, preemptible: bool) -> Freed | NoRoom:
     """Who of the taker's own project gives way. preemptible: whether the taker itself is."""
     running, taker = question.running, question.taker
     own = running.queue == taker.queue
     rows = np.flatnonzero(own & (running.priority < taker.priority) if preemptible else own)
     if not len(rows):
-        return Refusal(Lack.NOTHING, (0, int(taker.units[0])))
+        return NoRoom(Obstacle.NOTHING, (0, int(taker.units[0])))
 
     def merit(victims: Ints) -> tuple[int, ...]:
         highest = int(running.priority[victims].max(initial=0))

@@ -22,52 +22,52 @@ from muster_scheduler.domain.room.stock import count, need_of, stock_of
 from muster_scheduler.domain.room.values import (
     TOP,
     Bools,
+    Freed,
     Ints,
     Judge,
-    Lack,
     Merit,
-    Refusal,
-    Room,
+    NoRoom,
+    Obstacle,
     Running,
     Taker,
     Tree,
 )
 
 
-def reclaim(question: Question, tree: Tree) -> Room | Refusal:
+def reclaim(question: Question, tree: Tree) -> Freed | NoRoom:
     """Who of other queues gives way for the taker; else the refusal of the clause that came furthest."""
     counting = lacking(question, tree)
     if not counting.any():
-        return Refusal(Lack.NOTHING, (0, 0))
+        return NoRoom(Obstacle.NOTHING, (0, 0))
     refusals = []
     for bound in (tree.fair, tree.deserved):
         made = _under(question, tree, counting, bound)
-        if isinstance(made, Room):
+        if isinstance(made, Freed):
             return made
         refusals.append(made)
     return max(refusals, key=_furthest)
 
 
-def givers(tree: Tree, taker: Taker) -> Bools | Refusal:
+def givers(tree: Tree, taker: Taker) -> Bools | NoRoom:
     """bool[q]: leaves of which preemptible work might be asked to leave, known before it is listed; or why none is."""
     counting = (taker.units > 0) & tree.counted
     found = np.zeros(len(tree.parent), np.bool_)
     clauses = [terms(tree, bound, taker, counting) for bound in (tree.fair, tree.deserved)]
     for term in clauses:
-        if not isinstance(term, Refusal):
+        if not isinstance(term, NoRoom):
             found |= ((term.spare > 0) & (tree.loose[:, counting] > 0)).any(axis=1)
     found[tree.parent[tree.parent != TOP]] = False
     if found.any():
         return found
     first, second = clauses
-    return first if isinstance(first, Refusal) and isinstance(second, Refusal) else Refusal(Lack.NOTHING, (0, 0))
+    return first if isinstance(first, NoRoom) and isinstance(second, NoRoom) else NoRoom(Obstacle.NOTHING, (0, 0))
 
 
-def _furthest(refusal: Refusal) -> int:
-    return _FURTHER.index(refusal.lack)
+def _furthest(refusal: NoRoom) -> int:
+    return _FURTHER.index(refusal.obstacle)
 
 
-_FURTHER: Final = (Lack.SHARE, Lack.NOTHING, Lack.PLACES, Lack.VICTIMS)
+_FURTHER: Final = (Obstacle.SHARE, Obstacle.NOTHING, Obstacle.PLACES, Obstacle.VICTIMS)
 
 
 def lacking(question: Question, tree: Tree) -> Bools:
@@ -87,10 +87,10 @@ def lacking(question: Question, tree: Tree) -> Bools:
     return short if short.any() else asked
 
 
-def _under(question: Question, tree: Tree, counting: Bools, bound: Ints) -> Room | Refusal:
+def _under(question: Question, tree: Tree, counting: Bools, bound: Ints) -> Freed | NoRoom:
     columns, running, taker, _ = question
     term = terms(tree, bound, taker, counting)
-    if isinstance(term, Refusal):
+    if isinstance(term, NoRoom):
         return term
     rows = possible(term, running)
     free = free_of(columns, taker)[counting] + freeable(tree, term, running, rows, counting)
@@ -98,7 +98,7 @@ def _under(question: Question, tree: Tree, counting: Bools, bound: Ints) -> Room
     if (needed > free).any():
         worst = int(np.argmax(needed - free))
         numbers = int(free[worst]), int(needed[worst])
-        return Refusal(Lack.NOTHING, numbers, resource=int(np.flatnonzero(counting)[worst]))
+        return NoRoom(Obstacle.NOTHING, numbers, resource=int(np.flatnonzero(counting)[worst]))
     order = by_excess(tree, term, running, rows, 0)
     return search(question, order, _judge(tree, term, running, counting), _merit(term, running))
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from muster_scheduler.domain.fleet.columns import Columns
 from muster_scheduler.domain.room.stock import lift, stock_of
-from muster_scheduler.domain.room.values import Fits, Ints, Judge, Lack, Refusal, Running
+from muster_scheduler.domain.room.values import Fits, Ints, Judge, NoRoom, Obstacle, Running
 
 _QUESTIONS: Final = 2_048
 _TRIES: Final = 4  # orders tried
@@ -41,12 +41,12 @@ class _Asker:
 
 def search_gang(
     columns: Columns, running: Running, order: Ints, fits: Fits, judge: Judge | None, replicas: int
-) -> tuple[int, ...] | Refusal:
+) -> tuple[int, ...] | NoRoom:
     """The victims, the first to go first, or why there is no room. order: candidates, the first to go first."""
     asker = _Asker(columns, running, fits)
     asker.lift(order)
     if not asker.fits():
-        return Refusal(Lack.PLACES, (0, replicas))
+        return NoRoom(Obstacle.PLACES, (0, replicas))
     wanted = order
     for _ in range(_TRIES):
         gone = _reprieved(asker, wanted)
@@ -59,7 +59,7 @@ def search_gang(
         asker.lift(order[~np.isin(order, gone)])
         reluctant = broken[running.queue[wanted]]
         wanted = np.concatenate((wanted[~reluctant], wanted[reluctant]))
-    return Refusal(Lack.VICTIMS, (replicas, replicas), exact=False)
+    return NoRoom(Obstacle.VICTIMS, (replicas, replicas), exact=False)
 
 
 def _reprieved(asker: _Asker, order: Ints) -> list[int]:

@@ -18,7 +18,7 @@ from muster_scheduler.domain.fleet.columns import Columns
 from muster_scheduler.domain.room.exact import smallest
 from muster_scheduler.domain.room.roles import search_gang
 from muster_scheduler.domain.room.stock import Need, Stock, count, lift, need_of, reprieve, stock_of
-from muster_scheduler.domain.room.values import Bools, Fits, Ints, Judge, Lack, Merit, Refusal, Room, Running, Taker
+from muster_scheduler.domain.room.values import Bools, Fits, Freed, Ints, Judge, Merit, NoRoom, Obstacle, Running, Taker
 
 _DOMAINS: Final = 4_096  # domains looked into, the ones with the most room first
 _TRIES: Final = 6  # orders tried in one domain
@@ -54,18 +54,18 @@ class Question(NamedTuple):
     fits: Fits | None = None
 
 
-def search(question: Question, order: Ints, judge: Judge | None, merit: Merit) -> Room | Refusal:
+def search(question: Question, order: Ints, judge: Judge | None, merit: Merit) -> Freed | NoRoom:
     """The best way found to let the taker in, or why there is none. judge None: no queue can lose too much."""
     columns, running, taker, fits = question
     if fits is not None:
         victims = search_gang(columns, running, order, fits, judge, taker.size)
-        return victims if isinstance(victims, Refusal) else Room(victims, np.zeros(0, np.int64))
+        return victims if isinstance(victims, NoRoom) else Freed(victims, np.zeros(0, np.int64))
     return _by_counting(columns, running, order, taker, judge, merit)
 
 
 def _by_counting(
     columns: Columns, running: Running, order: Ints, taker: Taker, judge: Judge | None, merit: Merit
-) -> Room | Refusal:
+) -> Freed | NoRoom:
     stock = stock_of(columns.scratch())
     need = need_of(taker.shape, columns.resources)
     free = count(stock, need, taker.eligible, taker.size)
@@ -74,7 +74,7 @@ def _by_counting(
     counts = count(stock, need, taker.eligible, taker.size)
     domains, most = _domains(taker, counts)
     if not len(domains):
-        return Refusal(Lack.PLACES, (most, taker.size))
+        return NoRoom(Obstacle.PLACES, (most, taker.size))
     found: list[Found] = []
     exact = len(domains) <= _DOMAINS
     for domain in domains[:_DOMAINS]:
@@ -87,9 +87,9 @@ def _by_counting(
             ways = [way] if way else []
         found += ways
     if not found:
-        return Refusal(Lack.VICTIMS, (most, taker.size), exact)
+        return NoRoom(Obstacle.VICTIMS, (most, taker.size), exact)
     best = min(found, key=lambda way: (way.merit, way.domain))
-    return Room(tuple(best.victims.tolist()), best.counts)
+    return Freed(tuple(best.victims.tolist()), best.counts)
 
 
 def _domains(taker: Taker, counts: Ints) -> tuple[Ints, int]:

@@ -17,7 +17,7 @@ from muster_scheduler.domain.gangs.runs import expanded, runs_of
 from muster_scheduler.domain.room.reclaim import reclaim
 from muster_scheduler.domain.room.search import Question
 from muster_scheduler.domain.room.stock import lift, stock_of
-from muster_scheduler.domain.room.values import Ints, Lack, Refusal, Room, Running, Taker, Tree
+from muster_scheduler.domain.room.values import Freed, Ints, NoRoom, Obstacle, Running, Taker, Tree
 
 _ALL: Final = 1 << 40  # takers: no bound
 
@@ -41,7 +41,7 @@ class Seats(NamedTuple):
     victims: tuple[int, ...]
 
 
-def reclaim_for(question: Question, tree: Tree, number: int) -> Seats | Refusal:
+def reclaim_for(question: Question, tree: Tree, number: int) -> Seats | NoRoom:
     """Room for the first of `number` takers like the question's (a single replica), as many as can have it."""
     one = question.taker
     asked = one.units > 0
@@ -50,27 +50,27 @@ def reclaim_for(question: Question, tree: Tree, number: int) -> Seats | Refusal:
     fewest, best, refusal = 0, None, None
     while tried > fewest:
         made = reclaim(question._replace(taker=one._replace(size=tried, units=one.units * tried)), tree)
-        if isinstance(made, Room):
+        if isinstance(made, Freed):
             fewest, best = tried, made
         else:
             refusal, most = made, max(fewest, min(tried - 1, _hint(made, one)))
-        tried = most if refusal is None or refusal.lack in _HINTS else (fewest + most + 1) // 2
+        tried = most if refusal is None or refusal.obstacle in _HINTS else (fewest + most + 1) // 2
     if best is None:
-        return refusal or Refusal(Lack.NOTHING, (0, 0))
+        return refusal or NoRoom(Obstacle.NOTHING, (0, 0))
     return Seats(tuple(_seats(question, best, fewest)), best.victims)
 
 
-_HINTS: Final = frozenset({Lack.NOTHING, Lack.PLACES})
+_HINTS: Final = frozenset({Obstacle.NOTHING, Obstacle.PLACES})
 
 
-def _hint(refusal: Refusal, one: Taker) -> int:
+def _hint(refusal: NoRoom, one: Taker) -> int:
     """No more takers than this can be let in, as far as a refusal of more of them says."""
-    if refusal.lack is Lack.NOTHING:
+    if refusal.obstacle is Obstacle.NOTHING:
         return refusal.numbers[0] // max(1, int(one.units.max()))
-    return refusal.numbers[0] if refusal.lack is Lack.PLACES else _ALL
+    return refusal.numbers[0] if refusal.obstacle is Obstacle.PLACES else _ALL
 
 
-def _seats(question: Question, room: Room, number: int) -> Iterator[Seat]:
+def _seats(question: Question, room: Freed, number: int) -> Iterator[Seat]:
     columns, running, one, _ = question
     victims = np.array(room.victims, np.int64)
     scratch = columns.scratch()

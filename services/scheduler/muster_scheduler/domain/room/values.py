@@ -1,7 +1,7 @@
 """What making room reads and answers, as plain values and arrays.
 
 The caller derives them from its books for one (cluster, node pool): `Running` lists the preemptible workloads that may
-be asked to leave or move, `Tree` the queues, `Taker` who needs the room. The answer is a `Room` or a `Refusal`.
+be asked to leave or move, `Tree` the queues, `Taker` who needs the room. The answer is a `Freed` or a `NoRoom`.
 Holds: nothing here changes; indices are positions in these arrays, and every tie ends at `Running.key`.
 """
 
@@ -106,7 +106,7 @@ Fits = Callable[[Columns], bool]
 """Whether a gang that counting one shape cannot judge (several roles, a richer wish) fits on these columns."""
 
 
-class Lack(Enum):
+class Obstacle(Enum):
     """Why no room can be made. The numbers of each stand beside it."""
 
     SHARE = "share"  # what its queue would hold, what that may hold: in units
@@ -116,13 +116,13 @@ class Lack(Enum):
     HOMES = "homes"  # workloads that would have to move, those of them that have no other place
 
 
-class Refusal(NamedTuple):
+class NoRoom(NamedTuple):
     """No room can be made. `exact` is False where a bound on work ended the search before it was complete.
 
     resource: the column of the tree in whose units the numbers of SHARE and NOTHING are.
     """
 
-    lack: Lack
+    obstacle: Obstacle
     numbers: tuple[int, int]
     exact: bool = True
     resource: int = 0
@@ -134,7 +134,7 @@ Merit = Callable[[Ints], tuple[int, ...]]
 """How good a set of victims is; the smallest wins."""
 
 
-class Room(NamedTuple):
+class Freed(NamedTuple):
     """Who leaves (rows of Running, the first to go first) and the replicas that fit on each node then (int64[n]).
 
     counts is empty where a `Fits` judged.
