@@ -7,6 +7,7 @@ import pytest
 from muster_scheduler.adapters import rows
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.requests import Kind, Shape
+from muster_scheduler.domain.asked.workloads import SECOND
 from muster_scheduler.domain.books.pools import NodePool, Strategy
 from muster_scheduler.domain.fleet.clusters import Profile
 from muster_scheduler.domain.fleet.columns import NodeType
@@ -15,7 +16,19 @@ from muster_scheduler.domain.placement.ahead import warm_up
 from muster_scheduler.domain.strategies.mix import MOST, Member, mix_of, popularity_in
 from muster_scheduler.domain.strategies.popularity import Asked
 from muster_scheduler.domain.strategies.scores import best
-from tests.support.fleets import GIB, Fleet, device_memory, host, mig_slice, node, portion, request, role, whole
+from tests.support.fleets import (
+    GIB,
+    Fleet,
+    device_memory,
+    host,
+    mig_slice,
+    node,
+    portion,
+    request,
+    role,
+    whole,
+    workload_id,
+)
 
 SPREAD = NodePool(7, "c1", "default", 1, Strategy.SPREAD, Strategy.SPREAD)
 
@@ -77,6 +90,13 @@ def test_a_pool_made_anew_under_the_name_outlives_the_old_one() -> None:
     made = fleet(SPREAD, SPREAD._replace(id=8))
     made.send(events.NodePoolRemoved(7))
     assert made.world.pools.named("c1", "default") == SPREAD._replace(id=8)
+
+
+def test_a_name_stands_for_the_pool_made_last_in_whatever_order_they_are_told() -> None:
+    made, other = fleet(SPREAD._replace(id=8), SPREAD), fleet(SPREAD, SPREAD._replace(id=8))
+    assert made.world.pools.named("c1", "default").id == other.world.pools.named("c1", "default").id == 8
+    made.send(events.NodePoolRemoved(8))
+    assert made.world.pools.named("c1", "default").id == 7
 
 
 def test_a_pool_is_part_of_the_truth() -> None:
@@ -141,12 +161,63 @@ def test_what_usually_arrives_is_looked_at_again_after_a_while() -> None:
     made.submit(0, request(role(portion(400))))
     made.submit(1, request(role(portion(300))))
     assert mixed(made) == {400: 1}, "the first that came"
-    made.wait(61)
     made.submit(2, request(role(portion(300))))
+    made.wait(61)
     made.send(events.NodePoolChanged(SPREAD._replace(version=2, gpu=Strategy.FORESIGHT)))
     assert mixed(made) == {300: 2, 400: 1}
     pool = made.world.pools.named("c1", "default")
     assert rows.to_node_pool(pool.id, rows.of_node_pool(pool)) == pool
+
+
+def test_when_a_mix_is_renewed_does_not_depend_on_who_is_tried() -> None:
+    """A class that is blocked is not tried; one who has just read the state back tries it."""
+    made, twin = looking_ahead(), looking_ahead()
+    for each in (made, twin):
+        each.submit(0, request(role(whole(8))))
+        each.submit(1, request(role(whole())))
+        for _ in range(5):
+            each.wait(11)
+    twin.world.waiting.wake_all()
+    made.wait(11)
+    twin.wait(11)
+    assert made.world.pools.known[7].mixed == made.now
+    assert made.state.digest() == twin.state.digest()
+
+
+def test_asking_what_would_fit_an_idle_pool_leaves_its_mix_alone() -> None:
+    """The answer is kept, so that a second try did not ask: what the question left behind stood in one truth alone."""
+    made, twin = looking_ahead(), looking_ahead()
+    for each in (made, twin):
+        each.state.begin(each.now)
+        each.state.apply(each.admitted(1, request(role(mig_slice("1g.10gb")))))
+        each.state.propose()
+        if each is made:
+            each.state.abort()
+            each.submit(1, request(role(mig_slice("1g.10gb"))))
+        else:
+            each.state.commit()
+    assert made.state.digest() == twin.state.digest()
+
+
+def test_a_class_is_counted_when_the_first_of_it_is_forgotten() -> None:
+    made = looking_ahead()
+    made.submit(0, request(role(whole(8)), preemptible=False))
+    for number in (1, 2):
+        made.submit(number, request(role(whole(2))))
+    made.send(events.DeletionRequested("e", workload_id(1)))
+    made.state.begin(made.now + 15 * 24 * 3600 * SECOND)
+    made.state.world.forget_deleted()
+    made.state.commit()
+    assert workload_id(1) not in made.world.workloads
+    made.now += 15 * 24 * 3600 * SECOND
+    made.send()
+    assert {(each.asked.devices, each.number) for each in made.world.pools.known[7].mix} == {(8, 1), (2, 1)}
+
+
+def looking_ahead() -> Fleet:
+    made = Fleet(node("n0", 8))
+    made.send(events.NodePoolChanged(SPREAD._replace(gpu=Strategy.FORESIGHT)))
+    return made
 
 
 def mixed(made: Fleet) -> dict[int, int]:

@@ -20,7 +20,7 @@ from muster_scheduler.domain.deciding.seeking import Seeker
 from muster_scheduler.domain.fleet.columns import Columns, columns_of, differences, row_of, write_row
 from muster_scheduler.domain.fleet.eligibility import Eligibility
 from muster_scheduler.domain.fleet.leftover import Leftover
-from muster_scheduler.domain.fleet.nodes import Mode, Node
+from muster_scheduler.domain.fleet.nodes import Mig, Mode, Node
 from muster_scheduler.domain.fleet.usable import Usable
 from muster_scheduler.domain.journal import Journal
 from muster_scheduler.domain.strategies.board import Board
@@ -122,7 +122,7 @@ class Capacity:
         self._total = 0
         self.supply = _supply(nodes)
         self.largest = max((device.memory for node in nodes for device in node.devices), default=0)
-        self.trials: dict[tuple[tuple[Role, ...], Eligibility, Wish, tuple[str, ...]], Trial] = {}
+        self.trials: dict[tuple[tuple[Role, ...], Eligibility, Wish, tuple[str, ...], Mig], Trial] = {}
         self.usable = Usable(nodes)
         self.boards: dict[str, tuple[Mix, Board]] = {}  # by strategy, of those that look ahead
         for ordinal, node in enumerate(nodes):

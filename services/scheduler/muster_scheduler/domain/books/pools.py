@@ -85,10 +85,18 @@ class NodePools:
     def put(self, pool: NodePool) -> None:
         """A pool as it stands now."""
         self._journal.put(self.known, pool.id, pool)
-        self._journal.put(self._numbers, (pool.cluster, pool.name), pool.id)
+        self._name(pool.cluster, pool.name)
 
     def remove(self, number: int) -> None:
-        """A pool is no more. Another of its name, made since, stays."""
+        """A pool is no more. Another of its name stays."""
         gone = self._journal.drop(self.known, number)
-        if gone is not None and self._numbers.get((gone.cluster, gone.name)) == number:
-            self._journal.drop(self._numbers, (gone.cluster, gone.name))
+        if gone is not None:
+            self._name(gone.cluster, gone.name)
+
+    def _name(self, cluster: str, name: str) -> None:
+        """The name stands for the pool of that name that was made last, in whatever order they are told or read."""
+        numbers = [pool.id for pool in self.known.values() if (pool.cluster, pool.name) == (cluster, name)]
+        if numbers:
+            self._journal.put(self._numbers, (cluster, name), max(numbers))
+        else:
+            self._journal.drop(self._numbers, (cluster, name))

@@ -1,8 +1,10 @@
 """Placement in pools whose strategy looks ahead: the board of the pool is asked, where it knows the shape.
 
-Called by place.py for one replica at a time; gangs, slices and device memory are packed.
+Called by place.py for one replica at a time; gangs, slices and device memory are packed. The cycle renews the mixes
+before it places anybody.
 Holds: a board reads columns alone, which say what the books say; the mix that it looks ahead to is part of the truth,
-renewed at most once an hour (every minute while little has come), so that scores can be kept in between.
+renewed at most once an hour (every minute while little has come), so that scores can be kept in between; when it is
+renewed follows from the truth and the time alone, never from who happens to be tried.
 """
 
 from __future__ import annotations
@@ -37,26 +39,26 @@ _OUTLOOKS: Final[dict[Strategy, Callable[[Popularity], Outlook]]] = {
 }
 
 
-def filling_of(world: World, cluster: str, pool: str) -> NodePool:
-    """What was said of a pool; with a mix of today where its strategy looks ahead."""
-    known = world.pools.named(cluster, pool)
-    if not (known.gpu in _OUTLOOKS or known.cpu in _OUTLOOKS):
-        return known
-    few = sum(member.number for member in known.mix) < _FEW
-    if known.mix and world.now < known.mixed + (OFTEN if few else SELDOM):
-        return known
-    renewed = known._replace(mix=mix_of(_arrivals(world, cluster, pool)), mixed=world.now)
-    world.pools.put(renewed)
-    world.touched.pools[renewed.id] = None
-    return renewed
+def look_at_arrivals(world: World) -> None:
+    """Gives every pool whose strategy looks ahead a mix of today, where its own is of long ago."""
+    for number, pool in sorted(world.pools.known.items()):
+        if (pool.gpu in _OUTLOOKS or pool.cpu in _OUTLOOKS) and _is_old(pool, world.now):
+            mix = mix_of(_arrivals(world, pool.cluster, pool.name))
+            if mix or pool.mix:  # a pool to which nobody came has none, however often it is looked at
+                world.pools.put(pool._replace(mix=mix, mixed=world.now))
+                world.touched.pools[number] = None
+
+
+def _is_old(pool: NodePool, now: int) -> bool:
+    few = sum(member.number for member in pool.mix) < _FEW
+    return not pool.mix or now >= pool.mixed + (OFTEN if few else SELDOM)
 
 
 def _arrivals(world: World, cluster: str, pool: str) -> Iterator[tuple[Shape, frozenset[str] | None, int]]:
     """The shapes of what waits for the pool and of what runs in it."""
-    waiting = (bucket for key, bucket in world.waiting.buckets.items() if pool in key.pools)
-    for bucket in waiting:
-        workload = world.workloads[bucket.members[0].id]
-        yield from _shapes(world, workload, bucket.count)
+    for key, bucket in world.waiting.buckets.items():
+        for first in world.waiting.members(key, 1) if pool in key.pools else ():
+            yield from _shapes(world, world.workloads[first], bucket.count)
     members = (each for place, each in world.placed.items() if place[:2] == (cluster, pool))
     for workload_id in heapq.nlargest(_SAMPLE, (one for each in members for one in each)):
         yield from _shapes(world, world.workloads[workload_id], 1)

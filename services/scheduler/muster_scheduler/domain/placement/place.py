@@ -25,7 +25,7 @@ from muster_scheduler.domain.fleet.eligibility import Eligibility, excluded, rel
 from muster_scheduler.domain.fleet.nodes import Mig, Node, fit
 from muster_scheduler.domain.fleet.taking import grants_of
 from muster_scheduler.domain.fleet.usable import Mask
-from muster_scheduler.domain.placement.ahead import filling_of, find_ahead
+from muster_scheduler.domain.placement.ahead import find_ahead
 from muster_scheduler.domain.placement.gang import GangGround, by_columns, charge_gang, charge_one, domains, wish_of
 from muster_scheduler.domain.steps import Steps
 
@@ -117,7 +117,7 @@ def place_gang(
         return None
     units = charge_before(world, workload.request, pool) if workload.request else 0
     mig, asked, wish = mig_of(world, cluster), asked_of(world, workload, units), wish_of(workload.request)
-    filling = filling_of(world, cluster, pool)
+    filling = world.pools.named(cluster, pool)
     if replica_count(roles) > (0 if wish.keys else 1) and by_columns(roles, mig):  # nobody is close to nothing
         budget.visits -= 1 + len(capacity.nodes) // _NODES_A_VISIT
         return charge_gang(world, workload, roles, GangGround(capacity, asked, wish, world.now, filling))
@@ -260,7 +260,7 @@ def place_replica(
         return None
     units = charge_of(role.shape, capacity.largest)
     mig, asked = mig_of(world, workload.cluster), asked_of(world, workload, units)
-    wish, filling = wish_of(workload.request), filling_of(world, workload.cluster, workload.pool)
+    wish, filling = wish_of(workload.request), world.pools.named(workload.cluster, workload.pool)
     if wish.keys and by_columns((role,), mig):
         budget.visits -= 1 + len(capacity.nodes) // _NODES_A_VISIT
         return charge_one(world, workload, role, index, k, GangGround(capacity, asked, wish, world.now, filling))

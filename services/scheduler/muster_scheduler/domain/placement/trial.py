@@ -34,7 +34,7 @@ def try_out(world: World, workload: Workload, roles: tuple[Role, ...], cluster: 
         return None
     asked = eligibility_of(world.queues, workload)._replace(avoided=frozenset(), runs=None)
     wish = wish_of(workload.request)
-    key = roles, asked, wish, world.pools.named(cluster, pool).levels
+    key = roles, asked, wish, world.pools.named(cluster, pool).levels, mig_of(world, cluster)
     known = capacity.trials.get(key)
     if known is None:
         usable = [node for node in capacity.nodes if mismatch(asked, node) is None]
@@ -46,8 +46,10 @@ def try_out(world: World, workload: Workload, roles: tuple[Role, ...], cluster: 
 def _try(
     world: World, workload: Workload, roles: tuple[Role, ...], nodes: list[Node], cluster: str, pool: str
 ) -> Trial:
-    empty = World(world.limits)
-    empty.clusters, empty.pools = world.clusters, world.pools
+    # A fleet of its own: of what is said of the pool only its levels are part of the answer, and nothing is changed.
+    empty, said = World(world.limits), NodePool(0, cluster, pool, 0, levels=world.pools.named(cluster, pool).levels)
+    empty.clusters = world.clusters
+    empty.pools.put(said)
     idle = [emptied(node) for node in nodes]
     empty.inventory.put_nodes(idle)
     fits = place_gang(empty, workload, roles, cluster, pool, Budget()) is not None
@@ -59,7 +61,7 @@ def _try(
     made = empty.inventory.capacity(cluster, pool)
     return Trial(
         fits,
-        None if fits or made is None else _apart(workload, roles, made, world.pools.named(cluster, pool)),
+        None if fits or made is None else _apart(workload, roles, made, said),
         sum(GPU * max(len(node.devices), node.slots) for node in nodes),
         short,
         max((devices_for(node, short.shape) for node in idle), default=0) if short else 0,

@@ -29,6 +29,7 @@ from muster_scheduler.domain.life.overdue import look_at_clocks
 from muster_scheduler.domain.life.service import grow
 from muster_scheduler.domain.life.stale import evict_stale
 from muster_scheduler.domain.life.trials import begin_first, grow_trials
+from muster_scheduler.domain.placement.ahead import look_at_arrivals
 from muster_scheduler.domain.placement.place import Budget, amount_before, clusters_for, place_gang
 from muster_scheduler.domain.placement.reasoning import why_not
 from muster_scheduler.domain.room.evictions import OthersLeave, SurplusFirst, carry_out, make_room
@@ -47,6 +48,7 @@ def run(world: World, budget: Budget) -> None:
     for pool in world.reopenings.due(world.now):
         world.waiting.wake_pool(pool)
     look_at_due(world)
+    look_at_arrivals(world)
     budget.steps.done(Step.DUE)
     start_claims(world)
     budget.steps.done(Step.CLAIMS)
