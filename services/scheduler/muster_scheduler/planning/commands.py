@@ -51,11 +51,13 @@ def fair_share(file: Path, *, as_json: AsJson = False) -> int:
     if as_json:
         _print(answered(document, cases))
         return 0
+    if not cases:
+        sys.stdout.write(f"{file} has no case: nothing is divided\n")
     console = Console(width=None if sys.stdout.isatty() else 160)
     for at, case in enumerate(cases):
         if len(cases) > 1:
             console.print(f"{'' if at == 0 else chr(10)}case {at}")
-        console.print(drawing.table_of(case))
+        console.print(drawing.table_of(case, console.width))
     return 0
 
 

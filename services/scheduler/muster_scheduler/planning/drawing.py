@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from rich.table import Table
+from rich.text import Text
 
 from muster_kernel.mig import Card
 from muster_kernel.quantities import MILLI, format_gpu
@@ -17,14 +18,23 @@ from muster_scheduler.planning.layouts import Layout
 from muster_scheduler.planning.level import Case
 
 _BAR: Final = 32
+_COLUMNS: Final = ("QUEUE", "DESERVED", "REQUEST", "LIMIT", "WEIGHT", "PRIORITY", "SHARE")
+_FEWEST: Final = (0, 1, 2, 6)
+_ALL_NUMBERS: Final = 60  # columns of a terminal
+_WITH_BAR: Final = 100
 
 
-def table_of(case: Case) -> Table:
-    """One case: what each queue deserves, wants and gets, with a bar of what it gets and what it lacks."""
+def table_of(case: Case, width: int) -> Table:
+    """One case: what each queue deserves, wants and gets, with a bar of what it gets and what it lacks.
+
+    width: columns of the terminal; where they are few, the bar is left out first, then what explains the share.
+    """
+    columns = [at for at in range(len(_COLUMNS)) if width >= _ALL_NUMBERS or at in _FEWEST]
     table = Table(box=None, pad_edge=False)
-    for column in ("QUEUE", "DESERVED", "REQUEST", "LIMIT", "WEIGHT", "PRIORITY", "SHARE"):
-        table.add_column(column, justify="left" if column == "QUEUE" else "right")
-    table.add_column(f"OF {format_gpu(case.total)}")
+    for at in columns:
+        table.add_column(_COLUMNS[at], justify="right" if at else "left", no_wrap=at > 0)
+    if width >= _WITH_BAR:
+        table.add_column(f"OF {format_gpu(case.total)}")
     shares = case.shares()
     depth: list[int] = []
     for branch in case.tree:
@@ -32,17 +42,23 @@ def table_of(case: Case) -> Table:
     for at in _walk(case):
         branch = case.tree[at]
         share = shares[branch.name]
-        table.add_row(
-            "  " * depth[at] + branch.name,
+        numbers = (
             format_gpu(share.deserved),
             format_gpu(share.wanted if _has_children(case, at) else branch.request),
             "-" if branch.limit is None else format_gpu(branch.limit),
             f"{branch.weight / MILLI:g}",
             str(branch.rank),
             format_gpu(share.fair),
-            bar(share.fair, share.wanted, case.total),
         )
+        cells = [Text("  " * depth[at] + _shown(branch.name)), *map(Text, numbers)]
+        drawn = [Text(bar(share.fair, share.wanted, case.total))] if width >= _WITH_BAR else []
+        table.add_row(*(cells[column] for column in columns), *drawn)
     return table
+
+
+def _shown(name: str) -> str:
+    """A name as one line: a break or an escape in it would draw over its neighbours."""
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in name)
 
 
 def _has_children(case: Case, at: int) -> bool:

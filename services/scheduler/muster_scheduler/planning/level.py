@@ -75,7 +75,7 @@ class _Reader:
         elif not 0 <= given <= most:
             self.wrong(at, f"{_decimal(given)} is out of range: 0 to {most} is allowed")
         elif (given * unit).denominator != 1:
-            self.wrong(at, f"{_decimal(given)} is too fine: steps of {_decimal(Fraction(1, unit))} are allowed")
+            self.wrong(at, f"{_decimal(given)} is too fine: steps of {_decimal(_step(unit))} are allowed")
         else:
             return int(given * unit)
         return 0
@@ -87,6 +87,11 @@ class _Reader:
         missing = key not in where
         self.wrong(f"{path}{key}", f"{_shown(given, missing=missing)}: a name of 1 to {_LONGEST_NAME} characters")
         return ""
+
+
+def _step(unit: int) -> Fraction:
+    """The finest step that a decimal number can take: 1/7,000 GPU is none, and 0.001 GPU is seven of them."""
+    return Fraction(1, MILLI if unit == GPU else unit)
 
 
 def read(document: Any) -> tuple[list[Case], list[Problem]]:

@@ -64,7 +64,7 @@ def stream_in(each: Members, projects: set[str], pools: list[str]) -> Stream:
     load = each.number("load", 0.0, 0, 100)
     if count and per_hour:
         each.wrong("perHour", "count is given too: give one of them")
-    if not (count or per_hour or load):
+    if not any(name in each for name in ("count", "perHour", "load")):
         each.wrong("count", "nothing says how many come: give count, perHour or load")
     sorts = tuple(_sort(one, number, pools) for number, one in enumerate(each.list("classes", 1000)))
     if not sorts:

@@ -36,6 +36,7 @@ from muster_scheduler.simulation.scenario import (
 )
 
 LARGEST_FILE: Final = 64 << 20
+_DEFAULT: Final = "default"
 _MOST_NODES: Final = 200_000
 _MOST_SAMPLES: Final = 100_000
 
@@ -80,10 +81,10 @@ def _scenario(root: Members, path: Path, days: float | None) -> Scenario:
     fleet = tuple(_fleet(root))
     pools = sorted({group.pool for group in fleet})
     departments = tuple(_departments(root, pools))
-    tenants = tuple(_tenants(root, pools))
+    tenants = tuple(_tenants(root, pools, {unit.department for unit in departments}))
     names = {tenant.project for tenant in tenants}
     jobs = [
-        *_listed(root, names, pools),
+        *_listed(root, names, pools, pace.length if days is None else None),
         *_drawn(root, names, pools, seed, pace, gpus_of(fleet)),
         *_traced(root, path, tenants, fleet),
     ]
@@ -181,14 +182,18 @@ def _departments(root: Members, pools: list[str]) -> Iterator[Unit]:
         each.done()
 
 
-def _tenants(root: Members, pools: list[str]) -> Iterator[Tenant]:
+def _tenants(root: Members, pools: list[str], departments: set[str]) -> Iterator[Tenant]:
+    """departments: those that the file lists. Where it lists none, each that a project names exists without quotas."""
     seen: set[str] = set()
     for project in root.list("projects", 10_000):
         name = project.text("name")
         if name in seen:
             project.wrong("name", f"{name!r} is given twice: give each project once")
         seen.add(name)
-        department = project.text("department", "default")
+        department = project.text("department", _DEFAULT)
+        if departments and department not in departments | {_DEFAULT}:
+            said = f"there is no department {department!r}: there are {', '.join(sorted(departments))}"
+            project.wrong("department", said)
         yield Tenant(name, department, _quotas(project, pools), project.whole("rank", 0, 0, 1000))
         project.done()
     if not seen:
@@ -209,13 +214,24 @@ def _quotas(project: Members, pools: list[str]) -> tuple[tuple[str, Quota], ...]
     return tuple(quotas)
 
 
-def _listed(root: Members, projects: set[str], pools: list[str]) -> Iterator[Job]:
+def _listed(root: Members, projects: set[str], pools: list[str], length: int | None) -> Iterator[Job]:
+    """length: of the simulation, in microseconds, where the file says it; None: whoever comes later does not come."""
+    seen: set[tuple[str, str]] = set()
     for number, each in enumerate(root.list("workloads")):
-        name = each.text("name", f"workload-{number}")
-        yield Job(
-            name,
+        name, project, at = (
+            each.text("name", f"workload-{number}"),
             asking.project_of(each, projects),
             each.span("at", 0),
+        )
+        if (project, name) in seen:
+            each.wrong("name", f"{project} has a workload {name!r} already: give each a name of its own")
+        seen.add((project, name))
+        if length is not None and at > length:
+            each.wrong("at", "it comes after the end of the simulation: give an earlier time, or more days")
+        yield Job(
+            name,
+            project,
+            at,
             each.span("duration", None, SECOND),
             asking.request_in(each, pools),
             each.span("failsAfter", 0),
@@ -246,6 +262,7 @@ def _traced(root: Members, path: Path, tenants: tuple[Tenant, ...], fleet: tuple
 
 def _outages(root: Members, fleet: tuple[NodeGroup, ...]) -> Iterator[Outage]:
     known = {(group.cluster, group.name): group for group in fleet}
+    down: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for each in root.list("outages"):
         cluster, node = each.text("cluster"), each.text("node")
         at = each.span("at", None)
@@ -253,7 +270,10 @@ def _outages(root: Members, fleet: tuple[NodeGroup, ...]) -> Iterator[Outage]:
         group = known.get((cluster, node)) or known.get((cluster, node.rpartition("-")[0]))
         if group is None or not _names(group, node):
             each.wrong("node", f"cluster {cluster!r} has no node {node!r}: nodes are called NAME-0, NAME-1 .. (docs)")
+        elif any(at < end and begin < until for begin, end in down.setdefault((cluster, node), [])):
+            each.wrong("at", f"{node} is down then already: let it come back before, or make one outage of the two")
         else:
+            down[cluster, node].append((at, until))
             yield Outage(at, until, cluster, node)
         each.done()
 

@@ -1,7 +1,7 @@
 """What a simulation writes down: every decision as it is taken, and the fleet at regular moments.
 
-Fed by running.py. Follows phases only, not the books: what a project holds is what its workloads that are placed ask
-for, what it wants is that and what its waiting ones ask for.
+Fed by running.py. Follows phases, not the books: what a project holds is what its workloads that are placed ask for,
+what it wants is that and what its waiting ones ask for, without those that could never run on this fleet.
 Holds: the sums per project follow every change of a phase; `figures` does not change anything.
 """
 
@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from muster_kernel.lifecycle import ACTIVE, RELEASING, WAITING, Phase
 from muster_kernel.quantities import GPU, UNITS_PER_MILLI
+from muster_kernel.reasons import NEVER
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.decisions import Decision, PhaseChange, Placed, Preempted
 from muster_scheduler.simulation.scenario import Job, Scenario, gpus_of, units_of
@@ -22,7 +23,7 @@ class Sample(NamedTuple):
 
     at: int
     held: int
-    wanted: int  # held, and asked for by what waits
+    wanted: int  # held, and asked for by what waits and could run
     served: int  # of `entitled`, what is held
     entitled: int  # what the projects deserve, as far as they want it
     free: int  # on nodes that are up
@@ -142,9 +143,11 @@ class Record:
 
     def sample(self, world: World, at: int) -> None:
         """Looks at the fleet; `at` in microseconds since the start."""
-        served = entitled = 0
-        for account in self.accounts.values():
-            wanted = account.held + account.waiting
+        served = entitled = demand = 0
+        never = _asked_in_vain(world)
+        for project, account in self.accounts.items():
+            wanted = account.held + account.waiting - never.get(project, 0)
+            demand += wanted
             account.sum_deserved += account.deserved
             account.sum_wanted += wanted
             account.sum_held += account.held
@@ -158,7 +161,7 @@ class Record:
             Sample(
                 at,
                 held,
-                held + sum(account.waiting for account in self.accounts.values()),
+                demand,
                 served,
                 entitled,
                 free,
@@ -202,6 +205,15 @@ class Record:
             tuple(sorted(account.waits)),
             tuple(account.series),
         )
+
+
+def _asked_in_vain(world: World) -> dict[str, int]:
+    """What waits and could never run on this fleet, by project, in 1/7,000 GPU: nobody is owed that."""
+    found: dict[str, int] = {}
+    for key, bucket in world.waiting.buckets.items():
+        if bucket.reason is not None and bucket.reason.code in NEVER:
+            found[key.project] = found.get(key.project, 0) + bucket.count * bucket.each.gpu
+    return found
 
 
 def capacity_units(scenario: Scenario) -> int:

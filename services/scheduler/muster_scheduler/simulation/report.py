@@ -125,12 +125,18 @@ def headline(told: dict[str, Any]) -> str:
         f"{counts['arrived']:,} workloads came: {counts['completed']:,} completed, {counts['failed']:,} failed, "
         f"{counts['running']:,} run and {counts['waiting']:,} wait at the end.\n"
         f"GPUs held: {used['mean']:.1%} in the mean, {used['peak']:.1%} at most. "
-        f"Waits: half under {words(waits['p50'])}, 9 of 10 under {words(waits['p90'])}, "
-        f"99 of 100 under {words(waits['p99'])}.\n"
+        f"Waits: {_waits_told(counts['placed'], waits)}.\n"
         f"Fairness {told['fairness']:.1%} (of what projects deserve and want, they hold this). "
         f"Fragmentation {told['fragmentation']:.1%} (of the free GPUs, this is on nodes that are used in part). "
         f"Preemptions {told['preemptions']:,}."
     )
+
+
+def _waits_told(placed: int, waits: dict[str, float]) -> str:
+    if not placed:
+        return "-, since nothing was placed"
+    half, most, nearly_all = (words(waits[f"p{percent}"]) for percent in PERCENTILES)
+    return f"half under {half}, 9 of 10 under {most}, 99 of 100 under {nearly_all}"
 
 
 def words(seconds: float) -> str:

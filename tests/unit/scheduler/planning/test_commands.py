@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import pytest
 
 from muster_client.cli.app import run
 from muster_kernel.mig import CARDS
-from muster_scheduler.planning.drawing import bar
+from muster_scheduler.planning.drawing import bar, table_of
+from muster_scheduler.planning.level import read
 from tests.support.fair_share import CASES
 
 _OF_QUEUE = ("queue", "parent", "priority", "deserved", "request", "weight", "limit", "usage")
@@ -166,3 +168,25 @@ def test_an_unknown_card_or_profile_names_those_that_there_are(capsys: pytest.Ca
     assert run(["mig", "A30-24GB", "--profiles", "1g.6gb,1g"]) == 2
     told = "'1g' is no profile of A30-24GB: 1g.6gb, 1g.6gb+me, 2g.12gb, 2g.12gb+me, 4g.24gb\n"
     assert capsys.readouterr().err == told
+
+
+def test_a_name_stays_on_its_line_and_is_no_markup(asked: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    queues = [{"queue": "a\nb\x1b[31m", "request": 2}, {"queue": "[red]c", "request": 1}]
+    assert run(["fair-share", asked(json.dumps({"total": 3, "queues": queues}))]) == 0
+    head, first, second = capsys.readouterr().out.splitlines()
+    assert (head[:5], first[:8], second[:6]) == ("QUEUE", "a\ufffdb\ufffd[31m", "[red]c")
+
+
+def test_few_columns_show_what_counts() -> None:
+    (case,), _ = read({"total": Fraction(3), "queues": [{"queue": "a", "request": Fraction(2)}]})
+    heads = {width: [str(column.header) for column in table_of(case, width).columns] for width in (40, 80, 160)}
+    assert heads[40] == ["QUEUE", "DESERVED", "REQUEST", "SHARE"]
+    assert heads[80] == ["QUEUE", "DESERVED", "REQUEST", "LIMIT", "WEIGHT", "PRIORITY", "SHARE"]
+    assert heads[160] == [*heads[80], "OF 3"]
+
+
+def test_no_case_is_said_and_steps_are_decimal(asked: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["fair-share", asked('{"cases": []}')]) == 0
+    assert capsys.readouterr().out == "f.json has no case: nothing is divided\n"
+    fine = asked('{"total": 0.0001, "queues": [{"queue": "a", "request": 1}]}')
+    assert complaint(capsys, fine) == ["f.json: total: 0.0001 is too fine: steps of 0.001 are allowed"]

@@ -162,3 +162,39 @@ def test_the_scenario_of_the_guide_is_read(tmp_path: Path) -> None:
     assert scenario.pace.checkpoint == 15 * 60 * SECOND
     (pool,) = scenario.pools
     assert (pool.cluster, pool.name, pool.gpu, pool.cpu) == ("north", "default", Strategy.FORESIGHT, Strategy.SPREAD)
+
+
+def test_whom_nobody_knows_and_what_stands_twice_is_told(tmp_path: Path) -> None:
+    text = """
+days: 1
+clusters:
+  - {name: c, nodes: [{name: n, gpus: 8}]}
+departments:
+  - {name: d}
+projects:
+  - {name: p, department: nope}
+  - {name: q}
+workloads:
+  - {name: w, project: q, at: 1h, duration: 1h}
+  - {name: w, project: q, at: 2h, duration: 1h}
+  - {name: w, project: p, at: 2d, duration: 1h}
+arrivals:
+  - {project: q, load: 101, classes: [{duration: 1h}]}
+outages:
+  - {cluster: c, node: n, at: 1h, for: 2h}
+  - {cluster: c, node: n, at: 2h, for: 1h}
+  - {cluster: c, node: n, at: 3h, for: 1h}
+"""
+    assert problems(tmp_path, text) == [
+        (8, "projects[0].department", "there is no department 'nope': there are d"),
+        (12, "workloads[1].name", "q has a workload 'w' already: give each a name of its own"),
+        (13, "workloads[2].at", "it comes after the end of the simulation: give an earlier time, or more days"),
+        (15, "arrivals[0].load", "'101': a number from 0 to 100 is allowed"),
+        (18, "outages[1].at", "n is down then already: let it come back before, or make one outage of the two"),
+    ]
+
+
+def test_a_shorter_run_leaves_out_whoever_comes_later(tmp_path: Path) -> None:
+    path = written(tmp_path, SMALL + "workloads: [{project: p, at: 12h, duration: 1h}]\n")
+    assert len(read_scenario(path).jobs) == 1
+    assert not read_scenario(path, days=0.25).jobs

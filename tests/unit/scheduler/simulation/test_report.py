@@ -44,6 +44,12 @@ def test_fairness_counts_what_is_wanted_and_deserved_only() -> None:
     assert (fairness(nothing), fragmentation(nothing)) == (1.0, 0.0)
 
 
+def test_whoever_could_never_run_is_owed_nothing_and_nothing_placed_has_no_waits() -> None:
+    told = summary(Simulation(scenario(job("toolarge", 0, 600, Ask(replicas=2, gpus=8)))).run())
+    assert (told["fairness"], max(told["series"]["wanted"]), told["projects"][0]["wanted"]) == (1.0, 0, 0)
+    assert "Waits: -, since nothing was placed." in headline(told)
+
+
 def test_a_project_that_goes_short_shows_in_fairness() -> None:
     hog = job("hog", 0, 3000, Ask(gpus=8, preemptible=False), project="q")  # nobody may take it back
     told = summary(Simulation(scenario(hog, job("poor", 60, 600), tenants=(tenant(), tenant("q", 8)))).run())
