@@ -8,7 +8,7 @@ candidates depends on the state alone and not on the order in which nodes were r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from muster_kernel.quantities import GPU
@@ -90,6 +90,7 @@ class Capacity:
         "_columns",
         "_idle",
         "_journal",
+        "_keys",
         "_loose",
         "_seeker",
         "_shared",
@@ -110,6 +111,7 @@ class Capacity:
         """Indexes `nodes`, which have to be sorted by name."""
         self._journal = journal
         self.nodes = nodes
+        self._keys: list[tuple[str, str]] = []
         self._columns: Columns | None = None
         self._seeker: Seeker | None = None
         self._stale: set[int] = set()  # nodes whose rows are not what the books say ..
@@ -128,6 +130,13 @@ class Capacity:
         for ordinal, node in enumerate(nodes):
             node.ordinal = ordinal
             self._move(ordinal, buckets_of(node))
+
+    @property
+    def keys(self) -> list[tuple[str, str]]:
+        """The nodes' keys by ordinal, each one value for all who stand there."""
+        if not self._keys:
+            self._keys = [node.key for node in self.nodes]
+        return self._keys
 
     @property
     def columns(self) -> Columns:
@@ -158,18 +167,28 @@ class Capacity:
             self._seeker = Seeker(columns)
         return self._seeker
 
-    def update(self, node: Node, *, written: bool = False) -> None:
-        """Puts a node where it belongs now; undone with the journal. written: its row says already what it holds."""
+    def update(self, node: Node) -> None:
+        """Puts a node where it belongs now; undone with the journal."""
         # All of it is done when it is next read: many changes of a node cost one, an undo no more than a change does.
         self._mark(node.ordinal)
-        if written:
-            self._stale.discard(node.ordinal)
         self._journal.note(self._mark, node.ordinal)
+
+    def written(self, ordinals: Sequence[int]) -> None:
+        """As `update` of many nodes whose rows say already what they hold."""
+        changed = set(ordinals)
+        self._mark_many(changed)
+        self._stale -= changed
+        self._journal.note(self._mark_many, changed)
 
     def _mark(self, ordinal: int) -> None:
         self._stale.add(ordinal)
         self._loose.add(ordinal)
         self.leftover.mark(ordinal)
+
+    def _mark_many(self, ordinals: set[int]) -> None:
+        self._stale |= ordinals
+        self._loose |= ordinals
+        self.leftover.mark_many(ordinals)
 
     def _settle(self) -> None:
         """Has every node stand in the bitmaps where it belongs now."""

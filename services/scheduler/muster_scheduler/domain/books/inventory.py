@@ -13,12 +13,13 @@ from typing import Final
 from muster_kernel.quantities import MILLI
 from muster_scheduler.domain.asked.requests import Grant, Holder, Kind, Share
 from muster_scheduler.domain.books.capacity import Capacity
-from muster_scheduler.domain.books.runs import count_extra, put_run, take_back_run
+from muster_scheduler.domain.books.runs import count_extra, put_many, put_run, take_back_many, take_back_run
 from muster_scheduler.domain.fleet.columns import Columns
 from muster_scheduler.domain.fleet.nodes import Device, Node
 from muster_scheduler.domain.journal import Journal
 
 NodeKey = tuple[str, str]
+Charges = tuple[Sequence[Holder], Sequence[Grant]]
 _NOTHING: Final = Grant(0, 0)
 
 
@@ -72,17 +73,25 @@ class Inventory:
         """Charges a grant to its node and devices."""
         self._apply(holder, self.nodes[key], grant)
 
-    def charge_run(self, key: NodeKey, charges: Sequence[tuple[Holder, Grant]], *, written: bool = False) -> None:
-        """Charges grants of several holders, none of whom holds anything there yet, to one node at the cost of one.
-
-        written: its row in the columns says so already.
-        """
+    def charge_run(self, key: NodeKey, charges: Sequence[tuple[Holder, Grant]]) -> None:
+        """Charges grants of several holders, none of whom holds anything there yet, to one node at the cost of one."""
         node = self.nodes[key]
         put_run(node, charges)
         self._journal.note(take_back_run, node, charges)
         capacity = self._capacity.get((node.cluster, node.pool))
         if capacity is not None and node.ordinal >= 0:
-            capacity.update(node, written=written)
+            capacity.update(node)
+
+    def charge_many(self, capacity: Capacity, ordinals: Sequence[int], charges: Charges) -> None:
+        """Charges many grants, one a row, to nodes of one pool; its columns say so already, as `charge_run` otherwise.
+
+        ordinals: of their nodes.
+        """
+        nodes = capacity.nodes
+        run = [nodes[ordinal] for ordinal in ordinals], *charges
+        put_many(*run)
+        self._journal.note(take_back_many, *run)
+        capacity.written(ordinals)
 
     def release(self, holder: Holder, key: NodeKey) -> Grant | None:
         """Takes back what a holder holds of a node. None where it holds nothing there."""

@@ -1,7 +1,7 @@
 """Many grants written into one node at the cost of one: what a gang or a batch of single replicas puts there.
 
 Called by the inventory, which notes the undo and tells the capacity index. Devices are counted anew once each.
-Holds: `take_back_run` is the exact inverse of `put_run`; nobody in a run held anything of the node before.
+Holds: what takes back is the exact inverse of what puts; nobody in a run held anything of the node before.
 """
 
 from __future__ import annotations
@@ -20,6 +20,40 @@ def put_run(node: Node, charges: Sequence[Charge]) -> None:
         node.entries[holder] = grant
         _count(node, grant, 1)
     _tally(_booked(node, charges))
+
+
+def put_many(nodes: Sequence[Node], holders: Sequence[Holder], grants: Sequence[Grant]) -> None:
+    """Books one grant a row, each on its node; a node may come many times. As `put_run` otherwise."""
+    for node, holder, grant in zip(nodes, holders, grants, strict=True):
+        node.entries[holder] = grant
+        node.used_cpu += grant.cpu
+        node.used_memory += grant.memory
+    _put_devices([row for row in zip(nodes, holders, grants, strict=True) if _beyond_host(row[2])])
+
+
+def take_back_many(nodes: Sequence[Node], holders: Sequence[Holder], grants: Sequence[Grant]) -> None:
+    """Undoes `put_many`."""
+    for node, holder, grant in zip(nodes, holders, grants, strict=True):
+        take_back_run(node, ((holder, grant),))
+
+
+def _put_devices(rows: Iterable[tuple[Node, Holder, Grant]]) -> None:
+    """Books what grants have beside CPU and memory."""
+    touched: dict[str, Device] = {}
+    for node, holder, grant in rows:
+        node.used_slots += grant.slots
+        count_extra(node, (), grant.extra)
+        for share in grant.shares:
+            device = node.device(share.device)
+            if device is None:
+                raise KeyError(share.device)
+            device.entries[holder] = share
+            touched[device.uuid] = device
+    _tally(touched.values())
+
+
+def _beyond_host(grant: Grant) -> bool:
+    return bool(grant.shares or grant.slots or grant.extra)
 
 
 def take_back_run(node: Node, charges: Sequence[Charge]) -> None:

@@ -61,6 +61,9 @@ class Bucket:
     each: Amount = NOTHING  # what one member asks for
 
 
+Offer = tuple[Place, int, Bucket]  # a class's first member, its number, the class
+
+
 class Queue:
     """All that waits and may be tried, by class."""
 
@@ -74,7 +77,8 @@ class Queue:
         self.offered: dict[str, None] = {}  # projects that got something worth a try, for whoever clears it
         self._of: dict[str, Bucket] = {}  # not its key, which takes microseconds to hash
         self._places: dict[str, Place] = {}
-        self._heads: dict[str, list[tuple[Place, int, Bucket]]] = {}
+        self._heads: dict[str, list[Offer]] = {}
+        self._sorted: dict[str, None] = {}  # projects whose heads are not only a heap but in order
         self._classes = 0
         self._blocked: dict[ClassKey, None] = {}  # by the transaction that is open
         self._by_pool: dict[str, dict[ClassKey, None]] = {}
@@ -162,9 +166,9 @@ class Queue:
 
     def _forget(self, key: ClassKey) -> None:
         del self.buckets[key]
-        for pool in key.pools:
-            self._by_pool.get(pool, {}).pop(key, None)
-        self._by_project.get(key.project, {}).pop(key, None)
+        for blocked in (*map(self._by_pool.get, key.pools), self._by_project.get(key.project)):
+            if blocked:  # a key takes a microsecond to hash
+                blocked.pop(key, None)
 
     def _head(self, bucket: Bucket) -> Place | None:
         at = self._first(bucket)
@@ -195,8 +199,18 @@ class Queue:
     def _offer(self, bucket: Bucket) -> None:
         head = self._head(bucket)
         if head is not None:
-            self.offered[bucket.key.project] = None
-            heapq.heappush(self._heads.setdefault(bucket.key.project, []), (head, bucket.number, bucket))
+            project = bucket.key.project
+            self.offered[project] = None
+            self._sorted.pop(project, None)
+            heapq.heappush(self._heads.setdefault(project, []), (head, bucket.number, bucket))
+
+    def _in_order(self, project: str) -> list[Offer]:
+        """What is offered of a project, the first to be tried first."""
+        heads = self._heads.get(project, [])
+        if project not in self._sorted:
+            heads.sort()  # what is sorted is a heap too
+            self._sorted[project] = None
+        return heads
 
     def projects(self) -> list[str]:
         """The projects that have something worth a try, by name."""
@@ -205,13 +219,27 @@ class Queue:
     def head(self, project: str) -> tuple[str, ClassKey] | None:
         """The project's next workload worth a try and its class."""
         heads = self._heads.get(project, [])
+        if project in self._sorted:
+            self._drop_passed(heads)
         while heads:
             place, _, bucket = heads[0]
-            if bucket.count and bucket.reason is None and self._head(bucket) == place:
+            if self._stands(place, bucket):
                 return place.id, bucket.key
             heapq.heappop(heads)
+            self._sorted.pop(project, None)
         self._heads.pop(project, None)
         return None
+
+    def _stands(self, place: Place, bucket: Bucket) -> bool:
+        """Whether an offer is still that of the class's first member."""
+        return bool(bucket.count) and bucket.reason is None and self._head(bucket) == place
+
+    def _drop_passed(self, heads: list[Offer]) -> None:
+        """Drops the offers before the first that stands, at once and in order."""
+        passed = 0
+        while passed < len(heads) and not self._stands(heads[passed][0], heads[passed][2]):
+            passed += 1
+        del heads[:passed]
 
     def block(self, key: ClassKey, reason: Reason) -> None:
         """The class did not fit: not tried again before one of its pools or its project is woken."""

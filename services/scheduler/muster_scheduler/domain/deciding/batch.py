@@ -21,6 +21,7 @@ from muster_scheduler.domain.fleet.columns import SLOTS, Ints64
 RETIRES: Final = 0  # the queue has no more heads here: the others go on
 WAITS: Final = 1  # what comes next in the queue is not for this batch, which ends when it is its turn
 NODES_A_VISIT: Final = 100  # counted at once, they cost what one node costs that is tested alone
+PLACED: Final = 5  # columns of what is decided: which head, its node, mask, start, and the units it is charged
 _HUNDREDTH: Final = 70  # 1/7,000 GPU of a hundredth of a card
 
 
@@ -40,7 +41,7 @@ class Heads(NamedTuple):
 def decide(index: Index, tree: Tree, shapes: Ints64, heads: Heads, placed: Ints64, visits: int) -> tuple[int, int]:
     """Places heads until one cannot be placed or the budget of visits is spent: (how many, budget left).
 
-    placed: int64[m, 5], filled in order of decision: which head, its node, mask, start, and the units it is charged.
+    placed: int64[m, PLACED], filled in order of decision.
     """
     for queue in range(len(heads.first)):
         if heads.first[queue] < heads.last[queue] or heads.then[queue] == WAITS:

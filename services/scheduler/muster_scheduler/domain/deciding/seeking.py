@@ -15,7 +15,7 @@ import numpy as np
 
 from muster_scheduler.domain.asked.requests import Shape
 from muster_scheduler.domain.deciding.accounts import Tree
-from muster_scheduler.domain.deciding.batch import Heads, decide
+from muster_scheduler.domain.deciding.batch import PLACED, Heads, decide
 from muster_scheduler.domain.deciding.bitmaps import fill
 from muster_scheduler.domain.deciding.index import index_of, most_idle
 from muster_scheduler.domain.deciding.rewriting import rewrite
@@ -30,7 +30,7 @@ _SHAPES: Final = 4_096
 
 
 class Outcome(NamedTuple):
-    """placed: int64[m, 5], as `batch.decide` writes it; left: what is left of the budget."""
+    """placed: int64[m, PLACED], as `batch.decide` writes it; left: what is left of the budget."""
 
     placed: Ints64
     left: int
@@ -69,7 +69,7 @@ class Seeker:
 
         visits: the budget, as `find` counts them, a hundred of them and each head one.
         """
-        placed = np.zeros((len(heads.shape), 5), np.int64)
+        placed = np.zeros((len(heads.shape), PLACED), np.int64)
         count, left = decide(self._index, tree, shapes, heads, placed, visits)
         return Outcome(placed[:count], left)
 

@@ -32,6 +32,10 @@ class Leftover:
         """Something of that node was taken or given back."""
         self._stale.add(ordinal)
 
+    def mark_many(self, ordinals: set[int]) -> None:
+        """As `mark` of each."""
+        self._stale |= ordinals
+
     def of(self, asked: Eligibility, now: int) -> int:
         """What the nodes that this eligibility may use have free."""
         for ordinal in self._stale:

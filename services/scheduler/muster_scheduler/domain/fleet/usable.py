@@ -34,13 +34,13 @@ _MOST: Final = 64  # masks and topologies that are remembered
 class Usable:
     """The nodes of one pool, by their ordinals."""
 
-    __slots__ = ("_by_models", "_by_types", "_nodes", "_ordinals", "_special", "_topologies")
+    __slots__ = ("_by_models", "_by_types", "_nodes", "_ordinals", "_topologies", "special")
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         """`nodes` by their ordinals."""
         self._nodes = nodes
         # Few nodes are out of service, closing or tainted: these are asked one by one, all others by their type alone.
-        self._special = [n for n, node in enumerate(nodes) if not node.open or node.closes or node.taints]
+        self.special = dict.fromkeys(n for n, node in enumerate(nodes) if not node.open or node.closes or node.taints)
         self._by_types: dict[frozenset[str] | None, Mask] = {}
         self._by_models: dict[frozenset[str], Mask] = {}
         self._topologies: dict[tuple[str, ...], Topology] = {}
@@ -49,7 +49,7 @@ class Usable:
     def mask(self, asked: Eligibility, now: int) -> Mask:
         """The nodes that this eligibility may use: bool[n], the caller's own."""
         mask = self._of_types(asked.types).copy()
-        for n in self._special:
+        for n in self.special:
             mask[n] = excluded(asked, self._nodes[n], now) is None
         if asked.closed:
             mask &= self._without(asked.closed)
@@ -80,7 +80,7 @@ class Usable:
 
     def reluctant(self, asked: Eligibility) -> list[int]:
         """The nodes that ask to be taken last."""
-        return [n for n in self._special if reluctant(asked, self._nodes[n])]
+        return [n for n in self.special if reluctant(asked, self._nodes[n])]
 
     def in_turn(self, asked: Eligibility, mask: Mask) -> tuple[Mask, ...]:
         """Of `mask`, what is tried one after the other: without the nodes that ask to be taken last, then with them."""

@@ -9,19 +9,24 @@ that compete in its pool, whatever else waits.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Final
 
 import numpy as np
 
 from muster_kernel.lifecycle import ACTIVE, DesiredPhase, LifecycleEvent, Phase, Verdict, step
-from muster_scheduler.domain.asked.requests import Grant, Kind
-from muster_scheduler.domain.asked.workloads import Request, Workload
+from muster_scheduler.domain.asked.requests import Grant, Shape
+from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.books.capacity import Capacity
+from muster_scheduler.domain.books.classes import Place
 from muster_scheduler.domain.books.standing import Standing
-from muster_scheduler.domain.books.stretches import Head
+from muster_scheduler.domain.books.stretches import Stretch
+from muster_scheduler.domain.books.waiting import Bucket
 from muster_scheduler.domain.books.world import World
-from muster_scheduler.domain.deciding.batch import RETIRES, WAITS, Heads
+from muster_scheduler.domain.deciding.batch import PLACED, RETIRES, WAITS, Heads
+from muster_scheduler.domain.fleet.columns import Ints64
 from muster_scheduler.domain.fleet.nodes import Node
 from muster_scheduler.domain.fleet.taking import Run, grants_of
 from muster_scheduler.domain.placement.place import Budget
@@ -63,25 +68,14 @@ class Pace:
 
 
 @dataclass(slots=True)
-class _Stretches:
+class _Given:
     """What the kernel is given, in its order. rows: of the classes; phases: which each workload would enter."""
 
-    heads: list[Head] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
+    buckets: list[Bucket] = field(default_factory=list)
     workloads: list[Workload] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
     phases: list[Phase] = field(default_factory=list)
-
-    def add(self, head: Head, workload: Workload, row: int, phase: Phase) -> None:
-        """One head more."""
-        self.heads.append(head)
-        self.workloads.append(workload)
-        self.rows.append(row)
-        self.phases.append(phase)
-
-    def pop(self) -> None:
-        """The last head is not for the kernel after all."""
-        for kept in (self.heads, self.workloads, self.rows, self.phases):
-            kept.pop()
 
 
 def place_many(world: World, turns: Turns, head: Workload, budget: Budget, pace: Pace) -> int:
@@ -109,10 +103,10 @@ class Batch:
         self._projects = projects
         self._each = max(_FEWEST, most if len(projects) == 1 else 2 * most // len(projects))
         self._classes = Classes(world, pool)
-        self._given = _Stretches()
+        self._given = _Given()
         self._phases: dict[tuple[Phase, DesiredPhase], Phase | None] = {}
 
-    def decide(self, standing: Standing | None, budget: Budget) -> list[list[int]]:
+    def decide(self, standing: Standing | None, budget: Budget) -> Ints64:
         """What the kernel decides, rows as `batch.decide` writes them. The columns say so now: `write` has to follow.
 
         standing: the pool's fair shares; None where a single project competes.
@@ -120,19 +114,43 @@ class Batch:
         forest = forest_of(self._world, self._classes.pool, self._projects, standing)
         heads = self._gather(forest) if forest is not None else None
         capacity = self._classes.capacity
-        if forest is None or heads is None or capacity is None or not self._given.heads:
-            return []
+        if forest is None or heads is None or capacity is None or not self._given.workloads:
+            return np.zeros((0, PLACED), np.int64)
         found = capacity.seeker.decide(forest.tree, self._classes.shapes(), heads, budget.visits)
         budget.visits = found.left
-        placed: list[list[int]] = found.placed.tolist()
-        return placed
+        return found.placed
 
-    def write(self, placed: list[list[int]]) -> None:
+    def write(self, placed: Ints64) -> None:
         """Writes what was decided into the books."""
-        capacity = self._classes.capacity
-        if capacity is not None and placed:
-            self._settle(capacity, placed)
-            self._world.waiting.leave([self._given.heads[at] for at, *_ in placed])
+        capacity, given, world = self._classes.capacity, self._given, self._world
+        if capacity is None or not len(placed):
+            return
+        heads, ordinals, masks, starts, _ = placed.T.tolist()
+        workloads = [given.workloads[at] for at in heads]
+        grants = self._grants(capacity, heads, ordinals, zip(masks, starts, strict=True))
+        settled = Settled(workloads, ordinals, grants, [given.phases[at] for at in heads])
+        settle_all(world, self._classes.cluster, capacity, settled)
+        for workload in self._timed(capacity, workloads, ordinals):
+            world.watch(workload)
+        world.waiting.leave(Stretch([given.places[at] for at in heads], [given.buckets[at] for at in heads]))
+
+    def _grants(
+        self, capacity: Capacity, heads: list[int], ordinals: list[int], devices: Iterable[tuple[int, int]]
+    ) -> list[Grant]:
+        """What each placed head gets. What is CPU and memory alone is one value for all members of a class."""
+        given, plain, nodes = self._given, self._classes.grants, capacity.nodes
+        return [
+            plain[given.rows[at]] or _grant(given.workloads[at], nodes[ordinal], mask, start)
+            for at, ordinal, (mask, start) in zip(heads, ordinals, devices, strict=True)
+        ]
+
+    def _timed(self, capacity: Capacity, workloads: list[Workload], ordinals: list[int]) -> list[Workload]:
+        """Those placed that may have to be looked at by time alone."""
+        closing, timed = capacity.usable.special, self._classes.timed
+        first = {workload.project: workload for workload in workloads}
+        if not closing and not any(map(timed, first.values())):
+            return []
+        return [each for each, n in zip(workloads, ordinals, strict=True) if n in closing or timed(each)]
 
     def _gather(self, forest: Forest) -> Heads:
         """Every project's stretch."""
@@ -140,45 +158,61 @@ class Batch:
         first, last, then = (np.zeros(len(forest.tree.parent), np.int64) for _ in range(3))
         for project in self._projects:
             row = forest.rows[project]
-            first[row] = len(given.heads)
+            first[row] = len(given.rows)
             then[row] = self._stretch(project, row)
-            last[row] = len(given.heads)
+            last[row] = len(given.rows)
         return Heads(np.array(given.rows, np.int64), first, last, then)
 
     def _stretch(self, project: str, queue: int) -> int:
         """Adds a project's stretch; what follows on it. queue: its row in the tree."""
-        heads = self._world.waiting.heads(project, self._each)
-        for at, head in enumerate(heads):
-            workload = self._world.workloads[head.place.id]
-            row, phase = self._classes.row(workload, head.bucket, queue), self._entered(workload)
-            if row is None or phase is None:
-                if at and self._classes.elsewhere(head.bucket):
-                    # Where the project's turn is after its last head here follows from how that one is taken.
-                    self._given.pop()
-                return WAITS
-            self._given.add(head, workload, row, phase)
-        return RETIRES if len(heads) < self._each else WAITS
+        known = self._world.workloads
+        places, buckets = self._world.waiting.stretch(project, self._each)
+        workloads = [known[place.id] for place in places]
+        rows, phases = self._rows(workloads, buckets, queue), self._entered(workloads)
+        end = min(len(rows), len(phases))
+        follows = WAITS if end < len(places) or len(places) >= self._each else RETIRES
+        if 0 < end < len(places) and self._classes.elsewhere(buckets[end]):
+            # Where the project's turn is after its last head here follows from how that one is taken.
+            end -= 1
+        given = self._given
+        given.places += places[:end]
+        given.buckets += buckets[:end]
+        given.workloads += workloads[:end]
+        given.rows += rows[:end]
+        given.phases += phases[:end]
+        return follows
 
-    def _entered(self, workload: Workload) -> Phase | None:
-        """The phase that a workload enters by being placed; None where more follows from it than that."""
-        if workload.claim is not None or workload.reservation is not None or workload.replicas:
-            return None
-        key = workload.phase, workload.desired
+    def _rows(self, workloads: list[Workload], buckets: Sequence[Bucket], queue: int) -> list[int]:
+        """The rows of classes, up to the first that is not for the kernel."""
+        known: dict[Bucket, int] = {}
+        for workload, bucket in zip(workloads, buckets, strict=True):
+            if bucket not in known:
+                row = self._classes.row(workload, bucket, queue)
+                if row is None:
+                    return [known[each] for each in takewhile(known.__contains__, buckets)]
+                known[bucket] = row
+        return [known[bucket] for bucket in buckets]
+
+    def _entered(self, workloads: list[Workload]) -> list[Phase]:
+        """The phases that workloads enter by being placed, up to the first of which more follows from it than that."""
+        found: list[Phase] = []
+        phase: Phase | None = None
+        desired: DesiredPhase | None = None
+        entered: Phase | None = None
+        for each in workloads:
+            if each.phase is not phase or each.desired is not desired:
+                phase, desired = each.phase, each.desired
+                entered = self._phase(phase, desired)
+            if entered is None or each.claim is not None or each.reservation is not None or each.replicas:
+                break
+            found.append(entered)
+        return found
+
+    def _phase(self, phase: Phase, desired: DesiredPhase) -> Phase | None:
+        key = phase, desired
         if key not in self._phases:
             self._phases[key] = _entered(*key)
         return self._phases[key]
-
-    def _settle(self, capacity: Capacity, placed: list[list[int]]) -> None:
-        given, settled = self._given, list[Settled]()
-        for at, ordinal, mask, start, _ in placed:
-            workload, node = given.workloads[at], capacity.nodes[ordinal]
-            if workload.request is not None:
-                grant = _grant(workload.request, node, mask, start)
-                settled.append(Settled(workload, workload.request, node, grant, given.phases[at]))
-        settle_all(self._world, self._classes.cluster, self._classes.pool, capacity, settled)
-        for workload, _, node, _, _ in settled:
-            if self._classes.clocked(workload, node):
-                self._world.watch(workload)
 
 
 def _entered(phase: Phase, desired: DesiredPhase) -> Phase | None:
@@ -188,8 +222,7 @@ def _entered(phase: Phase, desired: DesiredPhase) -> Phase | None:
     return moved.path[0] if moved.path[0] in ACTIVE else None
 
 
-def _grant(request: Request, node: Node, mask: int, start: int) -> Grant:
-    shape = request.roles[0].shape
-    if shape.kind is Kind.NONE:
-        return Grant(shape.cpu, shape.memory)
+def _grant(workload: Workload, node: Node, mask: int, start: int) -> Grant:
+    request = workload.request
+    shape = request.roles[0].shape if request else Shape()
     return next(grants_of(node, shape, Run(node.ordinal, 0, 1, mask, start)))

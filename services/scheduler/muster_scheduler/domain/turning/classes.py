@@ -3,44 +3,60 @@
 Called by turning/batching.py. A class is left to the cycle, head by head, where placing it takes more than one look
 into one pool's index: gangs, wishes, several clusters, fixed MIG layouts, named resources, quotas of models or users,
 pools that look ahead, services and trials; and where its placement would wake others.
+Holds: what does not hang on amounts is found once for all classes that differ in amounts alone.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
+from muster_scheduler.domain.asked.requests import Grant, Kind, Shape
 from muster_scheduler.domain.asked.rules import NO_RULES
 from muster_scheduler.domain.asked.workloads import Request, Workload, WorkloadKind
 from muster_scheduler.domain.books.capacity import Capacity
+from muster_scheduler.domain.books.classes import ClassKey
 from muster_scheduler.domain.books.eligible import rules_of
-from muster_scheduler.domain.books.models import asked_of
+from muster_scheduler.domain.books.models import asked_of, counted_singly
 from muster_scheduler.domain.books.pools import Strategy
 from muster_scheduler.domain.books.waiting import Bucket
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.deciding.shapes import Terms, row_of
 from muster_scheduler.domain.fleet.columns import Ints64
 from muster_scheduler.domain.fleet.eligibility import Eligibility
-from muster_scheduler.domain.fleet.nodes import Node
 from muster_scheduler.domain.placement.gang import by_columns, wish_of
 from muster_scheduler.domain.placement.place import charge_before, clusters_for, mig_of
 
 _PLAIN = {Strategy.BINPACK, Strategy.SPREAD}
 
 
+class _Kin(NamedTuple):
+    """What classes have in common that differ in amounts alone: row of their eligible nodes, order of nodes."""
+
+    eligible: int
+    spread: bool
+
+
 class Classes:
-    """The classes of one batch. cluster, capacity: where it places, as its first class has it."""
+    """The classes of one batch. cluster, capacity: where it places, as its first class has it.
+
+    grants: by row, what each member gets where that is CPU and memory alone; else None.
+    """
 
     def __init__(self, world: World, pool: str) -> None:
         """Begins with no class."""
         self.pool = pool
         self.cluster = ""
         self.capacity: Capacity | None = None
+        self.grants: list[Grant | None] = []
         self._world = world
         self._rows: list[tuple[int, ...]] = []
         self._numbers: dict[int, int | None] = {}
+        self._kin: dict[tuple[object, ...], _Kin | None] = {}
         self._sets: dict[Eligibility, int | None] = {}
         self._limited: dict[str, bool] = {}
-        self._open: dict[str, bool] = {}
+        self._singly: dict[str, bool] = {}
         self._grounds: dict[str, Capacity | None] = {}
         # A reservation may end with the very head that is placed, and then binds nobody any more.
         self._reserved = any(name == pool for _, name in world.reserved)
@@ -57,27 +73,38 @@ class Classes:
         """The number of a class, asked for one of its members; None: it is not for the kernel. queue: its project's."""
         number = bucket.number
         if number not in self._numbers:
-            self._numbers[number] = None if self.elsewhere(bucket) else self._found(workload, queue)
+            self._numbers[number] = None if self.elsewhere(bucket) else self._found(workload, bucket.key, queue)
         return self._numbers[number]
 
-    def _found(self, workload: Workload, queue: int) -> int | None:
+    def _found(self, workload: Workload, key: ClassKey, queue: int) -> int | None:
         request = workload.request
-        if request is None or not alone(request) or not self._free(workload, request):
+        if request is None or len(key.roles) != 1 or key.roles[0].size != 1:
+            return None
+        shape = key.roles[0].shape
+        kind = _but_amounts(key, shape)
+        if kind not in self._kin:
+            self._kin[kind] = self._kin_of(workload, request, shape)
+        kin = self._kin[kind]
+        if kin is None:
+            return None
+        units = charge_before(self._world, request, self.pool) if shape.kind is not Kind.NONE else 0
+        self._rows.append(row_of(shape, Terms(units, queue, not key.preemptible, kin.eligible, kin.spread)))
+        self.grants.append(Grant(shape.cpu, shape.memory) if shape.kind is Kind.NONE else None)
+        return len(self._rows) - 1
+
+    def _kin_of(self, workload: Workload, request: Request, shape: Shape) -> _Kin | None:
+        if not alone(request) or not self._free(workload, request):
             return None
         cluster = self._cluster_of(workload, request)
         capacity = self._ground(cluster) if cluster else None
         if cluster is None or capacity is None or not by_columns(request.roles, mig_of(self._world, cluster)):
             return None
-        said = self._world.pools.named(cluster, self.pool)
         self.cluster, self.capacity = cluster, capacity
-        units = charge_before(self._world, request, self.pool)
-        eligible = self._eligible(capacity, asked_of(self._world, workload, units))
+        # Neither models nor reservations count here, so that amounts do not bear upon which nodes are eligible.
+        eligible = self._eligible(capacity, asked_of(self._world, workload, 0))
         if eligible is None:
             return None
-        shape = request.roles[0].shape
-        spread = said.strategy(shape) is Strategy.SPREAD
-        self._rows.append(row_of(shape, Terms(units, queue, not request.preemptible, eligible, spread)))
-        return len(self._rows) - 1
+        return _Kin(eligible, self._world.pools.named(cluster, self.pool).strategy(shape) is Strategy.SPREAD)
 
     def _cluster_of(self, workload: Workload, request: Request) -> str | None:
         """The one cluster that comes into question, and is the batch's."""
@@ -98,18 +125,11 @@ class Classes:
     def _free(self, workload: Workload, request: Request) -> bool:
         """Whether nothing but quotas, nodes and turns decides, and nobody else is woken."""
         name = workload.project
-        if name not in self._open:
-            self._open[name] = self._unbound(name)
-        if self._reserved or not self._open[name]:
+        if name not in self._singly:
+            self._singly[name] = name not in self._world.queues.projects or counted_singly(self._world.queues, name)
+        if self._reserved or self._singly[name]:
             return False
         return not (request.preemptible and self._world.waiting.wakes(workload.project, self.pool, request.priority))
-
-    def _unbound(self, name: str) -> bool:
-        """Whether a project, and its department, bound neither users nor GPU models."""
-        project, department = self._world.queues.projects.get(name), self._world.queues.department_of(name)
-        if project is None or project.user_limits or project.models:
-            return False
-        return department is None or not department.models
 
     def _eligible(self, capacity: Capacity, asked: Eligibility) -> int | None:
         """The number of the set of nodes that are tried first: without those that ask to be taken last."""
@@ -119,12 +139,18 @@ class Classes:
             self._sets[asked] = capacity.seeker.number(mask)
         return self._sets[asked]
 
-    def clocked(self, workload: Workload, node: Node) -> bool:
-        """Whether a workload that was placed on a node may have to be looked at by time alone."""
+    def timed(self, workload: Workload) -> bool:
+        """Whether a workload may have to be looked at by time alone, wherever it was placed."""
         project = workload.project
         if project not in self._limited:
-            self._limited[project] = rules_of(self._world.queues, workload) != NO_RULES
-        return bool(node.closes or node.taints or self._world.limits.minimum_run or self._limited[project])
+            rules = rules_of(self._world.queues, workload)
+            self._limited[project] = bool(self._world.limits.minimum_run) or rules != NO_RULES
+        return self._limited[project]
+
+
+def _but_amounts(key: ClassKey, shape: Shape) -> tuple[object, ...]:
+    """What a class of one replica is by everything but amounts."""
+    return *key[:3], *key[4:], shape.kind.value, shape.profile, shape.extra
 
 
 def alone(request: Request) -> bool:
