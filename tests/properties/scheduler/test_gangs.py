@@ -21,7 +21,8 @@ from muster_scheduler.domain.fleet.topology import topology_of
 from muster_scheduler.domain.gangs.place import Placement, Refusal, place_gang
 from muster_scheduler.domain.gangs.runs import expanded
 from tests.support.gang_scenes import BLOCK, RACK, Scene, scene
-from tests.support.placement_oracle import fewest_nodes, fits
+from tests.support.placement_oracle import fits
+from tests.support.placement_program import fewest_nodes
 
 _SEEDS = st.integers(0, 1 << 30)
 
