@@ -31,11 +31,14 @@ class Journal:
 
     def write(self, target: object, values: Mapping[str, object]) -> None:
         """Sets those attributes that are something else now, as one change."""
-        before = {name: old for name, value in values.items() if (old := getattr(target, name)) != value}
+        before: dict[str, object] = {}
+        for name, value in values.items():
+            old = getattr(target, name)
+            if old is not value and old != value:
+                before[name] = old
+                setattr(target, name, value)
         if before:
             self._log.append((_write_back, (target, before)))
-            for name in before:
-                setattr(target, name, values[name])
 
     def put(self, mapping: dict[K, V], key: K, value: V) -> None:
         """Sets an entry of a dict and remembers what it was."""

@@ -7,6 +7,7 @@ do not; devices come back by GONE alone, and GONE is always a replica's last wor
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Final
 
 from muster_kernel.lifecycle import ACTIVE, LifecycleEvent, Phase
@@ -22,6 +23,10 @@ from muster_scheduler.domain.life import elastic, service, stale, trials
 E = LifecycleEvent
 _JUDGED: Final = ACTIVE | {Phase.UNKNOWN, Phase.STOPPING}
 _LAUNCHER: Final = "launcher"
+_SUCCEEDED: Final = {ReplicaState.SUCCEEDED}
+_UP: Final = frozenset({ReplicaState.READY, ReplicaState.SUCCEEDED})
+_SAID: Final = ("name", "message", "endpoints", "started", "finished")  # empty: nothing new
+_said: Final = attrgetter(*_SAID)
 _WORTH_TELLING: Final = frozenset({ReplicaState.READY, ReplicaState.SUCCEEDED, ReplicaState.FAILED, ReplicaState.LOST})
 
 
@@ -58,18 +63,12 @@ def _write_down(world: World, workload: Workload, replica: Replica, status: Stat
     state = _state_after(replica, status)
     if state is not replica.state and (state in _WORTH_TELLING or status.gone):
         world.stirred[workload.id] = None
-    world.set_replica(
-        replica,
-        state=state,
-        seen=(order.start, order.sequence),
-        exit_code=status.exit_code if status.exit_code is not None else replica.exit_code,
-        failure=status.failure if status.failure is not FailureClass.NONE else replica.failure,
-        name=status.name or replica.name,
-        message=status.message or replica.message,
-        endpoints=status.endpoints or replica.endpoints,
-        started=status.started or replica.started,
-        finished=status.finished or replica.finished,
-    )
+    said = {name: value for name, value in zip(_SAID, _said(status), strict=True) if value}
+    if status.exit_code is not None:
+        said["exit_code"] = status.exit_code
+    if status.failure is not FailureClass.NONE:
+        said["failure"] = status.failure
+    world.set_replica(replica, state=state, seen=(order.start, order.sequence), **said)
     if status.devices:
         _move_charge(world, replica, status.devices)
 
@@ -147,33 +146,39 @@ def judge(world: World, workload: Workload) -> None:
         if workload.phase is not Phase.STOPPING:
             _evaluate_alone(world, workload)
         return
-    elastic.lose(world, workload)
-    replicas = list(workload.replicas.values())
-    if not replicas:
-        return
-    deciding = _deciding(workload, replicas)
-    if all(replica.state is ReplicaState.SUCCEEDED for replica in deciding):
+    if workload.surplus_wanted:
+        elastic.lose(world, workload)
+    states = {replica.state for replica in workload.replicas.values()}
+    launched = workload.request is not None and workload.request.launcher_decides
+    deciding = {replica.state for replica in _deciding(workload)} if launched else states
+    if deciding == _SUCCEEDED:
         advance(world, workload, E.ALL_SUCCEEDED, ChangeReason.SUCCEEDED)
         return
-    if workload.phase is Phase.STOPPING:
+    if workload.phase is Phase.STOPPING or not states:
         return
-    failed = [replica for replica in replicas if replica.state is ReplicaState.FAILED]
-    if failed:
-        first = min(failed, key=lambda replica: (replica not in deciding, replica.finished, replica.holder))
-        _failed(world, workload, first)
-    elif all(replica.state in {ReplicaState.READY, ReplicaState.SUCCEEDED} for replica in replicas):
+    if ReplicaState.FAILED in states:
+        _failed(world, workload, _first_failed(workload))
+    elif states <= _UP:
         advance(world, workload, E.ALL_READY, ChangeReason.ALL_READY)
     elif workload.phase is Phase.UNKNOWN:
         advance(world, workload, E.NONE_READY, ChangeReason.CLUSTER_BACK)
     stale.watch_strength(world, workload)
 
 
-def _deciding(workload: Workload, replicas: list[Replica]) -> list[Replica]:
+def _deciding(workload: Workload) -> list[Replica]:
     """Whose end is the workload's end: the launcher's where there is one that decides, else everybody's."""
+    replicas = list(workload.replicas.values())
     if workload.request is not None and workload.request.launcher_decides:
         launchers = [replica for replica in replicas if replica.holder.role == _LAUNCHER]
         return launchers or replicas
     return replicas
+
+
+def _first_failed(workload: Workload) -> Replica:
+    """Of those that failed the one that decides: whose end is the workload's end, then the first."""
+    deciding = _deciding(workload)
+    failed = (replica for replica in workload.replicas.values() if replica.state is ReplicaState.FAILED)
+    return min(failed, key=lambda replica: (replica not in deciding, replica.finished, replica.holder))
 
 
 def _failed(world: World, workload: Workload, replica: Replica) -> None:

@@ -31,9 +31,10 @@ def watch_strength(world: World, workload: Workload) -> None:
 
 def missed(workload: Workload) -> list[Replica]:
     """The lost replicas without which its gang cannot go on while others still hold something; empty: it can."""
-    replicas = list(workload.replicas.values())
-    away = [each for each in replicas if lost(each) and not workload.beyond(each.holder.role, each.holder.rank)]
-    return away if not all(map(lost, replicas)) else []
+    away = [each for each in workload.replicas.values() if lost(each)]
+    if not away or len(away) == len(workload.replicas):
+        return []
+    return [each for each in away if not workload.beyond(each.holder.role, each.holder.rank)]
 
 
 def evict_stale(world: World) -> None:
