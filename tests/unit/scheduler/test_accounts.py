@@ -5,6 +5,7 @@ from __future__ import annotations
 from muster.fleet.v1 import fleet_pb2
 from muster_kernel.quantities import GPU
 from muster_scheduler.adapters.accounts import accounts
+from muster_scheduler.domain.answers.shares import all_shares
 from tests.support.fleets import GIB, Fleet, node, request, role, whole
 
 
@@ -42,6 +43,15 @@ def test_fair_shares_are_told_where_they_are_asked_for() -> None:
         one.project: (one.gpu_deserved / GPU, one.gpu_fair / GPU) for one in accounts(fleet.world, None, shares=True)
     }
     assert told == {"p": (4, 3), "q": (2, 4)}
+
+
+def test_what_could_never_run_there_waits_and_is_not_asked_for() -> None:
+    fleet = Fleet(node("n1", 4), quota=4)
+    fleet.submit(1, request(role(whole(9))))
+    fleet.submit(2, request(role(whole(3))))
+    (found,) = accounts(fleet.world, None, shares=True)
+    assert (found.pending_workloads, amounts(found.requested)) == (1, (3, 1000, 1))
+    assert found.requested.gpu == all_shares(fleet.world, "default")["p"].wanted
 
 
 def test_only_the_projects_that_are_asked_for() -> None:

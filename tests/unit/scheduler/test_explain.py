@@ -91,6 +91,29 @@ def test_fragments() -> None:
     assert Constraint.FITS not in {constraint for constraint, _, _ in answer.excluded}
 
 
+def test_memory_of_a_card_is_asked_for_as_the_part_that_it_is() -> None:
+    fleet = Fleet(node("n1", cards=devices("n1", 1, memory=40 << 30)))
+    fleet.submit(1, request(role(portion(600)), preemptible=False))
+    fleet.submit(2, request(role(device_memory(20 << 30)), preemptible=False))
+    reason = why(fleet, 2).reason
+    assert reason is not None
+    assert reason.sentence() == "0.5 GPU is asked for and 0.4 is free in the pool"
+
+
+def test_a_node_that_is_too_small_even_idle_is_said_to_be_that_whatever_else_keeps_it_out() -> None:
+    fleet = Fleet(node("a", 4), node("b", 2), node("c", 4), quota=100)
+    fleet.submit(1, request(role(whole(3)), preemptible=False))
+    fleet.submit(2, request(role(whole(3)), preemptible=False))
+    fleet.submit(3, request(role(whole(4)), preemptible=False))
+    assert fleet.workload(3).reservation is not None
+    fleet.submit(4, request(role(whole(9)), preemptible=False))
+    assert why(fleet, 4).excluded == ((Constraint.TOO_FEW_GPUS, 3, "have too few GPUs"),)
+    fleet.submit(5, request(preemptible=False))
+    fleet.submit(6, request(preemptible=False))
+    fleet.submit(7, request(role(whole(3)), preemptible=False))
+    assert {constraint for constraint, _, _ in why(fleet, 7).excluded} >= {Constraint.RESERVED, Constraint.TOO_FEW_GPUS}
+
+
 def test_claims_and_backoffs() -> None:
     fleet = Fleet(node("n1", 1))
     fleet.submit(1)

@@ -2,7 +2,7 @@
 
 Called by rpc.py when somebody asks. Costs one step for each replica that holds something and for each class that
 waits, never for each workload. Holds: what waits is asked for in the pool that it tries first, and nothing is counted
-in two pools.
+in two pools; what could never run there is pending, and not asked for.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 
 from muster.fleet.v1 import fleet_pb2
+from muster_kernel.reasons import NEVER
 from muster_scheduler.domain.answers.shares import QueueShare, all_shares
-from muster_scheduler.domain.asked.requests import total_charge
 from muster_scheduler.domain.books.waiting import Bucket
 from muster_scheduler.domain.books.world import World
 
@@ -82,11 +82,8 @@ def _asked(bucket: Bucket, found: dict[tuple[str, str], _Account]) -> None:
     key, count = bucket.key, bucket.count
     account = found.setdefault((key.project, key.pools[0] if key.pools else _DEFAULT_POOL), _Account())
     account.pending += count
-    account.asked.add(
-        count * total_charge(key.roles),
-        count * sum(role.size * role.shape.cpu for role in key.roles),
-        count * sum(role.size * role.shape.memory for role in key.roles),
-    )
+    if bucket.reason is None or bucket.reason.code not in NEVER:  # as fair shares have it
+        account.asked.add(*(count * each for each in bucket.each))
 
 
 def _message(project: str, pool: str, account: _Account) -> fleet_pb2.Account:

@@ -1302,7 +1302,7 @@ class Account(_message.Message):
 
     @_builtins.property
     def requested(self) -> Global___Amount:
-        """What is held and what waits for a place, together."""
+        """What is held and what waits for a place, together, without what could never run there."""
 
     def __init__(
         self,

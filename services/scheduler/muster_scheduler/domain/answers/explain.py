@@ -33,6 +33,8 @@ from muster_scheduler.domain.placement.trial import emptied
 from muster_scheduler.domain.turning.reservation import behind
 
 _OF_QUOTA: Final = frozenset({WaitingReason.OVER_QUOTA, WaitingReason.OVER_LIMIT, WaitingReason.NO_WEIGHT})
+# What no node keeps for ever: one that would be too small even without anybody is said to be that.
+_PASSING: Final = frozenset({*IDLE_PHRASES, Constraint.RESERVED, Constraint.CLOSES_TOO_SOON, Constraint.REFUSED_BEFORE})
 _AS_KEPT: Final = NEVER | {WaitingReason.NOT_EVALUATED, WaitingReason.CLAIM}
 
 
@@ -159,10 +161,10 @@ def _said_of(
     world: World, workload: Workload, request: Request, shape: Shape, node: Node
 ) -> tuple[Constraint, tuple[str, str]]:
     constraint = constraint_of(world, workload, request, shape, node)
-    if constraint in IDLE_PHRASES:
+    if constraint in _PASSING:
         idle = fit(emptied(node), shape, mig_of(world, node.cluster))
-        if isinstance(idle, Constraint) and idle in IDLE_PHRASES:
-            return idle, IDLE_PHRASES[idle]
+        if isinstance(idle, Constraint) and idle is not Constraint.NODE_UNAVAILABLE:
+            return idle, IDLE_PHRASES.get(idle, PHRASES[idle])
     if constraint is Constraint.CLUSTER_NOT_SUPPORTED:
         cluster = world.clusters.get(node.cluster)
         profile = None if cluster is None else cluster.profile

@@ -17,7 +17,7 @@ from muster_scheduler.domain.books.eligible import eligibility_of
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.eligibility import Eligibility, mismatch
 from muster_scheduler.domain.placement.gang import GangGround, lacking, wish_of
-from muster_scheduler.domain.placement.place import able, ready
+from muster_scheduler.domain.placement.place import able, charge_before, ready
 from muster_scheduler.domain.placement.trial import try_out
 
 
@@ -68,7 +68,7 @@ def _pools_of(world: World, request: Request) -> list[tuple[str, str]]:
 def _short_of_room(world: World, workload: Workload, request: Request) -> Reason:
     pools = _pools_of(world, request)
     asked = eligibility_of(world.queues, workload)
-    wanted = total_charge(request.roles)
+    wanted = min((charge_before(world, request, pool) for pool in request.pools), default=0)
     trials = [try_out(world, workload, request.roles, cluster, pool) for cluster, pool in pools]
     possible = [trial for trial in trials if trial is not None]
     if len(possible) == len(trials) and not any(trial.fits for trial in possible):
