@@ -10,6 +10,7 @@ import pickle
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
+from muster_kernel.reasons import WaitingReason
 from muster_scheduler.adapters.postgres import PostgresStore
 from muster_scheduler.adapters.rebuild import load
 from muster_scheduler.domain import decisions as d
@@ -38,6 +39,7 @@ class Checked(Fleet):
         self.follower: State | None = None
         self._told_alike = True  # whether the follower told people the same, which is in the truth
         self._twin = twin
+        self._patient: set[str] = set()  # who fitted, when all were tried again, as soon as others have left
         self._truth = ""  # its digest after the last transaction
         self._seen: tuple[int, str, int] | None = None  # what was judged last: the state, its truth and its time
         if twin is not None:
@@ -116,11 +118,17 @@ class Checked(Fleet):
         self.state.world.waiting.wake_all()
         self.state.propose()
         made = list(self.state.plan().decisions)
+        waiting = self.state.world.waiting
+        reasons = ((each, waiting.reason(each)) for each in self.state.world.workloads)
+        self._patient = {each for each, reason in reasons if reason and reason.code is WaitingReason.CLAIM}
         self._abort()
         return made
 
     def tried_without_surplus(self) -> list[d.Decision]:
-        """What a cycle would decide if no gang had more replicas than it needs; nothing of it stays."""
+        """Who would be placed if no gang had more replicas than it needs; nothing of it stays.
+
+        Asked after `tried_again`. Left out are those who fit as soon as others have left who are leaving already.
+        """
         world = self.state.world
         gangs = [w for _, w in sorted(world.workloads.items()) if w.active and w.surplus()]
         if not gangs:
@@ -133,9 +141,9 @@ class Checked(Fleet):
                 gone(world, workload, replica)
         world.waiting.wake_all()
         self.state.propose()
-        made = list(self.state.plan().decisions)
+        made = self.state.plan().decisions
         self._abort()
-        return made
+        return [each for each in made if isinstance(each, d.Placed) and each.workload not in self._patient]
 
     def _commit(self) -> None:
         self.state.commit()

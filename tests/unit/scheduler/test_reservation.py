@@ -246,3 +246,21 @@ def test_a_head_that_passes_its_time_is_given_another() -> None:
     assert (head.reservation.until, head.reservation.since) == (0, since)
     fleet.gone(1)
     assert head.phase is STARTS
+
+
+def test_whoever_counted_on_those_who_leave_looks_elsewhere_once_that_room_is_kept_for_another() -> None:
+    made = Fleet(node("a", 2), node("b", 2), quota=4)
+    made.project("q", {"default": 2})
+    for number in (1, 2):
+        made.submit(number, request(role(whole(2)), priority=25))
+        made.run(number)
+    made.send(events.SuspendRequested("e", made.workload(1).id))
+    made.send(
+        made.admitted(3, request(role(whole(2)), preemptible=False), project="q"),
+        made.admitted(4, request(role(whole(2)), priority=75)),
+    )
+    kept, claim = made.workload(3).reservation, made.workload(4).claim
+    assert kept is not None
+    assert kept.nodes == ("a",), "both waited for the one who leaves it"
+    assert claim is not None
+    assert claim.waits_for == (made.workload(2).id,)

@@ -8,7 +8,7 @@ from muster_kernel.reasons import ChangeReason, FailureClass
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.quotas import Quota
 from muster_scheduler.domain.asked.rules import Rules
-from muster_scheduler.domain.asked.workloads import ReplicaState, WorkloadKind
+from muster_scheduler.domain.asked.workloads import ReplicaState, Stretch, WorkloadKind
 from tests.support.fleets import Fleet, node, request, role, whole
 
 
@@ -62,3 +62,22 @@ def test_a_gang_that_is_restarted_where_it_was_promises_its_devices_to_nobody() 
     fleet.gone(1)
     fleet.wait(60)
     assert fleet.workload(1).attempt == 2
+
+
+def test_an_elastic_gang_that_comes_back_from_silence_is_known_to_give_room_up_already() -> None:
+    fleet = Fleet(node("a", 3))
+    fleet.submit(1, request(role(whole()))._replace(stretch=Stretch("worker", 1, 3)))
+    fleet.run(1)
+    fleet.wait(31)
+    fleet.wait(31)
+    fleet.submit(2, request(priority=75))
+    fleet.send(events.DeletionRequested("e", fleet.workload(2).id))
+    assert [holder.rank for holder in fleet.workload(1).leaving] == [2], "promised to nobody any more"
+    fleet.now += 60_000_000
+    fleet.send()
+    assert fleet.workload(1).phase is Phase.UNKNOWN
+    fleet.world.derive()
+    fleet.submit(3, request(priority=75))
+    fleet.send(events.AssignmentsHeld("c1", fleet.order(), (events.Held(fleet.workload(1).id, 1, 1, 1, ()),), 1))
+    assert fleet.workload(1).phase in ACTIVE
+    assert [holder.rank for holder in fleet.workload(1).leaving] == [2], "what leaves is room enough"

@@ -24,6 +24,7 @@ def check(world: World) -> None:
     world.inventory.check(promised)
     for workload in world.workloads.values():
         _check_workload(world, workload)
+    _check_derived(world)
     _check_holders(world, promised)
     _check_accounts(world)
 
@@ -46,6 +47,24 @@ def _check_workload(world: World, workload: Workload) -> None:
         _require(workload.id in world.claims, f"{where} has a claim that is not listed")
     if workload.phase in WAITING and workload.claim is None and workload.not_before <= world.now:
         _require(workload.id in world.waiting, f"{where} waits and does not stand in the queue")
+
+
+def _check_derived(world: World) -> None:
+    """Whoever reads the state back knows nobody whom this one does not look at: both would decide otherwise."""
+    listed = world.timers.listed()
+    for workload in world.workloads.values():
+        where = f"workload {workload.id} ({workload.phase})"
+        forgotten = {(at, workload.id) for at in world.times_of(workload) if at > world.now} - listed
+        _require(not forgotten, f"{where} is not looked at again at {sorted(forgotten)}")
+        if world.leaving(workload) and workload.remaining:
+            _require(workload.id in world.departing, f"{where} is not known to leave")
+        if workload.replicas and workload.surplus_wanted:
+            _require(workload.id in world.elastic, f"{where} is not known to be elastic")
+        if workload.below_since:
+            _require(workload.id in world.short, f"{where} is not known to lack replicas")
+        known = world.placed.get((workload.cluster, workload.pool, workload.project), {})
+        there = bool(workload.everyone()) or workload.phase in ACTIVE or workload.phase is Phase.UNKNOWN
+        _require((workload.id in known) is there, f"{where} is placed, or is not, otherwise than is known")
 
 
 def _check_trials(workload: Workload, trials: Trials) -> None:

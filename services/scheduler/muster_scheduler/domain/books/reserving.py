@@ -12,9 +12,11 @@ from __future__ import annotations
 from typing import Final
 
 from muster_kernel.lifecycle import WAITING
-from muster_kernel.reasons import WaitingReason
+from muster_kernel.reasons import Reason, WaitingReason
 from muster_scheduler.domain.asked.quotas import NOTHING, Amount, Quota
 from muster_scheduler.domain.asked.workloads import SECOND, Request, Reservation, Workload
+from muster_scheduler.domain.books.classes import ClassKey
+from muster_scheduler.domain.books.waiting import Help
 from muster_scheduler.domain.books.world import World
 
 Nodes = frozenset[tuple[str, str]]
@@ -97,6 +99,12 @@ def keep(world: World, workload: Workload, kept: Reservation) -> None:
         _open(world, before)
     elif reason is not None and reason.code is WaitingReason.RESERVED:
         _open(world, kept)  # they were another's so far
+    world.waiting.wake_where(kept.pool, _counts_on_others)
+
+
+def _counts_on_others(_: ClassKey, reason: Reason) -> Help:
+    """Who waits for others to leave may have to look elsewhere: what they leave is kept for another now."""
+    return Help.ALL if reason.code is WaitingReason.CLAIM else Help.NONE
 
 
 def let_go(world: World, workload: Workload) -> None:

@@ -41,6 +41,10 @@ class Timers:
             heapq.heappush(self._heap, entry)
         self._taken.clear()
 
+    def listed(self) -> frozenset[tuple[int, str]]:
+        """All entries, for checks."""
+        return frozenset(self._heap)
+
     def next(self) -> int | None:
         """The time of the next entry, or None."""
         return self._heap[0][0] if self._heap else None

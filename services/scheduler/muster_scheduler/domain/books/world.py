@@ -6,7 +6,7 @@ timers, which `derive` makes anew from the truth. `decisions` and `touched` belo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -160,6 +160,7 @@ class World:
 
         All are of those without which the workload does not run, or all are surplus.
         """
+        self._enter_pool(workload)
         if not replicas:
             return
         first = replicas[0].holder
@@ -169,6 +170,8 @@ class World:
         amount = amount_of(replica.grant for replica in replicas)
         self.queues.charge(owner_of(workload, surplus=surplus), workload.pool, amount, charges=len(replicas))
         self.touched.replicas.update(dict.fromkeys(replica.holder for replica in replicas))
+
+    def _enter_pool(self, workload: Workload) -> None:
         place = (workload.cluster, workload.pool, workload.project)
         members = self.placed.get(place)
         if members is None:
@@ -255,17 +258,18 @@ class World:
         self.hungry = {w.id: None for w in self.workloads.values() if w.independent and w.active}
         self.elastic = {w.id: None for w in self.workloads.values() if w.replicas and w.surplus_wanted}
         self.short = {w.id: None for w in self.workloads.values() if w.below_since}
-        self.departing = {w.id: None for w in self.workloads.values() if self.leaving(w) and w.remaining}
+        # Also of those that are not leaving as they stand, and are again when they are heard of or end otherwise.
+        self.departing = {w.id: None for w in self.workloads.values() if w.remaining and (w.leaving or not w.active)}
         kept = ((w.id, w.reservation) for w in self.workloads.values() if w.reservation)
         self.reserved = {(reserved.cluster, reserved.pool): name for name, reserved in kept}
         everybody = [self.workloads[workload_id] for workload_id in sorted(self.workloads)]
         for workload in everybody:
-            self._watch_times(workload)
+            self._watch(workload)
         self.waiting.fill(filter(self._is_ready, everybody))
 
     def watch(self, workload: Workload) -> None:
         """Puts a workload into the queue and the timers, wherever it belongs now."""
-        self._watch_times(workload)
+        self._watch(workload)
         if self._is_ready(workload):
             self.waiting.add(workload)
 
@@ -273,33 +277,37 @@ class World:
         """Whether it waits for nothing but a place."""
         return workload.phase in WAITING and workload.claim is None and workload.not_before <= self.now
 
-    def _watch_times(self, workload: Workload) -> None:
+    def _watch(self, workload: Workload) -> None:
+        for at in self.times_of(workload):
+            self.timers.at(at, workload.id)
+
+    def times_of(self, workload: Workload) -> Iterator[int]:
+        """When a workload has to be looked at, as far as is known now."""
         if workload.phase in WAITING:
             if workload.claim is None and workload.not_before > self.now:
-                self.timers.at(workload.not_before, workload.id)
+                yield workload.not_before
         elif workload.phase is Phase.TERMINATING and workload.ending is Ending.RESTART:
-            self.timers.at(workload.not_before, workload.id)
+            yield workload.not_before
         elif workload.phase in {Phase.COMPLETED, Phase.FAILED}:
             after = workload.request.auto_deletion if workload.request else None
             if after is not None:
-                self.timers.at(workload.finished + after * SECOND, workload.id)
+                yield workload.finished + after * SECOND
         elif workload.phase in ACTIVE:
-            self._watch_running(workload)
+            yield from self._times_of_running(workload)
         for _, not_before in workload.replacements.values():
-            self.timers.at(not_before, workload.id)
-        for until in workload.avoid.values():
-            self.timers.at(until, workload.id)
+            yield not_before
+        yield from workload.avoid.values()
 
-    def _watch_running(self, workload: Workload) -> None:
+    def _times_of_running(self, workload: Workload) -> Iterator[int]:
         due = self.due(workload)
         if due is not None:
-            self.timers.at(due.at, workload.id)
+            yield due.at
         if workload.calm_since:
-            self.timers.at(workload.calm_since + self.limits.grow_after, workload.id)
+            yield workload.calm_since + self.limits.grow_after
         if workload.below_since:
-            self.timers.at(workload.below_since + self.limits.below_minimum, workload.id)
+            yield workload.below_since + self.limits.below_minimum
         if workload.placed + self.limits.minimum_run > self.now:
-            self.timers.at(workload.placed + self.limits.minimum_run, workload.id)
+            yield workload.placed + self.limits.minimum_run
 
     def watch_node(self, node: Node) -> None:
         """Notes when a node that has to be empty for a while takes work again."""
