@@ -7,9 +7,9 @@ Holds: books, decisions and their order are those of `settle`, one after the oth
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import repeat
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, repeat
+from typing import Any, Final, NamedTuple, TypeVar
 
 from muster_kernel.lifecycle import Phase
 from muster_kernel.reasons import ChangeReason
@@ -19,9 +19,10 @@ from muster_scheduler.domain.asked.workloads import Replica, Workload
 from muster_scheduler.domain.books.capacity import Capacity
 from muster_scheduler.domain.books.queues import Spell
 from muster_scheduler.domain.books.world import World
-from muster_scheduler.domain.decisions import Assign, PhaseChange, Placed
+from muster_scheduler.domain.decisions import Assign, Decision, PhaseChange, Placed
 
-_new: Final = tuple.__new__  # of a named tuple: a quarter of the cost of calling its class
+V = TypeVar("V")
+_new: Final[Callable[..., Any]] = tuple.__new__  # of a named tuple: a quarter of the cost of calling its class
 
 
 class Settled(NamedTuple):
@@ -36,9 +37,11 @@ class Settled(NamedTuple):
 def settle_all(world: World, cluster: str, capacity: Capacity, settled: Settled) -> None:
     """Writes all of it, in the order in which it was decided. The columns say already what the nodes hold."""
     pool = capacity.nodes[0].pool
+    names = [workload.id for workload in settled.workloads]
     holders = _holders(settled.workloads)
-    _decide(world, cluster, settled)
+    world.decisions += _decisions(cluster, names, settled, world.now)
     _write_workloads(world, cluster, pool, settled)
+    world.touched.workloads.update(dict.fromkeys(names))
     _write_replicas(world, capacity, settled, holders)
     world.inventory.charge_many(capacity, settled.ordinals, (holders, settled.grants))
     for project, (members, grants) in _by_project(settled).items():
@@ -56,19 +59,25 @@ def _holders(workloads: Iterable[Workload]) -> list[Holder]:
     return found
 
 
-def _decide(world: World, cluster: str, settled: Settled) -> None:
-    now, tell = world.now, world.decisions.append
-    for workload, phase in zip(settled.workloads, settled.phases, strict=True):
-        name = workload.id
-        told = name, workload.attempt, workload.phase, phase, workload.desired, ChangeReason.PLACED, "", now
-        tell(_new(Placed, (name, now)))
-        tell(_new(PhaseChange, told))
-        tell(_new(Assign, (cluster, name)))
+def _decisions(cluster: str, names: Sequence[str], settled: Settled, now: int) -> Iterator[Decision]:
+    """What each placement tells: that it is placed, its phase, its record."""
+    old = [workload.phase for workload in settled.workloads]
+    attempts = [workload.attempt for workload in settled.workloads]
+    desired = [workload.desired for workload in settled.workloads]
+    why = repeat(ChangeReason.PLACED), repeat(""), repeat(now)
+    placed = _each(Placed, names, repeat(now))
+    changes = _each(PhaseChange, names, attempts, old, settled.phases, desired, *why)
+    return chain.from_iterable(zip(placed, changes, _each(Assign, repeat(cluster), names), strict=True))
+
+
+def _each(kind: type[V], *fields: Iterable[object]) -> Iterator[V]:
+    """Named tuples by their columns, of which those that repeat have no end."""
+    return map(_new, repeat(kind), zip(*fields))  # noqa: B905
 
 
 def _write_workloads(world: World, cluster: str, pool: str, settled: Settled) -> None:
     workloads, now = settled.workloads, world.now
-    world.journal.note(_unwrite, workloads, [_values(workload) for workload in workloads])
+    world.journal.note(_unwrite, workloads, _before(workloads))
     for workload, phase in zip(workloads, settled.phases, strict=True):
         workload.cluster = cluster
         workload.pool = pool
@@ -82,7 +91,17 @@ def _write_workloads(world: World, cluster: str, pool: str, settled: Settled) ->
         workload.reason = ChangeReason.PLACED
         workload.told = None
         workload.record += 1
-    world.touched.workloads.update(dict.fromkeys([workload.id for workload in workloads]))
+
+
+def _before(workloads: Iterable[Workload]) -> list[tuple[Any, ...]]:
+    """What is written over, of each; one value for those that follow one another and are alike."""
+    found = []
+    last: tuple[Any, ...] = ()
+    for workload in workloads:
+        values = _values(workload)
+        last = last if values == last else values
+        found.append(last)
+    return found
 
 
 def _values(w: Workload) -> tuple[Any, ...]:
@@ -100,9 +119,10 @@ def _unwrite(workloads: Iterable[Workload], before: Iterable[tuple[Any, ...]]) -
 def _write_replicas(world: World, capacity: Capacity, settled: Settled, holders: Sequence[Holder]) -> None:
     keys = capacity.keys
     replicas = map(Replica, holders, [keys[ordinal] for ordinal in settled.ordinals], settled.grants)
+    spots = {role: (role, 0) for role in {holder.role for holder in holders}}
     world.journal.note(_clear, settled.workloads)
     for workload, holder, replica in zip(settled.workloads, holders, replicas, strict=True):
-        workload.replicas[holder.role, 0] = replica
+        workload.replicas[spots[holder.role]] = replica
     world.touched.replicas.update(dict.fromkeys(holders))
 
 
