@@ -18,7 +18,6 @@ The last line of standard output is one JSON object.
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import statistics
 import sys
@@ -30,6 +29,7 @@ from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from muster_scheduler import heap
 from muster_scheduler.adapters.encoding import placed
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.quotas import Line, Quota
@@ -146,10 +146,9 @@ def once(arguments: argparse.Namespace, projects: int, cpu: int) -> tuple[float,
     """One run."""
     left = arguments.left_cpu * 1_000 if arguments.left_cpu else cpu
     state = state_for(fleet(arguments.nodes, cpu, left, arguments.types), arguments, projects)
-    gc.collect()
-    gc.freeze()
+    heap.settle()
     found = serve(state) if arguments.path == "service" else decide(state)
-    gc.unfreeze()
+    heap.release()
     return found
 
 

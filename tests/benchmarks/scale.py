@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import json
 import os
 import random
@@ -31,6 +30,7 @@ import asyncpg
 from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
 from muster_chassis.migrations import migrate, of_package
+from muster_scheduler import heap
 from muster_scheduler.adapters.rebuild import load
 from muster_scheduler.domain import decisions, events
 from muster_scheduler.domain.asked.limits import Limits
@@ -129,8 +129,7 @@ async def measure(size: Size, seconds: int) -> dict[str, object]:
         _say(f"{size.nodes} nodes and {size.queued} waiting workloads are written")
         began = time.perf_counter()
         state = await load(connection, Limits(), START + SECOND)
-        gc.collect()
-        gc.freeze()
+        heap.settle()
         rebuild = time.perf_counter() - began
         _say(f"rebuilt in {rebuild:.1f} s, {_rss():.2f} GiB")
         await connection.close()

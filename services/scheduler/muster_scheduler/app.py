@@ -7,7 +7,6 @@ consumer, the producer of assignments, the clock) lives within one term and is t
 from __future__ import annotations
 
 import asyncio
-import gc
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -31,7 +30,7 @@ from muster_chassis.rpc.server import Server
 from muster_chassis.runtime import Runtime
 from muster_chassis.topics import ADMISSIONS, ADVICE, SUBMISSIONS, TENANCY, Topic, assignments, owned_by, reports
 from muster_chassis.unit import ASSIGNMENTS
-from muster_scheduler import stream
+from muster_scheduler import heap, stream
 from muster_scheduler.adapters.highest import highest_epoch
 from muster_scheduler.adapters.outgoing import Publisher
 from muster_scheduler.adapters.postgres import PostgresStore, ended_before
@@ -153,8 +152,7 @@ class Scheduler:
         self._outrun.clear()
         async with self._database.pool.acquire() as connection:
             state = await load(connection, self._settings.limits(), micros(identity.now()))  # type: ignore[arg-type]
-        gc.collect()
-        gc.freeze()
+        heap.settle()
         handlers = Handlers(
             state, PostgresStore(), Publisher(term.epoch), self._translate, visits=self._settings.cycle_visits
         )
@@ -178,7 +176,7 @@ class Scheduler:
         finally:
             self.desk.close()
             self._consumer = None
-            gc.unfreeze()
+            heap.release()
 
     async def _republish(self, handlers: Handlers, term: Term) -> None:
         async with self._database.unit(begin=term.fence) as unit:
