@@ -79,6 +79,41 @@ def test_one_goes_and_not_ten() -> None:
     assert sorted(evictions(fleet)) == [workload_id(7), workload_id(8)]
 
 
+def test_one_card_is_emptied_and_not_the_one_that_many_share() -> None:
+    fleet = Fleet(node("n1", 2))
+    fleet.submit(1)
+    fleet.run(1)
+    fleet.wait(1)
+    for number in range(2, 12):
+        fleet.submit(number, request(role(portion(90))))
+        fleet.run(number)
+    fleet.wait(100)
+    fleet.submit(12, request(priority=75))
+    assert evictions(fleet) == [workload_id(1)], "ten have less to lose each, but are ten"
+
+
+def test_a_gang_is_one_interruption_beside_as_many_singles() -> None:
+    fleet = Fleet(node("n1", 8))
+    fleet.submit(1, request(role(whole(), 4)))
+    fleet.run(1)
+    fleet.wait(1)
+    for number in range(2, 6):
+        fleet.submit(number)
+        fleet.run(number)
+    fleet.wait(100)
+    fleet.submit(6, request(role(whole(4)), priority=75))
+    assert evictions(fleet) == [workload_id(1)]
+
+
+def test_fewer_interruptions_never_cost_a_higher_priority() -> None:
+    fleet = Fleet(node("n1", 2))
+    fleet.submit(1, request(priority=60))
+    for number in (2, 3):
+        fleet.submit(number, request(role(portion(500))))
+    fleet.submit(4, request(priority=75))
+    assert sorted(evictions(fleet)) == [workload_id(2), workload_id(3)]
+
+
 def test_the_reprieve_keeps_whoever_need_not_go() -> None:
     fleet = Fleet(node("n1", 4), node("n2", 4))
     fleet.submit(1, request(role(whole(4))))

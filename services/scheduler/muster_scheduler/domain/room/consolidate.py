@@ -15,7 +15,7 @@ import numpy as np
 from muster_scheduler.domain.fleet.columns import Columns
 from muster_scheduler.domain.room.search import Question, search
 from muster_scheduler.domain.room.stock import lift, stock_of
-from muster_scheduler.domain.room.values import Freed, Ints, NoRoom, Obstacle, Running
+from muster_scheduler.domain.room.values import Freed, Ints, Law, NoRoom, Obstacle, Running
 
 MOST: Final = 16  # workloads that move for one taker
 _TRIES: Final = 4
@@ -30,7 +30,7 @@ def consolidate(question: Question, settle: Settle) -> Freed | NoRoom:
     movable = np.arange(len(running))
     stuck = 0
     for _ in range(_TRIES):
-        made = search(question, _smallest_first(running, movable), None, _merit(running))
+        made = search(question, _smallest_first(running, movable), None, _fewest(running))
         if isinstance(made, NoRoom):
             return made
         homeless = _homeless(columns, running, made, settle) if len(made.victims) <= MOST else None
@@ -48,11 +48,10 @@ def _smallest_first(running: Running, rows: Ints) -> Ints:
     return ranked
 
 
-def _merit(running: Running) -> Callable[[Ints], tuple[int, ...]]:
-    def merit(movers: Ints) -> tuple[int, ...]:
-        return len(movers), int(running.units[movers, 0].sum()), int(running.lost[movers].sum())
-
-    return merit
+def _fewest(running: Running) -> Law:
+    """The fewest workloads move, then the least that they hold, then the least work that is lost."""
+    one = np.ones(len(running), np.int64)
+    return Law(np.zeros_like(one), np.stack((one, running.units[:, 0], running.lost), axis=1))
 
 
 def _homeless(columns: Columns, running: Running, made: Freed, settle: Settle) -> tuple[int, ...]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from muster_scheduler.domain.room.ranking import by_priority
+from muster_scheduler.domain.room.ranking import by_priority, law_of
 from muster_scheduler.domain.room.search import Question, search
-from muster_scheduler.domain.room.values import Freed, Ints, NoRoom, Obstacle
+from muster_scheduler.domain.room.values import Freed, NoRoom, Obstacle
 
 
 def preempt(question: Question, *, preemptible: bool) -> Freed | NoRoom:
@@ -22,8 +22,4 @@ def preempt(question: Question, *, preemptible: bool) -> Freed | NoRoom:
     if not len(rows):
         return NoRoom(Obstacle.NOTHING, (0, int(taker.units[0])))
 
-    def merit(victims: Ints) -> tuple[int, ...]:
-        highest = int(running.priority[victims].max(initial=0))
-        return highest, int(running.interrupted[victims].sum()), int(running.lost[victims].sum())
-
-    return search(question, by_priority(running, rows), None, merit)
+    return search(question, by_priority(running, rows), None, law_of(running, running.priority))

@@ -12,7 +12,12 @@ from __future__ import annotations
 import numpy as np
 
 from muster_scheduler.domain.room.fairness import Terms
-from muster_scheduler.domain.room.values import TOP, Ints, Running, Tree
+from muster_scheduler.domain.room.values import TOP, Ints, Law, Running, Tree
+
+
+def law_of(running: Running, grade: Ints) -> Law:
+    """The law's criteria for a whole set of victims. grade: what counts before the number of interruptions."""
+    return Law(grade, np.stack((running.interrupted, running.lost), axis=1))
 
 
 def by_cost(running: Running, rows: Ints) -> Ints:

@@ -16,7 +16,7 @@ from muster_kernel.quantities import GPU, UNITS_PER_MILLI
 from muster_scheduler.domain.asked.requests import Kind
 from muster_scheduler.domain.fleet.columns import CLOSED, SLICED, Columns
 from muster_scheduler.domain.room.fairness import Terms, broken, freeable, possible, terms
-from muster_scheduler.domain.room.ranking import by_excess
+from muster_scheduler.domain.room.ranking import by_excess, law_of
 from muster_scheduler.domain.room.search import Question, search
 from muster_scheduler.domain.room.stock import count, need_of, stock_of
 from muster_scheduler.domain.room.values import (
@@ -25,7 +25,6 @@ from muster_scheduler.domain.room.values import (
     Freed,
     Ints,
     Judge,
-    Merit,
     NoRoom,
     Obstacle,
     Running,
@@ -100,7 +99,9 @@ def _under(question: Question, tree: Tree, counting: Bools, bound: Ints) -> Free
         numbers = int(free[worst]), int(needed[worst])
         return NoRoom(Obstacle.NOTHING, numbers, resource=int(np.flatnonzero(counting)[worst]))
     order = by_excess(tree, term, running, rows, 0)
-    return search(question, order, _judge(tree, term, running, counting), _merit(term, running))
+    # The least excess that a set of victims draws on decides first: the queue that is most above its bound gives.
+    law = law_of(running, -term.spare[running.queue, 0])
+    return search(question, order, _judge(tree, term, running, counting), law)
 
 
 def free_of(columns: Columns, taker: Taker) -> Ints:
@@ -124,19 +125,3 @@ def _judge(tree: Tree, term: Terms, running: Running, counting: Bools) -> Judge:
         return broken(tree, term, running, victims, counting)
 
     return judge
-
-
-def _merit(term: Terms, running: Running) -> Merit:
-    """The law's criteria for a whole set: the least excess it draws on, interruptions, loss; then its last in order."""
-
-    def merit(victims: Ints) -> tuple[int, ...]:
-        excess = term.spare[running.queue[victims], 0]
-        placed = running.placed[victims]
-        return (
-            -int(excess.min(initial=np.iinfo(np.int64).max)),
-            int(running.interrupted[victims].sum()),
-            int(running.lost[victims].sum()),
-            -int(placed.min(initial=0)),
-        )
-
-    return merit

@@ -1,8 +1,9 @@
 """The fewest who have to leave so that a gang fits: per domain, lift everybody, put back whoever need not go.
 
 Called by reclaim.py and preempt.py with candidates in their order. A domain is all nodes, or one of the level that the
-gang requires. In each domain that would do at all, two orders are tried: the law's, and the one that empties the
-cheapest nodes first (evict one, not ten); the better outcome wins, by the law's criteria.
+gang requires. In each domain that would do at all, several orders are tried: the law's, and those that empty the
+cheapest nodes, the cheapest devices, or the largest workloads first (evict one, not ten: orders.py); the best outcome
+wins, by the law's criteria.
 Holds: the gang fits once the victims have left; none of them could stay with the gang still fitting; what they leave is
 allowed by `judge`. Bounded by `_DOMAINS` and `_TRIES`; where these end the search, the answer says so.
 """
@@ -16,9 +17,10 @@ import numpy as np
 
 from muster_scheduler.domain.fleet.columns import Columns
 from muster_scheduler.domain.room.exact import smallest
+from muster_scheduler.domain.room.orders import orders
 from muster_scheduler.domain.room.roles import search_gang
 from muster_scheduler.domain.room.stock import Need, Stock, count, lift, need_of, reprieve, stock_of
-from muster_scheduler.domain.room.values import Bools, Fits, Freed, Ints, Judge, Merit, NoRoom, Obstacle, Running, Taker
+from muster_scheduler.domain.room.values import Bools, Fits, Freed, Ints, Judge, Law, NoRoom, Obstacle, Running, Taker
 
 _DOMAINS: Final = 4_096  # domains looked into, the ones with the most room first
 _TRIES: Final = 6  # orders tried in one domain
@@ -33,7 +35,7 @@ class Scene(NamedTuple):
     taker: Taker
     order: Ints
     judge: Judge | None
-    merit: Merit
+    law: Law
 
 
 class Found(NamedTuple):
@@ -54,23 +56,23 @@ class Question(NamedTuple):
     fits: Fits | None = None
 
 
-def search(question: Question, order: Ints, judge: Judge | None, merit: Merit) -> Freed | NoRoom:
+def search(question: Question, order: Ints, judge: Judge | None, law: Law) -> Freed | NoRoom:
     """The best way found to let the taker in, or why there is none. judge None: no queue can lose too much."""
     columns, running, taker, fits = question
     if fits is not None:
         victims = search_gang(columns, running, order, fits, judge, taker.size)
         return victims if isinstance(victims, NoRoom) else Freed(victims, np.zeros(0, np.int64))
-    return _by_counting(columns, running, order, taker, judge, merit)
+    return _by_counting(columns, running, order, taker, judge, law)
 
 
 def _by_counting(
-    columns: Columns, running: Running, order: Ints, taker: Taker, judge: Judge | None, merit: Merit
+    columns: Columns, running: Running, order: Ints, taker: Taker, judge: Judge | None, law: Law
 ) -> Freed | NoRoom:
     stock = stock_of(columns.scratch())
     need = need_of(taker.shape, columns.resources)
     free = count(stock, need, taker.eligible, taker.size)
     lift(stock, running.held, order, 1)
-    scene = Scene(stock, running, need, taker, order, judge, merit)
+    scene = Scene(stock, running, need, taker, order, judge, law)
     counts = count(stock, need, taker.eligible, taker.size)
     domains, most = _domains(taker, counts)
     if not len(domains):
@@ -118,13 +120,21 @@ def _touching(running: Running, order: Ints, inside: Bools) -> Ints:
 
 def _ways(scene: Scene, domain: int, inside: Bools, members: Ints, lifted: Ints, free: Ints) -> Iterator[Found]:
     counts = np.where(inside, lifted, 0)
-    cheap = _cheapest_nodes_first(scene, inside, members, lifted, free)
-    for order in (members, cheap):
-        if order is None:
-            continue
-        found = _reprieved(scene, domain, inside, order, counts)
+    lawful = _reprieved(scene, domain, inside, members, counts)
+    if lawful:
+        yield lawful
+    for order in orders(scene.running, inside, members, np.maximum(lifted - free, 0)):
+        found = _reprieved(scene, domain, inside, _within(scene, order, lawful), counts)
         if found:
             yield found
+
+
+def _within(scene: Scene, order: Ints, lawful: Found | None) -> Ints:
+    """The order without anybody whom the law would spare before it counts: these are put back first."""
+    if lawful is None:
+        return order
+    dear = scene.law.grade[order] > lawful.merit[0]
+    return np.concatenate((order[~dear], order[dear]))
 
 
 def _reprieved(scene: Scene, domain: int, inside: Bools, order: Ints, lifted: Ints) -> Found | None:
@@ -138,7 +148,7 @@ def _reprieved(scene: Scene, domain: int, inside: Bools, order: Ints, lifted: In
         victims = scene.order[gone[scene.order]]
         broken = scene.judge(victims) if scene.judge else None
         if broken is None or not broken.any():
-            return Found(scene.merit(victims), domain, victims, counts)
+            return Found(_merit(scene, victims), domain, victims, counts)
         reluctant = broken[scene.running.queue[order]]
         again = np.concatenate((order[~reluctant], order[reluctant]))
         if np.array_equal(again, order):
@@ -147,29 +157,11 @@ def _reprieved(scene: Scene, domain: int, inside: Bools, order: Ints, lifted: In
     return None
 
 
-def _cheapest_nodes_first(scene: Scene, inside: Bools, members: Ints, lifted: Ints, free: Ints) -> Ints | None:
-    """The members by the cheapest of their nodes: workloads interrupted there, in thousandths a replica won."""
-    held = scene.running.held
-    runs = np.diff(held.first)
-    listed = np.zeros(len(scene.running), np.bool_)
-    listed[members] = True
-    workload = np.repeat(np.arange(len(scene.running)), runs)
-    mine = listed[workload] & inside[held.node]
-    pairs = np.sort(held.node[mine] * len(scene.running) + workload[mine])
-    pairs = pairs[np.diff(pairs, prepend=-1) > 0]  # a workload may hold several runs of a node
-    node, owner = np.divmod(pairs, len(scene.running))
-    crowd = np.bincount(node, scene.running.interrupted[owner], minlength=len(inside)).astype(np.int64)
-    won = np.maximum(lifted - free, 0)
-    price = np.where(won > 0, crowd * 1000 // np.maximum(won, 1), _DEAR)
-    cheapest = np.full(len(scene.running), _DEAR)
-    np.minimum.at(cheapest, owner, price[node])
-    if (cheapest[members] == cheapest[members][:1]).all():
-        return None
-    ranked: Ints = members[np.argsort(cheapest[members], kind="stable")]
-    return ranked
-
-
-_DEAR: Final = 1 << 60
+def _merit(scene: Scene, victims: Ints) -> tuple[int, ...]:
+    """What the law compares of a whole set; the smallest wins."""
+    worst = int(scene.law.grade[victims].max(initial=np.iinfo(np.int64).min))
+    oldest = int(scene.running.placed[victims].min(initial=np.iinfo(np.int64).max))
+    return worst, *scene.law.costs[victims].sum(axis=0).tolist(), -oldest
 
 
 def _every_way(scene: Scene, domain: int, inside: Bools, members: Ints, judge: Judge) -> tuple[Found | None, bool]:
@@ -182,4 +174,4 @@ def _every_way(scene: Scene, domain: int, inside: Bools, members: Ints, judge: J
     counts = count(scene.stock, scene.need, inside, scene.taker.size)
     lift(scene.stock, scene.running.held, kept, 1)
     victims = scene.order[np.isin(scene.order, chosen)]
-    return Found(scene.merit(victims), domain, victims, counts), complete
+    return Found(_merit(scene, victims), domain, victims, counts), complete

@@ -130,8 +130,16 @@ class NoRoom(NamedTuple):
 
 Judge = Callable[[Ints], Bools]
 """bool[q]: queues that lose too much by these victims."""
-Merit = Callable[[Ints], tuple[int, ...]]
-"""How good a set of victims is; the smallest wins."""
+
+
+class Law(NamedTuple):
+    """Which of two sets is the better one: that with the smaller worst grade, then the smaller sums, column by column.
+
+    grade: int64[v]. costs: int64[v, k]. Sets that are alike in both: the one of which the oldest is younger.
+    """
+
+    grade: Ints
+    costs: Ints
 
 
 class Freed(NamedTuple):
