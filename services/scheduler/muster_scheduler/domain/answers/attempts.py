@@ -113,7 +113,8 @@ def _would_leave(way: Way, rooms: tuple[Room, ...], whose: str) -> Attempt:
 
 def _out_of_reach(site: Site, standing: Standing) -> Iterator[Attempt]:
     """What nobody may be asked for in this pool: work that is not preemptible, or has hardly begun."""
-    bound = sum(queue.account.bound.gpu for queue in map(standing.queues.__getitem__, standing.projects.values()))
+    books = site.world.queues
+    bound = sum(books.account(project, site.pool).bound.gpu for project in standing.projects)
     if bound:
         text = f"work that is not preemptible holds {format_gpu(bound)} of the {gpus(standing.total.gpu)} there"
         yield Attempt(Way.RECLAIM, "non-preemptible", text)

@@ -34,7 +34,7 @@ def shares_of(world: World, project: str, pool: str) -> tuple[QueueShare, ...]:
         return ()
     parent = standing.queues[row].parent
     bounded = parent != TOP and standing.queues[parent].quota is not None
-    return tuple(_share(standing, each) for each in ((row, parent) if bounded else (row,)))
+    return tuple(_share(world, standing, each) for each in ((row, parent) if bounded else (row,)))
 
 
 def all_shares(world: World, pool: str) -> dict[str, QueueShare]:
@@ -42,11 +42,12 @@ def all_shares(world: World, pool: str) -> dict[str, QueueShare]:
     standing = standing_of(world, pool)
     if standing.shares[0] is None:
         return {}
-    return {project: _share(standing, row) for project, row in standing.projects.items()}
+    return {project: _share(world, standing, row) for project, row in standing.projects.items()}
 
 
-def _share(standing: Standing, row: int) -> QueueShare:
+def _share(world: World, standing: Standing, row: int) -> QueueShare:
     queue, shares = standing.queues[row], standing.shares[0] or ()
     share, is_department = shares[row], standing.departments.get(queue.name) == row
-    held, total = queue.account.held.gpu, standing.total.gpu
+    books, total = world.queues, standing.total.gpu
+    held = (books.department_account if is_department else books.account)(queue.name, standing.pool).allocated
     return QueueShare(queue.name, is_department, standing.pool, share.deserved, share.fair, held, share.wanted, total)

@@ -34,8 +34,6 @@ class Queue(NamedTuple):
     name: str
     parent: int
     quota: Quota | None  # None: a department that says nothing of this pool
-    account: Account
-    wanted: Amount
     rank: int
     usage: int = 0  # of GPUs lately, in millionths of what the pool has
 
@@ -84,10 +82,8 @@ class Standing:
         for at, shares in enumerate(self.shares):
             if shares is not None:
                 fair[:, at], deserved[:, at] = [each.fair for each in shares], [each.deserved for each in shares]
-        accounts = [queue.account for queue in self.queues]
-        held, bound = (np.array([getattr(each, side) for each in accounts], np.int64) for side in ("held", "bound"))
-        shape = len(parent), len(STEPS)
-        return Table(parent, fair, deserved, counted, held.reshape(shape), bound.reshape(shape), [*accounts])
+        held, bound = (np.zeros((len(parent), len(STEPS)), np.int64) for _ in range(2))
+        return Table(parent, fair, deserved, counted, held, bound, [None] * len(parent))
 
     @cached_property
     def keys(self) -> list[tuple[str, str]]:
@@ -108,11 +104,9 @@ class Standing:
             table.held[row], table.bound[row] = now.held, now.bound
         return table
 
-    def followed(
-        self, queues: tuple[Queue, ...], shares: tuple[tuple[Share, ...] | None, ...], felt: list[int]
-    ) -> Standing:
-        """The same rows a moment later. felt: those of which a share may have changed."""
-        later = Standing(self.pool, self.total, queues, self.departments, self.projects, shares)
+    def followed(self, shares: tuple[tuple[Share, ...] | None, ...], felt: list[int]) -> Standing:
+        """The same queues a moment later. felt: the rows of which a share has changed."""
+        later = Standing(self.pool, self.total, self.queues, self.departments, self.projects, shares)
         vars(later)["keys"] = self.keys
         if "table" in vars(self):
             vars(later)["table"] = self.table.with_fair(shares, felt)

@@ -9,7 +9,7 @@ without what could never run there; rounding units are 1 GPU, 1 CPU and 1 GiB; c
 
 from __future__ import annotations
 
-from muster_scheduler.domain.asked.quotas import DEFAULT_WEIGHT, EMPTY, NOTHING, Amount, Line
+from muster_scheduler.domain.asked.quotas import DEFAULT_WEIGHT, EMPTY, NOTHING, Account, Amount, Line
 from muster_scheduler.domain.books.standing import STEPS, Kept, Queue, Standing, differing
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.shares.decay import part_of
@@ -28,17 +28,21 @@ def standing_of(world: World, pool: str) -> Standing:
 
 def _made(world: World, pool: str) -> Kept:
     queues, departments, projects = _queues(world, pool)
-    total, k = supply(world, pool), world.limits.usage_weight
+    total, k, books = supply(world, pool), world.limits.usage_weight, world.queues
     if k:
         queues = _with_usage(world, pool, queues, total.gpu)
-    divisions = tuple(_division(queues, at, total[at], step, k) for at, step in enumerate(STEPS))
-    standing = Standing(pool, total, queues, departments, projects, _shares(divisions))
-    books = world.queues
+    bare = Standing(pool, total, queues, departments, projects, ())
+    accounts, demands = bare.accounts(books), _demands(world, bare)
+    wanted = [NOTHING] * len(departments)
+    wanted += map(_wanted, accounts[len(departments) :], demands)
+    divisions = tuple(_division(queues, wanted, at, total[at], k) for at in range(len(STEPS)))
+    standing = bare.followed(_shares(divisions), [])
     others = [(name, pool) for name in books.projects if name not in projects]
-    demands = _demands(world, standing)
-    return Kept(
-        standing, dict(books.projects), dict(books.departments), divisions, others, standing.accounts(books), demands
-    )
+    return Kept(standing, dict(books.projects), dict(books.departments), divisions, others, accounts, demands)
+
+
+def _wanted(account: Account | None, demand: Amount | None) -> Amount:
+    return (account or EMPTY).held.plus(demand or NOTHING)
 
 
 def _demands(world: World, standing: Standing) -> list[Amount | None]:
@@ -68,18 +72,12 @@ def _follow(world: World, kept: Kept) -> bool:
 def _moved(kept: Kept, rows: list[int]) -> Standing:
     """The standing after these rows came to hold, or to want, something else."""
     standing, inner = kept.standing, len(kept.standing.departments)
-    queues, wanted = list(standing.queues), dict[int, Amount]()
-    for row in rows:
-        account = kept.accounts[row] or EMPTY
-        queues[row] = queues[row]._replace(account=account)
-        if row >= inner:
-            wanted[row] = account.held.plus(kept.demands[row - inner] or NOTHING)
-            queues[row] = queues[row]._replace(wanted=wanted[row])
+    wanted = {row: _wanted(kept.accounts[row], kept.demands[row - inner]) for row in rows if row >= inner}
     felt: set[int] = set()
     for at, division in enumerate(kept.divisions):
         if division is not None:
             felt |= division.want({row: asked[at] for row, asked in wanted.items()})
-    return standing.followed(tuple(queues), _shares(kept.divisions), sorted(felt))
+    return standing.followed(_shares(kept.divisions), sorted(felt)) if felt else standing
 
 
 def _shares(divisions: tuple[Division | None, ...]) -> tuple[tuple[Share, ...] | None, ...]:
@@ -104,16 +102,12 @@ def _queues(world: World, pool: str) -> tuple[tuple[Queue, ...], dict[str, int],
     found: list[Queue] = []
     for name in sorted(set(above.values()) & set(books.departments)):
         rows[name] = len(found)
-        department = books.departments[name]
-        account = books.department_account(name, pool)
-        found.append(Queue(name, TOP, department.quotas.get(pool), account, NOTHING, department.rank))
+        found.append(Queue(name, TOP, books.departments[name].quotas.get(pool), books.departments[name].rank))
     projects: dict[str, int] = {}
     for name in named:
         projects[name] = len(found)
-        account = books.account(name, pool)
-        wanted = account.held.plus(world.waiting.demand.get((name, pool), NOTHING))
         parent = rows.get(above[name], TOP)
-        found.append(Queue(name, parent, books.quota(name, pool), account, wanted, books.projects[name].rank))
+        found.append(Queue(name, parent, books.quota(name, pool), books.projects[name].rank))
     return tuple(found), rows, projects
 
 
@@ -136,16 +130,16 @@ def _takes_part(world: World, project: str, pool: str) -> bool:
     return pool in world.queues.projects[project].quotas or key in world.queues.accounts or key in world.waiting.demand
 
 
-def _division(queues: tuple[Queue, ...], resource: int, total: int, step: int, k: int) -> Division | None:
+def _division(queues: tuple[Queue, ...], wanted: list[Amount], resource: int, total: int, k: int) -> Division | None:
     lines = [queue.quota.line(resource) if queue.quota else None for queue in queues]
     if all(line is None or line.deserved is None for line in lines):
         return None
-    tree = [_branch(queue, line, resource) for queue, line in zip(queues, lines, strict=True)]
-    return Division(total, tree, step, k if resource == 0 else 0)
+    asked = [each[resource] for each in wanted]
+    tree = [_branch(*each) for each in zip(queues, lines, asked, strict=True)]
+    return Division(total, tree, STEPS[resource], k if resource == 0 else 0)
 
 
-def _branch(queue: Queue, line: Line | None, resource: int) -> Branch:
-    wanted = queue.wanted[resource]
+def _branch(queue: Queue, line: Line | None, wanted: int) -> Branch:
     if line is None:
         return Branch(queue.name, queue.parent, None, None, DEFAULT_WEIGHT, queue.rank, wanted, queue.usage)
     deserved = line.deserved or 0

@@ -45,6 +45,9 @@ def divide(total: int, claimants: Sequence[Claimant], step: int = 1, k: int = 0)
     Where the claimants deserve and want more than `total` in sum, each still gets that, and `left` is 0.
     """
     shares = [min(each.deserved, each.wanted) for each in claimants]
+    most = [each.wanted if each.weight else base for each, base in zip(claimants, shares, strict=True)]
+    if not k and sum(most) <= total:  # there is enough for all: rounds and ranks would end here too
+        return Split(tuple(most), total - sum(most))
     left = total - sum(shares)
     remainders: list[dict[int, int]] = []
     for members in _ranks(claimants) if left > 0 else ():

@@ -65,12 +65,12 @@ class Division:
         """
         self._total, self._tree, self._step, self._k = total, tree, step, k
         self._children = _children(tree)
-        self._deserved, self._wanted = _sums(tree, self._children)
-        self.shares = [Share(*each, 0, 0) for each in zip(self._deserved, self._wanted, strict=True)]
+        self._claims = _claims(tree, self._children)
+        self.shares = [Share(claim.deserved, claim.wanted, 0, 0) for claim in self._claims]
         self._divide({parent for parent, level in self._children.items() if level})
 
     def want(self, requests: Mapping[int, int]) -> set[int]:
-        """Takes what leaves want now, by their rows. The rows of which the shares may have changed."""
+        """Takes what leaves want now, by their rows. The rows of which the shares have changed."""
         stirred: set[int] = set()
         for row in sorted(requests):
             self._rise(row, requests[row], stirred)
@@ -79,37 +79,32 @@ class Division:
     def _rise(self, row: int, asked: int, stirred: set[int]) -> None:
         """Tells everybody above what a queue wants now, as far as that changes anything."""
         while row != TOP:
-            branch, before = self._tree[row], self._wanted[row]
-            self._wanted[row] = asked if branch.limit is None else min(asked, branch.limit)
-            if self._wanted[row] == before:
+            branch, before = self._tree[row], self._claims[row]
+            wanted = asked if branch.limit is None else min(asked, branch.limit)
+            if wanted == before.wanted:
                 return
+            self._claims[row] = Claimant(before.deserved, wanted, branch.weight, branch.rank, branch.usage)
             stirred.add(branch.parent)
             row = branch.parent
-            asked = sum(self._wanted[i] for i in self._children[row]) if row != TOP else 0
+            asked = sum(self._claims[i].wanted for i in self._children[row]) if row != TOP else 0
 
     def _divide(self, stirred: set[int]) -> set[int]:
         """Divides these levels and those below them whose queue's share changes with that; from the outermost."""
-        seen: set[int] = set()
+        changed: set[int] = set()
         while stirred:
             parent = min(stirred)  # parents stand before their children
             stirred.discard(parent)
             level = self._children[parent]
             above, cap = (self._total,) * 2 if parent == TOP else self.shares[parent][2:]
-            for i, fair in zip(level, self._level(above, level), strict=True):
-                before = self.shares[i]
-                self.shares[i] = Share(self._deserved[i], self._wanted[i], fair, min(fair, cap))
-                if self.shares[i][2:] != before[2:] and self._children[i]:
-                    stirred.add(i)
-            seen.update(level)
-        return seen
-
-    def _level(self, above: int, level: list[int]) -> tuple[int, ...]:
-        claimants = [
-            Claimant(self._deserved[i], self._wanted[i], branch.weight, branch.rank, branch.usage)
-            for i in level
-            for branch in (self._tree[i],)
-        ]
-        return divide(above, claimants, self._step, self._k).shares
+            claims = [self._claims[i] for i in level]
+            for i, claim, fair in zip(level, claims, divide(above, claims, self._step, self._k).shares, strict=True):
+                before, now = self.shares[i], (claim.deserved, claim.wanted, fair, min(fair, cap))
+                if now != before:
+                    self.shares[i] = Share(*now)
+                    changed.add(i)
+                    if now[2:] != before[2:] and self._children[i]:
+                        stirred.add(i)
+        return changed
 
 
 def _children(tree: Sequence[Branch]) -> dict[int, list[int]]:
@@ -123,7 +118,7 @@ def _children(tree: Sequence[Branch]) -> dict[int, list[int]]:
     return children
 
 
-def _sums(tree: Sequence[Branch], children: dict[int, list[int]]) -> tuple[list[int], list[int]]:
+def _claims(tree: Sequence[Branch], children: dict[int, list[int]]) -> list[Claimant]:
     deserved, wanted = [0] * len(tree), [0] * len(tree)
     for index in range(len(tree) - 1, TOP, -1):
         branch, below = tree[index], children[index]
@@ -131,4 +126,7 @@ def _sums(tree: Sequence[Branch], children: dict[int, list[int]]) -> tuple[list[
         deserved[index] = sum(deserved[i] for i in below) if own is None else own
         asked = sum(wanted[i] for i in below) if below else branch.request
         wanted[index] = asked if branch.limit is None else min(asked, branch.limit)
-    return deserved, wanted
+    return [
+        Claimant(own, asked, branch.weight, branch.rank, branch.usage)
+        for own, asked, branch in zip(deserved, wanted, tree, strict=True)
+    ]
