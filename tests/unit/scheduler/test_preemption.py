@@ -137,6 +137,21 @@ def test_who_leaves_anyway_is_waited_for() -> None:
     assert second.phase is Phase.INITIALIZING
 
 
+def test_nobody_is_evicted_in_one_cluster_where_somebody_leaves_another() -> None:
+    fleet = Fleet(node("n1", 4, cluster="c1"), node("n2", 4, cluster="c2"), quota=4)
+    fleet.project("q", {"default": 0})
+    fleet.submit(1, request(role(whole(4)), clusters=("c2",)))
+    fleet.run(1)
+    for number in range(2, 6):
+        fleet.submit(number, request(clusters=("c1",)), project="q")
+        fleet.run(number)
+    fleet.send(events.DeletionRequested("e", workload_id(1)))
+    taker = fleet.submit(6)
+    assert (evictions(fleet), fleet.world.waiting.reason(taker.id).code) == ([], WaitingReason.CLAIM)
+    fleet.gone(1)
+    assert (taker.phase, taker.cluster) == (Phase.INITIALIZING, "c2")
+
+
 def test_a_claim_is_not_given_to_others() -> None:
     fleet = Fleet(node("n1", 2))
     fleet.submit(1)

@@ -1,9 +1,9 @@
 """Making room in the books: who has to leave for a head of the queue, its claim, and their farewell.
 
-Called by the cycle for a head that has quota but no place. For each (cluster, node pool) that it may use, in its order:
-is it enough to wait for those who leave anyway; can gangs do with less (shrinking.py); can others move (moving.py);
-may other queues be asked (room/reclaim.py); may its own project (room/preempt.py)? What is found becomes a claim: the
-room is counted once, with the taker, from then on.
+Called by the cycle for a head that has quota but no place. Is it enough, in any (cluster, node pool) that it may use,
+to wait for those who leave anyway? If not, for each of these in its order: can gangs do with less (shrinking.py); can
+others move (moving.py); may other queues be asked (room/reclaim.py); may its own project (room/preempt.py)? What is
+found becomes a claim: the room is counted once, with the taker, from then on.
 Holds: nobody is evicted unless the taker then fits, nobody whose stay would leave it fitting; what is promised is
 promised once; a workload that was evicted evicts nobody in order to come back.
 An integer that every eviction lowers and nothing else raises while nothing arrives, ends or fails: `may_still_evict`,
@@ -79,18 +79,17 @@ def make_room(world: World, key: ClassKey, standings: Standings, budget: Budget)
     Members of a class that may evict are let in one by one, or, where a single replica is all of each, as many at once
     as can be. Rooms are charged as claims; nothing else changes. After `SurplusFirst` it is to be asked again.
     """
-    head = next(iter(world.waiting.members(key, 1)), None)
-    waits: OthersLeave | None = None
-    for site in sites_of(world, world.workloads[head]) if head else ():
+    members = tuple(world.workloads[each] for each in world.waiting.members(key, _TOGETHER))
+    asks: list[Ask] = []
+    for site in sites_of(world, members[0]) if members else ():
         budget.evictions -= _A_LOOK
-        if site.leaving and not isinstance(site.place(site.columns), Refusal):
-            waits = waits or OthersLeave(len(site.leaving))
+        ask = ask_of(site, members, budget)
+        if ask is None:
             continue
-        ask = ask_of(site, tuple(world.workloads[each] for each in world.waiting.members(key, _TOGETHER)), budget)
-        found = _in(ask, key, standings) if ask is not None else ()
-        if found:
-            return found
-    return waits or ()
+        if site.leaving and not isinstance(site.place(site.columns), Refusal):
+            return OthersLeave(len(site.leaving))  # in one place is enough: in another somebody would leave for nothing
+        asks.append(ask)
+    return next((found for ask in asks if (found := _in(ask, key, standings))), ())
 
 
 def _in(ask: Ask, key: ClassKey, standings: Standings) -> tuple[Room, ...] | SurplusFirst:
