@@ -109,6 +109,14 @@ class PlaneService:
     def __init__(self, world: World) -> None:
         self._world = world
 
+    async def _tell(self, method: str, request: Any, context: Any, answer: Message) -> Any:
+        """Takes a call that changes nothing: the answer stands already."""
+
+        async def act(_: Any, __: Any) -> Any:
+            return answer
+
+        return await self._do(method, request, context, act)
+
     async def _do(self, method: str, request: Any, context: Any, act: Any) -> Any:
         world = self._world
         world.calls.append((method, request))

@@ -28,16 +28,10 @@ from tests.support.plane_world import PlaneService
 
 class ExplainPlane(PlaneService, explain_pb2_grpc.ExplainServiceServicer):
     async def Why(self, request: Any, context: Any) -> Any:
-        async def act(_: Any, __: Any) -> Any:
-            return explain_pb2.WhyResponse(explanation=self._world.explanation)
-
-        return await self._do("Why", request, context, act)
+        return await self._tell("Why", request, context, explain_pb2.WhyResponse(explanation=self._world.explanation))
 
     async def WhatIf(self, request: Any, context: Any) -> Any:
-        async def act(_: Any, __: Any) -> Any:
-            return self._world.prospects
-
-        return await self._do("WhatIf", request, context, act)
+        return await self._tell("WhatIf", request, context, self._world.prospects)
 
 
 class TemplatesPlane(PlaneService, templates_pb2_grpc.TemplatesServiceServicer):
@@ -50,10 +44,7 @@ class TemplatesPlane(PlaneService, templates_pb2_grpc.TemplatesServiceServicer):
         return await self._do("ApplyTemplate", request, context, act)
 
     async def ListTemplates(self, request: Any, context: Any) -> Any:
-        async def act(_: Any, __: Any) -> Any:
-            return templates_pb2.ListTemplatesResponse()
-
-        return await self._do("ListTemplates", request, context, act)
+        return await self._tell("ListTemplates", request, context, templates_pb2.ListTemplatesResponse())
 
     async def GetTemplate(self, request: Any, context: Any) -> Any:
         async def act(asked: Any, _: Any) -> Any:
@@ -63,32 +54,24 @@ class TemplatesPlane(PlaneService, templates_pb2_grpc.TemplatesServiceServicer):
         return await self._do("GetTemplate", request, context, act)
 
     async def DeleteTemplate(self, request: Any, context: Any) -> Any:
-        async def act(_: Any, __: Any) -> Any:
-            return templates_pb2.DeleteTemplateResponse()
-
-        return await self._do("DeleteTemplate", request, context, act)
+        return await self._tell("DeleteTemplate", request, context, templates_pb2.DeleteTemplateResponse())
 
 
 class UsagePlane(PlaneService, usage_pb2_grpc.UsageServiceServicer):
     async def GetUsage(self, request: Any, context: Any) -> Any:
-        async def act(_: Any, __: Any) -> Any:
-            return usage_pb2.GetUsageResponse(workloads=self._world.usage)
-
-        return await self._do("GetUsage", request, context, act)
+        return await self._tell("GetUsage", request, context, usage_pb2.GetUsageResponse(workloads=self._world.usage))
 
 
 class FleetPlane(PlaneService, fleet_pb2_grpc.FleetServiceServicer):
     async def ListAccounts(self, request: Any, context: Any) -> Any:
-        async def act(_: Any, __: Any) -> Any:
-            return fleet_api_pb2.ListAccountsResponse(accounts=self._world.accounts)
-
-        return await self._do("ListAccounts", request, context, act)
+        return await self._tell(
+            "ListAccounts", request, context, fleet_api_pb2.ListAccountsResponse(accounts=self._world.accounts)
+        )
 
     async def ListClusters(self, request: Any, context: Any) -> Any:
-        async def act(_: Any, __: Any) -> Any:
-            return fleet_api_pb2.ListClustersResponse(clusters=self._world.clusters)
-
-        return await self._do("ListClusters", request, context, act)
+        return await self._tell(
+            "ListClusters", request, context, fleet_api_pb2.ListClustersResponse(clusters=self._world.clusters)
+        )
 
     async def RegisterCluster(self, request: Any, context: Any) -> Any:
         async def act(asked: Any, asked_context: Any) -> Any:
@@ -98,22 +81,13 @@ class FleetPlane(PlaneService, fleet_pb2_grpc.FleetServiceServicer):
         return await self._do("RegisterCluster", request, context, act)
 
     async def AdoptCluster(self, request: Any, context: Any) -> Any:
-        async def act(asked: Any, asked_context: Any) -> Any:
-            return fleet_api_pb2.AdoptClusterResponse(declared_gone=3)
-
-        return await self._do("AdoptCluster", request, context, act)
+        return await self._tell("AdoptCluster", request, context, fleet_api_pb2.AdoptClusterResponse(declared_gone=3))
 
     async def ForceGoneNode(self, request: Any, context: Any) -> Any:
-        async def act(asked: Any, asked_context: Any) -> Any:
-            return fleet_api_pb2.ForceGoneNodeResponse(declared_gone=2)
-
-        return await self._do("ForceGoneNode", request, context, act)
+        return await self._tell("ForceGoneNode", request, context, fleet_api_pb2.ForceGoneNodeResponse(declared_gone=2))
 
     async def ListNodes(self, request: Any, context: Any) -> Any:
-        async def act(_: Any, __: Any) -> Any:
-            return fleet_api_pb2.ListNodesResponse(nodes=self._world.nodes)
-
-        return await self._do("ListNodes", request, context, act)
+        return await self._tell("ListNodes", request, context, fleet_api_pb2.ListNodesResponse(nodes=self._world.nodes))
 
 
 class DeadLettersPlane(PlaneService, dead_letters_pb2_grpc.DeadLettersServiceServicer):
@@ -142,13 +116,17 @@ class DeadLettersPlane(PlaneService, dead_letters_pb2_grpc.DeadLettersServiceSer
         return await self._do("DiscardDeadLetters", request, context, act)
 
     async def ResumeConsumer(self, request: Any, context: Any) -> Any:
-        async def act(asked: Any, asked_context: Any) -> Any:
-            return dead_letters_pb2.ResumeConsumerResponse(topics=[asked.topic] if asked.topic else [])
-
-        return await self._do("ResumeConsumer", request, context, act)
+        return await self._tell(
+            "ResumeConsumer",
+            request,
+            context,
+            dead_letters_pb2.ResumeConsumerResponse(topics=[request.topic] if request.topic else []),
+        )
 
     async def RedriveDeadLetters(self, request: Any, context: Any) -> Any:
-        async def act(_: Any, __: Any) -> Any:
-            return dead_letters_pb2.RedriveDeadLettersResponse(handled=1, failed=1, reasons=["still no project x"])
-
-        return await self._do("RedriveDeadLetters", request, context, act)
+        return await self._tell(
+            "RedriveDeadLetters",
+            request,
+            context,
+            dead_letters_pb2.RedriveDeadLettersResponse(handled=1, failed=1, reasons=["still no project x"]),
+        )

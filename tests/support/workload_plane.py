@@ -31,9 +31,18 @@ class WorkloadsPlane(PlaneService, workloads_pb2_grpc.WorkloadsServiceServicer):
             raise AssertionError
         return workload
 
-    def _grant(self, workload: workload_pb2.Workload, phase: workload_pb2.Phase.ValueType) -> None:
-        if not self._world.lazy:
-            workload.phase = phase
+    async def _grant(
+        self, method: str, request: Any, context: Any, phase: workload_pb2.Phase.ValueType, answer: type[Any]
+    ) -> Any:
+        """What is asked of a workload comes true at once, unless the world is lazy."""
+
+        async def act(asked: Any, asked_context: Any) -> Any:
+            found = await self._found(asked.workload, asked_context)
+            if not self._world.lazy:
+                found.phase = phase
+            return answer(workload=found)
+
+        return await self._do(method, request, context, act)
 
     async def SubmitWorkload(self, request: Any, context: Any) -> Any:
         async def act(asked: Any, _: Any) -> Any:
@@ -68,10 +77,7 @@ class WorkloadsPlane(PlaneService, workloads_pb2_grpc.WorkloadsServiceServicer):
         return await self._do("SubmitWorkloads", request, context, act)
 
     async def ValidateWorkload(self, request: Any, context: Any) -> Any:
-        async def act(_: Any, __: Any) -> Any:
-            return workloads_pb2.ValidateWorkloadResponse()
-
-        return await self._do("ValidateWorkload", request, context, act)
+        return await self._tell("ValidateWorkload", request, context, workloads_pb2.ValidateWorkloadResponse())
 
     async def GetWorkload(self, request: Any, context: Any) -> Any:
         async def act(asked: Any, asked_context: Any) -> Any:
@@ -96,20 +102,12 @@ class WorkloadsPlane(PlaneService, workloads_pb2_grpc.WorkloadsServiceServicer):
         return await self._do("ListWorkloads", request, context, act)
 
     async def SuspendWorkload(self, request: Any, context: Any) -> Any:
-        async def act(asked: Any, asked_context: Any) -> Any:
-            found = await self._found(asked.workload, asked_context)
-            self._grant(found, workload_pb2.PHASE_STOPPED)
-            return workloads_pb2.SuspendWorkloadResponse(workload=found)
-
-        return await self._do("SuspendWorkload", request, context, act)
+        answer = workloads_pb2.SuspendWorkloadResponse
+        return await self._grant("SuspendWorkload", request, context, workload_pb2.PHASE_STOPPED, answer)
 
     async def ResumeWorkload(self, request: Any, context: Any) -> Any:
-        async def act(asked: Any, asked_context: Any) -> Any:
-            found = await self._found(asked.workload, asked_context)
-            self._grant(found, workload_pb2.PHASE_RUNNING)
-            return workloads_pb2.ResumeWorkloadResponse(workload=found)
-
-        return await self._do("ResumeWorkload", request, context, act)
+        answer = workloads_pb2.ResumeWorkloadResponse
+        return await self._grant("ResumeWorkload", request, context, workload_pb2.PHASE_RUNNING, answer)
 
     async def UpdateWorkload(self, request: Any, context: Any) -> Any:
         async def act(asked: Any, asked_context: Any) -> Any:
@@ -120,12 +118,8 @@ class WorkloadsPlane(PlaneService, workloads_pb2_grpc.WorkloadsServiceServicer):
         return await self._do("UpdateWorkload", request, context, act)
 
     async def DeleteWorkload(self, request: Any, context: Any) -> Any:
-        async def act(asked: Any, asked_context: Any) -> Any:
-            found = await self._found(asked.workload, asked_context)
-            self._grant(found, workload_pb2.PHASE_DELETED)
-            return workloads_pb2.DeleteWorkloadResponse(workload=found)
-
-        return await self._do("DeleteWorkload", request, context, act)
+        answer = workloads_pb2.DeleteWorkloadResponse
+        return await self._grant("DeleteWorkload", request, context, workload_pb2.PHASE_DELETED, answer)
 
     async def WatchWorkloads(self, request: Any, context: Any) -> AsyncIterator[Any]:
         self._world.calls.append(("WatchWorkloads", request))
