@@ -21,20 +21,23 @@ class Agenda:
 
     def __init__(self) -> None:
         """Begins empty."""
-        self._heap: list[tuple[int, int, Makes, tuple[Any, ...]]] = []
-        self._added = 0
+        self._times: list[int] = []  # a heap, each time once
+        self._entries: dict[int, list[tuple[Makes, tuple[Any, ...]]]] = {}
 
     def add(self, time: int, makes: Makes, *arguments: object) -> None:
         """`makes(world, *arguments)` is asked at `time`, microseconds of the domain."""
-        self._added += 1
-        heapq.heappush(self._heap, (time, self._added, makes, arguments))
+        entries = self._entries.get(time)
+        if entries is None:
+            entries = self._entries[time] = []
+            heapq.heappush(self._times, time)
+        entries.append((makes, arguments))
 
     def due(self, world: World, now: int) -> Iterator[Event]:
         """The events of everything whose time has come, in order, made one after the other."""
-        while self._heap and self._heap[0][0] <= now:
-            _, _, makes, arguments = heapq.heappop(self._heap)
-            yield from makes(world, *arguments)
+        while self._times and self._times[0] <= now:
+            for makes, arguments in self._entries.pop(heapq.heappop(self._times)):
+                yield from makes(world, *arguments)
 
     def next(self) -> int | None:
         """The time of the next entry, or None."""
-        return self._heap[0][0] if self._heap else None
+        return self._times[0] if self._times else None

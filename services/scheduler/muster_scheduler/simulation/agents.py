@@ -15,7 +15,7 @@ from muster_kernel.reasons import FailureClass
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.workloads import Replica, ReplicaState, Workload
 from muster_scheduler.domain.books.world import World
-from muster_scheduler.domain.decisions import Assign, Decision, PhaseChange, Release
+from muster_scheduler.domain.decisions import Assign, PhaseChange, Release
 from muster_scheduler.simulation.agenda import Agenda
 from muster_scheduler.simulation.scenario import Job, Pace
 
@@ -48,17 +48,18 @@ class Agents:
         self._sequence += 1
         return events.Order(f"agent-{cluster}", 1, self._sequence, now)
 
-    def hear(self, world: World, decision: Decision) -> None:
-        """Takes a decision as the agent of its cluster would."""
-        if isinstance(decision, PhaseChange):
-            self._phase(world, decision)
-        elif isinstance(decision, Assign):
-            workload = world.workloads[decision.workload]
-            self.agenda.add(world.now + self.pace.start, self._ready, decision.workload, workload.attempt)
-        elif isinstance(decision, Release) and world.workloads[decision.workload].remaining:
-            self.agenda.add(world.now + self.pace.stop, self._gone, decision)
+    def assigned(self, world: World, assign: Assign) -> None:
+        """Takes a record as the agent of its cluster would."""
+        workload = world.workloads[assign.workload]
+        self.agenda.add(world.now + self.pace.start, self._ready, assign.workload, workload.attempt)
 
-    def _phase(self, world: World, change: PhaseChange) -> None:
+    def released(self, world: World, release: Release) -> None:
+        """Takes a record's end."""
+        if world.workloads[release.workload].remaining:
+            self.agenda.add(world.now + self.pace.stop, self._gone, release)
+
+    def changed(self, world: World, change: PhaseChange) -> None:
+        """Begins, ends or interrupts the work itself."""
         job = self.jobs[change.workload]
         if change.after is Phase.RUNNING and change.before is not Phase.RUNNING:
             job.began = world.now

@@ -8,13 +8,13 @@ Holds: the sums per project follow every change of a phase; `figures` does not c
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from muster_kernel.lifecycle import ACTIVE, RELEASING, WAITING, Phase
 from muster_kernel.quantities import GPU, UNITS_PER_MILLI
 from muster_kernel.reasons import NEVER
 from muster_scheduler.domain.books.world import World
-from muster_scheduler.domain.decisions import Decision, PhaseChange, Placed, Preempted
+from muster_scheduler.domain.decisions import PhaseChange, Placed, Preempted
 from muster_scheduler.simulation.scenario import Job, Scenario, gpus_of, units_of
 
 
@@ -85,7 +85,25 @@ class Known:
     placed: bool = False
 
 
+class Step(NamedTuple):
+    """What a change of phase does to the sums: 1, 0 or -1 each."""
+
+    holding: int
+    waiting: int
+    running: int
+    completed: int
+    failed: int
+
+
 _HOLDING = ACTIVE | RELEASING | {Phase.UNKNOWN}
+
+
+def _step(before: Phase, after: Phase) -> Step:
+    holding, waiting, running = ((after in kind) - (before in kind) for kind in (_HOLDING, WAITING, ACTIVE))
+    return Step(holding, waiting, running, int(after is Phase.COMPLETED), int(after is Phase.FAILED))
+
+
+_STEPS: Final = {(before, after): _step(before, after) for before in Phase for after in Phase}
 
 
 class Record:
@@ -117,29 +135,30 @@ class Record:
         """A project deserves something else from now on."""
         self.accounts[project].deserved = deserved
 
-    def hear(self, world: World, decision: Decision) -> None:
-        """Takes a decision down."""
-        if isinstance(decision, PhaseChange):
-            if decision.before is not decision.after:
-                self._move(self._jobs[decision.workload], decision.before, decision.after)
-        elif isinstance(decision, Placed):
-            job = self._jobs[decision.workload]
-            if not job.placed:
-                job.placed = True
-                job.account.waits.append(decision.at - world.workloads[decision.workload].submitted)
-        elif isinstance(decision, Preempted):
-            self._jobs[decision.workload].account.preempted += 1
+    def changed(self, world: World, change: PhaseChange) -> None:
+        """A workload has entered another phase."""
+        del world
+        if change.before is not change.after:
+            job, step = self._jobs[change.workload], _STEPS[change.before, change.after]
+            account = job.account
+            account.held += step.holding * job.units
+            account.waiting += step.waiting * job.units
+            account.completed += step.completed
+            account.failed += step.failed
+            self.waiting += step.waiting
+            self.running += step.running
 
-    def _move(self, job: Known, before: Phase, after: Phase) -> None:
-        account = job.account
-        holding = (after in _HOLDING) - (before in _HOLDING)
-        account.held += holding * job.units
-        waiting = (after in WAITING) - (before in WAITING)
-        account.waiting += waiting * job.units
-        self.waiting += waiting
-        self.running += (after in ACTIVE) - (before in ACTIVE)
-        account.completed += after is Phase.COMPLETED
-        account.failed += after is Phase.FAILED
+    def placed(self, world: World, placed: Placed) -> None:
+        """A workload has got its place; how long it waited counts for its first one."""
+        job = self._jobs[placed.workload]
+        if not job.placed:
+            job.placed = True
+            job.account.waits.append(placed.at - world.workloads[placed.workload].submitted)
+
+    def preempted(self, world: World, preempted: Preempted) -> None:
+        """A workload gives its place up."""
+        del world
+        self._jobs[preempted.workload].account.preempted += 1
 
     def sample(self, world: World, at: int) -> None:
         """Looks at the fleet; `at` in microseconds since the start."""

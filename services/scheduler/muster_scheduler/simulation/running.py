@@ -8,12 +8,13 @@ Holds: time only grows, by whole cycles; nothing here changes the domain's books
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Any, Final
 
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.limits import Limits
 from muster_scheduler.domain.asked.workloads import SECOND
 from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.decisions import Assign, PhaseChange, Placed, Preempted, Release
 from muster_scheduler.domain.fleet.clusters import Profile
 from muster_scheduler.domain.fleet.nodes import Device, Mig, Node, NodeState
 from muster_scheduler.domain.placement.place import Budget
@@ -40,6 +41,13 @@ class Simulation:
         self.agenda = Agenda()
         self.agents = Agents(scenario.pace, self.agenda)
         self.record = Record(scenario)
+        self._hear: dict[type, tuple[Callable[[World, Any], None], ...]] = {
+            PhaseChange: (self.record.changed, self.agents.changed),
+            Placed: (self.record.placed,),
+            Preempted: (self.record.preempted,),
+            Assign: (self.agents.assigned,),
+            Release: (self.agents.released,),
+        }
         self._progress = progress
         self._arrived = 0
         self._inventory: dict[str, int] = {}
@@ -86,8 +94,8 @@ class Simulation:
         unfinished = state.propose(Budget(_VISITS))
         plan = state.plan(unfinished=unfinished)
         for decision in plan.decisions:
-            self.record.hear(state.world, decision)
-            self.agents.hear(state.world, decision)
+            for hear in self._hear.get(type(decision), ()):
+                hear(state.world, decision)
         again = now if unfinished else plan.again_at
         state.commit()
         if again is not None:
