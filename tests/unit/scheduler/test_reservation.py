@@ -10,7 +10,7 @@ from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.limits import Limits
 from muster_scheduler.domain.asked.quotas import Quota
 from muster_scheduler.domain.asked.rules import Rules
-from muster_scheduler.domain.asked.workloads import SECOND, WorkloadKind
+from muster_scheduler.domain.asked.workloads import SECOND, Stretch, WorkloadKind
 from muster_scheduler.domain.fleet.nodes import NodeState
 from muster_scheduler.settings import SchedulerSettings
 from tests.support.fleets import Fleet, node, request, role, whole
@@ -264,3 +264,21 @@ def test_whoever_counted_on_those_who_leave_looks_elsewhere_once_that_room_is_ke
     assert kept.nodes == ("a",), "both waited for the one who leaves it"
     assert claim is not None
     assert claim.waits_for == (made.workload(2).id,)
+
+
+def test_room_is_made_on_nodes_that_are_kept_for_nobody_any_more() -> None:
+    made = Fleet(node("a", 3), quota=4)
+    made.project("q", {"default": 3})
+    made.submit(1, request(role(whole()), preemptible=False)._replace(stretch=Stretch("worker", 1, 2)))
+    made.run(1)
+    made.wait(31)
+    made.wait(31)
+    assert len(made.workload(1).replicas) == 2
+    made.submit(2, request(role(whole(3)), preemptible=False), project="q")
+    made.submit(3, request(role(whole(2)), preemptible=False))
+    assert made.workload(2).reservation is not None
+    assert made.workload(3).claim is None
+    made.send(events.DeletionRequested("e", made.workload(2).id))
+    claim = made.workload(3).claim
+    assert claim is not None
+    assert claim.waits_for == (made.workload(1).id,), "its gang can do without one"

@@ -16,7 +16,7 @@ from muster_kernel.reasons import Reason, WaitingReason
 from muster_scheduler.domain.asked.quotas import NOTHING, Amount, Quota
 from muster_scheduler.domain.asked.workloads import SECOND, Request, Reservation, Workload
 from muster_scheduler.domain.books.classes import ClassKey
-from muster_scheduler.domain.books.waiting import Help
+from muster_scheduler.domain.books.waiting import FOR_ROOM, Help
 from muster_scheduler.domain.books.world import World
 
 Nodes = frozenset[tuple[str, str]]
@@ -119,6 +119,9 @@ def let_go(world: World, workload: Workload) -> None:
 
 
 def _open(world: World, kept: Reservation) -> None:
-    """Whoever could use these nodes is tried again, as if they had been given back."""
-    for name in kept.nodes:
-        world.free("", kept.cluster, kept.pool, (kept.cluster, name))
+    """Whoever could use these nodes is tried again, and may make room on them: nobody could while they were kept."""
+    world.waiting.wake_where(kept.pool, _lacks_room)
+
+
+def _lacks_room(_: ClassKey, reason: Reason) -> Help:
+    return Help.ALL if reason.code in FOR_ROOM else Help.NONE
