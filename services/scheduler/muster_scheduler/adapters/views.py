@@ -22,6 +22,7 @@ _MIG: Final = {
     Mig.DYNAMIC: fleet_pb2.MIG_SUPPORT_DYNAMIC,
 }
 _WHOLE: Final = 1000
+_MOST_SLICES: Final = 8
 
 
 def cluster(world: World, cluster_id: str) -> fleet_pb2.Cluster:
@@ -73,12 +74,27 @@ def _free(node: Node) -> int:
 
 
 def _free_of(device: Device) -> int:
+    """Milli-GPU that are free: where portions and memory requests share a card, the scarcer of the two counts."""
     if device.mode in {Mode.UNHEALTHY, Mode.FOREIGN, Mode.WHOLE}:
         return 0
     if device.mode is Mode.SLICED:
-        slices = device.card.slices if device.card else 8
-        return _WHOLE * (slices - device.mask.bit_count()) // slices
-    return max(0, device.free_milli) if device.entries else _WHOLE
+        return _WHOLE * _free_slices(device) // _slices(device)
+    by_bytes = device.free_bytes * _WHOLE // device.memory if device.memory else _WHOLE
+    return max(0, min(device.free_milli, by_bytes)) if device.entries else _WHOLE
+
+
+def _free_bytes_of(device: Device) -> int:
+    if device.mode is Mode.SLICED:
+        return device.memory * _free_slices(device) // _slices(device)
+    return max(0, device.free_bytes)
+
+
+def _slices(device: Device) -> int:
+    return device.card.slices if device.card else _MOST_SLICES
+
+
+def _free_slices(device: Device) -> int:
+    return _slices(device) - device.mask.bit_count()
 
 
 def node(world: World, of: Node) -> fleet_pb2.NodeView:
@@ -93,7 +109,7 @@ def node(world: World, of: Node) -> fleet_pb2.NodeView:
         free_cpu_milli=max(0, of.free_cpu),
         memory_bytes=of.memory,
         free_memory_bytes=max(0, of.free_memory),
-        devices=_slots(world, of) if of.slots else [_device(world, device) for device in of.devices],
+        devices=_anonymous(world, of) if of.slots else [_device(world, device) for device in of.devices],
         taints=[fleet_pb2.Taint(key=key, value=value, effect=effect) for key, value, effect in of.taints],
     )
 
@@ -105,12 +121,12 @@ def _device(world: World, device: Device) -> fleet_pb2.DeviceUse:
         model=device.model,
         mode=device.mode.value,
         free_milli=_free_of(device),
-        free_memory_bytes=max(0, device.free_bytes),
+        free_memory_bytes=_free_bytes_of(device),
         workloads=[_name(world, holder) for holder in holders],
     )
 
 
-def _slots(world: World, of: Node) -> list[fleet_pb2.DeviceUse]:
+def _anonymous(world: World, of: Node) -> list[fleet_pb2.DeviceUse]:
     """Anonymous slots: which is whose is not known, so they are shown as counted."""
     names = [_name(world, holder.workload) for holder, grant in sorted(of.entries.items()) for _ in range(grant.slots)]
     made = []
