@@ -1,6 +1,6 @@
-"""Many heads of the queue at once: which come next in a project, and how those leave that found their place together.
+"""Many at once in the queue: how they come, which are next in a project, how those leave that found their place.
 
-The queue of the world; asked by the cycle for batches (turning/batching.py).
+The queue of the world; filled when a state is read back, asked by the cycle for batches (turning/batching.py).
 Holds: a stretch has the heads in the order in which `head` would name them, were each removed; after `leave` the queue
 is as if they had been removed one by one.
 """
@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, islice, repeat
 from typing import Final, NamedTuple
 
-from muster_scheduler.domain.books.classes import ClassKey, Place
+from muster_scheduler.domain.asked.quotas import Amount
+from muster_scheduler.domain.asked.workloads import Workload
+from muster_scheduler.domain.books.classes import ClassKey, Place, class_of
 from muster_scheduler.domain.books.waiting import Bucket, Offer, Queue
 
 _SORTED: Final = 2  # classes that list up to so many times as many heads as are wanted are sorted, others merged
@@ -28,6 +30,20 @@ class Stretch(NamedTuple):
 
 class Stretches(Queue):
     """The queue by classes, of which stretches can be seen."""
+
+    def fill(self, workloads: Iterable[Workload]) -> None:
+        """Puts many into an empty queue, as `add` would one by one: each class is sorted, counted and offered once."""
+        for workload in workloads:
+            key = class_of(workload, workload.owner if workload.project in self.limited else "")
+            place = Place(-key.priority, workload.submitted, workload.id)
+            bucket = self._bucket(key)
+            bucket.members.append(place)
+            self._of[workload.id], self._places[workload.id] = bucket, place
+        for bucket in self.buckets.values():
+            bucket.members.sort()
+            bucket.count = len(bucket.members)
+            self._demand(bucket, bucket.count)
+            self._offer(bucket)
 
     def stretch(self, project: str, most: int) -> Stretch:
         """The first `most` heads of a project."""
@@ -90,15 +106,29 @@ class Stretches(Queue):
         """These wait no more: as `remove`, each class being looked at once."""
         for place in stretch.places:
             del self._of[place.id], self._places[place.id]
-        last = dict(zip(stretch.buckets, stretch.places, strict=True))
-        for bucket, left in Counter(stretch.buckets).items():
-            self._pass_over(bucket, left, last[bucket])
-            bucket.count -= left
-            self._demand(bucket, -left)
+        left, last = Counter(stretch.buckets), dict(zip(stretch.buckets, stretch.places, strict=True))
+        for bucket, members in left.items():
+            self._pass_over(bucket, members, last[bucket])
+            bucket.count -= members
             if bucket.count == 0:
                 self._forget(bucket.key)
             else:
                 self._offer(bucket)
+        self._want_less(left)
+
+    def _want_less(self, left: Mapping[Bucket, int]) -> None:
+        """So many of each class, all of them worth a try, want nothing more: written once a project and its pools."""
+        sums: dict[tuple[str, tuple[str, ...]], list[int]] = {}
+        for bucket, members in left.items():
+            at, (gpu, cpu, memory) = (bucket.key.project, bucket.key.pools), bucket.each
+            total = sums.setdefault(at, [0, 0, 0, 0])
+            total[0] += members
+            total[1] += members * gpu
+            total[2] += members * cpu
+            total[3] += members * memory
+        for (project, pools), (members, *amounts) in sums.items():
+            self._press(pools, -members)
+            self._ask(project, pools, Amount(*amounts), -1)
 
     def _pass_over(self, bucket: Bucket, left: int, last: Place) -> None:
         """Passes over so many members that have left, up to `last`, where these are all that stood before it."""

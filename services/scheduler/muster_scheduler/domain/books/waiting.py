@@ -107,20 +107,6 @@ class Queue:
             self._offer(bucket)
         return bucket.reason
 
-    def fill(self, workloads: Iterable[Workload]) -> None:
-        """Puts many into an empty queue, as `add` would one by one: each class is sorted, counted and offered once."""
-        for workload in workloads:
-            key = class_of(workload, workload.owner if workload.project in self.limited else "")
-            place = Place(-key.priority, workload.submitted, workload.id)
-            bucket = self._bucket(key)
-            bucket.members.append(place)
-            self._of[workload.id], self._places[workload.id] = bucket, place
-        for bucket in self.buckets.values():
-            bucket.members.sort()
-            bucket.count = len(bucket.members)
-            self._demand(bucket, bucket.count)
-            self._offer(bucket)
-
     def _bucket(self, key: ClassKey) -> Bucket:
         bucket = self.buckets.get(key)
         if bucket is None:
@@ -154,15 +140,21 @@ class Queue:
 
     def _demand(self, bucket: Bucket, members: int) -> None:
         if members and (bucket.reason is None or bucket.reason.code in FOR_ROOM):
-            for pool in bucket.key.pools:
-                self.pressing[pool] = self.pressing.get(pool, 0) + members
+            self._press(bucket.key.pools, members)
         if members and (bucket.reason is None or bucket.reason.code not in NEVER):
-            at = (bucket.key.project, bucket.key.pools[0] if bucket.key.pools else "")
-            now = self.demand.get(at, NOTHING).plus(bucket.each, members)
-            if now == NOTHING:
-                self.demand.pop(at, None)
-            else:
-                self.demand[at] = now
+            self._ask(bucket.key.project, bucket.key.pools, bucket.each, members)
+
+    def _press(self, pools: tuple[str, ...], members: int) -> None:
+        for pool in pools:
+            self.pressing[pool] = self.pressing.get(pool, 0) + members
+
+    def _ask(self, project: str, pools: tuple[str, ...], amount: Amount, times: int) -> None:
+        at = project, pools[0] if pools else ""
+        now = self.demand.get(at, NOTHING).plus(amount, times)
+        if now == NOTHING:
+            self.demand.pop(at, None)
+        else:
+            self.demand[at] = now
 
     def _forget(self, key: ClassKey) -> None:
         del self.buckets[key]

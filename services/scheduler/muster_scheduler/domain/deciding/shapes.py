@@ -23,6 +23,8 @@ _KINDS: Final = {
     Kind.SLICE: SLICE,
 }
 
+_UNSHARED: Final = (NONE, WHOLE)
+
 KIND: Final = 0
 CPU: Final = 1  # milli-CPU
 MEM: Final = 2  # bytes of the node
@@ -55,20 +57,13 @@ class Terms(NamedTuple):
 
 def row_of(shape: Shape, terms: Terms) -> tuple[int, ...]:
     """The row of a class."""
-    amount = {
-        Kind.PORTION: shape.milli,
-        Kind.MEMORY: shape.bytes,
-        Kind.SLICE: PROFILE_NUMBERS.get(shape.profile, UNKNOWN_PROFILE),
-    }.get(shape.kind, 0)
-    return (
-        _KINDS[shape.kind],
-        shape.cpu,
-        shape.memory,
-        shape.devices,
-        amount,
-        terms.units,
-        terms.queue,
-        int(terms.bound),
-        terms.eligible,
-        SPREAD if terms.spread else BINPACK,
-    )
+    kind = _KINDS[shape.kind]
+    amount = 0 if kind in _UNSHARED else _amount(shape)
+    # What terms say stands in the order of the columns; a wish to spread is SPREAD.
+    return kind, shape.cpu, shape.memory, shape.devices, amount, *terms
+
+
+def _amount(shape: Shape) -> int:
+    if shape.kind is Kind.PORTION:
+        return shape.milli
+    return shape.bytes if shape.kind is Kind.MEMORY else PROFILE_NUMBERS.get(shape.profile, UNKNOWN_PROFILE)

@@ -8,7 +8,9 @@ Holds: what does not hang on amounts is found once for all classes that differ i
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from operator import itemgetter
+from typing import Any, Final
 
 import numpy as np
 
@@ -28,14 +30,10 @@ from muster_scheduler.domain.fleet.eligibility import Eligibility
 from muster_scheduler.domain.placement.gang import by_columns, wish_of
 from muster_scheduler.domain.placement.place import charge_before, clusters_for, mig_of
 
-_PLAIN = {Strategy.BINPACK, Strategy.SPREAD}
-
-
-class _Kin(NamedTuple):
-    """What classes have in common that differ in amounts alone: row of their eligible nodes, order of nodes."""
-
-    eligible: int
-    spread: bool
+_PLAIN: Final = {Strategy.BINPACK, Strategy.SPREAD}
+_UNKNOWN: Final = Terms()
+_but_roles: Final = itemgetter(*(at for at, name in enumerate(ClassKey._fields) if name != "roles"))
+_new: Final[Callable[..., Any]] = tuple.__new__  # of a named tuple: a quarter of the cost of calling its class
 
 
 class Classes:
@@ -53,7 +51,7 @@ class Classes:
         self._world = world
         self._rows: list[tuple[int, ...]] = []
         self._numbers: dict[int, int | None] = {}
-        self._kin: dict[tuple[object, ...], _Kin | None] = {}
+        self._kin: dict[tuple[object, ...], Terms | None] = {}
         self._sets: dict[Eligibility, int | None] = {}
         self._limited: dict[str, bool] = {}
         self._singly: dict[str, bool] = {}
@@ -81,18 +79,23 @@ class Classes:
         if request is None or len(key.roles) != 1 or key.roles[0].size != 1:
             return None
         shape = key.roles[0].shape
-        kind = _but_amounts(key, shape)
-        if kind not in self._kin:
-            self._kin[kind] = self._kin_of(workload, request, shape)
-        kin = self._kin[kind]
-        if kin is None:
+        kin = _but_roles(key), shape.kind, shape.profile, shape.extra
+        terms = self._kin.get(kin, _UNKNOWN)
+        if terms is _UNKNOWN:
+            terms = self._kin[kin] = self._terms(workload, request, shape, queue)
+        if terms is None:
             return None
-        units = charge_before(self._world, request, self.pool) if shape.kind is not Kind.NONE else 0
-        self._rows.append(row_of(shape, Terms(units, queue, not key.preemptible, kin.eligible, kin.spread)))
-        self.grants.append(Grant(shape.cpu, shape.memory) if shape.kind is Kind.NONE else None)
+        if shape.kind is Kind.NONE:
+            self._rows.append(row_of(shape, terms))
+            self.grants.append(_new(Grant, (shape.cpu, shape.memory, (), 0, 0, ())))
+        else:
+            units = charge_before(self._world, request, self.pool)
+            self._rows.append(row_of(shape, terms._replace(units=units)))
+            self.grants.append(None)
         return len(self._rows) - 1
 
-    def _kin_of(self, workload: Workload, request: Request, shape: Shape) -> _Kin | None:
+    def _terms(self, workload: Workload, request: Request, shape: Shape, queue: int) -> Terms | None:
+        """What classes have in common that differ in amounts alone, but for the units that each takes."""
         if not alone(request) or not self._free(workload, request):
             return None
         cluster = self._cluster_of(workload, request)
@@ -104,7 +107,8 @@ class Classes:
         eligible = self._eligible(capacity, asked_of(self._world, workload, 0))
         if eligible is None:
             return None
-        return _Kin(eligible, self._world.pools.named(cluster, self.pool).strategy(shape) is Strategy.SPREAD)
+        spread = self._world.pools.named(cluster, self.pool).strategy(shape) is Strategy.SPREAD
+        return Terms(0, queue, not request.preemptible, eligible, spread)
 
     def _cluster_of(self, workload: Workload, request: Request) -> str | None:
         """The one cluster that comes into question, and is the batch's."""
@@ -146,11 +150,6 @@ class Classes:
             rules = rules_of(self._world.queues, workload)
             self._limited[project] = bool(self._world.limits.minimum_run) or rules != NO_RULES
         return self._limited[project]
-
-
-def _but_amounts(key: ClassKey, shape: Shape) -> tuple[object, ...]:
-    """What a class of one replica is by everything but amounts."""
-    return *key[:3], *key[4:], shape.kind.value, shape.profile, shape.extra
 
 
 def alone(request: Request) -> bool:
