@@ -28,7 +28,7 @@ from muster_scheduler.domain.asked.requests import Kind, Shape
 from muster_scheduler.domain.fleet.columns import Columns
 from muster_scheduler.domain.room.reclaim import reclaim
 from muster_scheduler.domain.room.several import Seats, reclaim_for
-from muster_scheduler.domain.room.values import Freed, Taker, Tree
+from muster_scheduler.domain.room.values import Taker, Tree, Vacated
 from tests.support.pools import Part, Work, occupy, pool, running, tree
 from tests.support.room_cases import Case
 
@@ -105,7 +105,7 @@ def mixed(nodes: int, seed: int) -> Case:
     return Case(occupy(columns, listed), listed, books, Taker(_B, shape, size, units, columns.open, racks))
 
 
-def superfluous(case: Case, room: Freed) -> int:
+def superfluous(case: Case, room: Vacated) -> int:
     """How many victims could stay, each by itself, with the taker still fitting: counted anew, replica by replica."""
     wrong = 0
     for victim in room.victims:
@@ -169,7 +169,7 @@ def measure(shape: str, nodes: int, seed: int) -> dict[str, object]:
     case = SHAPES[shape](nodes, seed)
     answer, taken = _timed(lambda: reclaim(case.question, case.tree))
     figures: dict[str, object] = {"shape": shape, "nodes": nodes, "seconds": taken}
-    if isinstance(answer, Freed):
+    if isinstance(answer, Vacated):
         return figures | {"victims": len(answer.victims), "superfluous": superfluous(case, answer)}
     return figures | {"victims": 0, "reason": answer.obstacle.value, "numbers": answer.numbers}
 

@@ -13,7 +13,7 @@ from muster_scheduler.domain.fleet.counts import counts_of
 from muster_scheduler.domain.room import stock as kernels
 from muster_scheduler.domain.room.reclaim import reclaim
 from muster_scheduler.domain.room.stock import count, lift, need_of, stock_of
-from muster_scheduler.domain.room.values import Freed
+from muster_scheduler.domain.room.values import Vacated
 from tests.support import room_oracle as oracle
 from tests.support.room_cases import Case, case_of
 
@@ -34,8 +34,8 @@ def test_room_is_made_wherever_the_law_leaves_a_way_and_nowhere_else(case: Case)
         return  # nobody has to go: not a question for making room
     made = reclaim(case.question, case.tree)
     expected = _first_way(case)
-    assert isinstance(made, Freed) == (expected is not None), (made, expected)
-    if isinstance(made, Freed):
+    assert isinstance(made, Vacated) == (expected is not None), (made, expected)
+    if isinstance(made, Vacated):
         bounds = (case.tree.fair, case.tree.deserved)
         assert any(oracle.allowed(case.tree, bound, case.running, case.taker, made.victims) for bound in bounds)
 
@@ -44,7 +44,7 @@ def test_room_is_made_wherever_the_law_leaves_a_way_and_nowhere_else(case: Case)
 @given(cases)
 def test_no_victim_could_stay(case: Case) -> None:
     made = reclaim(case.question, case.tree)
-    if not isinstance(made, Freed):
+    if not isinstance(made, Vacated):
         return
     assert oracle.fits(case.columns, case.running, case.taker, made.victims)
     for victim in made.victims:
@@ -56,7 +56,7 @@ def test_no_victim_could_stay(case: Case) -> None:
 @given(cases)
 def test_the_room_is_where_it_says(case: Case) -> None:
     made = reclaim(case.question, case.tree)
-    if isinstance(made, Freed):
+    if isinstance(made, Vacated):
         scratch = case.columns.scratch()
         lift(stock_of(scratch), case.running.held, np.array(made.victims, np.int64), 1)
         assert (made.counts <= np.where(case.taker.eligible, counts_of(scratch, case.taker.shape, 99), 0)).all()

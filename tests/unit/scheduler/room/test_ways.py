@@ -15,7 +15,7 @@ from muster_scheduler.domain.room.preempt import preempt
 from muster_scheduler.domain.room.reclaim import reclaim
 from muster_scheduler.domain.room.search import Question
 from muster_scheduler.domain.room.stock import lift, need_of, stock_of
-from muster_scheduler.domain.room.values import Fits, Freed, NoRoom, Obstacle, Running, Taker
+from muster_scheduler.domain.room.values import Fits, NoRoom, Obstacle, Running, Taker, Vacated
 from tests.support.pools import GIB, Part, Work, occupy, pool, running, tree
 
 WHOLE = Shape(1000, GIB, Kind.WHOLE, 1)
@@ -39,7 +39,7 @@ def test_the_queue_with_the_larger_excess_gives_first_and_queues_take_turns() ->
     works = singles(1, 1, 1, 2)
     books = tree((-1, 0, 4, 4), (-1, 3, 1, 1), (-1, 1, 0, 0))
     made = reclaim(question(works, size=2), books)
-    assert isinstance(made, Freed)
+    assert isinstance(made, Vacated)
     assert sorted(made.victims) == [2, 3]  # queue 1 has 2 too many, so its youngest; then both have 1: the younger
 
 
@@ -48,7 +48,7 @@ def test_an_interruption_less_beats_a_younger_victim() -> None:
         [Work(1, (Part(0, 0b11),), placed=1), Work(1, (Part(1, 0b01),), placed=8), Work(1, (Part(1, 0b10),), placed=9)]
     )
     made = reclaim(question(works, devices=2), tree((-1, 0, 4, 4), (-1, 4, 0, 0)))
-    assert isinstance(made, Freed)
+    assert isinstance(made, Vacated)
     assert made.victims == (0,)
 
 
@@ -88,11 +88,11 @@ def test_only_lower_priorities_of_the_own_project_give_way_unless_the_taker_cann
     works = running([Work(0, (Part(0, 0b01),), priority=90), Work(0, (Part(0, 0b10),), priority=10)])
     asked = question(works, nodes=1, priority=50)
     made = preempt(asked, preemptible=True)
-    assert isinstance(made, Freed)
+    assert isinstance(made, Vacated)
     assert made.victims == (1,)
     both = asked._replace(taker=asked.taker._replace(size=2))
     assert preempt(both, preemptible=True) == NoRoom(Obstacle.PLACES, (1, 2))
-    assert isinstance(preempt(both, preemptible=False), Freed)
+    assert isinstance(preempt(both, preemptible=False), Vacated)
     alone = asked._replace(taker=asked.taker._replace(priority=5))
     assert preempt(alone, preemptible=True) == NoRoom(Obstacle.NOTHING, (0, GPU))
 
@@ -109,7 +109,7 @@ def test_what_is_judged_by_placing_is_put_back_by_halves() -> None:
     asked = question(works, nodes=4, devices=2)._replace(fits=in_one_place(2))
     books = tree((-1, 0, 8, 8), (-1, 8, 0, 0))
     made = reclaim(asked, books)
-    assert isinstance(made, Freed)
+    assert isinstance(made, Vacated)
     assert sorted(made.victims) == [6, 7]
     impossible = asked._replace(fits=in_one_place(3))
     assert reclaim(impossible, books) == NoRoom(Obstacle.PLACES, (0, 1))
@@ -119,7 +119,7 @@ def test_a_queue_that_would_lose_too_much_has_its_own_put_back_first() -> None:
     works = singles(1, 1, 2, 2)
     asked = question(works, devices=2)._replace(fits=in_one_place(2))
     made = reclaim(asked, tree((-1, 0, 2, 2), (-1, 9, 8, 8), (-1, 2, 0, 0)))
-    assert isinstance(made, Freed)
+    assert isinstance(made, Vacated)
     assert sorted(made.victims) == [2, 3]
     nobody = reclaim(asked, tree((-1, 0, 2, 2), (-1, 2, 1, 1), (-1, 2, 1, 1)))
     assert isinstance(nobody, NoRoom)
@@ -162,7 +162,7 @@ def test_a_mover_without_a_home_stays_and_others_move() -> None:
         return row != 1  # the younger one has nowhere to go
 
     made = consolidate(asked, settle)
-    assert isinstance(made, Freed)
+    assert isinstance(made, Vacated)
     assert made.victims == (0,)
     nowhere = consolidate(asked, lambda _, row: row < 0)
     assert isinstance(nowhere, NoRoom)

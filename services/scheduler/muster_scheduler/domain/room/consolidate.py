@@ -15,7 +15,7 @@ import numpy as np
 from muster_scheduler.domain.fleet.columns import Columns
 from muster_scheduler.domain.room.search import Question, search
 from muster_scheduler.domain.room.stock import lift, stock_of
-from muster_scheduler.domain.room.values import Freed, Ints, Law, NoRoom, Obstacle, Running
+from muster_scheduler.domain.room.values import Ints, Law, NoRoom, Obstacle, Running, Vacated
 
 MOST: Final = 16  # workloads that move for one taker
 _TRIES: Final = 4
@@ -24,7 +24,7 @@ Settle = Callable[[Columns, int], bool]
 """Places a row of Running (-1: the taker) on these columns and takes what it needs; False where there is no place."""
 
 
-def consolidate(question: Question, settle: Settle) -> Freed | NoRoom:
+def consolidate(question: Question, settle: Settle) -> Vacated | NoRoom:
     """Who moves for the taker. The places are those that `settle` was last asked for: the taker first, then movers."""
     columns, running = question.columns, question.running
     movable = np.arange(len(running))
@@ -54,7 +54,7 @@ def _fewest(running: Running) -> Law:
     return Law(np.zeros_like(one), np.stack((one, running.units[:, 0], running.lost), axis=1))
 
 
-def _homeless(columns: Columns, running: Running, made: Freed, settle: Settle) -> tuple[int, ...]:
+def _homeless(columns: Columns, running: Running, made: Vacated, settle: Settle) -> tuple[int, ...]:
     """Those of the movers who find no place beside the taker; the largest are placed first."""
     scratch = columns.scratch()
     lift(stock_of(scratch), running.held, np.array(made.victims, np.int64), 1)

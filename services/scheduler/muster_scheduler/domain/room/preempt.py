@@ -11,10 +11,10 @@ import numpy as np
 
 from muster_scheduler.domain.room.ranking import by_priority, law_of
 from muster_scheduler.domain.room.search import Question, search
-from muster_scheduler.domain.room.values import Freed, NoRoom, Obstacle
+from muster_scheduler.domain.room.values import NoRoom, Obstacle, Vacated
 
 
-def preempt(question: Question, *, preemptible: bool) -> Freed | NoRoom:
+def preempt(question: Question, *, preemptible: bool) -> Vacated | NoRoom:
     """Who of the taker's own project gives way. preemptible: whether the taker itself is."""
     running, taker = question.running, question.taker
     own = running.queue == taker.queue

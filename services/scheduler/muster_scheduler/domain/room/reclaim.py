@@ -22,7 +22,6 @@ from muster_scheduler.domain.room.stock import count, need_of, stock_of
 from muster_scheduler.domain.room.values import (
     TOP,
     Bools,
-    Freed,
     Ints,
     Judge,
     NoRoom,
@@ -30,10 +29,11 @@ from muster_scheduler.domain.room.values import (
     Running,
     Taker,
     Tree,
+    Vacated,
 )
 
 
-def reclaim(question: Question, tree: Tree) -> Freed | NoRoom:
+def reclaim(question: Question, tree: Tree) -> Vacated | NoRoom:
     """Who of other queues gives way for the taker; else the refusal of the clause that came furthest."""
     counting = lacking(question, tree)
     if not counting.any():
@@ -41,7 +41,7 @@ def reclaim(question: Question, tree: Tree) -> Freed | NoRoom:
     refusals = []
     for bound in (tree.fair, tree.deserved):
         made = _under(question, tree, counting, bound)
-        if isinstance(made, Freed):
+        if isinstance(made, Vacated):
             return made
         refusals.append(made)
     return max(refusals, key=_furthest)
@@ -86,7 +86,7 @@ def lacking(question: Question, tree: Tree) -> Bools:
     return short if short.any() else asked
 
 
-def _under(question: Question, tree: Tree, counting: Bools, bound: Ints) -> Freed | NoRoom:
+def _under(question: Question, tree: Tree, counting: Bools, bound: Ints) -> Vacated | NoRoom:
     columns, running, taker, _ = question
     term = terms(tree, bound, taker, counting)
     if isinstance(term, NoRoom):

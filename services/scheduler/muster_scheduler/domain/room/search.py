@@ -20,14 +20,17 @@ from muster_scheduler.domain.room.exact import smallest
 from muster_scheduler.domain.room.orders import orders
 from muster_scheduler.domain.room.roles import search_gang
 from muster_scheduler.domain.room.stock import Need, Stock, count, lift, need_of, reprieve, stock_of
-from muster_scheduler.domain.room.values import Bools, Fits, Freed, Ints, Judge, Law, NoRoom, Obstacle, Running, Taker
+from muster_scheduler.domain.room.values import Bools, Fits, Ints, Judge, Law, NoRoom, Obstacle, Running, Taker, Vacated
 
 _DOMAINS: Final = 4_096  # domains looked into, the ones with the most room first
 _TRIES: Final = 6  # orders tried in one domain
 
 
 class Scene(NamedTuple):
-    """What one search is about. order: candidate rows, the first to go first; stock: all of them lifted."""
+    """What one search is about. order: candidate rows, the first to go first; stock: all of them lifted.
+
+    gives, least: as `Taker.released` has them.
+    """
 
     stock: Stock
     running: Running
@@ -36,6 +39,8 @@ class Scene(NamedTuple):
     order: Ints
     judge: Judge | None
     law: Law
+    gives: Ints
+    least: Ints
 
 
 class Found(NamedTuple):
@@ -47,32 +52,27 @@ class Found(NamedTuple):
     counts: Ints
 
 
-class Question(NamedTuple):
-    """Who needs room, in which pool, from whom. fits: None where counting replicas of the taker's shape tells all."""
-
-    columns: Columns
-    running: Running
-    taker: Taker
-    fits: Fits | None = None
-
-
-def search(question: Question, order: Ints, judge: Judge | None, law: Law) -> Freed | NoRoom:
+def search(question: Question, order: Ints, judge: Judge | None, law: Law) -> Vacated | NoRoom:
     """The best way found to let the taker in, or why there is none. judge None: no queue can lose too much."""
     columns, running, taker, fits = question
     if fits is not None:
-        victims = search_gang(columns, running, order, fits, judge, taker.size)
-        return victims if isinstance(victims, NoRoom) else Freed(victims, np.zeros(0, np.int64))
+        victims = search_gang(question, order, fits, judge)
+        return victims if isinstance(victims, NoRoom) else Vacated(victims, np.zeros(0, np.int64))
     return _by_counting(columns, running, order, taker, judge, law)
 
 
 def _by_counting(
     columns: Columns, running: Running, order: Ints, taker: Taker, judge: Judge | None, law: Law
-) -> Freed | NoRoom:
+) -> Vacated | NoRoom:
+    gives, least = taker.released(running)
+    short = np.flatnonzero(gives[order].sum(axis=0) < least)
+    if len(short):
+        return NoRoom(Obstacle.NOTHING, (int(gives[order, short[0]].sum()), int(least[short[0]])))
     stock = stock_of(columns.scratch())
     need = need_of(taker.shape, columns.resources)
     free = count(stock, need, taker.eligible, taker.size)
     lift(stock, running.held, order, 1)
-    scene = Scene(stock, running, need, taker, order, judge, law)
+    scene = Scene(stock, running, need, taker, order, judge, law, gives, least)
     counts = count(stock, need, taker.eligible, taker.size)
     domains, most = _domains(taker, counts)
     if not len(domains):
@@ -81,7 +81,7 @@ def _by_counting(
     exact = len(domains) <= _DOMAINS
     for domain in domains[:_DOMAINS]:
         inside = _inside(taker, int(domain))
-        members = _touching(running, order, inside)
+        members = _useful(scene, inside)
         ways = list(_ways(scene, int(domain), inside, members, counts, free))
         if not ways and judge:
             way, complete = _every_way(scene, int(domain), inside, members, judge)
@@ -91,7 +91,7 @@ def _by_counting(
     if not found:
         return NoRoom(Obstacle.VICTIMS, (most, taker.size), exact)
     best = min(found, key=lambda way: (way.merit, way.domain))
-    return Freed(tuple(best.victims.tolist()), best.counts)
+    return Vacated(tuple(best.victims.tolist()), best.counts)
 
 
 def _domains(taker: Taker, counts: Ints) -> tuple[Ints, int]:
@@ -111,11 +111,12 @@ def _inside(taker: Taker, domain: int) -> Bools:
     return taker.eligible if taker.domains is None else taker.eligible & (taker.domains == domain)
 
 
-def _touching(running: Running, order: Ints, inside: Bools) -> Ints:
-    """Those of the order who hold something on a node inside: nobody else's leaving can help."""
-    touches = np.add.reduceat(np.append(inside[running.held.node], 0), running.held.first[:-1])
-    touches[running.held.first[:-1] == running.held.first[1:]] = 0
-    return order[touches[order] > 0]
+def _useful(scene: Scene, inside: Bools) -> Ints:
+    """Those of the order who hold something on a node inside, or below a limit: nobody else's leaving can help."""
+    held, order = scene.running.held, scene.order
+    touches = np.add.reduceat(np.append(inside[held.node], 0), held.first[:-1])
+    touches[held.first[:-1] == held.first[1:]] = 0
+    return order[(touches[order] > 0) | (scene.gives[order] > 0).any(axis=1)]
 
 
 def _ways(scene: Scene, domain: int, inside: Bools, members: Ints, lifted: Ints, free: Ints) -> Iterator[Found]:
@@ -143,7 +144,9 @@ def _reprieved(scene: Scene, domain: int, inside: Bools, order: Ints, lifted: In
         gone = np.zeros(len(scene.running), np.bool_)
         gone[order] = True
         counts = lifted.copy()
-        reprieve(scene.stock, scene.running.held, scene.need, inside, counts, scene.taker.size, order, gone)
+        spare = scene.gives[order].sum(axis=0) - scene.least
+        held, size = scene.running.held, scene.taker.size
+        reprieve(scene.stock, held, scene.need, inside, counts, size, order, gone, scene.gives, spare)
         lift(scene.stock, scene.running.held, order[~gone[order]], 1)
         victims = scene.order[gone[scene.order]]
         broken = scene.judge(victims) if scene.judge else None
@@ -166,7 +169,10 @@ def _merit(scene: Scene, victims: Ints) -> tuple[int, ...]:
 
 def _every_way(scene: Scene, domain: int, inside: Bools, members: Ints, judge: Judge) -> tuple[Found | None, bool]:
     """The best of all sets of members, where these are few; and whether that was possible."""
-    chosen, complete = smallest(scene.stock, scene.running, scene.need, inside, members, scene.taker.size, judge)
+    released = scene.gives[members], scene.least
+    chosen, complete = smallest(
+        scene.stock, scene.running, scene.need, inside, members, scene.taker.size, judge, released
+    )
     if chosen is None:
         return None, complete
     kept = members[~np.isin(members, chosen)]

@@ -17,7 +17,7 @@ from muster_scheduler.domain.gangs.runs import expanded, runs_of
 from muster_scheduler.domain.room.reclaim import reclaim
 from muster_scheduler.domain.room.search import Question
 from muster_scheduler.domain.room.stock import lift, stock_of
-from muster_scheduler.domain.room.values import Freed, Ints, NoRoom, Obstacle, Running, Taker, Tree
+from muster_scheduler.domain.room.values import Ints, NoRoom, Obstacle, Running, Taker, Tree, Vacated
 
 _ALL: Final = 1 << 40  # takers: no bound
 
@@ -50,7 +50,7 @@ def reclaim_for(question: Question, tree: Tree, number: int) -> Seats | NoRoom:
     fewest, best, refusal = 0, None, None
     while tried > fewest:
         made = reclaim(question._replace(taker=one._replace(size=tried, units=one.units * tried)), tree)
-        if isinstance(made, Freed):
+        if isinstance(made, Vacated):
             fewest, best = tried, made
         else:
             refusal, most = made, max(fewest, min(tried - 1, _hint(made, one)))
@@ -70,7 +70,7 @@ def _hint(refusal: NoRoom, one: Taker) -> int:
     return refusal.numbers[0] if refusal.obstacle is Obstacle.PLACES else _ALL
 
 
-def _seats(question: Question, room: Freed, number: int) -> Iterator[Seat]:
+def _seats(question: Question, room: Vacated, number: int) -> Iterator[Seat]:
     columns, running, one, _ = question
     victims = np.array(room.victims, np.int64)
     scratch = columns.scratch()

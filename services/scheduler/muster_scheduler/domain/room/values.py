@@ -1,7 +1,7 @@
 """What making room reads and answers, as plain values and arrays.
 
 The caller derives them from its books for one (cluster, node pool): `Running` lists the preemptible workloads that may
-be asked to leave or move, `Tree` the queues, `Taker` who needs the room. The answer is a `Freed` or a `NoRoom`.
+be asked to leave or move, `Tree` the queues, `Taker` who needs the room. The answer is a `Vacated` or a `NoRoom`.
 Holds: nothing here changes; indices are positions in these arrays, and every tie ends at `Running.key`.
 """
 
@@ -85,12 +85,23 @@ class Tree(NamedTuple):
     loose: Ints
 
 
+class Floor(NamedTuple):
+    """What victims of one part of the tree have to release at least, so that a limit allows the taker.
+
+    queues: bool[q], the rows whose work counts. least: int64[R], 0 for a resource that is not short.
+    """
+
+    queues: Bools
+    least: Ints
+
+
 class Taker(NamedTuple):
     """Who needs room: `size` replicas of one shape, all or none, of a leaf queue.
 
     units: int64[R], what all of them are charged. eligible: bool[n], the nodes that it may use. domains: int64[n], the
     domain of each node at the required level (below 0: in none), or ANY. Of a gang of several roles, `shape` is the
-    largest role's and `size` all its replicas; such a gang is judged by a `Fits`.
+    largest role's and `size` all its replicas; such a gang is judged by a `Fits`. floors: the limits that are in its
+    way, beside places.
     """
 
     queue: int
@@ -100,10 +111,27 @@ class Taker(NamedTuple):
     eligible: Bools
     domains: Ints | None = ANY
     priority: int = 0
+    floors: tuple[Floor, ...] = ()
+
+    def released(self, running: Running) -> tuple[Ints, Ints]:
+        """int64[v, k], int64[k]: what each candidate's leaving counts towards each floor, and how much is needed."""
+        named = [(floor, r) for floor in self.floors for r in np.flatnonzero(floor.least)]
+        gives = [np.where(floor.queues[running.queue], running.units[:, r], 0) for floor, r in named]
+        least = np.array([floor.least[r] for floor, r in named], np.int64)
+        return np.array(gives, np.int64).reshape(len(named), len(running)).T.copy(), least
 
 
 Fits = Callable[[Columns], bool]
 """Whether a gang that counting one shape cannot judge (several roles, a richer wish) fits on these columns."""
+
+
+class Question(NamedTuple):
+    """Who needs room, in which pool, from whom. fits: None where counting replicas of the taker's shape tells all."""
+
+    columns: Columns
+    running: Running
+    taker: Taker
+    fits: Fits | None = None
 
 
 class Obstacle(Enum):
@@ -142,7 +170,7 @@ class Law(NamedTuple):
     costs: Ints
 
 
-class Freed(NamedTuple):
+class Vacated(NamedTuple):
     """Who leaves (rows of Running, the first to go first) and the replicas that fit on each node then (int64[n]).
 
     counts is empty where a `Fits` judged.
