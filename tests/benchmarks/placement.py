@@ -30,7 +30,7 @@ from typing import Any, Final
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from muster_scheduler import heap
-from muster_scheduler.adapters.encoding import placed
+from muster_scheduler.adapters.placements import Placements
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.quotas import Line, Quota
 from muster_scheduler.domain.asked.requests import Role, Shape
@@ -121,7 +121,8 @@ def serve(state: State) -> tuple[float, float, int]:
     until_quiet = time.process_time()
     found = [decision for decision in state.plan().decisions if isinstance(decision, Placed)]
     begun = time.process_time()
-    size = sum(len(placed(state.world.workloads[each.workload], each.at).SerializeToString()) for each in found)
+    event, known = Placements().event, state.world.workloads
+    size = sum(len(event(known[each.workload], each.at).SerializeToString()) for each in found)
     end = time.process_time()
     if not size:
         raise SystemExit("nothing was placed")

@@ -15,6 +15,7 @@ from muster_chassis.unit import Unit
 from muster_kernel.lifecycle import FINAL
 from muster_kernel.reasons import Reason
 from muster_scheduler.adapters import encoding
+from muster_scheduler.adapters.placements import Placements
 from muster_scheduler.domain import decisions as d
 from muster_scheduler.domain.answers.explain import brief_of
 from muster_scheduler.domain.asked.workloads import Planned, Replica, Workload
@@ -32,6 +33,7 @@ class Publisher:
     def publish(self, unit: Unit, plan: Plan, world: World) -> None:
         """Stages the events, then the records."""
         records: dict[tuple[str, str], d.Assign | d.Release] = {}
+        placements = Placements()
         last = {one.workload: n for n, one in enumerate(plan.decisions) if isinstance(one, d.PhaseChange)}
         for number, decision in enumerate(plan.decisions):
             if isinstance(decision, d.Assign | d.Release):
@@ -39,7 +41,7 @@ class Publisher:
                 records[decision.cluster, decision.workload] = decision
             else:
                 latest = last.get(decision.workload) == number
-                unit.publish(DECISIONS, decision.workload, event_of(decision, world, latest=latest))
+                unit.publish(DECISIONS, decision.workload, event_of(decision, world, placements, latest=latest))
         for record in records.values():
             self._record(unit, record, world)
 
@@ -60,14 +62,14 @@ class Publisher:
         unit.publish(topic, record.workload, message)
 
 
-def event_of(decision: d.Event, world: World, *, latest: bool = True) -> Message:
+def event_of(decision: d.Event, world: World, placements: Placements, *, latest: bool = True) -> Message:
     """The event of one decision. `latest`: the workload's last phase in this transaction, which shows its replicas."""
     workload = world.workloads[decision.workload]
     match decision:
         case d.PhaseChange():
             return encoding.phase_changed(workload, decision, _shown(workload, world) if latest else ())
         case d.Placed(at=at):
-            return encoding.placed(workload, at)
+            return placements.event(workload, at)
         case d.Queued(pool=pool, at=at):
             return scheduler_pb2.WorkloadQueued(
                 workload_id=workload.id,
