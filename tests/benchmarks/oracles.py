@@ -159,7 +159,7 @@ def table(found: dict[str, Any]) -> str:
 def main() -> None:
     """The figures as one JSON object, on the last line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", type=int, default=100, help="fleets of each sort; gangs five times as many")
+    parser.add_argument("--cases", type=int, default=25, help="fleets of each sort; gangs five times as many")
     parser.add_argument("--table", action="store_true", help="the gaps of single replicas as a table first")
     parser.add_argument("--json", action="store_true", help="one JSON object on the last line (always)")
     asked = parser.parse_args()

@@ -93,6 +93,8 @@ def fewest_cards(scene: Scene) -> int | None:
 
     Replicas go anywhere: a wish to be close together is not looked at.
     """
+    if not scene.roles:
+        return 0
     program = _Program()
     counts = [[program.variable(role.size) for _ in scene.nodes] for role in scene.roles]
     for role, row in zip(scene.roles, counts, strict=True):
