@@ -11,6 +11,7 @@ from muster.fleet.v1 import fleet_pb2
 from muster.tenancy.v1 import tenancy_pb2
 from muster_client.cli.render.amounts import clock, cores, gpus, memory, time_of
 from muster_client.cli.render.grid import grid
+from muster_kernel.reasons import is_one
 
 _PLACEMENTS = {
     tenancy_pb2.PLACEMENT_STRATEGY_SPREAD: "spread",
@@ -25,8 +26,12 @@ Unit = tenancy_pb2.Department | tenancy_pb2.Project
 
 def deserves(unit: Unit) -> str:
     """What it deserves, in a sentence."""
-    told = [f"{gpus(quota.gpu_deserved)} GPUs in {quota.node_pool}" for quota in unit.quotas]
+    told = [f"{_counted(gpus(quota.gpu_deserved))} in {quota.node_pool}" for quota in unit.quotas]
     return f"deserves {', '.join(told)}" if told else "deserves nothing yet (`set-quota`)"
+
+
+def _counted(amount: str) -> str:
+    return f"{amount} {'GPU' if is_one(amount) else 'GPUs'}"
 
 
 def applied(one: Unit | tenancy_pb2.NodePool) -> str:

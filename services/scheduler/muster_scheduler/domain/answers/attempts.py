@@ -1,7 +1,8 @@
 """What making room for a waiting workload comes to, in the numbers of this moment.
 
-Called by explain.py for what waits for want of room. Each way that the cycle tries (room/evictions.py) is tried again
-on the live state and taken back; a way that is barred says by what.
+Called by explain.py for what waits for want of room. Each way in which others would have to move or leave
+(room/evictions.py) is tried again on the live state and taken back; a way that is barred says by what. What elastic
+gangs can do without is not told: where it is enough, the cycle has taken it.
 Holds: the state is as it was afterwards; the work is bounded by `_SITES` and by what each way bounds itself.
 """
 
@@ -30,7 +31,7 @@ _SHOWN: Final = (gpus, lambda milli: f"{format_milli_cpu(milli)} CPU", format_by
 
 
 class Way(StrEnum):
-    """How room can be made, in the order in which the cycle tries it."""
+    """How others could make room, in the order in which the cycle tries it; RESERVE: for whom some of it is kept."""
 
     MOVE = "move"
     RECLAIM = "reclaim"
@@ -61,7 +62,7 @@ def attempts(world: World, workload: Workload) -> tuple[Attempt, ...]:
 def _at(site: Site, workload: Workload) -> Iterator[Attempt]:
     ask, standing = ask_of(site, (workload,), Budget()), standing_of(site.world, site.pool)
     row = standing.projects.get(workload.project)
-    if ask is None or row is None:
+    if ask is None or ask.over or row is None:
         return
     moved = by_moving(ask)
     if moved:
