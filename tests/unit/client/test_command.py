@@ -131,7 +131,7 @@ def test_projects(muster: Command, world: World) -> None:
     assert heading.split()[:4] == ["NAME", "DEPARTMENT", "POOL", "DESERVED"]
     assert row.split()[:4] == ["team-a", "default", "default", "4.5"]
     made = muster("projects", "create", "team-b", "--quota", "h100=2.5", "--quota", "1")
-    assert "2.5 GPUs in h100, 1 GPUs in default" in made.out
+    assert "2.5 GPUs in h100, 1 GPU in default" in made.out
     assert muster("projects", "create", "team-b", "--quota", "h100=-1").code == 2
     assert "deserves 8 GPUs in h100" in muster("projects", "set-quota", "team-b", "8", "--pool", "h100").out
 
