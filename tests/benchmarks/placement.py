@@ -137,8 +137,8 @@ def decide(state: State) -> tuple[float, float, int]:
     turns.next()
     start = time.process_time()
     projects = turns.competing(_POOL)
-    standing = turns.standing(_POOL) if len(projects) > 1 else None
-    found = Batch(state.world, _POOL, projects, len(state.world.workloads)).decide(standing, Budget(_PLENTY))
+    batch = Batch(state.world, _POOL, projects, len(state.world.workloads))
+    found = batch.decide(turns.standing(_POOL), Budget(_PLENTY))
     end = time.process_time()
     return end - start, end - start, len(found)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -118,13 +119,13 @@ def row_of(node: Node) -> Row:
         node.cpu,
         node.memory,
         node.slots or there,
-        tuple(_mode(device) for device in devices),
-        tuple(device.free_milli for device in devices),
-        tuple(device.free_bytes for device in devices),
-        tuple(device.memory for device in devices),
-        tuple(device.mask for device in devices),
-        tuple(_media(device) for device in devices),
-        tuple(_CARD_NUMBERS.get(device.model, -1) for device in devices),
+        tuple([_mode(device) for device in devices]),
+        tuple([device.free_milli for device in devices]),
+        tuple([device.free_bytes for device in devices]),
+        tuple([device.memory for device in devices]),
+        tuple([device.mask for device in devices]),
+        tuple([_media(device) for device in devices]),
+        tuple([_CARD_NUMBERS.get(device.model, -1) for device in devices]),
     )
 
 
@@ -191,13 +192,23 @@ _HOST_NAME: Final = "kubernetes.io/hostname"
 
 def columns_of(nodes: Sequence[Node]) -> Columns:
     """Columns of nodes that are sorted by name."""
-    types = sorted({type_of(node) for node in nodes})
+    each = [type_of(node) for node in nodes]
+    types = sorted(set(each))
     made = empty(tuple(node.name for node in nodes), tuple(types))
     numbers = {kind: number for number, kind in enumerate(types)}
-    for ordinal, node in enumerate(nodes):
-        made.kind[ordinal] = numbers[type_of(node)]
-        write_row(made, ordinal, row_of(node))
+    made.kind[:] = [numbers[kind] for kind in each]
+    _write_rows(made, [row_of(node) for node in nodes])
     return made
+
+
+def _write_rows(columns: Columns, rows: list[Row]) -> None:
+    """`write_row` of every node of columns that are empty so far, a column at a time."""
+    for name in _BY_NODE:
+        getattr(columns, name)[:] = [getattr(row, name) for row in rows]
+    counts = [len(row.mode) for row in rows]
+    at = np.repeat(np.arange(len(rows)), counts), np.array(list(chain.from_iterable(map(range, counts))), np.intp)
+    for name, _ in _BY_SLOT:
+        getattr(columns, name)[at] = list(chain.from_iterable(getattr(row, name) for row in rows))
 
 
 def empty(names: tuple[str, ...], types: tuple[NodeType, ...] = ()) -> Columns:
