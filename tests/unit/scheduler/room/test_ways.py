@@ -13,9 +13,8 @@ from muster_scheduler.domain.room.consolidate import MOST, consolidate
 from muster_scheduler.domain.room.exact import smallest
 from muster_scheduler.domain.room.preempt import preempt
 from muster_scheduler.domain.room.reclaim import reclaim
-from muster_scheduler.domain.room.search import Question
 from muster_scheduler.domain.room.stock import lift, need_of, stock_of
-from muster_scheduler.domain.room.values import Fits, NoRoom, Obstacle, Running, Taker, Vacated
+from muster_scheduler.domain.room.values import Fits, NoRoom, Obstacle, Question, Running, Taker, Vacated
 from tests.support.pools import GIB, Part, Work, occupy, pool, running, tree
 
 WHOLE = Shape(1000, GIB, Kind.WHOLE, 1)
@@ -145,13 +144,14 @@ def test_every_set_is_tried_of_few_candidates_and_none_of_many() -> None:
         return np.array([0 in victims])  # type: ignore[operator]
 
     need, everywhere = need_of(asked.taker.shape), asked.columns.open
-    chosen, complete = smallest(stock, works, need, everywhere, members, 1, not_the_first)
+    unlimited = np.zeros((4, 0), np.int64), np.zeros(0, np.int64)
+    chosen, complete = smallest(stock, works, need, everywhere, members, 1, not_the_first, unlimited)
     assert (chosen is not None and chosen.tolist(), complete) == ([2, 3], True)
     lift(stock, works.held, np.array([2, 3]), -1)
-    nothing, complete = smallest(stock, works, need, everywhere, np.arange(4)[:2], 1, not_the_first)
+    nothing, complete = smallest(stock, works, need, everywhere, members[:2], 1, not_the_first, unlimited)
     assert (nothing, complete) == (None, True)
     many = np.zeros(15, np.int64)
-    assert smallest(stock, works, need, everywhere, many, 1, not_the_first) == (None, False)
+    assert smallest(stock, works, need, everywhere, many, 1, not_the_first, unlimited) == (None, False)
 
 
 def test_a_mover_without_a_home_stays_and_others_move() -> None:

@@ -123,9 +123,18 @@ class UserLimit(NamedTuple):
 
 
 _W = WaitingReason
+LIMITED: Final = frozenset({_W.OVER_LIMIT, _W.NO_WEIGHT, _W.CPU_OVER_LIMIT, _W.MEMORY_OVER_LIMIT})
+"""Why a queue may hold no more at all: it may once some of what it holds has been given back."""
 _OVER_LIMIT: Final = (_W.OVER_LIMIT, _W.CPU_OVER_LIMIT, _W.MEMORY_OVER_LIMIT)
 _NO_WEIGHT: Final = (_W.NO_WEIGHT, _W.CPU_OVER_LIMIT, _W.MEMORY_OVER_LIMIT)
 _OVER_QUOTA: Final = (_W.OVER_QUOTA, _W.CPU_OVER_QUOTA, _W.MEMORY_OVER_QUOTA)
+
+
+def beyond(quota: Quota, account: Account, amount: Amount) -> Amount:
+    """By how much the queue would hold more than it may, resource by resource, with `amount` more."""
+    lines = zip(quota.lines, account.held, amount, strict=True)
+    over = (held + more - line.most if more and line.most is not None else 0 for line, held, more in lines)
+    return Amount(*(max(0, each) for each in over))
 
 
 def verdict(quota: Quota, account: Account, amount: Amount, level: Level, *, preemptible: bool) -> Reason | None:

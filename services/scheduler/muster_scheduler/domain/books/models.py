@@ -39,6 +39,25 @@ def bar(world: World, workload: Workload, amount: Amount, pool: str) -> Bar | No
     return Bar(refusal) if refusal is not None else _closed_pool(world, workload, amount.gpu, pool)
 
 
+def beyond_limits(world: World, workload: Workload, amount: Amount, pool: str) -> dict[Level, Amount] | None:
+    """By how much `amount` more would break limits of its project and department that others could give back.
+
+    None where something else bars it too, or where somebody leaves below such a limit anyway: that is waited for.
+    """
+    found = world.queues.beyond_limits(owner_of(workload), pool, amount)
+    if not found or _closed_pool(world, workload, amount.gpu, pool) is not None:
+        return None
+    department = world.queues.department_of(workload.project) if Level.DEPARTMENT in found else None
+    leaving = (w for w in map(world.workloads.__getitem__, world.departing) if w.pool == pool)
+    for each in leaving:
+        below = each.project == workload.project or (
+            department is not None and world.queues.department_of(each.project) == department
+        )
+        if below and any(replica.accounted and (replica.leaving or not each.active) for replica in each.everyone()):
+            return None
+    return found
+
+
 def asked_of(world: World, workload: Workload, units: int) -> Eligibility:
     """What nodes are held against for `units` more, in 1/7,000 GPU.
 

@@ -16,12 +16,14 @@ from muster_kernel.reasons import Reason, WaitingReason
 from muster_scheduler.domain.asked.quotas import (
     EMPTY,
     NO_QUOTA,
+    NOTHING,
     Account,
     Amount,
     Level,
     ModelQuota,
     Quota,
     UserLimit,
+    beyond,
     verdict,
 )
 from muster_scheduler.domain.asked.rules import ANY_TYPE, NO_RULES, NodeTypes, Rules
@@ -163,6 +165,29 @@ class Queues:
             account = self._over(known.department, pool)
             found = verdict(over, account, amount, Level.DEPARTMENT, preemptible=owner.preemptible)
         return found or self._user_refusal(known, owner, pool, amount.gpu)
+
+    def beyond_limits(self, owner: Owner, pool: str, amount: Amount) -> dict[Level, Amount] | None:
+        """By how much `amount` more would break the limits of the project and its department, where it would.
+
+        None where something else than these limits stands in the way: that no release of others lifts.
+        """
+        known = self.projects.get(owner.project)
+        if known is None or self._user_refusal(known, owner, pool, amount.gpu) is not None:
+            return None
+        found: dict[Level, Amount] = {}
+        department = self.departments.get(known.department)
+        over = department.quotas.get(pool) if department else None
+        levels = [(Level.PROJECT, self.quota(owner.project, pool), self.account(owner.project, pool))]
+        if over is not None:
+            levels.append((Level.DEPARTMENT, over, self._over(known.department, pool)))
+        for level, quota, account in levels:
+            excess = beyond(quota, account, amount)
+            given_back = account._replace(held=account.held.plus(excess, -1))
+            if verdict(quota, given_back, amount, level, preemptible=owner.preemptible) is not None:
+                return None
+            if excess != NOTHING:
+                found[level] = excess
+        return found
 
     def _user_refusal(self, project: Project, owner: Owner, pool: str, gpu: int) -> Reason | None:
         for limit in project.user_limits:

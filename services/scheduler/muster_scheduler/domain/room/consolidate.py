@@ -13,9 +13,9 @@ from typing import Final
 import numpy as np
 
 from muster_scheduler.domain.fleet.columns import Columns
-from muster_scheduler.domain.room.search import Question, search
+from muster_scheduler.domain.room.search import search
 from muster_scheduler.domain.room.stock import lift, stock_of
-from muster_scheduler.domain.room.values import Ints, Law, NoRoom, Obstacle, Running, Vacated
+from muster_scheduler.domain.room.values import Ints, Law, NoRoom, Obstacle, Question, Running, Vacated
 
 MOST: Final = 16  # workloads that move for one taker
 _TRIES: Final = 4

@@ -1,9 +1,9 @@
 """Making room in the books: who has to leave for a head of the queue, its claim, and their farewell.
 
-Called by the cycle for a head that has quota but no place. Is it enough, in any (cluster, node pool) that it may use,
-to wait for those who leave anyway? If not, for each of these in its order: can gangs do with less (shrinking.py); can
-others move (moving.py); may other queues be asked (room/reclaim.py); may its own project (room/preempt.py)? What is
-found becomes a claim: the room is counted once, with the taker, from then on.
+Called by the cycle for a head that has no place, or whose project or department is at a limit. Is it enough, in any
+(cluster, node pool) that it may use, to wait for those who leave anyway? If not, for each of these in its order: can
+gangs do with less (shrinking.py); can others move (moving.py); may other queues be asked (room/reclaim.py); may its own
+project (room/preempt.py)? What is found becomes a claim: the room is counted once, with the taker, from then on.
 Holds: nobody is evicted unless the taker then fits, nobody whose stay would leave it fitting; what is promised is
 promised once; a workload that was evicted evicts nobody in order to come back.
 An integer that every eviction lowers and nothing else raises while nothing arrives, ends or fails: `may_still_evict`,
@@ -13,18 +13,18 @@ placed, a victim does not join it; so evictions come to an end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from muster_kernel.lifecycle import WAITING, LifecycleEvent, Phase
 from muster_kernel.reasons import ChangeReason
-from muster_scheduler.domain.asked.quotas import NOTHING
+from muster_scheduler.domain.asked.quotas import NOTHING, Amount, Level
 from muster_scheduler.domain.asked.workloads import Claim, Ending, Request, Workload
 from muster_scheduler.domain.books.classes import ClassKey
 from muster_scheduler.domain.books.course import advance
-from muster_scheduler.domain.books.models import bar, counted_singly
+from muster_scheduler.domain.books.models import bar, beyond_limits, counted_singly
 from muster_scheduler.domain.books.reserving import let_go
 from muster_scheduler.domain.books.standing import Standing
 from muster_scheduler.domain.books.world import World, owner_of
@@ -38,7 +38,6 @@ from muster_scheduler.domain.room.listing import running_of, taker_of, tree_of
 from muster_scheduler.domain.room.moving import by_moving
 from muster_scheduler.domain.room.preempt import preempt
 from muster_scheduler.domain.room.reclaim import givers, reclaim
-from muster_scheduler.domain.room.search import Question
 from muster_scheduler.domain.room.several import Seats, reclaim_for
 from muster_scheduler.domain.room.shrinking import by_shrinking, spare_of
 from muster_scheduler.domain.room.sites import (
@@ -52,9 +51,11 @@ from muster_scheduler.domain.room.sites import (
     sites_of,
     without,
 )
+from muster_scheduler.domain.room.values import Question
 
 _A_LOOK: Final = 50  # a look into a pool costs about as much as so many simulated evictions
 _TOGETHER: Final = 256  # members of a class that are let in by one search
+_NOBODY_ELSE: Final = values.NoRoom(values.Obstacle.NOTHING, (0, 0))  # only its own project could give that back
 
 
 class OthersLeave(NamedTuple):
@@ -86,7 +87,7 @@ def make_room(world: World, key: ClassKey, standings: Standings, budget: Budget)
         ask = ask_of(site, members, budget)
         if ask is None:
             continue
-        if site.leaving and not isinstance(site.place(site.columns), Refusal):
+        if site.leaving and not ask.over and not isinstance(site.place(site.columns), Refusal):
             return OthersLeave(len(site.leaving))  # in one place is enough: in another somebody would leave for nothing
         asks.append(ask)
     return next((found for ask in asks if (found := _in(ask, key, standings))), ())
@@ -95,11 +96,11 @@ def make_room(world: World, key: ClassKey, standings: Standings, budget: Budget)
 def _in(ask: Ask, key: ClassKey, standings: Standings) -> tuple[Room, ...] | SurplusFirst:
     """The room that can be made in one place: by shrinking, by moving, by taking."""
     world, spare = ask.site.world, spare_of(ask.site)
-    shrunk = by_shrinking(ask, spare) if spare else None
+    shrunk = by_shrinking(ask, spare) if spare and not ask.over else None
     if shrunk is not None or key.returning:
         return (shrunk,) if shrunk is not None else ()
     mark = world.journal.mark()
-    found = by_moving(ask)
+    found = () if ask.over else by_moving(ask)
     if not found:
         found = _by_taking(ask, standings(ask.site.pool))
     if found and spare:
@@ -109,16 +110,23 @@ def _in(ask: Ask, key: ClassKey, standings: Standings) -> tuple[Room, ...] | Sur
 
 
 def ask_of(site: Site, members: tuple[Workload, ...], budget: Budget) -> Ask | None:
-    """What equal workloads ask of a site; None where there are none, or a quota or limit bars even the first."""
+    """What equal workloads ask of a site; None where there are none, or something bars even the first for good.
+
+    A limit of its project or department does not, where those who hold it could be asked to leave.
+    """
     request = members[0].request if members else None
     if request is None:
         return None
     units = amount_before(site.world, request, site.pool)
+    over: Mapping[Level, Amount] = {}
     if bar(site.world, members[0], units, site.pool) is not None:
-        return None
+        found = beyond_limits(site.world, members[0], units, site.pool)
+        if found is None:
+            return None
+        over = found
     taker = taker_of(request, site.roles, 0, units, site.mask, _domains(site))
     countable = len(site.roles) == 1 and not site.wish.group
-    return Ask(site, members, request, units, taker, None if countable else _placeable(site), budget)
+    return Ask(site, members, request, units, taker, None if countable else _placeable(site), budget, over)
 
 
 def _by_taking(ask: Ask, standing: Standing) -> tuple[Room, ...]:
@@ -127,11 +135,21 @@ def _by_taking(ask: Ask, standing: Standing) -> tuple[Room, ...]:
     if row is None:
         return ()
     tree = tree_of(ask.site.world, standing)
-    placed = ask._replace(taker=ask.taker._replace(queue=row))
-    made = from_others(placed, standing, tree)
+    placed = ask._replace(taker=ask.taker._replace(queue=row, floors=_floors(ask, standing, row)))
+    made = _NOBODY_ELSE if Level.PROJECT in ask.over else from_others(placed, standing, tree)
     if isinstance(made, values.NoRoom) and tree.loose[row].any():
         made = from_own(placed, standing)
     return () if isinstance(made, values.NoRoom) else made
+
+
+def _floors(ask: Ask, standing: Standing, row: int) -> tuple[values.Floor, ...]:
+    """What has to be given back below each limit that is in the way."""
+    table = standing.table
+    below = {
+        Level.PROJECT: np.arange(len(table.parent)) == row,
+        Level.DEPARTMENT: (table.parent == table.parent[row]) & (table.parent[row] != values.TOP),
+    }
+    return tuple(values.Floor(below[level], np.array(least, np.int64)) for level, least in sorted(ask.over.items()))
 
 
 def from_others(ask: Ask, standing: Standing, tree: values.Tree) -> tuple[Room, ...] | values.NoRoom:
@@ -141,7 +159,7 @@ def from_others(ask: Ask, standing: Standing, tree: values.Tree) -> tuple[Room, 
         return asked
     candidates = preemptible_of(ask.site, (standing.queues[q].name for q in np.flatnonzero(asked)))
     question = _question(ask, candidates, standing)
-    if ask.taker.size == 1 and ask.fits is None and not ask.site.wish.required:
+    if ask.taker.size == 1 and ask.fits is None and not ask.site.wish.required and not ask.over:
         seats = reclaim_for(question, tree, _admissible(ask))
         return tuple(_seated(ask, seats, candidates)) if isinstance(seats, Seats) else seats
     made = reclaim(question, tree)

@@ -26,9 +26,11 @@ def smallest(
     members: Ints,
     size: int,
     judge: Judge,
+    released: tuple[Ints, Ints],
 ) -> tuple[Ints | None, bool]:
     """The smallest set that makes room and that `judge` allows (None: there is none), and whether all were looked at.
 
+    released: int64[m, k] and int64[k], what each member's leaving counts towards limits, and how much they need.
     Before and after: all members are lifted from the stock.
     """
     if len(members) > MOST:
@@ -37,6 +39,10 @@ def smallest(
     counts = count(stock, need, inside, size)
     walk(stock, running.held, need, inside, counts, members, size, fits)
     lift(stock, running.held, members[_left_behind(len(members))], 1)
+    gives, least = released
+    if len(least):
+        sets = np.arange(len(fits))[:, None] >> np.arange(len(members)) & 1
+        fits &= (sets @ gives >= least).all(axis=1)
     for chosen in _minimal(fits, len(members)):
         victims = members[[bit for bit in range(len(members)) if chosen >> bit & 1]]
         if not judge(victims).any():

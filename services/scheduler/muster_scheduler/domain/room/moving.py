@@ -24,9 +24,8 @@ from muster_scheduler.domain.placement.place import amount_before
 from muster_scheduler.domain.room.consolidate import consolidate
 from muster_scheduler.domain.room.listing import running_of
 from muster_scheduler.domain.room.reclaim import free_of
-from muster_scheduler.domain.room.search import Question
 from muster_scheduler.domain.room.sites import Ask, Room, Site, charge_placements, claim_of, next_run
-from muster_scheduler.domain.room.values import NoRoom, Taker
+from muster_scheduler.domain.room.values import NoRoom, Question, Taker
 
 _NODES: Final = 64  # nodes from which work may move, those with most free first
 _TAKER: Final = -1

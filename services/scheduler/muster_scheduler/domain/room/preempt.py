@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from muster_scheduler.domain.room.ranking import by_priority, law_of
-from muster_scheduler.domain.room.search import Question, search
-from muster_scheduler.domain.room.values import NoRoom, Obstacle, Vacated
+from muster_scheduler.domain.room.search import search
+from muster_scheduler.domain.room.values import NoRoom, Obstacle, Question, Vacated
 
 
 def preempt(question: Question, *, preemptible: bool) -> Vacated | NoRoom:

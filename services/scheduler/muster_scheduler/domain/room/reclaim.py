@@ -17,7 +17,7 @@ from muster_scheduler.domain.asked.requests import Kind
 from muster_scheduler.domain.fleet.columns import CLOSED, SLICED, Columns
 from muster_scheduler.domain.room.fairness import Terms, broken, freeable, possible, terms
 from muster_scheduler.domain.room.ranking import by_excess, law_of
-from muster_scheduler.domain.room.search import Question, search
+from muster_scheduler.domain.room.search import search
 from muster_scheduler.domain.room.stock import count, need_of, stock_of
 from muster_scheduler.domain.room.values import (
     TOP,
@@ -26,6 +26,7 @@ from muster_scheduler.domain.room.values import (
     Judge,
     NoRoom,
     Obstacle,
+    Question,
     Running,
     Taker,
     Tree,
@@ -76,14 +77,23 @@ def lacking(question: Question, tree: Tree) -> Bools:
     """
     columns, _, taker, fits = question
     asked: Bools = (taker.units > 0) & tree.counted
+    limited = _limited(taker)
     if len(asked) == 1 or fits is not None:
         return asked
     devices = need_of(taker.shape._replace(cpu=0, memory=0))
     host = need_of(taker.shape._replace(kind=Kind.NONE))
     alone = (devices, host._replace(memory=0), host._replace(cpu=0))
     held = [count(stock_of(columns), need, taker.eligible, taker.size).sum() for need in alone]
-    short = asked & np.array([total < taker.size for total in held])[: len(asked)]
+    short: Bools = asked & (limited | np.array([total < taker.size for total in held])[: len(asked)])
     return short if short.any() else asked
+
+
+def _limited(taker: Taker) -> Bools:
+    """bool[R]: the resources of which a limit leaves too little."""
+    found = np.zeros(len(taker.units), np.bool_)
+    for floor in taker.floors:
+        found |= floor.least > 0
+    return found
 
 
 def _under(question: Question, tree: Tree, counting: Bools, bound: Ints) -> Vacated | NoRoom:

@@ -12,9 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from muster_scheduler.domain.fleet.columns import Columns
 from muster_scheduler.domain.room.stock import lift, stock_of
-from muster_scheduler.domain.room.values import Fits, Ints, Judge, NoRoom, Obstacle, Running
+from muster_scheduler.domain.room.values import Fits, Ints, Judge, NoRoom, Obstacle, Question
 
 _QUESTIONS: Final = 2_048
 _TRIES: Final = 4  # orders tried
@@ -23,27 +22,32 @@ _TRIES: Final = 4  # orders tried
 class _Asker:
     """Columns with some workloads lifted, and how often they may still be asked about."""
 
-    def __init__(self, columns: Columns, running: Running, fits: Fits) -> None:
-        self._columns, self._fits, self._held = columns.scratch(), fits, running.held
+    def __init__(self, question: Question, fits: Fits) -> None:
+        self._columns, self._fits, self._held = question.columns.scratch(), fits, question.running.held
         self._stock = stock_of(self._columns)
+        self._gives, least = question.taker.released(question.running)
+        self._spare = -least
         self.left = _QUESTIONS
 
     def lift(self, rows: Ints) -> None:
         lift(self._stock, self._held, rows, 1)
+        self._spare += self._gives[rows].sum(axis=0)
 
     def put_back(self, rows: Ints) -> None:
         lift(self._stock, self._held, rows, -1)
+        self._spare -= self._gives[rows].sum(axis=0)
 
     def fits(self) -> bool:
+        if (self._spare < 0).any():
+            return False
         self.left -= 1
         return self._fits(self._columns)
 
 
-def search_gang(
-    columns: Columns, running: Running, order: Ints, fits: Fits, judge: Judge | None, replicas: int
-) -> tuple[int, ...] | NoRoom:
+def search_gang(question: Question, order: Ints, fits: Fits, judge: Judge | None) -> tuple[int, ...] | NoRoom:
     """The victims, the first to go first, or why there is no room. order: candidates, the first to go first."""
-    asker = _Asker(columns, running, fits)
+    running, replicas = question.running, question.taker.size
+    asker = _Asker(question, fits)
     asker.lift(order)
     if not asker.fits():
         return NoRoom(Obstacle.PLACES, (0, replicas))

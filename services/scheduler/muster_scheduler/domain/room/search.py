@@ -19,8 +19,19 @@ from muster_scheduler.domain.fleet.columns import Columns
 from muster_scheduler.domain.room.exact import smallest
 from muster_scheduler.domain.room.orders import orders
 from muster_scheduler.domain.room.roles import search_gang
-from muster_scheduler.domain.room.stock import Need, Stock, count, lift, need_of, reprieve, stock_of
-from muster_scheduler.domain.room.values import Bools, Fits, Ints, Judge, Law, NoRoom, Obstacle, Running, Taker, Vacated
+from muster_scheduler.domain.room.stock import Need, Returning, Stock, count, lift, need_of, reprieve, stock_of
+from muster_scheduler.domain.room.values import (
+    Bools,
+    Ints,
+    Judge,
+    Law,
+    NoRoom,
+    Obstacle,
+    Question,
+    Running,
+    Taker,
+    Vacated,
+)
 
 _DOMAINS: Final = 4_096  # domains looked into, the ones with the most room first
 _TRIES: Final = 6  # orders tried in one domain
@@ -146,7 +157,7 @@ def _reprieved(scene: Scene, domain: int, inside: Bools, order: Ints, lifted: In
         counts = lifted.copy()
         spare = scene.gives[order].sum(axis=0) - scene.least
         held, size = scene.running.held, scene.taker.size
-        reprieve(scene.stock, held, scene.need, inside, counts, size, order, gone, scene.gives, spare)
+        reprieve(scene.stock, held, scene.need, inside, counts, size, Returning(order, gone, scene.gives, spare))
         lift(scene.stock, scene.running.held, order[~gone[order]], 1)
         victims = scene.order[gone[scene.order]]
         broken = scene.judge(victims) if scene.judge else None

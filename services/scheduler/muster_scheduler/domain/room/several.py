@@ -15,9 +15,8 @@ import numpy as np
 
 from muster_scheduler.domain.gangs.runs import expanded, runs_of
 from muster_scheduler.domain.room.reclaim import reclaim
-from muster_scheduler.domain.room.search import Question
 from muster_scheduler.domain.room.stock import lift, stock_of
-from muster_scheduler.domain.room.values import Ints, NoRoom, Obstacle, Running, Taker, Tree, Vacated
+from muster_scheduler.domain.room.values import Ints, NoRoom, Obstacle, Question, Running, Taker, Tree, Vacated
 
 _ALL: Final = 1 << 40  # takers: no bound
 

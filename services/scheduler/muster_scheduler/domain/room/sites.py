@@ -6,12 +6,12 @@ nobody; what is charged here for a run is named by a claim, and given back with 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from muster_scheduler.domain.asked.quotas import Amount
+from muster_scheduler.domain.asked.quotas import Amount, Level
 from muster_scheduler.domain.asked.requests import Role
 from muster_scheduler.domain.asked.terms import Wish
 from muster_scheduler.domain.asked.workloads import Claim, Planned, Replica, Request, Workload
@@ -69,7 +69,8 @@ class Site(NamedTuple):
 class Ask(NamedTuple):
     """What one class of waiting workloads asks of a site. members: in their order, all alike.
 
-    units: what one member is charged there. fits: None where counting replicas of the taker's shape tells all.
+    units: what one member is charged there. fits: None where counting replicas of the taker's shape tells all. over:
+    by how much limits are in its way, whose queues could give it back; empty where none is.
     """
 
     site: Site
@@ -79,6 +80,7 @@ class Ask(NamedTuple):
     taker: Taker
     fits: Fits | None
     budget: Budget
+    over: Mapping[Level, Amount]
 
 
 def sites_of(world: World, workload: Workload) -> Iterator[Site]:

@@ -204,25 +204,43 @@ def count_into(stock: Stock, need: Need, inside: Bools, most: int, counts: Ints)
             counts[n] = room_on(stock, need, n, most)
 
 
-@lean
-def reprieve(
-    stock: Stock, held: Held, need: Need, inside: Bools, counts: Ints, size: int, order: Ints, gone: Bools
-) -> None:
-    """Puts back whoever need not go, the last of `order` first; `gone` and `counts` say who and what is left.
+class Returning(NamedTuple):
+    """Who may be put back. order: rows, the last of them first; gone: bool[v], who is left in the end.
 
-    Before: all of `order` is lifted and `counts` sum to `size` at least. After: they still do, and none of those who
-    are gone can be put back. One pass is enough, since putting back never makes room.
+    gives, spare: int64[v, k] and int64[k], what each releases for limits, and how much more than needed all of them do.
+    """
+
+    order: Ints
+    gone: Bools
+    gives: Ints
+    spare: Ints
+
+
+@lean
+def reprieve(stock: Stock, held: Held, need: Need, inside: Bools, counts: Ints, size: int, back: Returning) -> None:
+    """Puts back whoever need not go, the last of the order first; `gone`, `spare` and `counts` say what is left.
+
+    Before: all of the order is lifted, `counts` sum to `size` at least and nothing of `spare` is below 0. After: so it
+    is still, and none of those who are gone can be put back. One pass is enough, since putting back never makes room.
     """
     total = 0
     for n in range(len(counts)):
         total += counts[n]
-    for i in range(len(order) - 1, -1, -1):
-        v = order[i]
-        change = shift_all(stock, held, need, inside, counts, size, v, -1)
-        total += change
-        gone[v] = total < size
-        if gone[v]:
+    for i in range(len(back.order) - 1, -1, -1):
+        v = back.order[i]
+        needed = False
+        for k in range(len(back.spare)):
+            needed = needed or back.gives[v, k] > back.spare[k]
+        back.gone[v] = needed
+        if needed:
+            continue
+        total += shift_all(stock, held, need, inside, counts, size, v, -1)
+        back.gone[v] = total < size
+        if back.gone[v]:
             total += shift_all(stock, held, need, inside, counts, size, v, 1)
+            continue
+        for k in range(len(back.spare)):
+            back.spare[k] -= back.gives[v, k]
 
 
 @lean

@@ -10,6 +10,7 @@ from typing import Final
 
 from muster_kernel.lifecycle import ACTIVE, WAITING, LifecycleEvent, Phase
 from muster_kernel.reasons import ChangeReason, Reason, WaitingReason
+from muster_scheduler.domain.asked.quotas import LIMITED
 from muster_scheduler.domain.asked.workloads import SECOND, Claim, Planned, Replica, Request, Workload
 from muster_scheduler.domain.books.classes import ClassKey
 from muster_scheduler.domain.books.course import (
@@ -194,7 +195,8 @@ def decide(world: World, workload: Workload, key: ClassKey, budget: Budget, turn
         # and its members have been told so.
         block(world, key, before, tell=False)
         return
-    if refusal.code is not WaitingReason.NOT_EVALUATED:
+    limited = refusal.code in LIMITED
+    if refusal.code is not WaitingReason.NOT_EVALUATED and not limited:
         block(world, key, refusal)
         return
     if budget.evictions <= 0:
@@ -209,7 +211,7 @@ def decide(world: World, workload: Workload, key: ClassKey, budget: Budget, turn
             carry_out(world, room)
             shed_all(world, room.shrinks)
     else:
-        block(world, key, behind(world, workload) or why_not(world, workload))
+        block(world, key, refusal if limited else behind(world, workload) or why_not(world, workload))
     budget.steps.done(Step.ROOM)
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from muster_kernel.reasons import NEVER, Reason, WaitingReason
+from muster_scheduler.domain.asked.quotas import LIMITED
 from muster_scheduler.domain.asked.requests import Grant, Kind, Role, Shape
 from muster_scheduler.domain.books.classes import ClassKey, asked_by
 from muster_scheduler.domain.books.standing import Standing
@@ -92,7 +93,8 @@ class _Change:
         # In several pools another thing stands in the way in each; the reason tells the first.
         alone = len(key.pools) == 1
         if reason.code in _QUOTA and alone:
-            return Help.ALL if self._related(key) else Help.NONE
+            room = reason.code in LIMITED and self._makes_room(key)
+            return Help.ALL if room or self._related(key) else Help.NONE
         # A queue that holds less may come to hold no more than it deserves, and so to pass what is reserved.
         passes = reason.code is WaitingReason.RESERVED or not alone
         if reason.code not in _QUOTA | _ROOM or (passes and self._related(key)) or self._makes_room(key):
