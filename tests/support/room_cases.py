@@ -10,8 +10,7 @@ import numpy as np
 from muster_kernel.quantities import GPU
 from muster_scheduler.domain.asked.requests import Kind, Shape, charge_of
 from muster_scheduler.domain.fleet.columns import Columns
-from muster_scheduler.domain.room.values import Question
-from muster_scheduler.domain.room.values import ALL, Running, Taker, Tree
+from muster_scheduler.domain.room.values import ALL, Question, Running, Taker, Tree
 from tests.support.pools import GIB, Part, Work, occupy, pool, running
 
 CARDS = 4
