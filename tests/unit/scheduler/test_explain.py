@@ -114,6 +114,18 @@ def test_a_node_that_is_too_small_even_idle_is_said_to_be_that_whatever_else_kee
     assert {constraint for constraint, _, _ in why(fleet, 7).excluded} >= {Constraint.RESERVED, Constraint.TOO_FEW_GPUS}
 
 
+def test_where_the_devices_are_free_it_is_the_host_that_lacks() -> None:
+    crowded = node("n1", 2)
+    crowded.foreign_cpu = crowded.cpu * 2
+    fleet = Fleet(crowded, node("n2", 2, cpu=1_500))
+    fleet.submit(1, request(role(whole(1, cpu=1_000)), preemptible=False))
+    fleet.submit(2, request(role(whole(1, cpu=1_000)), preemptible=False))
+    answer = why(fleet, 2)
+    assert answer.reason is not None
+    assert answer.reason.sentence() == "no node has the CPU and memory free for its 1 replica"
+    assert answer.excluded == ((Constraint.CPU, 2, "have too little free CPU"),)
+
+
 def test_claims_and_backoffs() -> None:
     fleet = Fleet(node("n1", 1))
     fleet.submit(1)

@@ -7,6 +7,9 @@ node are not made here but when somebody asks (answers/explain.py).
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
+
+import numpy as np
 
 from muster_kernel.quantities import GPU
 from muster_kernel.reasons import Constraint, Reason, WaitingReason
@@ -15,9 +18,10 @@ from muster_scheduler.domain.asked.workloads import Request, Workload
 from muster_scheduler.domain.books.capacity import Trial
 from muster_scheduler.domain.books.eligible import eligibility_of
 from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.fleet.counts import counts_of
 from muster_scheduler.domain.fleet.eligibility import Eligibility, mismatch
-from muster_scheduler.domain.placement.gang import GangGround, lacking, wish_of
-from muster_scheduler.domain.placement.place import able, charge_before, ready
+from muster_scheduler.domain.placement.gang import GangGround, by_columns, lacking, wish_of
+from muster_scheduler.domain.placement.place import able, charge_before, mig_of, ready
 from muster_scheduler.domain.placement.trial import try_out
 
 
@@ -81,11 +85,33 @@ def _short_of_room(world: World, workload: Workload, request: Request) -> Reason
     apart = lacking(workload, request.roles, _grounds(world, asked, request, open_pools))
     if apart is not None:
         return apart
-    if wanted and free >= wanted:
-        return Reason(WaitingReason.FRAGMENTED, (wanted, free))
-    if not wanted:
+    if not wanted or (free >= wanted and _devices_are_free(world, asked, request, open_pools)):
         return Reason(WaitingReason.NO_HOST_CAPACITY, (replica_count(request.roles),))
+    if free >= wanted:
+        return Reason(WaitingReason.FRAGMENTED, (wanted, free))
     return Reason(WaitingReason.NO_CAPACITY, (wanted, free))
+
+
+def _devices_are_free(world: World, asked: Eligibility, request: Request, pools: list[tuple[str, str]]) -> bool:
+    """Whether a pool has all devices of a gang of one role free, so that it is CPU or memory that lacks beside them."""
+    roles = [role for role in request.roles if role.size]
+    if len(roles) != 1:
+        return False
+    (role,) = roles
+    cpu, memory = role.shape.cpu, role.shape.memory
+    for cluster, pool in pools:
+        capacity = world.inventory.capacity(cluster, pool)
+        if capacity is None or not by_columns((role,), mig_of(world, cluster)):
+            continue
+        columns, usable = capacity.columns, capacity.usable.mask(asked, world.now)
+        if not (usable & ((columns.cpu < cpu) | (columns.memory < memory))).any():
+            continue  # as nearly always: every head that finds no room comes by here
+        # Below 0 where others took more than there was: nothing fits there, though its devices are free.
+        hosts = replace(columns, cpu=np.maximum(columns.cpu, 0), memory=np.maximum(columns.memory, 0))
+        counts = counts_of(hosts, role.shape._replace(cpu=0, memory=0), role.size)
+        if int(counts[usable].sum()) >= role.size:
+            return True
+    return False
 
 
 def _grounds(world: World, asked: Eligibility, request: Request, pools: list[tuple[str, str]]) -> list[GangGround]:
