@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import hypothesis.strategies as st
@@ -13,6 +14,7 @@ from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.quotas import Amount, Line, Quota
 from muster_scheduler.domain.asked.requests import Shape
 from muster_scheduler.domain.books.queues import Owner
+from muster_scheduler.domain.books.standings import standing_of
 from muster_scheduler.domain.deciding import accounts
 from muster_scheduler.domain.deciding.shapes import Terms, row_of
 from muster_scheduler.domain.state import State
@@ -68,9 +70,12 @@ def test_the_kernel_refuses_what_the_books_refuse(
     books = state.world.queues
     for each in before:  # also beyond quotas: they may have been lowered since
         books.charge(_owner(each), POOL, each.amount)
-    forest = forest_of(state.world, POOL, list(PROJECTS), None)
+    standing = replace(standing_of(state.world, POOL), shares=(None,) * 3)  # whose turn it is is not asked
+    forest = forest_of(books, standing.projects, standing)
     assert forest is not None
     for each in asks:
+        if each.project not in standing.projects:
+            continue  # it has neither a quota nor work there
         row = forest.rows[each.project]
         terms = Terms(each.amount.gpu, row, not each.preemptible)
         shape = np.array(row_of(Shape(each.amount.cpu, each.amount.memory), terms))

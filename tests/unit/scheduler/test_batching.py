@@ -38,7 +38,7 @@ def batched(fleet: Fleet, most: int) -> int:
     turns = Turns(fleet.world)
     assert turns.next() is not None
     batch = Batch(fleet.world, "default", turns.competing("default"), most)
-    placed = batch.decide(None, Budget())
+    placed = batch.decide(turns.standing("default"), Budget())
     batch.write(placed)
     return len(placed)
 
@@ -97,8 +97,11 @@ def test_a_share_of_next_to_nothing_is_beyond_the_kernel() -> None:
     world.queues.projects["p"].quotas["default"] = tiny
     waiting(fleet, 2, host())
     turns = Turns(world)
-    assert forest_of(world, "default", ["p"], turns.standing("default")) is None
-    assert forest_of(world, "default", ["p"], None) is not None
+    assert forest_of(world.queues, ["p"], turns.standing("default")) is None
+    world.queues.projects["p"].quotas["default"] = tiny._replace(memory=Line(1 << 30, None, 0))
+    world.standings.clear()
+    assert forest_of(world.queues, ["p"], Turns(world).standing("default")) is not None
+    assert forest_of(world.queues, ["p", "later"], Turns(world).standing("default")) is None
 
 
 def test_batches_grow_while_they_place_what_they_get_and_wait_longer_after_those_that_place_nothing() -> None:

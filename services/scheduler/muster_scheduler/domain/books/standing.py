@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster_kernel.quantities import GPU, MILLI
-from muster_scheduler.domain.asked.quotas import EMPTY, Account, Amount, Quota
+from muster_scheduler.domain.asked.quotas import EMPTY, Account, Amount, Line, Quota
 from muster_scheduler.domain.books.queues import Department, Project, Queues
 from muster_scheduler.domain.shares.tree import Division, Share
 
@@ -42,11 +42,13 @@ class Table(NamedTuple):
     """The queues of a pool as arrays of q rows, resources as in `Amount`.
 
     parent: int64[q]. fair, deserved: int64[q, 3], in the accounts' units; FREE where no quota names the resource.
-    counted: bool[3], the resources that any quota names. held, bound: int64[q, 3], of the accounts as last read.
+    wanted: int64[q, 3], 0 there. counted: bool[3], the resources that any quota names. held, bound: int64[q, 3], of the
+    accounts as last read.
     """
 
     parent: Ints
     fair: Ints
+    wanted: Ints
     deserved: Ints
     counted: NDArray[np.bool_]
     held: Ints
@@ -54,12 +56,56 @@ class Table(NamedTuple):
     accounts: list[Account | None]
 
     def with_fair(self, shares: tuple[tuple[Share, ...] | None, ...], rows: list[int]) -> Table:
-        """The same queues where the fair shares of these rows are others."""
-        fair = self.fair.copy()
+        """The same queues where the shares of these rows are others."""
+        fair, wanted = self.fair.copy(), self.wanted.copy()
         for at, each in enumerate(shares):
             if each is not None and rows:
                 fair[rows, at] = [each[row].fair for row in rows]
-        return self._replace(fair=fair)
+                wanted[rows, at] = [each[row].wanted for row in rows]
+        return self._replace(fair=fair, wanted=wanted)
+
+
+class Frame(NamedTuple):
+    """The queues of a pool as a tree under a root, row 0: what of it no account and no share changes.
+
+    Children of one parent stand together, in the order in which ties of turns end: by name, a department before a
+    project of its name. order: int64[q], the queue of each row after the root; rows: of the projects, by name.
+    parent, first_child, children: int64[q + 1]. most, secure: int64[q + 1, 3], what a queue may hold, and what of it
+    may be non-preemptible; FREE where nothing bounds it.
+    """
+
+    order: Ints
+    rows: dict[str, int]
+    parent: Ints
+    first_child: Ints
+    children: Ints
+    most: Ints
+    secure: Ints
+
+
+def _frame_of(queues: Sequence[Queue], departments: int) -> Frame:
+    """The frame of queues of which the first so many are departments."""
+    top = sorted((queue.name, row >= departments, row) for row, queue in enumerate(queues) if queue.parent < 0)
+    order = [row for _, _, row in top]
+    below = [row for row, queue in enumerate(queues) if queue.parent >= 0]
+    places = {row: at for at, row in enumerate(order, 1)}
+    order += sorted(below, key=lambda row: (places[queues[row].parent], row))
+    places = {row: at for at, row in enumerate(order, 1)}
+    parent = [-1, *(places.get(queues[row].parent, 0) for row in order)]
+    first, children = np.zeros(len(parent), np.int64), np.zeros(len(parent), np.int64)
+    for row in range(len(order), 0, -1):
+        first[parent[row]] = row
+        children[parent[row]] += 1
+    bounds = [_bounds(queues[row].quota) for row in order]
+    most, secure = (np.array([(FREE,) * 3, *(each[side] for each in bounds)], np.int64) for side in (0, 1))
+    rows = {queues[row].name: at for at, row in enumerate(order, 1) if row >= departments}
+    return Frame(np.array(order, np.int64), rows, np.array(parent), first, children, most, secure)
+
+
+def _bounds(quota: Quota | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    lines = quota.lines if quota else (Line(),) * len(STEPS)
+    most = tuple(FREE if line.most is None else line.most for line in lines)
+    return most, tuple(FREE if line.deserved is None else line.deserved for line in lines)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,11 +125,17 @@ class Standing:
         parent = np.array([queue.parent for queue in self.queues], np.int64)
         counted = np.array([share is not None for share in self.shares])
         fair, deserved = (np.full((len(parent), len(STEPS)), FREE) for _ in range(2))
+        wanted, held, bound = (np.zeros((len(parent), len(STEPS)), np.int64) for _ in range(3))
         for at, shares in enumerate(self.shares):
             if shares is not None:
                 fair[:, at], deserved[:, at] = [each.fair for each in shares], [each.deserved for each in shares]
-        held, bound = (np.zeros((len(parent), len(STEPS)), np.int64) for _ in range(2))
-        return Table(parent, fair, deserved, counted, held, bound, [None] * len(parent))
+                wanted[:, at] = [each.wanted for each in shares]
+        return Table(parent, fair, wanted, deserved, counted, held, bound, [None] * len(parent))
+
+    @cached_property
+    def frame(self) -> Frame:
+        """The queues as a tree in the order of their turns, made once."""
+        return _frame_of(self.queues, len(self.departments))
 
     @cached_property
     def keys(self) -> list[tuple[str, str]]:
@@ -98,16 +150,20 @@ class Standing:
     def refreshed(self, books: Queues) -> Table:
         """The table with what the queues hold now; to be read only, and until the next call."""
         table, accounts = self.table, self.accounts(books)
-        for row in differing(accounts, table.accounts):
-            now = accounts[row] or EMPTY
-            table.accounts[row] = accounts[row]
-            table.held[row], table.bound[row] = now.held, now.bound
+        rows = differing(accounts, table.accounts)
+        if rows:
+            now = [accounts[row] or EMPTY for row in rows]
+            table.held[rows] = [each.held for each in now]
+            table.bound[rows] = [each.bound for each in now]
+            table.accounts[:] = accounts
         return table
 
     def followed(self, shares: tuple[tuple[Share, ...] | None, ...], felt: list[int]) -> Standing:
         """The same queues a moment later. felt: the rows of which a share has changed."""
         later = Standing(self.pool, self.total, self.queues, self.departments, self.projects, shares)
         vars(later)["keys"] = self.keys
+        if "frame" in vars(self):
+            vars(later)["frame"] = self.frame
         if "table" in vars(self):
             vars(later)["table"] = self.table.with_fair(shares, felt)
         return later

@@ -87,9 +87,8 @@ def place_many(world: World, turns: Turns, head: Workload, budget: Budget, pace:
     projects = turns.competing(pool)
     if not projects:
         return 0
-    standing = turns.standing(pool) if len(projects) > 1 else None
     batch = Batch(world, pool, projects, pace.size)
-    placed = batch.decide(standing, budget)
+    placed = batch.decide(turns.standing(pool), budget)
     batch.write(placed)
     pace.batched(len(placed))
     return len(placed)
@@ -106,12 +105,12 @@ class Batch:
         self._given = _Given()
         self._phases: dict[tuple[Phase, DesiredPhase], Phase | None] = {}
 
-    def decide(self, standing: Standing | None, budget: Budget) -> Ints64:
+    def decide(self, standing: Standing, budget: Budget) -> Ints64:
         """What the kernel decides, rows as `batch.decide` writes them. The columns say so now: `write` has to follow.
 
-        standing: the pool's fair shares; None where a single project competes.
+        standing: the pool's fair shares.
         """
-        forest = forest_of(self._world, self._classes.pool, self._projects, standing)
+        forest = forest_of(self._world.queues, self._projects, standing)
         heads = self._gather(forest) if forest is not None else None
         capacity = self._classes.capacity
         if forest is None or heads is None or capacity is None or not self._given.workloads:
