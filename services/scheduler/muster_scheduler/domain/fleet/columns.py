@@ -110,7 +110,7 @@ class Row(NamedTuple):
 def row_of(node: Node) -> Row:
     """What the books say of a node."""
     devices = node.devices[:SLOTS]
-    there = sum(1 for device in devices if device.healthy and not device.foreign and not device.mig)
+    there = sum([device.healthy and not device.foreign and not device.mig for device in devices])
     return Row(
         node.free_cpu,
         node.free_memory,
@@ -119,14 +119,22 @@ def row_of(node: Node) -> Row:
         node.cpu,
         node.memory,
         node.slots or there,
-        tuple([_mode(device) for device in devices]),
-        tuple([device.free_milli for device in devices]),
-        tuple([device.free_bytes for device in devices]),
-        tuple([device.memory for device in devices]),
-        tuple([device.mask for device in devices]),
-        tuple([_media(device) for device in devices]),
-        tuple([_CARD_NUMBERS.get(device.model, -1) for device in devices]),
+        *(_cells(devices) if devices else _NO_CELLS),
     )
+
+
+def _cells(devices: list[Device]) -> Iterator[tuple[int, ...]]:
+    """The fields of `Row` from `mode` on."""
+    yield tuple([_mode(device) for device in devices])
+    yield tuple([device.free_milli for device in devices])
+    yield tuple([device.free_bytes for device in devices])
+    yield tuple([device.memory for device in devices])
+    yield tuple([device.mask for device in devices])
+    yield tuple([_media(device) for device in devices])
+    yield tuple([_CARD_NUMBERS.get(device.model, -1) for device in devices])
+
+
+_NO_CELLS: Final[tuple[tuple[int, ...], ...]] = ((),) * 7
 
 
 def record_of(node: Node) -> list[int]:
@@ -183,7 +191,7 @@ def _media(device: Device) -> int:
 def type_of(node: Node) -> NodeType:
     """The node's type; its host name is left out, or every node would be a type of its own."""
     model = node.devices[0].model if node.devices else node.slot_model
-    labels = tuple(label for label in node.labels if label[0] != _HOST_NAME)
+    labels = tuple([label for label in node.labels if label[0] != _HOST_NAME])
     return NodeType(model, labels, node.taints)
 
 

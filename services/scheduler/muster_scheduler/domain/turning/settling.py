@@ -7,13 +7,14 @@ Holds: books, decisions and their order are those of `settle`, one after the oth
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, repeat
 from typing import Any, Final, NamedTuple, TypeVar
 
 from muster_kernel.lifecycle import Phase
 from muster_kernel.reasons import ChangeReason
-from muster_scheduler.domain.asked.quotas import Account, Amount
+from muster_scheduler.domain.asked.quotas import NOTHING, Account, Amount
 from muster_scheduler.domain.asked.requests import Grant, Holder
 from muster_scheduler.domain.asked.workloads import Replica, Workload
 from muster_scheduler.domain.books.capacity import Capacity
@@ -150,33 +151,32 @@ def _write_accounts(
         world.touched.usage[project, pool] = None
     bound = [request is not None and not request.preemptible for request in [each.request for each in members]]
     _weigh(world, project, pool, grants, bound)
-    taken = Account(_sum(grants), _sum([grant for grant, fixed in zip(grants, bound, strict=True) if fixed]))
-    world.queues.charge_many(project, pool, taken, _spells(members, grants))
+    fixed = [grant for grant, stays in zip(grants, bound, strict=True) if stays]
+    world.queues.charge_many(project, pool, Account(_sum(grants), _sum(fixed)), _spells(members, grants))
 
 
 def _weigh(world: World, project: str, pool: str, grants: Sequence[Grant], bound: Sequence[bool]) -> None:
     """Notes that preemptible work was placed beyond what the project deserves, where the last of it was."""
-    last = max((at for at, fixed in enumerate(bound) if not fixed), default=-1)
-    held = world.queues.account(project, pool).allocated + sum([grant.charge for grant in grants[: last + 1]])
+    last = next((at for at in range(len(bound) - 1, -1, -1) if not bound[at]), -1)
+    held = world.queues.account(project, pool).allocated + _sum(grants[: last + 1]).gpu
     if last >= 0 and held > world.queues.quota(project, pool).deserved:
         world.unweighed[pool] = None
 
 
 def _sum(grants: Sequence[Grant]) -> Amount:
-    return Amount(
-        sum([grant.charge for grant in grants]),
-        sum([grant.cpu for grant in grants]),
-        sum([grant.memory for grant in grants]),
-    )
+    """What grants cost together; most of them are one and the same value."""
+    values, times = {id(grant): grant for grant in grants}, Counter(map(id, grants))
+    total = NOTHING
+    for key, grant in values.items():
+        total = total.plus(Amount(grant.charge, grant.cpu, grant.memory), times[key])
+    return total
 
 
 def _spells(members: Sequence[Workload], grants: Sequence[Grant]) -> dict[str, dict[str, Spell]]:
     """What each holds from now on, by user and workload; equal spells are one value."""
     known = {charge: Spell(1, charge) for charge in {grant.charge for grant in grants}}
-    found: dict[str, dict[str, Spell]] = {}
+    found: dict[str, dict[str, Spell]] = {workload.owner: {} for workload in members}
     for workload, grant in zip(members, grants, strict=True):
-        if workload.owner not in found:
-            found[workload.owner] = {}
         found[workload.owner][workload.id] = known[grant.charge]
     return found
 
