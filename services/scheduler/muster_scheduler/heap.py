@@ -11,9 +11,9 @@ from __future__ import annotations
 import gc
 from typing import Final
 
-_YOUNG: Final = 50_000  # objects more than were given back, some 3 ms of walking; Python's own: 700
-_MIDDLE: Final = 20
-_OLD: Final = 20
+_YOUNG: Final = 5_000  # objects more than were given back: they are still near when they are walked; Python's own: 700
+_MIDDLE: Final = 50
+_OLD: Final = 50
 
 
 def settle() -> None:

@@ -7,19 +7,18 @@ Holds: books, decisions and their order are those of `settle`, one after the oth
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, repeat
 from typing import Any, Final, NamedTuple, TypeVar
 
 from muster_kernel.lifecycle import Phase
 from muster_kernel.reasons import ChangeReason
-from muster_scheduler.domain.asked.quotas import NOTHING, Account, Amount
+from muster_scheduler.domain.asked.quotas import Account
 from muster_scheduler.domain.asked.requests import Grant, Holder
 from muster_scheduler.domain.asked.workloads import Replica, Workload
 from muster_scheduler.domain.books.capacity import Capacity
 from muster_scheduler.domain.books.queues import Spell
-from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.books.world import World, amount_of
 from muster_scheduler.domain.decisions import Assign, Decision, PhaseChange, Placed
 
 V = TypeVar("V")
@@ -152,24 +151,15 @@ def _write_accounts(
     bound = [request is not None and not request.preemptible for request in [each.request for each in members]]
     _weigh(world, project, pool, grants, bound)
     fixed = [grant for grant, stays in zip(grants, bound, strict=True) if stays]
-    world.queues.charge_many(project, pool, Account(_sum(grants), _sum(fixed)), _spells(members, grants))
+    world.queues.charge_many(project, pool, Account(amount_of(grants), amount_of(fixed)), _spells(members, grants))
 
 
 def _weigh(world: World, project: str, pool: str, grants: Sequence[Grant], bound: Sequence[bool]) -> None:
     """Notes that preemptible work was placed beyond what the project deserves, where the last of it was."""
     last = next((at for at in range(len(bound) - 1, -1, -1) if not bound[at]), -1)
-    held = world.queues.account(project, pool).allocated + _sum(grants[: last + 1]).gpu
+    held = world.queues.account(project, pool).allocated + amount_of(grants[: last + 1]).gpu
     if last >= 0 and held > world.queues.quota(project, pool).deserved:
         world.unweighed[pool] = None
-
-
-def _sum(grants: Sequence[Grant]) -> Amount:
-    """What grants cost together; most of them are one and the same value."""
-    values, times = {id(grant): grant for grant in grants}, Counter(map(id, grants))
-    total = NOTHING
-    for key, grant in values.items():
-        total = total.plus(Amount(grant.charge, grant.cpu, grant.memory), times[key])
-    return total
 
 
 def _spells(members: Sequence[Workload], grants: Sequence[Grant]) -> dict[str, dict[str, Spell]]:
