@@ -179,8 +179,8 @@ def healthy(world: World, replica: Replica) -> bool:
     node = world.inventory.nodes.get(replica.node)
     if node is None:
         return False
-    asked = eligibility_of(world.queues, world.workloads[replica.holder.workload])._replace(avoided=frozenset())
-    if excluded(asked, node, world.now) is not None:
+    asked = eligibility_of(world.queues, world.workloads[replica.holder.workload], world.limits.grace)
+    if excluded(asked._replace(avoided=frozenset()), node, world.now) is not None:
         return False
     held = (node.device(share.device) for share in replica.grant.shares)
     return all(device is not None and device.mode not in {Mode.UNHEALTHY, Mode.FOREIGN} for device in held)

@@ -12,8 +12,8 @@ from muster_scheduler.domain.books.queues import Queues
 from muster_scheduler.domain.fleet.eligibility import ANY_NODE, Eligibility
 
 
-def eligibility_of(queues: Queues, workload: Workload) -> Eligibility:
-    """The eligibility of an admitted workload; of one that is not, any node."""
+def eligibility_of(queues: Queues, workload: Workload, grace: int) -> Eligibility:
+    """The eligibility of an admitted workload; of one that is not, any node. grace: seconds that an end takes."""
     request = workload.request
     if request is None:
         return ANY_NODE
@@ -24,7 +24,7 @@ def eligibility_of(queues: Queues, workload: Workload) -> Eligibility:
     return Eligibility(
         allowed_types(request.kind, request.terms.node_type, *listed),
         request.terms.tolerations,
-        None if limit is None else max(0, limit * SECOND - workload.ran),
+        None if limit is None else max(0, limit * SECOND - workload.ran) + grace * SECOND,
         frozenset(workload.avoid),
     )
 

@@ -63,7 +63,7 @@ def asked_of(world: World, workload: Workload, units: int) -> Eligibility:
 
     The workload's eligibility, without closed models and what is kept for others.
     """
-    asked = eligibility_of(world.queues, workload)
+    asked = eligibility_of(world.queues, workload, world.limits.grace)
     closed = closed_models(world, workload, units)
     kept = kept_from(world, workload, units, asked.runs)
     if not closed and not kept:

@@ -14,7 +14,7 @@ from typing import Final
 from muster_kernel.lifecycle import WAITING
 from muster_kernel.reasons import Reason, WaitingReason
 from muster_scheduler.domain.asked.quotas import NOTHING, Amount, Quota
-from muster_scheduler.domain.asked.workloads import SECOND, Request, Reservation, Workload
+from muster_scheduler.domain.asked.workloads import Request, Reservation, Workload
 from muster_scheduler.domain.books.classes import ClassKey
 from muster_scheduler.domain.books.waiting import FOR_ROOM, Help
 from muster_scheduler.domain.books.world import World
@@ -26,7 +26,7 @@ _NONE: Final[Nodes] = frozenset()
 def kept_from(world: World, workload: Workload, units: int, runs: int | None) -> Nodes:
     """The nodes that a waiting workload may not use because they are kept for another.
 
-    units: what it asks for, in 1/7,000 GPU. runs: microseconds that it runs at most, None: nobody knows.
+    units: what it asks for, in 1/7,000 GPU. runs: microseconds after which nothing of it is left, None: nobody knows.
     """
     request = workload.request
     if not (world.reserved and world.limits.reserves) or request is None or workload.phase not in WAITING:
@@ -45,7 +45,7 @@ def _passes(
     world: World, workload: Workload, request: Request, kept: Reservation, other: str, units: int, runs: int | None
 ) -> bool:
     """Whether a workload may use what is kept for another: it goes before that one, or does not delay it."""
-    ends = runs is not None and world.now + runs + world.limits.grace * SECOND <= kept.until
+    ends = runs is not None and world.now + runs <= kept.until
     if ends or _gives_way(world, workload, request, kept, other):
         return True
     head = world.workloads[other]

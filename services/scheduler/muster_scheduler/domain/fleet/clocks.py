@@ -27,9 +27,12 @@ class Due(NamedTuple):
 
 
 def next_due(workload: Workload, rules: Rules, nodes: Mapping[tuple[str, str], Node], grace: int) -> Due | None:
-    """The first of a workload's clocks; None where nothing limits it. grace: seconds that an end takes."""
+    """The first of a workload's clocks; None where nothing limits it. grace: seconds that an end takes.
+
+    Of two at the same time its own limit goes first: a node that only closes would have it come back.
+    """
     found = [*_limits(workload, rules), *_nodes(workload, nodes, grace)]
-    return min(found, key=lambda due: (due.at, due.reason, due.node or ("", "")), default=None)
+    return min(found, key=lambda due: (due.at, due.node or ("", ""), due.reason), default=None)
 
 
 def certain_end(workload: Workload, rules: Rules, nodes: Mapping[tuple[str, str], Node], grace: int) -> int | None:

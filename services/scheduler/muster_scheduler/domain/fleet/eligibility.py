@@ -19,7 +19,7 @@ TYPE_LABEL: Final = "run.ai/type"
 
 
 class Eligibility(NamedTuple):
-    """What nodes are held against. `runs`: microseconds that it still runs at most, None: nobody knows."""
+    """What nodes are held against. `runs`: microseconds after which nothing of it is left, None: nobody knows."""
 
     types: frozenset[str] | None = None
     tolerations: tuple[Toleration, ...] = ()

@@ -65,7 +65,7 @@ def _arrivals(world: World, cluster: str, pool: str) -> Iterator[tuple[Shape, fr
 
 
 def _shapes(world: World, workload: Workload, times: int) -> Iterator[tuple[Shape, frozenset[str] | None, int]]:
-    types = eligibility_of(world.queues, workload).types
+    types = eligibility_of(world.queues, workload, world.limits.grace).types
     for role in workload.request.roles if workload.request else ():
         yield role.shape, types, role.size * times
 

@@ -44,7 +44,7 @@ def why_not(world: World, workload: Workload) -> Reason:
 
 def _not_eligible(world: World, workload: Workload, request: Request) -> Reason | None:
     """Why no node of its pools is one that it may use, whatever is free: said of what keeps most of them out."""
-    asked = eligibility_of(world.queues, workload)
+    asked = eligibility_of(world.queues, workload, world.limits.grace)
     found: Counter[Constraint] = Counter()
     for cluster, pool in _pools_of(world, request):
         capacity = world.inventory.capacity(cluster, pool)
@@ -71,7 +71,7 @@ def _pools_of(world: World, request: Request) -> list[tuple[str, str]]:
 
 def _short_of_room(world: World, workload: Workload, request: Request) -> Reason:
     pools = _pools_of(world, request)
-    asked = eligibility_of(world.queues, workload)
+    asked = eligibility_of(world.queues, workload, world.limits.grace)
     wanted = min((charge_before(world, request, pool) for pool in request.pools), default=0)
     trials = [try_out(world, workload, request.roles, cluster, pool) for cluster, pool in pools]
     possible = [trial for trial in trials if trial is not None]

@@ -32,7 +32,7 @@ def try_out(world: World, workload: Workload, roles: tuple[Role, ...], cluster: 
     capacity = world.inventory.capacity(cluster, pool)
     if capacity is None or len(capacity.nodes) > _LARGEST:
         return None
-    asked = eligibility_of(world.queues, workload)._replace(avoided=frozenset(), runs=None)
+    asked = eligibility_of(world.queues, workload, world.limits.grace)._replace(avoided=frozenset(), runs=None)
     wish = wish_of(workload.request)
     key = roles, asked, wish, world.pools.named(cluster, pool).levels, mig_of(world, cluster)
     known = capacity.trials.get(key)
