@@ -22,11 +22,11 @@ class Journal:
 
     def __init__(self) -> None:
         """Begins empty."""
-        self._log: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
+        self._log: list[tuple[Any, ...]] = []  # what undoes a change, and its arguments
 
     def set(self, target: object, name: str, value: object) -> None:
         """Sets an attribute and remembers what it was."""
-        self._log.append((setattr, (target, name, getattr(target, name))))
+        self._log.append((setattr, target, name, getattr(target, name)))
         setattr(target, name, value)
 
     def write(self, target: object, values: Mapping[str, object]) -> None:
@@ -38,16 +38,16 @@ class Journal:
                 before[name] = old
                 setattr(target, name, value)
         if before:
-            self._log.append((_write_back, (target, before)))
+            self._log.append((_write_back, target, before))
 
     def put(self, mapping: dict[K, V], key: K, value: V) -> None:
         """Sets an entry of a dict and remembers what it was."""
-        self._log.append((_restore, (mapping, key, mapping.get(key, _ABSENT))))
+        self._log.append((_restore, mapping, key, mapping.get(key, _ABSENT)))
         mapping[key] = value
 
     def put_all(self, mapping: dict[K, V], entries: Mapping[K, V]) -> None:
         """Sets entries of a dict as one change."""
-        self._log.append((_restore_all, (mapping, {key: mapping.get(key, _ABSENT) for key in entries})))
+        self._log.append((_restore_all, mapping, {key: mapping.get(key, _ABSENT) for key in entries}))
         mapping.update(entries)
 
     def drop(self, mapping: dict[K, V], key: K) -> V | None:
@@ -55,12 +55,12 @@ class Journal:
         if key not in mapping:
             return None
         value = mapping.pop(key)
-        self._log.append((_restore, (mapping, key, value)))
+        self._log.append((_restore, mapping, key, value))
         return value
 
     def note(self, undo: Callable[..., Any], *arguments: object) -> None:
         """Remembers how to undo a change that was made otherwise."""
-        self._log.append((undo, arguments))
+        self._log.append((undo, *arguments))
 
     def mark(self) -> int:
         """A point to which `rollback` can return."""
@@ -69,7 +69,7 @@ class Journal:
     def rollback(self, mark: int = 0) -> None:
         """Undoes everything after the mark."""
         while len(self._log) > mark:
-            undo, arguments = self._log.pop()
+            undo, *arguments = self._log.pop()
             undo(*arguments)
 
     def clear(self) -> None:

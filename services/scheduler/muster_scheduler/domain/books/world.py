@@ -196,9 +196,12 @@ class World:
     def unaccount(self, workload: Workload, replica: Replica) -> None:
         """Takes a replica out of its project's accounts, where it still is in them."""
         if replica.accounted:
-            surplus = workload.beyond(replica.holder.role, replica.holder.rank)
-            self.account(workload, workload.pool, (replica.grant,), -1, surplus=surplus)
+            self._discharge(workload, replica)
             self.set_replica(replica, accounted=False)
+
+    def _discharge(self, workload: Workload, replica: Replica) -> None:
+        surplus = workload.beyond(replica.holder.role, replica.holder.rank)
+        self.account(workload, workload.pool, (replica.grant,), -1, surplus=surplus)
 
     def give_back(self, workload: Workload, replica: Replica) -> None:
         """Returns what a replica held: the one way in which capacity comes back."""
@@ -207,8 +210,9 @@ class World:
         if node is not None and not node.present and not node.entries:
             self.inventory.drop_node(replica.node)
             self.touched.nodes[replica.node] = None
-        self.unaccount(workload, replica)
-        self.set_replica(replica, gone=True, kept=False)
+        if replica.accounted:
+            self._discharge(workload, replica)
+        self.set_replica(replica, gone=True, kept=False, accounted=False)
         self.free(workload.project, workload.cluster, workload.pool, replica.node)
 
     def free(self, project: str, cluster: str, pool: str, node: tuple[str, str]) -> None:
