@@ -35,6 +35,7 @@ from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.quotas import Line, Quota
 from muster_scheduler.domain.asked.requests import Role, Shape
 from muster_scheduler.domain.asked.terms import Terms
+from muster_scheduler.domain.books.queues import Department, Project
 from muster_scheduler.domain.decisions import Placed
 from muster_scheduler.domain.fleet.clusters import Profile
 from muster_scheduler.domain.fleet.eligibility import TYPE_LABEL
@@ -82,12 +83,15 @@ def fleet(nodes: int, cpu: int, left: int, types: int) -> tuple[Node, ...]:
 def state_for(nodes: tuple[Node, ...], arguments: argparse.Namespace, projects: int) -> State:
     """Everything is admitted, nothing placed. Quotas of CPU and memory up the tree, as much as there is."""
     cpu, memory = sum(node.cpu for node in nodes), sum(node.memory for node in nodes)
-    whole = ((_POOL, Quota(0, None, 1_000, Line(cpu, cpu), Line(memory, memory))),)
-    part = ((_POOL, Quota(0, None, 1_000, Line(cpu // projects, cpu), Line(memory // projects, memory))),)
+    whole = {_POOL: Quota(0, None, 1_000, Line(cpu, cpu), Line(memory, memory))}
+    part = {_POOL: Quota(0, None, 1_000, Line(cpu // projects, cpu), Line(memory // projects, memory))}
     state = State()
     state.begin(START)
-    first: list[events.Event] = [events.ClusterRegistered("c1"), events.DepartmentChanged("department", whole, 0)]
-    first += [events.ProjectChanged(f"project-{at}", "department", part, 0) for at in range(projects)]
+    first: list[events.Event] = [
+        events.ClusterRegistered("c1"),
+        events.DepartmentChanged(Department("department", whole, 0)),
+    ]
+    first += [events.ProjectChanged(Project(f"project-{at}", "department", part, 0)) for at in range(projects)]
     order = events.Order("agent", 1, 1, START)
     first.append(events.InventoryReported("c1", order, True, 1, Profile(), nodes, ()))
     for event in [*first, *_admitted(arguments, projects)]:

@@ -9,6 +9,7 @@ import pytest
 
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.workloads import ReplicaState
+from muster_scheduler.domain.books.queues import Project
 from muster_scheduler.domain.journal import Journal
 from tests.support.fleets import Fleet, node, request, role, whole
 
@@ -25,7 +26,7 @@ def _abort_is_exact() -> bool:
         fleet.status(1, ReplicaState.FAILED, exit_code=1),
         fleet.status(2, ReplicaState.READY),
         events.SuspendRequested("e", fleet.workload(2).id),
-        events.ProjectChanged("q", "d", (), 1),
+        events.ProjectChanged(Project("q", "d", {}, 1)),
         events.ClusterRegistered("c9"),
     ):
         fleet.state.apply(event)

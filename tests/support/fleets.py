@@ -11,6 +11,7 @@ from muster_scheduler.domain.asked.limits import Limits
 from muster_scheduler.domain.asked.quotas import ModelQuota, Quota, UserLimit
 from muster_scheduler.domain.asked.requests import Kind, Role, Shape, charge_of
 from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState, Request, Workload, WorkloadKind
+from muster_scheduler.domain.books.queues import Department, Project
 from muster_scheduler.domain.decisions import Assign, Decision, Release
 from muster_scheduler.domain.fleet.clusters import Profile
 from muster_scheduler.domain.fleet.nodes import Device, Mig, Node, NodeState
@@ -189,16 +190,18 @@ class Fleet:
     ) -> None:
         """A project with whole GPUs per pool; `limit` in GPUs, `weight` in thousandths."""
         most = None if limit is None else limit * GPU
-        quota = tuple((pool, Quota(gpus * GPU, most, weight)) for pool, gpus in quotas.items())
-        self.send(events.ProjectChanged(name, department, quota, 0, rank=rank, user_limits=users, models=models))
+        quota = {pool: Quota(gpus * GPU, most, weight) for pool, gpus in quotas.items()}
+        self.send(
+            events.ProjectChanged(Project(name, department, quota, 0, rank=rank, user_limits=users, models=models))
+        )
 
     def department(
         self, name: str, quotas: dict[str, int], *, limit: int | None = None, weight: int = 1000, rank: int = 0
     ) -> None:
         """A department with whole GPUs per pool; `limit` in GPUs, `weight` in thousandths."""
         most = None if limit is None else limit * GPU
-        quota = tuple((pool, Quota(gpus * GPU, most, weight)) for pool, gpus in quotas.items())
-        self.send(events.DepartmentChanged(name, quota, 0, rank=rank))
+        quota = {pool: Quota(gpus * GPU, most, weight) for pool, gpus in quotas.items()}
+        self.send(events.DepartmentChanged(Department(name, quota, 0, rank=rank)))
 
     def inventory(self, cluster: str, nodes: Iterable[Node], *, profile: Profile | None = None) -> list[Decision]:
         """A full inventory."""

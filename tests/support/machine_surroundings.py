@@ -14,6 +14,7 @@ from muster_scheduler.domain.asked.quotas import ModelQuota, Quota, UserLimit
 from muster_scheduler.domain.asked.rules import NodeTypes, Rules
 from muster_scheduler.domain.asked.workloads import SECOND
 from muster_scheduler.domain.books.pools import NodePool, Strategy
+from muster_scheduler.domain.books.queues import Project
 from muster_scheduler.domain.fleet.clusters import Profile
 from muster_scheduler.domain.fleet.nodes import Mig, NodeState
 from tests.support.checked_fleet import Checked
@@ -29,9 +30,9 @@ class Surroundings(RuleBasedStateMachine):
 
     @rule(limit=st.sampled_from([None, 20, 300]), types=st.sampled_from([(), ("A100-80GB",), ("none",)]))
     def change_rules(self, limit: int | None, types: tuple[str, ...]) -> None:
-        quota = (("default", Quota(6 * GPU)), ("other", Quota(6 * GPU)))
+        quota = {"default": Quota(6 * GPU), "other": Quota(6 * GPU)}
         rules = Rules(training_time=limit, training_idle=limit)
-        self.fleet.send(events.ProjectChanged("p", "d", quota, 0, rules, NodeTypes(training=types)))
+        self.fleet.send(events.ProjectChanged(Project("p", "d", quota, 0, rules, NodeTypes(training=types))))
 
     @rule(
         gpu=st.sampled_from(list(Strategy)), cpu=st.sampled_from(list(Strategy)), cluster=st.sampled_from(["c1", "c2"])

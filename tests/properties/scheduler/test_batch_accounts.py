@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.quotas import Amount, Line, Quota
 from muster_scheduler.domain.asked.requests import Shape
-from muster_scheduler.domain.books.queues import Owner
+from muster_scheduler.domain.books.queues import Department, Owner, Project
 from muster_scheduler.domain.books.standings import standing_of
 from muster_scheduler.domain.deciding import accounts
 from muster_scheduler.domain.deciding.shapes import Terms, row_of
@@ -49,8 +49,12 @@ def books_of(quotas: dict[str, Quota | None], homes: dict[str, str]) -> State:
     state = State()
     state.begin(START)
     for name, quota in quotas.items():
-        said = ((POOL, quota),) if quota else ()
-        made = events.ProjectChanged(name, homes[name], said, 0) if name else events.DepartmentChanged("d", said, 0)
+        said = {POOL: quota} if quota else {}
+        made = (
+            events.ProjectChanged(Project(name, homes[name], said, 0))
+            if name
+            else events.DepartmentChanged(Department("d", said, 0))
+        )
         state.apply(made)
     return state
 

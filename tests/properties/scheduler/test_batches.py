@@ -15,6 +15,7 @@ from muster_scheduler.domain.asked.quotas import Line, Quota
 from muster_scheduler.domain.asked.requests import Role, Shape
 from muster_scheduler.domain.asked.workloads import SECOND, Request, WorkloadKind
 from muster_scheduler.domain.books.pools import NodePool, Strategy
+from muster_scheduler.domain.books.queues import Department, Project
 from muster_scheduler.domain.deciding import batch, seeking
 from muster_scheduler.domain.fleet.clusters import Profile
 from muster_scheduler.domain.fleet.nodes import Mig, Node, NodeState
@@ -134,12 +135,12 @@ def tales(draw: st.DrawFn) -> Told:
     fleet = draw(nodes())
     first: list[events.Event] = [events.ClusterRegistered(cluster) for cluster in ("c1", "c2")]
     for name in ("d", "e"):
-        quota = tuple((pool, draw(QUOTAS)) for pool in POOLS if draw(st.booleans()))
-        first.append(events.DepartmentChanged(name, quota, 0, rank=draw(st.integers(0, 1))))
+        quota = {pool: draw(QUOTAS) for pool in POOLS if draw(st.booleans())}
+        first.append(events.DepartmentChanged(Department(name, quota, 0, rank=draw(st.integers(0, 1)))))
     for name in PROJECTS:
-        quota = tuple((pool, draw(QUOTAS)) for pool in POOLS)
+        quota = {pool: draw(QUOTAS) for pool in POOLS}
         department = draw(st.sampled_from(["d", "e", ""]))
-        first.append(events.ProjectChanged(name, department, quota, 0))
+        first.append(events.ProjectChanged(Project(name, department, quota, 0)))
     cpu = draw(st.sampled_from([Strategy.BINPACK, Strategy.BINPACK, Strategy.SPREAD]))
     gpu = draw(st.sampled_from([Strategy.BINPACK, Strategy.BINPACK, Strategy.SPREAD, Strategy.FGD]))
     first.append(events.NodePoolChanged(NodePool(1, "c1", "one", 1, gpu, cpu)))

@@ -22,6 +22,7 @@ from muster_scheduler import stream
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.quotas import Quota
 from muster_scheduler.domain.asked.workloads import SECOND
+from muster_scheduler.domain.books.queues import Project
 from muster_scheduler.domain.fleet.nodes import Mode
 from muster_scheduler.domain.state import State
 from tests.support.fleets import START, workload_id
@@ -275,8 +276,8 @@ def test_whatever_comes_is_refused_or_taken_and_the_books_hold(records: list[tup
     beginning = meaning(BEGINNING)
     assert beginning is not None
     state.apply(beginning)
-    quota = tuple((pool, Quota(8 * GPU)) for pool in ("default", "other"))
-    state.apply(events.ProjectChanged("p", "d", quota, 0))
+    quota = {pool: Quota(8 * GPU) for pool in ("default", "other")}
+    state.apply(events.ProjectChanged(Project("p", "d", quota, 0)))
     state.commit()
     now = START
     for message, seconds in records:

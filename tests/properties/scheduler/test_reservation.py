@@ -16,6 +16,7 @@ from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.quotas import Quota
 from muster_scheduler.domain.asked.requests import Shape
 from muster_scheduler.domain.asked.rules import Rules
+from muster_scheduler.domain.books.queues import Project
 from tests.support.fleets import Fleet, host, node, portion, request, role, whole, workload_id
 
 HEAD = 50
@@ -42,8 +43,8 @@ def filled(before: list[Work], head: Work) -> Fleet:
     """A fleet on which some work has started, and the head was submitted after it."""
     fleet = Fleet(*(node(name, 4) for name in "ab"), quota=100)
     for name, limit in LIMITS.items():
-        quota = (("default", Quota(100 * GPU)),)
-        fleet.send(events.ProjectChanged(name, "d", quota, 0, Rules(training_time=limit)))
+        quota = {"default": Quota(100 * GPU)}
+        fleet.send(events.ProjectChanged(Project(name, "d", quota, 0, Rules(training_time=limit))))
     for number, work in enumerate(before, 1):
         submit(fleet, number, work)
         fleet.wait(work.after % 7)

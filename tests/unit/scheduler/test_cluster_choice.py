@@ -6,11 +6,12 @@ from muster_kernel.lifecycle import Phase
 from muster_kernel.quantities import GPU
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.quotas import Quota
+from muster_scheduler.domain.books.queues import Project
 from tests.support.fleets import Fleet, node, request, role, whole
 
 
 def at_home(fleet: Fleet, cluster: str) -> None:
-    fleet.send(events.ProjectChanged("p", "d", (("default", Quota(100 * GPU)),), 0, home=cluster))
+    fleet.send(events.ProjectChanged(Project("p", "d", {"default": Quota(100 * GPU)}, 0, home=cluster)))
 
 
 def test_the_projects_own_cluster_comes_first_and_others_follow() -> None:

@@ -11,6 +11,7 @@ from muster_scheduler.domain.asked.quotas import Quota
 from muster_scheduler.domain.asked.rules import NodeTypes, Rules, tightened
 from muster_scheduler.domain.asked.terms import HOST_LABEL, Terms, Together, Toleration, stays
 from muster_scheduler.domain.asked.workloads import SECOND, Request, WorkloadKind
+from muster_scheduler.domain.books.queues import Project
 from muster_scheduler.domain.fleet.nodes import Node, NodeState
 from tests.support.fleets import START, Fleet, node, request, role, whole
 
@@ -43,8 +44,8 @@ def where(fleet: Fleet, number: int) -> set[str]:
 
 
 def rule(fleet: Fleet, *, rules: Rules = Rules(), types: NodeTypes = NodeTypes()) -> None:  # noqa: B008 - values
-    quota = (("default", Quota(100 * 7000)),)
-    fleet.send(events.ProjectChanged("p", "d", quota, 0, rules, types))
+    quota = {"default": Quota(100 * 7000)}
+    fleet.send(events.ProjectChanged(Project("p", "d", quota, 0, rules, types)))
 
 
 def test_a_node_type_is_a_must() -> None:

@@ -14,6 +14,7 @@ from muster_scheduler.domain.answers.wording import span
 from muster_scheduler.domain.asked.quotas import Quota
 from muster_scheduler.domain.asked.rules import Rules
 from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState
+from muster_scheduler.domain.books.queues import Project
 from tests.support.fleets import Fleet, node, request, role, whole
 
 
@@ -27,7 +28,7 @@ def estimated(fleet: Fleet, number: int) -> Estimate:
 
 def test_run_time_limits_say_by_when() -> None:
     fleet = Fleet(node("n1", 2))
-    fleet.send(events.ProjectChanged("p", "d", (("default", Quota(4 * GPU)),), 0, Rules(training_time=600)))
+    fleet.send(events.ProjectChanged(Project("p", "d", {"default": Quota(4 * GPU)}, 0, Rules(training_time=600))))
     fleet.submit(1)
     fleet.submit(2)
     fleet.run(1)

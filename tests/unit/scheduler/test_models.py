@@ -12,6 +12,7 @@ from muster_scheduler.domain.answers.explain import explain
 from muster_scheduler.domain.asked.quotas import ModelQuota, Quota
 from muster_scheduler.domain.asked.requests import Shape
 from muster_scheduler.domain.asked.workloads import Request, WorkloadKind
+from muster_scheduler.domain.books.queues import Department
 from muster_scheduler.domain.decisions import Preempted
 from tests.support.fleets import GIB, Fleet, devices, node, portion, request, role, whole
 
@@ -108,8 +109,8 @@ def test_non_preemptible_work_stays_within_what_is_deserved_of_a_model() -> None
 
 def test_a_departments_quota_of_a_model_binds_its_projects_together() -> None:
     fleet = fleet_of()
-    quotas = (("default", Quota(16 * GPU)), ("other", Quota(16 * GPU)))
-    fleet.send(events.DepartmentChanged("d", quotas, 1, models=(ModelQuota("H100", 0, 2 * GPU),)))
+    quotas = {"default": Quota(16 * GPU), "other": Quota(16 * GPU)}
+    fleet.send(events.DepartmentChanged(Department("d", quotas, 1, models=(ModelQuota("H100", 0, 2 * GPU),))))
     fleet.project("b", {"default": 8, "other": 8})
     fleet.submit(1, asked(whole(2), pools=("other",)), project="a")
     fleet.submit(2, asked(whole(1), pools=("other",)), project="b")

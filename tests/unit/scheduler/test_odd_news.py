@@ -12,6 +12,7 @@ from muster_scheduler.domain import events
 from muster_scheduler.domain.answers.explain import explain
 from muster_scheduler.domain.asked.quotas import Quota
 from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState
+from muster_scheduler.domain.books.queues import Department
 from muster_scheduler.domain.decisions import Preempted
 from muster_scheduler.domain.fleet.clusters import Standing
 from tests.support.fleets import Fleet, node, request, role, whole
@@ -92,7 +93,7 @@ def test_departments_that_stand_above_each_other_in_name_are_told_apart(above: s
     """Queues have two levels, so a circle is one of names alone: each name is a department here and a project there."""
     fleet = Fleet(node("a", 4), quota=0)
     for name, over in (("p", above), ("q", "p")):
-        fleet.send(events.DepartmentChanged(over, (("default", Quota(2 * GPU, 3 * GPU)),), 0))
+        fleet.send(events.DepartmentChanged(Department(over, {"default": Quota(2 * GPU, 3 * GPU)}, 0)))
         fleet.project(name, {"default": 2}, department=over)
     for number in range(1, 6):
         fleet.send(replace(fleet.admitted(number, project="p"), department=above))

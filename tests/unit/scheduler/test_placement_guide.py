@@ -30,6 +30,7 @@ from muster_scheduler import stream
 from muster_scheduler.domain import events
 from muster_scheduler.domain.answers.explain import explain
 from muster_scheduler.domain.asked.quotas import Quota
+from muster_scheduler.domain.books.queues import Project
 from muster_scheduler.domain.state import State
 from tests.support.fleets import START, workload_id
 
@@ -99,7 +100,7 @@ def test_what_the_page_says_is_so(cluster: str, text: str, told: str, tmp_path: 
     state = State()
     state.begin(START)
     state.apply(events.ClusterRegistered("here"))
-    state.apply(events.ProjectChanged("team-a", "", (("default", Quota(100 * GPU)),), 1))
+    state.apply(events.ProjectChanged(Project("team-a", "", {"default": Quota(100 * GPU)}, 1)))
     state.apply(over_the_wire(inventory(parse(cluster, where="page"), tmp_path)))
     state.apply(over_the_wire(admitted(text)))
     state.propose()

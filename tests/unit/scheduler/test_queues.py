@@ -12,6 +12,7 @@ from muster_scheduler.domain.answers.explain import explain
 from muster_scheduler.domain.asked.quotas import Line, Quota, UserLimit
 from muster_scheduler.domain.asked.rules import NodeTypes, Rules
 from muster_scheduler.domain.asked.workloads import SECOND, Request, WorkloadKind
+from muster_scheduler.domain.books.queues import Department, Project
 from muster_scheduler.domain.books.standings import standing_of
 from muster_scheduler.domain.decisions import Placed
 from tests.support.fleets import GIB, Fleet, host, node, request, role, whole, workload_id
@@ -103,7 +104,7 @@ def test_a_project_that_deserves_nothing_and_has_no_weight_is_kept_out_of_the_po
 def test_cpu_and_memory_count_where_a_quota_names_them() -> None:
     fleet = fleet_of()
     quota = Quota(8 * GPU, cpu=Line(2000, 4000), memory=Line(8 * GIB))
-    fleet.send(events.ProjectChanged("a", "d", (("default", quota),), 0))
+    fleet.send(events.ProjectChanged(Project("a", "d", {"default": quota}, 0)))
     fleet.submit(1, request(role(host(1000, GIB)), preemptible=False), project="a")
     fleet.submit(2, request(role(host(2000, GIB)), preemptible=False), project="a")
     assert said(fleet, 2)[1:] == (
@@ -176,18 +177,18 @@ def test_a_departments_removal_frees_its_projects() -> None:
 
 def test_older_versions_of_a_department_change_nothing() -> None:
     fleet = fleet_of()
-    fleet.send(events.DepartmentChanged("d", (("default", Quota(5 * GPU)),), 2))
-    fleet.send(events.DepartmentChanged("d", (("default", Quota(1 * GPU)),), 1))
+    fleet.send(events.DepartmentChanged(Department("d", {"default": Quota(5 * GPU)}, 2)))
+    fleet.send(events.DepartmentChanged(Department("d", {"default": Quota(1 * GPU)}, 1)))
     assert fleet.world.queues.departments["d"].quotas["default"].deserved == 5 * GPU
 
 
 def test_a_departments_rules_and_node_types_hold_for_its_projects() -> None:
     fleet = fleet_of()
     types, rules = NodeTypes(training=("dgx",)), Rules(training_time=60)
-    fleet.send(events.DepartmentChanged("d", (), 1, node_types=types))
+    fleet.send(events.DepartmentChanged(Department("d", {}, 1, node_types=types)))
     fleet.submit(1, project="a")
     assert not runs(fleet, 1)
-    fleet.send(events.DepartmentChanged("d", (), 2, rules=rules))
+    fleet.send(events.DepartmentChanged(Department("d", {}, 2, rules=rules)))
     assert runs(fleet, 1)
     fleet.wait(61)
     assert fleet.workload(1).phase is Phase.STOPPING

@@ -11,6 +11,7 @@ from muster_scheduler.domain.asked.limits import Limits
 from muster_scheduler.domain.asked.quotas import Quota
 from muster_scheduler.domain.asked.rules import Rules
 from muster_scheduler.domain.asked.workloads import SECOND, Stretch, WorkloadKind
+from muster_scheduler.domain.books.queues import Project
 from muster_scheduler.domain.fleet.nodes import NodeState
 from muster_scheduler.settings import SchedulerSettings
 from tests.support.fleets import Fleet, node, request, role, whole
@@ -21,8 +22,8 @@ RESERVED = Reason(WaitingReason.RESERVED, (1,))
 
 def limited(fleet: Fleet, name: str, seconds: int, *, gpus: int = 100) -> None:
     """A project whose trainings run for so long at most."""
-    quota = (("default", Quota(gpus * GPU)),)
-    fleet.send(events.ProjectChanged(name, "d", quota, 0, Rules(training_time=seconds)))
+    quota = {"default": Quota(gpus * GPU)}
+    fleet.send(events.ProjectChanged(Project(name, "d", quota, 0, Rules(training_time=seconds))))
 
 
 def blocked_head(*, quota: int = 100) -> Fleet:

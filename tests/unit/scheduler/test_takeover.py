@@ -9,12 +9,13 @@ from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.quotas import Quota
 from muster_scheduler.domain.asked.rules import Rules
 from muster_scheduler.domain.asked.workloads import ReplicaState, Stretch, WorkloadKind
+from muster_scheduler.domain.books.queues import Project
 from tests.support.fleets import Fleet, node, request, role, whole
 
 
 def test_a_gang_that_is_restarted_where_it_was_keeps_its_longest_run() -> None:
     fleet = Fleet(node("a", 2))
-    fleet.send(events.ProjectChanged("p", "d", (("default", Quota(2 * GPU)),), 0, Rules(training_time=600)))
+    fleet.send(events.ProjectChanged(Project("p", "d", {"default": Quota(2 * GPU)}, 0, Rules(training_time=600))))
     fleet.submit(1, request(role(whole(), 2), backoff_limit=2))
     fleet.run(1)
     fleet.wait(100)

@@ -16,6 +16,7 @@ from muster_scheduler.domain import events as domain
 from muster_scheduler.domain.asked.quotas import FREE, Line, Quota, UserLimit
 from muster_scheduler.domain.asked.rules import NodeTypes, Rules
 from muster_scheduler.domain.books.pools import NodePool, Strategy
+from muster_scheduler.domain.books.queues import Department, Project
 from muster_scheduler.stream import translate
 
 
@@ -38,10 +39,10 @@ QUOTAS = [
         memory_over_quota_weight_milli=0,
     ),
 ]
-QUOTED = (
-    ("default", Quota(7 * GPU, None, 500)),
-    ("h100", Quota(GPU, 2 * GPU, 2000, Line(4000, None, 2000), Line(None, 1 << 30, 0))),
-)
+QUOTED = {
+    "default": Quota(7 * GPU, None, 500),
+    "h100": Quota(GPU, 2 * GPU, 2000, Line(4000, None, 2000), Line(None, 1 << 30, 0)),
+}
 
 
 def test_a_department() -> None:
@@ -55,7 +56,7 @@ def test_a_department() -> None:
     )
     made = translate(event("department/d", submission_pb2.DepartmentChanged(department=said)))
     types = NodeTypes(training=("dgx",))
-    assert made == domain.DepartmentChanged("d", QUOTED, 3, Rules(training_time=60), types, 2)
+    assert made == domain.DepartmentChanged(Department("d", QUOTED, 3, Rules(training_time=60), types, 2))
 
 
 def test_a_project() -> None:
@@ -66,8 +67,8 @@ def test_a_project() -> None:
     said = tenancy_pb2.Project(name="p", department="d", version=1, quotas=QUOTAS, rank=1, user_limits=limits)
     made = translate(event("project/p", submission_pb2.ProjectChanged(project=said)))
     users = (UserLimit("", 2 * GPU, None), UserLimit("h100", None, 4))
-    assert made == domain.ProjectChanged("p", "d", QUOTED, 1, rank=1, user_limits=users)
-    assert QUOTED[0][1].cpu == FREE
+    assert made == domain.ProjectChanged(Project("p", "d", QUOTED, 1, rank=1, user_limits=users))
+    assert QUOTED["default"].cpu == FREE
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from muster_kernel.reasons import FailureClass
-from muster_scheduler.domain.asked.quotas import ModelQuota, Quota, UserLimit
 from muster_scheduler.domain.asked.requests import Share
-from muster_scheduler.domain.asked.rules import ANY_TYPE, NO_RULES, NodeTypes, Rules
 from muster_scheduler.domain.asked.workloads import ReplicaState, Request
 from muster_scheduler.domain.books.pools import NodePool
+from muster_scheduler.domain.books.queues import Department, Project
 from muster_scheduler.domain.fleet.clusters import Profile
 from muster_scheduler.domain.fleet.nodes import Node
 
@@ -72,18 +71,9 @@ class DeletionRequested:
 
 @dataclass(frozen=True, slots=True)
 class ProjectChanged:
-    """A project as it stands here; quotas by node pool."""
+    """A project as people want it."""
 
-    name: str
-    department: str
-    quotas: tuple[tuple[str, Quota], ...]
-    version: int
-    rules: Rules = NO_RULES
-    node_types: NodeTypes = ANY_TYPE
-    rank: int = 0
-    user_limits: tuple[UserLimit, ...] = ()
-    models: tuple[ModelQuota, ...] = ()
-    home: str = ""
+    project: Project
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +85,9 @@ class ProjectRemoved:
 
 @dataclass(frozen=True, slots=True)
 class DepartmentChanged:
-    """A department as it stands here; quotas by node pool."""
+    """A department as people want it."""
 
-    name: str
-    quotas: tuple[tuple[str, Quota], ...]
-    version: int
-    rules: Rules = NO_RULES
-    node_types: NodeTypes = ANY_TYPE
-    rank: int = 0
-    models: tuple[ModelQuota, ...] = ()
+    department: Department
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.quotas import Quota
 from muster_scheduler.domain.asked.requests import Kind, Role, Shape, charge_of
 from muster_scheduler.domain.asked.workloads import Request, WorkloadKind
+from muster_scheduler.domain.books.queues import Project
 from muster_scheduler.domain.fleet.clusters import Profile
 from muster_scheduler.domain.fleet.nodes import Device, Mig, Node
 from muster_scheduler.domain.placement import ahead
@@ -69,7 +70,7 @@ def _transact(state: State, *incoming: events.Event) -> None:
 
 
 def _project(name: str) -> events.ProjectChanged:
-    return events.ProjectChanged(name, "", ((_POOL, Quota(2 * GPU)),), 0)
+    return events.ProjectChanged(Project(name, "", {_POOL: Quota(2 * GPU)}, 0))
 
 
 def _node(name: str, *, mig: bool = False) -> Node:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.limits import Limits
 from muster_scheduler.domain.asked.workloads import SECOND
+from muster_scheduler.domain.books.queues import Department, Project
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.decisions import Assign, PhaseChange, Placed, Preempted, Release
 from muster_scheduler.domain.fleet.clusters import Profile
@@ -68,7 +69,7 @@ class Simulation:
         opening: list[events.Event] = [events.ClusterRegistered(cluster) for cluster in clusters]
         opening += [events.NodePoolChanged(pool) for pool in self.scenario.pools]
         opening += [
-            events.DepartmentChanged(unit.department, unit.quotas, 0, rank=unit.rank)
+            events.DepartmentChanged(Department(unit.department, dict(unit.quotas), 0, rank=unit.rank))
             for unit in self.scenario.departments
         ]
         opening += [_project(tenant) for tenant in self.scenario.tenants]
@@ -164,7 +165,7 @@ def _nothing(world: World) -> tuple[events.Event, ...]:
 
 
 def _project(tenant: Tenant) -> events.Event:
-    return events.ProjectChanged(tenant.project, tenant.department, tenant.quotas, 0, rank=tenant.rank)
+    return events.ProjectChanged(Project(tenant.project, tenant.department, dict(tenant.quotas), 0, rank=tenant.rank))
 
 
 def _named(fleet: tuple[NodeGroup, ...]) -> Iterator[tuple[NodeGroup, int, str]]:

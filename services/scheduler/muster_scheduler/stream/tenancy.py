@@ -10,6 +10,7 @@ from muster_chassis.events import Event
 from muster_scheduler.domain import events as domain
 from muster_scheduler.domain.asked.quotas import FREE, Line, ModelQuota, Quota, UserLimit
 from muster_scheduler.domain.books.pools import NodePool, Strategy
+from muster_scheduler.domain.books.queues import Department, Project
 from muster_scheduler.stream import values
 from muster_scheduler.stream.terms import node_types_of, rules_of
 
@@ -22,16 +23,18 @@ def project(message: Any, _: Event) -> domain.Event:
     """A project as it is now."""
     project: tenancy_pb2.Project = message.project
     return domain.ProjectChanged(
-        values.text(project.name),
-        values.text(project.department),
-        _quotas(project.quotas),
-        project.version,
-        rules_of(project.rules),
-        node_types_of(project.node_types),
-        project.rank,
-        tuple(_user_limit(limit) for limit in list(project.user_limits)[:_MOST_LIMITS]),
-        _models(project.model_quotas),
-        values.text(project.home_cluster),
+        Project(
+            values.text(project.name),
+            values.text(project.department),
+            _quotas(project.quotas),
+            project.version,
+            rules_of(project.rules),
+            node_types_of(project.node_types),
+            project.rank,
+            tuple(_user_limit(limit) for limit in list(project.user_limits)[:_MOST_LIMITS]),
+            _models(project.model_quotas),
+            values.text(project.home_cluster),
+        )
     )
 
 
@@ -39,13 +42,15 @@ def department(message: Any, _: Event) -> domain.Event:
     """A department as it is now."""
     department: tenancy_pb2.Department = message.department
     return domain.DepartmentChanged(
-        values.text(department.name),
-        _quotas(department.quotas),
-        department.version,
-        rules_of(department.rules),
-        node_types_of(department.node_types),
-        department.rank,
-        _models(department.model_quotas),
+        Department(
+            values.text(department.name),
+            _quotas(department.quotas),
+            department.version,
+            rules_of(department.rules),
+            node_types_of(department.node_types),
+            department.rank,
+            _models(department.model_quotas),
+        )
     )
 
 
@@ -73,8 +78,8 @@ _STRATEGIES: Final = {
 }
 
 
-def _quotas(said: Iterable[tenancy_pb2.PoolQuota]) -> tuple[tuple[str, Quota], ...]:
-    return tuple((values.text(quota.node_pool), _quota(quota)) for quota in said)
+def _quotas(said: Iterable[tenancy_pb2.PoolQuota]) -> dict[str, Quota]:
+    return {values.text(quota.node_pool): _quota(quota) for quota in said}
 
 
 def _quota(said: tenancy_pb2.PoolQuota) -> Quota:

@@ -31,17 +31,17 @@ from muster_scheduler.domain.journal import Journal
 from muster_scheduler.domain.shares.decay import Faded, fade
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Project:
-    """One queue into which workloads go.
+    """One queue into which workloads go, as people want it; quotas by node pool.
 
     rank: the higher is served first from what nobody deserves; home: the cluster that it prefers, empty: none.
     """
 
     name: str
     department: str = ""
-    version: int = 0
     quotas: dict[str, Quota] = field(default_factory=dict)
+    version: int = 0
     rules: Rules = NO_RULES
     node_types: NodeTypes = ANY_TYPE
     rank: int = 0
@@ -50,13 +50,13 @@ class Project:
     home: str = ""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Department:
-    """A queue over projects."""
+    """A queue over projects, as people want it; quotas by node pool."""
 
     name: str
-    version: int = 0
     quotas: dict[str, Quota] = field(default_factory=dict)
+    version: int = 0
     rules: Rules = NO_RULES
     node_types: NodeTypes = ANY_TYPE
     rank: int = 0

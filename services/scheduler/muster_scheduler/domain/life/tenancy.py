@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from muster_scheduler.domain.asked.quotas import Quota
-from muster_scheduler.domain.books.queues import Department, Project
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.events import (
     DepartmentChanged,
@@ -23,30 +22,18 @@ from muster_scheduler.domain.events import (
 
 def on_project(world: World, event: ProjectChanged) -> None:
     """A project as it stands now."""
-    known = world.queues.projects.get(event.name)
-    if known is not None and known.version >= event.version > 0:
+    project = event.project
+    known = world.queues.projects.get(project.name)
+    if known is not None and known.version >= project.version > 0:
         return
-    world.queues.put(
-        Project(
-            event.name,
-            event.department,
-            event.version,
-            dict(event.quotas),
-            event.rules,
-            event.node_types,
-            event.rank,
-            event.user_limits,
-            event.models,
-            event.home,
-        )
-    )
-    world.touched.projects[event.name] = None
-    world.waiting.limit_users(event.name, limited=bool(event.user_limits), find=world.workloads.__getitem__)
-    world.waiting.wake_project(event.name)
-    moved = known is None or (known.department, known.rank) != (event.department, event.rank)
-    _wake_others(world, event.name, known.quotas if known else {}, dict(event.quotas), moved=moved)
-    if known is None or (known.rules, known.department) != (event.rules, event.department):
-        _set_timers(world, (event.name,))
+    world.queues.put(project)
+    world.touched.projects[project.name] = None
+    world.waiting.limit_users(project.name, limited=bool(project.user_limits), find=world.workloads.__getitem__)
+    world.waiting.wake_project(project.name)
+    moved = known is None or (known.department, known.rank) != (project.department, project.rank)
+    _wake_others(world, project.name, known.quotas if known else {}, project.quotas, moved=moved)
+    if known is None or (known.rules, known.department) != (project.rules, project.department):
+        _set_timers(world, (project.name,))
 
 
 def on_project_removed(world: World, event: ProjectRemoved) -> None:
@@ -62,18 +49,15 @@ def on_project_removed(world: World, event: ProjectRemoved) -> None:
 
 def on_department(world: World, event: DepartmentChanged) -> None:
     """A department as it stands now: what its projects may hold together."""
-    known = world.queues.departments.get(event.name)
-    if known is not None and known.version >= event.version > 0:
+    department = event.department
+    known = world.queues.departments.get(department.name)
+    if known is not None and known.version >= department.version > 0:
         return
-    world.queues.put_department(
-        Department(
-            event.name, event.version, dict(event.quotas), event.rules, event.node_types, event.rank, event.models
-        )
-    )
-    world.touched.departments[event.name] = None
-    _renew(world, event.name, clocks=known is None or known.rules != event.rules)
-    moved = known is None or known.rank != event.rank
-    _wake_others(world, "", known.quotas if known else {}, dict(event.quotas), moved=moved)
+    world.queues.put_department(department)
+    world.touched.departments[department.name] = None
+    _renew(world, department.name, clocks=known is None or known.rules != department.rules)
+    moved = known is None or known.rank != department.rank
+    _wake_others(world, "", known.quotas if known else {}, department.quotas, moved=moved)
 
 
 def on_department_removed(world: World, event: DepartmentRemoved) -> None:
