@@ -265,12 +265,23 @@ def test_the_end_of_a_window_is_waited_for() -> None:
     assert fleet.state.next_time() == START + HOUR * SECOND, "also after an abort"
 
 
-@pytest.mark.parametrize(("limit", "starts"), [(1800, True), (7200, False)])
+@pytest.mark.parametrize(("limit", "starts"), [(1800, True), (HOUR - 30, True), (HOUR - 29, False), (7200, False)])
 def test_what_ends_before_a_window_may_start(limit: int, starts: bool) -> None:
     fleet = Fleet(with_window("a", 2, HOUR, 2 * HOUR))
     rule(fleet, training_time=limit)
     fleet.submit(1)
-    assert bool(fleet.workload(1).replicas) is starts
+    assert bool(fleet.workload(1).replicas) is starts, "its end takes half a minute, by the beginning of the window"
+
+
+def test_what_just_ends_before_a_window_ends_by_its_own_limit() -> None:
+    fleet = Fleet(with_window("a", 2, HOUR, 2 * HOUR))
+    rule(fleet, training_time=HOUR - 30)
+    fleet.submit(1)
+    fleet.run(1)
+    fleet.wait(HOUR - 31)
+    assert fleet.workload(1).phase is Phase.RUNNING
+    fleet.wait(1)
+    assert (fleet.workload(1).phase, fleet.workload(1).reason) == (Phase.STOPPING, ChangeReason.RUN_TIME_LIMIT)
 
 
 def test_an_old_revision_leaves_a_closing_node_for_good() -> None:
