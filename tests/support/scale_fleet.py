@@ -132,12 +132,12 @@ def projects(size: Size) -> Iterator[Project]:
     share = max(1, size.gpus // size.projects // size.pools) * GPU
     for number in range(size.projects):
         quotas = {size.pool(pool): Quota(share, None, 1) for pool in range(size.pools)}
-        yield Project(f"project-{number}", f"department-{number % size.departments}", 1, quotas)
+        yield Project(f"project-{number}", f"department-{number % size.departments}", quotas, 1)
 
 
 def departments(size: Size) -> Iterator[Department]:
     """All departments; each deserves what its projects deserve."""
-    return (Department(f"department-{number}", 1) for number in range(size.departments))
+    return (Department(f"department-{number}", version=1) for number in range(size.departments))
 
 
 async def write(connection: asyncpg.Connection, size: Size, spec: bytes) -> int:
