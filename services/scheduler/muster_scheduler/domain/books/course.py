@@ -162,8 +162,9 @@ def gone(world: World, workload: Workload, replica: Replica) -> None:
         world.set_replica(replica, gone=True, kept=True)
     else:
         world.give_back(workload, replica)
-    _tell_claims(world, workload)
-    if not workload.remaining:
+    remaining = workload.remaining
+    _tell_claims(world, workload, remaining=remaining)
+    if not remaining:
         nothing_left(world, workload)
 
 
@@ -186,13 +187,13 @@ def healthy(world: World, replica: Replica) -> bool:
     return all(device is not None and device.mode not in {Mode.UNHEALTHY, Mode.FOREIGN} for device in held)
 
 
-def _tell_claims(world: World, workload: Workload) -> None:
+def _tell_claims(world: World, workload: Workload, *, remaining: bool) -> None:
     """Those who wait for this workload's room wait no longer, once all of it that was to leave is gone."""
     if workload.active:
         if workload.leaving or workload.id not in world.departing:
             return
         world.journal.drop(world.departing, workload.id)
-    elif workload.remaining:
+    elif remaining:
         return
     for claimant_id in sorted(world.claims):
         claimant = world.workloads[claimant_id]
