@@ -15,12 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster_scheduler.domain.fleet.eligibility import (
-    ANY_NODE,
     Eligibility,
     excluded,
-    mismatch,
     models_of_node,
     reluctant,
+    types_of_node,
 )
 from muster_scheduler.domain.fleet.nodes import Node
 from muster_scheduler.domain.fleet.topology import Topology, topology_of
@@ -34,7 +33,7 @@ _MOST: Final = 64  # masks and topologies that are remembered
 class Usable:
     """The nodes of one pool, by their ordinals."""
 
-    __slots__ = ("_by_models", "_by_types", "_nodes", "_ordinals", "_topologies", "special")
+    __slots__ = ("_by_models", "_by_types", "_nodes", "_of_type", "_ordinals", "_topologies", "special")
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         """`nodes` by their ordinals."""
@@ -42,6 +41,7 @@ class Usable:
         # Few nodes are out of service, closing or tainted: these are asked one by one, all others by their type alone.
         self.special = dict.fromkeys(n for n, node in enumerate(nodes) if not node.open or node.closes or node.taints)
         self._by_types: dict[frozenset[str] | None, Mask] = {}
+        self._of_type: dict[str, list[int]] = {}
         self._by_models: dict[frozenset[str], Mask] = {}
         self._topologies: dict[tuple[str, ...], Topology] = {}
         self._ordinals: dict[tuple[str, str], int] = {}
@@ -62,13 +62,23 @@ class Usable:
         return mask
 
     def _of_types(self, types: frozenset[str] | None) -> Mask:
+        """The nodes of these types, whatever their taints: bool[n], to be read only."""
         known = self._by_types.get(types)
         if known is None:
-            asked = ANY_NODE._replace(types=types)
-            said = (types is None or bool(node.taints) or mismatch(asked, node) is None for node in self._nodes)
-            known = np.fromiter(said, np.bool_, len(self._nodes))
+            known = np.full(len(self._nodes), types is None)
+            for name in types or ():
+                known[self._typed.get(name, [])] = True
             _remember(self._by_types, types, known)
         return known
+
+    @property
+    def _typed(self) -> dict[str, list[int]]:
+        """The nodes of each type, so that a pool of many types is not walked through for each of them."""
+        if not self._of_type:
+            for n, node in enumerate(self._nodes):
+                for name in types_of_node(node):
+                    self._of_type.setdefault(name, []).append(n)
+        return self._of_type
 
     def _without(self, models: frozenset[str]) -> Mask:
         known = self._by_models.get(models)
