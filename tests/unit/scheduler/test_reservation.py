@@ -14,7 +14,7 @@ from muster_scheduler.domain.asked.workloads import SECOND, Stretch, WorkloadKin
 from muster_scheduler.domain.books.queues import Project
 from muster_scheduler.domain.fleet.nodes import NodeState
 from muster_scheduler.settings import SchedulerSettings
-from tests.support.fleets import Fleet, node, request, role, whole
+from tests.support.fleets import Fleet, host, node, request, role, whole
 
 STARTS, WAITS = Phase.INITIALIZING, Phase.PENDING
 RESERVED = Reason(WaitingReason.RESERVED, (1,))
@@ -283,3 +283,18 @@ def test_room_is_made_on_nodes_that_are_kept_for_nobody_any_more() -> None:
     claim = made.workload(3).claim
     assert claim is not None
     assert claim.waits_for == (made.workload(1).id,), "its gang can do without one"
+
+
+def test_what_gangs_can_do_without_keeps_nobody_behind_a_head_beyond_its_quota() -> None:
+    made = Fleet(node("a", 4), quota=0)
+    made.project("q", {"default": 2})
+    made.submit(1, request(role(host(58_000))))
+    made.submit(2, request(role(whole()))._replace(stretch=Stretch("worker", 1, 2)), project="q")
+    made.run(2)
+    made.wait(31)
+    made.wait(31)
+    assert len(made.workload(2).replicas) == 2
+    head = made.submit(3, request(role(whole(2, cpu=8_000))))
+    assert head.reservation is not None
+    assert head.reservation.beyond
+    assert made.submit(4, project="q").phase is STARTS, "its project deserves two, and needs one"

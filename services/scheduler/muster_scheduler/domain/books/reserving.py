@@ -9,6 +9,7 @@ reserved nodes depends on the class of a workload, not on the workload, so that 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from muster_kernel.lifecycle import WAITING
@@ -16,8 +17,10 @@ from muster_kernel.reasons import Reason, WaitingReason
 from muster_scheduler.domain.asked.quotas import NOTHING, Amount, Quota
 from muster_scheduler.domain.asked.workloads import Request, Reservation, Workload
 from muster_scheduler.domain.books.classes import ClassKey
+from muster_scheduler.domain.books.queues import Department
 from muster_scheduler.domain.books.waiting import FOR_ROOM, Help
 from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.books.world import amount_of as held_of
 
 Nodes = frozenset[tuple[str, str]]
 _NONE: Final[Nodes] = frozenset()
@@ -67,14 +70,32 @@ def _gives_way(world: World, workload: Workload, request: Request, kept: Reserva
 
 
 def within(world: World, project: str, pool: str, more: Amount) -> bool:
-    """Whether the queues of a project would hold no more of a pool than they deserve, with so much more."""
+    """Whether the queues of a project would hold no more of a pool than they deserve, with so much more.
+
+    What elastic gangs hold beyond their need is left out: they give it up for whoever deserves it.
+    """
     books = world.queues
     department = books.department_of(project)
-    over = department.quotas.get(pool) if department else None
-    if not _deserves(books.quota(project, pool), books.account(project, pool).held, more):
-        return False
-    held = books.department_account(department.name, pool).held if department else NOTHING
-    return over is None or _deserves(over, held, more)
+    held = books.account(project, pool).held
+    if not _deserves(books.quota(project, pool), held, more):
+        spare = _spare(world, pool, {project})
+        if spare == NOTHING or not _deserves(books.quota(project, pool), held.plus(spare, -1), more):
+            return False
+    if department is None or pool not in department.quotas:
+        return True
+    held, over = books.department_account(department.name, pool).held, department.quotas[pool]
+    return _deserves(over, held, more) or _deserves(over, held.plus(_spare_below(world, department, pool), -1), more)
+
+
+def _spare_below(world: World, department: Department, pool: str) -> Amount:
+    return _spare(world, pool, {p.name for p in world.queues.projects.values() if p.department == department.name})
+
+
+def _spare(world: World, pool: str, projects: Collection[str]) -> Amount:
+    """What elastic gangs of these projects hold in a pool beyond what they need."""
+    gangs = (world.workloads[each] for each in world.elastic)
+    here = (gang for gang in gangs if gang.pool == pool and gang.project in projects)
+    return held_of(each.grant for gang in here for each in gang.surplus() if each.accounted)
 
 
 def _deserves(quota: Quota, held: Amount, more: Amount) -> bool:
