@@ -7,8 +7,13 @@ from typing import Any
 import pytest
 
 from muster_kernel.lifecycle import Phase
+from muster_kernel.reasons import WaitingReason
+from muster_scheduler.domain import events
+from muster_scheduler.domain.asked.quotas import Line, Quota
+from muster_scheduler.domain.asked.workloads import ReplicaState
+from muster_scheduler.domain.books.queues import Project
 from muster_scheduler.domain.turning import cycle
-from tests.support.fleets import Fleet, node, portion, request, role, whole, workload_id
+from tests.support.fleets import Fleet, host, node, portion, request, role, whole, workload_id
 
 
 @pytest.fixture
@@ -35,7 +40,7 @@ def test_a_release_that_is_too_small_for_a_class_does_not_try_it(tried: list[str
     fleet.submit(4, request(role(portion(500)), priority=90, preemptible=False))
     tried.clear()
     fleet.finish(1)
-    assert tried == [workload_id(4)]
+    assert set(tried) == {workload_id(4)}
     assert fleet.workload(4).phase is Phase.INITIALIZING
     assert fleet.workload(3).phase is Phase.PENDING
 
@@ -86,10 +91,11 @@ def test_who_was_woken_for_a_place_that_another_one_took_asks_nobody_for_room_ag
     fleet.run(1)
     for number in (2, 3):
         fleet.submit(number, request(role(whole(number - 1), name=f"r{number}"), preemptible=False))
-    reason = fleet.world.waiting.reason(workload_id(3))
     asked: list[str] = []
+    fleet.report(1, ReplicaState.SUCCEEDED, exit_code=0)
     monkeypatch.setattr(cycle, "make_room", lambda *more: asked.append("room"))
-    fleet.finish(1)
+    reason = fleet.world.waiting.reason(workload_id(3))
+    fleet.gone(1, exit_code=0)
     assert fleet.workload(2).phase is Phase.INITIALIZING
     assert fleet.workload(3).phase is Phase.PENDING
     assert asked == []
@@ -117,3 +123,60 @@ def test_work_that_may_be_taken_back_wakes_what_may_not_whatever_its_priority(tr
     tried.clear()
     assert fleet.submit(3, request(role(whole(1)), priority=90)).phase is Phase.INITIALIZING
     assert tried == [workload_id(3), workload_id(2)]
+
+
+def test_a_release_wakes_who_fits_once_others_have_moved() -> None:
+    fleet = Fleet(node("n1", 2), node("n2", 2))
+    for number in (1, 2, 3, 4):
+        fleet.submit(number, request(role(whole(1))))
+        fleet.run(number)
+    fleet.submit(5, request(role(whole(2))))
+    fleet.finish(1)
+    assert fleet.workload(5).claim is None
+    fleet.finish(3)
+    claim = fleet.workload(5).claim
+    assert claim is not None
+    assert len(claim.waits_for) == 1
+
+
+def test_who_fits_once_somebody_has_left_is_tried_as_soon_as_he_begins_to(tried: list[str]) -> None:
+    fleet = Fleet(node("n1", 2))
+    fleet.submit(1, request(role(whole(2)), preemptible=False))
+    fleet.run(1)
+    fleet.submit(2, request(role(whole(2)), preemptible=False))
+    tried.clear()
+    fleet.report(1, ReplicaState.SUCCEEDED, exit_code=0)
+    reason = fleet.world.waiting.reason(workload_id(2))
+    assert tried == [workload_id(2)]
+    assert reason is not None
+    assert reason.code is WaitingReason.CLAIM
+
+
+def test_who_lost_his_place_to_one_beyond_his_share_of_cpu_takes_it_back() -> None:
+    fleet = Fleet(node("n1", 0, cpu=8_000))
+    for name, deserved in (("p", 8_000), ("q", 0)):
+        quota = Quota(0, None, 1000, Line(deserved, None, 1000))
+        fleet.send(events.ProjectChanged(Project(name, "d", {"default": quota}, 0)))
+    for number in (1, 2):
+        fleet.submit(number, request(role(host(cpu=4_000)), preemptible=False))
+        fleet.run(number)
+    fleet.submit(9, request(role(host(cpu=8_000))))
+    for number in (20, 21):
+        fleet.submit(number, request(role(host(cpu=4_000))), project="q")
+    fleet.finish(1)
+    fleet.finish(2)
+    assert fleet.workload(9).claim is not None
+
+
+def test_a_release_tries_nobody_whom_neither_the_node_nor_who_is_beyond_his_share_could_help(tried: list[str]) -> None:
+    fleet = Fleet(node("n1", 4), node("n2", 4), quota=4)
+    fleet.project("q", {"default": 4}, department="e")
+    fleet.submit(1, request(role(whole(1))))
+    fleet.submit(2, request(role(whole(3))))
+    fleet.submit(3, request(role(whole(4))), project="q")
+    for number in (1, 2, 3):
+        fleet.run(number)
+    fleet.submit(4, request(role(whole(4))), project="q")
+    tried.clear()
+    fleet.finish(1)
+    assert tried == []

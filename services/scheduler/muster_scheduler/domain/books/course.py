@@ -116,6 +116,8 @@ def _take_down(world: World, workload: Workload, before: Phase) -> None:
             world.give_back(workload, replica)
     if before in ACTIVE or before is Phase.UNKNOWN:
         _withdraw(world, workload)
+        for replica in workload.everyone():  # who waits may count on it from now on
+            world.free("", workload.cluster, workload.pool, replica.node)
     if not workload.remaining:
         nothing_left(world, workload)
 

@@ -95,6 +95,8 @@ class Queues:
         self.above: dict[tuple[str, str], Account] = {}  # of (department, pool)
         self.usage: dict[tuple[str, str], Faded] = {}  # of (project, pool): GPUs held lately; kept where it counts
         self.changed: dict[tuple[str, str], None] = {}  # accounts that were written, for whoever clears it
+        self.risen: dict[tuple[str, str], None] = {}  # those to which something was charged, likewise
+        self.fallen: dict[tuple[str, str], None] = {}  # those from which something was taken back, likewise
         self.spells: dict[tuple[str, str, str], dict[str, Spell]] = {}  # of (project, user, pool), by workload
 
     # -- what people change ------------------------------------------------------------------------------------------
@@ -231,6 +233,7 @@ class Queues:
         """
         key = (owner.project, pool)
         self.changed[key] = None
+        self._note(self.risen if times > 0 else self.fallen, key)
         now = self.account(*key).plus(amount, preemptible=owner.preemptible, times=times)
         self._write(self.accounts, key, now)
         known = self.projects.get(owner.project)
@@ -246,6 +249,7 @@ class Queues:
         """
         key = (project, pool)
         self.changed[key] = None
+        self._note(self.risen, key)
         self._write(self.accounts, key, self.account(*key).joined(account))
         known = self.projects.get(project)
         if known is not None and known.department:
@@ -258,6 +262,11 @@ class Queues:
                 self._journal.put(self.spells, (project, user, pool), held)
             self._journal.note(_forget, held, tuple(fresh))
             held.update(fresh)
+
+    def _note(self, noted: dict[tuple[str, str], None], key: tuple[str, str]) -> None:
+        if key not in noted:
+            noted[key] = None
+            self._journal.note(noted.pop, key, None)  # what is only tried, and taken back, wakes nobody
 
     def _count(self, owner: Owner, pool: str, more: Spell) -> None:
         key = (owner.project, owner.user, pool)

@@ -17,15 +17,17 @@ class Before(NamedTuple):
     """What a cycle uses up, as it was when the transaction began."""
 
     freed: dict[tuple[str, str], Freed]
-    unweighed: dict[str, None]
     crowded: dict[str, None]
     weighed: int
+    risen: dict[tuple[str, str], None]
+    fallen: dict[tuple[str, str], None]
 
 
 def remember(world: World) -> Before:
     """What `restore` needs; next to nothing, since the last cycle has used it up."""
     freed = {key: Freed(dict(each.nodes), dict(each.projects)) for key, each in world.freed.items()}
-    return Before(freed, dict(world.unweighed), dict(world.crowded), world.weighed)
+    books = world.queues
+    return Before(freed, dict(world.crowded), world.weighed, dict(books.risen), dict(books.fallen))
 
 
 def keep(world: World) -> None:
@@ -45,9 +47,10 @@ def restore(world: World, before: Before) -> None:
     world.timers.give_up()
     world.reopenings.give_up()
     world.freed = before.freed
-    world.unweighed |= before.unweighed
     world.crowded |= before.crowded
     world.weighed = before.weighed
+    world.queues.risen |= before.risen
+    world.queues.fallen |= before.fallen
     for workload_id in sorted(touched.workloads):
         world.waiting.remove(workload_id)
         workload = world.workloads.get(workload_id)

@@ -19,6 +19,7 @@ from muster_kernel.reasons import NEVER, Reason, WaitingReason
 from muster_scheduler.domain.asked.quotas import NOTHING, Amount
 from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.books.classes import ClassKey, Place, asked_by, class_of
+from muster_scheduler.domain.books.weighed import Weighed
 
 # What stands in the way is only that nodes are too full, or kept for others.
 FOR_ROOM: Final = frozenset(
@@ -79,6 +80,8 @@ class Queue:
         self._places: dict[str, Place] = {}
         self._heads: dict[str, list[Offer]] = {}
         self._sorted: dict[str, None] = {}  # projects whose heads are not only a heap but in order
+        self.nodes: dict[str, dict[tuple[str, str], None]] = {}  # by pool, those for which classes were woken
+        self.weighed = Weighed()
         self._classes = 0
         self._blocked: dict[ClassKey, None] = {}  # by the transaction that is open
         self._by_pool: dict[str, dict[ClassKey, None]] = {}
@@ -265,6 +268,7 @@ class Queue:
     def keep(self) -> None:
         """What has been blocked since the last `keep` stays blocked."""
         self._blocked.clear()
+        self.weighed.keep()
 
     def give_up(self) -> None:
         """What has been blocked since the last `keep` is worth a try: what stood in its way may not have happened."""
@@ -272,6 +276,7 @@ class Queue:
             self._wake(key)
         self._blocked.clear()
         self.stuck.clear()
+        self.weighed.give_up()
 
     def wake_pool(self, pool: str) -> None:
         """Something in this node pool changed for the better."""

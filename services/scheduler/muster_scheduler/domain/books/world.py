@@ -84,7 +84,6 @@ class World:
         self.placed: dict[tuple[str, str, str], dict[str, None]] = {}
         self.departing: dict[str, None] = {}  # workloads that are leaving; derived, one too many does no harm
         self.weighed = 0  # the last part of a half life of past use in which queues were weighed
-        self.unweighed: dict[str, None] = {}  # pools that took work beyond a quota since those below theirs looked
         self.claims: dict[str, None] = {}
         self.reserved: dict[tuple[str, str], str] = {}  # (cluster, pool) -> the workload for which nodes are kept there
         self.crowded: dict[str, None] = {}  # pools in which others may have to be reserved for now; derived

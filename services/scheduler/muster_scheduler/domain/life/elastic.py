@@ -107,7 +107,6 @@ def _add(world: World, workload: Workload, budget: Budget) -> bool:
     if found is None:
         return False
     world.take(workload, [Replica(claim_holder(workload, role.name, rank, k), *found)])
-    world.unweighed[workload.pool] = None
     return True
 
 

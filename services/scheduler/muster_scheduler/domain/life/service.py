@@ -132,6 +132,7 @@ def leave(world: World, workload: Workload, replica: Replica) -> None:
     world.set_replica(replica, leaving=True)
     world.journal.put(workload.leaving, replica.holder, replica)
     world.journal.put(world.departing, workload.id, None)
+    world.free("", workload.cluster, workload.pool, replica.node)
 
 
 def rescale(world: World, workload: Workload, replicas: int) -> None:

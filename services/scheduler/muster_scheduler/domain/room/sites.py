@@ -95,7 +95,7 @@ def sites_of(world: World, workload: Workload) -> Iterator[Site]:
             capacity = world.inventory.capacity(cluster, pool)
             if capacity is None or not roles or not by_columns(roles, mig_of(world, cluster)):
                 continue
-            leaving = tuple(_leaving(world, cluster, pool))
+            leaving = tuple(leaving_of(world, cluster, pool))
             columns = without(world, capacity, capacity.columns, leaving, departing)
             asked = asked_of(world, workload, amount_before(world, request, pool).gpu)
             columns, asked = shut(world, capacity, columns, asked.kept), asked._replace(kept=frozenset())
@@ -104,7 +104,7 @@ def sites_of(world: World, workload: Workload) -> Iterator[Site]:
             yield Site(world, cluster, pool, capacity, columns, leaving, roles, topology, wish, mask)
 
 
-def _leaving(world: World, cluster: str, pool: str) -> Iterator[Workload]:
+def leaving_of(world: World, cluster: str, pool: str) -> Iterator[Workload]:
     """Who leaves that pool anyway and is promised to nobody."""
     found = map(world.workloads.__getitem__, world.departing)
     here = [w for w in found if w.pool == pool and w.cluster == cluster and world.leaving(w) and w.remaining]

@@ -39,7 +39,7 @@ from muster_scheduler.domain.steps import Step
 from muster_scheduler.domain.turning.batching import Pace, place_many
 from muster_scheduler.domain.turning.reservation import behind, note_changes, reserve
 from muster_scheduler.domain.turning.turns import Turns
-from muster_scheduler.domain.turning.waking import wake
+from muster_scheduler.domain.turning.waking import Waker
 
 _TOLD_A_CYCLE: Final = 256  # members of a blocked class that are told so in one cycle
 
@@ -66,25 +66,27 @@ def run(world: World, budget: Budget) -> None:
 def take_heads(world: World, budget: Budget) -> None:
     """Decides who waits, one head after the other, until nobody is worth a try or the budget is spent."""
     turns, pace = Turns(world), Pace()
+    waker = Waker(world, turns)
     while not budget.spent:
-        wake(world, turns.standing)
-        head = turns.next() or _below_quota(world, turns) or _reserved(world, turns, budget)
+        waker.wake()
+        head = turns.next() or (turns.next() if waker.wake_takers() else None) or _reserved(world, turns, waker, budget)
         budget.steps.done(Step.ORDER)
         if head is None:
+            waker.rest()
             return
         if not place_many(world, turns, head[0], budget, pace):
-            decide(world, *head, budget, turns)
+            decide(world, *head, budget, waker)
             pace.saw(placed=head[0].id not in world.waiting)
         budget.steps.done(Step.PLACE)
 
 
-def _reserved(world: World, turns: Turns, budget: Budget) -> tuple[Workload, ClassKey] | None:
+def _reserved(world: World, turns: Turns, waker: Waker, budget: Budget) -> tuple[Workload, ClassKey] | None:
     """Chooses for whom nodes are kept; the next head of those whom that helps, if any."""
     if not turns.closing:
         turns.closing = True
         note_changes(world)
     reserve(world, budget)
-    wake(world, turns.standing)
+    waker.wake()
     return turns.next()
 
 
@@ -164,21 +166,7 @@ def _start_claim(world: World, workload: Workload, claim: Claim) -> None:
     settle(world, workload, claim.cluster, claim.pool, claim.planned)
 
 
-def _below_quota(world: World, turns: Turns) -> tuple[Workload, ClassKey] | None:
-    """Wakes who may reclaim now that others were placed beyond their quota, once a cycle; the next head, if any."""
-    short = [
-        project
-        for project, pool in (sorted(world.waiting.demand) if world.unweighed else ())
-        if pool in world.unweighed
-        and world.queues.account(project, pool).allocated < world.queues.quota(project, pool).deserved
-    ]
-    world.unweighed.clear()
-    for project in short:
-        world.waiting.wake_project(project)
-    return turns.next() if short else None
-
-
-def decide(world: World, workload: Workload, key: ClassKey, budget: Budget, turns: Turns) -> None:
+def decide(world: World, workload: Workload, key: ClassKey, budget: Budget, waker: Waker) -> None:
     """Places one head, makes room for it, or blocks its class with the reason."""
     request = workload.request
     if request is None:
@@ -190,7 +178,7 @@ def decide(world: World, workload: Workload, key: ClassKey, budget: Budget, turn
             fill(world, workload, budget)
         return
     before = world.waiting.before(key)
-    if refusal.code is WaitingReason.NOT_EVALUATED and before is not None:
+    if refusal.code is WaitingReason.NOT_EVALUATED and before is not None and not waker.worth_room(key):
         # Another one took the place for which it was woken: there is no more room to be made than there was before,
         # and its members have been told so.
         block(world, key, before, tell=False)
@@ -203,7 +191,7 @@ def decide(world: World, workload: Workload, key: ClassKey, budget: Budget, turn
         budget.visits = 0  # the head keeps its turn: the next cycle goes on with it
         return
     budget.steps.done(Step.PLACE)
-    made = _room(world, key, budget, turns)
+    made = _room(world, key, budget, waker)
     if isinstance(made, OthersLeave):
         block(world, key, Reason(WaitingReason.CLAIM, (made.workloads,)))
     elif made:
@@ -215,12 +203,12 @@ def decide(world: World, workload: Workload, key: ClassKey, budget: Budget, turn
     budget.steps.done(Step.ROOM)
 
 
-def _room(world: World, key: ClassKey, budget: Budget, turns: Turns) -> tuple[Room, ...] | OthersLeave:
+def _room(world: World, key: ClassKey, budget: Budget, waker: Waker) -> tuple[Room, ...] | OthersLeave:
     """The room that can be made for a class; where it takes evictions, after gangs gave up what they can do without."""
-    made = make_room(world, key, turns.standing, budget)
+    made = make_room(world, key, waker.standing, budget)
     if isinstance(made, SurplusFirst):
         shed_all(world, made.shrinks)
-        made = make_room(world, key, turns.standing, budget)
+        made = make_room(world, key, waker.standing, budget)
     return () if isinstance(made, SurplusFirst) else made
 
 
@@ -279,8 +267,6 @@ def settle(world: World, workload: Workload, cluster: str, pool: str, planned: t
     request = workload.request
     if request is not None and request.preemptible:
         world.waiting.wake_higher(workload.project, pool, request.priority)
-        if world.queues.account(workload.project, pool).allocated > world.queues.quota(workload.project, pool).deserved:
-            world.unweighed[pool] = None
     if not workload.replicas:
         advance(world, workload, LifecycleEvent.ALL_READY, ChangeReason.ALL_READY)
 

@@ -149,17 +149,8 @@ def _write_accounts(
         world.queues.settle(project, pool, world.now, world.limits.usage_half_life)
         world.touched.usage[project, pool] = None
     bound = [request is not None and not request.preemptible for request in [each.request for each in members]]
-    _weigh(world, project, pool, grants, bound)
     fixed = [grant for grant, stays in zip(grants, bound, strict=True) if stays]
     world.queues.charge_many(project, pool, Account(amount_of(grants), amount_of(fixed)), _spells(members, grants))
-
-
-def _weigh(world: World, project: str, pool: str, grants: Sequence[Grant], bound: Sequence[bool]) -> None:
-    """Notes that preemptible work was placed beyond what the project deserves, where the last of it was."""
-    last = next((at for at in range(len(bound) - 1, -1, -1) if not bound[at]), -1)
-    held = world.queues.account(project, pool).allocated + amount_of(grants[: last + 1]).gpu
-    if last >= 0 and held > world.queues.quota(project, pool).deserved:
-        world.unweighed[pool] = None
 
 
 def _spells(members: Sequence[Workload], grants: Sequence[Grant]) -> dict[str, dict[str, Spell]]:

@@ -9,6 +9,7 @@ believed only where its key is what the books say now; where a key fell, `Queues
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from muster_scheduler.domain.asked.workloads import Workload
@@ -65,6 +66,10 @@ class Turns:
         if standing is None:
             standing = self._standings[pool] = standing_of(self._world, pool)
         return standing
+
+    def standings(self) -> Iterable[tuple[str, Standing]]:
+        """The pools whose fair shares were asked for, with these."""
+        return self._standings.items()
 
     def _catch_up(self) -> None:
         queues, waiting = self._world.queues, self._world.waiting
