@@ -17,7 +17,6 @@ from muster_scheduler.domain.fleet.columns import Ints64
 
 RESOURCES: Final = 3
 UNNAMED: Final = -1  # of `share`: the resource says nothing of the queue's turn
-ENDLESS: Final = (1 << 62) - 1  # of `most` and `secure`
 IDLE_QUEUE: Final = (1 << 63) - 1  # the key of a queue with nothing to try
 LEAST_SHARE: Final = 1 << 15  # a share of fewer bytes could make a ratio too large for 64 bits
 _FULL: Final = 1 << 61
