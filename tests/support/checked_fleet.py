@@ -64,7 +64,7 @@ class Checked(Fleet):
 
     def send(self, *incoming: events.Event, budget: Budget | None = None) -> list[d.Decision]:
         step = Step(self.now, incoming)
-        copied = pickle.dumps(step)  # before the state takes the nodes of an inventory for its own
+        copied = self._tell(step)  # before the state takes the nodes of an inventory for its own
         promised = frozenset(self.state.world.claims)
         first = act(self.state, step)
         self._abort()
@@ -83,11 +83,18 @@ class Checked(Fleet):
     def forget(self) -> None:
         """Two weeks later: what was deleted long ago is forgotten."""
         step = Step(self.now + _FORGOTTEN_AFTER, (), forget=True)
+        copied = self._tell(step)
         made = act(self.state, step)
         self._write()
         self._commit()
         self.now = max(self.now, self.state.world.now)
-        self._compare(pickle.dumps(step), made)
+        self._compare(copied, made)
+
+    def _tell(self, step: Step) -> bytes:
+        copied = pickle.dumps(step)
+        if self._twin is not None:
+            self._twin.tell(copied)
+        return copied
 
     def _write(self) -> None:
         unit: Any = TablesUnit(self.tables)
@@ -105,7 +112,7 @@ class Checked(Fleet):
             self._told_alike = self._told_alike and followed == decided
             assert not self._told_alike or self.follower.digest() == self._truth, "a standby's truth differs"
         if self._twin is not None:
-            assert self._twin.act(step) == repr(firm(decided)), "without a compiler it decides otherwise"
+            assert self._twin.answer() == repr(firm(decided)), "without a compiler it decides otherwise"
 
     def seen(self) -> bool:
         """Whether nothing has changed since this was asked last, so that laws of the state hold as they did."""

@@ -55,26 +55,32 @@ class Twin:
     def __init__(self) -> None:
         command = [sys.executable, "-m", "tests.support.plain_twin"]
         self._process = subprocess.Popen(command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._told = 0  # steps of which nobody has read the answer
 
     def begin(self) -> None:
-        """Forgets everything."""
-        assert self._ask(b"") == "begun", "the twin does not know where it is"
+        """Forgets everything, also what was told and never asked for: a law was broken meanwhile."""
+        while self._told:
+            self.answer()
+        self.tell(b"")
+        assert self.answer() == "begun", "the twin does not know where it is"
 
-    def act(self, step: bytes) -> str:
-        """The firm decisions of a pickled step, as text."""
-        return self._ask(step)
+    def tell(self, step: bytes) -> None:
+        """Has it do a pickled step, while the one who tells does the same."""
+        assert self._process.stdin is not None
+        pickle.dump(step, self._process.stdin)
+        self._process.stdin.flush()
+        self._told += 1
+
+    def answer(self) -> str:
+        """The firm decisions of the first step of which that was not asked yet, as text."""
+        assert self._process.stdout is not None
+        self._told -= 1
+        return str(pickle.load(self._process.stdout))  # noqa: S301 - from the process that we started
 
     def close(self) -> None:
         """Ends the process."""
         self._process.terminate()
         self._process.communicate()
-
-    def _ask(self, step: bytes) -> str:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        pickle.dump(step, self._process.stdin)
-        self._process.stdin.flush()
-        return str(pickle.load(self._process.stdout))  # noqa: S301 - from the process that we started
 
 
 def serve(incoming: BinaryIO, outgoing: BinaryIO) -> None:
