@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from muster_kernel.quantities import GPU
 from muster_kernel.reasons import WaitingReason
+from muster_scheduler.domain import events
 from muster_scheduler.domain.answers.explain import Explanation, explain
 from muster_scheduler.domain.answers.viewing import Viewer
-from tests.support.fleets import Fleet, node, request, role, whole
+from muster_scheduler.domain.asked.quotas import Line, Quota, UserLimit
+from muster_scheduler.domain.books.queues import Project
+from tests.support.fleets import GIB, Fleet, node, request, role, whole
 
 
 def why(fleet: Fleet, number: int) -> Explanation:
@@ -143,3 +146,44 @@ def test_which_node_types_would_do() -> None:
     asked = request(role(whole(2)))
     fleet.submit(3, asked._replace(terms=asked.terms._replace(node_type="z")))
     assert why(fleet, 3).unblockers == ("it asked for node type b, and there was room",)
+
+
+def test_all_that_bars_it_is_said_together() -> None:
+    fleet = Fleet(node("n1", 8), quota=8)
+    fleet.department("d", {"default": 4}, limit=6)
+    fleet.project("p", {"default": 8}, users=(UserLimit("", 3 * GPU),))
+    fleet.submit(1, request(role(whole(3))))
+    fleet.submit(2, request(role(whole(4))))
+    answer = why(fleet, 2)
+    assert answer.reason is not None
+    assert answer.reason.code is WaitingReason.OVER_LIMIT
+    (told,) = answer.unblockers
+    first, _, second = told.partition(" and ")
+    assert first == "department d might hold 7 GPUs in node pool default"
+    assert second == "one user of p might hold 7 GPUs in all node pools together"
+    fleet.department("d", {"default": 4}, limit=7)
+    assert not fleet.workload(2).replicas, "the first alone is not enough"
+    fleet.project("p", {"default": 8}, users=(UserLimit("", 7 * GPU),))
+    assert fleet.workload(2).replicas
+
+
+def test_host_resources_and_deserved_quotas_are_allowed_one_after_the_other() -> None:
+    fleet = Fleet(node("n1", 8), quota=8)
+    quota = {"default": Quota(GPU, cpu=Line(500, 700), memory=Line(0, GIB >> 1))}
+    fleet.send(events.ProjectChanged(Project("p", "d", quota, 0)))
+    fleet.submit(1, request(role(whole(2)), preemptible=False))
+    (told,) = why(fleet, 1).unblockers
+    for part in ("p deserved 2 GPUs", "p deserved 1 CPU", "p deserved 1Gi of memory", "p might hold 1 CPU"):
+        assert part in told
+    enough = {"default": Quota(2 * GPU, cpu=Line(1000, 1000), memory=Line(GIB))}
+    fleet.send(events.ProjectChanged(Project("p", "d", enough, 0)))
+    assert fleet.workload(1).replicas
+
+
+def test_what_could_never_run_is_said_before_any_quota() -> None:
+    fleet = Fleet(node("n1", 4), quota=2)
+    fleet.submit(1, request(role(whole(9)), preemptible=False))
+    answer = why(fleet, 1)
+    assert answer.reason is not None
+    assert answer.reason.code is WaitingReason.TOO_LARGE
+    assert not any("deserved" in text for text in answer.unblockers)

@@ -132,7 +132,10 @@ def dominant(world: World, workload: Workload) -> Reason:
     if kept.code in _AS_KEPT or workload.request is None:
         return kept
     # The numbers are those of now: nobody looks again at a class that a release or another's ending cannot help.
-    return _barred(world, workload, workload.request) or behind(world, workload) or why_not(world, workload)
+    lacking = why_not(world, workload)
+    if lacking.code in NEVER:  # the cycle looks at quotas first, which costs less; no quota helps here
+        return lacking
+    return _barred(world, workload, workload.request) or behind(world, workload) or lacking
 
 
 def _barred(world: World, workload: Workload, request: Request) -> Reason | None:
