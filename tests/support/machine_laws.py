@@ -80,7 +80,7 @@ def _within(workload: Workload, quota: Quota, account: Account, charged: int) ->
 
 def _user_within(world: World, workload: Workload, charged: int) -> None:
     project = world.queues.projects[workload.project]
-    for limit in project.user_limits:
+    for limit in [each for each in project.user_limits if each.pool in {"", workload.pool}]:
         held = [
             (other.id, _accounted(other))
             for other in world.workloads.values()
