@@ -9,7 +9,7 @@ from muster_scheduler.domain.answers.explain import Explanation, explain
 from muster_scheduler.domain.answers.viewing import Viewer
 from muster_scheduler.domain.asked.quotas import Line, Quota, UserLimit
 from muster_scheduler.domain.books.queues import Project
-from tests.support.fleets import GIB, Fleet, node, request, role, whole
+from tests.support.fleets import GIB, Fleet, host, node, request, role, whole
 
 
 def why(fleet: Fleet, number: int) -> Explanation:
@@ -187,3 +187,15 @@ def test_what_could_never_run_is_said_before_any_quota() -> None:
     assert answer.reason is not None
     assert answer.reason.code is WaitingReason.TOO_LARGE
     assert not any("deserved" in text for text in answer.unblockers)
+
+
+def test_who_holds_no_gpu_is_not_said_to_hold_none() -> None:
+    fleet = Fleet(node("n1", 0, cpu=2_000))
+    fleet.submit(1, request(role(host(1_000)), preemptible=False))
+    fleet.submit(2, request(role(host(1_000)), preemptible=False))
+    fleet.submit(3, request(role(host(2_000))))
+    assert why(fleet, 3).unblockers == ("w1 and w2 ended",)
+    other = Fleet(node("n1", 0, cpu=1_000))
+    other.submit(1, request(role(host(1_000)), preemptible=False))
+    other.submit(2, request(role(host(1_000))))
+    assert why(other, 2).unblockers == ("w1 (non-preemptible, Initializing) ended",)

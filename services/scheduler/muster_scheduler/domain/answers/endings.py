@@ -32,7 +32,8 @@ def who_would_have_to_end(world: World, workload: Workload, request: Request, po
     if found or not sets:
         return found
     gone = min(sets, key=lambda each: (len(each), sum(map(_held, each))))
-    return [f"{viewer.names(gone)} ended ({gpus(sum(map(_held, gone)))} together)"]
+    held = sum(map(_held, gone))
+    return [f"{viewer.names(gone)} ended{f' ({gpus(held)} together)' if held else ''}"]
 
 
 def _holding(world: World, cluster: str, pool: str, but: str) -> list[Workload]:
@@ -74,4 +75,5 @@ def _held(workload: Workload) -> int:
 
 def _told(other: Workload, viewer: Viewer) -> str:
     kind = "preemptible" if other.request and other.request.preemptible else "non-preemptible"
-    return f"{viewer.name(other)} ({gpus(_held(other))}, {kind}, {other.phase.value})"
+    held = f"{gpus(_held(other))}, " if _held(other) else ""  # it may be CPU and memory that are waited for
+    return f"{viewer.name(other)} ({held}{kind}, {other.phase.value})"
