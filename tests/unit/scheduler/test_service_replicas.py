@@ -134,3 +134,12 @@ def test_new_generations_of_trainings_and_of_the_final_are_ignored() -> None:
     fleet.send(events.DeletionRequested("e", fleet.workload(2).id))
     fleet.send(fleet.admitted(2, service(generation=2)))
     assert fleet.workload(2).generation == 1
+
+
+def test_a_service_that_is_scaled_while_it_waits_has_all_its_replicas_once_it_is_placed() -> None:
+    fleet = Fleet(node("a", 1))
+    fleet.submit(1)
+    service = fleet.submit(2, request(role(whole()), kind=WorkloadKind.INFERENCE, max_scale=3))
+    fleet.send(events.ScaleAdvised(service.id, 3))
+    fleet.inventory("c1", [node("a", 1), node("b", 4)])
+    assert len(service.replicas) == 3

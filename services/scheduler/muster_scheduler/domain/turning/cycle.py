@@ -258,6 +258,8 @@ def settle(world: World, workload: Workload, cluster: str, pool: str, planned: t
         conditions=(),
     )
     taken = begin_first(world, workload, planned)
+    if workload.scale is not None:
+        world.journal.put(world.hungry, workload.id, None)  # it was scaled while it waited
     world.take(workload, [Replica(claim_holder(workload, p.role, p.rank), p.node, p.grant) for p in taken])
     begin(world, workload)
     world.decide(Placed(workload.id, world.now))
