@@ -291,7 +291,7 @@ def test_what_would_do_for_the_host_is_still_short_of_it() -> None:
     code, text, nodes, helps = said(fleet, 2)
     assert (code, text) == ("NoHostCapacity", "no node has the CPU and memory free for its 1 replica")
     assert nodes == ["1 has too little free CPU"]
-    assert helps == ["w1 (0 GPUs, non-preemptible, Initializing) ended"]
+    assert helps == ["w1 (non-preemptible, Initializing) ended"]
 
 
 def test_one_is_told_in_the_singular() -> None:
