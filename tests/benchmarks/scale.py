@@ -182,6 +182,18 @@ def _table(given: argparse.Namespace) -> dict[str, object]:
     return found
 
 
+def _listed(result: dict[str, Any]) -> list[str]:
+    return [f"{name:16} {value}" for name, value in result.items()]
+
+
+def _side_by_side(table: dict[str, Any]) -> list[str]:
+    """One line a figure, one column a size."""
+    columns = {int(gpus): row for gpus, row in table.items()}
+    names = dict.fromkeys(name for row in columns.values() for name in row if name not in {"cores", "gpus"})
+    lines = [f"{name:16}" + "".join(f"{row[name]:>14}" for row in columns.values()) for name in names]
+    return [f"{'GPUs':16}" + "".join(f"{gpus:>14,}" for gpus in columns), *lines]
+
+
 def main() -> int:
     """Runs it and prints the object."""
     given = _arguments()
@@ -192,7 +204,7 @@ def main() -> int:
         result = {"cores": os.cpu_count(), "gpus": given.gpus, "queued": given.queued}
         result |= asyncio.run(measure(size, given.seconds))
     if not given.json:
-        print("\n".join(f"{name:16} {value}" for name, value in result.items()))
+        print("\n".join(_side_by_side(result) if given.table else _listed(result)))
     print(json.dumps(result))
     return 0
 

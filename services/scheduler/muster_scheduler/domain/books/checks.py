@@ -45,6 +45,8 @@ def _check_workload(world: World, workload: Workload) -> None:
     if workload.claim is not None:
         _require(workload.phase in WAITING or workload.phase is Phase.TERMINATING, f"{where} has a claim")
         _require(workload.id in world.claims, f"{where} has a claim that is not listed")
+        starts = workload.id in world.ready or bool(workload.claim.waits_for)
+        _require(starts, f"{where} has a claim that waits for nobody, and nobody starts it")
     if workload.phase in WAITING and workload.claim is None and workload.not_before <= world.now:
         _require(workload.id in world.waiting, f"{where} waits and does not stand in the queue")
 

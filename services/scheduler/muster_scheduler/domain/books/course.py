@@ -141,6 +141,7 @@ def drop_claim(world: World, workload: Workload) -> None:
     world.account(workload, claim.pool, (planned.grant for planned in claim.planned), -1)
     world.set(workload, claim=None)
     world.journal.drop(world.claims, workload.id)
+    world.journal.drop(world.ready, workload.id)
 
 
 def promised_holder(workload: Workload, claim: Claim, planned: Planned) -> Holder:
@@ -203,6 +204,8 @@ def _tell_claims(world: World, workload: Workload, *, remaining: bool) -> None:
         if claim is not None and workload.id in claim.waits_for:
             left = tuple(other for other in claim.waits_for if other != workload.id)
             world.set(claimant, claim=claim._replace(waits_for=left))
+            if not left:
+                world.journal.put(world.ready, claimant_id, None)
 
 
 def nothing_left(world: World, workload: Workload) -> None:

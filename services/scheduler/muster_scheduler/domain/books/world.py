@@ -85,6 +85,7 @@ class World:
         self.departing: dict[str, None] = {}  # workloads that are leaving; derived, one too many does no harm
         self.weighed = 0  # the last part of a half life of past use in which queues were weighed
         self.claims: dict[str, None] = {}
+        self.ready: dict[str, None] = {}  # those of them that wait for nobody; derived
         self.reserved: dict[tuple[str, str], str] = {}  # (cluster, pool) -> the workload for which nodes are kept there
         self.crowded: dict[str, None] = {}  # pools in which others may have to be reserved for now; derived
         self.hungry: dict[str, None] = {}  # services that may lack replicas; derived, one too many does no harm
@@ -258,6 +259,8 @@ class World:
         self.timers, self.reopenings = Timers(), Timers()
         for node in self.inventory.nodes.values():
             self.watch_node(node)
+        claims = ((name, self.workloads[name].claim) for name in self.claims)
+        self.ready = {name: None for name, claim in claims if claim is not None and not claim.waits_for}
         self.hungry = {w.id: None for w in self.workloads.values() if w.independent and w.active}
         self.elastic = {w.id: None for w in self.workloads.values() if w.replicas and w.surplus_wanted}
         self.short = {w.id: None for w in self.workloads.values() if w.below_since}

@@ -138,7 +138,7 @@ def start_claims(world: World) -> None:
     A claim that still waits is looked at when something was said of nodes or clusters; at its start it always is.
     """
     news = bool(world.touched.nodes or world.touched.clusters)
-    for workload_id in sorted(world.claims):
+    for workload_id in sorted(world.claims if news else world.ready):
         workload = world.workloads[workload_id]
         claim = workload.claim
         if claim is None or (claim.waits_for and not news):
@@ -163,6 +163,7 @@ def _start_claim(world: World, workload: Workload, claim: Claim) -> None:
     world.account(workload, claim.pool, (planned.grant for planned in claim.planned), -1)
     world.set(workload, claim=None)
     world.journal.drop(world.claims, workload.id)
+    world.journal.drop(world.ready, workload.id)
     settle(world, workload, claim.cluster, claim.pool, claim.planned)
 
 
