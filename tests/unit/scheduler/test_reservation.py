@@ -298,3 +298,14 @@ def test_what_gangs_can_do_without_keeps_nobody_behind_a_head_beyond_its_quota()
     assert head.reservation is not None
     assert head.reservation.beyond
     assert made.submit(4, project="q").phase is STARTS, "its project deserves two, and needs one"
+
+
+def test_whoever_of_a_class_is_first_goes_first_also_where_nodes_are_kept_for_another_of_it() -> None:
+    made = Fleet(node("a", 2), quota=4)
+    made.submit(1, request(role(whole(2)), preemptible=False))
+    made.run(1)
+    head = made.submit(5, request(role(whole(2)), preemptible=False))
+    assert head.reservation is not None
+    earlier = made.submit(4, request(role(whole(2)), preemptible=False))
+    made.finish(1)
+    assert (earlier.phase, head.phase) == (STARTS, WAITS)
