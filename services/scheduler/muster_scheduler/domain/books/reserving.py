@@ -18,7 +18,7 @@ from muster_scheduler.domain.asked.quotas import NOTHING, Amount, Quota
 from muster_scheduler.domain.asked.workloads import Request, Reservation, Workload
 from muster_scheduler.domain.books.classes import ClassKey, class_of
 from muster_scheduler.domain.books.queues import Department
-from muster_scheduler.domain.books.waiting import FOR_ROOM, Help
+from muster_scheduler.domain.books.waiting import Help
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.books.world import amount_of as held_of
 
@@ -149,9 +149,6 @@ def let_go(world: World, workload: Workload) -> None:
 
 
 def _open(world: World, kept: Reservation) -> None:
-    """Whoever could use these nodes is tried again, and may make room on them: nobody could while they were kept."""
-    world.waiting.wake_where(kept.pool, _lacks_room)
-
-
-def _lacks_room(_: ClassKey, reason: Reason) -> Help:
-    return Help.ALL if reason.code in FOR_ROOM else Help.NONE
+    """Whoever could use these nodes, or make room on them, is tried again, as if they had been given back."""
+    for name in kept.nodes:
+        world.free("", kept.cluster, kept.pool, (kept.cluster, name))
