@@ -37,7 +37,7 @@ from tests.support.machine_shapes import CROWD, GANG, NUMBERS, PLACES, ROLES, SH
 from tests.support.machine_surroundings import DYNAMIC, Surroundings
 from tests.support.plain_twin import Twin
 
-STEPS = int(os.environ.get("MUSTER_MACHINE_STEPS", "12000"))
+STEPS = int(os.environ.get("MUSTER_MACHINE_STEPS", "20000"))
 STEPS_EACH = 50
 STEPS_HERE = 600  # under the eyes of whoever measures coverage, which makes a step four times as dear
 
@@ -315,7 +315,7 @@ def test_its_laws_hold_after_every_step() -> None:
 
 
 def test_its_laws_hold_after_very_many_steps() -> None:
-    """In a process of its own, which nobody measures. MUSTER_MACHINE_STEPS: checked steps; 12,000 where not said."""
+    """In a process of its own, which nobody measures. MUSTER_MACHINE_STEPS: checked steps; 20,000 where not said."""
     code = f"from tests.properties.scheduler.test_machine import run_machine; run_machine({STEPS})"
     root = Path(__file__).parents[3]
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False)
