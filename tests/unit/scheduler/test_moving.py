@@ -7,7 +7,8 @@ import pytest
 from muster_kernel.lifecycle import Phase
 from muster_kernel.quantities import GPU
 from muster_scheduler.domain import events
-from muster_scheduler.domain.asked.workloads import Workload
+from muster_scheduler.domain.asked.limits import Limits
+from muster_scheduler.domain.asked.workloads import SECOND, Workload
 from muster_scheduler.domain.decisions import Claimed, Preempted
 from muster_scheduler.domain.fleet.nodes import NodeState
 from tests.support.fleets import Fleet, node, portion, request, role, whole, workload_id
@@ -17,9 +18,9 @@ def evictions(fleet: Fleet) -> list[str]:
     return [d.workload for d in fleet.decisions if isinstance(d, Preempted)]
 
 
-def scattered(*, preemptible: bool = True) -> Fleet:
+def scattered(*, preemptible: bool = True, limits: Limits | None = None) -> Fleet:
     """Two nodes of four cards with two one-card workloads left on each."""
-    fleet = Fleet(node("n1", 4), node("n2", 4))
+    fleet = Fleet(node("n1", 4), node("n2", 4), limits=limits)
     for number in range(1, 9):
         fleet.submit(number, request(preemptible=preemptible))
         fleet.run(number)
@@ -110,3 +111,11 @@ def test_a_mover_whose_new_node_dies_waits_for_another() -> None:
         fleet.gone(int(mover[-4:], 16))
     assert {fleet.world.workloads[mover].phase for mover in (first, second)} == {Phase.PENDING}
     assert workload_id(20) in fleet.world.workloads
+
+
+def test_nobody_moves_before_it_has_run_its_minimum() -> None:
+    fleet = scattered(limits=Limits(minimum_run=3600 * SECOND))
+    taker = fleet.submit(20, request(role(whole(4))))
+    assert (evictions(fleet), taker.phase) == ([], Phase.PENDING)
+    fleet.wait(3600)
+    assert len(evictions(fleet)) == 2

@@ -106,12 +106,18 @@ def test_a_gang_is_one_interruption_beside_as_many_singles() -> None:
 
 
 def test_fewer_interruptions_never_cost_a_higher_priority() -> None:
-    fleet = Fleet(node("n1", 2))
-    fleet.submit(1, request(priority=60))
-    for number in (2, 3):
-        fleet.submit(number, request(role(portion(500))))
-    fleet.submit(4, request(priority=75))
-    assert sorted(evictions(fleet)) == [workload_id(2), workload_id(3)]
+    fleet = Fleet(node("n1", 13))
+    fleet.submit(1, request(role(whole(), 5), priority=60))
+    fleet.submit(2, request(role(whole(), 4)))
+    for number in (1, 2):
+        fleet.run(number)
+    fleet.wait(1)
+    for number in range(3, 7):
+        fleet.submit(number)
+        fleet.run(number)
+    fleet.wait(100)
+    fleet.submit(7, request(role(whole(4)), priority=75))
+    assert evictions(fleet) == [workload_id(2)], "neither four singles nor the gang above it"
 
 
 def test_the_reprieve_keeps_whoever_need_not_go() -> None:

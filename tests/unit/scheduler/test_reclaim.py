@@ -6,9 +6,12 @@ import pytest
 
 from muster_kernel.lifecycle import Phase
 from muster_kernel.quantities import GPU
+from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.limits import Limits
+from muster_scheduler.domain.asked.quotas import Line, Quota
 from muster_scheduler.domain.asked.terms import Terms, Wish
 from muster_scheduler.domain.asked.workloads import SECOND
+from muster_scheduler.domain.books.queues import Project
 from muster_scheduler.domain.decisions import Preempted
 from tests.support.fleets import Fleet, host, node, portion, request, role, whole, workload_id
 
@@ -209,3 +212,15 @@ def test_one_who_was_evicted_does_not_keep_its_equals_from_reclaiming() -> None:
     fleet.project("p", {"default": 0})
     fleet.submit(4, project="q")
     assert evictions(fleet) == [workload_id(number), workload_id(3)]
+
+
+def test_a_resource_that_nodes_have_enough_of_is_no_bar_to_taking_another() -> None:
+    fleet = Fleet(node("n1", 4), quota=0)
+    cpu = Line(1_000, None)
+    for name, gpus in (("p", 2), ("q", 0)):
+        fleet.send(events.ProjectChanged(Project(name, "d", {"default": Quota(gpus * GPU, cpu=cpu)}, 0)))
+    for number in range(1, 5):
+        fleet.submit(number, project="q")
+        fleet.run(number)
+    fleet.submit(5, request(role(whole(cpu=30_000))))
+    assert len(evictions(fleet)) == 1, "its CPU share is exceeded, but CPU is free: only GPUs are lacking"

@@ -106,6 +106,8 @@ def test_what_the_head_may_preempt_does_not_delay_it() -> None:
     assert below.phase is STARTS
     fleet.finish(1 if fleet.workload(1).replicas["worker", 0].node == below.replicas["worker", 0].node else 2)
     assert below.phase is Phase.TERMINATING
+    assert (fleet.workload(3).claim is not None, fleet.workload(3).reservation) == (True, None), "it has its room now"
+    assert not fleet.world.reserved
     fleet.gone(5)
     assert fleet.workload(3).phase is STARTS
 
@@ -309,3 +311,27 @@ def test_whoever_of_a_class_is_first_goes_first_also_where_nodes_are_kept_for_an
     earlier = made.submit(4, request(role(whole(2)), preemptible=False))
     made.finish(1)
     assert (earlier.phase, head.phase) == (STARTS, WAITS)
+
+
+def test_nothing_is_kept_for_a_project_whose_department_is_beyond_its_share() -> None:
+    fleet = Fleet(node("a", 4), node("b", 4))
+    fleet.department("d1", {"default": 2})
+    fleet.department("d2", {"default": 6})
+    for name, department in (("x", "d1"), ("y", "d1"), ("z", "d2")):
+        fleet.project(name, {"default": 6}, department=department)
+    for number in (1, 2):
+        fleet.submit(number, request(role(whole(3)), preemptible=False), project="z")
+    head = fleet.submit(3, request(role(whole(4)), preemptible=True), project="x")
+    assert (head.phase, head.reservation) == (WAITS, None), "x deserves four, its department two"
+
+
+def test_what_a_head_gave_up_for_others_it_takes_from_nobody() -> None:
+    fleet = Fleet(node("a", 4), node("b", 4))
+    fleet.submit(1, request(role(whole(3)), preemptible=False))
+    evicted = fleet.submit(2, request(role(whole(4))))
+    fleet.submit(3, request(role(whole(2)), priority=75, preemptible=False))
+    fleet.gone(2)
+    assert evicted.preempted_by
+    assert evicted.reservation is not None
+    lower = [fleet.submit(number, request(priority=10)) for number in (4, 5)]
+    assert [w.phase for w in lower] == [STARTS, WAITS], "the head evicts nobody in order to come back"

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from muster_kernel.lifecycle import Phase
+from muster_kernel.quantities import GPU
 from muster_kernel.reasons import WaitingReason
 from muster_scheduler.domain import events
-from muster_scheduler.domain.asked.quotas import Line, Quota
+from muster_scheduler.domain.asked.quotas import Line, Quota, UserLimit
 from muster_scheduler.domain.asked.workloads import ReplicaState
 from muster_scheduler.domain.books.queues import Project
 from muster_scheduler.domain.turning import cycle
@@ -180,3 +181,28 @@ def test_a_release_tries_nobody_whom_neither_the_node_nor_who_is_beyond_his_shar
     tried.clear()
     fleet.finish(1)
     assert tried == []
+
+
+def test_a_user_limit_over_all_pools_is_lifted_by_what_ends_in_another() -> None:
+    fleet = Fleet(node("n1", 2), node("n2", 2, pool="other"))
+    fleet.project("u", {"default": 4, "other": 4}, users=(UserLimit(gpu=GPU),))
+    fleet.submit(1, project="u")
+    fleet.run(1)
+    fleet.submit(2, request(pools=("other",)), project="u")
+    assert fleet.workload(2).phase is Phase.PENDING
+    fleet.finish(1)
+    assert fleet.workload(2).phase is Phase.INITIALIZING
+
+
+def test_what_a_sibling_gives_back_lets_in_what_their_department_deserves() -> None:
+    fleet = Fleet(node("n1", 8))
+    fleet.department("dept", {"default": 2})
+    for name in ("x", "y"):
+        fleet.project(name, {"default": 2}, department="dept")
+    for number in (1, 2):
+        fleet.submit(number, request(preemptible=False), project=("x", "y")[number - 1])
+        fleet.run(number)
+    fleet.submit(3, request(preemptible=False), project="y")
+    assert fleet.world.waiting.reason(workload_id(3)).code is WaitingReason.OVER_QUOTA
+    fleet.finish(1)
+    assert fleet.workload(3).phase is Phase.INITIALIZING

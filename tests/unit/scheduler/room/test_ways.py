@@ -51,6 +51,14 @@ def test_an_interruption_less_beats_a_younger_victim() -> None:
     assert made.victims == (0,)
 
 
+def test_of_equal_ways_the_one_whose_oldest_is_younger_wins() -> None:
+    works = running([Work(1, (Part(0, 0b11),), placed=1), Work(1, (Part(1, 0b11),), placed=9)])
+    asked = question(works, devices=2, domains=np.array([0, 1]))
+    made = reclaim(asked, tree((-1, 0, 4, 4), (-1, 4, 0, 0)))
+    assert isinstance(made, Vacated)
+    assert made.victims == (1,)
+
+
 @pytest.mark.parametrize(
     ("books", "obstacle", "numbers"),
     [
