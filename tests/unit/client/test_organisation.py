@@ -128,6 +128,8 @@ def test_departments(muster: Callable[..., Any]) -> None:
     assert "all of it" in muster("departments", "get", "research").out
     assert "deserves 9.5 GPUs in h100" in muster("departments", "set-quota", "research", "9.5", "--pool", "h100").out
     assert muster("departments", "set-quota", "research", "x").code == 2
+    named = muster("departments", "set-quota", "research", "h100=4").err
+    assert "a node pool is named by an option: 4 --pool h100" in named
     for much in ("1e400", "1e999999999", "1e99999999999999999999", "10000001"):
         refused = muster("departments", "set-quota", "research", much)
         assert (refused.code, f"{much!r} is not a number of GPUs" in refused.err) == (2, True)

@@ -85,7 +85,9 @@ def given_quota(pool: str, gpus: str, limit: str | None, weight: str) -> tenancy
     try:
         return pool_quota(pool, gpus, limit=limit, weight=weight)
     except ValueError as problem:
-        raise InvalidInput(str(problem)) from None
+        named, equals, amount = gpus.rpartition("=")
+        meant = f"; a node pool is named by an option: {amount} --pool {named}" if equals else ""
+        raise InvalidInput(f"{problem}{meant}") from None
 
 
 def given_quotas(texts: Iterable[str] | None) -> list[tenancy_pb2.PoolQuota]:

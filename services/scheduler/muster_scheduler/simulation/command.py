@@ -132,10 +132,14 @@ def _show(told: dict[str, Any], out: Path | None, *, as_json: bool) -> None:
 
 
 def _refuse(error: Unusable, *, as_json: bool) -> int:
+    count = len(error.problems)
+    said = f"{count} error{'' if count == 1 else 's'}, nothing was simulated"
     if as_json:
-        told = [problem._asdict() for problem in error.problems]
-        sys.stderr.write(json.dumps({"error": {"code": "INVALID", "violations": told}, "exit": _INVALID}) + "\n")
+        told = [
+            {"path": each.path, "message": each.text, "file": each.file, "line": each.line} for each in error.problems
+        ]
+        found = {"code": "INVALID_ARGUMENT", "message": said, "violations": told}
+        sys.stderr.write(json.dumps({"error": found, "exit": _INVALID}) + "\n")
     else:
-        count = len(error.problems)
-        sys.stderr.write(f"{error}\n{count} error{'' if count == 1 else 's'}, nothing was simulated\n")
+        sys.stderr.write(f"{error}\n{said}\n")
     return _INVALID

@@ -141,7 +141,9 @@ def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFi
     assert simulate(file) == 2
     assert "s.yaml:1: dayz: is not known here" in capsys.readouterr().err
     assert simulate(file, as_json=True) == 2
-    assert json.loads(capsys.readouterr().err)["exit"] == 2
+    told = json.loads(capsys.readouterr().err)
+    assert (told["exit"], told["error"]["code"]) == (2, "INVALID_ARGUMENT")
+    assert {"path", "message", "file", "line"} == set(told["error"]["violations"][0])
     assert simulate(file, days=-1) == 2
     assert "--days" in capsys.readouterr().err
     assert simulate(tmp_path / "t.csv") == 2
