@@ -7,6 +7,7 @@ share now. Answers are bounds that cost microseconds: of whom they say no, a sea
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -66,9 +67,7 @@ class Change:
         standings: Callable[[str], Standing],
     ) -> None:
         self._world, self._pool, self._standings = world, pool, standings
-        known = map(world.inventory.nodes.get, dict.fromkeys(nodes))
-        self._nodes: list[Node] = [node for node in known if node is not None]
-        self._clusters = sorted({node.cluster for node in self._nodes})
+        self._keys = nodes
         self._leavers: dict[str, tuple[Workload, ...]] = {}
         self._projects = set(projects)
         self._departments = {found.name for name in self._projects if (found := world.queues.department_of(name))}
@@ -77,6 +76,16 @@ class Change:
         self._free: dict[str, Amount] | None = None
         self._moved: _Reweighed | None = None
         self.givers: frozenset[str] | None = None
+
+    @cached_property
+    def _nodes(self) -> list[Node]:
+        """Walked only where somebody could use one of them: those who hold too much may hold it on thousands."""
+        known = map(self._world.inventory.nodes.get, dict.fromkeys(self._keys))
+        return [node for node in known if node is not None]
+
+    @cached_property
+    def _clusters(self) -> list[str]:
+        return sorted({node.cluster for node in self._nodes})
 
     def helps(self, key: ClassKey, reason: Reason) -> Help:
         """What it is to a class that is blocked for this reason."""
