@@ -143,6 +143,18 @@ NEVER: Final = frozenset(
     }
 )
 
+# What starts as soon as nodes have room for it.
+FOR_ROOM: Final = frozenset(
+    {
+        WaitingReason.CLAIM,
+        WaitingReason.RESERVED,
+        WaitingReason.NO_CAPACITY,
+        WaitingReason.NO_HOST_CAPACITY,
+        WaitingReason.FRAGMENTED,
+        WaitingReason.TOPOLOGY,
+    }
+)
+
 _UNITS: Final = frozenset({"used", "deserved", "short", "requested", "free", "largest", "limit"})
 
 

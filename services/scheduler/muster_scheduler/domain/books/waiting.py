@@ -15,23 +15,11 @@ from enum import Enum
 from itertools import islice
 from typing import Final
 
-from muster_kernel.reasons import NEVER, Reason, WaitingReason
+from muster_kernel.reasons import FOR_ROOM, NEVER, Reason
 from muster_scheduler.domain.asked.quotas import NOTHING, Amount
 from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.books.classes import ClassKey, Place, asked_by, class_of
 from muster_scheduler.domain.books.weighed import Weighed
-
-# What stands in the way is only that nodes are too full, or kept for others.
-FOR_ROOM: Final = frozenset(
-    {
-        WaitingReason.CLAIM,
-        WaitingReason.NO_CAPACITY,
-        WaitingReason.NO_HOST_CAPACITY,
-        WaitingReason.FRAGMENTED,
-        WaitingReason.TOPOLOGY,
-        WaitingReason.RESERVED,
-    }
-)
 
 _LEFT: Final = 64  # members that have left and are still listed at a class's head
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from muster_kernel.quantities import GPU, MILLI, UNITS_PER_MILLI
-from muster_kernel.reasons import NEVER, Reason, WaitingReason
+from muster_kernel.reasons import FOR_ROOM, NEVER, Reason, WaitingReason
 from muster_scheduler.domain.asked.quotas import LIMITED, Amount
 from muster_scheduler.domain.asked.requests import Grant, Kind, Role, Shape
 from muster_scheduler.domain.asked.workloads import Workload
@@ -29,17 +29,6 @@ from muster_scheduler.domain.room.listing import departing
 from muster_scheduler.domain.room.sites import leaving_of
 from muster_scheduler.domain.turning.offers import Offers, Whom, whom_of
 
-# What stands in the way is only that nodes are too full.
-_ROOM: Final = frozenset(
-    {
-        WaitingReason.CLAIM,
-        WaitingReason.RESERVED,
-        WaitingReason.NO_CAPACITY,
-        WaitingReason.NO_HOST_CAPACITY,
-        WaitingReason.FRAGMENTED,
-        WaitingReason.TOPOLOGY,
-    }
-)
 _QUOTA: Final = frozenset(
     {
         WaitingReason.OVER_LIMIT,
@@ -98,7 +87,11 @@ class Change:
             return Help.ALL if room or related else Help.NONE
         # A queue that holds less may come to hold no more than it deserves, and so to pass what is reserved.
         passes = related and (reason.code is WaitingReason.RESERVED or (not alone and self._bounded(key)))
-        if reason.code not in _QUOTA | _ROOM or passes or (self._eased(key, related=related) and self._reclaims(key)):
+        if (
+            reason.code not in _QUOTA | FOR_ROOM
+            or passes
+            or (self._eased(key, related=related) and self._reclaims(key))
+        ):
             return Help.ALL
         return Help.PLACE if self._fit(key) or self.makes_room(key) else Help.NONE
 

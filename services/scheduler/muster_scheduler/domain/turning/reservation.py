@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from muster_kernel.reasons import Reason, WaitingReason
+from muster_kernel.reasons import FOR_ROOM, Reason, WaitingReason
 from muster_scheduler.domain.asked.quotas import Amount
 from muster_scheduler.domain.asked.workloads import Reservation, Workload
 from muster_scheduler.domain.books.classes import ClassKey, Place
@@ -27,16 +27,6 @@ from muster_scheduler.domain.placement.place import Budget, amount_before
 from muster_scheduler.domain.room.sites import Site, sites_of
 from muster_scheduler.domain.turning.foreseen import foresee
 
-_FOR_ROOM: Final = frozenset(
-    {
-        WaitingReason.CLAIM,
-        WaitingReason.RESERVED,
-        WaitingReason.NO_CAPACITY,
-        WaitingReason.NO_HOST_CAPACITY,
-        WaitingReason.FRAGMENTED,
-        WaitingReason.TOPOLOGY,
-    }
-)
 _NEVER: Final = 1 << 62
 _TRIES: Final = 4  # heads of a pool for which room is foreseen in one cycle
 
@@ -78,7 +68,7 @@ def reserve(world: World, budget: Budget) -> None:
 
 
 def _look(world: World, pool: str, budget: Budget) -> None:
-    blocked = [each for each in world.waiting.blocked(pool) if each[1].code in _FOR_ROOM and each[0].pools[0] == pool]
+    blocked = [each for each in world.waiting.blocked(pool) if each[1].code in FOR_ROOM and each[0].pools[0] == pool]
     holders = [world.workloads[head] for (_, where), head in sorted(world.reserved.items()) if where == pool]
     if not blocked:
         for holder in holders:
@@ -149,7 +139,7 @@ def _renew(world: World, head: Workload, standing: Standing, budget: Budget) -> 
     if kept is None:
         return
     reason = world.waiting.reason(head.id)
-    waits = reason is not None and reason.code in _FOR_ROOM
+    waits = reason is not None and reason.code in FOR_ROOM
     asks = head.request is not None and kept.pool == head.request.pools[0]
     if not waits or not asks or not _in_share(world, head, kept.pool, standing):
         let_go(world, head)
