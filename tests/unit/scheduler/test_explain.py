@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from muster_kernel.mig import CARDS
 from muster_kernel.quantities import GPU
 from muster_kernel.reasons import Constraint, FailureClass, WaitingReason
 from muster_scheduler.domain import events
@@ -209,7 +210,7 @@ def test_what_never_fits() -> None:
             "NoSuchNode",
             "no node could hold one replica of it, even if idle",
             ["1 has no such GPU", "1 has no GPU that gives that MIG slice"],
-            ["a node with 100m CPU, 1Gi of memory and room for a 9g.10gb slice joined node pool default"],
+            [f"it asked for a MIG profile that a GPU has: A100-80GB has {', '.join(CARDS['A100-80GB'].profiles)}"],
         ),
         (
             "TooLarge",

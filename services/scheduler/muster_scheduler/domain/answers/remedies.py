@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Final
 
+from muster_kernel.mig import CARDS
 from muster_kernel.quantities import GPU, format_bytes, format_milli_cpu
 from muster_scheduler.domain.answers.wording import gpus, shape_in_words
 from muster_scheduler.domain.asked.requests import Kind, Role, Shape, charge_of
@@ -41,9 +42,20 @@ def what_would_fit(world: World, workload: Workload, request: Request) -> list[s
     if short is None:
         found = _fewer(world, workload, request)
         return [_told(world, workload, request, *found)] if found else []
+    if short.shape.kind is Kind.SLICE and all(card.profile(short.shape.profile) is None for card in CARDS.values()):
+        return [_profiles_there(world, request)]
     smaller = [each for each in _less(world, workload, request, short) if _fits(world, workload, request, each[0])]
     told = [_told(world, workload, request, *each) for each in smaller]
     return [*told, *(f"{_nodes_for(short)} joined node pool {pool}" for pool in request.pools[:1])]
+
+
+def _profiles_there(world: World, request: Request) -> str:
+    """That no card has such a profile, and which those of its pools have: no node that joined would help."""
+    places = ((cluster, pool) for pool in request.pools for cluster in world.inventory.clusters_with(pool))
+    nodes = (node for at in places if (capacity := world.inventory.capacity(*at)) for node in capacity.nodes)
+    cards = {device.model: device.card for node in nodes for device in node.devices if device.mig}
+    known = [f"{model} has {', '.join(card.profiles)}" for model, card in sorted(cards.items()) if card]
+    return ": ".join(["it asked for a MIG profile that a GPU has", *(["; ".join(known)] if known else [])])
 
 
 def looser(world: World, workload: Workload, request: Request) -> list[str]:
