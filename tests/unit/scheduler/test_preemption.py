@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 from muster_kernel.lifecycle import Phase
@@ -9,6 +11,7 @@ from muster_kernel.quantities import GPU
 from muster_kernel.reasons import ChangeReason, WaitingReason
 from muster_scheduler.adapters.rows import of_workload, to_workload
 from muster_scheduler.domain import events
+from muster_scheduler.domain.asked.requests import Shape
 from muster_scheduler.domain.decisions import Claimed, Placed, Preempted, Release
 from muster_scheduler.domain.fleet.nodes import NodeState
 from muster_scheduler.domain.placement.place import Budget
@@ -17,6 +20,15 @@ from tests.support.fleets import Fleet, node, portion, request, role, whole, wor
 
 def evictions(fleet: Fleet) -> list[str]:
     return [d.workload for d in fleet.decisions if isinstance(d, Preempted)]
+
+
+def run_later(fleet: Fleet, numbers: Iterable[int], shape: Shape) -> None:
+    """Single replicas that began a second after what runs already, and so have less to lose, some time ago."""
+    fleet.wait(1)
+    for number in numbers:
+        fleet.submit(number, request(role(shape)))
+        fleet.run(number)
+    fleet.wait(100)
 
 
 def test_the_higher_priority_takes_the_place_once_it_is_free() -> None:
@@ -83,11 +95,7 @@ def test_one_card_is_emptied_and_not_the_one_that_many_share() -> None:
     fleet = Fleet(node("n1", 2))
     fleet.submit(1)
     fleet.run(1)
-    fleet.wait(1)
-    for number in range(2, 12):
-        fleet.submit(number, request(role(portion(90))))
-        fleet.run(number)
-    fleet.wait(100)
+    run_later(fleet, range(2, 12), portion(90))
     fleet.submit(12, request(priority=75))
     assert evictions(fleet) == [workload_id(1)], "ten have less to lose each, but are ten"
 
@@ -96,11 +104,7 @@ def test_a_gang_is_one_interruption_beside_as_many_singles() -> None:
     fleet = Fleet(node("n1", 8))
     fleet.submit(1, request(role(whole(), 4)))
     fleet.run(1)
-    fleet.wait(1)
-    for number in range(2, 6):
-        fleet.submit(number)
-        fleet.run(number)
-    fleet.wait(100)
+    run_later(fleet, range(2, 6), whole())
     fleet.submit(6, request(role(whole(4)), priority=75))
     assert evictions(fleet) == [workload_id(1)]
 
@@ -111,11 +115,7 @@ def test_fewer_interruptions_never_cost_a_higher_priority() -> None:
     fleet.submit(2, request(role(whole(), 4)))
     for number in (1, 2):
         fleet.run(number)
-    fleet.wait(1)
-    for number in range(3, 7):
-        fleet.submit(number)
-        fleet.run(number)
-    fleet.wait(100)
+    run_later(fleet, range(3, 7), whole())
     fleet.submit(7, request(role(whole(4)), priority=75))
     assert evictions(fleet) == [workload_id(2)], "neither four singles nor the gang above it"
 

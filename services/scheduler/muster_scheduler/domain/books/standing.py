@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from muster_kernel.quantities import GPU, MILLI
 from muster_scheduler.domain.asked.quotas import EMPTY, Account, Amount, Line, Quota
 from muster_scheduler.domain.books.queues import Department, Project, Queues
-from muster_scheduler.domain.shares.tree import Division, Share
+from muster_scheduler.domain.shares.tree import Division, Share, Shares
 
 Ints = NDArray[np.int64]
 
@@ -55,7 +55,7 @@ class Table(NamedTuple):
     bound: Ints
     accounts: list[Account | None]
 
-    def with_fair(self, shares: tuple[tuple[Share, ...] | None, ...], rows: list[int]) -> Table:
+    def with_fair(self, shares: Shares, rows: list[int]) -> Table:
         """The same queues where the shares of these rows are others."""
         fair, wanted = self.fair.copy(), self.wanted.copy()
         for at, each in enumerate(shares):
@@ -117,7 +117,7 @@ class Standing:
     queues: tuple[Queue, ...]
     departments: dict[str, int]  # rows by name
     projects: dict[str, int]
-    shares: tuple[tuple[Share, ...] | None, ...]
+    shares: Shares
 
     @cached_property
     def table(self) -> Table:
@@ -158,7 +158,7 @@ class Standing:
             table.accounts[:] = accounts
         return table
 
-    def followed(self, shares: tuple[tuple[Share, ...] | None, ...], felt: list[int]) -> Standing:
+    def followed(self, shares: Shares, felt: list[int]) -> Standing:
         """The same queues a moment later. felt: the rows of which a share has changed."""
         later = Standing(self.pool, self.total, self.queues, self.departments, self.projects, shares)
         vars(later)["keys"] = self.keys

@@ -13,7 +13,7 @@ from muster_scheduler.domain.asked.quotas import DEFAULT_WEIGHT, EMPTY, NOTHING,
 from muster_scheduler.domain.books.standing import STEPS, Kept, Queue, Standing, differing
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.shares.decay import part_of
-from muster_scheduler.domain.shares.tree import TOP, Branch, Division, Share
+from muster_scheduler.domain.shares.tree import TOP, Branch, Division, Shares
 
 
 def standing_of(world: World, pool: str) -> Standing:
@@ -80,7 +80,7 @@ def _moved(kept: Kept, rows: list[int]) -> Standing:
     return standing.followed(_shares(kept.divisions), sorted(felt)) if felt else standing
 
 
-def _shares(divisions: tuple[Division | None, ...]) -> tuple[tuple[Share, ...] | None, ...]:
+def _shares(divisions: tuple[Division | None, ...]) -> Shares:
     return tuple(None if division is None else tuple(division.shares) for division in divisions)
 
 

@@ -5,10 +5,7 @@ Kept by the queue for whoever wakes classes (turning/waking.py). Derived: where 
 
 from __future__ import annotations
 
-from muster_scheduler.domain.shares.tree import Share
-
-Shares = tuple[tuple[Share, ...] | None, ...]
-"""Of each resource by queue; None where no quota names it."""
+from muster_scheduler.domain.shares.tree import Shares
 
 
 class Weighed:

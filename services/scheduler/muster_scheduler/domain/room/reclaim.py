@@ -77,14 +77,13 @@ def lacking(question: Question, tree: Tree) -> Bools:
     """
     columns, _, taker, fits = question
     asked: Bools = (taker.units > 0) & tree.counted
-    limited = _limited(taker)
     if len(asked) == 1 or fits is not None:
         return asked
     devices = need_of(taker.shape._replace(cpu=0, memory=0))
     host = need_of(taker.shape._replace(kind=Kind.NONE))
     alone = (devices, host._replace(memory=0), host._replace(cpu=0))
     held = [count(stock_of(columns), need, taker.eligible, taker.size).sum() for need in alone]
-    short: Bools = asked & (limited | np.array([total < taker.size for total in held])[: len(asked)])
+    short: Bools = asked & (_limited(taker) | np.array([total < taker.size for total in held])[: len(asked)])
     return short if short.any() else asked
 
 

@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from muster_scheduler.domain.fleet.columns import Columns
 from muster_scheduler.domain.room.exact import smallest
 from muster_scheduler.domain.room.orders import orders
 from muster_scheduler.domain.room.roles import search_gang
@@ -65,16 +64,14 @@ class Found(NamedTuple):
 
 def search(question: Question, order: Ints, judge: Judge | None, law: Law) -> Vacated | NoRoom:
     """The best way found to let the taker in, or why there is none. judge None: no queue can lose too much."""
-    columns, running, taker, fits = question
-    if fits is not None:
-        victims = search_gang(question, order, fits, judge)
+    if question.fits is not None:
+        victims = search_gang(question, order, question.fits, judge)
         return victims if isinstance(victims, NoRoom) else Vacated(victims, np.zeros(0, np.int64))
-    return _by_counting(columns, running, order, taker, judge, law)
+    return _by_counting(question, order, judge, law)
 
 
-def _by_counting(
-    columns: Columns, running: Running, order: Ints, taker: Taker, judge: Judge | None, law: Law
-) -> Vacated | NoRoom:
+def _by_counting(question: Question, order: Ints, judge: Judge | None, law: Law) -> Vacated | NoRoom:
+    columns, running, taker, _ = question
     gives, least = taker.released(running)
     short = np.flatnonzero(gives[order].sum(axis=0) < least)
     if len(short):

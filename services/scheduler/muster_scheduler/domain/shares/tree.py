@@ -44,6 +44,10 @@ class Share(NamedTuple):
     cap: int  # the smallest fair share on the way up, itself included
 
 
+Shares = tuple[tuple[Share, ...] | None, ...]
+"""Of each resource by queue; None where no quota names it."""
+
+
 def fair_shares(total: int, tree: Sequence[Branch], step: int = 1, k: int = 0) -> list[Share]:
     """The share of every queue, in the tree's order. total: what the pool has; step and k: as for `divide`.
 

@@ -20,28 +20,22 @@ from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.books.classes import ClassKey, asked_by
 from muster_scheduler.domain.books.standing import Standing
 from muster_scheduler.domain.books.waiting import Help
-from muster_scheduler.domain.books.weighed import Shares
 from muster_scheduler.domain.books.world import World, amount_of
 from muster_scheduler.domain.fleet.columns import CLOSED, SLICED
 from muster_scheduler.domain.fleet.nodes import Node, fit
 from muster_scheduler.domain.placement.place import mig_of
 from muster_scheduler.domain.room.listing import departing
 from muster_scheduler.domain.room.sites import leaving_of
+from muster_scheduler.domain.shares.tree import Shares
 from muster_scheduler.domain.turning.offers import Offers, Whom, whom_of
 
-_QUOTA: Final = frozenset(
-    {
-        WaitingReason.OVER_LIMIT,
-        WaitingReason.NO_WEIGHT,
-        WaitingReason.OVER_QUOTA,
-        WaitingReason.CPU_OVER_LIMIT,
-        WaitingReason.CPU_OVER_QUOTA,
-        WaitingReason.MEMORY_OVER_LIMIT,
-        WaitingReason.MEMORY_OVER_QUOTA,
-        WaitingReason.USER_OVER_LIMIT,
-        WaitingReason.USER_RUNS_ENOUGH,
-    }
-)
+_QUOTA: Final = LIMITED | {
+    WaitingReason.OVER_QUOTA,
+    WaitingReason.CPU_OVER_QUOTA,
+    WaitingReason.MEMORY_OVER_QUOTA,
+    WaitingReason.USER_OVER_LIMIT,
+    WaitingReason.USER_RUNS_ENOUGH,
+}
 
 
 class Change:

@@ -8,9 +8,8 @@ Holds: what does not hang on amounts is found once for all classes that differ i
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from operator import itemgetter
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -29,11 +28,11 @@ from muster_scheduler.domain.fleet.columns import Ints64
 from muster_scheduler.domain.fleet.eligibility import Eligibility
 from muster_scheduler.domain.placement.gang import by_columns, wish_of
 from muster_scheduler.domain.placement.place import charge_before, clusters_for, mig_of
+from muster_scheduler.domain.turning.settling import new
 
 _PLAIN: Final = {Strategy.BINPACK, Strategy.SPREAD}
 _UNKNOWN: Final = Terms()
 _but_roles: Final = itemgetter(*(at for at, name in enumerate(ClassKey._fields) if name != "roles"))
-_new: Final[Callable[..., Any]] = tuple.__new__  # of a named tuple: a quarter of the cost of calling its class
 
 
 class Classes:
@@ -87,7 +86,7 @@ class Classes:
             return None
         if shape.kind is Kind.NONE:
             self._rows.append(row_of(shape, terms))
-            self.grants.append(_new(Grant, (shape.cpu, shape.memory, (), 0, 0, ())))
+            self.grants.append(new(Grant, (shape.cpu, shape.memory, (), 0, 0, ())))
         else:
             units = charge_before(self._world, request, self.pool)
             self._rows.append(row_of(shape, terms._replace(units=units)))
