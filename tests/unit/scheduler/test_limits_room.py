@@ -91,3 +91,21 @@ def test_who_leaves_below_the_limit_is_waited_for() -> None:
     assert evictions(fleet) == []
     fleet.gone(1)
     assert taker.phase is Phase.INITIALIZING
+
+
+def test_who_is_in_a_silent_cluster_does_not_leave() -> None:
+    """It is not waited for; whoever has read the state back knows no other leavers than whom it held before."""
+    fleet = Fleet(node("n1", 2), node("m1", 4, cluster="c2"))
+    fleet.department("dept", {"default": 4}, limit=4)
+    for name in ("x", "y"):
+        fleet.project(name, {"default": 2}, department="dept")
+    fleet.submit(1, request(role(whole(2)), clusters=("c1",)), project="x")
+    for number in (2, 3):
+        fleet.submit(number, request(role(whole()), clusters=("c2",)), project="x")
+        fleet.run(number)
+    fleet.now += 60_000_000
+    fleet.send(fleet.heartbeat("c2"))
+    assert fleet.workload(1).phase is Phase.UNKNOWN
+    fleet.world.derive()
+    fleet.submit(4, request(clusters=("c2",)), project="y")
+    assert len(evictions(fleet)) == 1
