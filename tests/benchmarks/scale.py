@@ -128,7 +128,8 @@ async def measure(size: Size, seconds: int) -> dict[str, object]:
         first_free = await scale_fleet.write(connection, size, _SPEC)
         _say(f"{size.nodes} nodes and {size.queued} waiting workloads are written")
         began = time.perf_counter()
-        state = await load(connection, Limits(), START + SECOND)
+        with heap.filling():
+            state = await load(connection, Limits(), START + SECOND)
         heap.settle()
         rebuild = time.perf_counter() - began
         _say(f"rebuilt in {rebuild:.1f} s, {_rss():.2f} GiB")

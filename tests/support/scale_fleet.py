@@ -16,7 +16,7 @@ import asyncpg
 from muster_kernel.lifecycle import DesiredPhase, Phase
 from muster_kernel.quantities import GPU
 from muster_kernel.reasons import WaitingReason
-from muster_scheduler.adapters import rows
+from muster_scheduler.adapters import rows, workload_rows
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.quotas import Quota
 from muster_scheduler.domain.asked.requests import Grant, Holder, Kind, Share
@@ -175,10 +175,10 @@ async def _write_running(connection: asyncpg.Connection, size: Size, spec: bytes
     now = await connection.fetchval("SELECT now()")
     for workload, replica in running(size):
         line = (workload.id, workload.project, workload.name, workload.phase.value, workload.desired.value, 1, 1, now)
-        workloads.append((*line, rows.of_workload(workload)))
+        workloads.append((*line, workload_rows.of_workload(workload)))
         assert workload.request is not None
-        requests.append((workload.id, 1, rows.of_request(workload.request), spec))
-        replicas.append((*replica.holder, "current", rows.of_replica(replica)))
+        requests.append((workload.id, 1, workload_rows.of_request(workload.request), spec))
+        replicas.append((*replica.holder, "current", workload_rows.of_replica(replica)))
     await connection.copy_records_to_table("workloads", records=workloads)
     await connection.copy_records_to_table("requests", records=requests)
     await connection.copy_records_to_table("replicas", records=replicas)
@@ -191,7 +191,8 @@ async def _write_queue(connection: asyncpg.Connection, size: Size, spec: bytes, 
     for number in range(max(size.projects, size.classes) * 5):
         workload = _workload(size, number, asked_of(size, number), mark)
         assert workload.request is not None
-        templates.append((number, workload.project, rows.of_workload(workload), rows.of_request(workload.request)))
+        bodies = workload_rows.of_workload(workload), workload_rows.of_request(workload.request)
+        templates.append((number, workload.project, *bodies))
     await connection.execute("CREATE TEMP TABLE templates (k bigint, project text, workload text, request text)")
     await connection.copy_records_to_table("templates", records=templates)
     queued = _QUEUED.replace("'$5'", f"'{mark}'").replace("$6", "$5")

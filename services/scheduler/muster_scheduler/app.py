@@ -37,6 +37,7 @@ from muster_scheduler.adapters.postgres import PostgresStore, ended_before
 from muster_scheduler.adapters.rebuild import load
 from muster_scheduler.domain import events as domain
 from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.state import State
 from muster_scheduler.domain.warming import warm_up
 from muster_scheduler.handlers import Handlers, micros
 from muster_scheduler.rpc import Desk, services
@@ -140,18 +141,22 @@ class Scheduler:
         """A standby reads along now and then, so that a state that cannot be loaded is known before it is needed."""
         while True:
             began = time.perf_counter()
-            async with self._database.pool.acquire() as connection:
-                state = await load(connection, self._settings.limits(), micros(identity.now()))  # type: ignore[arg-type]
+            state = await self._read()
             _log.debug("follows", workloads=len(state.world.workloads))
             del state
+            heap.release()
             await asyncio.sleep(max(_FOLLOW, _FOLLOW_SHARE * (time.perf_counter() - began)))
+
+    async def _read(self) -> State:
+        async with self._database.pool.acquire() as connection:
+            with heap.filling():
+                return await load(connection, self._settings.limits(), micros(identity.now()))  # type: ignore[arg-type]
 
     async def _lead(self, term: Term) -> None:
         """One term: rebuild, republish, read up, decide; ends by Deposed or cancellation."""
         self._changed.clear()
         self._outrun.clear()
-        async with self._database.pool.acquire() as connection:
-            state = await load(connection, self._settings.limits(), micros(identity.now()))  # type: ignore[arg-type]
+        state = await self._read()
         heap.settle()
         handlers = Handlers(
             state, PostgresStore(), Publisher(term.epoch), self._translate, visits=self._settings.cycle_visits

@@ -9,11 +9,29 @@ again and again, which cost as much as deciding them.
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 _YOUNG: Final = 5_000  # objects more than were given back: they are still near when they are walked; Python's own: 700
 _MIDDLE: Final = 50
 _OLD: Final = 50
+
+
+@contextmanager
+def filling() -> Iterator[None]:
+    """While a state is read nothing is collected: all of it stays, and each collection would walk all of it again.
+
+    Afterwards what there is now is left out of every collection, until `release`.
+    """
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if was:
+            gc.enable()
 
 
 def settle() -> None:

@@ -9,7 +9,7 @@ from muster_kernel.lifecycle import Phase
 from muster_kernel.quantities import GPU
 from muster_kernel.reasons import ChangeReason, FailureClass, WaitingReason
 from muster_scheduler.adapters.encoding import assignment
-from muster_scheduler.adapters.rows import of_request, of_workload, to_request, to_workload
+from muster_scheduler.adapters.workload_rows import of_request, of_workload, to_request, to_workload
 from muster_scheduler.domain import events
 from muster_scheduler.domain.answers.explain import explain
 from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState, Request, Stretch
@@ -234,7 +234,7 @@ def test_rows_keep_what_decides() -> None:
     assert gang.request is not None
     assert to_request(of_request(gang.request), b"") == gang.request
     row = {"id": gang.id, "project": "p", "name": "w1", "phase": "Running", "desired": "Running", "attempt": 1}
-    read, _ = to_workload({**row, "body": of_workload(gang)})
+    read, _ = to_workload({**row, "body": of_workload(gang)}, {})
     assert (read.calm_since, read.resized) == (gang.calm_since, gang.resized)
     assert gang.resized > 0
 

@@ -9,7 +9,7 @@ import pytest
 from muster_kernel.lifecycle import Phase
 from muster_kernel.quantities import GPU
 from muster_kernel.reasons import ChangeReason, WaitingReason
-from muster_scheduler.adapters.rows import of_workload, to_workload
+from muster_scheduler.adapters.workload_rows import of_workload, to_workload
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.requests import Shape
 from muster_scheduler.domain.decisions import Claimed, Placed, Preempted, Release
@@ -274,5 +274,5 @@ def test_the_preemptions_of_a_workload_outlive_the_scheduler() -> None:
     fleet.gone(1)
     columns = {"id": low.id, "project": low.project, "name": low.name, "attempt": low.attempt}
     phases = {"phase": low.phase.value, "desired": low.desired.value}
-    again, _ = to_workload({**columns, **phases, "body": of_workload(low)})
+    again, _ = to_workload({**columns, **phases, "body": of_workload(low)}, {})
     assert (again.preemptions, again.ours) == (1, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from muster_kernel.lifecycle import Phase
 from muster_kernel.quantities import GPU
 from muster_kernel.reasons import Reason, WaitingReason
-from muster_scheduler.adapters.rows import of_workload, to_workload
+from muster_scheduler.adapters.workload_rows import of_workload, to_workload
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.limits import Limits
 from muster_scheduler.domain.asked.quotas import Quota
@@ -200,7 +200,8 @@ def test_a_restart_and_an_abort_keep_it() -> None:
     assert fleet.world.reserved == {("c1", "default"): fleet.workload(3).id}
     row = to_workload(
         {"id": "3", "project": "p", "name": "w", "phase": "Pending", "desired": "Running", "attempt": 1}
-        | {"body": of_workload(fleet.workload(3))}
+        | {"body": of_workload(fleet.workload(3))},
+        {},
     )[0]
     assert row.reservation == kept is not None
 

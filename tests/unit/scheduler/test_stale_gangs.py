@@ -6,7 +6,7 @@ import pytest
 
 from muster_kernel.lifecycle import Phase
 from muster_kernel.reasons import ChangeReason
-from muster_scheduler.adapters.rows import of_workload, to_workload
+from muster_scheduler.adapters.workload_rows import of_workload, to_workload
 from muster_scheduler.domain.asked.limits import Limits
 from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState
 from muster_scheduler.domain.decisions import Release
@@ -99,7 +99,7 @@ def test_an_abort_and_a_rebuild_know_the_clock() -> None:
     assert fleet.state.digest() == before
     workload = fleet.workload(1)
     row = {"id": workload.id, "project": "p", "name": "w1", "phase": "Running", "desired": "Running", "attempt": 1}
-    read, _ = to_workload({**row, "body": of_workload(workload)})
+    read, _ = to_workload({**row, "body": of_workload(workload)}, {})
     assert read.below_since == workload.below_since > 0
     assert 0 < (fleet.state.next_time() or 0) <= workload.below_since + Limits().below_minimum
     fleet.wait(0)

@@ -11,7 +11,7 @@ from muster.workload.v1 import workload_pb2
 from muster_chassis.events import Reject
 from muster_kernel.lifecycle import Phase
 from muster_kernel.reasons import ChangeReason, FailureClass
-from muster_scheduler.adapters.rows import of_request, of_workload, to_request
+from muster_scheduler.adapters.workload_rows import of_request, of_workload, to_request
 from muster_scheduler.domain import events
 from muster_scheduler.domain.answers.explain import explain
 from muster_scheduler.domain.asked.limits import FAULT_LIMIT

@@ -34,8 +34,9 @@ class Publisher:
         """Stages the events, then the records."""
         records: dict[tuple[str, str], d.Assign | d.Release] = {}
         placements = Placements()
-        last = {one.workload: n for n, one in enumerate(plan.decisions) if isinstance(one, d.PhaseChange)}
-        for number, decision in enumerate(plan.decisions):
+        decisions = plan.decisions
+        last = {one.workload: n for n, one in enumerate(decisions) if isinstance(one, d.PhaseChange)}
+        for number, decision in enumerate(decisions):
             if isinstance(decision, d.Assign | d.Release):
                 records.pop((decision.cluster, decision.workload), None)
                 records[decision.cluster, decision.workload] = decision

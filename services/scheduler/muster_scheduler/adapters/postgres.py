@@ -13,7 +13,7 @@ import asyncpg
 
 from muster_chassis.unit import Unit
 from muster_kernel.lifecycle import Phase
-from muster_scheduler.adapters import rows
+from muster_scheduler.adapters import rows, workload_rows
 from muster_scheduler.domain.asked.requests import Holder
 from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.books.world import Touched, World
@@ -159,7 +159,7 @@ class PostgresStore:
         if not changed:
             return
         lines = [(w.id, w.project, w.name, w.phase.value, w.desired.value, w.generation, w.attempt) for w in changed]
-        bodies = [rows.of_workload(w) for w in changed]
+        bodies = [workload_rows.of_workload(w) for w in changed]
         await unit.connection.execute(_WORKLOADS, *_columns(lines), unit.now, bodies)
         asked = [
             (w.id, w.request)
@@ -167,7 +167,7 @@ class PostgresStore:
             if w.request is not None
         ]
         if asked:
-            requests = [(i, r.generation, rows.of_request(r), r.spec) for i, r in asked]
+            requests = [(i, r.generation, workload_rows.of_request(r), r.spec) for i, r in asked]
             await unit.connection.execute(_REQUESTS, *_columns(requests))
 
     async def _replicas(self, unit: Unit, touched: Touched, world: World) -> None:
@@ -179,7 +179,7 @@ class PostgresStore:
             if replica is None:
                 over.append(holder)
             else:
-                kept.append((*holder, place_of(workload, holder), rows.of_replica(replica)))
+                kept.append((*holder, place_of(workload, holder), workload_rows.of_replica(replica)))
         if kept:
             await unit.connection.execute(_REPLICAS, *_columns(kept))
         if over:

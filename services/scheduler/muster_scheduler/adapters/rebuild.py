@@ -7,29 +7,27 @@ hundreds of ways and not in a million. Holds: the digest of what is read is that
 
 from __future__ import annotations
 
-import gc
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
 import asyncpg
 
 from muster_kernel.lifecycle import ACTIVE, Phase
-from muster_scheduler.adapters import rows
+from muster_scheduler.adapters import rows, workload_rows
 from muster_scheduler.domain.asked.limits import Limits
 from muster_scheduler.domain.asked.workloads import Replica, Request, Workload
 from muster_scheduler.domain.books.course import promised_holder
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.state import State
 
-STRETCH: Final = 20_000
-"""Workloads that are read at once."""
+STRETCH: Final = 2_000
+"""Workloads that are read at once: their rows are still near the processor when they are made into values."""
 _SPEC: Final = Request._fields.index("spec")
 _FIRST: Final = "00000000-0000-0000-0000-000000000000"
 _WORKLOADS: Final = """
 SELECT id::text AS id, project, name, phase, desired, generation, attempt, body
-FROM workloads WHERE id > $1::uuid ORDER BY id LIMIT $2
-"""
+FROM workloads WHERE id > $1::uuid ORDER BY workloads.id LIMIT $2
+"""  # `ORDER BY id` alone would be the text: every stretch would sort all that is left of the table
 _REQUESTS: Final = """
 SELECT workload::text AS workload, generation, body, spec
 FROM requests WHERE workload > $1::uuid AND workload <= $2::uuid
@@ -42,23 +40,6 @@ FROM replicas WHERE workload > $1::uuid AND workload <= $2::uuid
 
 async def load(connection: asyncpg.Connection, limits: Limits, now: int) -> State:
     """The state as the database has it. Clocks of silence start at `now`, microseconds since 1970."""
-    with _without_collecting():
-        return await _load(connection, limits, now)
-
-
-@contextmanager
-def _without_collecting() -> Iterator[None]:
-    # Everything that is made here stays, and each full collection would look at all of it again.
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
-
-
-async def _load(connection: asyncpg.Connection, limits: Limits, now: int) -> State:
     state = State(limits)
     world = state.world
     world.now = now
@@ -107,20 +88,12 @@ class _Kept:
         """The request of a row: all but its spec is that of every other row with the same body."""
         known = self._requests.get(body)
         if known is None:
-            known = self._requests[body] = rows.to_request(body, b"")
+            known = self._requests[body] = workload_rows.to_request(body, b"")
         return Request._make((*known[:_SPEC], spec, *known[_SPEC + 1 :]))
 
     def workload(self, row: Any) -> tuple[Workload, int]:
         """The workload of a row, and the generation of the revision that it replaces."""
-        workload, old = rows.to_workload(row)
-        keep = self._words.setdefault
-        workload.project = keep(workload.project, workload.project)
-        workload.department = keep(workload.department, workload.department)
-        workload.namespace = keep(workload.namespace, workload.namespace)
-        workload.owner = keep(workload.owner, workload.owner)
-        workload.cluster = keep(workload.cluster, workload.cluster)
-        workload.pool = keep(workload.pool, workload.pool)
-        return workload, old
+        return workload_rows.to_workload(row, self._words)
 
 
 async def _load_stretch(
@@ -142,7 +115,7 @@ async def _load_stretch(
 
 
 def _load_replica(world: World, row: Any) -> None:
-    replica = rows.to_replica(row)
+    replica = workload_rows.to_replica(row)
     workload = world.workloads[replica.holder.workload]
     _put(workload, replica, row["place"])
     if replica.charged:

@@ -1,0 +1,167 @@
+"""How workloads, what they ask for and their replicas look in the database.
+
+Used by postgres.py, which writes, and rebuild.py, which reads; rows.py has the rest of the state.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from muster_kernel.lifecycle import DesiredPhase, Phase
+from muster_kernel.reasons import ChangeReason, FailureClass, WaitingReason
+from muster_scheduler.adapters.rows import copied, text
+from muster_scheduler.domain.asked.requests import Grant, Holder
+from muster_scheduler.domain.asked.workloads import Claim, Ending, Replica, ReplicaState, Request, Reservation, Workload
+
+_NOTHING: Final = b""
+
+
+class WorkloadBody(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A workload's row beside its columns. What is as it begins is not written: most of a million waiting ones."""
+
+    department: str = ""
+    namespace: str = ""
+    owner: str = ""
+    submitted: int = 0
+    reason: ChangeReason = ChangeReason.ADMITTED
+    message: str = ""
+    queued: int = 0
+    told: WaitingReason | None = None
+    told_at: int = 0
+    cluster: str = ""
+    pool: str = ""
+    placed: int = 0
+    first_placed: int = 0
+    ending: Ending = Ending.NONE
+    exits: int = 0
+    faults: int = 0
+    ours: int = 0
+    not_before: int = 0
+    avoid: list[tuple[tuple[str, str], int]] = msgspec.field(default_factory=list)
+    claim: Claim | None = None
+    reservation: Reservation | None = None
+    preempted_by: str = ""
+    record: int = 0
+    finished: int = 0
+    scale: int | None = None
+    snapshot_due: bool = False
+    endpoints: tuple[str, ...] = ()
+    conditions: tuple[tuple[str, bool, str, str], ...] = ()
+    replacements: list[tuple[tuple[str, int], tuple[int, int]]] = msgspec.field(default_factory=list)
+    old_generation: int = 0
+    preemptions: int = 0
+    ran: int = 0
+    next_trial: int = 0
+    open_trials: tuple[int, ...] = ()
+    idle_since: int = 0
+    below_since: int = 0
+    calm_since: int = 0
+    resized: int = 0
+
+
+class ReplicaBody(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A replica's row beside its key."""
+
+    node: tuple[str, str]
+    grant: Grant
+    state: ReplicaState = ReplicaState.ASSIGNED
+    gone: bool = False
+    kept: bool = False
+    accounted: bool = True
+    failure: FailureClass = FailureClass.NONE
+    exit_code: int | None = None
+    seen: tuple[int, int] = (0, 0)
+    name: str = ""
+    message: str = ""
+    endpoints: tuple[str, ...] = ()
+    started: int = 0
+    finished: int = 0
+
+
+_APART: Final = frozenset({"avoid", "replacements", "old_generation"})
+"""Fields of a body that are not a workload's attributes as they stand."""
+_PLAIN: Final = tuple(name for name in WorkloadBody.__struct_fields__ if name not in _APART)
+_AS_SAID: Final = frozenset(
+    {"department", "namespace", "owner", "submitted", "message", "queued", "told_at", "cluster", "pool", "placed"}
+)
+"""Fields that a body holds just as a workload does: texts and numbers."""
+_SHARED: Final = ("department", "namespace", "owner", "cluster", "pool")
+"""Fields whose texts many workloads share."""
+_PHASES: Final = {phase.value: phase for phase in Phase}
+_WISHES: Final = {wish.value: wish for wish in DesiredPhase}
+_REASONS: Final[dict[str | None, WaitingReason | None]] = {None: None, **{one.value: one for one in WaitingReason}}
+_workload = msgspec.json.Decoder(WorkloadBody)
+_said = msgspec.json.Decoder(dict[str, Any])
+_replica = msgspec.json.Decoder(ReplicaBody)
+_request = msgspec.json.Decoder(Request)
+
+
+def of_workload(workload: Workload) -> str:
+    """A workload's body."""
+    return text(
+        copied(
+            workload,
+            WorkloadBody,
+            avoid=sorted(workload.avoid.items()),
+            replacements=sorted(workload.replacements.items()),
+            old_generation=workload.old.generation if workload.old else 0,
+        )
+    )
+
+
+def to_workload(row: Any, words: dict[str, str]) -> tuple[Workload, int]:
+    """The workload of a row without request and replicas, and the generation of the revision that it replaces.
+
+    words: what many workloads share, kept once; grows.
+    """
+    keep, said = words.setdefault, _said.decode(row["body"])
+    told = _REASONS[said.pop("told", None)]
+    for name in _SHARED:
+        if name in said:
+            said[name] = keep(said[name], said[name])
+    plain = said if said.keys() <= _AS_SAID else {}  # what waits has few fields beside those that it begins with
+    project, phase, desired = keep(row["project"], row["project"]), _PHASES[row["phase"]], _WISHES[row["desired"]]
+    workload = Workload(
+        str(row["id"]),
+        project,
+        name=row["name"],
+        phase=phase,
+        desired=desired,
+        attempt=row["attempt"],
+        told=told,
+        **plain,
+    )
+    if plain is said:
+        return workload, 0
+    read = _workload.decode(row["body"])
+    for name in _PLAIN:
+        setattr(workload, name, getattr(read, name))
+    for name in _SHARED:
+        setattr(workload, name, said.get(name, ""))
+    workload.avoid, workload.replacements = dict(read.avoid), dict(read.replacements)
+    return workload, read.old_generation
+
+
+def of_request(request: Request) -> str:
+    """A request's body, without the spec."""
+    return text(request._replace(spec=_NOTHING))
+
+
+def to_request(body: str, spec: bytes) -> Request:
+    """The request of a row."""
+    return _request.decode(body)._replace(spec=spec)
+
+
+def of_replica(replica: Replica) -> str:
+    """A replica's body."""
+    return text(copied(replica, ReplicaBody))
+
+
+def to_replica(row: Any) -> Replica:
+    """The replica of a row."""
+    holder = Holder(str(row["workload"]), row["generation"], row["attempt"], row["role"], row["rank"], row["k"])
+    read = _replica.decode(row["body"])
+    plain = {name: getattr(read, name) for name in ReplicaBody.__struct_fields__}
+    return Replica(holder, leaving=row["place"] == "leaving", **plain)
