@@ -229,9 +229,9 @@ def test_reports_of_another_cluster_or_workload_mean_nothing() -> None:
     other = "c2" if workload.cluster == "c1" else "c1"
     report = fleet.status(1, ReplicaState.READY)
     digest = fleet.state.digest()
-    fleet.send(replace(report, cluster=other, order=fleet.order(other)))
-    fleet.send(replace(report, workload="00000000-0000-7000-8000-00000000dead"))
-    fleet.send(replace(report, cluster="nowhere"))
+    fleet.send(report._replace(cluster=other, order=fleet.order(other)))
+    fleet.send(report._replace(workload="00000000-0000-7000-8000-00000000dead"))
+    fleet.send(report._replace(cluster="nowhere"))
     assert fleet.state.digest() == digest
 
 
@@ -243,7 +243,7 @@ def test_the_charge_follows_the_devices_really_given() -> None:
     other = next(c.uuid for c in fleet.world.inventory.nodes["c1", "n1"].devices if c.uuid != assigned)
     report = fleet.status(1, ReplicaState.READY)
     share = replica.grant.shares[0]._replace(device=other)
-    fleet.send(replace(report, status=report.status._replace(devices=(share,))))
+    fleet.send(report._replace(status=report.status._replace(devices=(share,))))
     assert replica.grant.shares[0].device == other
     assert fleet.world.inventory.nodes["c1", "n1"].device(assigned).mode is Mode.IDLE
 

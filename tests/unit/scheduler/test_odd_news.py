@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from muster_kernel.lifecycle import Phase
@@ -96,6 +94,6 @@ def test_departments_that_stand_above_each_other_in_name_are_told_apart(above: s
         fleet.send(events.DepartmentChanged(Department(over, {"default": Quota(2 * GPU, 3 * GPU)}, 0)))
         fleet.project(name, {"default": 2}, department=over)
     for number in range(1, 6):
-        fleet.send(replace(fleet.admitted(number, project="p"), department=above))
+        fleet.send(fleet.admitted(number, project="p")._replace(department=above))
     assert sum(bool(fleet.workload(number).replicas) for number in range(1, 6)) == 3
     assert said(fleet, 5) == "the department uses 3 of the 3 GPUs that it may hold at most (1 short)"

@@ -16,6 +16,7 @@ from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.workloads import Replica, ReplicaState, Workload
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.decisions import Assign, PhaseChange, Release
+from muster_scheduler.domain.tuples import new
 from muster_scheduler.simulation.agenda import Agenda
 from muster_scheduler.simulation.scenario import Job, Pace
 
@@ -46,7 +47,7 @@ class Agents:
     def order(self, cluster: str, now: int) -> events.Order:
         """The next place in the order of a cluster's reports."""
         self._sequence += 1
-        return events.Order(f"agent-{cluster}", 1, self._sequence, now)
+        return new(events.Order, (f"agent-{cluster}", 1, self._sequence, now))
 
     def assigned(self, world: World, assign: Assign) -> None:
         """Takes a record as the agent of its cluster would."""
@@ -124,14 +125,15 @@ class Agents:
         exit_code: int | None = None,
         failure: FailureClass = FailureClass.NONE,
     ) -> events.Event:
-        holder = replica.holder
+        workload_id, generation, attempt, role, rank, k = replica.holder
         ended = state is ReplicaState.SUCCEEDED if gone is None else gone
-        status = events.Status(
-            holder.role, holder.rank, holder.k, replica.node[1], state, ended, exit_code, failure, finished=world.now
-        )
+        said = role, rank, k, replica.node[1], state, ended, exit_code, failure
+        status = new(events.Status, (*said, "", "", (), (), 0, world.now))
         order = self.order(workload.cluster, world.now)
-        return events.ReplicaReported(workload.cluster, order, workload.id, holder.generation, holder.attempt, status)
+        report = workload.cluster, order, workload_id, generation, attempt, status, (), ()
+        return new(events.ReplicaReported, report)
 
 
 def _of(workload: Workload) -> list[Replica]:
-    return [workload.replicas[key] for key in sorted(workload.replicas)]
+    held = workload.replicas
+    return [held[key] for key in sorted(held)] if len(held) > 1 else list(held.values())

@@ -138,15 +138,20 @@ class Record:
     def changed(self, world: World, change: PhaseChange) -> None:
         """A workload has entered another phase."""
         del world
-        if change.before is not change.after:
-            job, step = self._jobs[change.workload], _STEPS[change.before, change.after]
-            account = job.account
-            account.held += step.holding * job.units
-            account.waiting += step.waiting * job.units
-            account.completed += step.completed
-            account.failed += step.failed
-            self.waiting += step.waiting
-            self.running += step.running
+        before, after = change.before, change.after
+        if before is after:
+            return
+        job = self._jobs[change.workload]
+        account, (holding, waiting, running, completed, failed) = job.account, _STEPS[before, after]
+        self.running += running
+        if holding:
+            account.held += holding * job.units
+        if waiting:
+            account.waiting += waiting * job.units
+            self.waiting += waiting
+        if completed or failed:
+            account.completed += completed
+            account.failed += failed
 
     def placed(self, world: World, placed: Placed) -> None:
         """A workload has got its place; how long it waited counts for its first one."""

@@ -28,7 +28,7 @@ from muster_scheduler.domain.fleet.columns import Ints64
 from muster_scheduler.domain.fleet.eligibility import Eligibility
 from muster_scheduler.domain.placement.gang import by_columns, wish_of
 from muster_scheduler.domain.placement.place import charge_before, clusters_for, mig_of
-from muster_scheduler.domain.turning.settling import new
+from muster_scheduler.domain.tuples import new
 
 _PLAIN: Final = {Strategy.BINPACK, Strategy.SPREAD}
 _UNKNOWN: Final = Terms()
