@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from muster_kernel.reasons import Reason, WaitingReason
+from muster_scheduler.domain.tuples import new
 
 DEFAULT_WEIGHT: Final = 1_000
 
@@ -23,7 +24,8 @@ class Amount(NamedTuple):
 
     def plus(self, other: Amount, times: int = 1) -> Amount:
         """This and `times` the other."""
-        return Amount(self.gpu + times * other.gpu, self.cpu + times * other.cpu, self.memory + times * other.memory)
+        (gpu, cpu, memory), (more_gpu, more_cpu, more_memory) = self, other
+        return new(Amount, (gpu + times * more_gpu, cpu + times * more_cpu, memory + times * more_memory))
 
 
 NOTHING: Final = Amount()
@@ -89,11 +91,12 @@ class Account(NamedTuple):
 
     def plus(self, amount: Amount, *, preemptible: bool, times: int = 1) -> Account:
         """The account after `amount` was charged `times`."""
-        return Account(self.held.plus(amount, times), self.bound if preemptible else self.bound.plus(amount, times))
+        held, bound = self
+        return new(Account, (held.plus(amount, times), bound if preemptible else bound.plus(amount, times)))
 
     def joined(self, other: Account, times: int = 1) -> Account:
         """The account after all of another was added `times`."""
-        return Account(self.held.plus(other.held, times), self.bound.plus(other.bound, times))
+        return new(Account, (self.held.plus(other.held, times), self.bound.plus(other.bound, times)))
 
 
 EMPTY: Final = Account()

@@ -21,6 +21,7 @@ from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.decisions import PhaseChange, Release
 from muster_scheduler.domain.fleet.eligibility import excluded
 from muster_scheduler.domain.fleet.nodes import Mode
+from muster_scheduler.domain.tuples import new
 
 E = LifecycleEvent
 _HOLDING: Final = ACTIVE | {Phase.UNKNOWN, Phase.TERMINATING, Phase.STOPPING}
@@ -55,10 +56,8 @@ def _remembered(phase: Phase) -> ChangeReason:
 
 
 def _tell(world: World, workload: Workload, before: Phase, reason: ChangeReason, message: str) -> None:
-    change = PhaseChange(
-        workload.id, workload.attempt, before, workload.phase, workload.desired, reason, message, world.now
-    )
-    world.decide(change)
+    now = workload.id, workload.attempt, before, workload.phase, workload.desired, reason, message, world.now
+    world.decide(new(PhaseChange, now))
 
 
 def _enter(world: World, workload: Workload, before: Phase) -> None:
@@ -123,11 +122,9 @@ def _take_down(world: World, workload: Workload, before: Phase) -> None:
 
 
 def _withdraw(world: World, workload: Workload) -> None:
-    release = Release(
-        workload.cluster, workload.id, workload.generation, workload.attempt, world.limits.grace, workload.reason.value
-    )
+    run = workload.cluster, workload.id, workload.generation, workload.attempt
     world.set(workload, record=workload.record + 1)
-    world.decide(release)
+    world.decide(new(Release, (*run, world.limits.grace, workload.reason.value)))
 
 
 def drop_claim(world: World, workload: Workload) -> None:

@@ -29,6 +29,7 @@ from muster_scheduler.domain.asked.quotas import (
 from muster_scheduler.domain.asked.rules import ANY_TYPE, NO_RULES, NodeTypes, Rules
 from muster_scheduler.domain.journal import Journal
 from muster_scheduler.domain.shares.decay import Faded, fade
+from muster_scheduler.domain.tuples import new
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,16 +232,18 @@ class Queues:
 
         charges: as how many it counts, where it is what so many replicas hold that give it back one by one.
         """
-        key = (owner.project, pool)
+        project, _, _, preemptible = owner
+        key = (project, pool)
         self.changed[key] = None
         self._note(self.risen if times > 0 else self.fallen, key)
-        now = self.account(*key).plus(amount, preemptible=owner.preemptible, times=times)
+        now = self.accounts.get(key, EMPTY).plus(amount, preemptible=preemptible, times=times)
         self._write(self.accounts, key, now)
-        known = self.projects.get(owner.project)
+        known = self.projects.get(project)
         if known is not None and known.department:
-            over = self._over(known.department, pool).plus(amount, preemptible=owner.preemptible, times=times)
-            self._write(self.above, (known.department, pool), over)
-        self._count(owner, pool, Spell(times * charges, times * amount.gpu))
+            above = (known.department, pool)
+            over = self.above.get(above, EMPTY).plus(amount, preemptible=preemptible, times=times)
+            self._write(self.above, above, over)
+        self._count(owner, pool, new(Spell, (times * charges, times * amount.gpu)))
 
     def charge_many(self, project: str, pool: str, account: Account, spells: Mapping[str, Mapping[str, Spell]]) -> None:
         """Charges what many workloads of a project take together, none of which held anything in the pool.
@@ -275,9 +278,9 @@ class Queues:
             spells = {}
             self._journal.put(self.spells, key, spells)
         spell = spells.get(owner.workload, _NO_SPELL)
-        now = Spell(spell.charges + more.charges, spell.gpu + more.gpu)
-        if now.charges:
-            self._journal.put(spells, owner.workload, now)
+        charges = spell.charges + more.charges
+        if charges:
+            self._journal.put(spells, owner.workload, new(Spell, (charges, spell.gpu + more.gpu)))
         else:
             self._journal.drop(spells, owner.workload)
         if not spells:

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from muster_scheduler.domain.shares.divide import Claimant, divide
+from muster_scheduler.domain.tuples import new
 
 TOP = -1
 
@@ -70,6 +71,8 @@ class Division:
         self._total, self._tree, self._step, self._k = total, tree, step, k
         self._children = _children(tree)
         self._claims = _claims(tree, self._children)
+        # What the children of a queue want together, before its own limit; of a leaf it is never read.
+        self._asked = [sum(self._claims[i].wanted for i in self._children[row]) for row in range(len(tree))]
         self.shares = [Share(claim.deserved, claim.wanted, 0, 0) for claim in self._claims]
         self._divide({parent for parent, level in self._children.items() if level})
 
@@ -83,14 +86,16 @@ class Division:
     def _rise(self, row: int, asked: int, stirred: set[int]) -> None:
         """Tells everybody above what a queue wants now, as far as that changes anything."""
         while row != TOP:
-            branch, before = self._tree[row], self._claims[row]
+            branch, (deserved, before, *rest) = self._tree[row], self._claims[row]
             wanted = asked if branch.limit is None else min(asked, branch.limit)
-            if wanted == before.wanted:
+            if wanted == before:
                 return
-            self._claims[row] = Claimant(before.deserved, wanted, branch.weight, branch.rank, branch.usage)
-            stirred.add(branch.parent)
+            self._claims[row] = new(Claimant, (deserved, wanted, *rest))
             row = branch.parent
-            asked = sum(self._claims[i].wanted for i in self._children[row]) if row != TOP else 0
+            stirred.add(row)
+            if row != TOP:
+                self._asked[row] += wanted - before
+                asked = self._asked[row]
 
     def _divide(self, stirred: set[int]) -> set[int]:
         """Divides these levels and those below them whose queue's share changes with that; from the outermost."""
@@ -104,7 +109,7 @@ class Division:
             for i, claim, fair in zip(level, claims, divide(above, claims, self._step, self._k).shares, strict=True):
                 before, now = self.shares[i], (claim.deserved, claim.wanted, fair, min(fair, cap))
                 if now != before:
-                    self.shares[i] = Share(*now)
+                    self.shares[i] = new(Share, now)
                     changed.add(i)
                     if now[2:] != before[2:] and self._children[i]:
                         stirred.add(i)

@@ -109,6 +109,7 @@ class _Pool:
         self._ordered = False
         self._top: list[_Entry] = []
         self._below: dict[str, list[_Entry]] = {}
+        self._stirred: dict[str, None] = {}  # departments of which another project may come first, or at another time
 
     def enter(self, project: str) -> None:
         """The project has a head in this pool."""
@@ -127,7 +128,7 @@ class _Pool:
             self._push(project)
         department = self._department_of(project)
         if department in self._below:
-            heapq.heappush(self._top, _Entry(self._department(department), department, ""))
+            self._stirred[department] = None
 
     def turn(self) -> str:
         """The project whose turn it is; empty where no project is left."""
@@ -141,12 +142,14 @@ class _Pool:
         return self._least()
 
     def _least(self) -> str:
+        self._enter_stirred()
         while self._top:
             entry = self._top[0]
             if entry.project:
-                fresh, found = self._project(entry.project), entry.project if self._has_head(entry.project) else ""
+                found = entry.project if self._has_head(entry.project) else ""
             else:
-                fresh, found = self._department(entry.name), self._least_below(entry.name)
+                found = self._least_below(entry.name)
+            fresh = self._fullness(entry) if found else 0
             if found and fresh == entry.fullness:
                 return found
             heapq.heappop(self._top)
@@ -154,12 +157,24 @@ class _Pool:
                 heapq.heappush(self._top, entry._replace(fullness=fresh))
         return ""
 
+    def _enter_stirred(self) -> None:
+        for department in self._stirred:
+            heap = self._below[department]
+            while heap and not self._has_head(heap[0].project):
+                heapq.heappop(heap)
+            if heap:
+                heapq.heappush(self._top, _Entry(self._department(department), department, ""))
+        self._stirred.clear()
+
+    def _fullness(self, entry: _Entry) -> int:
+        return self._project(entry.project) if entry.project else self._department(entry.name)
+
     def _least_below(self, department: str) -> str:
         heap = self._below[department]
         while heap:
             entry = heap[0]
-            fresh = self._project(entry.project)
             there = self._has_head(entry.project)
+            fresh = self._project(entry.project) if there else 0
             if there and fresh == entry.fullness:
                 return entry.project
             heapq.heappop(heap)
@@ -185,7 +200,7 @@ class _Pool:
         if department not in self._below:
             self._below[department] = []
         heapq.heappush(self._below[department], entry)
-        heapq.heappush(self._top, _Entry(self._department(department), department, ""))
+        self._stirred[department] = None
 
     def _department_of(self, project: str) -> str:
         found = self._world.queues.department_of(project)
