@@ -124,8 +124,9 @@ def serve(state: State) -> tuple[float, float, int]:
     while state.propose(Budget(_PLENTY)):
         pass
     until_quiet = time.process_time()
-    found = [decision for decision in state.plan().decisions if isinstance(decision, Placed)]
+    plan = state.plan()
     begun = time.process_time()
+    found = [decision for decision in plan.decisions if isinstance(decision, Placed)]
     event, known = Placements().event, state.world.workloads
     size = sum(len(event(known[each.workload], each.at).SerializeToString()) for each in found)
     end = time.process_time()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from muster_kernel.lifecycle import Phase
+from muster_kernel.lifecycle import DesiredPhase, Phase
+from muster_kernel.reasons import ChangeReason
 from muster_scheduler.domain.asked.limits import Limits
 from muster_scheduler.domain.asked.quotas import Line, Quota
 from muster_scheduler.domain.asked.requests import Shape
@@ -13,6 +14,7 @@ from muster_scheduler.domain.deciding.batch import RETIRES, WAITS, Heads, decide
 from muster_scheduler.domain.deciding.bitmaps import fill
 from muster_scheduler.domain.deciding.index import index_of
 from muster_scheduler.domain.deciding.shapes import Terms, row_of
+from muster_scheduler.domain.decisions import Assign, Burst, PhaseChange, Placed
 from muster_scheduler.domain.fleet.columns import columns_of
 from muster_scheduler.domain.fleet.nodes import Node
 from muster_scheduler.domain.placement.place import Budget
@@ -58,6 +60,20 @@ def test_a_batch_places_many_and_an_abort_takes_all_of_it_back(shape: Shape) -> 
     fleet.state.check()
     assert all(fleet.workload(each).phase is not Phase.PENDING for each in range(12))
     assert len(fleet.world.waiting) == 0
+
+
+def test_what_a_batch_decides_is_one_value_that_stands_for_all_that_each_placement_tells() -> None:
+    fleet = Fleet(node("n1", 8))
+    waiting(fleet, 3, host())
+    assert batched(fleet, 10) == 3
+    plan = fleet.state.plan()
+    (burst,) = plan.taken
+    assert isinstance(burst, Burst)
+    assert burst.workloads == tuple(workload_id(each) for each in range(3))
+    assert [type(one) for one in plan.decisions] == [Placed, PhaseChange, Assign] * 3
+    moved = 1, Phase.PENDING, Phase.INITIALIZING, DesiredPhase.RUNNING, ChangeReason.PLACED, ""
+    second, now = workload_id(1), fleet.now
+    assert plan.decisions[3:6] == (Placed(second, now), PhaseChange(second, *moved, now), Assign("c1", second))
 
 
 def test_a_batch_ends_before_the_first_that_finds_no_place_and_the_cycle_goes_on() -> None:

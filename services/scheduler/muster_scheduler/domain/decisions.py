@@ -1,10 +1,12 @@
 """What goes out: the scheduler's decisions as plain values, in the order in which they were taken.
 
-The outbox adapter turns them into protobuf. Small on purpose: hundreds of them are made a second.
+The outbox adapter turns them into protobuf. Small on purpose: hundreds of them are made a second. A burst of placements
+is taken as one value, which stands for all that each of them tells; `each` names it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from muster_kernel.lifecycle import DesiredPhase, Phase
@@ -98,5 +100,45 @@ class Release(NamedTuple):
     reason: str
 
 
+class Begun(NamedTuple):
+    """How a workload's phase moves by being placed; one value for all who follow one another and are alike."""
+
+    attempt: int
+    before: Phase
+    after: Phase
+    desired: DesiredPhase
+
+
+class Burst(NamedTuple):
+    """Workloads that were placed one after the other on one cluster. workloads, begun: one of each a placement."""
+
+    cluster: str
+    at: int
+    workloads: tuple[str, ...]
+    begun: tuple[Begun, ...]
+
+    def changes(self) -> Iterator[PhaseChange]:
+        """The phase that each entered, in their order."""
+        for workload, begun in zip(self.workloads, self.begun, strict=True):
+            yield PhaseChange(workload, *begun, ChangeReason.PLACED, "", self.at)
+
+    def told(self) -> Iterator[Decision]:
+        """What each placement tells: that it is placed, its phase, its record."""
+        for change in self.changes():
+            yield Placed(change.workload, self.at)
+            yield change
+            yield Assign(self.cluster, change.workload)
+
+
 Event = Queued | Claimed | Placed | Waiting | Preempted | Scaled | PhaseChange | Refused
 Decision = Event | Assign | Release
+Taken = Decision | Burst
+
+
+def each(taken: Iterable[Taken]) -> Iterator[Decision]:
+    """Every decision alone, in the order in which they were taken."""
+    for one in taken:
+        if isinstance(one, Burst):
+            yield from one.told()
+        else:
+            yield one

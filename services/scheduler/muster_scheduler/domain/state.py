@@ -21,7 +21,7 @@ from muster_scheduler.domain.asked.limits import Limits
 from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.books.restoring import keep, remember, restore
 from muster_scheduler.domain.books.world import Touched, World
-from muster_scheduler.domain.decisions import Decision, PhaseChange
+from muster_scheduler.domain.decisions import Burst, Decision, PhaseChange, Taken, each
 from muster_scheduler.domain.life import admission, fleet, reports, tenancy
 from muster_scheduler.domain.placement.place import Budget
 from muster_scheduler.domain.turning import cycle, fading
@@ -31,13 +31,21 @@ E = LifecycleEvent
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What an open transaction has to write and to publish. Valid until `commit` or `abort`."""
+    """What an open transaction has to write and to publish. Valid until `commit` or `abort`.
 
-    decisions: tuple[Decision, ...]
+    taken: its decisions, those of a burst as one value.
+    """
+
+    taken: tuple[Taken, ...]
     touched: Touched
     oddities: tuple[str, ...]  # what reports said that cannot be true; for the log
     again_at: int | None  # when the next cycle has something to do by time alone; None: never
     unfinished: bool  # the budget was spent before the queue was
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """Every decision alone, in their order; made anew whenever asked for."""
+        return tuple(each(self.taken))
 
 
 class State:
@@ -82,6 +90,7 @@ class State:
         """News of replicas travels as a PhaseChange of its own where no phase changed after it."""
         world = self.world
         told = {d.workload for d in world.decisions if isinstance(d, PhaseChange)}
+        told.update(*(d.workloads for d in world.decisions if isinstance(d, Burst)))
         for workload_id in world.stirred:
             if workload_id not in told:
                 w = world.workloads[workload_id]

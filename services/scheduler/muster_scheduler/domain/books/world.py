@@ -23,11 +23,12 @@ from muster_scheduler.domain.books.queues import Owner, Queues
 from muster_scheduler.domain.books.standing import Kept
 from muster_scheduler.domain.books.stretches import Stretches
 from muster_scheduler.domain.books.timers import Timers
-from muster_scheduler.domain.decisions import Assign, Decision, Queued, Waiting
+from muster_scheduler.domain.decisions import Assign, Queued, Taken, Waiting
 from muster_scheduler.domain.fleet.clocks import Due, next_due
 from muster_scheduler.domain.fleet.clusters import Cluster
 from muster_scheduler.domain.fleet.nodes import Node
 from muster_scheduler.domain.journal import Journal
+from muster_scheduler.domain.tuples import new
 
 
 @dataclass(slots=True)
@@ -48,7 +49,7 @@ class Touched:
 def owner_of(workload: Workload, *, surplus: bool = False) -> Owner:
     """Whose account a workload is charged to. surplus: for what its gang can do without, which anybody may take."""
     preemptible = surplus or workload.request is None or workload.request.preemptible
-    return Owner(workload.project, workload.owner, workload.id, preemptible)
+    return new(Owner, (workload.project, workload.owner, workload.id, preemptible))
 
 
 def amount_of(grants: Iterable[Grant]) -> Amount:
@@ -58,7 +59,7 @@ def amount_of(grants: Iterable[Grant]) -> Amount:
         gpu += grant.charge
         cpu += grant.cpu
         memory += grant.memory
-    return Amount(gpu, cpu, memory)
+    return new(Amount, (gpu, cpu, memory))
 
 
 class Freed(NamedTuple):
@@ -97,7 +98,7 @@ class World:
         self.waiting = Stretches()
         self.timers = Timers()
         self.reopenings = Timers()  # node pools of which a node takes work again; derived
-        self.decisions: list[Decision] = []
+        self.decisions: list[Taken] = []
         self.touched = Touched()
         self.oddities: list[str] = []  # what reports of this transaction said that cannot be true
         self.stirred: dict[str, None] = {}  # workloads of whose replicas something new is known
@@ -116,7 +117,7 @@ class World:
         self.journal.write(replica, values)
         self.touched.replicas[replica.holder] = None
 
-    def decide(self, decision: Decision) -> None:
+    def decide(self, decision: Taken) -> None:
         """Tells the outside."""
         self.decisions.append(decision)
 
@@ -217,7 +218,9 @@ class World:
 
     def free(self, project: str, cluster: str, pool: str, node: tuple[str, str]) -> None:
         """Notes that a project gave something of a node back; who could use it is woken by the next cycle."""
-        freed = self.freed.setdefault((cluster, pool), Freed({}, {}))
+        freed = self.freed.get((cluster, pool))
+        if freed is None:
+            freed = self.freed[cluster, pool] = Freed({}, {})
         freed.nodes[node] = None
         freed.projects[project] = None
 
@@ -235,10 +238,9 @@ class World:
         members = self.placed.get((workload.cluster, workload.pool, workload.project))
         if members is not None:
             self.journal.drop(members, workload.id)
-        self.journal.drop(self.hungry, workload.id)
-        self.journal.drop(self.departing, workload.id)
-        self.journal.drop(self.short, workload.id)
-        self.journal.drop(self.elastic, workload.id)
+        for kind in (self.hungry, self.departing, self.short, self.elastic):
+            if workload.id in kind:
+                self.journal.drop(kind, workload.id)
 
     def forget_deleted(self) -> None:
         """Forgets workloads that were deleted so long ago that nobody can speak of them any more."""

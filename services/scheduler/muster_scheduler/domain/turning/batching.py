@@ -32,7 +32,7 @@ from muster_scheduler.domain.fleet.taking import Run, grants_of
 from muster_scheduler.domain.placement.place import Budget
 from muster_scheduler.domain.turning.classes import Classes, alone
 from muster_scheduler.domain.turning.forest import Forest, forest_of
-from muster_scheduler.domain.turning.settling import Settled, settle_all
+from muster_scheduler.domain.turning.settling import Part, Settled, Start, settle_all, start_of, values_of
 from muster_scheduler.domain.turning.turns import Turns
 
 _LEAST: Final = 32
@@ -69,13 +69,23 @@ class Pace:
 
 @dataclass(slots=True)
 class _Given:
-    """What the kernel is given, in its order. rows: of the classes; phases: which each workload would enter."""
+    """What the kernel is given, in its order. rows: of the classes; stretches: the projects' rows in here."""
 
+    names: list[str] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)
     buckets: list[Bucket] = field(default_factory=list)
     workloads: list[Workload] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
-    phases: list[Phase] = field(default_factory=list)
+    starts: list[Start] = field(default_factory=list)
+    stretches: list[Part] = field(default_factory=list)
+
+    def only(self, parts: Sequence[Part]) -> None:
+        """Leaves out who is not in these parts of it."""
+        if sum(part.end - part.first for part in parts) == len(self.names):
+            return
+        for name in ("names", "places", "buckets", "workloads", "rows", "starts"):
+            column = getattr(self, name)
+            setattr(self, name, [each for _, first, end in parts for each in column[first:end]])
 
 
 def place_many(world: World, turns: Turns, head: Workload, budget: Budget, pace: Pace) -> int:
@@ -124,30 +134,47 @@ class Batch:
         capacity, given, world = self._classes.capacity, self._given, self._world
         if capacity is None or not len(placed):
             return
-        heads, ordinals, masks, starts, _ = placed.T.tolist()
-        workloads = [given.workloads[at] for at in heads]
-        grants = self._grants(capacity, heads, ordinals, zip(masks, starts, strict=True))
-        settled = Settled(workloads, ordinals, grants, [given.phases[at] for at in heads])
+        order = None
+        parts = self._parts(placed[:, 0])
+        if len(parts) > 1:  # each project's are placed in their order, but those of several by turns
+            sort = np.argsort(placed[:, 0])
+            order, placed = np.argsort(sort).tolist(), placed[sort]
+        given.only(parts)
+        parts = _closed(parts)
+        _, ordinals, masks, starts, _ = placed.T.tolist()
+        grants = self._grants(capacity, ordinals, zip(masks, starts, strict=True))
+        settled = Settled(given.names, given.workloads, given.starts, ordinals, grants, parts, order)
         settle_all(world, self._classes.cluster, capacity, settled)
-        for workload in self._timed(capacity, workloads, ordinals):
+        for workload in self._timed(capacity, parts, ordinals):
             world.watch(workload)
-        world.waiting.leave(Stretch([given.places[at] for at in heads], [given.buckets[at] for at in heads]))
+        world.waiting.leave(Stretch(given.places, given.buckets))
 
-    def _grants(
-        self, capacity: Capacity, heads: list[int], ordinals: list[int], devices: Iterable[tuple[int, int]]
-    ) -> list[Grant]:
+    def _parts(self, heads: Ints64) -> list[Part]:
+        """Who of each project was placed, as rows of what the kernel was given: the first of its stretch."""
+        stretches = self._given.stretches
+        if len(stretches) == 1:
+            return [stretches[0]._replace(end=len(heads))]
+        ends = np.array([stretch.end for stretch in stretches])
+        counts = np.bincount(np.searchsorted(ends, heads, side="right"), minlength=len(ends)).tolist()
+        parts = zip(stretches, counts, strict=True)
+        return [stretch._replace(end=stretch.first + count) for stretch, count in parts if count]
+
+    def _grants(self, capacity: Capacity, ordinals: list[int], devices: Iterable[tuple[int, int]]) -> list[Grant]:
         """What each placed head gets. What is CPU and memory alone is one value for all members of a class."""
         given, plain, nodes = self._given, self._classes.grants, capacity.nodes
+        shared = [grant for grant in plain if grant is not None]
+        if len(shared) == len(plain):
+            return [shared[row] for row in given.rows]
+        heads = zip(given.workloads, given.rows, ordinals, devices, strict=True)
         return [
-            plain[given.rows[at]] or _grant(given.workloads[at], nodes[ordinal], mask, start)
-            for at, ordinal, (mask, start) in zip(heads, ordinals, devices, strict=True)
+            plain[row] or _grant(workload, nodes[ordinal], mask, start)
+            for workload, row, ordinal, (mask, start) in heads
         ]
 
-    def _timed(self, capacity: Capacity, workloads: list[Workload], ordinals: list[int]) -> list[Workload]:
+    def _timed(self, capacity: Capacity, parts: list[Part], ordinals: list[int]) -> list[Workload]:
         """Those placed that may have to be looked at by time alone."""
-        closing, timed = capacity.usable.special, self._classes.timed
-        first = {workload.project: workload for workload in workloads}
-        if not closing and not any(map(timed, first.values())):
+        closing, timed, workloads = capacity.usable.special, self._classes.timed, self._given.workloads
+        if not closing and not any(timed(workloads[part.first]) for part in parts):
             return []
         return [each for each, n in zip(workloads, ordinals, strict=True) if n in closing or timed(each)]
 
@@ -160,25 +187,28 @@ class Batch:
             first[row] = len(given.rows)
             then[row] = self._stretch(project, row)
             last[row] = len(given.rows)
+            if last[row] > first[row]:
+                given.stretches.append(Part(project, int(first[row]), int(last[row])))
         return Heads(np.array(given.rows, np.int64), first, last, then)
 
     def _stretch(self, project: str, queue: int) -> int:
         """Adds a project's stretch; what follows on it. queue: its row in the tree."""
-        known = self._world.workloads
         places, buckets = self._world.waiting.stretch(project, self._each)
-        workloads = [known[place.id] for place in places]
-        rows, phases = self._rows(workloads, buckets, queue), self._entered(workloads)
-        end = min(len(rows), len(phases))
+        names = [place.id for place in places]
+        workloads = list(map(self._world.workloads.__getitem__, names))
+        rows, starts = self._rows(workloads, buckets, queue), self._starts(workloads)
+        end = min(len(rows), len(starts))
         follows = WAITS if end < len(places) or len(places) >= self._each else RETIRES
         if 0 < end < len(places) and self._classes.elsewhere(buckets[end]):
             # Where the project's turn is after its last head here follows from how that one is taken.
             end -= 1
         given = self._given
+        given.names += names[:end]
         given.places += places[:end]
         given.buckets += buckets[:end]
         given.workloads += workloads[:end]
         given.rows += rows[:end]
-        given.phases += phases[:end]
+        given.starts += starts[:end]
         return follows
 
     def _rows(self, workloads: list[Workload], buckets: Sequence[Bucket], queue: int) -> list[int]:
@@ -192,26 +222,28 @@ class Batch:
                 known[bucket] = row
         return [known[bucket] for bucket in buckets]
 
-    def _entered(self, workloads: list[Workload]) -> list[Phase]:
-        """The phases that workloads enter by being placed, up to the first of which more follows from it than that."""
-        found: list[Phase] = []
-        phase: Phase | None = None
-        desired: DesiredPhase | None = None
-        entered: Phase | None = None
+    def _starts(self, workloads: list[Workload]) -> list[Start]:
+        """How workloads stand, up to the first of which more follows from being placed than that it enters a phase."""
+        found: list[Start] = []
+        last: tuple[object, ...] = ()
+        start: Start | None = None
         for each in workloads:
-            if each.phase is not phase or each.desired is not desired:
-                phase, desired = each.phase, each.desired
-                entered = self._phase(phase, desired)
-            if entered is None or each.claim is not None or each.reservation is not None or each.replicas:
+            values = values_of(each)
+            if values != last:
+                last, start = values, self._start(each)
+            if start is None or each.replicas:
                 break
-            found.append(entered)
+            found.append(start)
         return found
 
-    def _phase(self, phase: Phase, desired: DesiredPhase) -> Phase | None:
-        key = phase, desired
+    def _start(self, workload: Workload) -> Start | None:
+        if workload.claim is not None or workload.reservation is not None:
+            return None
+        key = workload.phase, workload.desired
         if key not in self._phases:
             self._phases[key] = _entered(*key)
-        return self._phases[key]
+        entered = self._phases[key]
+        return start_of(values_of(workload), entered) if entered is not None else None
 
 
 def _entered(phase: Phase, desired: DesiredPhase) -> Phase | None:
@@ -219,6 +251,15 @@ def _entered(phase: Phase, desired: DesiredPhase) -> Phase | None:
     if isinstance(moved, Verdict) or moved.desired is not desired or len(moved.path) != 1:
         return None
     return moved.path[0] if moved.path[0] in ACTIVE else None
+
+
+def _closed(parts: Iterable[Part]) -> list[Part]:
+    """The parts without the rows between them."""
+    found: list[Part] = []
+    for project, first, end in parts:
+        start = found[-1].end if found else 0
+        found.append(Part(project, start, start + end - first))
+    return found
 
 
 def _grant(workload: Workload, node: Node, mask: int, start: int) -> Grant:

@@ -146,10 +146,7 @@ def _write_accounts(
         world.touched.usage[place] = None
     bound = [request is not None and not request.preemptible for request in [each.request for each in members]]
     amount = amount_of(grants)
-    if all(bound):
-        fixed = amount
-    else:
-        fixed = amount_of([grant for grant, stays in zip(grants, bound, strict=True) if stays])
+    fixed = amount if all(bound) else amount_of([grant for grant, stays in zip(grants, bound, strict=True) if stays])
     world.queues.charge_many(*place, Account(amount, fixed), _spells(names, members, grants))
 
 
