@@ -6,6 +6,7 @@ twin in a process without a compiler; both are told all that the state is told a
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
@@ -55,7 +56,7 @@ class Checked(Fleet):
         self.follower, self._told_alike = self._read(), True
 
     def _read(self) -> State:
-        made = driven(load(self.tables, LIMITS, self.state.world.now))  # type: ignore[arg-type]
+        made = asyncio.run(load(self.tables, LIMITS, self.state.world.now))  # type: ignore[arg-type]
         made.check()
         assert made.digest() == self._truth, "the tables say something else than memory"
         for cluster in made.world.clusters.values():

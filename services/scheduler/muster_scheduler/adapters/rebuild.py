@@ -7,8 +7,9 @@ hundreds of ways and not in a million. Holds: the digest of what is read is that
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import asyncpg
 
@@ -22,6 +23,7 @@ from muster_scheduler.domain.state import State
 
 STRETCH: Final = 2_000
 """Workloads that are read at once: their rows are still near the processor when they are made into values."""
+_TURN: Final = 250  # workloads after which others have a turn: the next rows are received, a lease is renewed
 _SPEC: Final = Request._fields.index("spec")
 _FIRST: Final = "00000000-0000-0000-0000-000000000000"
 _WORKLOADS: Final = """
@@ -54,8 +56,8 @@ async def load(connection: asyncpg.Connection, limits: Limits, now: int) -> Stat
     nodes = await connection.fetch("SELECT cluster, name, body FROM nodes")
     world.inventory.put_nodes(rows.to_node(row["cluster"], row["name"], row["body"]) for row in nodes)
     kept = _Kept()
-    async for before, stretch in _stretches(connection):
-        await _load_stretch(connection, world, kept, before, stretch)
+    async for stretch in _ahead(_stretches(connection)):
+        await _take_in(world, kept, stretch)
     for workload in world.workloads.values():
         _charge_claim(world, workload)
     # After the charges: what is charged here again was counted when it was charged for the first time.
@@ -69,12 +71,33 @@ async def load(connection: asyncpg.Connection, limits: Limits, now: int) -> Stat
     return state
 
 
-async def _stretches(connection: asyncpg.Connection) -> AsyncIterator[tuple[str, list[Any]]]:
-    """The rows of the workloads by id, and after which id each stretch begins."""
-    last = _FIRST
-    while stretch := await connection.fetch(_WORKLOADS, last, STRETCH):
-        yield last, stretch
-        last = stretch[-1]["id"]
+class _Stretch(NamedTuple):
+    """Some workloads by id, with all requests and replicas of theirs."""
+
+    workloads: list[Any]
+    requests: list[Any]
+    replicas: list[Any]
+
+
+async def _stretches(connection: asyncpg.Connection) -> AsyncIterator[_Stretch]:
+    """All workloads by id, a stretch at a time."""
+    after = _FIRST
+    while workloads := await connection.fetch(_WORKLOADS, after, STRETCH):
+        last = workloads[-1]["id"]
+        requests = await connection.fetch(_REQUESTS, after, last)
+        yield _Stretch(workloads, requests, await connection.fetch(_REPLICAS, after, last))
+        after = last
+
+
+async def _ahead(stretches: AsyncIterator[_Stretch]) -> AsyncIterator[_Stretch]:
+    """The same; while one is worked on, the database makes the next."""
+    coming = asyncio.ensure_future(anext(stretches, None))
+    try:
+        while stretch := await coming:
+            coming = asyncio.ensure_future(anext(stretches, None))
+            yield stretch
+    finally:
+        coming.cancel()  # nobody waits for it any more where the work on one has failed
 
 
 class _Kept:
@@ -96,21 +119,20 @@ class _Kept:
         return workload_rows.to_workload(row, self._words)
 
 
-async def _load_stretch(
-    connection: asyncpg.Connection, world: World, kept: _Kept, before: str, stretch: list[Any]
-) -> None:
-    last = stretch[-1]["id"]
+async def _take_in(world: World, kept: _Kept, stretch: _Stretch) -> None:
     requests: dict[tuple[str, int], Request] = {}
-    for row in await connection.fetch(_REQUESTS, before, last):
+    for row in stretch.requests:
         requests[row["workload"], row["generation"]] = kept.request(row["body"], row["spec"])
-    for row in stretch:
+    for number, row in enumerate(stretch.workloads):
+        if number % _TURN == 0:
+            await asyncio.sleep(0)
         workload, old = kept.workload(row)
         workload.request = requests.get((workload.id, row["generation"]))
         workload.old = requests.get((workload.id, old)) if old else None
         world.workloads[workload.id] = workload
         if workload.phase in ACTIVE or workload.phase is Phase.UNKNOWN:
             _note_place(world, workload)
-    for row in await connection.fetch(_REPLICAS, before, last):
+    for row in stretch.replicas:
         _load_replica(world, row)
 
 

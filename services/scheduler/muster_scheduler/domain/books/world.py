@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import NamedTuple
 
 from muster_kernel.lifecycle import ACTIVE, RELEASING, WAITING, Phase
@@ -263,11 +264,13 @@ class World:
             self.watch_node(node)
         claims = ((name, self.workloads[name].claim) for name in self.claims)
         self.ready = {name: None for name, claim in claims if claim is not None and not claim.waits_for}
-        self.hungry = {w.id: None for w in self.workloads.values() if w.independent and w.active}
-        self.elastic = {w.id: None for w in self.workloads.values() if w.replicas and w.surplus_wanted}
-        self.short = {w.id: None for w in self.workloads.values() if w.below_since}
+        there = [self.workloads[name] for members in self.placed.values() for name in members]  # few of all that wait
+        there.sort(key=attrgetter("id"))
+        self.hungry = {w.id: None for w in there if w.independent and w.active}
+        self.elastic = {w.id: None for w in there if w.replicas and w.surplus_wanted}
+        self.short = {w.id: None for w in there if w.below_since}
         # Also of those that are not leaving as they stand, and are again when they are heard of or end otherwise.
-        self.departing = {w.id: None for w in self.workloads.values() if w.remaining and (w.leaving or not w.active)}
+        self.departing = {w.id: None for w in there if w.remaining and (w.leaving or not w.active)}
         kept = ((w.id, w.reservation) for w in self.workloads.values() if w.reservation)
         self.reserved = {(reserved.cluster, reserved.pool): name for name, reserved in kept}
         everybody = [self.workloads[workload_id] for workload_id in sorted(self.workloads)]
