@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from muster_kernel.lifecycle import DesiredPhase, Phase
 from muster_kernel.reasons import ChangeReason
+from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.limits import Limits
-from muster_scheduler.domain.asked.quotas import Line, Quota
+from muster_scheduler.domain.asked.quotas import Line, ModelQuota, Quota
 from muster_scheduler.domain.asked.requests import Shape
+from muster_scheduler.domain.asked.rules import NodeTypes
+from muster_scheduler.domain.books.pools import NodePool, Strategy
+from muster_scheduler.domain.books.queues import Department
 from muster_scheduler.domain.deciding.batch import RETIRES, WAITS, Heads, decide
 from muster_scheduler.domain.deciding.bitmaps import fill
 from muster_scheduler.domain.deciding.index import index_of
 from muster_scheduler.domain.deciding.shapes import Terms, row_of
 from muster_scheduler.domain.decisions import Assign, Burst, PhaseChange, Placed
+from muster_scheduler.domain.fleet.clusters import Profile
 from muster_scheduler.domain.fleet.columns import columns_of
 from muster_scheduler.domain.fleet.nodes import Node
 from muster_scheduler.domain.placement.place import Budget
@@ -161,3 +168,63 @@ def test_past_use_is_counted_before_a_batch_is_charged() -> None:
     waiting(fleet, 5, whole(1))
     assert batched(fleet, 10) == 5
     assert fleet.world.queues.usage["p", "default"].at == fleet.now
+
+
+def labelled(name: str, kind: str) -> Node:
+    """A node of a type."""
+    made = node(name, 8)
+    made.labels = (("run.ai/type", kind),)
+    return made
+
+
+def where(fleet: Fleet, number: int) -> str:
+    """The node on which a batch of one puts the next workload; empty where it places nothing."""
+    waiting(fleet, 1, whole(1), first=number)
+    placed = batched(fleet, 8)
+    fleet.state.plan()
+    fleet.state.commit()
+    fleet.state.check()
+    return next(iter(fleet.workload(number).replicas.values())).node[1] if placed else ""
+
+
+def test_what_people_say_of_projects_departments_and_pools_holds_for_the_next_batch_of_the_same_class() -> None:
+    fleet = Fleet(labelled("n1", "old"), labelled("n2", "new"), labelled("n3", "new"))
+    assert where(fleet, 0) == "n1"
+    told = fleet.world.queues.projects["p"]
+    fleet.send(events.ProjectChanged(replace(told, version=1, node_types=NodeTypes(training=("new",)))))
+    assert where(fleet, 1) == "n2"
+    fleet.send(events.ProjectChanged(replace(told, version=2)))
+    assert where(fleet, 2) == "n1"
+    fleet.send(events.DepartmentChanged(Department("d", {}, 1, node_types=NodeTypes(training=("new",)))))
+    assert where(fleet, 3) == "n2"
+    fleet.send(events.NodePoolChanged(NodePool(1, "c1", "default", 1, gpu=Strategy.SPREAD)))
+    assert where(fleet, 4) == "n3"
+    fleet.send(events.ProjectChanged(replace(told, version=3, models=(ModelQuota("A100", 0),))))
+    assert where(fleet, 5) == ""
+
+
+def test_what_a_question_supposed_of_a_project_is_forgotten_with_it() -> None:
+    fleet = Fleet(labelled("n1", "old"), labelled("n2", "new"))
+    waiting(fleet, 1, whole(1))
+    told = fleet.world.queues.projects["p"]
+    fleet.state.begin(fleet.now)
+    fleet.state.apply(events.ProjectChanged(replace(told, version=1, node_types=NodeTypes(training=("new",)))))
+    fleet.state.propose()
+    assert next(iter(fleet.workload(0).replicas.values())).node[1] == "n2"
+    fleet.state.abort()
+    fleet.send()
+    assert next(iter(fleet.workload(0).replicas.values())).node[1] == "n1"
+
+
+def test_a_cluster_that_no_longer_shares_cards_gets_no_portion_by_a_batch() -> None:
+    fleet = Fleet(node("n1", 8))
+    waiting(fleet, 1, portion(250))
+    assert batched(fleet, 8) == 1
+    fleet.state.plan()
+    fleet.state.commit()
+    order, profile = fleet.order(), Profile(portions=False)
+    fleet.send(
+        events.InventoryReported("c1", order, False, fleet.world.clusters["c1"].inventory_sequence + 1, profile, (), ())
+    )
+    waiting(fleet, 1, portion(250), first=1)
+    assert batched(fleet, 8) == 0

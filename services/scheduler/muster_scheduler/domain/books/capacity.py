@@ -16,6 +16,7 @@ from muster_kernel.reasons import Reason
 from muster_scheduler.domain.asked.quotas import Amount
 from muster_scheduler.domain.asked.requests import Kind, Role, Shape
 from muster_scheduler.domain.asked.terms import Wish
+from muster_scheduler.domain.books.kinds import Kinds
 from muster_scheduler.domain.deciding.seeking import Seeker
 from muster_scheduler.domain.fleet.columns import Columns, columns_of, differences, row_of, write_row
 from muster_scheduler.domain.fleet.eligibility import Eligibility
@@ -99,6 +100,7 @@ class Capacity:
         "_stands",
         "_total",
         "boards",
+        "kinds",
         "largest",
         "leftover",
         "nodes",
@@ -127,6 +129,7 @@ class Capacity:
         self.trials: dict[tuple[tuple[Role, ...], Eligibility, Wish, tuple[str, ...], Mig], Trial] = {}
         self.usable = Usable(nodes)
         self.boards: dict[str, tuple[Mix, Board]] = {}  # by strategy, of those that look ahead
+        self.kinds: Kinds | None = None  # of classes, for batches
         for ordinal, node in enumerate(nodes):
             node.ordinal = ordinal
             self._move(ordinal, buckets_of(node))

@@ -3,36 +3,47 @@
 Called by turning/batching.py. A class is left to the cycle, head by head, where placing it takes more than one look
 into one pool's index: gangs, wishes, several clusters, fixed MIG layouts, named resources, quotas of models or users,
 pools that look ahead, services and trials; and where its placement would wake others.
-Holds: what does not hang on amounts is found once for all classes that differ in amounts alone.
+Holds: what does not hang on amounts is found once for all classes that differ in amounts alone, and kept from batch to
+batch (books/kinds.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from operator import itemgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from muster_scheduler.domain.asked.requests import Grant, Kind, Shape
+from muster_scheduler.domain.asked.requests import Grant, Kind
 from muster_scheduler.domain.asked.rules import NO_RULES
 from muster_scheduler.domain.asked.workloads import Request, Workload, WorkloadKind
 from muster_scheduler.domain.books.capacity import Capacity
 from muster_scheduler.domain.books.classes import ClassKey
-from muster_scheduler.domain.books.eligible import rules_of
-from muster_scheduler.domain.books.models import asked_of, counted_singly
-from muster_scheduler.domain.books.pools import Strategy
+from muster_scheduler.domain.books.eligible import eligibility_of, rules_of
+from muster_scheduler.domain.books.kinds import Kinds, Known
+from muster_scheduler.domain.books.models import counted_singly
+from muster_scheduler.domain.books.pools import NodePool, Strategy
 from muster_scheduler.domain.books.waiting import Bucket
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.deciding.shapes import Terms, row_of
+from muster_scheduler.domain.fleet.clusters import Profile
 from muster_scheduler.domain.fleet.columns import Ints64
 from muster_scheduler.domain.fleet.eligibility import Eligibility
 from muster_scheduler.domain.placement.gang import by_columns, wish_of
-from muster_scheduler.domain.placement.place import charge_before, clusters_for, mig_of
+from muster_scheduler.domain.placement.place import able, charge_before, mig_of, ready
 from muster_scheduler.domain.tuples import new
 
 _PLAIN: Final = {Strategy.BINPACK, Strategy.SPREAD}
 _UNKNOWN: Final = Terms()
 _but_roles: Final = itemgetter(*(at for at, name in enumerate(ClassKey._fields) if name != "roles"))
+
+
+class _Ground(NamedTuple):
+    """What a cluster has in the pool, and what earlier batches found out about classes there."""
+
+    capacity: Capacity
+    kinds: Kinds
 
 
 class Classes:
@@ -53,8 +64,8 @@ class Classes:
         self._kin: dict[tuple[object, ...], Terms | None] = {}
         self._sets: dict[Eligibility, int | None] = {}
         self._limited: dict[str, bool] = {}
-        self._singly: dict[str, bool] = {}
-        self._grounds: dict[str, Capacity | None] = {}
+        self._grounds: dict[str, _Ground | None] = {}
+        self._ready = [c for c in world.inventory.clusters_with(pool) if ready(world, world.clusters.get(c))]
         # A reservation may end with the very head that is placed, and then binds nobody any more.
         self._reserved = any(name == pool for _, name in world.reserved)
 
@@ -77,62 +88,81 @@ class Classes:
         request = workload.request
         if request is None or len(key.roles) != 1 or key.roles[0].size != 1:
             return None
-        shape = key.roles[0].shape
+        role = key.roles[0]
+        shape = role.shape
         kin = _but_roles(key), shape.kind, shape.profile, shape.extra
         terms = self._kin.get(kin, _UNKNOWN)
         if terms is _UNKNOWN:
-            terms = self._kin[kin] = self._terms(workload, request, shape, queue)
+            terms = self._kin[kin] = self._terms(workload, request, kin, queue)
         if terms is None:
             return None
         if shape.kind is Kind.NONE:
             self._rows.append(row_of(shape, terms))
             self.grants.append(new(Grant, (shape.cpu, shape.memory, (), 0, 0, ())))
         else:
-            units = charge_before(self._world, request, self.pool)
-            self._rows.append(row_of(shape, terms._replace(units=units)))
+            units = charge_before(self._world, request, self.pool) if shape.kind is Kind.MEMORY else role.charge
+            self._rows.append(row_of(shape, new(Terms, (units, *terms[1:]))))
             self.grants.append(None)
         return len(self._rows) - 1
 
-    def _terms(self, workload: Workload, request: Request, shape: Shape, queue: int) -> Terms | None:
+    def _terms(self, workload: Workload, request: Request, kin: Hashable, queue: int) -> Terms | None:
         """What classes have in common that differ in amounts alone, but for the units that each takes."""
-        if not alone(request) or not self._free(workload, request):
+        # A class does not say whether its members are trials or elastic: that is asked of each of them.
+        if self._reserved or request.trials is not None or request.stretch is not None:
             return None
-        cluster = self._cluster_of(workload, request)
-        capacity = self._ground(cluster) if cluster else None
-        if cluster is None or capacity is None or not by_columns(request.roles, mig_of(self._world, cluster)):
+        cluster = self._cluster_of(request)
+        ground = self._ground(cluster) if cluster else None
+        if cluster is None or ground is None:
             return None
-        self.cluster, self.capacity = cluster, capacity
-        # Neither models nor reservations count here, so that amounts do not bear upon which nodes are eligible.
-        eligible = self._eligible(capacity, asked_of(self._world, workload, 0))
-        if eligible is None:
+        known = self._known(workload, request, kin, cluster, ground.kinds)
+        if known.asked is None or self._wakes(workload, request):
             return None
-        spread = self._world.pools.named(cluster, self.pool).strategy(shape) is Strategy.SPREAD
-        return Terms(0, queue, not request.preemptible, eligible, spread)
+        self.cluster, self.capacity = cluster, ground.capacity
+        eligible = self._eligible(ground.capacity, known.asked)
+        return None if eligible is None else Terms(0, queue, not request.preemptible, eligible, known.spread)
 
-    def _cluster_of(self, workload: Workload, request: Request) -> str | None:
+    def _cluster_of(self, request: Request) -> str | None:
         """The one cluster that comes into question, and is the batch's."""
-        found = clusters_for(self._world, workload, request, self.pool)
+        found = self._ready
+        if len(found) > 1:
+            found = [cluster for cluster in found if able(request, self._world.clusters.get(cluster))]
         return found[0] if len(found) == 1 and found[0] == (self.cluster or found[0]) else None
 
-    def _ground(self, cluster: str) -> Capacity | None:
+    def _ground(self, cluster: str) -> _Ground | None:
         """What the cluster has in the pool, where that is filled by an order that the kernel knows."""
         if cluster not in self._grounds:
-            said, there = (
-                self._world.pools.named(cluster, self.pool),
-                self._world.inventory.capacity(cluster, self.pool),
-            )
-            plain = {said.gpu, said.cpu} <= _PLAIN and there is not None and not there.boards
-            self._grounds[cluster] = there if plain else None
+            said = self._world.pools.named(cluster, self.pool)
+            there = self._world.inventory.capacity(cluster, self.pool)
+            plain = there is not None and {said.gpu, said.cpu} <= _PLAIN and not there.boards
+            profile = self._world.clusters[cluster].profile
+            self._grounds[cluster] = _ground_of(there, said, profile) if there is not None and plain else None
         return self._grounds[cluster]
 
-    def _free(self, workload: Workload, request: Request) -> bool:
-        """Whether nothing but quotas, nodes and turns decides, and nobody else is woken."""
-        name = workload.project
-        if name not in self._singly:
-            self._singly[name] = name not in self._world.queues.projects or counted_singly(self._world.queues, name)
-        if self._reserved or self._singly[name]:
+    def _known(self, workload: Workload, request: Request, kin: Hashable, cluster: str, kinds: Kinds) -> Known:
+        """What is known of a kind of classes, from an earlier batch where nothing was said since then."""
+        queues = self._world.queues
+        project, department = queues.projects.get(workload.project), queues.department_of(workload.project)
+        known = kinds.get(kin, project, department)
+        if known is None:
+            known = Known(project, department, None)
+            if project is not None and self._plain(workload, request, cluster):
+                # Neither models nor reservations count here, so that amounts do not bear upon who is eligible.
+                asked = eligibility_of(queues, workload, self._world.limits.grace)
+                spread = kinds.said.strategy(request.roles[0].shape) is Strategy.SPREAD
+                known = Known(project, department, asked, spread)
+            kinds.put(kin, known)
+        return known
+
+    def _plain(self, workload: Workload, request: Request, cluster: str) -> bool:
+        """Whether nothing but quotas, nodes and turns decides about it in the cluster."""
+        if not alone(request) or counted_singly(self._world.queues, workload.project):
             return False
-        return not (request.preemptible and self._world.waiting.wakes(workload.project, self.pool, request.priority))
+        mig = mig_of(self._world, cluster)
+        return by_columns(request.roles, mig) and able(request, self._world.clusters.get(cluster))
+
+    def _wakes(self, workload: Workload, request: Request) -> bool:
+        """Whether its placement would have others tried again."""
+        return request.preemptible and self._world.waiting.wakes(workload.project, self.pool, request.priority)
 
     def _eligible(self, capacity: Capacity, asked: Eligibility) -> int | None:
         """The number of the set of nodes that are tried first: without those that ask to be taken last."""
@@ -149,6 +179,13 @@ class Classes:
             rules = rules_of(self._world.queues, workload)
             self._limited[project] = bool(self._world.limits.minimum_run) or rules != NO_RULES
         return self._limited[project]
+
+
+def _ground_of(capacity: Capacity, said: NodePool, profile: Profile | None) -> _Ground:
+    kept = capacity.kinds
+    if kept is None or not kept.hold(said, profile):
+        kept = capacity.kinds = Kinds(said, profile)
+    return _Ground(capacity, kept)
 
 
 def alone(request: Request) -> bool:
