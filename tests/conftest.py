@@ -6,10 +6,11 @@ import asyncio
 import gc
 import importlib.util
 import os
-import random
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.support.seeds import NAME, seed
 
 pytest_plugins = ["muster_stack.fixtures"]  # the real Kafka and PostgreSQL
 
@@ -22,9 +23,9 @@ TORCH_MISSING = "torch is not installed: `make test` leaves it out where less th
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Draws the seed of this run's properties, unless one is given, so that it can be printed and given again."""
+    """Says with which seed this run draws its properties, so that it can be printed and given again."""
     if config.option.hypothesis_seed is None:
-        config.option.hypothesis_seed = random.randrange(1 << 32)
+        config.option.hypothesis_seed = seed()
     # pytest-asyncio asks for the current loop before it sets its own; Python 3.11 would make one, which nobody closes,
     # and a later test would fail for its ResourceWarning. Once told that there is none, it makes none.
     asyncio.set_event_loop(None)
@@ -32,7 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header(config: pytest.Config) -> str:
     """Says how to draw the same examples again."""
-    return f"properties are drawn with --hypothesis-seed={config.option.hypothesis_seed}"
+    return f"properties are drawn with {NAME}={config.option.hypothesis_seed}"
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -6,7 +6,6 @@ The laws are in tests/support/machine_laws.py and checked_fleet.py: this file sa
 from __future__ import annotations
 
 import os
-import random
 import subprocess
 import sys
 from collections.abc import Callable
@@ -32,6 +31,7 @@ from muster_scheduler.domain.asked.terms import Terms, Wish
 from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState, Stretch, Trials, WorkloadKind
 from muster_scheduler.domain.room.evictions import may_still_evict
 from tests.support import machine_laws as laws
+from tests.support import seeds
 from tests.support.checked_fleet import Checked
 from tests.support.fleets import request, role, whole, workload_id
 from tests.support.machine_shapes import CROWD, GANG, NUMBERS, PLACES, ROLES, SHAPES, first, others, second
@@ -39,8 +39,6 @@ from tests.support.machine_surroundings import DYNAMIC, Surroundings
 from tests.support.plain_twin import Twin
 
 STEPS = int(os.environ.get("MUSTER_MACHINE_STEPS", "20000"))
-# The same stories in each run, so that a verdict is about the change and not about the draw. "random": others, to hunt.
-SEED = os.environ.get("MUSTER_MACHINE_SEED", "5")
 STEPS_EACH = 50
 STEPS_HERE = 600  # under the eyes of whoever measures coverage, which makes a step four times as dear
 
@@ -297,8 +295,8 @@ class SchedulerMachine(Surroundings):
 
 def run_machine(wanted: int) -> None:
     """At least so many checked steps; some examples end early, so that their number says little."""
-    drawn = random.randrange(1 << 32) if SEED == "random" else int(SEED)
-    print(f"the state machine's stories are drawn with MUSTER_MACHINE_SEED={drawn}")  # shown where it fails
+    drawn = seeds.seed()
+    print(f"the state machine's stories are drawn with {seeds.NAME}={drawn}")  # shown where it fails
     SchedulerMachine.steps, SchedulerMachine.twin = 0, Twin()
     try:
         while SchedulerMachine.steps < wanted:
@@ -322,7 +320,7 @@ def test_its_laws_hold_after_every_step() -> None:
 def test_its_laws_hold_after_very_many_steps() -> None:
     """In a process of its own, which nobody measures. MUSTER_MACHINE_STEPS: checked steps; 20,000 where not said.
 
-    MUSTER_MACHINE_SEED: which stories; "random" draws them anew.
+    MUSTER_SEED: which stories; "random" draws them anew.
     """
     code = f"from tests.properties.scheduler.test_machine import run_machine; run_machine({STEPS})"
     root = Path(__file__).parents[3]
