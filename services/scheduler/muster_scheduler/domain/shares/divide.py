@@ -44,10 +44,12 @@ def divide(total: int, claimants: Sequence[Claimant], step: int = 1, k: int = 0)
 
     Where the claimants deserve and want more than `total` in sum, each still gets that, and `left` is 0.
     """
+    if not k:
+        most = [wanted if weight or wanted < deserved else deserved for deserved, wanted, weight, _, _ in claimants]
+        left = total - sum(most)
+        if left >= 0:  # there is enough for all: rounds and ranks would end here too
+            return Split(tuple(most), left)
     shares = [min(each.deserved, each.wanted) for each in claimants]
-    most = [each.wanted if each.weight else base for each, base in zip(claimants, shares, strict=True)]
-    if not k and sum(most) <= total:  # there is enough for all: rounds and ranks would end here too
-        return Split(tuple(most), total - sum(most))
     left = total - sum(shares)
     remainders: list[dict[int, int]] = []
     for members in _ranks(claimants) if left > 0 else ():

@@ -107,11 +107,11 @@ class Division:
             above, cap = (self._total,) * 2 if parent == TOP else self.shares[parent][2:]
             claims = [self._claims[i] for i in level]
             for i, claim, fair in zip(level, claims, divide(above, claims, self._step, self._k).shares, strict=True):
-                before, now = self.shares[i], (claim.deserved, claim.wanted, fair, min(fair, cap))
+                before, now = self.shares[i], (claim[0], claim[1], fair, min(fair, cap))
                 if now != before:
                     self.shares[i] = new(Share, now)
                     changed.add(i)
-                    if now[2:] != before[2:] and self._children[i]:
+                    if self._children[i] and now[2:] != before[2:]:
                         stirred.add(i)
         return changed
 
