@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 from collections.abc import Coroutine, Sequence
+from itertools import takewhile
 from typing import Any, TypeVar
 
 from muster_kernel.reasons import WaitingReason
@@ -135,7 +136,8 @@ class Checked(Fleet):
     def tried_without_surplus(self) -> list[d.Decision]:
         """Who would be placed if no gang had more replicas than it needs; nothing of it stays.
 
-        Asked after `tried_again`. Left out are those who fit as soon as others have left who are leaving already.
+        Asked after `tried_again`. Left out are those who fit as soon as others have left who are leaving already, and
+        who comes after a claim: it may stand where nodes were kept for the one that has its claim now.
         """
         world = self.state.world
         gangs = [w for _, w in sorted(world.workloads.items()) if w.active and w.surplus()]
@@ -149,7 +151,7 @@ class Checked(Fleet):
                 gone(world, workload, replica)
         world.waiting.wake_all()
         self.state.propose()
-        made = self.state.plan().decisions
+        made = takewhile(lambda each: not isinstance(each, d.Claimed), list(self.state.plan().decisions))
         self._abort()
         return [each for each in made if isinstance(each, d.Placed) and each.workload not in self._patient]
 

@@ -146,8 +146,9 @@ def test_an_index_that_comes_back_has_another_name() -> None:
     assert fleet.workload(1).replicas["worker", 3].holder.k == 1
 
 
-def test_surplus_goes_before_anybody_is_evicted_where_both_are_needed() -> None:
-    fleet = grown(4, most=3)
+@pytest.mark.parametrize("preemptible", [True, False])
+def test_surplus_goes_before_anybody_is_evicted_where_both_are_needed(preemptible: bool) -> None:
+    fleet = grown(4, most=3, preemptible=preemptible)
     fleet.submit(2, request(priority=10))
     fleet.run(2)
     fleet.submit(3, request(role(whole(2)), priority=90))

@@ -13,7 +13,7 @@ placed, a victim does not join it; so evictions come to an end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -39,7 +39,7 @@ from muster_scheduler.domain.room.moving import by_moving
 from muster_scheduler.domain.room.preempt import preempt
 from muster_scheduler.domain.room.reclaim import givers, reclaim
 from muster_scheduler.domain.room.several import Seats, reclaim_for
-from muster_scheduler.domain.room.shrinking import by_shrinking, spare_of
+from muster_scheduler.domain.room.shrinking import by_shrinking, give_up, spare_of
 from muster_scheduler.domain.room.sites import (
     Ask,
     Room,
@@ -90,7 +90,8 @@ def make_room(world: World, key: ClassKey, standings: Standings, budget: Budget)
         if site.leaving and not ask.over and not isinstance(site.place(site.columns), Refusal):
             return OthersLeave(len(site.leaving))  # in one place is enough: in another somebody would leave for nothing
         asks.append(ask)
-    return next((found for ask in asks if (found := _in(ask, key, standings))), ())
+    found = next((found for ask in asks if (found := _in(ask, key, standings))), ())
+    return found or next((shrunk for ask in asks if (shrunk := _with_surplus(ask, key, standings))), ())
 
 
 def _in(ask: Ask, key: ClassKey, standings: Standings) -> tuple[Room, ...] | SurplusFirst:
@@ -105,8 +106,27 @@ def _in(ask: Ask, key: ClassKey, standings: Standings) -> tuple[Room, ...] | Sur
         found = _by_taking(ask, standings(ask.site.pool))
     if found and spare:
         world.journal.rollback(mark)
-        return SurplusFirst(tuple((gang.id, len(gang.surplus())) for gang in spare))
+        return SurplusFirst(_all_of(spare))
     return found
+
+
+def _with_surplus(ask: Ask, key: ClassKey, standings: Standings) -> SurplusFirst | None:
+    """What gangs can do without there, where it takes that and the room of others too."""
+    spare = [] if key.returning else spare_of(ask.site)
+    if not spare:
+        return None
+    world, place = ask.site.world, (ask.site.cluster, ask.site.pool)
+    mark = world.journal.mark()
+    give_up(world, spare)
+    site = next(each for each in sites_of(world, ask.members[0]) if (each.cluster, each.pool) == place)
+    asked = ask_of(site, ask.members, ask.budget)
+    found = asked is not None and bool(_in(asked, key, standings))
+    world.journal.rollback(mark)
+    return SurplusFirst(_all_of(spare)) if found else None
+
+
+def _all_of(spare: Iterable[Workload]) -> tuple[tuple[str, int], ...]:
+    return tuple((gang.id, len(gang.surplus())) for gang in spare)
 
 
 def ask_of(site: Site, members: tuple[Workload, ...], budget: Budget) -> Ask | None:

@@ -8,11 +8,12 @@ others given up; nothing is charged but the taker's claim.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from muster_kernel.lifecycle import ACTIVE
 from muster_scheduler.domain.asked.workloads import Replica, Workload
+from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.gangs.place import Placement, Refusal
 from muster_scheduler.domain.room.sites import Ask, Room, Site, charge_placements, claim_of, next_run, without
 
@@ -30,6 +31,17 @@ def spare_of(site: Site) -> list[Workload]:
 def _helps(site: Site, replica: Replica) -> bool:
     node = site.world.inventory.nodes.get(replica.node)
     return node is not None and node.ordinal >= 0 and bool(site.mask[node.ordinal])
+
+
+def give_up(world: World, gangs: Iterable[Workload]) -> None:
+    """As if these gangs had given up all that they can do without. Nobody is told: whoever asks takes it back."""
+    for gang in gangs:
+        for replica in gang.surplus():
+            world.unaccount(gang, replica)
+            world.journal.drop(gang.replicas, (replica.holder.role, replica.holder.rank))
+            world.set_replica(replica, leaving=True)
+            world.journal.put(gang.leaving, replica.holder, replica)
+        world.journal.put(world.departing, gang.id, None)
 
 
 def by_shrinking(ask: Ask, gangs: Sequence[Workload]) -> Room | None:
