@@ -153,6 +153,14 @@ def test_shares_stand_beside_what_is_held(muster: Command, world: World) -> None
     assert (list(first.projects), list(last.projects), last.with_shares) == ([], ["vision"], True)
 
 
+def test_what_quotas_promise_and_cannot_keep_stands_once_below_the_shares(muster: Command, world: World) -> None:
+    said = ["department d may hold 8 GPUs"], ["department d may hold 8 GPUs", "vision holds 9 GPUs"]
+    for at, each in enumerate(said):
+        world.accounts.append(fleet_pb2.Account(project=f"p{at}", node_pool="default", warnings=each))
+    *_, above, first, last = muster("projects", "shares").out.splitlines()
+    assert (above, first, last) == ("", "default: department d may hold 8 GPUs", "default: vision holds 9 GPUs")
+
+
 def test_the_fleet(muster: Command, world: World) -> None:
     cluster = fleet_pb2.Cluster(id="north", state=fleet_pb2.CLUSTER_STATE_READY, nodes=2, devices=8, free_devices=6.5)
     world.clusters.append(cluster)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rich.console import Group
+
 from muster.tenancy.v1 import tenancy_pb2
 from muster_client.cli.options import Common
 from muster_client.cli.org_units import Files, Several, apply, calling, changed_parts, given_quota, given_quotas, tell
@@ -38,13 +40,18 @@ async def get_project(name: str, *, common: Common = _NO_OPTIONS) -> int:
 async def show_shares(*names: str, common: Common = _NO_OPTIONS) -> int:
     """Shows what projects hold and want in each node pool, beside what they deserve and their fair share now.
 
+    Below that it says where quotas promise more than can be kept, and who holds more than they allow by now.
+
     Args:
         names: Only these projects.
         common: Connection.
     """
     async with common.muster() as muster:
         found = await muster.projects.shares(names)
-    return tell(common, found, shown.shares(found) if found else "nothing is held, and nothing waits")
+    if not found:
+        return tell(common, found, "nothing is held, and nothing waits")
+    table, promises = shown.shares(found), shown.promises(found)
+    return tell(common, found, Group(table, promises) if promises else table)
 
 
 async def create_project(

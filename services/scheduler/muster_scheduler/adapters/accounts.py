@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from muster.fleet.v1 import fleet_pb2
 from muster_kernel.reasons import NEVER
+from muster_scheduler.domain.answers.overpromised import Promises
 from muster_scheduler.domain.answers.shares import QueueShare, all_shares
 from muster_scheduler.domain.books.waiting import Bucket
 from muster_scheduler.domain.books.world import World
@@ -56,11 +57,14 @@ def accounts(world: World, projects: Container[str] | None, *, shares: bool = Fa
 
 
 def _add_shares(world: World, told: Iterable[fleet_pb2.Account]) -> None:
-    by_pool: dict[str, dict[str, QueueShare]] = {}
+    by_pool: dict[str, tuple[dict[str, QueueShare], Promises]] = {}
     for account in told:
-        if account.node_pool not in by_pool:
-            by_pool[account.node_pool] = all_shares(world, account.node_pool)
-        share = by_pool[account.node_pool].get(account.project)
+        pool = account.node_pool
+        if pool not in by_pool:
+            by_pool[pool] = all_shares(world, pool), Promises(world, pool)
+        shares, promises = by_pool[pool]
+        share = shares.get(account.project)
+        account.warnings.extend(promises.of(account.project))
         if share is not None:
             account.gpu_fair, account.gpu_deserved = share.fair, share.deserved
 

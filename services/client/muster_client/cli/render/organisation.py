@@ -64,6 +64,12 @@ def shares(items: Iterable[fleet_pb2.Account]) -> Table:
     return grid(["POOL", "PROJECT", *_SHARES], rows, right=_SHARES)
 
 
+def promises(items: Iterable[fleet_pb2.Account]) -> str:
+    """Where quotas promise more than can be kept, each once, with the pool; empty where all of them can be."""
+    told = {f"{each.node_pool}: {said}": None for each in items for said in each.warnings}
+    return "".join(f"\n{each}" for each in told)
+
+
 def departments(items: Iterable[tenancy_pb2.Department]) -> Table:
     """One line a department and node pool."""
     rows: list[list[str | Text]] = []

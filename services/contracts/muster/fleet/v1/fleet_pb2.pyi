@@ -1282,6 +1282,7 @@ class Account(_message.Message):
     PENDING_WORKLOADS_FIELD_NUMBER: _builtins.int
     GPU_FAIR_FIELD_NUMBER: _builtins.int
     GPU_DESERVED_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     project: _builtins.str
     """The project."""
     node_pool: _builtins.str
@@ -1304,6 +1305,10 @@ class Account(_message.Message):
     def requested(self) -> Global___Amount:
         """What is held and what waits for a place, together, without what could never run there."""
 
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Said beside its fair share: where quotas promise it more than can be kept, or it holds more than they allow by now."""
+
     def __init__(
         self,
         *,
@@ -1315,10 +1320,11 @@ class Account(_message.Message):
         pending_workloads: _builtins.int = ...,
         gpu_fair: _builtins.int | None = ...,
         gpu_deserved: _builtins.int | None = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_gpu_deserved", b"_gpu_deserved", "_gpu_fair", b"_gpu_fair", "allocated", b"allocated", "allocated_non_preemptible", b"allocated_non_preemptible", "gpu_deserved", b"gpu_deserved", "gpu_fair", b"gpu_fair", "requested", b"requested"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_gpu_deserved", b"_gpu_deserved", "_gpu_fair", b"_gpu_fair", "allocated", b"allocated", "allocated_non_preemptible", b"allocated_non_preemptible", "gpu_deserved", b"gpu_deserved", "gpu_fair", b"gpu_fair", "node_pool", b"node_pool", "pending_workloads", b"pending_workloads", "project", b"project", "requested", b"requested"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_gpu_deserved", b"_gpu_deserved", "_gpu_fair", b"_gpu_fair", "allocated", b"allocated", "allocated_non_preemptible", b"allocated_non_preemptible", "gpu_deserved", b"gpu_deserved", "gpu_fair", b"gpu_fair", "node_pool", b"node_pool", "pending_workloads", b"pending_workloads", "project", b"project", "requested", b"requested", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__gpu_deserved: _TypeAlias = _typing.Literal["gpu_deserved"]  # noqa: Y015
     _WhichOneofArgType__gpu_deserved: _TypeAlias = _typing.Literal["_gpu_deserved", b"_gpu_deserved"]  # noqa: Y015
