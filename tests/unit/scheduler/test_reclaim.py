@@ -55,6 +55,15 @@ def test_nobody_ends_above_their_share_and_nobody_is_pushed_below() -> None:
     assert fleet.workload(24).phase is Phase.PENDING
 
 
+def test_of_many_equal_takers_as_many_are_let_in_as_others_have_to_lose() -> None:
+    fleet = Fleet(node("n1", 8), quota=4)
+    fleet.project("q", {"default": 7})
+    for number in range(1, 9):
+        fleet.submit(number, project="q")
+    fleet.send(*(fleet.admitted(number) for number in range(20, 24)))
+    assert len(evictions(fleet)) == 1  # q: 8 of 7
+
+
 def test_an_indivisible_last_victim_may_go_below_while_the_taker_is_not_fuller() -> None:
     fleet = Fleet(node("n1", 8), quota=6)
     fleet.project("q", {"default": 2})

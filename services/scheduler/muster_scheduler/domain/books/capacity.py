@@ -20,6 +20,7 @@ from muster_scheduler.domain.books.kinds import Kinds
 from muster_scheduler.domain.deciding.seeking import Seeker
 from muster_scheduler.domain.fleet.columns import Columns, columns_of, differences, row_of, write_row
 from muster_scheduler.domain.fleet.eligibility import Eligibility
+from muster_scheduler.domain.fleet.holdings import Holdings
 from muster_scheduler.domain.fleet.leftover import Leftover
 from muster_scheduler.domain.fleet.nodes import Mig, Mode, Node
 from muster_scheduler.domain.fleet.usable import Usable
@@ -100,6 +101,7 @@ class Capacity:
         "_stands",
         "_total",
         "boards",
+        "holdings",
         "kinds",
         "largest",
         "leftover",
@@ -119,6 +121,7 @@ class Capacity:
         self._stale: set[int] = set()  # nodes whose rows are not what the books say ..
         self._loose: set[int] = set()  # .. and those that may stand in the wrong bitmaps
         self.leftover = Leftover(nodes)
+        self.holdings = Holdings(nodes)
         self._idle: list[int] = [0]
         self._shared: list[int] = [0] * (_HUNDRED + 1)
         self._sliceable = 0
@@ -187,11 +190,13 @@ class Capacity:
         self._stale.add(ordinal)
         self._loose.add(ordinal)
         self.leftover.mark(ordinal)
+        self.holdings.mark(ordinal)
 
     def _mark_many(self, ordinals: set[int]) -> None:
         self._stale |= ordinals
         self._loose |= ordinals
         self.leftover.mark_many(ordinals)
+        self.holdings.mark_many(ordinals)
 
     def _settle(self) -> None:
         """Has every node stand in the bitmaps where it belongs now."""

@@ -34,6 +34,7 @@ from muster_scheduler.domain.fleet.taking import Run
 from muster_scheduler.domain.gangs.place import Placement, Refusal
 from muster_scheduler.domain.placement.place import Budget, amount_before
 from muster_scheduler.domain.room import values
+from muster_scheduler.domain.room.bounds import Pool, may_take
 from muster_scheduler.domain.room.listing import running_of, taker_of, tree_of
 from muster_scheduler.domain.room.moving import by_moving
 from muster_scheduler.domain.room.preempt import preempt
@@ -55,7 +56,7 @@ from muster_scheduler.domain.room.values import Question
 
 _A_LOOK: Final = 50  # a look into a pool costs about as much as so many simulated evictions
 _TOGETHER: Final = 256  # members of a class that are let in by one search
-_NOBODY_ELSE: Final = values.NoRoom(values.Obstacle.NOTHING, (0, 0))  # only its own project could give that back
+_NOBODY_ELSE: Final = values.NoRoom(values.Obstacle.NOTHING, (0, 0))  # others could not give it anything
 
 
 class OthersLeave(NamedTuple):
@@ -156,10 +157,20 @@ def _by_taking(ask: Ask, standing: Standing) -> tuple[Room, ...]:
         return ()
     tree = tree_of(ask.site.world, standing)
     placed = ask._replace(taker=ask.taker._replace(queue=row, floors=_floors(ask, standing, row)))
-    made = _NOBODY_ELSE if Level.PROJECT in ask.over else from_others(placed, standing, tree)
+    made = from_others(placed, standing, tree) if _may_give(placed, standing, tree) else _NOBODY_ELSE
     if isinstance(made, values.NoRoom) and tree.loose[row].any():
         made = from_own(placed, standing)
     return () if isinstance(made, values.NoRoom) else made
+
+
+def _may_give(ask: Ask, standing: Standing, tree: values.Tree) -> bool:
+    """Whether other queues may have room for it; where its project is at a limit, only its own work has."""
+    site = ask.site
+    if Level.PROJECT in ask.over:
+        return False
+    if len(site.roles) > 1 or site.leaving:
+        return True
+    return may_take(Pool(site.world, site.capacity, standing, tree), ask.taker.queue, site.roles[0], ask.units.gpu)
 
 
 def _floors(ask: Ask, standing: Standing, row: int) -> tuple[values.Floor, ...]:

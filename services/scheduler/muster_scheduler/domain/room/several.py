@@ -65,7 +65,7 @@ _HINTS: Final = frozenset({Obstacle.NOTHING, Obstacle.PLACES})
 def _hint(refusal: NoRoom, one: Taker) -> int:
     """No more takers than this can be let in, as far as a refusal of more of them says."""
     if refusal.obstacle is Obstacle.NOTHING:
-        return refusal.numbers[0] // max(1, int(one.units.max()))
+        return refusal.numbers[0] // max(1, int(one.units[refusal.resource]))
     return refusal.numbers[0] if refusal.obstacle is Obstacle.PLACES else _ALL
 
 

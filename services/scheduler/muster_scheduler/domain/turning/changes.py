@@ -15,7 +15,7 @@ import numpy as np
 from muster_kernel.quantities import GPU, MILLI, UNITS_PER_MILLI
 from muster_kernel.reasons import FOR_ROOM, NEVER, Reason, WaitingReason
 from muster_scheduler.domain.asked.quotas import LIMITED, Amount
-from muster_scheduler.domain.asked.requests import Grant, Kind, Role, Shape
+from muster_scheduler.domain.asked.requests import Grant, Kind, Role, Shape, total_charge
 from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.books.classes import ClassKey, asked_by
 from muster_scheduler.domain.books.standing import Standing
@@ -24,8 +24,10 @@ from muster_scheduler.domain.books.world import World, amount_of
 from muster_scheduler.domain.fleet.columns import CLOSED, SLICED
 from muster_scheduler.domain.fleet.nodes import Node, fit
 from muster_scheduler.domain.placement.place import mig_of
-from muster_scheduler.domain.room.listing import departing
+from muster_scheduler.domain.room.bounds import Pool, may_take
+from muster_scheduler.domain.room.listing import departing, tree_of
 from muster_scheduler.domain.room.sites import leaving_of
+from muster_scheduler.domain.room.values import Tree
 from muster_scheduler.domain.shares.tree import Shares
 from muster_scheduler.domain.turning.offers import Offers, Whom, whom_of
 
@@ -58,6 +60,7 @@ class Change:
         self._offers: list[Offers] | None = None
         self._free: dict[str, Amount] | None = None
         self._moved: _Reweighed | None = None
+        self._takes: dict[tuple[str, Role, bool], bool] = {}
         self.givers: frozenset[str] | None = None
 
     @cached_property
@@ -65,6 +68,10 @@ class Change:
         """Walked only where somebody could use one of them: those who hold too much may hold it on thousands."""
         known = map(self._world.inventory.nodes.get, dict.fromkeys(self._keys))
         return [node for node in known if node is not None]
+
+    @cached_property
+    def _tree(self) -> Tree:
+        return tree_of(self._world, self._standings(self._pool))
 
     @cached_property
     def _clusters(self) -> list[str]:
@@ -84,7 +91,7 @@ class Change:
         if (
             reason.code not in _QUOTA | FOR_ROOM
             or passes
-            or (self._eased(key, related=related) and self._reclaims(key))
+            or (self._eased(key, related=related) and self._reclaims(key) and self._may_take(key, here=False))
         ):
             return Help.ALL
         return Help.PLACE if self._fit(key) or self.makes_room(key) else Help.NONE
@@ -146,7 +153,34 @@ class Change:
         if not (whom.others or self._asks_own(whom)) and not self._enough_in_sum(key, self._free_in_sum()):
             return False
         shapes = [role.shape for role in key.roles if role.size]
+        if not self._holds(whom, shapes):
+            return False
+        return not whom.others or self._may_take(key, here=True) or self._holds(whom._replace(others=False), shapes)
+
+    def _holds(self, whom: Whom, shapes: list[Shape]) -> bool:
         return any(offers.to(whom).holds(shape) for offers in self._offers_of_nodes() for shape in shapes)
+
+    def _may_take(self, key: ClassKey, *, here: bool) -> bool:
+        """Whether others may have so much to lose that it finds room; here: on one of these nodes."""
+        roles = [role for role in key.roles if role.size]
+        if len(roles) != 1 or self._world.elastic:
+            return True
+        asked = key.project, roles[0], here
+        if asked not in self._takes:
+            clusters = self._clusters if here else self._world.inventory.clusters_with(self._pool)
+            self._takes[asked] = any(
+                self._may_take_in(cluster, key.project, roles[0], here=here) for cluster in clusters
+            )
+        return self._takes[asked]
+
+    def _may_take_in(self, cluster: str, project: str, role: Role, *, here: bool) -> bool:
+        standing, capacity = self._standings(self._pool), self._world.inventory.capacity(cluster, self._pool)
+        row = standing.projects.get(project)
+        if row is None or capacity is None or self._leaving(cluster):
+            return row is not None
+        nodes = [node.ordinal for node in self._nodes if node.cluster == cluster and node.ordinal >= 0]
+        place = Pool(self._world, capacity, standing, self._tree)
+        return may_take(place, row, role, total_charge((role,)), nodes if here else None)
 
     def _offers_of_nodes(self) -> list[Offers]:
         if self._offers is None:
