@@ -11,6 +11,7 @@ from typing import Final
 
 import pytest
 
+from muster_kernel.mig import CARDS
 from muster_language import Row, catalogue
 from muster_language.catalogue import value_types as of
 from tests.support.tables import COLUMNS, Place, in_policies, in_yaml, kinds_of, on_rest, table
@@ -280,3 +281,13 @@ def test_a_policy_path_takes_the_rules_of_its_row(name: str) -> None:
 
 def test_no_policy_path_is_made_up() -> None:
     assert set(in_policies()) - set(POLICIES) == set(OUR_POLICIES)
+
+
+def test_the_mig_profiles_are_those_that_gpus_have() -> None:
+    known = {name for card in CARDS.values() for name in card.profiles}
+    row = catalogue().by_name["mig_profile"]
+    made = {f"{slices}g.{size}gb{media}" for slices in range(10) for size in range(300) for media in ("", "+me")}
+    assert {name for name in made if re.fullmatch(row.pattern, name)} == known
+    for slices in "12347":
+        sizes = sorted({int(name[3:-2]) for name in known if name.startswith(slices) and name.endswith("gb")})
+        assert f"{', '.join(map(str, sizes[:-1]))} or {sizes[-1]}" in row.allowed

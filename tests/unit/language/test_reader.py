@@ -157,6 +157,10 @@ def test_what_is_no_gpu_request(gpu: str) -> None:
             "spec.migProfile.value: gpuMemory and migProfile exclude each other\n  one gpu field",
         ),
         ("  migProfile: {value: big}\n", "spec.migProfile.value: big is not a migProfile"),
+        (
+            "  migProfile: {value: 9g.99gb}\n",
+            "spec.migProfile.value: 9g.99gb is not a migProfile\n  a profile that a GPU",
+        ),
         ("  masterSpec: {value: x}\n", "spec.masterSpec: masterSpec does not stand inside spec"),
         ('  command: {value: "a\\0b"}\n', "the value has a NUL character"),
         ("  environment: {items: {A: x}}\n", "spec.environment.items.A: the item is not a mapping"),
