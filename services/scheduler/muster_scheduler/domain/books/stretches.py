@@ -38,7 +38,7 @@ class Stretches(Queue):
             place = Place(-key.priority, workload.submitted, workload.id)
             bucket = self._bucket(key)
             bucket.members.append(place)
-            self._of[workload.id], self._places[workload.id] = bucket, place
+            self._listed[workload.id] = bucket, place
         for bucket in self.buckets.values():
             bucket.members.sort()
             bucket.count = len(bucket.members)
@@ -104,9 +104,9 @@ class Stretches(Queue):
 
     def leave(self, stretch: Stretch) -> None:
         """These wait no more: as `remove`, each class being looked at once."""
-        for place in stretch.places:
-            del self._of[place.id], self._places[place.id]
-        left, last = Counter(stretch.buckets), dict(zip(stretch.buckets, stretch.places, strict=True))
+        for _, _, workload in stretch.places:
+            del self._listed[workload]
+        left, last = Counter(stretch.buckets), _last(stretch)
         for bucket, members in left.items():
             self._pass_over(bucket, members, last[bucket])
             bucket.count -= members
@@ -135,3 +135,11 @@ class Stretches(Queue):
         end = bucket.first + left
         if len(bucket.members) - bucket.first == bucket.count and bucket.members[end - 1] == last:
             bucket.first = end
+
+
+def _last(stretch: Stretch) -> dict[Bucket, Place]:
+    """The last member of each class."""
+    places, buckets = stretch
+    if buckets and buckets.count(buckets[0]) == len(buckets):
+        return {buckets[0]: places[-1]}
+    return dict(zip(buckets, places, strict=True))

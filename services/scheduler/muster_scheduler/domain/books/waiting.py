@@ -64,8 +64,7 @@ class Queue:
         self.pressing: dict[str, int] = {}  # how many wait for room or a first look, by every pool of theirs
         self.stuck: dict[str, str] = {}  # elastic gangs that found no room to grow, with their pool: until that changes
         self.offered: dict[str, None] = {}  # projects that got something worth a try, for whoever clears it
-        self._of: dict[str, Bucket] = {}  # not its key, which takes microseconds to hash
-        self._places: dict[str, Place] = {}
+        self._listed: dict[str, tuple[Bucket, Place]] = {}  # not the class's key, which takes microseconds to hash
         self._heads: dict[str, list[Offer]] = {}
         self._sorted: dict[str, None] = {}  # projects whose heads are not only a heap but in order
         self.nodes: dict[str, dict[tuple[str, str], None]] = {}  # by pool, those for which classes were woken
@@ -77,11 +76,11 @@ class Queue:
 
     def __contains__(self, workload: str) -> bool:
         """Whether the workload stands in the queue."""
-        return workload in self._of
+        return workload in self._listed
 
     def __len__(self) -> int:
         """How many stand in the queue."""
-        return len(self._of)
+        return len(self._listed)
 
     def add(self, workload: Workload) -> Reason | None:
         """Puts a workload in. The reason of its class where that is blocked already, else None: worth a try."""
@@ -93,7 +92,7 @@ class Queue:
         bucket.count += 1
         bucket.before = None  # a member that nobody has told why it waits
         self._demand(bucket, 1)
-        self._of[workload.id], self._places[workload.id] = bucket, place
+        self._listed[workload.id] = bucket, place
         if bucket.reason is None and self._head(bucket) == place:  # else the one before it is offered already
             self._offer(bucket)
         return bucket.reason
@@ -107,10 +106,10 @@ class Queue:
 
     def remove(self, workload: str) -> None:
         """Takes a workload out; one that is not in stays out."""
-        bucket = self._of.pop(workload, None)
-        if bucket is None:
+        listed = self._listed.pop(workload, None)
+        if listed is None:
             return
-        del self._places[workload]
+        bucket, _ = listed
         bucket.count -= 1
         self._demand(bucket, -1)
         if bucket.count == 0:
@@ -126,7 +125,7 @@ class Queue:
             self.limited[project] = None
         else:
             del self.limited[project]
-        for workload in sorted(each for each, bucket in self._of.items() if bucket.key.project == project):
+        for workload in sorted(each for each, (bucket, _) in self._listed.items() if bucket.key.project == project):
             self.add(find(workload))
 
     def _demand(self, bucket: Bucket, members: int) -> None:
@@ -177,7 +176,8 @@ class Queue:
                 before = place
 
     def _waits(self, bucket: Bucket, place: Place) -> bool:
-        return self._of.get(place.id) is bucket and self._places[place.id] == place
+        listed = self._listed.get(place.id)
+        return listed is not None and listed[0] is bucket and listed[1] == place
 
     def _offer(self, bucket: Bucket) -> None:
         head = self._head(bucket)
@@ -316,8 +316,8 @@ class Queue:
 
     def reason(self, workload: str) -> Reason | None:
         """Why the workload's class is blocked; None where it is not, or the workload does not wait."""
-        bucket = self._of.get(workload)
-        return bucket.reason if bucket else None
+        listed = self._listed.get(workload)
+        return listed[0].reason if listed else None
 
     def members(self, key: ClassKey, most: int | None = None) -> list[str]:
         """Who waits in a class, in order: all, or the first `most`."""
@@ -326,8 +326,8 @@ class Queue:
 
     def ahead(self, workload: str) -> int:
         """How many workloads of its project stand before it."""
-        bucket, place = self._of.get(workload), self._places.get(workload)
-        if bucket is None or place is None:
+        listed = self._listed.get(workload)
+        if listed is None:
             return 0
-        project = bucket.key.project
-        return sum(1 for other, spot in self._places.items() if spot < place and self._of[other].key.project == project)
+        project, place = listed[0].key.project, listed[1]
+        return sum(1 for bucket, spot in self._listed.values() if spot < place and bucket.key.project == project)

@@ -78,9 +78,10 @@ def charge(tree: Tree, shape: Ints64, units: int) -> None:
             tree.held[queue, resource] += more
             if shape[BOUND]:
                 tree.bound[queue, resource] += more
-        if tree.key[queue] != IDLE_QUEUE:
+        above = tree.parent[queue]
+        if above >= 0 and tree.children[above] > 1 and tree.key[queue] != IDLE_QUEUE:  # alone it has every turn
             tree.key[queue] = fullness(tree, queue)
-        queue = tree.parent[queue]
+        queue = above
 
 
 @lean

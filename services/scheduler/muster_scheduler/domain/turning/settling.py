@@ -78,9 +78,27 @@ def values_of(w: Workload) -> tuple[Any, ...]:
 
     Spelled out: an attrgetter of as many names takes three times as long.
     """
-    place = w.claim, w.reservation, w.desired, w.attempt, w.phase, w.reason, w.record, w.cluster, w.pool, w.placed
-    over = w.first_placed, w.not_before, w.idle_since, w.preempted_by, w.message, w.snapshot_due, w.endpoints
-    return *place, *over, w.conditions, w.told
+    return (
+        w.claim,
+        w.reservation,
+        w.desired,
+        w.attempt,
+        w.phase,
+        w.reason,
+        w.record,
+        w.cluster,
+        w.pool,
+        w.placed,
+        w.first_placed,
+        w.not_before,
+        w.idle_since,
+        w.preempted_by,
+        w.message,
+        w.snapshot_due,
+        w.endpoints,
+        w.conditions,
+        w.told,
+    )
 
 
 def start_of(values: tuple[Any, ...], entered: Phase) -> Start:
