@@ -147,6 +147,27 @@ def test_no_column_is_lost_at_80_columns(name: str) -> None:
             assert len(text) <= (column.width or 0) or column.header not in table._numbers
 
 
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("room", [20, 50])
+def test_where_the_headings_have_no_room_each_row_says_all_of_it(name: str, room: int) -> None:
+    table = TABLES[name]()
+    lines = shown(table, room)
+    assert max(len(line) for line in lines) <= room
+    if not isinstance(table, grids.Grid) or sum(table.widths(room)) + 2 * (len(table.columns) - 1) <= room:
+        return
+    said = "".join("".join(line.split()) for line in lines)
+    for column in table.columns[1:]:
+        for text in (str(cell) for cell in column.cells):
+            assert "".join(f"{column.header}{text}".split()) in said
+
+
+def test_a_row_that_became_a_paragraph_says_as_much_in_a_line_as_fits() -> None:
+    table = grids.grid(["NODE", "CLUSTER", "MEMORY", "HELD BY"], [["n1", "here", "200Gi/256Gi", "job-1, job-2"]])
+    assert shown(table, 28) == ["n1", "  CLUSTER here", "  MEMORY 200Gi/256Gi", "  HELD BY job-1, job-2"]
+    assert shown(table, 27) == shown(table, 28)
+    assert shown(table, 38)[0].split() == ["NODE", "CLUSTER", "MEMORY", "HELD", "BY"]
+
+
 def _start(heading: str, headings: Sequence[str], word: str, right: bool, width: int) -> int:
     """Where the column under a heading begins."""
     begin = 0

@@ -2,15 +2,17 @@
 
 Called by the renderers of lists. Holds: numbers and headings are never cut; what has to give way is first the last
 column, then those in the middle, and the first one only then, because it is what people copy; the first and the last
-go on in a second line, the others end in an ellipsis.
+go on in a second line, the others end in an ellipsis. Where not even the headings fit beside each other, each row is a
+paragraph, which says every heading beside its value and cuts nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -27,6 +29,7 @@ class Grid(Table):
     def __init__(self, headings: Sequence[str], rows: Sequence[Sequence[Cell]], numbers: frozenset[str]) -> None:
         super().__init__(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold", show_edge=False)
         self._headings = tuple(headings)
+        self._cells = rows
         self._numbers = numbers
         cells = zip(headings, *([_plain(cell) for cell in row] for row in rows), strict=True)
         self._wanted = [max(len(each) for each in column) for column in cells]
@@ -44,9 +47,26 @@ class Grid(Table):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Gives each column its width in the room that there is now."""
-        for column, width in zip(self.columns, self.widths(options.max_width), strict=True):
+        widths = self.widths(options.max_width)
+        if sum(widths) + _GAP * (len(widths) - 1) > options.max_width:
+            yield from self._paragraphs(options.max_width)
+            return
+        for column, width in zip(self.columns, widths, strict=True):
             column.width = width
         yield from super().__rich_console__(console, options)
+
+    def _paragraphs(self, room: int) -> Iterator[RenderableType]:
+        for name, *others in self._cells:
+            if name:  # a row without one goes on with what the row above it is about
+                yield Text.assemble(name, overflow="fold")
+            line = Text(overflow="fold")
+            for heading, cell in zip(self._headings[1:], others, strict=True):
+                pair = Text.assemble((heading, "bold"), " ", cell)
+                if line and _GAP + len(line) + _GAP + len(pair) > room:
+                    yield Padding(line, (0, 0, 0, _GAP))
+                    line = Text(overflow="fold")
+                line = Text.assemble(line, " " * _GAP, pair, overflow="fold") if line else pair
+            yield Padding(line, (0, 0, 0, _GAP))
 
     def widths(self, room: int) -> list[int]:
         """The widths of the columns within `room` characters, gaps included; more where even the least is too much."""
