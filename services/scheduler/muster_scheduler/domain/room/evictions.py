@@ -81,11 +81,11 @@ def make_room(world: World, key: ClassKey, standings: Standings, budget: Budget)
     Members of a class that may evict are let in one by one, or, where a single replica is all of each, as many at once
     as can be. Rooms are charged as claims; nothing else changes. After `SurplusFirst` it is to be asked again.
     """
-    members = tuple(world.workloads[each] for each in world.waiting.members(key, _TOGETHER))
+    first = _first_of(world, key, 1)
     asks: list[Ask] = []
-    for site in sites_of(world, members[0]) if members else ():
+    for site in sites_of(world, first[0]) if first else ():
         budget.evictions -= _A_LOOK
-        ask = ask_of(site, members, budget)
+        ask = ask_of(site, first, budget)
         if ask is None:
             continue
         if site.leaving and not ask.over and not isinstance(site.place(site.columns), Refusal):
@@ -93,6 +93,11 @@ def make_room(world: World, key: ClassKey, standings: Standings, budget: Budget)
         asks.append(ask)
     found = next((found for ask in asks if (found := _in(ask, key, standings))), ())
     return found or next((shrunk for ask in asks if (shrunk := _with_surplus(ask, key, standings))), ())
+
+
+def _first_of(world: World, key: ClassKey, most: int) -> tuple[Workload, ...]:
+    """The first members of a class."""
+    return tuple(world.workloads[each] for each in world.waiting.members(key, most))
 
 
 def _in(ask: Ask, key: ClassKey, standings: Standings) -> tuple[Room, ...] | SurplusFirst:
@@ -104,7 +109,7 @@ def _in(ask: Ask, key: ClassKey, standings: Standings) -> tuple[Room, ...] | Sur
     mark = world.journal.mark()
     found = () if ask.over else by_moving(ask)
     if not found:
-        found = _by_taking(ask, standings(ask.site.pool))
+        found = _by_taking(ask, key, standings(ask.site.pool))
     if found and spare:
         world.journal.rollback(mark)
         return SurplusFirst(_all_of(spare))
@@ -150,14 +155,16 @@ def ask_of(site: Site, members: tuple[Workload, ...], budget: Budget) -> Ask | N
     return Ask(site, members, request, units, taker, None if countable else _placeable(site), budget, over)
 
 
-def _by_taking(ask: Ask, standing: Standing) -> tuple[Room, ...]:
+def _by_taking(ask: Ask, key: ClassKey, standing: Standing) -> tuple[Room, ...]:
     """Room that others have to give: other queues first, then lower work of the own project."""
-    row = standing.projects.get(ask.members[0].project)
+    world, row = ask.site.world, standing.projects.get(ask.members[0].project)
     if row is None:
         return ()
-    tree = tree_of(ask.site.world, standing)
+    tree = tree_of(world, standing)
     placed = ask._replace(taker=ask.taker._replace(queue=row, floors=_floors(ask, standing, row)))
-    made = from_others(placed, standing, tree) if _may_give(placed, standing, tree) else _NOBODY_ELSE
+    made: tuple[Room, ...] | values.NoRoom = _NOBODY_ELSE
+    if _may_give(placed, standing, tree):
+        made = from_others(placed._replace(members=_first_of(world, key, _TOGETHER)), standing, tree)
     if isinstance(made, values.NoRoom) and tree.loose[row].any():
         made = from_own(placed, standing)
     return () if isinstance(made, values.NoRoom) else made

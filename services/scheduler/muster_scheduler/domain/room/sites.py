@@ -83,14 +83,14 @@ class Ask(NamedTuple):
     over: Mapping[Level, Amount]
 
 
-def sites_of(world: World, workload: Workload) -> Iterator[Site]:
-    """The pools and clusters that an admitted workload may use now, in its order."""
+def sites_of(world: World, workload: Workload, pools: Sequence[str] | None = None) -> Iterator[Site]:
+    """The pools and clusters that an admitted workload may use now, in its order; pools: only these of them."""
     request = workload.request
     if request is None:
         return
     wish = wish_of(request)
     roles = tuple(role for role in request.roles if role.size)
-    for pool in request.pools:
+    for pool in request.pools if pools is None else pools:
         for cluster in clusters_for(world, workload, request, pool):
             capacity = world.inventory.capacity(cluster, pool)
             if capacity is None or not roles or not by_columns(roles, mig_of(world, cluster)):

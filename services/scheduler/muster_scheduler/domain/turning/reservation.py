@@ -15,15 +15,17 @@ from typing import Final, NamedTuple
 
 from muster_kernel.reasons import FOR_ROOM, Reason, WaitingReason
 from muster_scheduler.domain.asked.quotas import Amount
-from muster_scheduler.domain.asked.workloads import Reservation, Workload
+from muster_scheduler.domain.asked.requests import Grant
+from muster_scheduler.domain.asked.workloads import Request, Reservation, Workload
 from muster_scheduler.domain.books.classes import ClassKey, Place
 from muster_scheduler.domain.books.models import asked_of
 from muster_scheduler.domain.books.reserving import keep, let_go, within
 from muster_scheduler.domain.books.standing import Standing
 from muster_scheduler.domain.books.standings import standing_of
 from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.fleet.nodes import fit
 from muster_scheduler.domain.gangs.place import Refusal, place_gang
-from muster_scheduler.domain.placement.place import Budget, amount_before
+from muster_scheduler.domain.placement.place import Budget, amount_before, mig_of
 from muster_scheduler.domain.room.sites import Site, sites_of
 from muster_scheduler.domain.turning.foreseen import foresee
 
@@ -187,10 +189,20 @@ def _in_share(world: World, head: Workload, pool: str, standing: Standing) -> bo
 
 def behind(world: World, workload: Workload) -> Reason | None:
     """That it would fit if nothing were kept for others; None where nothing is, or it would not."""
-    pools = workload.request.pools if workload.request and world.reserved else ()
-    kept = {pool: len(asked_of(world, workload, _amount(world, workload, pool).gpu).kept) for pool in pools}
-    for site in sites_of(world, workload) if any(kept.values()) else ():
+    request = workload.request
+    if request is None or not world.reserved:
+        return None
+    kept = {pool: asked_of(world, workload, _amount(world, workload, pool).gpu).kept for pool in request.pools}
+    pools = [pool for pool in request.pools if any(_would_hold(world, key, request) for key in kept[pool])]
+    for site in sites_of(world, workload, pools):
         free = place_gang(site.capacity.columns, site.topology, site.roles, site.wish, site.mask)
-        if kept[site.pool] and not isinstance(free, Refusal):
-            return Reason(WaitingReason.RESERVED, (kept[site.pool],))
+        if not isinstance(free, Refusal):
+            return Reason(WaitingReason.RESERVED, (len(kept[site.pool]),))
     return None
+
+
+def _would_hold(world: World, key: tuple[str, str], request: Request) -> bool:
+    """Whether a node has room for a replica: where no kept one has, it is not these that keep somebody out."""
+    node = world.inventory.nodes.get(key)
+    shapes = [role.shape for role in request.roles if role.size]
+    return node is not None and any(isinstance(fit(node, shape, mig_of(world, key[0])), Grant) for shape in shapes)
