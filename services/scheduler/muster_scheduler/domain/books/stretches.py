@@ -67,13 +67,6 @@ class Stretches(Queue):
         _, number, bucket = offer
         return zip(self._first_of(bucket, most), repeat(number), repeat(bucket))
 
-    def _first_of(self, bucket: Bucket, most: int) -> list[Place]:
-        """The first `most` members of a class."""
-        first, members = self._first(bucket), bucket.members
-        if len(members) - first == bucket.count:  # then every one that is listed still waits
-            return members[first : first + most]
-        return list(islice(self._waiting(bucket), most))
-
     def _offered(self, project: str, most: int) -> list[Offer]:
         """The classes that the first `most` heads can be of, by their first members."""
         found: dict[Bucket, Offer] = {}

@@ -71,8 +71,8 @@ class Queue:
         self.weighed = Weighed()
         self._classes = 0
         self._blocked: dict[ClassKey, None] = {}  # by the transaction that is open
-        self._by_pool: dict[str, dict[ClassKey, None]] = {}
-        self._by_project: dict[str, dict[ClassKey, None]] = {}
+        self._by_pool: dict[str, dict[ClassKey, Bucket]] = {}
+        self._by_project: dict[str, dict[ClassKey, Bucket]] = {}
 
     def __contains__(self, workload: str) -> bool:
         """Whether the workload stands in the queue."""
@@ -175,6 +175,13 @@ class Queue:
                 yield place
                 before = place
 
+    def _first_of(self, bucket: Bucket, most: int | None) -> list[Place]:
+        """The first `most` members of a class; None: all."""
+        first, members = self._first(bucket), bucket.members
+        if len(members) - first == bucket.count:  # then every one that is listed still waits
+            return members[first : None if most is None else first + most]
+        return list(islice(self._waiting(bucket), most))
+
     def _waits(self, bucket: Bucket, place: Place) -> bool:
         listed = self._listed.get(place.id)
         return listed is not None and listed[0] is bucket and listed[1] == place
@@ -234,20 +241,21 @@ class Queue:
         self._blocked[key] = None
         self._demand(bucket, bucket.count)
         for pool in key.pools:
-            self._by_pool.setdefault(pool, {})[key] = None
-        self._by_project.setdefault(key.project, {})[key] = None
+            self._by_pool.setdefault(pool, {})[key] = bucket
+        self._by_project.setdefault(key.project, {})[key] = bucket
 
     def _unstick(self, pool: str) -> None:
         for gang in [each for each, at in self.stuck.items() if at == pool]:
             del self.stuck[gang]
 
-    def blocked(self, pool: str) -> Iterator[tuple[ClassKey, Reason, Place]]:
-        """The classes that are blocked in a node pool, why, and the first member of each."""
-        for key in list(self._by_pool.get(pool, {})):
-            bucket = self.buckets.get(key)
-            head = self._head(bucket) if bucket is not None else None
-            if bucket is not None and bucket.reason is not None and head is not None:
-                yield key, bucket.reason, head
+    def blocked(self, pool: str) -> list[Bucket]:
+        """The classes that are blocked in a node pool."""
+        # By their classes, not by their keys: a key takes microseconds to hash.
+        return [bucket for bucket in self._by_pool.get(pool, {}).values() if bucket.reason is not None]
+
+    def first(self, bucket: Bucket) -> Place | None:
+        """The first member of a class."""
+        return self._head(bucket)
 
     def blocked_pools(self) -> list[str]:
         """The node pools in which a class may be blocked, by name."""
@@ -275,10 +283,9 @@ class Queue:
     def wake_where(self, pool: str, helped: Callable[[ClassKey, Reason], Help]) -> None:
         """Something in this node pool was given back: wakes the classes blocked there whom that helps."""
         self._unstick(pool)
-        for key in list(self._by_pool.get(pool, {})):
-            bucket = self.buckets.get(key)
-            said = (bucket.reason or bucket.before) if bucket else None
-            if bucket is None or said is None:
+        for key, bucket in list(self._by_pool.get(pool, {}).items()):
+            said = bucket.reason or bucket.before
+            if said is None:
                 del self._by_pool[pool][key]
                 continue
             helps = helped(key, said)
@@ -322,7 +329,7 @@ class Queue:
     def members(self, key: ClassKey, most: int | None = None) -> list[str]:
         """Who waits in a class, in order: all, or the first `most`."""
         bucket = self.buckets.get(key)
-        return [place.id for place in islice(self._waiting(bucket), most)] if bucket else []
+        return [place.id for place in self._first_of(bucket, most)] if bucket else []
 
     def ahead(self, workload: str) -> int:
         """How many workloads of its project stand before it."""

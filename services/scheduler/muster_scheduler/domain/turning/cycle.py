@@ -279,5 +279,6 @@ def block(world: World, key: ClassKey, reason: Reason, *, tell: bool = True) -> 
     members = world.waiting.members(key, _TOLD_A_CYCLE) if tell else []
     world.waiting.block(key, reason)
     world.crowded.update(dict.fromkeys(key.pools[:1]))
-    for member in members:
-        world.tell(world.workloads[member], reason)
+    for workload in map(world.workloads.__getitem__, members):
+        if workload.told is not reason.code:  # as nearly all: a class that is blocked again has been told so
+            world.tell(workload, reason)

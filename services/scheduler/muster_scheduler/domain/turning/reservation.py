@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from muster_kernel.reasons import FOR_ROOM, Reason, WaitingReason
 from muster_scheduler.domain.asked.quotas import Amount
-from muster_scheduler.domain.asked.requests import Grant
+from muster_scheduler.domain.asked.requests import Grant, Kind
 from muster_scheduler.domain.asked.workloads import Request, Reservation, Workload
 from muster_scheduler.domain.books.classes import ClassKey, Place
 from muster_scheduler.domain.books.models import asked_of
@@ -70,53 +70,48 @@ def reserve(world: World, budget: Budget) -> None:
 
 
 def _look(world: World, pool: str, budget: Budget) -> None:
-    blocked = [each for each in world.waiting.blocked(pool) if each[1].code in FOR_ROOM and each[0].pools[0] == pool]
-    holders = [world.workloads[head] for (_, where), head in sorted(world.reserved.items()) if where == pool]
-    if not blocked:
-        for holder in holders:
-            let_go(world, holder)
-        return
     standing = standing_of(world, pool)
-    for holder in holders:
-        _renew(world, holder, standing, budget)
-    open_to = [c for c in world.inventory.clusters_with(pool) if (c, pool) not in world.reserved]
+    for head in [head for (_, where), head in sorted(world.reserved.items()) if where == pool]:
+        _renew(world, world.workloads[head], standing, budget)
+    open_to = {c for c in world.inventory.clusters_with(pool) if (c, pool) not in world.reserved}
     if open_to:
-        _choose(world, pool, sorted(_candidates(world, standing, blocked)), standing, set(open_to), budget)
+        _choose(world, pool, sorted(_candidates(world, standing)), open_to, budget)
 
 
-def _candidates(
-    world: World, standing: Standing, blocked: list[tuple[ClassKey, Reason, Place]]
-) -> Iterator[_Candidate]:
+def _candidates(world: World, standing: Standing) -> Iterator[_Candidate]:
+    """The first of each class that waits for room there first and would stay within its share."""
     books, pool = world.queues, standing.pool
-    for key, _, place in blocked:
+    for bucket in world.waiting.blocked(pool):
+        key, place = bucket.key, world.waiting.first(bucket)
         row = standing.projects.get(key.project)
-        if row is None:
+        if place is None or row is None or bucket.reason is None:
+            continue
+        if bucket.reason.code not in FOR_ROOM or key.pools[0] != pool:
+            continue
+        head = world.workloads[place.id]
+        more = bucket.each if _is_plain(key) else _amount(world, head, pool)
+        if head.reservation is not None or not _in_share(world, key.project, more, standing):
             continue
         own = standing.fullness(row, books.account(key.project, pool).held), key.project
         parent = standing.queues[row].parent
-        if parent < 0:
-            yield _Candidate(own, own, place, key)
-        else:
-            name = standing.queues[parent].name
-            above = standing.fullness(parent, books.department_account(name, pool).held), name
-            yield _Candidate(above, own, place, key)
+        name = standing.queues[parent].name
+        above = standing.fullness(parent, books.department_account(name, pool).held), name
+        yield _Candidate(own if parent < 0 else above, own, place, key)
 
 
-def _choose(
-    world: World, pool: str, candidates: list[_Candidate], standing: Standing, clusters: set[str], budget: Budget
-) -> None:
+def _is_plain(key: ClassKey) -> bool:
+    """Whether what a member is charged does not hang on where it goes."""
+    return all(role.shape.kind is not Kind.MEMORY for role in key.roles)
+
+
+def _choose(world: World, pool: str, candidates: list[_Candidate], clusters: set[str], budget: Budget) -> None:
     """Gives each of these clusters the first head that will fit there."""
-    tries = _TRIES
-    for candidate in candidates:
+    for candidate in candidates[:_TRIES]:
         head = world.workloads[candidate.place.id]
-        if not clusters or not tries:
-            return
-        if head.reservation is None and _in_share(world, head, pool, standing):
-            tries -= 1
-            kept = _earliest(world, head, pool, clusters, budget)
-            if kept is not None:
-                keep(world, head, kept)
-                clusters.discard(kept.cluster)
+        kept = _earliest(world, head, pool, clusters, budget) if clusters else None
+        if kept is not None:
+            keep(world, head, kept)
+            clusters.discard(kept.cluster)
 
 
 def _earliest(world: World, head: Workload, pool: str, clusters: set[str], budget: Budget) -> Reservation | None:
@@ -143,7 +138,7 @@ def _renew(world: World, head: Workload, standing: Standing, budget: Budget) -> 
     reason = world.waiting.reason(head.id)
     waits = reason is not None and reason.code in FOR_ROOM
     asks = head.request is not None and kept.pool == head.request.pools[0]
-    if not waits or not asks or not _in_share(world, head, kept.pool, standing):
+    if not waits or not asks or not _in_share(world, head.project, _amount(world, head, kept.pool), standing):
         let_go(world, head)
         return
     beyond = not within(world, head.project, kept.pool, _amount(world, head, kept.pool))
@@ -172,14 +167,14 @@ def _amount(world: World, head: Workload, pool: str) -> Amount:
     return amount_before(world, head.request, pool) if head.request else Amount()
 
 
-def _in_share(world: World, head: Workload, pool: str, standing: Standing) -> bool:
-    """Whether the head's queues would hold no more than their fair shares with it, or than they deserve."""
-    more, row = _amount(world, head, pool), standing.projects.get(head.project)
+def _in_share(world: World, project: str, more: Amount, standing: Standing) -> bool:
+    """Whether a project and its department would hold no more than their fair shares with it, or than they deserve."""
+    row = standing.projects.get(project)
     while row is not None and row >= 0:
         queue = standing.queues[row]
         books = world.queues
         department = standing.departments.get(queue.name) == row
-        account = (books.department_account if department else books.account)(queue.name, pool)
+        account = (books.department_account if department else books.account)(queue.name, standing.pool)
         for share, held, asks in zip(standing.shares, account.held, more, strict=True):
             if share is not None and asks and held + asks > max(share[row].fair, share[row].deserved):
                 return False
