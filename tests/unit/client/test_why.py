@@ -116,6 +116,12 @@ def test_why_shows_the_attempt_the_shares_and_the_estimate(muster: Command, worl
     made.estimate.ClearField("earliest")
     world.explanation.CopyFrom(made)
     assert "within 3 h 0 min: 2 workloads" in muster("why", "extra").out
+    made.estimate.likely.CopyFrom(_ago(-1830))
+    world.explanation.CopyFrom(made)
+    assert "within 3 h 0 min, probably within 30 min: 2 workloads" in muster("why", "extra").out
+    made.estimate.ClearField("latest")
+    world.explanation.CopyFrom(made)
+    assert "Starts       probably within 30 min: 2 workloads" in muster("why", "extra").out
     made.estimate.Clear()
     made.estimate.basis = "no run-time limit"
     world.explanation.CopyFrom(made)

@@ -95,3 +95,83 @@ def test_for_whom_nodes_are_kept_is_named() -> None:
 )
 def test_spans(seconds: int, text: str) -> None:
     assert span(seconds * SECOND) == text
+
+
+def ran(fleet: Fleet, number: int, seconds: int) -> None:
+    fleet.submit(number)
+    fleet.run(number)
+    fleet.now += seconds * SECOND
+    fleet.send(fleet.heartbeat("c1"))
+    fleet.finish(number)
+
+
+def test_how_long_such_work_has_run_makes_an_end_likely() -> None:
+    fleet = Fleet(node("n1", 1))
+    for number, seconds in enumerate((100, 200, 300, 400), 1):
+        ran(fleet, number, seconds)
+    fleet.submit(5)
+    fleet.run(5)
+    fleet.submit(6)
+    found = estimated(fleet, 6)
+    assert found.latest is None
+    assert found.likely == fleet.workload(5).placed + 400 * SECOND
+    assert "as long as such work usually did" in found.basis
+
+
+def test_what_has_run_for_longer_already_is_held_against_longer_runs_only() -> None:
+    fleet = Fleet(node("n1", 1))
+    for number, seconds in enumerate((100, 100, 100, 100, 100, 500), 1):
+        ran(fleet, number, seconds)
+    fleet.submit(7)
+    fleet.run(7)
+    fleet.submit(8)
+    assert estimated(fleet, 8).likely == fleet.workload(7).placed + 100 * SECOND
+    fleet.now += 150 * SECOND
+    fleet.send(fleet.heartbeat("c1"))
+    assert estimated(fleet, 8).likely == fleet.workload(7).placed + 500 * SECOND
+    fleet.now += 400 * SECOND
+    fleet.send(fleet.heartbeat("c1"))
+    assert estimated(fleet, 8)[:2] == (None, None)
+    assert estimated(fleet, 8).likely is None, "nothing like it has run for so long"
+
+
+def test_two_runs_say_nothing_and_work_of_another_size_neither() -> None:
+    fleet = Fleet(node("n1", 2))
+    ran(fleet, 1, 100)
+    ran(fleet, 2, 100)
+    fleet.submit(3, request(role(whole(2))))
+    fleet.run(3)
+    fleet.submit(4)
+    assert estimated(fleet, 4).likely is None
+    fleet.finish(3)
+    fleet.finish(4)
+    ran(fleet, 5, 100)
+    fleet.submit(6, request(role(whole(2))))
+    fleet.run(6)
+    fleet.submit(7)
+    assert estimated(fleet, 7).likely is None
+
+
+def test_what_is_learned_is_taken_back_with_its_transaction_and_learned_again_by_a_rebuild() -> None:
+    fleet = Fleet(node("n1", 1))
+    for number in (1, 2, 3):
+        ran(fleet, number, 100 * number)
+    (took,) = fleet.world.usual.values()
+    assert took == tuple(100 * number * SECOND for number in (1, 2, 3))
+    fleet.world.derive()
+    assert list(fleet.world.usual.values()) == [took]
+    fleet.submit(4)
+    fleet.run(4)
+    fleet.state.begin(fleet.now + 50 * SECOND)
+    fleet.state.apply(fleet.status(4, ReplicaState.SUCCEEDED, exit_code=0))
+    assert len(*fleet.world.usual.values()) == 4
+    fleet.state.abort()
+    assert list(fleet.world.usual.values()) == [took]
+
+
+def test_of_many_runs_the_last_ones_count() -> None:
+    fleet = Fleet(node("n1", 1))
+    for number in range(1, 21):
+        ran(fleet, number, number)
+    (took,) = fleet.world.usual.values()
+    assert took == tuple(number * SECOND for number in range(5, 21))

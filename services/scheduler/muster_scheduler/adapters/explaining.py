@@ -59,7 +59,8 @@ def explanation(workload: Workload, answer: Explanation) -> scheduler_pb2.Explan
 def _estimate(told: Estimate) -> scheduler_pb2.StartEstimate:
     earliest = encoding.timestamp(told.earliest) if told.earliest else None
     latest = encoding.timestamp(told.latest) if told.latest else None
-    return scheduler_pb2.StartEstimate(earliest=earliest, latest=latest, basis=told.basis)
+    likely = encoding.timestamp(told.likely) if told.likely else None
+    return scheduler_pb2.StartEstimate(earliest=earliest, latest=latest, basis=told.basis, likely=likely)
 
 
 def _share(told: QueueShare) -> scheduler_pb2.QueueShare:

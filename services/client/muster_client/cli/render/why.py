@@ -72,16 +72,16 @@ def _share(told: scheduler_pb2.QueueShare) -> str:
 
 
 def _estimate(told: scheduler_pb2.StartEstimate, now: datetime) -> str:
-    earliest, latest = time_of(told.earliest), time_of(told.latest)
-    first = span((earliest - now).total_seconds()) if earliest else ""
-    last = span((latest - now).total_seconds()) if latest else ""
+    moments = time_of(told.earliest), time_of(told.latest), time_of(told.likely)
+    first, last, likely = (span((at - now).total_seconds()) if at else "" for at in moments)
     if first and last:
         when = f"in {first} to {last}"
     elif first:
         when = f"in {first} at the earliest"
     else:
-        when = f"within {last}" if last else "unknown when"
-    return f"{when}: {told.basis}"
+        when = f"within {last}" if last else ""
+    probably = f"probably within {likely}" if likely and likely != last else ""
+    return f"{', '.join(filter(None, (when, probably))) or 'unknown when'}: {told.basis}"
 
 
 def _listed(label: str, texts: list[str]) -> list[str]:

@@ -272,6 +272,7 @@ class StartEstimate(_message.Message):
     EARLIEST_FIELD_NUMBER: _builtins.int
     LATEST_FIELD_NUMBER: _builtins.int
     BASIS_FIELD_NUMBER: _builtins.int
+    LIKELY_FIELD_NUMBER: _builtins.int
     basis: _builtins.str
     """What it rests on, or why it is unknown, for people."""
     @_builtins.property
@@ -282,16 +283,21 @@ class StartEstimate(_message.Message):
     def latest(self) -> _timestamp_pb2.Timestamp:
         """Not after this, if nothing else comes first; not set: unknown."""
 
+    @_builtins.property
+    def likely(self) -> _timestamp_pb2.Timestamp:
+        """By when it will probably have started, if what runs takes as long as such work did before; not set: unknown."""
+
     def __init__(
         self,
         *,
         earliest: _timestamp_pb2.Timestamp | None = ...,
         latest: _timestamp_pb2.Timestamp | None = ...,
         basis: _builtins.str = ...,
+        likely: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["earliest", b"earliest", "latest", b"latest"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["earliest", b"earliest", "latest", b"latest", "likely", b"likely"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["basis", b"basis", "earliest", b"earliest", "latest", b"latest"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["basis", b"basis", "earliest", b"earliest", "latest", b"latest", "likely", b"likely"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -2,12 +2,14 @@
 
 Called by explain.py. Known ends are run-time limits, nodes that have to be empty and maintenance windows that close
 (turning/foreseen.py); they are the latest moments at which others end, so what follows from them is the latest too.
-Holds: an estimate is said only where it follows from known ends; otherwise it says that it is unknown, and why.
+What is likely follows from how long such work has run before (books/usual.py).
+Holds: an estimate is said only where it follows from known ends, or from how such work ended; otherwise it says that
+it is unknown, and why.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -16,9 +18,10 @@ from muster_scheduler.domain.answers.attempts import Attempt, Way
 from muster_scheduler.domain.answers.viewing import Viewer
 from muster_scheduler.domain.answers.wording import span
 from muster_scheduler.domain.asked.workloads import SECOND, Workload
+from muster_scheduler.domain.books.usual import usual_end
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.placement.place import Budget
-from muster_scheduler.domain.room.sites import sites_of
+from muster_scheduler.domain.room.sites import Site, sites_of
 from muster_scheduler.domain.turning.foreseen import foresee
 
 _SITES: Final = 3
@@ -34,11 +37,15 @@ FOR_ROOM: Final = frozenset(
 
 
 class Estimate(NamedTuple):
-    """Microseconds since 1970: not before, not after; None: not known. basis: what it rests on, for people."""
+    """Microseconds since 1970: not before, not after; None: not known. basis: what it rests on, for people.
+
+    likely: by when it will probably have started.
+    """
 
     earliest: int | None
     latest: int | None
     basis: str
+    likely: int | None = None
 
 
 def estimate(world: World, workload: Workload, reason: Reason) -> Estimate | None:
@@ -55,13 +62,30 @@ def estimate(world: World, workload: Workload, reason: Reason) -> Estimate | Non
 
 
 def _foreseen(world: World, workload: Workload) -> Estimate:
-    sites = islice(sites_of(world, workload), _SITES)
-    untils = [found.until for site in sites if (found := foresee(workload, site, Budget())) is not None]
-    if not any(untils):
-        return Estimate(None, None, "too little of what runs there has a run-time limit or another known end")
+    sites = list(islice(sites_of(world, workload), _SITES))
+    latest = _soonest(workload, ((site, {}) for site in sites))
+    likely = _soonest(workload, ((site, usual) for site in sites if (usual := _usual_ends(site))))
     first = "its nodes are kept for it" if workload.reservation else "unless something else comes first"
-    latest = min(until for until in untils if until)
-    return Estimate(None, latest, f"enough of what runs there has to end by then, {first}")
+    if latest is not None:
+        return Estimate(None, latest, f"enough of what runs there has to end by then, {first}", likely)
+    if likely is not None:
+        return Estimate(None, None, f"if what runs there takes as long as such work usually did, {first}", likely)
+    return Estimate(None, None, "too little is known of when what runs there ends: no run-time limits, no work like it")
+
+
+def _soonest(workload: Workload, sites: Iterable[tuple[Site, dict[str, int]]]) -> int | None:
+    """By when it fits at one of these sites, each with when workloads there will probably have ended."""
+    found = (foresee(workload, site, Budget(), usual) for site, usual in sites)
+    return min((each.until for each in found if each is not None and each.until), default=None)
+
+
+def _usual_ends(site: Site) -> dict[str, int]:
+    """When those who run there will have ended, if they take as long as such work usually did."""
+    world = site.world
+    there = (members for place, members in world.placed.items() if place[:2] == (site.cluster, site.pool))
+    running = (world.workloads[name] for members in there for name in members) if world.usual else ()
+    ends = ((w.id, usual_end(world.usual, w, world.now)) for w in running if w.active)
+    return {name: end for name, end in ends if end is not None}
 
 
 def kept_for(world: World, workload: Workload, viewer: Viewer) -> Iterator[Attempt]:

@@ -17,6 +17,7 @@ from muster_scheduler.domain.asked.requests import Holder
 from muster_scheduler.domain.asked.workloads import Claim, Ending, Planned, Replica, ReplicaState, Request, Workload
 from muster_scheduler.domain.books.eligible import eligibility_of
 from muster_scheduler.domain.books.reserving import let_go
+from muster_scheduler.domain.books.usual import learn
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.decisions import PhaseChange, Release
 from muster_scheduler.domain.fleet.eligibility import excluded
@@ -110,6 +111,8 @@ def _take_down(world: World, workload: Workload, before: Phase) -> None:
     if workload.phase in {Phase.COMPLETED, Phase.FAILED}:
         world.set(workload, finished=world.now)
         world.watch(workload)
+        if workload.phase is Phase.COMPLETED:
+            learn(world.usual, world.journal, workload)
     for replica in list(workload.replicas.values()):
         if replica.kept:
             world.give_back(workload, replica)

@@ -9,7 +9,7 @@ at most `_MOST` workloads are looked at.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -32,6 +32,7 @@ _MOST: Final = 4_096
 _FEWEST_NODES: Final = 16
 _NODES_A_REPLICA: Final = 4
 _NOBODY: Final = -1
+_UNKNOWN: Final[Mapping[str, int]] = {}
 
 
 class Foreseen(NamedTuple):
@@ -48,13 +49,16 @@ class _Step(NamedTuple):
     row: int
 
 
-def foresee(head: Workload, site: Site, budget: Budget) -> Foreseen | None:
-    """Where the head will fit by when; None: not even if everybody left who is looked at."""
+def foresee(head: Workload, site: Site, budget: Budget, usual: Mapping[str, int] = _UNKNOWN) -> Foreseen | None:
+    """Where the head will fit by when; None: not even if everybody left who is looked at.
+
+    usual: when workloads will probably have ended, by id, for an estimate that rests on it.
+    """
     if head.request is None:
         return None
     world = site.world
     asked = asked_of(world, head, amount_before(world, head.request, site.pool).gpu)
-    line, steps = _line(site, asked)
+    line, steps = _line(site, asked, usual)
     budget.evictions -= len(line)
     view = _View(site, asked, line, steps)
     if view.place(len(steps)) is None:
@@ -100,11 +104,11 @@ class _View:
         return max(known, default=self._site.world.now)
 
 
-def _line(site: Site, asked: Eligibility) -> tuple[list[Workload], list[_Step]]:
+def _line(site: Site, asked: Eligibility, usual: Mapping[str, int]) -> tuple[list[Workload], list[_Step]]:
     """Who leaves, and the steps of it: those whose time is known by that, the others by how near their nodes are."""
     world = site.world
     near = {site.capacity.nodes[n].key: rank for rank, n in enumerate(_nearest(site, asked))}
-    ends = dict(_known_ends(site))
+    ends = {**usual, **{name: min(end, usual.get(name, end)) for name, end in _known_ends(site)}}
     known = sorted(ends, key=lambda name: (ends[name], name))[:_MOST]
     others = sorted((_rank(world.workloads[name], near), name) for name in _holders(site, near) if name not in ends)
     names = [*known, *(name for _, name in others[: _MOST - len(known)])]
