@@ -15,7 +15,7 @@ from muster_kernel.reasons import FailureClass
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.workloads import Replica, ReplicaState, Workload
 from muster_scheduler.domain.books.world import World
-from muster_scheduler.domain.decisions import Assign, PhaseChange, Release
+from muster_scheduler.domain.decisions import Assign, Burst, PhaseChange, Release
 from muster_scheduler.domain.tuples import new
 from muster_scheduler.simulation.agenda import Agenda
 from muster_scheduler.simulation.scenario import Job, Pace
@@ -48,6 +48,12 @@ class Agents:
         """The next place in the order of a cluster's reports."""
         self._sequence += 1
         return new(events.Order, (f"agent-{cluster}", 1, self._sequence, now))
+
+    def begun(self, world: World, burst: Burst) -> None:
+        """Takes the records of many."""
+        at = world.now + self.pace.start
+        for workload, begun in zip(burst.workloads, burst.begun, strict=True):
+            self.agenda.add(at, self._ready, workload, begun.attempt)
 
     def assigned(self, world: World, assign: Assign) -> None:
         """Takes a record as the agent of its cluster would."""

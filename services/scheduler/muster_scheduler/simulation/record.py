@@ -14,7 +14,7 @@ from muster_kernel.lifecycle import ACTIVE, RELEASING, WAITING, Phase
 from muster_kernel.quantities import GPU, UNITS_PER_MILLI
 from muster_kernel.reasons import NEVER
 from muster_scheduler.domain.books.world import World
-from muster_scheduler.domain.decisions import PhaseChange, Placed, Preempted
+from muster_scheduler.domain.decisions import Burst, PhaseChange, Placed, Preempted
 from muster_scheduler.simulation.scenario import Job, Scenario, gpus_of, units_of
 
 
@@ -138,10 +138,17 @@ class Record:
     def changed(self, world: World, change: PhaseChange) -> None:
         """A workload has entered another phase."""
         del world
-        before, after = change.before, change.after
-        if before is after:
-            return
-        job = self._jobs[change.workload]
+        if change.before is not change.after:
+            self._move(self._jobs[change.workload], change.before, change.after)
+
+    def begun(self, world: World, burst: Burst) -> None:
+        """Many workloads have got their places."""
+        for workload, begun in zip(burst.workloads, burst.begun, strict=True):
+            job = self._jobs[workload]
+            self._serve(job, burst.at - world.workloads[workload].submitted)
+            self._move(job, begun.before, begun.after)
+
+    def _move(self, job: Known, before: Phase, after: Phase) -> None:
         account, (holding, waiting, running, completed, failed) = job.account, _STEPS[before, after]
         self.running += running
         if holding:
@@ -155,10 +162,12 @@ class Record:
 
     def placed(self, world: World, placed: Placed) -> None:
         """A workload has got its place; how long it waited counts for its first one."""
-        job = self._jobs[placed.workload]
+        self._serve(self._jobs[placed.workload], placed.at - world.workloads[placed.workload].submitted)
+
+    def _serve(self, job: Known, waited: int) -> None:
         if not job.placed:
             job.placed = True
-            job.account.waits.append(placed.at - world.workloads[placed.workload].submitted)
+            job.account.waits.append(waited)
 
     def preempted(self, world: World, preempted: Preempted) -> None:
         """A workload gives its place up."""

@@ -15,7 +15,7 @@ from muster_scheduler.domain.asked.limits import Limits
 from muster_scheduler.domain.asked.workloads import SECOND
 from muster_scheduler.domain.books.queues import Department, Project
 from muster_scheduler.domain.books.world import World
-from muster_scheduler.domain.decisions import Assign, PhaseChange, Placed, Preempted, Release
+from muster_scheduler.domain.decisions import Assign, Burst, PhaseChange, Placed, Preempted, Release
 from muster_scheduler.domain.fleet.clusters import Profile
 from muster_scheduler.domain.fleet.nodes import Device, Mig, Node, NodeState
 from muster_scheduler.domain.placement.place import Budget
@@ -43,6 +43,7 @@ class Simulation:
         self.agents = Agents(scenario.pace, self.agenda)
         self.record = Record(scenario)
         self._hear: dict[type, tuple[Callable[[World, Any], None], ...]] = {
+            Burst: (self.record.begun, self.agents.begun),
             PhaseChange: (self.record.changed, self.agents.changed),
             Placed: (self.record.placed,),
             Preempted: (self.record.preempted,),
@@ -94,9 +95,9 @@ class Simulation:
             state.apply(event)
         unfinished = state.propose(Budget(_VISITS))
         plan = state.plan(unfinished=unfinished)
-        for decision in plan.decisions:
-            for hear in self._hear.get(type(decision), ()):
-                hear(state.world, decision)
+        for taken in plan.taken:
+            for hear in self._hear.get(type(taken), ()):
+                hear(state.world, taken)
         again = now if unfinished else plan.again_at
         state.commit()
         if again is not None:
