@@ -20,7 +20,7 @@ from muster_scheduler.adapters import rows, workload_rows
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.quotas import Quota
 from muster_scheduler.domain.asked.requests import Grant, Holder, Kind, Share
-from muster_scheduler.domain.asked.workloads import Replica, ReplicaState, Request, Workload
+from muster_scheduler.domain.asked.workloads import News, Replica, ReplicaState, Request, Workload
 from muster_scheduler.domain.books.queues import Department, Project
 from muster_scheduler.domain.fleet.clusters import Cluster, Profile
 from muster_scheduler.domain.fleet.nodes import Node
@@ -98,7 +98,7 @@ def _held(size: Size, number: int, node: Node, grant: Grant) -> tuple[Workload, 
     workload.phase, workload.cluster, workload.pool = Phase.RUNNING, node.cluster, node.pool
     workload.placed = workload.first_placed = START + number
     holder = Holder(workload.id, 1, 1, "worker", 0, 0)
-    return workload, Replica(holder, node.key, grant, state=ReplicaState.READY, started=START + number)
+    return workload, Replica(holder, node.key, grant, state=ReplicaState.READY, news=News(started=START + number))
 
 
 def _workload(size: Size, number: int, asked: Request, submitted: int) -> Workload:

@@ -209,13 +209,13 @@ def replica_of(replica: Replica) -> workload_pb2.Replica:
     """A replica as people see it."""
     h = replica.holder
     return workload_pb2.Replica(
-        name=replica.name or replica_name(h.workload, h.generation, h.attempt, h.role, h.rank, h.k),
+        name=replica.news.name or replica_name(h.workload, h.generation, h.attempt, h.role, h.rank, h.k),
         role=h.role,
         index=h.rank,
         node=replica.node[1],
         # How a command ended says more to people than that nothing of it is left.
         state="GONE" if replica.gone and replica.state not in _ENDED else replica.state.value,
-        exit_code=replica.exit_code,
+        exit_code=replica.news.exit_code,
         devices=[share.device for share in replica.grant.shares],
-        message=replica.message,
+        message=replica.news.message,
     )

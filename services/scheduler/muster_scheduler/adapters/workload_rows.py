@@ -10,10 +10,20 @@ from typing import Any, Final
 import msgspec
 
 from muster_kernel.lifecycle import DesiredPhase, Phase
-from muster_kernel.reasons import ChangeReason, FailureClass, WaitingReason
+from muster_kernel.reasons import ChangeReason, WaitingReason
 from muster_scheduler.adapters.rows import copied, text
 from muster_scheduler.domain.asked.requests import Grant, Holder
-from muster_scheduler.domain.asked.workloads import Claim, Ending, Replica, ReplicaState, Request, Reservation, Workload
+from muster_scheduler.domain.asked.workloads import (
+    NO_NEWS,
+    Claim,
+    Ending,
+    News,
+    Replica,
+    ReplicaState,
+    Request,
+    Reservation,
+    Workload,
+)
 
 _NOTHING: Final = b""
 
@@ -70,14 +80,8 @@ class ReplicaBody(msgspec.Struct, frozen=True, omit_defaults=True):
     gone: bool = False
     kept: bool = False
     accounted: bool = True
-    failure: FailureClass = FailureClass.NONE
-    exit_code: int | None = None
     seen: tuple[int, int] = (0, 0)
-    name: str = ""
-    message: str = ""
-    endpoints: tuple[str, ...] = ()
-    started: int = 0
-    finished: int = 0
+    news: News = NO_NEWS
 
 
 _APART: Final = frozenset({"avoid", "replacements", "old_generation"})

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any, Final
 
@@ -192,7 +192,7 @@ def canonical(world: World) -> object:
 
 
 _KEYED: Final = ("replicas", "leaving", "rolling", "avoid", "replacements")
-_plain: Final = attrgetter(*(name for name in Workload.__slots__ if name not in _KEYED))
+_plain: Final = attrgetter(*(each.name for each in fields(Workload) if each.name not in _KEYED))
 _keyed: Final = attrgetter(*_KEYED)
 
 

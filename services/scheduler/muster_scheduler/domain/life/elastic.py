@@ -171,7 +171,7 @@ def lose(world: World, workload: Workload) -> None:
 
 def goes_alone(workload: Workload, replica: Replica) -> bool:
     """Whether the gang goes on without this replica, which has failed."""
-    failed = replica.state is ReplicaState.FAILED and replica.failure in _ALONE
+    failed = replica.state is ReplicaState.FAILED and replica.news.failure in _ALONE
     return failed and workload.beyond(replica.holder.role, replica.holder.rank)
 
 

@@ -210,7 +210,8 @@ def declare_gone(world: World, workload: Workload, node: str | None, why: str) -
         return
     for replica in hit:
         if workload.phase not in RELEASING and not replica.ended:
-            world.set_replica(replica, state=ReplicaState.FAILED, failure=FailureClass.INFRASTRUCTURE, message=why)
+            news = replica.news._replace(failure=FailureClass.INFRASTRUCTURE, message=why)
+            world.set_replica(replica, state=ReplicaState.FAILED, news=news)
         reports.end_of(world, workload, replica)
 
 

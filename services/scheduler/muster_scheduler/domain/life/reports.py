@@ -70,7 +70,8 @@ def _write_down(world: World, workload: Workload, replica: Replica, status: Stat
         said["exit_code"] = status.exit_code
     if status.failure is not FailureClass.NONE:
         said["failure"] = status.failure
-    world.set_replica(replica, state=state, seen=(order.start, order.sequence), **said)
+    news = replica.news._replace(**said) if said else replica.news
+    world.set_replica(replica, state=state, seen=(order.start, order.sequence), news=news)
     if status.devices:
         _move_charge(world, replica, status.devices)
 
@@ -114,8 +115,10 @@ def _nothing_there(world: World, workload: Workload, generation: int, attempt: i
 def end_of(world: World, workload: Workload, replica: Replica) -> None:
     """Nothing of the replica is left: how it ended, what follows for the workload, and its devices back."""
     if not replica.ended and workload.phase in ACTIVE | {Phase.UNKNOWN}:
-        failure = replica.failure if replica.failure is not FailureClass.NONE else FailureClass.INFRASTRUCTURE
-        world.set_replica(replica, state=ReplicaState.FAILED, failure=failure)
+        news = replica.news
+        if news.failure is FailureClass.NONE:
+            news = news._replace(failure=FailureClass.INFRASTRUCTURE)
+        world.set_replica(replica, state=ReplicaState.FAILED, news=news)
     if workload.independent and workload.phase in ACTIVE | {Phase.UNKNOWN}:
         _ended_alone(world, workload, replica)
     elif replica.holder not in workload.leaving:
@@ -180,13 +183,13 @@ def _first_failed(workload: Workload) -> Replica:
     """Of those that failed the one that decides: whose end is the workload's end, then the first."""
     deciding = _deciding(workload)
     failed = (replica for replica in workload.replicas.values() if replica.state is ReplicaState.FAILED)
-    return min(failed, key=lambda replica: (replica not in deciding, replica.finished, replica.holder))
+    return min(failed, key=lambda replica: (replica not in deciding, replica.news.finished, replica.holder))
 
 
 def _failed(world: World, workload: Workload, replica: Replica) -> None:
     """A replica of a gang failed: the gang starts again, if the budget of that class of failure allows."""
     text = _told(replica)
-    match replica.failure:
+    match replica.news.failure:
         case FailureClass.OUT_OF_MEMORY:
             advance(world, workload, E.BUDGET_SPENT, ChangeReason.OUT_OF_MEMORY, text)
         case FailureClass.INFRASTRUCTURE | FailureClass.OURS:
@@ -229,10 +232,10 @@ def _restart(world: World, workload: Workload, text: str) -> None:
 
 
 def _told(replica: Replica) -> str:
-    who = f"{replica.holder.role}-{replica.holder.rank}"
-    ended = f"exited with {replica.exit_code}" if replica.exit_code is not None else "failed"
-    said = f": {replica.message}" if replica.message else ""
-    return f"{who} {ended} ({replica.failure.value}){said}"[:1024]
+    who, news = f"{replica.holder.role}-{replica.holder.rank}", replica.news
+    ended = f"exited with {news.exit_code}" if news.exit_code is not None else "failed"
+    said = f": {news.message}" if news.message else ""
+    return f"{who} {ended} ({news.failure.value}){said}"[:1024]
 
 
 def on_assignment_refused(world: World, event: AssignmentRefused) -> None:

@@ -82,7 +82,7 @@ def replica_ended(world: World, workload: Workload, replica: Replica) -> None:
     key = (holder.role, holder.rank)
     not_before = world.now + backoff(holder.k + 1)
     replacements = {**workload.replacements, key: (holder.k + 1, not_before)}
-    fault = replica.failure in {FailureClass.INFRASTRUCTURE, FailureClass.NONE}
+    fault = replica.news.failure in {FailureClass.INFRASTRUCTURE, FailureClass.NONE}
     world.set(
         workload,
         replacements=replacements,

@@ -97,7 +97,7 @@ def trial_ended(world: World, workload: Workload, replica: Replica) -> None:
         if reason is None:
             replica_ended(world, workload, replica)
         else:
-            advance(world, workload, E.BUDGET_SPENT, reason, f"trial {holder.rank}: {replica.message}"[:1024])
+            advance(world, workload, E.BUDGET_SPENT, reason, f"trial {holder.rank}: {replica.news.message}"[:1024])
         return
     key = (holder.role, holder.rank)
     world.journal.drop(workload.replicas, key)
@@ -113,7 +113,7 @@ def trial_ended(world: World, workload: Workload, replica: Replica) -> None:
 def _spent(workload: Workload, replica: Replica) -> ChangeReason | None:
     """Why a failed trial is the end of the whole workload; None: it may run again."""
     request = workload.request
-    match replica.failure:
+    match replica.news.failure:
         case FailureClass.OUT_OF_MEMORY:
             return ChangeReason.OUT_OF_MEMORY
         case FailureClass.INFRASTRUCTURE | FailureClass.OURS | FailureClass.NONE:
