@@ -114,6 +114,8 @@ class Batch:
         self._classes = Classes(world, pool)
         self._given = _Given()
         self._phases: dict[tuple[Phase, DesiredPhase], Phase | None] = {}
+        self._spots: dict[int, tuple[str, int]] = {}  # by row of the class: its replica's role and index
+        self._bound: dict[int, bool] = {}  # whether it is not preemptible
 
     def decide(self, standing: Standing, budget: Budget) -> Ints64:
         """What the kernel decides, rows as `batch.decide` writes them. The columns say so now: `write` has to follow.
@@ -143,7 +145,8 @@ class Batch:
         parts = _closed(parts)
         _, ordinals, masks, starts, _ = placed.T.tolist()
         grants = self._grants(capacity, ordinals, zip(masks, starts, strict=True))
-        settled = Settled(given.names, given.workloads, given.starts, ordinals, grants, parts, order)
+        spots, bound = [self._spots[row] for row in given.rows], [self._bound[row] for row in given.rows]
+        settled = Settled(given.names, given.workloads, given.starts, ordinals, grants, spots, bound, parts, order)
         settle_all(world, self._classes.cluster, capacity, settled)
         for workload in self._timed(capacity, parts, ordinals):
             world.watch(workload)
@@ -220,6 +223,7 @@ class Batch:
                 if row is None:
                     return [known[each] for each in takewhile(known.__contains__, buckets)]
                 known[bucket] = row
+                self._spots[row], self._bound[row] = (bucket.key.roles[0].name, 0), not bucket.key.preemptible
         return [known[bucket] for bucket in buckets]
 
     def _starts(self, workloads: list[Workload]) -> list[Start]:

@@ -43,9 +43,10 @@ class Part(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """Workloads and where their replicas go, one a row. ordinals: of the nodes.
+    """Workloads and where their replicas go, one a row. ordinals: of the nodes; spots: role and index of the replicas.
 
-    order: the rows in the order in which they were decided; None: as they stand.
+    bound: whether nobody may take its place. order: the rows as they were decided, one after the other; None: as they
+    stand.
     """
 
     names: Sequence[str]
@@ -53,6 +54,8 @@ class Settled(NamedTuple):
     starts: Sequence[Start]
     ordinals: Sequence[int]
     grants: Sequence[Grant]
+    spots: Sequence[tuple[str, int]]
+    bound: Sequence[bool]
     parts: Sequence[Part]
     order: Sequence[int] | None
 
@@ -61,20 +64,18 @@ def settle_all(world: World, cluster: str, capacity: Capacity, settled: Settled)
     """Writes all of it. The columns say already what the nodes hold."""
     pool = capacity.nodes[0].pool
     names = settled.names
-    holders = _holders(settled)
     world.decide(_burst(cluster, settled, world.now))
-    _write_workloads(world, (cluster, pool), capacity, settled, holders)
+    holders = _begin(world, (cluster, pool), capacity, settled)
     world.touched.workloads.update(dict.fromkeys(names))
     world.touched.replicas.update(dict.fromkeys(holders))
     world.inventory.charge_many(capacity, settled.ordinals, (holders, settled.grants))
     for project, first, end in settled.parts:
-        rows = slice(first, end)
-        _write_accounts(world, (project, pool), names[rows], settled.workloads[rows], settled.grants[rows])
-        _write_members(world, (cluster, pool, project), names[rows])
+        _write_accounts(world, (project, pool), settled, slice(first, end))
+        _write_members(world, (cluster, pool, project), names[first:end])
 
 
 def values_of(w: Workload) -> tuple[Any, ...]:
-    """What bears upon placing a workload in a batch; from the sixth on, what `_write_workloads` changes.
+    """What bears upon placing a workload in a batch; from the sixth on, what `_begin` changes.
 
     Spelled out: an attrgetter of as many names takes three times as long.
     """
@@ -107,15 +108,6 @@ def start_of(values: tuple[Any, ...], entered: Phase) -> Start:
     return Start(values, Begun(values[3], values[4], entered, desired))
 
 
-def _holders(settled: Settled) -> list[Holder]:
-    found = []
-    for name, workload, start in zip(settled.names, settled.workloads, settled.starts, strict=True):
-        request = workload.request
-        if request is not None:
-            found.append(new(Holder, (name, request.generation, start.begun.attempt, request.roles[0].name, 0, 0)))
-    return found
-
-
 def _burst(cluster: str, settled: Settled, now: int) -> Burst:
     """What the placements tell, in the order in which they were decided."""
     names, begun, order = settled.names, [start.begun for start in settled.starts], settled.order
@@ -124,15 +116,17 @@ def _burst(cluster: str, settled: Settled, now: int) -> Burst:
     return Burst(cluster, now, tuple([names[row] for row in order]), tuple([begun[row] for row in order]))
 
 
-def _write_workloads(
-    world: World, place: tuple[str, str], capacity: Capacity, settled: Settled, holders: Sequence[Holder]
-) -> None:
-    workloads, starts, now, keys = settled.workloads, settled.starts, world.now, capacity.keys
-    (cluster, pool), placed = place, ChangeReason.PLACED
-    world.journal.note(_unwrite, workloads, starts)
-    spots = {role: (role, 0) for role in {holder.role for holder in holders}}
-    replicas = map(Replica, holders, [keys[ordinal] for ordinal in settled.ordinals], settled.grants)
-    for workload, start, replica in zip(workloads, starts, replicas, strict=True):
+def _begin(world: World, place: tuple[str, str], capacity: Capacity, settled: Settled) -> list[Holder]:
+    """Every workload begins with its replica; the holders. In one pass: what it touches is far from the next one's."""
+    (cluster, pool), now, keys, why = place, world.now, capacity.keys, ChangeReason.PLACED
+    world.journal.note(_unwrite, settled.workloads, settled.starts)
+    holders: list[Holder] = []
+    _, workloads, starts, ordinals, grants, spots, *_ = settled
+    for workload, start, ordinal, grant, spot in zip(workloads, starts, ordinals, grants, spots, strict=True):
+        begun, request = start.begun, workload.request
+        generation = request.generation if request is not None else 0
+        holder = new(Holder, (workload.id, generation, begun.attempt, spot[0], spot[1], 0))
+        holders.append(holder)
         workload.cluster = cluster
         workload.pool = pool
         workload.placed = now
@@ -141,11 +135,12 @@ def _write_workloads(
         workload.preempted_by = workload.message = ""
         workload.snapshot_due = False
         workload.endpoints = workload.conditions = ()
-        workload.phase = start.begun.after
-        workload.reason = placed
+        workload.phase = begun.after
+        workload.reason = why
         workload.told = None
         workload.record += 1
-        workload.replicas[spots[replica.holder.role]] = replica
+        workload.replicas[spot] = Replica(holder, keys[ordinal], grant)
+    return holders
 
 
 def _unwrite(workloads: Iterable[Workload], starts: Iterable[Start]) -> None:
@@ -156,16 +151,15 @@ def _unwrite(workloads: Iterable[Workload], starts: Iterable[Start]) -> None:
         w.replicas.clear()
 
 
-def _write_accounts(
-    world: World, place: tuple[str, str], names: Sequence[str], members: Sequence[Workload], grants: Sequence[Grant]
-) -> None:
+def _write_accounts(world: World, place: tuple[str, str], settled: Settled, rows: slice) -> None:
     if world.limits.usage_weight:
         world.queues.settle(*place, world.now, world.limits.usage_half_life)
         world.touched.usage[place] = None
-    bound = [request is not None and not request.preemptible for request in [each.request for each in members]]
+    grants, bound = settled.grants[rows], settled.bound[rows]
     amount = amount_of(grants)
     fixed = amount if all(bound) else amount_of([grant for grant, stays in zip(grants, bound, strict=True) if stays])
-    world.queues.charge_many(*place, Account(amount, fixed), _spells(names, members, grants))
+    spells = _spells(settled.names[rows], settled.workloads[rows], grants)
+    world.queues.charge_many(*place, Account(amount, fixed), spells)
 
 
 def _spells(names: Sequence[str], members: Sequence[Workload], grants: Sequence[Grant]) -> dict[str, dict[str, Spell]]:
