@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from muster_kernel.lifecycle import ACTIVE, DesiredPhase, Phase
@@ -17,6 +18,7 @@ from muster_scheduler.domain.asked.requests import Grant, Holder, Role
 from muster_scheduler.domain.asked.terms import ANYWHERE, Terms
 
 SECOND: Final = 1_000_000  # microseconds
+_holder: Final = attrgetter("holder")
 
 
 class WorkloadKind(StrEnum):
@@ -276,8 +278,10 @@ class Workload(Course):
 
     def everyone(self) -> list[Replica]:
         """Its replicas of every revision and the leaving ones, in the order of their holders."""
-        all_of_them = (*self.replicas.values(), *self.rolling.values(), *self.leaving.values())
-        return sorted(all_of_them, key=lambda replica: replica.holder)
+        all_of_them = [*self.replicas.values(), *self.rolling.values(), *self.leaving.values()]
+        if len(all_of_them) > 1:
+            all_of_them.sort(key=_holder)
+        return all_of_them
 
     def find(self, holder: Holder) -> Replica | None:
         """The replica of exactly that run, or None."""
