@@ -19,6 +19,7 @@ from muster_kernel.quantities import GPU, MILLI
 from muster_scheduler.domain.asked.quotas import EMPTY, Account, Amount, Line, Quota
 from muster_scheduler.domain.books.queues import Department, Project, Queues
 from muster_scheduler.domain.shares.tree import Division, Share, Shares
+from muster_scheduler.domain.tuples import new
 
 Ints = NDArray[np.int64]
 
@@ -62,7 +63,7 @@ class Table(NamedTuple):
             if each is not None and rows:
                 fair[rows, at] = [each[row].fair for row in rows]
                 wanted[rows, at] = [each[row].wanted for row in rows]
-        return self._replace(fair=fair, wanted=wanted)
+        return new(Table, (self.parent, fair, wanted, *self[3:]))
 
 
 class Frame(NamedTuple):

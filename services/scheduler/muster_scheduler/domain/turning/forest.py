@@ -32,16 +32,15 @@ def forest_of(books: Queues, projects: Iterable[str], standing: Standing) -> For
     projects: those that are to have their turns; None too where one of them came after the shares were made.
     """
     frame, table = standing.frame, standing.refreshed(books)
-    if any(project not in frame.rows for project in projects):
+    if not all(map(frame.rows.__contains__, projects)):
         return None
-    asks = table.wanted > 0
-    share = _rooted(np.where(asks, table.fair, UNNAMED), frame.order, UNNAMED)
+    asks, order = table.wanted > 0, frame.order
+    share = _rooted(np.where(asks, table.fair, UNNAMED), order, UNNAMED)
     memory = share[:, _MEMORY]
     if table.counted[_MEMORY] and ((memory > 0) & (memory < LEAST_SHARE)).any():
         return None
-    due, held, bound = (
-        _rooted(each, frame.order, 0) for each in (np.where(asks, table.deserved, 0), table.held, table.bound)
-    )
+    due, held = _rooted(np.where(asks, table.deserved, 0), order, 0), _rooted(table.held, order, 0)
+    bound = _rooted(table.bound, order, 0)
     key = np.full(len(frame.parent), IDLE_QUEUE, np.int64)
     tree = Tree(frame.parent, frame.first_child, frame.children, key, frame.most, frame.secure, share, due, held, bound)
     return Forest(tree, frame.rows)
@@ -51,5 +50,5 @@ def _rooted(amounts: Ints, order: Ints, root: int) -> Ints:
     """The amounts in the order of the tree, below the root's."""
     made = np.empty((len(order) + 1, RESOURCES), np.int64)
     made[0] = root
-    made[1:] = amounts[order]
+    amounts.take(order, axis=0, out=made[1:], mode="clip")  # where it may not clip, it writes into a copy first
     return made
