@@ -36,11 +36,12 @@ _NODES_A_VISIT: Final = 100  # counted at once, they cost what one node costs th
 class Budget:
     """Work that one cycle may do: exact tests of nodes, and simulated evictions. Never wall time.
 
-    A simulated eviction costs 10 to 20 us: the cycle looks for room for some tens of milliseconds, or for one gang.
+    A visit costs some 2 us, a simulated eviction 10 to 20: the cycle works for some tens of milliseconds, or for one
+    gang.
     """
 
     visits: int = 20_000
-    evictions: int = 2_000
+    evictions: int = 1_000
     steps: Steps = field(default_factory=Steps)
 
     @property

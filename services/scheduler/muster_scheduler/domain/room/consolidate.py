@@ -2,7 +2,7 @@
 
 Called by evictions.py before anybody is asked to give way. Any queue's work may move, since it keeps all that it holds.
 Holds: the taker and every workload that moves have their places at once, on one set of columns; a workload that finds
-no other place is left where it is and the rest is tried again, `_TRIES` times at most.
+no other place is left where it is and the rest is tried again, `TRIES` times at most.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from muster_scheduler.domain.room.stock import lift, stock_of
 from muster_scheduler.domain.room.values import Ints, Law, NoRoom, Obstacle, Question, Running, Vacated
 
 MOST: Final = 16  # workloads that move for one taker
-_TRIES: Final = 4
+TRIES: Final = 4  # searches, each with those who may still move
 
 Settle = Callable[[Columns, int], bool]
 """Places a row of Running (-1: the taker) on these columns and takes what it needs; False where there is no place."""
@@ -29,7 +29,7 @@ def consolidate(question: Question, settle: Settle) -> Vacated | NoRoom:
     columns, running = question.columns, question.running
     movable = np.arange(len(running))
     stuck = 0
-    for _ in range(_TRIES):
+    for _ in range(TRIES):
         made = search(question, _smallest_first(running, movable), None, _fewest(running))
         if isinstance(made, NoRoom):
             return made

@@ -198,7 +198,9 @@ def from_others(ask: Ask, standing: Standing, tree: values.Tree) -> tuple[Room, 
     candidates = preemptible_of(ask.site, (standing.queues[q].name for q in np.flatnonzero(asked)))
     question = _question(ask, candidates, standing)
     if ask.taker.size == 1 and ask.fits is None and not ask.site.wish.required and not ask.over:
-        seats = reclaim_for(question, tree, _admissible(ask))
+        number = _admissible(ask)
+        ask.budget.evictions -= number.bit_length() * len(candidates)  # so often others are asked at most, or nearly
+        seats = reclaim_for(question, tree, number)
         return tuple(_seated(ask, seats, candidates)) if isinstance(seats, Seats) else seats
     made = reclaim(question, tree)
     return made if isinstance(made, values.NoRoom) else (_room(ask, [candidates[v] for v in made.victims]),)

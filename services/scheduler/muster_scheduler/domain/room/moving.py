@@ -21,7 +21,7 @@ from muster_scheduler.domain.gangs.place import Placement, Refusal, place_gang
 from muster_scheduler.domain.gangs.runs import take_all
 from muster_scheduler.domain.placement.gang import wish_of
 from muster_scheduler.domain.placement.place import amount_before
-from muster_scheduler.domain.room.consolidate import consolidate
+from muster_scheduler.domain.room.consolidate import TRIES, consolidate
 from muster_scheduler.domain.room.listing import running_of
 from muster_scheduler.domain.room.reclaim import free_of
 from muster_scheduler.domain.room.sites import Ask, Room, Site, charge_placements, claim_of, next_run
@@ -77,7 +77,7 @@ def by_moving(ask: Ask) -> tuple[Room, ...]:
     movers = _movers(site, ask.taker)
     if not movers:
         return ()
-    ask.budget.evictions -= len(movers)
+    ask.budget.evictions -= TRIES * len(movers)
     homes = _Homes(site, movers)
     running = running_of(site.world, site.capacity, movers, dict.fromkeys((each.project for each in movers), 0))
     made = consolidate(Question(site.columns, running, ask.taker, ask.fits), homes.settle)
