@@ -27,7 +27,7 @@ from muster_scheduler.domain.room.reclaim import free_of
 from muster_scheduler.domain.room.sites import Ask, Room, Site, charge_placements, claim_of, next_run
 from muster_scheduler.domain.room.values import NoRoom, Question, Taker
 
-_NODES: Final = 64  # nodes from which work may move, those with most free first
+_NODES: Final = (8, 64)  # from so many nodes work may move, those with most free first: mostly the first few will do
 _TAKER: Final = -1
 
 
@@ -71,12 +71,22 @@ def roles_of(workload: Workload) -> tuple[Role, ...]:
 
 def by_moving(ask: Ask) -> tuple[Room, ...]:
     """The room that moving others makes for the first member; empty where it makes none."""
-    site, workload = ask.site, ask.members[0]
+    site = ask.site
     if ask.taker.shape.kind is not Kind.NONE and ask.units.gpu > free_of(site.columns, ask.taker)[0]:
         return ()
-    movers = _movers(site, ask.taker)
-    if not movers:
-        return ()
+    looked_at = 0
+    for nodes in _NODES:
+        movers = _movers(site, ask.taker, nodes)
+        room = _moved(ask, movers) if len(movers) > looked_at else ()
+        if room:
+            return room
+        looked_at = len(movers)
+    return ()
+
+
+def _moved(ask: Ask, movers: list[Workload]) -> tuple[Room, ...]:
+    """The room that moving some of these makes."""
+    site, workload = ask.site, ask.members[0]
     ask.budget.evictions -= TRIES * len(movers)
     homes = _Homes(site, movers)
     running = running_of(site.world, site.capacity, movers, dict.fromkeys((each.project for each in movers), 0))
@@ -96,12 +106,12 @@ def _claim(site: Site, mover: Workload, homes: _Homes, row: int, names: set[str]
     return claim_of(site, planned, names, run)
 
 
-def _movers(site: Site, taker: Taker) -> list[Workload]:
-    """Who may move from the nodes that have most to offer, by id."""
+def _movers(site: Site, taker: Taker, most: int) -> list[Workload]:
+    """Who may move from so many nodes, those that have most to offer, by id."""
     columns = site.columns
     devices = np.maximum(columns.milli, 0).sum(axis=1) + 1000 * columns.idle.astype(np.int64)
     free = np.where(taker.eligible, columns.cpu if taker.shape.kind is Kind.NONE else devices, 0)
-    best = np.argsort(-free, kind="stable")[:_NODES]
+    best = np.argsort(-free, kind="stable")[:most]
     nodes = [site.capacity.nodes[n] for n in best.tolist() if free[n] > 0]
     found = {holder.workload for node in nodes for holder in node.entries}
     world = site.world
