@@ -100,6 +100,7 @@ class State:
     def commit(self) -> None:
         """The database has it: the changes stay."""
         self.world.journal.clear()
+        self.world.inventory.prepare()
         keep(self.world)
         self._close()
 

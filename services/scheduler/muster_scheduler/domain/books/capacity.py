@@ -173,6 +173,10 @@ class Capacity:
             self._seeker = Seeker(columns)
         return self._seeker
 
+    def prepare(self) -> None:
+        """Makes what searches read now: five microseconds a node that the next cycle need not wait for."""
+        _ = self.seeker
+
     def update(self, node: Node) -> None:
         """Puts a node where it belongs now; undone with the journal."""
         # All of it is done when it is next read: many changes of a node cost one, an undo no more than a change does.

@@ -33,6 +33,7 @@ class Inventory:
         self._capacity: dict[tuple[str, str], Capacity] = {}
         self._owners: dict[str, NodeKey] = {}  # device -> node; whether that still holds, says the node
         self._pools: dict[str, tuple[str, ...]] = {}
+        self._reported: dict[tuple[str, str], None] = {}  # (cluster, pool) whose nodes are others since `prepare`
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
@@ -154,7 +155,16 @@ class Inventory:
             self._journal.drop(self.nodes, key)
         self._reindex({(node.cluster, node.pool)})
 
+    def prepare(self) -> None:
+        """Makes what searches read of pools whose nodes are others: called once a report of them is in the books."""
+        for key in self._reported:
+            capacity = self._capacity.get(key)
+            if capacity is not None:
+                capacity.prepare()
+        self._reported.clear()
+
     def _reindex(self, pools: set[tuple[str, str]]) -> None:
+        self._reported |= dict.fromkeys(pools)
         for cluster, pool in pools:
             nodes = sorted((n for n in self.nodes.values() if (n.cluster, n.pool) == (cluster, pool)), key=_by_name)
             self._capacity.pop((cluster, pool), None)
