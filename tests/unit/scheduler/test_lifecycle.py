@@ -8,6 +8,7 @@ from muster_kernel.lifecycle import DesiredPhase, Phase
 from muster_kernel.reasons import ChangeReason, FailureClass, WaitingReason
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.workloads import ReplicaState, WorkloadKind
+from muster_scheduler.domain.books import world
 from muster_scheduler.domain.decisions import Assign, PhaseChange, Placed, Refused, Release
 from muster_scheduler.domain.fleet.nodes import NodeState
 from tests.support.fleets import Fleet, host, node, portion, request, role, whole, workload_id
@@ -289,8 +290,25 @@ def test_what_was_deleted_long_ago_is_forgotten() -> None:
     fleet.finish(1)
     fleet.send(events.DeletionRequested("e", workload_id(1)), events.DeletionRequested("e", workload_id(2)))
     fleet.submit(3)
-    fleet.world.now += 15 * 24 * 3600 * 1_000_000
     fleet.world.forget_deleted()
-    assert sorted(fleet.world.workloads) == [workload_id(3)]
-    fleet.world.journal.rollback()
     assert len(fleet.world.workloads) == 3
+    for settle in (fleet.state.abort, fleet.state.commit):
+        fleet.state.begin(fleet.now + 15 * 24 * 3600 * 1_000_000)
+        fleet.world.forget_deleted()
+        assert sorted(fleet.world.workloads) == [workload_id(3)]
+        settle()
+        assert len(fleet.world.workloads) == (3 if settle == fleet.state.abort else 1)
+
+
+def test_many_deleted_ones_are_forgotten_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(world, "FORGET_AT_ONCE", 2)
+    fleet = Fleet(node("n1"))
+    for number in range(1, 6):
+        fleet.send(events.DeletionRequested("e", workload_id(number)))
+    left = []
+    for _ in range(3):
+        fleet.state.begin(fleet.now + 15 * 24 * 3600 * 1_000_000)
+        fleet.world.forget_deleted()
+        fleet.state.commit()
+        left.append(len(fleet.world.workloads))
+    assert left == [3, 1, 0]

@@ -53,11 +53,13 @@ def _check_workload(world: World, workload: Workload) -> None:
 
 def _check_derived(world: World) -> None:
     """Whoever reads the state back knows nobody whom this one does not look at: both would decide otherwise."""
-    listed = world.timers.listed()
+    listed, deleted = world.timers.listed(), world.deleted.listed()
     for workload in world.workloads.values():
         where = f"workload {workload.id} ({workload.phase})"
         forgotten = {(at, workload.id) for at in world.times_of(workload) if at > world.now} - listed
         _require(not forgotten, f"{where} is not looked at again at {sorted(forgotten)}")
+        if workload.phase is Phase.DELETED:
+            _require((workload.finished, workload.id) in deleted, f"{where} is never forgotten")
         if world.leaving(workload) and workload.remaining:
             _require(workload.id in world.departing, f"{where} is not known to leave")
         if workload.replicas and workload.surplus_wanted:

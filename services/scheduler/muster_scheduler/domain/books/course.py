@@ -80,6 +80,7 @@ def _enter(world: World, workload: Workload, before: Phase) -> None:
         return
     elif phase is Phase.DELETED:
         world.set(workload, finished=world.now)
+        world.deleted.at(world.now, workload.id)
     else:
         _take_down(world, workload, before)
 

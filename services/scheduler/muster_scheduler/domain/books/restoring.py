@@ -35,6 +35,7 @@ def keep(world: World) -> None:
     world.waiting.keep()
     world.timers.keep()
     world.reopenings.keep()
+    world.deleted.keep()
 
 
 def restore(world: World, before: Before) -> None:
@@ -46,6 +47,7 @@ def restore(world: World, before: Before) -> None:
     world.waiting.give_up()
     world.timers.give_up()
     world.reopenings.give_up()
+    world.deleted.give_up()
     world.freed = before.freed
     world.crowded |= before.crowded
     world.weighed = before.weighed

@@ -101,6 +101,7 @@ class World:
         self.waiting = Stretches()
         self.timers = Timers()
         self.reopenings = Timers()  # node pools of which a node takes work again; derived
+        self.deleted = Timers()  # who was deleted, by when; derived
         self.decisions: list[Taken] = []
         self.touched = Touched()
         self.oddities: list[str] = []  # what reports of this transaction said that cannot be true
@@ -247,13 +248,13 @@ class World:
 
     def forget_deleted(self) -> None:
         """Forgets workloads that were deleted so long ago that nobody can speak of them any more."""
-        over = [w.id for w in self.workloads.values() if w.phase is Phase.DELETED and self._is_old(w)]
-        for workload_id in sorted(over)[:FORGET_AT_ONCE]:
-            self.journal.drop(self.workloads, workload_id)
-            self.touched.workloads[workload_id] = None
-
-    def _is_old(self, workload: Workload) -> bool:
-        return workload.finished + FORGET_AFTER < self.now
+        due = map(self.workloads.get, self.deleted.due(self.now - FORGET_AFTER))
+        over = [w for w in due if w is not None and w.phase is Phase.DELETED and w.finished + FORGET_AFTER <= self.now]
+        for workload in over[:FORGET_AT_ONCE]:
+            self.journal.drop(self.workloads, workload.id)
+            self.touched.workloads[workload.id] = None
+        for workload in over[FORGET_AT_ONCE:]:
+            self.deleted.at(workload.finished, workload.id)
 
     # -- derived -----------------------------------------------------------------------------------------------------
 
@@ -261,7 +262,7 @@ class World:
         """Makes the queue and the timers anew from the truth."""
         self.freed.clear()
         self.waiting = Stretches(name for name, project in self.queues.projects.items() if project.user_limits)
-        self.timers, self.reopenings = Timers(), Timers()
+        self.timers, self.reopenings, self.deleted = Timers(), Timers(), Timers()
         for node in self.inventory.nodes.values():
             self.watch_node(node)
         claims = ((name, self.workloads[name].claim) for name in self.claims)
@@ -278,6 +279,8 @@ class World:
         everybody = [self.workloads[workload_id] for workload_id in sorted(self.workloads)]
         for workload in everybody:
             self._watch(workload)
+            if workload.phase is Phase.DELETED:
+                self.deleted.at(workload.finished, workload.id)
         self.waiting.fill(filter(self._is_ready, everybody))
         self.usual = learned(everybody)
 
