@@ -128,11 +128,13 @@ class World:
     def find(self, workload_id: str) -> Workload:
         """The workload, made in Creating where nothing was heard of it yet."""
         known = self.workloads.get(workload_id)
-        if known is None:
-            known = Workload(workload_id, submitted=self.now)
-            self.journal.put(self.workloads, workload_id, known)
-            self.touched.workloads[workload_id] = None
-        return known
+        return self.enter(Workload(workload_id, submitted=self.now)) if known is None else known
+
+    def enter(self, workload: Workload) -> Workload:
+        """Takes a workload of which nothing was heard yet into the books."""
+        self.journal.put(self.workloads, workload.id, workload)
+        self.touched.workloads[workload.id] = None
+        return workload
 
     def rewrite(self, workload: Workload) -> None:
         """Has the workload's record on its cluster's topic written anew."""

@@ -6,6 +6,8 @@ yet makes it in Creating and is remembered there.
 
 from __future__ import annotations
 
+from typing import Any
+
 from muster_kernel.lifecycle import ACTIVE, REFUSED, WAITING, DesiredPhase, LifecycleEvent, Phase
 from muster_kernel.reasons import ChangeReason
 from muster_scheduler.domain.asked.workloads import Workload
@@ -26,27 +28,34 @@ _REASONS = {E.SUSPEND: ChangeReason.SUSPENDED, E.RESUME: ChangeReason.RESUMED, E
 
 def on_admitted(world: World, event: Admitted) -> None:
     """Policy lets a generation run: the first one queues it, a later one changes what runs."""
-    workload = world.find(event.workload)
     world.touched.requests[event.workload] = None
-    if event.request.generation <= workload.generation or workload.phase in {Phase.DELETING, Phase.DELETED}:
-        return
-    if workload.phase is not Phase.CREATING:
-        _new_generation(world, workload, event)
-        return
-    world.set(
-        workload,
-        project=event.project,
-        department=event.department,
-        namespace=event.namespace,
-        name=event.name,
-        owner=event.owner,
-        submitted=event.submitted,
-        request=event.request,
-    )
+    if event.workload not in world.workloads and event.request.generation > 0:
+        workload = world.enter(Workload(event.workload, **_told(event)))
+    else:
+        workload = world.find(event.workload)
+        if event.request.generation <= workload.generation or workload.phase in {Phase.DELETING, Phase.DELETED}:
+            return
+        if workload.phase is not Phase.CREATING:
+            _new_generation(world, workload, event)
+            return
+        world.set(workload, **_told(event))
     if not event.active and workload.desired is DesiredPhase.RUNNING:
         # It was submitted suspended; a resume that came first has been remembered as such by its own event.
         world.set(workload, desired=DesiredPhase.STOPPED)
     advance(world, workload, E.ADMITTED, ChangeReason.ADMITTED)
+
+
+def _told(event: Admitted) -> dict[str, Any]:
+    """What an admission says of a workload itself."""
+    return {
+        "project": event.project,
+        "department": event.department,
+        "namespace": event.namespace,
+        "name": event.name,
+        "owner": event.owner,
+        "submitted": event.submitted,
+        "request": event.request,
+    }
 
 
 def _new_generation(world: World, workload: Workload, event: Admitted) -> None:
