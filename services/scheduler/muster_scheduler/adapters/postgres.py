@@ -16,7 +16,8 @@ from muster_kernel.lifecycle import Phase
 from muster_scheduler.adapters import rows, workload_rows
 from muster_scheduler.domain.asked.requests import Holder
 from muster_scheduler.domain.asked.workloads import Workload
-from muster_scheduler.domain.books.world import Touched, World
+from muster_scheduler.domain.books.touched import Touched
+from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.state import Plan
 
 _WORKLOADS: Final = """

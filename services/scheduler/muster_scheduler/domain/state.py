@@ -20,7 +20,8 @@ from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.limits import Limits
 from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.books.restoring import keep, remember, restore
-from muster_scheduler.domain.books.world import Touched, World
+from muster_scheduler.domain.books.touched import Touched
+from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.decisions import Burst, Decision, PhaseChange, Taken, each
 from muster_scheduler.domain.life import admission, fleet, reports, tenancy
 from muster_scheduler.domain.placement.place import Budget

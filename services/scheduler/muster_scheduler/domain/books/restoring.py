@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from muster_scheduler.domain.books.world import Freed, Touched, World
+from muster_scheduler.domain.books.touched import Freed, Touched
+from muster_scheduler.domain.books.world import World
 
 
 class Before(NamedTuple):

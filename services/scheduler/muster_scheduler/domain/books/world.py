@@ -7,15 +7,13 @@ timers, which `derive` makes anew from the truth. `decisions` and `touched` belo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import NamedTuple
 
 from muster_kernel.lifecycle import ACTIVE, RELEASING, WAITING, Phase
 from muster_kernel.reasons import Reason
 from muster_scheduler.domain.asked.limits import FORGET_AFTER, FORGET_AT_ONCE, WAITING_EVERY, Limits
 from muster_scheduler.domain.asked.quotas import Amount
-from muster_scheduler.domain.asked.requests import Grant, Holder
+from muster_scheduler.domain.asked.requests import Grant
 from muster_scheduler.domain.asked.workloads import SECOND, Ending, Replica, Request, Workload
 from muster_scheduler.domain.books.eligible import rules_of
 from muster_scheduler.domain.books.inventory import Inventory
@@ -24,6 +22,7 @@ from muster_scheduler.domain.books.queues import Owner, Queues
 from muster_scheduler.domain.books.standing import Kept
 from muster_scheduler.domain.books.stretches import Stretches
 from muster_scheduler.domain.books.timers import Timers
+from muster_scheduler.domain.books.touched import Freed, Touched
 from muster_scheduler.domain.books.usual import Usual, learned
 from muster_scheduler.domain.decisions import Assign, Queued, Taken, Waiting
 from muster_scheduler.domain.fleet.clocks import Due, next_due
@@ -31,21 +30,6 @@ from muster_scheduler.domain.fleet.clusters import Cluster
 from muster_scheduler.domain.fleet.nodes import Node
 from muster_scheduler.domain.journal import Journal
 from muster_scheduler.domain.tuples import new
-
-
-@dataclass(slots=True)
-class Touched:
-    """What the open transaction has changed and its adapter has to write; insertion-ordered sets."""
-
-    workloads: dict[str, None] = field(default_factory=dict)
-    requests: dict[str, None] = field(default_factory=dict)  # workloads with a generation that is new
-    replicas: dict[Holder, None] = field(default_factory=dict)
-    clusters: dict[str, None] = field(default_factory=dict)
-    nodes: dict[tuple[str, str], None] = field(default_factory=dict)
-    projects: dict[str, None] = field(default_factory=dict)
-    departments: dict[str, None] = field(default_factory=dict)
-    usage: dict[tuple[str, str], None] = field(default_factory=dict)
-    pools: dict[int, None] = field(default_factory=dict)
 
 
 def owner_of(workload: Workload, *, surplus: bool = False) -> Owner:
@@ -62,13 +46,6 @@ def amount_of(grants: Iterable[Grant]) -> Amount:
         cpu += grant.cpu
         memory += grant.memory
     return new(Amount, (gpu, cpu, memory))
-
-
-class Freed(NamedTuple):
-    """What was given back in one pool of one cluster since the last cycle: nodes, and the projects that held it."""
-
-    nodes: dict[tuple[str, str], None]
-    projects: dict[str, None]
 
 
 class World:

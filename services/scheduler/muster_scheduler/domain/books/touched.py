@@ -1,0 +1,34 @@
+"""What the books note beside themselves: what an open transaction has changed, and what was given back since a cycle.
+
+Filled by the world's mutators; read by the adapter that writes the rows, by the cycle, and by an abort.
+Holds: none of it is truth; dicts stand for sets in the order in which things came.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from muster_scheduler.domain.asked.requests import Holder
+
+
+@dataclass(slots=True)
+class Touched:
+    """What the open transaction has changed and its adapter has to write; insertion-ordered sets."""
+
+    workloads: dict[str, None] = field(default_factory=dict)
+    requests: dict[str, None] = field(default_factory=dict)  # workloads with a generation that is new
+    replicas: dict[Holder, None] = field(default_factory=dict)
+    clusters: dict[str, None] = field(default_factory=dict)
+    nodes: dict[tuple[str, str], None] = field(default_factory=dict)
+    projects: dict[str, None] = field(default_factory=dict)
+    departments: dict[str, None] = field(default_factory=dict)
+    usage: dict[tuple[str, str], None] = field(default_factory=dict)
+    pools: dict[int, None] = field(default_factory=dict)
+
+
+class Freed(NamedTuple):
+    """What was given back in one pool of one cluster since the last cycle: nodes, and the projects that held it."""
+
+    nodes: dict[tuple[str, str], None]
+    projects: dict[str, None]
