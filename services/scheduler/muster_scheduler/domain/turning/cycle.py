@@ -57,15 +57,19 @@ def run(world: World, budget: Budget) -> None:
     for workload_id in sorted(world.hungry):
         fill(world, world.workloads[workload_id], budget)
     budget.steps.done(Step.FILL)
-    take_heads(world, budget)
+    noted = take_heads(world, budget)
     evict_stale(world)
     stretch(world, budget)
-    note_changes(world)
+    if world.journal.mark() != noted:  # else the next cycle would look once more at what was looked at
+        note_changes(world)
     budget.steps.done(Step.GROW)
 
 
-def take_heads(world: World, budget: Budget) -> None:
-    """Decides who waits, one head after the other, until nobody is worth a try or the budget is spent."""
+def take_heads(world: World, budget: Budget) -> int | None:
+    """Decides who waits, one head after the other, until nobody is worth a try or the budget is spent.
+
+    Where the journal stood when all that had changed was noted for those who keep nodes; None: it was not.
+    """
     turns, pace = Turns(world), Pace()
     waker = Waker(world, turns)
     while not budget.spent:
@@ -74,18 +78,19 @@ def take_heads(world: World, budget: Budget) -> None:
         budget.steps.done(Step.ORDER)
         if head is None:
             waker.rest()
-            return
+            break
         if not place_many(world, turns, head[0], budget, pace):
             decide(world, *head, budget, waker)
             pace.saw(placed=head[0].id not in world.waiting)
         budget.steps.done(Step.PLACE)
+    return turns.noted
 
 
 def _reserved(world: World, turns: Turns, waker: Waker, budget: Budget) -> tuple[Workload, ClassKey] | None:
     """Chooses for whom nodes are kept; the next head of those whom that helps, if any."""
-    if not turns.closing:
-        turns.closing = True
+    if turns.noted is None:
         note_changes(world)
+        turns.noted = world.journal.mark()
     reserve(world, budget)
     waker.wake()
     return turns.next()

@@ -35,7 +35,7 @@ class Turns:
         self._world = world
         self._pools: dict[str, _Pool] = {}
         self._standings: dict[str, Standing] = {}
-        self.closing = False  # whether all had their turn once
+        self.noted: int | None = None  # once all had their turn: where the journal stood when changes were noted
         world.queues.changed.clear()
         world.waiting.offered.clear()
         for project in world.waiting.projects():
