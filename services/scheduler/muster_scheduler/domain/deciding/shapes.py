@@ -57,6 +57,8 @@ class Terms(NamedTuple):
 
 def row_of(shape: Shape, terms: Terms) -> tuple[int, ...]:
     """The row of a class."""
+    if shape.kind is Kind.NONE:
+        return NONE, shape.cpu, shape.memory, shape.devices, 0, *terms
     kind = _KINDS[shape.kind]
     amount = 0 if kind in _UNSHARED else _amount(shape)
     # What terms say stands in the order of the columns; a wish to spread is SPREAD.

@@ -114,8 +114,6 @@ class Batch:
         self._classes = Classes(world, pool)
         self._given = _Given()
         self._phases: dict[tuple[Phase, DesiredPhase], Phase | None] = {}
-        self._spots: dict[int, tuple[str, int]] = {}  # by row of the class: its replica's role and index
-        self._bound: dict[int, bool] = {}  # whether it is not preemptible
 
     def decide(self, standing: Standing, budget: Budget) -> Ints64:
         """What the kernel decides, rows as `batch.decide` writes them. The columns say so now: `write` has to follow.
@@ -145,7 +143,8 @@ class Batch:
         parts = _closed(parts)
         _, ordinals, masks, starts, _ = placed.T.tolist()
         grants = self._grants(capacity, ordinals, zip(masks, starts, strict=True))
-        spots, bound = [self._spots[row] for row in given.rows], [self._bound[row] for row in given.rows]
+        classes = self._classes
+        spots, bound = [classes.spots[row] for row in given.rows], [classes.bound[row] for row in given.rows]
         settled = Settled(given.names, given.workloads, given.starts, ordinals, grants, spots, bound, parts, order)
         settle_all(world, self._classes.cluster, capacity, settled)
         for workload in self._timed(capacity, parts, ordinals):
@@ -223,7 +222,6 @@ class Batch:
                 if row is None:
                     return [known[each] for each in takewhile(known.__contains__, buckets)]
                 known[bucket] = row
-                self._spots[row], self._bound[row] = (bucket.key.roles[0].name, 0), not bucket.key.preemptible
         return [known[bucket] for bucket in buckets]
 
     def _starts(self, workloads: list[Workload]) -> list[Start]:

@@ -36,6 +36,7 @@ from muster_scheduler.domain.tuples import new
 
 _PLAIN: Final = {Strategy.BINPACK, Strategy.SPREAD}
 _UNKNOWN: Final = Terms()
+_UNSEEN: Final = -1
 _but_roles: Final = itemgetter(*(at for at, name in enumerate(ClassKey._fields) if name != "roles"))
 
 
@@ -49,7 +50,8 @@ class _Ground(NamedTuple):
 class Classes:
     """The classes of one batch. cluster, capacity: where it places, as its first class has it.
 
-    grants: by row, what each member gets where that is CPU and memory alone; else None.
+    By row: grants, what each member gets where that is CPU and memory alone, else None; spots, the role and index of
+    its replica; bound, whether it is not preemptible.
     """
 
     def __init__(self, world: World, pool: str) -> None:
@@ -58,10 +60,13 @@ class Classes:
         self.cluster = ""
         self.capacity: Capacity | None = None
         self.grants: list[Grant | None] = []
+        self.spots: list[tuple[str, int]] = []
+        self.bound: list[bool] = []
         self._world = world
         self._rows: list[tuple[int, ...]] = []
         self._numbers: dict[int, int | None] = {}
         self._kin: dict[tuple[object, ...], Terms | None] = {}
+        self._last: tuple[tuple[object, ...], Terms | None] = (), None
         self._sets: dict[Eligibility, int | None] = {}
         self._limited: dict[str, bool] = {}
         self._grounds: dict[str, _Ground | None] = {}
@@ -79,23 +84,23 @@ class Classes:
 
     def row(self, workload: Workload, bucket: Bucket, queue: int) -> int | None:
         """The number of a class, asked for one of its members; None: it is not for the kernel. queue: its project's."""
-        number = bucket.number
-        if number not in self._numbers:
-            self._numbers[number] = None if self.elsewhere(bucket) else self._found(workload, bucket.key, queue)
-        return self._numbers[number]
+        row = self._numbers.get(bucket.number, _UNSEEN)
+        if row == _UNSEEN:
+            row = None if self.elsewhere(bucket) else self._found(workload, bucket.key, queue)
+            self._numbers[bucket.number] = row
+        return row
 
     def _found(self, workload: Workload, key: ClassKey, queue: int) -> int | None:
-        request = workload.request
-        if request is None or len(key.roles) != 1 or key.roles[0].size != 1:
+        request, roles = workload.request, key.roles
+        if request is None or len(roles) != 1 or roles[0].size != 1:
             return None
-        role = key.roles[0]
+        role = roles[0]
         shape = role.shape
-        kin = _but_roles(key), shape.kind, shape.profile, shape.extra
-        terms = self._kin.get(kin, _UNKNOWN)
-        if terms is _UNKNOWN:
-            terms = self._kin[kin] = self._terms(workload, request, kin, queue)
+        terms = self._shared(workload, request, (_but_roles(key), shape.kind, shape.profile, shape.extra), queue)
         if terms is None:
             return None
+        self.spots.append((role.name, 0))
+        self.bound.append(not request.preemptible)
         if shape.kind is Kind.NONE:
             self._rows.append(row_of(shape, terms))
             self.grants.append(new(Grant, (shape.cpu, shape.memory, (), 0, 0, ())))
@@ -104,6 +109,15 @@ class Classes:
             self._rows.append(row_of(shape, new(Terms, (units, *terms[1:]))))
             self.grants.append(None)
         return len(self._rows) - 1
+
+    def _shared(self, workload: Workload, request: Request, kin: tuple[object, ...], queue: int) -> Terms | None:
+        """The terms of a kind of classes, found once; the next one's is mostly that of the one before."""
+        if kin != self._last[0]:  # to compare two costs a tenth of hashing one
+            terms = self._kin.get(kin, _UNKNOWN)
+            if terms is _UNKNOWN:
+                terms = self._kin[kin] = self._terms(workload, request, kin, queue)
+            self._last = kin, terms
+        return self._last[1]
 
     def _terms(self, workload: Workload, request: Request, kin: Hashable, queue: int) -> Terms | None:
         """What classes have in common that differ in amounts alone, but for the units that each takes."""
