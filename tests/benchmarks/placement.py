@@ -23,7 +23,7 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -37,7 +37,7 @@ from muster_scheduler.domain.asked.quotas import Line, Quota
 from muster_scheduler.domain.asked.requests import Role, Shape
 from muster_scheduler.domain.asked.terms import Terms
 from muster_scheduler.domain.books.queues import Department, Project
-from muster_scheduler.domain.decisions import Placed
+from muster_scheduler.domain.decisions import Burst, Placed, Taken
 from muster_scheduler.domain.fleet.clusters import Profile
 from muster_scheduler.domain.fleet.eligibility import TYPE_LABEL
 from muster_scheduler.domain.fleet.nodes import Node
@@ -126,7 +126,7 @@ def serve(state: State) -> tuple[float, float, int]:
     until_quiet = time.process_time()
     plan = state.plan()
     begun = time.process_time()
-    found = [decision for decision in plan.decisions if isinstance(decision, Placed)]
+    found = [placed for one in plan.taken for placed in _placements(one)]
     event, known = Placements().event, state.world.workloads
     size = sum(len(event(known[each.workload], each.at).SerializeToString()) for each in found)
     end = time.process_time()
@@ -135,6 +135,12 @@ def serve(state: State) -> tuple[float, float, int]:
     state.commit()
     state.check()
     return until_quiet - start, until_quiet - start + end - begun, len(found)
+
+
+def _placements(taken: Taken) -> Iterable[Placed]:
+    if isinstance(taken, Burst):
+        return [Placed(workload, taken.at) for workload in taken.workloads]
+    return (taken,) if isinstance(taken, Placed) else ()
 
 
 def decide(state: State) -> tuple[float, float, int]:
