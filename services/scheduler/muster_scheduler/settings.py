@@ -44,7 +44,7 @@ class SchedulerSettings(ServiceSettings):
         default=True, description="Whether nodes are kept for the first workload of a pool that waits for room."
     )
     cycle_visits: int = Field(
-        default=20_000, ge=100, description="Exact tests of nodes in one scheduling cycle; then the next one goes on."
+        default=20_000, ge=100, description="Tests of nodes in one cycle, a refusal as 400; then the next one goes on."
     )
 
     def limits(self) -> Limits:

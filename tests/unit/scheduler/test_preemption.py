@@ -243,6 +243,16 @@ def test_portions_give_way_to_a_whole_card() -> None:
     assert high.phase is Phase.INITIALIZING
 
 
+def test_heads_that_are_refused_spend_the_budget_and_the_next_cycle_goes_on() -> None:
+    fleet = Fleet(node("n1", 1))
+    fleet.submit(1, request(role(whole(1)), preemptible=False))
+    waiting = [fleet.admitted(number, request(role(whole(1, cpu=number)), preemptible=False)) for number in (2, 3, 4)]
+    fleet.send(*waiting, budget=Budget(visits=800))
+    assert [fleet.world.waiting.reason(workload_id(number)) is None for number in (2, 3, 4)] == [False, False, True]
+    fleet.send()
+    assert fleet.world.waiting.reason(workload_id(4)) is not None
+
+
 def test_evictions_have_a_budget_too() -> None:
     fleet = Fleet(node("n1", 4))
     for number in range(1, 5):
