@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -68,6 +70,12 @@ class Tables:
         rows = self.rows.setdefault(table, {})
         if not (keep and key in rows):
             rows[key] = row
+
+    @asynccontextmanager
+    async def transaction(self, *, isolation: str, readonly: bool) -> AsyncIterator[None]:
+        """Nobody else writes: all that is read is of one moment anyway."""
+        assert (isolation, readonly) == ("repeatable_read", True), "`load` reads, and all of one moment"
+        yield
 
     async def fetch(self, sql: str, *arguments: Any) -> list[dict[str, Any]]:
         """The rows that a statement of `load` reads: all of a table, or those of a stretch of workloads, by id."""

@@ -154,6 +154,12 @@ class Scheduler:
 
     async def _lead(self, term: Term) -> None:
         """One term: rebuild, republish, read up, decide; ends by Deposed or cancellation."""
+        try:
+            await self._serve(term)
+        finally:
+            heap.release()
+
+    async def _serve(self, term: Term) -> None:
         self._changed.clear()
         self._outrun.clear()
         state = await self._read()
@@ -181,7 +187,6 @@ class Scheduler:
         finally:
             self.desk.close()
             self._consumer = None
-            heap.release()
 
     async def _republish(self, handlers: Handlers, term: Term) -> None:
         async with self._database.unit(begin=term.fence) as unit:

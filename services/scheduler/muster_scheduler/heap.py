@@ -22,14 +22,15 @@ _OLD: Final = 50
 def filling() -> Iterator[None]:
     """While a state is read nothing is collected: all of it stays, and each collection would walk all of it again.
 
-    Afterwards what there is now is left out of every collection, until `release`.
+    Afterwards, if it could be read, what there is now is left out of every collection until `release`.
     """
+    gc.collect()
     was = gc.isenabled()
     gc.disable()
     try:
         yield
-    finally:
         gc.freeze()
+    finally:
         if was:
             gc.enable()
 

@@ -8,7 +8,8 @@ hundreds of ways and not in a million. Holds: the digest of what is read is that
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from typing import Any, Final, NamedTuple
 
 import asyncpg
@@ -23,7 +24,7 @@ from muster_scheduler.domain.state import State
 
 STRETCH: Final = 2_000
 """Workloads that are read at once: their rows are still near the processor when they are made into values."""
-_TURN: Final = 250  # workloads after which others have a turn: the next rows are received, a lease is renewed
+_TURN: Final = 250  # rows after which others have a turn: the next rows are received, a lease is renewed
 _SPEC: Final = Request._fields.index("spec")
 _FIRST: Final = "00000000-0000-0000-0000-000000000000"
 _WORKLOADS: Final = """
@@ -41,10 +42,28 @@ FROM replicas WHERE workload > $1::uuid AND workload <= $2::uuid
 
 
 async def load(connection: asyncpg.Connection, limits: Limits, now: int) -> State:
-    """The state as the database has it. Clocks of silence start at `now`, microseconds since 1970."""
+    """The state as the database has it. Clocks of silence start at `now`, microseconds since 1970.
+
+    All of one moment: a standby reads while the leader writes, and half of a transaction is a state that never was.
+    """
     state = State(limits)
     world = state.world
     world.now = now
+    async with connection.transaction(isolation="repeatable_read", readonly=True):
+        await _load_fleet(connection, world, now)
+        await _load_workloads(connection, world)
+        # After the charges: what is charged here again was counted when it was charged for the first time.
+        world.queues.usage = {
+            (row["project"], row["pool"]): rows.to_usage(row["body"])
+            for row in await connection.fetch("SELECT project, pool, body FROM usage")
+        }
+    world.touched.usage.clear()
+    world.journal.clear()
+    world.derive()
+    return state
+
+
+async def _load_fleet(connection: asyncpg.Connection, world: World, now: int) -> None:
     for row in await connection.fetch("SELECT id, body FROM clusters"):
         world.clusters[row["id"]] = rows.to_cluster(row["id"], row["body"], now)
     for row in await connection.fetch("SELECT name, body FROM projects"):
@@ -55,20 +74,15 @@ async def load(connection: asyncpg.Connection, limits: Limits, now: int) -> Stat
         world.pools.put(rows.to_node_pool(row["id"], row["body"]))
     nodes = await connection.fetch("SELECT cluster, name, body FROM nodes")
     world.inventory.put_nodes(rows.to_node(row["cluster"], row["name"], row["body"]) for row in nodes)
+
+
+async def _load_workloads(connection: asyncpg.Connection, world: World) -> None:
     kept = _Kept()
-    async for stretch in _ahead(_stretches(connection)):
-        await _take_in(world, kept, stretch)
+    async with aclosing(_ahead(_stretches(connection))) as stretches:
+        async for stretch in stretches:
+            await _take_in(world, kept, stretch)
     for workload in world.workloads.values():
         _charge_claim(world, workload)
-    # After the charges: what is charged here again was counted when it was charged for the first time.
-    world.queues.usage = {
-        (row["project"], row["pool"]): rows.to_usage(row["body"])
-        for row in await connection.fetch("SELECT project, pool, body FROM usage")
-    }
-    world.touched.usage.clear()
-    world.journal.clear()
-    world.derive()
-    return state
 
 
 class _Stretch(NamedTuple):
@@ -89,7 +103,7 @@ async def _stretches(connection: asyncpg.Connection) -> AsyncIterator[_Stretch]:
         after = last
 
 
-async def _ahead(stretches: AsyncIterator[_Stretch]) -> AsyncIterator[_Stretch]:
+async def _ahead(stretches: AsyncIterator[_Stretch]) -> AsyncGenerator[_Stretch, None]:
     """The same; while one is worked on, the database makes the next."""
     coming = asyncio.ensure_future(anext(stretches, None))
     try:
@@ -97,7 +111,10 @@ async def _ahead(stretches: AsyncIterator[_Stretch]) -> AsyncIterator[_Stretch]:
             coming = asyncio.ensure_future(anext(stretches, None))
             yield stretch
     finally:
-        coming.cancel()  # nobody waits for it any more where the work on one has failed
+        # Where the work on one has failed or was cancelled, the connection is still asked for the next: given back like
+        # that, its complaint would take the place of what went wrong, and whoever cancelled would not be heard.
+        coming.cancel()
+        await asyncio.gather(coming, return_exceptions=True)
 
 
 class _Kept:
@@ -132,7 +149,9 @@ async def _take_in(world: World, kept: _Kept, stretch: _Stretch) -> None:
         world.workloads[workload.id] = workload
         if workload.phase in ACTIVE or workload.phase is Phase.UNKNOWN:
             _note_place(world, workload)
-    for row in stretch.replicas:
+    for number, row in enumerate(stretch.replicas):
+        if number % _TURN == 0:
+            await asyncio.sleep(0)
         _load_replica(world, row)
 
 
