@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -155,7 +154,7 @@ class Handlers:
         steps.done(Step.COMMIT)
         for step, seconds in steps.seconds.items():
             STEP.labels(step=step).observe(seconds)
-        for kind, number in Counter(type(decision).__name__ for decision in plan.decisions).items():
+        for kind, number in decisions.tally(plan.taken).items():
             DECIDED.labels(kind=kind).inc(number)
         ODDITIES.inc(len(plan.oddities))
         for said in plan.oddities[:_LOGGED]:

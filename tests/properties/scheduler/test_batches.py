@@ -13,7 +13,7 @@ from muster_kernel.quantities import GPU
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.quotas import Line, Quota
 from muster_scheduler.domain.asked.requests import Role, Shape
-from muster_scheduler.domain.asked.workloads import SECOND, Request, WorkloadKind
+from muster_scheduler.domain.asked.workloads import SECOND, Request, Stretch, Trials, WorkloadKind
 from muster_scheduler.domain.books.pools import NodePool, Strategy
 from muster_scheduler.domain.books.queues import Department, Project
 from muster_scheduler.domain.deciding import batch, seeking
@@ -110,13 +110,19 @@ def nodes(draw: st.DrawFn) -> list[Node]:
 @st.composite
 def requests(draw: st.DrawFn) -> Request:
     """Mostly one replica in one pool; the others are for the cycle alone."""
-    return request(
+    asked = request(
         Role("worker", draw(st.sampled_from([1] * 9 + [2])), shape := draw(SHAPES), role(shape).charge),
         priority=draw(st.sampled_from([50, 50, 50, 75])),
         preemptible=draw(st.sampled_from([True, True, False])),
         pools=draw(st.sampled_from([("one",), ("one",), ("one",), ("two",), ("one", "two"), ("two", "one")])),
         kind=draw(st.sampled_from([WorkloadKind.TRAINING] * 4 + [WorkloadKind.INFERENCE])),
     )
+    if asked.kind is WorkloadKind.TRAINING and asked.roles[0].size == 1:
+        asked = asked._replace(trials=draw(st.sampled_from([None] * 7 + [Trials(3, 2)])))
+    if asked.kind is WorkloadKind.TRAINING and asked.trials is None:
+        least = asked.roles[0].size
+        asked = asked._replace(stretch=draw(st.sampled_from([None] * 7 + [Stretch("worker", least, least + 2)])))
+    return asked
 
 
 class Told:

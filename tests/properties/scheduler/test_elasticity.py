@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -129,3 +131,23 @@ def test_a_state_made_anew_decides_the_same() -> None:
     fleet.world.derive()
     take(fleet, None)
     assert len(fleet.world.workloads[workload_id(1)].replicas) == 4
+
+
+@settings(max_examples=150)
+@given(st.randoms(use_true_random=False))
+def test_nobody_gives_anything_up_for_who_gets_no_room_by_it(rng: random.Random) -> None:
+    fleet = Fleet(node("a", 8), quota=rng.randint(0, 12))
+    for project in "qrs":
+        fleet.project(project, {"default": rng.randint(0, 8)})
+    least, owner = rng.randint(1, 2), rng.choice("pqrs")
+    gang = request(role(whole(), least))._replace(stretch=Stretch("worker", least, rng.randint(3, 6)))
+    fleet.submit(1, gang, project=owner)
+    fleet.run(1)
+    fleet.wait(31)
+    for number in range(2, 8):
+        fleet.submit(number, request(role(whole(rng.randint(1, 4)))), project=rng.choice("qrs"))
+    fleet.project("p", {"default": rng.randint(2, 12)})
+    before = len(fleet.workload(1).replicas)
+    taker = fleet.submit(20, request(role(whole(rng.randint(2, 6)))), project="p")
+    shrank = fleet.workload(1).active and len(fleet.workload(1).replicas) < before
+    assert not shrank or taker.claim is not None or taker.active

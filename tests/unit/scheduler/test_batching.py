@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -14,13 +15,14 @@ from muster_scheduler.domain.asked.limits import Limits
 from muster_scheduler.domain.asked.quotas import Line, ModelQuota, Quota
 from muster_scheduler.domain.asked.requests import Shape
 from muster_scheduler.domain.asked.rules import NodeTypes
+from muster_scheduler.domain.asked.workloads import Stretch, Trials
 from muster_scheduler.domain.books.pools import NodePool, Strategy
 from muster_scheduler.domain.books.queues import Department
 from muster_scheduler.domain.deciding.batch import RETIRES, WAITS, Heads, decide
 from muster_scheduler.domain.deciding.bitmaps import fill
 from muster_scheduler.domain.deciding.index import index_of
 from muster_scheduler.domain.deciding.shapes import Terms, row_of
-from muster_scheduler.domain.decisions import Assign, Burst, PhaseChange, Placed
+from muster_scheduler.domain.decisions import Assign, Burst, PhaseChange, Placed, tally
 from muster_scheduler.domain.fleet.clusters import Profile
 from muster_scheduler.domain.fleet.columns import columns_of
 from muster_scheduler.domain.fleet.nodes import Node
@@ -83,6 +85,17 @@ def test_what_a_batch_decides_is_one_value_that_stands_for_all_that_each_placeme
     assert plan.decisions[3:6] == (Placed(second, now), PhaseChange(second, *moved, now), Assign("c1", second))
 
 
+def test_decisions_are_counted_as_if_each_were_told_alone() -> None:
+    fleet = Fleet(node("a", 8))
+    fleet.state.begin(fleet.now)
+    for number in range(1, 7):
+        fleet.state.apply(fleet.admitted(number))
+    fleet.state.propose()
+    plan = fleet.state.plan()
+    assert any(isinstance(one, Burst) for one in plan.taken)
+    assert tally(plan.taken) == Counter(type(decision).__name__ for decision in plan.decisions)
+
+
 def test_a_batch_ends_before_the_first_that_finds_no_place_and_the_cycle_goes_on() -> None:
     fleet = Fleet(node("n1", 4))
     waiting(fleet, 6, whole(1))
@@ -104,6 +117,15 @@ def test_what_takes_more_than_one_search_is_left_to_the_cycle() -> None:
     fleet.state.plan()
     fleet.state.commit()
     assert batched(fleet, 100) == 1
+
+
+def test_elastic_gangs_and_trials_are_no_class_with_what_asks_for_the_same_at_first() -> None:
+    fleet = Fleet(node("a", 8))
+    asked = request(role(whole()))
+    others = asked._replace(stretch=Stretch("worker", 1, 3)), asked._replace(trials=Trials(4, 3))
+    fleet.send(*(fleet.admitted(number, each) for number, each in enumerate((asked, *others, asked), 1)))
+    assert [len(fleet.workload(number).replicas) for number in (1, 2, 3, 4)] == [1, 1, 3, 1]
+    assert list(fleet.world.elastic) == [workload_id(2)]
 
 
 def test_a_burst_is_placed_whole_in_one_cycle() -> None:

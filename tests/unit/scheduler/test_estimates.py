@@ -14,7 +14,9 @@ from muster_scheduler.domain.answers.wording import span
 from muster_scheduler.domain.asked.quotas import Quota
 from muster_scheduler.domain.asked.rules import Rules
 from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState
+from muster_scheduler.domain.books import usual
 from muster_scheduler.domain.books.queues import Project
+from muster_scheduler.domain.books.usual import learned
 from tests.support.fleets import Fleet, node, request, role, whole
 
 
@@ -158,8 +160,7 @@ def test_what_is_learned_is_taken_back_with_its_transaction_and_learned_again_by
         ran(fleet, number, 100 * number)
     (took,) = fleet.world.usual.values()
     assert took == tuple(100 * number * SECOND for number in (1, 2, 3))
-    fleet.world.derive()
-    assert list(fleet.world.usual.values()) == [took]
+    assert learned(fleet.world.workloads.values()) == fleet.world.usual
     fleet.submit(4)
     fleet.run(4)
     fleet.state.begin(fleet.now + 50 * SECOND)
@@ -167,6 +168,17 @@ def test_what_is_learned_is_taken_back_with_its_transaction_and_learned_again_by
     assert len(*fleet.world.usual.values()) == 4
     fleet.state.abort()
     assert list(fleet.world.usual.values()) == [took]
+
+
+def test_of_too_many_kinds_the_first_one_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usual, "_KINDS", 2)
+    fleet = Fleet(node("n1", 4))
+    for number, gpus in enumerate((1, 2, 1, 3), 1):
+        fleet.submit(number, request(role(whole(gpus))))
+        fleet.run(number)
+        fleet.finish(number)
+    assert [units for _, _, units in fleet.world.usual] == [2 * GPU, 3 * GPU]
+    assert learned(fleet.world.workloads.values()) == fleet.world.usual
 
 
 def test_of_many_runs_the_last_ones_count() -> None:

@@ -6,7 +6,8 @@ is taken as one value, which stands for all that each of them tells; `each` name
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from muster_kernel.lifecycle import DesiredPhase, Phase
@@ -133,6 +134,15 @@ class Burst(NamedTuple):
 Event = Queued | Claimed | Placed | Waiting | Preempted | Scaled | PhaseChange | Refused
 Decision = Event | Assign | Release
 Taken = Decision | Burst
+
+
+def tally(taken: Sequence[Taken]) -> dict[str, int]:
+    """How many decisions of each kind there are, as if each were told alone."""
+    found = Counter(type(one).__name__ for one in taken if not isinstance(one, Burst))
+    placed = sum(len(one.workloads) for one in taken if isinstance(one, Burst))
+    for kind in (Placed, PhaseChange, Assign) if placed else ():
+        found[kind.__name__] += placed
+    return dict(found)
 
 
 def each(taken: Iterable[Taken]) -> Iterator[Decision]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from muster_scheduler.domain.asked.quotas import Amount
 from muster_scheduler.domain.asked.requests import Role, total_charge
 from muster_scheduler.domain.asked.terms import Terms
-from muster_scheduler.domain.asked.workloads import Workload, WorkloadKind
+from muster_scheduler.domain.asked.workloads import Stretch, Trials, Workload, WorkloadKind
 
 
 class ClassKey(NamedTuple):
@@ -25,6 +25,8 @@ class ClassKey(NamedTuple):
     fields: frozenset[str]
     avoid: frozenset[tuple[str, str]]
     kind: WorkloadKind
+    trials: Trials | None  # these and elastic gangs begin otherwise than what asks for the same at first
+    stretch: Stretch | None
     terms: Terms
     ran: int
     user: str  # where its project limits users; else empty, and users share a class
@@ -54,6 +56,8 @@ def class_of(workload: Workload, user: str = "") -> ClassKey:
         request.fields,
         frozenset(workload.avoid),
         request.kind,
+        request.trials,
+        request.stretch,
         request.terms,
         workload.ran,
         user,

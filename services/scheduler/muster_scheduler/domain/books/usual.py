@@ -1,8 +1,9 @@
 """How long work that ended well has run, by what it was: what an estimate of when others end rests on.
 
 Written when a workload completes, read by answers/estimates.py. It decides nothing, and is no part of the truth: a
-rebuild learns from those that are still known.
-Holds: of each kind of work the last `_KEPT` runs count; with fewer than `_FEWEST` nothing is said.
+rebuild learns from those that have completed and were not deleted since.
+Holds: of each kind of work the last `_KEPT` runs count; with fewer than `_FEWEST` nothing is said; of more kinds than
+`_KINDS` the one that was met first is forgotten.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from muster_scheduler.domain.journal import Journal
 
 _KEPT: Final = 16
 _FEWEST: Final = 3
+_KINDS: Final = 10_000
 _OF_TEN: Final = 8  # an estimate that two of ten runs exceed is one that people can plan with
 
 Kind = tuple[str, WorkloadKind, int]
@@ -28,8 +30,11 @@ Usual = dict[Kind, tuple[int, ...]]
 def learn(usual: Usual, journal: Journal, workload: Workload) -> None:
     """A workload has completed just now."""
     kind = _kind(workload)
-    if kind is not None:
-        journal.put(usual, kind, (*usual.get(kind, ())[1 - _KEPT :], _took(workload)))
+    if kind is None:
+        return
+    if len(usual) >= _KINDS and kind not in usual:
+        journal.drop(usual, next(iter(usual)))
+    journal.put(usual, kind, _with(usual, kind, workload))
 
 
 def learned(workloads: Iterable[Workload]) -> Usual:
@@ -37,8 +42,14 @@ def learned(workloads: Iterable[Workload]) -> Usual:
     found: Usual = {}
     over = [w for w in workloads if w.phase is Phase.COMPLETED]
     for workload in sorted(over, key=lambda each: (each.finished, each.id)):
-        learn(found, Journal(), workload)
-    return found
+        kind = _kind(workload)
+        if kind is not None:
+            found[kind] = _with(found, kind, workload)
+    return dict(list(found.items())[-_KINDS:])
+
+
+def _with(usual: Usual, kind: Kind, workload: Workload) -> tuple[int, ...]:
+    return (*usual.get(kind, ())[1 - _KEPT :], workload.finished - workload.placed + workload.ran)
 
 
 def usual_end(usual: Usual, workload: Workload, now: int) -> int | None:
@@ -60,7 +71,3 @@ def _kind(workload: Workload) -> Kind | None:
     if request is None or not workload.placed:
         return None
     return workload.project, request.kind, total_charge(request.roles)
-
-
-def _took(workload: Workload) -> int:
-    return workload.finished - workload.placed + workload.ran

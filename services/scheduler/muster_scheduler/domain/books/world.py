@@ -23,7 +23,7 @@ from muster_scheduler.domain.books.standing import Kept
 from muster_scheduler.domain.books.stretches import Stretches
 from muster_scheduler.domain.books.timers import Timers
 from muster_scheduler.domain.books.touched import Freed, Touched
-from muster_scheduler.domain.books.usual import Usual, learned
+from muster_scheduler.domain.books.usual import Usual
 from muster_scheduler.domain.decisions import Assign, Queued, Taken, Waiting
 from muster_scheduler.domain.fleet.clocks import Due, next_due
 from muster_scheduler.domain.fleet.clusters import Cluster
@@ -73,7 +73,7 @@ class World:
         self.short: dict[str, None] = {}  # gangs of which replicas are lost; derived
         self.orphans: dict[tuple[str, str], tuple[int, int, int]] = {}  # (cluster, id) -> (since, generation, attempt)
         self.freed: dict[tuple[str, str], Freed] = {}  # derived: without it, everything is tried
-        self.usual: Usual = {}  # how long what completed ran; derived, for estimates alone
+        self.usual: Usual = {}  # how long what completed ran, for estimates alone
         self.standings: dict[str, Kept] = {}  # of node pools; held against the books whenever one is asked for
         self.waiting = Stretches()
         self.timers = Timers()
@@ -261,7 +261,6 @@ class World:
             if workload.phase is Phase.DELETED:
                 self.deleted.at(workload.finished, workload.id)
         self.waiting.fill(filter(self._is_ready, everybody))
-        self.usual = learned(everybody)
 
     def watch(self, workload: Workload) -> None:
         """Puts a workload into the queue and the timers, wherever it belongs now."""

@@ -105,7 +105,7 @@ def _cards(whole: Whole, losses: Losses) -> Ints:
 def count_cards(free: Ints32, holder: Ints32, cards: Ints32, room: Ints, last: Ints, found: Ints) -> None:
     """int64[n], into `found`: what each node has free once queues have lost what they may, and one victim more.
 
-    Its oracle is every set of victims, tried one by one (tests/unit/scheduler/room/test_bounds.py).
+    Its oracle is every set of victims, tried one by one (tests/properties/scheduler/test_bounds.py).
     """
     for n in range(len(free)):
         total, more = int(free[n]), 0

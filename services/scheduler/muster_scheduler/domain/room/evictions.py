@@ -13,22 +13,18 @@ placed, a victim does not join it; so evictions come to an end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from muster_kernel.lifecycle import WAITING, LifecycleEvent, Phase
-from muster_kernel.reasons import ChangeReason
+from muster_kernel.lifecycle import WAITING, Phase
 from muster_scheduler.domain.asked.quotas import NOTHING, Amount, Level
-from muster_scheduler.domain.asked.workloads import Claim, Ending, Request, Workload
+from muster_scheduler.domain.asked.workloads import Request, Workload
 from muster_scheduler.domain.books.classes import ClassKey
-from muster_scheduler.domain.books.course import advance
 from muster_scheduler.domain.books.models import bar, beyond_limits, counted_singly
-from muster_scheduler.domain.books.reserving import let_go
 from muster_scheduler.domain.books.standing import Standing
 from muster_scheduler.domain.books.world import World, owner_of
-from muster_scheduler.domain.decisions import Claimed, Preempted
 from muster_scheduler.domain.fleet.columns import Columns
 from muster_scheduler.domain.fleet.taking import Run
 from muster_scheduler.domain.gangs.place import Placement, Refusal
@@ -88,11 +84,10 @@ def make_room(world: World, key: ClassKey, standings: Standings, budget: Budget)
         ask = ask_of(site, first, budget)
         if ask is None:
             continue
-        if site.leaving and not ask.over and not isinstance(site.place(site.columns), Refusal):
+        if site.leaving and _fits(ask):
             return OthersLeave(len(site.leaving))  # in one place is enough: in another somebody would leave for nothing
         asks.append(ask)
-    found = next((found for ask in asks if (found := _in(ask, key, standings))), ())
-    return found or next((shrunk for ask in asks if (shrunk := _with_surplus(ask, key, standings))), ())
+    return next((found for ask in asks if (found := _in(ask, key, standings))), ())
 
 
 def _first_of(world: World, key: ClassKey, most: int) -> tuple[Workload, ...]:
@@ -102,37 +97,35 @@ def _first_of(world: World, key: ClassKey, most: int) -> tuple[Workload, ...]:
 
 def _in(ask: Ask, key: ClassKey, standings: Standings) -> tuple[Room, ...] | SurplusFirst:
     """The room that can be made in one place: by shrinking, by moving, by taking."""
-    world, spare = ask.site.world, spare_of(ask.site)
+    spare = spare_of(ask.site)
     shrunk = by_shrinking(ask, spare) if spare and not ask.over else None
     if shrunk is not None or key.returning:
         return (shrunk,) if shrunk is not None else ()
-    mark = world.journal.mark()
+    if spare and _found_without(spare, ask, key, standings):
+        return SurplusFirst(tuple((gang.id, len(gang.surplus())) for gang in spare))
     found = () if ask.over else by_moving(ask)
-    if not found:
-        found = _by_taking(ask, key, standings(ask.site.pool))
-    if found and spare:
-        world.journal.rollback(mark)
-        return SurplusFirst(_all_of(spare))
-    return found
+    return found or _by_taking(ask, key, standings(ask.site.pool))
 
 
-def _with_surplus(ask: Ask, key: ClassKey, standings: Standings) -> SurplusFirst | None:
-    """What gangs can do without there, where it takes that and the room of others too."""
-    spare = [] if key.returning else spare_of(ask.site)
-    if not spare:
-        return None
+def _found_without(spare: Sequence[Workload], ask: Ask, key: ClassKey, standings: Standings) -> bool:
+    """Whether there is room in that place once these gangs have given up what they can do without.
+
+    It is tried as it would be then: shares and who leaves are others, and what was found with the surplus in its place
+    may not be found without it, so that gangs would have shrunk for nothing.
+    """
     world, place = ask.site.world, (ask.site.cluster, ask.site.pool)
     mark = world.journal.mark()
     give_up(world, spare)
-    site = next(each for each in sites_of(world, ask.members[0]) if (each.cluster, each.pool) == place)
-    asked = ask_of(site, ask.members, ask.budget)
-    found = asked is not None and bool(_in(asked, key, standings))
+    site = next((each for each in sites_of(world, ask.members[0]) if (each.cluster, each.pool) == place), None)
+    asked = ask_of(site, ask.members, ask.budget) if site else None
+    found = asked is not None and (_fits(asked) or bool(_in(asked, key, standings)))
     world.journal.rollback(mark)
-    return SurplusFirst(_all_of(spare)) if found else None
+    return found
 
 
-def _all_of(spare: Iterable[Workload]) -> tuple[tuple[str, int], ...]:
-    return tuple((gang.id, len(gang.surplus())) for gang in spare)
+def _fits(ask: Ask) -> bool:
+    """Whether it needs nobody to leave who does not leave anyway."""
+    return not ask.over and not isinstance(ask.site.place(ask.site.columns), Refusal)
 
 
 def ask_of(site: Site, members: tuple[Workload, ...], budget: Budget) -> Ask | None:
@@ -274,32 +267,6 @@ def _room(ask: Ask, victims: list[Workload]) -> Room:
     names = tuple(victim.id for victim in victims)
     planned = charge_placements(site, workload, site.roles, placements, next_run(workload))
     return Room(workload, claim_of(site, planned, set(names), next_run(workload)), names)
-
-
-def carry_out(world: World, room: Room) -> None:
-    """Books the claim for the taker and sends the victims away: their room is counted once, with the taker."""
-    world.waiting.remove(room.taker.id)
-    _book(world, room.taker, room.claim)
-    for victim_id in room.victims:
-        victim = world.workloads[victim_id]
-        for replica in victim.everyone():
-            world.unaccount(victim, replica)
-        world.set(victim, ending=Ending.PREEMPTED, preempted_by=room.taker.id)
-        world.decide(Preempted(victim.id, victim.attempt, room.taker.id))
-        why = f"by {room.taker.name or room.taker.id}"
-        advance(world, victim, LifecycleEvent.PREEMPTED, ChangeReason.PREEMPTED, why)
-    for mover, claim in room.moves:
-        _book(world, mover, claim)
-
-
-def _book(world: World, workload: Workload, claim: Claim) -> None:
-    let_go(world, workload)
-    world.account(workload, claim.pool, (p.grant for p in claim.planned))
-    world.set(workload, claim=claim)
-    world.journal.put(world.claims, workload.id, None)
-    if not claim.waits_for:
-        world.journal.put(world.ready, workload.id, None)
-    world.decide(Claimed(workload.id, claim.cluster, claim.planned, claim.waits_for))
 
 
 def may_still_evict(world: World) -> int:

@@ -121,7 +121,6 @@ class Classes:
 
     def _terms(self, workload: Workload, request: Request, kin: Hashable, queue: int) -> Terms | None:
         """What classes have in common that differ in amounts alone, but for the units that each takes."""
-        # A class does not say whether its members are trials or elastic: that is asked of each of them.
         if self._reserved or request.trials is not None or request.stretch is not None:
             return None
         cluster = self._cluster_of(request)

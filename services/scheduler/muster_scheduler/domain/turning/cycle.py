@@ -33,7 +33,8 @@ from muster_scheduler.domain.life.trials import begin_first, grow_trials
 from muster_scheduler.domain.placement.ahead import look_at_arrivals
 from muster_scheduler.domain.placement.place import Budget, amount_before, clusters_for, place_gang
 from muster_scheduler.domain.placement.reasoning import why_not
-from muster_scheduler.domain.room.evictions import OthersLeave, SurplusFirst, carry_out, make_room
+from muster_scheduler.domain.room.booking import carry_out
+from muster_scheduler.domain.room.evictions import OthersLeave, SurplusFirst, make_room
 from muster_scheduler.domain.room.sites import Room
 from muster_scheduler.domain.steps import Step
 from muster_scheduler.domain.turning.batching import Pace, place_many

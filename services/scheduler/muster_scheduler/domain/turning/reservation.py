@@ -93,10 +93,11 @@ def _candidates(world: World, standing: Standing) -> Iterator[_Candidate]:
         if head.reservation is not None or not _in_share(world, key.project, more, standing):
             continue
         own = standing.fullness(row, books.account(key.project, pool).held), key.project
-        parent = standing.queues[row].parent
-        name = standing.queues[parent].name
-        above = standing.fullness(parent, books.department_account(name, pool).held), name
-        yield _Candidate(own if parent < 0 else above, own, place, key)
+        parent, above = standing.queues[row].parent, own
+        if parent >= 0:
+            name = standing.queues[parent].name
+            above = standing.fullness(parent, books.department_account(name, pool).held), name
+        yield _Candidate(above, own, place, key)
 
 
 def _is_plain(key: ClassKey) -> bool:
