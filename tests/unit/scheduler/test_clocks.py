@@ -139,6 +139,19 @@ def drained(name: str, number: int, at: int) -> Node:
     return made
 
 
+def test_a_drain_that_is_called_off_leaves_the_longest_run_as_it_was() -> None:
+    fleet = Fleet(node("a", 1))
+    fleet.submit(1)
+    fleet.run(1)
+    fleet.inventory("c1", [drained("a", 1, fleet.now + 100 * SECOND)])
+    rule(fleet, training_time=300)
+    fleet.inventory("c1", [node("a", 1)])
+    fleet.wait(299)
+    assert fleet.workload(1).phase is Phase.RUNNING
+    fleet.wait(1)
+    assert fleet.workload(1).reason is ChangeReason.RUN_TIME_LIMIT
+
+
 def test_a_drain_moves_what_runs_a_grace_before_its_deadline() -> None:
     fleet = Fleet(node("a", 1), node("b", 2))
     fleet.submit(1)

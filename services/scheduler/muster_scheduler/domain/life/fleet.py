@@ -109,13 +109,13 @@ def _take_nodes(world: World, event: InventoryReported) -> None:
     for name in sorted(vanished):
         world.inventory.drop_node((event.cluster, name))
     world.oddities += contradictions.settle(world.inventory, nodes)
-    closing = [node for node in nodes if _closes_anew(world, node)]
+    moved = [node for node in nodes if _closes_otherwise(world, node)]
     for node in nodes:
         known = world.inventory.nodes.get(node.key)
         if known is None or known.windows != node.windows:
             world.watch_node(node)
     world.inventory.put_nodes(nodes)
-    for workload_id in sorted({holder.workload for node in closing for holder in node.entries}):
+    for workload_id in sorted({holder.workload for node in moved for holder in node.entries}):
         world.watch(world.workloads[workload_id])
     for name in sorted(reported | vanished):
         world.touched.nodes[event.cluster, name] = None
@@ -123,12 +123,15 @@ def _take_nodes(world: World, event: InventoryReported) -> None:
         world.waiting.wake_pool(pool)
 
 
-def _closes_anew(world: World, node: Node) -> bool:
-    """Whether the report sends away, or now at another time, what runs on the node."""
+def _closes_otherwise(world: World, node: Node) -> bool:
+    """Whether the report sends away what runs on the node, now at another time, or no longer.
+
+    No longer too: until then nobody had to look at a later clock of what runs there, such as its longest run time.
+    """
     known = world.inventory.nodes.get(node.key)
     node.tainted = tainted_since(known, node, world.now)
     before = (known.closing(world.now), known.tainted) if known is not None else (0, 0)
-    return (node.closing(world.now), node.tainted) not in {before, (0, 0)}
+    return (node.closing(world.now), node.tainted) != before
 
 
 def on_held(world: World, event: AssignmentsHeld) -> None:
