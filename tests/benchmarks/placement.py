@@ -11,8 +11,8 @@ is all that a placement costs it: order, quotas, search, books with their undo, 
 the bytes of each WorkloadPlaced as published. --path kernel: the same heads are taken and decided in one batch, and
 nothing is written; `us_decided`.
 
-On one core, with everything switched on that the service has, the garbage collector in its portions; the columns of the
-pool are made within the time; compiling is left out; processor time, median of five.
+On one core, with everything switched on that the service has, the garbage collector in its portions; the columns of a
+pool are made when its nodes are reported, before the time; compiling is left out; processor time, median of five.
 The last line of standard output is one JSON object.
 """
 
