@@ -124,7 +124,7 @@ class _Kept:
 
     def __init__(self) -> None:
         self._requests: dict[str, Request] = {}
-        self._words: dict[str, str] = {}
+        self.words: dict[str, str] = {}
 
     def request(self, body: str, spec: bytes) -> Request:
         """The request of a row: all but its spec is that of every other row with the same body."""
@@ -132,10 +132,6 @@ class _Kept:
         if known is None:
             known = self._requests[body] = workload_rows.to_request(body, b"")
         return Request._make((*known[:_SPEC], spec, *known[_SPEC + 1 :]))
-
-    def workload(self, row: Any) -> tuple[Workload, int]:
-        """The workload of a row, and the generation of the revision that it replaces."""
-        return workload_rows.to_workload(row, self._words)
 
 
 async def _take_in(world: World, kept: _Kept, stretch: _Stretch) -> None:
@@ -145,7 +141,7 @@ async def _take_in(world: World, kept: _Kept, stretch: _Stretch) -> None:
     for number, row in enumerate(stretch.workloads):
         if number % _TURN == 0:
             await asyncio.sleep(0)
-        workload, old = kept.workload(row)
+        workload, old = workload_rows.to_workload(row, kept.words)
         workload.request = requests.get((workload.id, row["generation"]))
         workload.old = requests.get((workload.id, old)) if old else None
         world.workloads[workload.id] = workload

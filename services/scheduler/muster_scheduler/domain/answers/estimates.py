@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
-from muster_kernel.reasons import Reason, WaitingReason
+from muster_kernel.reasons import FOR_ROOM, Reason, WaitingReason
 from muster_scheduler.domain.answers.attempts import Attempt, Way
 from muster_scheduler.domain.answers.viewing import Viewer
 from muster_scheduler.domain.answers.wording import span
@@ -25,15 +25,8 @@ from muster_scheduler.domain.room.sites import Site, sites_of
 from muster_scheduler.domain.turning.foreseen import foresee
 
 _SITES: Final = 3
-FOR_ROOM: Final = frozenset(
-    {
-        WaitingReason.NO_CAPACITY,
-        WaitingReason.NO_HOST_CAPACITY,
-        WaitingReason.FRAGMENTED,
-        WaitingReason.TOPOLOGY,
-        WaitingReason.RESERVED,
-    }
-)
+WITHOUT_ROOM: Final = FOR_ROOM - {WaitingReason.CLAIM}
+"""What waits for these has no room in sight yet; who waits for leavers has."""
 
 
 class Estimate(NamedTuple):
@@ -56,7 +49,7 @@ def estimate(world: World, workload: Workload, reason: Reason) -> Estimate | Non
             return Estimate(workload.not_before, None, "its pause is over then")
         case WaitingReason.CLAIM:
             return Estimate(None, world.now + grace * SECOND, f"who leaves is ended after {grace} s")
-        case code if code in FOR_ROOM:
+        case code if code in WITHOUT_ROOM:
             return _foreseen(world, workload)
     return None
 

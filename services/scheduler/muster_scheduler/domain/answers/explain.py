@@ -14,7 +14,7 @@ from muster_kernel.reasons import NEVER, TOO_FAR_APART, Constraint, Reason, Wait
 from muster_scheduler.domain.answers.allowances import larger, more_of_model
 from muster_scheduler.domain.answers.attempts import Attempt, Way, attempts
 from muster_scheduler.domain.answers.endings import who_would_have_to_end
-from muster_scheduler.domain.answers.estimates import FOR_ROOM, Estimate, estimate, kept_for
+from muster_scheduler.domain.answers.estimates import WITHOUT_ROOM, Estimate, estimate, kept_for
 from muster_scheduler.domain.answers.raising import enough_quota
 from muster_scheduler.domain.answers.remedies import looser, other_types, short_role, what_would_fit
 from muster_scheduler.domain.answers.shares import QueueShare, shares_of
@@ -90,7 +90,7 @@ def explain(world: World, workload: Workload, viewer: Viewer = EVERYONE) -> Expl
         _excluded(world, workload, request),
         tuple(helps),
         _room(world, workload, reason, viewer),
-        shares_of(world, workload.project, brief.pool) if reason.code in FOR_ROOM | _OF_QUOTA else (),
+        shares_of(world, workload.project, brief.pool) if reason.code in WITHOUT_ROOM | _OF_QUOTA else (),
         estimate(world, workload, reason),
     )
 
@@ -112,7 +112,7 @@ def _helps(world: World, workload: Workload, request: Request, reason: Reason, v
 
 def _room(world: World, workload: Workload, reason: Reason, viewer: Viewer) -> tuple[Attempt, ...]:
     """What making room came to, where room lacks; for whom it waits, where it was made."""
-    if reason.code in FOR_ROOM:
+    if reason.code in WITHOUT_ROOM:
         return (*kept_for(world, workload, viewer), *attempts(world, workload))
     leaving = [world.workloads[each] for each in workload.claim.waits_for] if workload.claim else []
     return (Attempt(Way.RECLAIM, "", f"{viewer.names(leaving)} {_verb(leaving)} for it"),) if leaving else ()

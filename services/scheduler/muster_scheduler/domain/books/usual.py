@@ -59,11 +59,11 @@ def usual_end(usual: Usual, workload: Workload, now: int) -> int | None:
     """
     kind = _kind(workload)
     took = usual.get(kind, ()) if kind is not None else ()
-    began = now - workload.placed + workload.ran
-    longer = sorted(each for each in took if each > began)
+    ran = now - workload.placed + workload.ran
+    longer = sorted(each for each in took if each > ran)
     if len(took) < _FEWEST or not longer:
         return None
-    return now + longer[(len(longer) * _OF_TEN - 1) // 10] - began
+    return now + longer[(len(longer) * _OF_TEN - 1) // 10] - ran
 
 
 def _kind(workload: Workload) -> Kind | None:

@@ -113,10 +113,10 @@ def _found_without(spare: Sequence[Workload], ask: Ask, key: ClassKey, standings
     It is tried as it would be then: shares and who leaves are others, and what was found with the surplus in its place
     may not be found without it, so that gangs would have shrunk for nothing.
     """
-    world, place = ask.site.world, (ask.site.cluster, ask.site.pool)
+    world, cluster, pool = ask.site.world, ask.site.cluster, ask.site.pool
     mark = world.journal.mark()
     give_up(world, spare)
-    site = next((each for each in sites_of(world, ask.members[0]) if (each.cluster, each.pool) == place), None)
+    site = next((each for each in sites_of(world, ask.members[0], [pool]) if each.cluster == cluster), None)
     asked = ask_of(site, ask.members, ask.budget) if site else None
     found = asked is not None and (_fits(asked) or bool(_in(asked, key, standings)))
     world.journal.rollback(mark)

@@ -9,6 +9,7 @@ but for the taker; a workload that may not be interrupted, or that would end by 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -17,6 +18,7 @@ from muster_scheduler.domain.asked.requests import Kind, Role
 from muster_scheduler.domain.asked.workloads import Claim, Request, Workload
 from muster_scheduler.domain.books.models import asked_of
 from muster_scheduler.domain.fleet.columns import Columns
+from muster_scheduler.domain.fleet.nodes import Node
 from muster_scheduler.domain.gangs.place import Placement, Refusal, place_gang
 from muster_scheduler.domain.gangs.runs import take_all
 from muster_scheduler.domain.placement.gang import wish_of
@@ -74,9 +76,9 @@ def by_moving(ask: Ask) -> tuple[Room, ...]:
     site = ask.site
     if ask.taker.shape.kind is not Kind.NONE and ask.units.gpu > free_of(site.columns, ask.taker)[0]:
         return ()
-    looked_at = 0
+    looked_at, best = 0, _best(site, ask.taker)
     for nodes in _NODES:
-        movers = _movers(site, ask.taker, nodes)
+        movers = _movers(site, best[:nodes])
         room = _moved(ask, movers) if len(movers) > looked_at else ()
         if room:
             return room
@@ -106,13 +108,17 @@ def _claim(site: Site, mover: Workload, homes: _Homes, row: int, names: set[str]
     return claim_of(site, planned, names, run)
 
 
-def _movers(site: Site, taker: Taker, most: int) -> list[Workload]:
-    """Who may move from so many nodes, those that have most to offer, by id."""
+def _best(site: Site, taker: Taker) -> list[Node]:
+    """The nodes that have most to offer, as many as are looked at."""
     columns = site.columns
     devices = np.maximum(columns.milli, 0).sum(axis=1) + 1000 * columns.idle.astype(np.int64)
     free = np.where(taker.eligible, columns.cpu if taker.shape.kind is Kind.NONE else devices, 0)
-    best = np.argsort(-free, kind="stable")[:most]
-    nodes = [site.capacity.nodes[n] for n in best.tolist() if free[n] > 0]
+    best = np.argsort(-free, kind="stable")[: _NODES[-1]]
+    return [site.capacity.nodes[n] for n in best.tolist() if free[n] > 0]
+
+
+def _movers(site: Site, nodes: Sequence[Node]) -> list[Workload]:
+    """Who may move from these nodes, by id."""
     found = {holder.workload for node in nodes for holder in node.entries}
     world = site.world
     named = (world.workloads[each] for each in sorted(found) if each in world.workloads)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -232,20 +232,20 @@ class Batch:
         for each in workloads:
             values = values_of(each)
             if values != last:
-                last, start = values, self._start(each)
+                last, start = values, self._start(each, values)
             if start is None or each.replicas:
                 break
             found.append(start)
         return found
 
-    def _start(self, workload: Workload) -> Start | None:
+    def _start(self, workload: Workload, values: tuple[Any, ...]) -> Start | None:
         if workload.claim is not None or workload.reservation is not None:
             return None
         key = workload.phase, workload.desired
         if key not in self._phases:
             self._phases[key] = _entered(*key)
         entered = self._phases[key]
-        return start_of(values_of(workload), entered) if entered is not None else None
+        return start_of(values, entered) if entered is not None else None
 
 
 def _entered(phase: Phase, desired: DesiredPhase) -> Phase | None:
