@@ -18,6 +18,7 @@ from muster_kernel.quantities import GPU
 from muster_kernel.reasons import WaitingReason
 from muster_scheduler.adapters import rows, workload_rows
 from muster_scheduler.domain import events
+from muster_scheduler.domain.asked.courses import turned
 from muster_scheduler.domain.asked.quotas import Quota
 from muster_scheduler.domain.asked.requests import Grant, Holder, Kind, Share
 from muster_scheduler.domain.asked.workloads import News, Replica, ReplicaState, Request, Workload
@@ -96,7 +97,7 @@ def _held(size: Size, number: int, node: Node, grant: Grant) -> tuple[Workload, 
     asked = request(role(whole(len(grant.shares))), pools=(node.pool,))
     workload = _workload(size, number, asked, START + number)
     workload.phase, workload.cluster, workload.pool = Phase.RUNNING, node.cluster, node.pool
-    workload.placed = workload.first_placed = START + number
+    workload.course = turned(workload.course, {"placed": START + number, "first_placed": START + number})
     holder = Holder(workload.id, 1, 1, "worker", 0, 0)
     return workload, Replica(holder, node.key, grant, state=ReplicaState.READY, news=News(started=START + number))
 

@@ -10,6 +10,7 @@ from muster.events.v1 import scheduler_pb2
 from muster.fleet.v1 import fleet_pb2 as fleet
 from muster.workload.v1 import workload_pb2 as w
 from muster_scheduler.adapters.rebuild import load
+from muster_scheduler.domain.asked.courses import turned
 from muster_scheduler.domain.asked.limits import Limits
 from muster_stack.fixtures import TestDatabase
 from tests.support.scheduling import Candidate, Neighbours, neighbours, scheduler
@@ -133,7 +134,8 @@ async def _digest(url: str) -> str:
         state = await load(connection, Limits(), 1)
         state.check()
         for workload in state.world.workloads.values():
-            workload.record = 0  # a new leader writes every record anew, and so raises its revision
+            # A new leader writes every record anew, and so raises its revision.
+            workload.course = turned(workload.course, {"record": 0})
         return state.digest()
     finally:
         await connection.close()

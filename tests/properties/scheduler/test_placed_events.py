@@ -7,6 +7,7 @@ from hypothesis import given
 
 from muster_scheduler.adapters.encoding import placed
 from muster_scheduler.adapters.placements import Placements
+from muster_scheduler.domain.asked.courses import Course
 from muster_scheduler.domain.asked.requests import Grant, Holder, Kind, Share
 from muster_scheduler.domain.asked.workloads import Replica, Workload
 from tests.support.fleets import START, host, request, role, workload_id
@@ -21,7 +22,7 @@ GRANTS = st.sampled_from(
 def workloads(draw: st.DrawFn) -> Workload:
     """Placed ones that differ in little."""
     name, attempt = workload_id(draw(st.integers(0, 5))), draw(st.integers(1, 2))
-    made = Workload(name, request=request(role(host())), attempt=attempt)
+    made = Workload(name, request=request(role(host())), course=Course(attempt=attempt))
     made.cluster, made.pool = draw(st.sampled_from(["c1", "c2"])), draw(st.sampled_from(["default", "other"]))
     for rank in range(draw(st.sampled_from([1, 1, 1, 1, 0, 2]))):
         holder = Holder(name, 1, attempt, draw(st.sampled_from(["worker", "master"])), rank, draw(st.integers(0, 1)))

@@ -33,7 +33,7 @@ def lived(steps: list[Step]) -> Stretches:
         name, project = workload_id(number), PROJECTS[number % 2]
         asked = request(role(SHAPES[shape]), priority=50 + 25 * (shape == 3), pools=("one", "two")[: 1 + shape % 2])
         if what == "add":
-            queue.add(Workload(name, project, submitted=START + at, request=asked))
+            queue.add(Workload(name, project=project, submitted=START + at, request=asked))
         elif what == "remove":
             queue.remove(name)
         elif what == "head":

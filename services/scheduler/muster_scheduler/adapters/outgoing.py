@@ -18,7 +18,8 @@ from muster_scheduler.adapters import encoding
 from muster_scheduler.adapters.placements import Placements
 from muster_scheduler.domain import decisions as d
 from muster_scheduler.domain.answers.explain import brief_of
-from muster_scheduler.domain.asked.workloads import Planned, Replica, Workload
+from muster_scheduler.domain.asked.courses import Planned
+from muster_scheduler.domain.asked.workloads import Replica, Workload
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.state import Plan
 

@@ -7,6 +7,7 @@ a state whose digest is that of the one that was written.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import asyncpg
@@ -101,10 +102,10 @@ class PostgresStore:
             await self._pools(unit, touched, world)
         if touched.nodes:
             await self._nodes(unit, touched, world)
-        if touched.workloads:
-            await self._workloads(unit, touched, world)
-        if touched.replicas:
-            await self._replicas(unit, touched, world)
+        if changed := touched.all_workloads():
+            await self._workloads(unit, changed, touched.requests, world)
+        if replicas := touched.all_replicas():
+            await self._replicas(unit, replicas, world)
 
     async def _projects(self, unit: Unit, touched: Touched, world: World) -> None:
         known = world.queues.projects
@@ -151,12 +152,12 @@ class PostgresStore:
         if over:
             await unit.connection.execute(_NODES_OVER, *_columns(over))
 
-    async def _workloads(self, unit: Unit, touched: Touched, world: World) -> None:
-        over = [workload_id for workload_id in touched.workloads if workload_id not in world.workloads]
+    async def _workloads(self, unit: Unit, touched: Iterable[str], requests: Iterable[str], world: World) -> None:
+        over = [workload_id for workload_id in touched if workload_id not in world.workloads]
         if over:
             await unit.connection.execute(_WORKLOADS_OVER, over)
             await unit.connection.execute(_REQUESTS_OVER, over)
-        changed = [world.workloads[workload_id] for workload_id in touched.workloads if workload_id in world.workloads]
+        changed = [world.workloads[workload_id] for workload_id in touched if workload_id in world.workloads]
         if not changed:
             return
         lines = [(w.id, w.project, w.name, w.phase.value, w.desired.value, w.generation, w.attempt) for w in changed]
@@ -164,17 +165,17 @@ class PostgresStore:
         await unit.connection.execute(_WORKLOADS, *_columns(lines), unit.now, bodies)
         asked = [
             (w.id, w.request)
-            for w in (world.workloads[i] for i in touched.requests if i in world.workloads)
+            for w in (world.workloads[i] for i in requests if i in world.workloads)
             if w.request is not None
         ]
         if asked:
-            requests = [(i, r.generation, workload_rows.of_request(r), r.spec) for i, r in asked]
-            await unit.connection.execute(_REQUESTS, *_columns(requests))
+            generations = [(i, r.generation, workload_rows.of_request(r), r.spec) for i, r in asked]
+            await unit.connection.execute(_REQUESTS, *_columns(generations))
 
-    async def _replicas(self, unit: Unit, touched: Touched, world: World) -> None:
+    async def _replicas(self, unit: Unit, touched: Iterable[Holder], world: World) -> None:
         kept: list[tuple[object, ...]] = []
         over: list[Holder] = []
-        for holder in touched.replicas:
+        for holder in touched:
             workload = world.workloads[holder.workload]
             replica = workload.find(holder)
             if replica is None:

@@ -12,18 +12,9 @@ import msgspec
 from muster_kernel.lifecycle import DesiredPhase, Phase
 from muster_kernel.reasons import ChangeReason, WaitingReason
 from muster_scheduler.adapters.rows import copied, text
+from muster_scheduler.domain.asked.courses import COURSE, FIRST, Claim, Reservation, turned
 from muster_scheduler.domain.asked.requests import Grant, Holder
-from muster_scheduler.domain.asked.workloads import (
-    NO_NEWS,
-    Claim,
-    Ending,
-    News,
-    Replica,
-    ReplicaState,
-    Request,
-    Reservation,
-    Workload,
-)
+from muster_scheduler.domain.asked.workloads import NO_NEWS, Ending, News, Replica, ReplicaState, Request, Workload
 
 _NOTHING: Final = b""
 
@@ -87,6 +78,9 @@ class ReplicaBody(msgspec.Struct, frozen=True, omit_defaults=True):
 _APART: Final = frozenset({"avoid", "replacements", "old_generation"})
 """Fields of a body that are not a workload's attributes as they stand."""
 _PLAIN: Final = tuple(name for name in WorkloadBody.__struct_fields__ if name not in _APART)
+_TURNS: Final = tuple(name for name in _PLAIN if name in COURSE)
+"""Those that its course has."""
+_OWN: Final = tuple(name for name in _PLAIN if name not in COURSE)
 _AS_SAID: Final = frozenset(
     {"department", "namespace", "owner", "submitted", "message", "queued", "told_at", "cluster", "pool", "placed"}
 )
@@ -127,23 +121,21 @@ def to_workload(row: Any, words: dict[str, str]) -> tuple[Workload, int]:
             said[name] = keep(said[name], said[name])
     plain = said if said.keys() <= _AS_SAID else {}  # what waits has few fields beside those that it begins with
     project, phase, desired = keep(row["project"], row["project"]), _PHASES[row["phase"]], _WISHES[row["desired"]]
+    turns: dict[str, object] = {name: plain.pop(name) for name in _TURNS if name in plain}
+    if desired is not FIRST.desired or row["attempt"] != FIRST.attempt:
+        turns |= {"desired": desired, "attempt": row["attempt"]}
+    course = turned(FIRST, turns) if turns else FIRST
     workload = Workload(
-        str(row["id"]),
-        project,
-        name=row["name"],
-        phase=phase,
-        desired=desired,
-        attempt=row["attempt"],
-        told=told,
-        **plain,
+        str(row["id"]), project=project, name=row["name"], phase=phase, course=course, told=told, **plain
     )
     if plain is said:
         return workload, 0
     read = _workload.decode(row["body"])
-    for name in _PLAIN:
+    for name in _OWN:
         setattr(workload, name, getattr(read, name))
     for name in _SHARED:
         setattr(workload, name, said.get(name, ""))
+    workload.course = turned(course, {name: getattr(read, name) for name in _TURNS})
     workload.avoid, workload.replacements = dict(read.avoid), dict(read.replacements)
     return workload, read.old_generation
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from muster_kernel.lifecycle import DesiredPhase, Phase
 from muster_kernel.reasons import ChangeReason, Reason
-from muster_scheduler.domain.asked.workloads import Planned
+from muster_scheduler.domain.asked.courses import Planned
 
 
 class Queued(NamedTuple):

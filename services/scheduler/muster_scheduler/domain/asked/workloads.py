@@ -12,8 +12,9 @@ from enum import Enum, StrEnum
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from muster_kernel.lifecycle import ACTIVE, DesiredPhase, Phase
-from muster_kernel.reasons import ChangeReason, FailureClass, WaitingReason
+from muster_kernel.lifecycle import ACTIVE, Phase
+from muster_kernel.reasons import FailureClass, WaitingReason
+from muster_scheduler.domain.asked.courses import FIRST, Course, OnCourse
 from muster_scheduler.domain.asked.requests import Grant, Holder, Role
 from muster_scheduler.domain.asked.terms import ANYWHERE, Terms
 
@@ -132,76 +133,22 @@ class Replica:
         return self.gone or self.state in {ReplicaState.SUCCEEDED, ReplicaState.FAILED}
 
 
-class Planned(NamedTuple):
-    """Where one replica of a claim will run."""
+@dataclass(slots=True, eq=False)
+class Workload(OnCourse):
+    """One workload, from the first that was heard of it until it is deleted.
 
-    role: str
-    rank: int
-    node: tuple[str, str]
-    grant: Grant
-
-
-class Claim(NamedTuple):
-    """Room that has been made and is being waited for."""
-
-    cluster: str
-    pool: str
-    planned: tuple[Planned, ...]
-    waits_for: tuple[str, ...]  # workload ids, sorted
-    run: tuple[int, int] = (0, 0)  # generation and attempt that it is for
-
-
-class Reservation(NamedTuple):
-    """Nodes of one pool that are kept for a blocked workload until it fits somewhere.
-
-    since: when it got them. until: by when those who are in its way will have left by their own limits; 0: nobody
-    knows. beyond: whether its queues would then hold more than they deserve.
+    What placing it reads and writes stands first, so that it lies together in memory: a burst of placements waits for
+    each line of the cache that it is spread over.
     """
 
-    cluster: str
-    pool: str
-    nodes: tuple[str, ...]
-    since: int
-    until: int = 0
-    beyond: bool = False
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class Course:
-    """Where a workload stands in its life: what placing it reads and writes.
-
-    Apart from the rest so that it lies together in memory: among 45 fields by name it was spread over twice the lines
-    of the cache, each of which a burst of placements waits for.
-    """
-
+    id: str
     request: Request | None = None
     phase: Phase = Phase.CREATING
-    desired: DesiredPhase = DesiredPhase.RUNNING
-    reason: ChangeReason = ChangeReason.ADMITTED
-    message: str = ""
-    attempt: int = 1
+    course: Course = FIRST
     told: WaitingReason | None = None  # what was last published of why it waits; None: that it is queued neither
     cluster: str = ""
     pool: str = ""
-    placed: int = 0
-    first_placed: int = 0  # first placement of this generation: START failures are bounded in time from here
     replicas: dict[tuple[str, int], Replica] = field(default_factory=dict)
-    not_before: int = 0  # backoff
-    claim: Claim | None = None
-    reservation: Reservation | None = None
-    preempted_by: str = ""
-    idle_since: int = 0  # since when its GPUs stand idle, as telemetry says; 0: they do not
-    record: int = 0  # revision of the assignment record
-    snapshot_due: bool = False  # its cluster was silent: waits for the agent's next snapshot
-    endpoints: tuple[str, ...] = ()
-    conditions: tuple[tuple[str, bool, str, str], ...] = ()
-
-
-@dataclass(slots=True, eq=False)
-class Workload(Course):
-    """One workload, from the first that was heard of it until it is deleted."""
-
-    id: str
     project: str = ""
     department: str = ""
     namespace: str = ""

@@ -12,9 +12,10 @@ from typing import Final
 
 from muster_kernel.lifecycle import ACTIVE, WAITING, LifecycleEvent, Phase, Verdict, step
 from muster_kernel.reasons import ChangeReason
+from muster_scheduler.domain.asked.courses import Claim, Planned
 from muster_scheduler.domain.asked.limits import KEEP_DEVICES
 from muster_scheduler.domain.asked.requests import Holder
-from muster_scheduler.domain.asked.workloads import Claim, Ending, Planned, Replica, ReplicaState, Request, Workload
+from muster_scheduler.domain.asked.workloads import Ending, Replica, ReplicaState, Request, Workload
 from muster_scheduler.domain.books.eligible import eligibility_of
 from muster_scheduler.domain.books.reserving import let_go
 from muster_scheduler.domain.books.usual import learn

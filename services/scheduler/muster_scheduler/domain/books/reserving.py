@@ -14,8 +14,9 @@ from typing import Final
 
 from muster_kernel.lifecycle import WAITING
 from muster_kernel.reasons import Reason, WaitingReason
+from muster_scheduler.domain.asked.courses import Reservation
 from muster_scheduler.domain.asked.quotas import NOTHING, Amount, Quota
-from muster_scheduler.domain.asked.workloads import Request, Reservation, Workload
+from muster_scheduler.domain.asked.workloads import Request, Workload
 from muster_scheduler.domain.books.classes import ClassKey, class_of
 from muster_scheduler.domain.books.queues import Department
 from muster_scheduler.domain.books.waiting import Help

@@ -54,7 +54,7 @@ def restore(world: World, before: Before) -> None:
     world.weighed = before.weighed
     world.queues.risen |= before.risen
     world.queues.fallen |= before.fallen
-    for workload_id in sorted(touched.workloads):
+    for workload_id in sorted(touched.all_workloads()):
         world.waiting.remove(workload_id)
         workload = world.workloads.get(workload_id)
         if workload is not None:

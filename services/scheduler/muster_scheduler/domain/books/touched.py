@@ -6,7 +6,9 @@ Holds: none of it is truth; dicts stand for sets in the order in which things ca
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 from muster_scheduler.domain.asked.requests import Holder
@@ -25,6 +27,16 @@ class Touched:
     departments: dict[str, None] = field(default_factory=dict)
     usage: dict[tuple[str, str], None] = field(default_factory=dict)
     pools: dict[int, None] = field(default_factory=dict)
+    placed: list[tuple[Sequence[str], Sequence[Holder]]] = field(default_factory=list)
+    """Workloads and replicas of whole batches: put together only where somebody asks."""
+
+    def all_workloads(self) -> dict[str, None]:
+        """Those of batches too."""
+        return self.workloads | dict.fromkeys(chain.from_iterable(names for names, _ in self.placed))
+
+    def all_replicas(self) -> dict[Holder, None]:
+        """Those of batches too."""
+        return self.replicas | dict.fromkeys(chain.from_iterable(holders for _, holders in self.placed))
 
 
 class Freed(NamedTuple):

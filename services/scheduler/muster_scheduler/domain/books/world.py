@@ -11,6 +11,7 @@ from operator import attrgetter
 
 from muster_kernel.lifecycle import ACTIVE, RELEASING, WAITING, Phase
 from muster_kernel.reasons import Reason
+from muster_scheduler.domain.asked.courses import COURSE, turned
 from muster_scheduler.domain.asked.limits import FORGET_AFTER, FORGET_AT_ONCE, WAITING_EVERY, Limits
 from muster_scheduler.domain.asked.quotas import Amount
 from muster_scheduler.domain.asked.requests import Grant
@@ -89,7 +90,10 @@ class World:
     # -- small changes -----------------------------------------------------------------------------------------------
 
     def set(self, workload: Workload, **values: object) -> None:
-        """Sets attributes of a workload."""
+        """Sets attributes of a workload, those of its course by another course."""
+        turns = {name: values.pop(name) for name in tuple(values) if name in COURSE}
+        if turns:
+            values["course"] = turned(workload.course, turns)
         self.journal.write(workload, values)
         self.touched.workloads[workload.id] = None
 

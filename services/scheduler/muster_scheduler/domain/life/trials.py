@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from muster_kernel.lifecycle import ACTIVE, LifecycleEvent, Phase
 from muster_kernel.reasons import ChangeReason, FailureClass
+from muster_scheduler.domain.asked.courses import Planned
 from muster_scheduler.domain.asked.limits import FAULT_LIMIT
-from muster_scheduler.domain.asked.workloads import Ending, Planned, Replica, ReplicaState, Trials, Workload
+from muster_scheduler.domain.asked.workloads import Ending, Replica, ReplicaState, Trials, Workload
 from muster_scheduler.domain.books.course import advance, claim_holder
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.life.service import add_replica, replica_ended

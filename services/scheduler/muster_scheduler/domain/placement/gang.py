@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster_kernel.reasons import Reason, WaitingReason
+from muster_scheduler.domain.asked.courses import Planned
 from muster_scheduler.domain.asked.requests import Grant, Holder, Kind, Role, Shape, replica_count
 from muster_scheduler.domain.asked.terms import Wish
-from muster_scheduler.domain.asked.workloads import Planned, Request, Workload
+from muster_scheduler.domain.asked.workloads import Request, Workload
 from muster_scheduler.domain.books.capacity import Capacity
 from muster_scheduler.domain.books.course import claim_holder
 from muster_scheduler.domain.books.inventory import Inventory

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from muster_kernel.reasons import Constraint
+from muster_scheduler.domain.asked.courses import Planned
 from muster_scheduler.domain.asked.quotas import Amount
 from muster_scheduler.domain.asked.requests import Grant, Kind, Role, Shape, charge_of, replica_count, total_charge
-from muster_scheduler.domain.asked.workloads import Planned, Request, Workload
+from muster_scheduler.domain.asked.workloads import Request, Workload
 from muster_scheduler.domain.books.capacity import Capacity
 from muster_scheduler.domain.books.course import claim_holder
 from muster_scheduler.domain.books.models import asked_of

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from muster_kernel.lifecycle import LifecycleEvent
 from muster_kernel.reasons import ChangeReason
-from muster_scheduler.domain.asked.workloads import Claim, Ending, Workload
+from muster_scheduler.domain.asked.courses import Claim
+from muster_scheduler.domain.asked.workloads import Ending, Workload
 from muster_scheduler.domain.books.course import advance
 from muster_scheduler.domain.books.reserving import let_go
 from muster_scheduler.domain.books.world import World

@@ -14,8 +14,9 @@ from typing import Final
 
 import numpy as np
 
+from muster_scheduler.domain.asked.courses import Claim
 from muster_scheduler.domain.asked.requests import Kind, Role
-from muster_scheduler.domain.asked.workloads import Claim, Request, Workload
+from muster_scheduler.domain.asked.workloads import Request, Workload
 from muster_scheduler.domain.books.models import asked_of
 from muster_scheduler.domain.fleet.columns import Columns
 from muster_scheduler.domain.fleet.nodes import Node

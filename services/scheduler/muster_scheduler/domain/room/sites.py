@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from muster_scheduler.domain.asked.courses import Claim, Planned
 from muster_scheduler.domain.asked.quotas import Amount, Level
 from muster_scheduler.domain.asked.requests import Role
 from muster_scheduler.domain.asked.terms import Wish
-from muster_scheduler.domain.asked.workloads import Claim, Planned, Replica, Request, Workload
+from muster_scheduler.domain.asked.workloads import Replica, Request, Workload
 from muster_scheduler.domain.books.capacity import Capacity
 from muster_scheduler.domain.books.models import asked_of
 from muster_scheduler.domain.books.world import World

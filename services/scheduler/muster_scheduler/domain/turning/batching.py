@@ -245,7 +245,7 @@ class Batch:
         if key not in self._phases:
             self._phases[key] = _entered(*key)
         entered = self._phases[key]
-        return start_of(values, entered) if entered is not None else None
+        return start_of(values, entered, self._world.now) if entered is not None else None
 
 
 def _entered(phase: Phase, desired: DesiredPhase) -> Phase | None:

@@ -10,8 +10,9 @@ from typing import Final
 
 from muster_kernel.lifecycle import ACTIVE, WAITING, LifecycleEvent, Phase
 from muster_kernel.reasons import ChangeReason, Reason, WaitingReason
+from muster_scheduler.domain.asked.courses import Claim, Planned
 from muster_scheduler.domain.asked.quotas import LIMITED
-from muster_scheduler.domain.asked.workloads import SECOND, Claim, Planned, Replica, Request, Workload
+from muster_scheduler.domain.asked.workloads import SECOND, Replica, Request, Workload
 from muster_scheduler.domain.books.classes import ClassKey
 from muster_scheduler.domain.books.course import (
     advance,

@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from muster_kernel.reasons import FOR_ROOM, Reason, WaitingReason
+from muster_scheduler.domain.asked.courses import Reservation
 from muster_scheduler.domain.asked.quotas import Amount
 from muster_scheduler.domain.asked.requests import Grant, Kind
-from muster_scheduler.domain.asked.workloads import Request, Reservation, Workload
+from muster_scheduler.domain.asked.workloads import Request, Workload
 from muster_scheduler.domain.books.classes import ClassKey, Place
 from muster_scheduler.domain.books.models import asked_of
 from muster_scheduler.domain.books.reserving import keep, let_go, within
@@ -57,7 +58,7 @@ def _stirred(world: World, pool: str) -> bool:
         return True
     if any(_is_over(world, world.workloads[head].reservation) for at, head in world.reserved.items() if at[1] == pool):
         return True
-    found = map(world.workloads.get, touched.workloads)
+    found = map(world.workloads.get, touched.all_workloads())
     return any(w is None or w.pool == pool or (w.request and pool in w.request.pools) for w in found)
 
 

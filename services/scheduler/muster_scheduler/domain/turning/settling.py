@@ -12,8 +12,9 @@ from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import Any, NamedTuple
 
-from muster_kernel.lifecycle import DesiredPhase, Phase
+from muster_kernel.lifecycle import Phase
 from muster_kernel.reasons import ChangeReason
+from muster_scheduler.domain.asked.courses import Course, turned
 from muster_scheduler.domain.asked.quotas import Account
 from muster_scheduler.domain.asked.requests import Grant, Holder
 from muster_scheduler.domain.asked.workloads import Replica, Workload
@@ -27,11 +28,13 @@ from muster_scheduler.domain.tuples import new
 class Start(NamedTuple):
     """How a workload stands before it is placed; one value for those who follow one another and are alike.
 
-    values: what placing it writes over, as `values_of` reads it. begun: how its phase moves by that.
+    values: what placing it writes over, as `values_of` reads it. begun: how its phase moves by that. course: the one
+    that it is on then.
     """
 
     values: tuple[Any, ...]
     begun: Begun
+    course: Course
 
 
 class Part(NamedTuple):
@@ -66,8 +69,7 @@ def settle_all(world: World, cluster: str, capacity: Capacity, settled: Settled)
     names = settled.names
     world.decide(_burst(cluster, settled, world.now))
     holders = _begin(world, (cluster, pool), capacity, settled)
-    world.touched.workloads.update(dict.fromkeys(names))
-    world.touched.replicas.update(dict.fromkeys(holders))
+    world.touched.placed.append((names, holders))
     world.inventory.charge_many(capacity, settled.ordinals, (holders, settled.grants))
     for project, first, end in settled.parts:
         _write_accounts(world, (project, pool), settled, slice(first, end))
@@ -75,37 +77,27 @@ def settle_all(world: World, cluster: str, capacity: Capacity, settled: Settled)
 
 
 def values_of(w: Workload) -> tuple[Any, ...]:
-    """What bears upon placing a workload in a batch; from the sixth on, what `_begin` changes.
-
-    Spelled out: an attrgetter of as many names takes three times as long.
-    """
-    return (
-        w.claim,
-        w.reservation,
-        w.desired,
-        w.attempt,
-        w.phase,
-        w.reason,
-        w.record,
-        w.cluster,
-        w.pool,
-        w.placed,
-        w.first_placed,
-        w.not_before,
-        w.idle_since,
-        w.preempted_by,
-        w.message,
-        w.snapshot_due,
-        w.endpoints,
-        w.conditions,
-        w.told,
-    )
+    """What bears upon placing a workload in a batch, and is written over by that."""
+    return w.course, w.phase, w.told, w.cluster, w.pool
 
 
-def start_of(values: tuple[Any, ...], entered: Phase) -> Start:
-    """The start of a workload that stands so, and enters that phase."""
-    desired: DesiredPhase = values[2]
-    return Start(values, Begun(values[3], values[4], entered, desired))
+def start_of(values: tuple[Any, ...], entered: Phase, now: int) -> Start:
+    """The start of a workload that stands so, and enters that phase now."""
+    course: Course = values[0]
+    fields = {
+        "reason": ChangeReason.PLACED,
+        "message": "",
+        "placed": now,
+        "first_placed": course.first_placed or now,
+        "not_before": 0,
+        "idle_since": 0,
+        "preempted_by": "",
+        "record": course.record + 1,
+        "snapshot_due": False,
+        "endpoints": (),
+        "conditions": (),
+    }
+    return Start(values, Begun(course.attempt, values[1], entered, course.desired), turned(course, fields))
 
 
 def _burst(cluster: str, settled: Settled, now: int) -> Burst:
@@ -118,7 +110,7 @@ def _burst(cluster: str, settled: Settled, now: int) -> Burst:
 
 def _begin(world: World, place: tuple[str, str], capacity: Capacity, settled: Settled) -> list[Holder]:
     """Every workload begins with its replica; the holders. In one pass: what it touches is far from the next one's."""
-    (cluster, pool), now, keys, why = place, world.now, capacity.keys, ChangeReason.PLACED
+    (cluster, pool), keys = place, capacity.keys
     world.journal.note(_unwrite, settled.workloads, settled.starts)
     holders: list[Holder] = []
     _, workloads, starts, ordinals, grants, spots, *_ = settled
@@ -129,25 +121,16 @@ def _begin(world: World, place: tuple[str, str], capacity: Capacity, settled: Se
         holders.append(holder)
         workload.cluster = cluster
         workload.pool = pool
-        workload.placed = now
-        workload.first_placed = workload.first_placed or now
-        workload.not_before = workload.idle_since = 0
-        workload.preempted_by = workload.message = ""
-        workload.snapshot_due = False
-        workload.endpoints = workload.conditions = ()
         workload.phase = begun.after
-        workload.reason = why
+        workload.course = start.course
         workload.told = None
-        workload.record += 1
         workload.replicas[spot] = Replica(holder, keys[ordinal], grant)
     return holders
 
 
 def _unwrite(workloads: Iterable[Workload], starts: Iterable[Start]) -> None:
     for w, start in zip(workloads, starts, strict=True):
-        _, _, _, _, w.phase, w.reason, w.record, w.cluster, w.pool, w.placed, *others = start.values
-        w.first_placed, w.not_before, w.idle_since, w.preempted_by, w.message, w.snapshot_due, *last = others
-        w.endpoints, w.conditions, w.told = last
+        w.course, w.phase, w.told, w.cluster, w.pool = start.values
         w.replicas.clear()
 
 
