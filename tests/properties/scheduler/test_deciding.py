@@ -63,7 +63,7 @@ def decided(pool: list[Node], shapes: list[Shape], *, spread: bool) -> list[Expe
     seeker = Seeker(columns)
     rows = [row_of(s, Terms(_units(s), 1, eligible=0, spread=spread)) for s in shapes]
     ends = np.array([0, 0]), np.array([0, len(shapes)]), np.array([RETIRES, RETIRES])
-    found = seeker.decide(one_queue(), np.array(rows, np.int64), Heads(np.arange(len(shapes)), *ends), 1 << 30)
+    found = seeker.decide(one_queue(), np.array(rows, np.int64), Heads(*ends), 1 << 30)
     seeker.check()
     return [Expected(*each[1:]) for each in found.placed.tolist()]
 
@@ -103,7 +103,7 @@ def test_rows_that_the_kernel_has_changed_say_what_the_books_say(pool: list[Node
             assert (run.node, run.mask, run.start) == expected[:3]
             row = np.array([row_of(shape, Terms(_units(shape), 1))], np.int64)
             ends = np.array([0, 0]), np.array([0, 1]), np.array([RETIRES, RETIRES])
-            seeker.decide(one_queue(), row, Heads(np.zeros(1, np.int64), *ends), 1)
+            seeker.decide(one_queue(), row, Heads(*ends), 1)
     assert list(differences(columns, pool)) == []
 
 

@@ -59,7 +59,7 @@ def one_by_one(queue: Stretches, project: str, most: int) -> list[str]:
 def standing(queue: Stretches) -> object:
     """What the queue says of those who are left."""
     pressing = {pool: members for pool, members in queue.pressing.items() if members}
-    counts = {key: bucket.count for key, bucket in queue.buckets.items()}
+    counts = {(key.project, key.pools, key.roles): bucket.count for key, bucket in queue.buckets.items()}
     return len(queue), queue.demand, pressing, counts, queue.projects()
 
 

@@ -174,12 +174,12 @@ def test_batches_grow_while_they_place_what_they_get_and_wait_longer_after_those
 def test_a_queue_with_more_to_come_ends_the_batch_when_it_is_its_turn() -> None:
     index = index_of(columns_of([Node("c", "a", "p", cpu=64_000, memory=64 * GIB)]), np.ones(1, np.bool_))
     fill(index.eligible, 0, np.ones(1, np.bool_))
-    shapes = np.array([row_of(host(), Terms(0, queue)) for queue in (1, 2)], np.int64)
+    shapes = np.array([row_of(host(), Terms(0, queue)) for queue in (1, 2, 2, 2)], np.int64)
     queues = tree([-1, 0, 0])
     queues.share[1:, 1], queues.due[1:, 1] = 64_000, 64_000
     ends = np.array([0, 0, 1]), np.array([0, 1, 4]), np.array([RETIRES, WAITS, RETIRES])
     placed = np.zeros((4, 5), np.int64)
-    count, left = decide(index, queues, shapes, Heads(np.array([0, 1, 1, 1]), *ends), placed, 1_000)
+    count, left = decide(index, queues, shapes, Heads(*ends), placed, 1_000)
     assert (count, left) == (2, 998)
     assert placed[:2, 0].tolist() == [0, 1]
 

@@ -1,25 +1,43 @@
 """What makes waiting workloads equal to the scheduler, and who of a project stands before whom.
 
 Used by the queue (waiting.py), which keeps one bucket for each class, and by whoever decides about a class at once.
+Holds: classes that differ in amounts alone share one kin object within a queue, so that what hangs on nothing else is
+found once for all of them, and two kins are compared by `is`.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 from muster_scheduler.domain.asked.quotas import Amount
-from muster_scheduler.domain.asked.requests import Role, total_charge
+from muster_scheduler.domain.asked.requests import Amounts, Grant, Kind, Role, total_charge
 from muster_scheduler.domain.asked.terms import Terms
-from muster_scheduler.domain.asked.workloads import Stretch, Trials, Workload, WorkloadKind
+from muster_scheduler.domain.asked.workloads import Request, Stretch, Trials, Workload, WorkloadKind
+from muster_scheduler.domain.deciding.shapes import own_row
+from muster_scheduler.domain.tuples import new
+
+_SPARE: Final = 64  # kins without a class that are kept, beside as many as there are classes
 
 
-class ClassKey(NamedTuple):
-    """What makes two waiting workloads equal to the scheduler."""
+class Form(NamedTuple):
+    """A role without its amounts."""
+
+    name: str
+    size: int
+    kind: Kind
+    profile: str
+    extra: Amounts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kin:
+    """What classes have in common that differ in amounts alone."""
 
     project: str
     priority: int
     preemptible: bool
-    roles: tuple[Role, ...]
     pools: tuple[str, ...]
     clusters: tuple[str, ...]
     fields: frozenset[str]
@@ -31,6 +49,44 @@ class ClassKey(NamedTuple):
     ran: int
     user: str  # where its project limits users; else empty, and users share a class
     returning: bool  # was evicted, and so evicts nobody in order to come back
+    forms: tuple[Form, ...]
+
+
+class ClassKey(NamedTuple):
+    """What makes two waiting workloads equal to the scheduler. amounts: of all roles, as kernels read them."""
+
+    kin: Kin
+    amounts: bytes
+    roles: tuple[Role, ...]
+
+    def __hash__(self) -> int:
+        """Of what its roles come down to: they are nested, and take longer to hash than all else to forget a class."""
+        return hash((self.kin, self.amounts))
+
+    @property
+    def project(self) -> str:
+        """Whose it is."""
+        return self.kin.project
+
+    @property
+    def priority(self) -> int:
+        """Of its members."""
+        return self.kin.priority
+
+    @property
+    def preemptible(self) -> bool:
+        """Whether others may take their place."""
+        return self.kin.preemptible
+
+    @property
+    def pools(self) -> tuple[str, ...]:
+        """The node pools that they try, in order."""
+        return self.kin.pools
+
+    @property
+    def returning(self) -> bool:
+        """Whether they were evicted."""
+        return self.kin.returning
 
 
 class Place(NamedTuple):
@@ -41,16 +97,42 @@ class Place(NamedTuple):
     id: str
 
 
-def class_of(workload: Workload, user: str = "") -> ClassKey:
-    """The class of an admitted workload. user: whose, where that counts."""
-    request = workload.request
-    if request is None:
+class Kins:
+    """The kins of a queue, each once; those that no class has any more are dropped when they are the most."""
+
+    def __init__(self) -> None:
+        """Begins with none."""
+        self._known: dict[tuple[Any, ...], Kin] = {}
+
+    def key_of(self, workload: Workload, user: str) -> ClassKey:
+        """The class of an admitted workload. user: whose, where that counts."""
+        request = request_of(workload)
+        traits = traits_of(workload, request, user)
+        kin = self._known.get(traits)
+        if kin is None:
+            kin = self._known[traits] = Kin(*traits)
+        return new(ClassKey, (kin, amounts_of(request.roles), request.roles))
+
+    def drop_unused(self, classes: Collection[ClassKey]) -> None:
+        """Drops those of none of these classes, where they outnumber the classes."""
+        if len(self._known) > 2 * len(classes) + _SPARE:
+            used = dict.fromkeys(key.kin for key in classes)
+            self._known = {traits: kin for traits, kin in self._known.items() if kin in used}
+
+
+def request_of(workload: Workload) -> Request:
+    """What an admitted workload asks for. Raises ValueError where it is not."""
+    if workload.request is None:
         raise ValueError(f"workload {workload.id} is not admitted, so it has no class")
-    return ClassKey(
+    return workload.request
+
+
+def traits_of(workload: Workload, request: Request, user: str) -> tuple[Any, ...]:
+    """The fields of its kin, in their order. user: whose it is, where that counts."""
+    return (
         workload.project,
         request.priority,
         request.preemptible,
-        request.roles,
         request.pools,
         request.clusters,
         request.fields,
@@ -62,7 +144,22 @@ def class_of(workload: Workload, user: str = "") -> ClassKey:
         workload.ran,
         user,
         bool(workload.preempted_by),
+        tuple([new(Form, (name, size, s.kind, s.profile, s.extra)) for name, size, s, _ in request.roles]),
     )
+
+
+def amounts_of(roles: tuple[Role, ...]) -> bytes:
+    """The amounts of a gang: each role's own part of the row that kernels read."""
+    if len(roles) == 1:
+        return own_row(roles[0].shape, roles[0].charge)
+    return b"".join(own_row(role.shape, role.charge) for role in roles)
+
+
+def alike(one: Workload, other: Workload, *, by_user: bool) -> bool:
+    """Whether two admitted workloads are of one class. by_user: their project limits users."""
+    first, second = request_of(one), request_of(other)
+    users = (one.owner, other.owner) if by_user else ("", "")
+    return first.roles == second.roles and traits_of(one, first, users[0]) == traits_of(other, second, users[1])
 
 
 def asked_by(key: ClassKey) -> Amount:
@@ -73,3 +170,11 @@ def asked_by(key: ClassKey) -> Amount:
         sum(role.size * role.shape.cpu for role in roles),
         sum(role.size * role.shape.memory for role in roles),
     )
+
+
+def grant_of(key: ClassKey) -> Grant | None:
+    """What every member of a class gets that is one replica of CPU and memory alone; None: it asks for more."""
+    forms, roles = key.kin.forms, key.roles
+    if len(forms) != 1 or forms[0].size != 1 or forms[0].kind is not Kind.NONE or forms[0].extra:
+        return None
+    return new(Grant, (roles[0].shape.cpu, roles[0].shape.memory, (), 0, 0, ()))

@@ -8,9 +8,9 @@ was said of the pool are the values that it was found with, so that neither an a
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Final, NamedTuple
 
+from muster_scheduler.domain.books.classes import Kin
 from muster_scheduler.domain.books.pools import NodePool
 from muster_scheduler.domain.books.queues import Department, Project
 from muster_scheduler.domain.fleet.clusters import Profile
@@ -39,21 +39,21 @@ class Kinds:
     def __init__(self, said: NodePool, profile: Profile | None) -> None:
         """Begins with nothing known."""
         self.said, self.profile = said, profile
-        self._known: dict[Hashable, Known] = {}
+        self._known: dict[Kin, Known] = {}
 
     def hold(self, said: NodePool, profile: Profile | None) -> bool:
         """Whether the pool and its cluster are still what they were."""
         return self.profile is profile and self.said == said
 
-    def get(self, kind: Hashable, project: Project | None, department: Department | None) -> Known | None:
-        """What is known of a kind of classes of that project; None: nothing, or nothing that holds still."""
-        known = self._known.get(kind)
+    def get(self, kin: Kin, project: Project | None, department: Department | None) -> Known | None:
+        """What is known of classes of that project; None: nothing, or nothing that holds still."""
+        known = self._known.get(kin)
         if known is None or known.project is not project or known.department is not department:
             return None
         return known
 
-    def put(self, kind: Hashable, known: Known) -> None:
+    def put(self, kin: Kin, known: Known) -> None:
         """Remembers it."""
         if len(self._known) >= _MOST:
             self._known.clear()
-        self._known[kind] = known
+        self._known[kin] = known

@@ -17,7 +17,7 @@ from muster_kernel.reasons import Reason, WaitingReason
 from muster_scheduler.domain.asked.courses import Reservation
 from muster_scheduler.domain.asked.quotas import NOTHING, Amount, Quota
 from muster_scheduler.domain.asked.workloads import Request, Workload
-from muster_scheduler.domain.books.classes import ClassKey, class_of
+from muster_scheduler.domain.books.classes import ClassKey, alike
 from muster_scheduler.domain.books.queues import Department
 from muster_scheduler.domain.books.waiting import Help
 from muster_scheduler.domain.books.world import World
@@ -53,18 +53,11 @@ def _passes(
     if ends or _gives_way(world, workload, request, kept, other):
         return True
     head = world.workloads[other]
-    if head.project == workload.project and _alike(world, workload, head):
+    if head.project == workload.project and alike(workload, head, by_user=head.project in world.waiting.limited):
         return True  # whoever of a class is first goes first: also one who came back to the queue, before the head
     if head.project == workload.project and head.request is not None and request.priority > head.request.priority:
         return True
     return kept.beyond and within(world, workload.project, kept.pool, amount_of(request, units))
-
-
-def _alike(world: World, one: Workload, other: Workload) -> bool:
-    """Whether two workloads of a project are of one class."""
-    limited = one.project in world.waiting.limited
-    first, second = (class_of(each, each.owner if limited else "") for each in (one, other))
-    return first == second
 
 
 def _gives_way(world: World, workload: Workload, request: Request, kept: Reservation, other: str) -> bool:

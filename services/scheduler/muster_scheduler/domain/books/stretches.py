@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from muster_scheduler.domain.asked.quotas import Amount
 from muster_scheduler.domain.asked.workloads import Workload
-from muster_scheduler.domain.books.classes import ClassKey, Place, class_of
+from muster_scheduler.domain.books.classes import ClassKey, Kin, Place
 from muster_scheduler.domain.books.waiting import Bucket, Offer, Queue
 
 _SORTED: Final = 2  # classes that list up to so many times as many heads as are wanted are sorted, others merged
@@ -34,9 +34,8 @@ class Stretches(Queue):
     def fill(self, workloads: Iterable[Workload]) -> None:
         """Puts many into an empty queue, as `add` would one by one: each class is sorted, counted and offered once."""
         for workload in workloads:
-            key = class_of(workload, workload.owner if workload.project in self.limited else "")
-            place = Place(-key.priority, workload.submitted, workload.id)
-            bucket = self._bucket(key)
+            bucket = self._bucket(self._key(workload))
+            place = Place(-bucket.kin.priority, workload.submitted, workload.id)
             bucket.members.append(place)
             self._listed[workload.id] = bucket, place
         for bucket in self.buckets.values():
@@ -53,30 +52,25 @@ class Stretches(Queue):
             places = self._first_of(bucket, most)
             return Stretch(places, [bucket] * len(places))
         lines = [self._line(offer, most) for offer in offered if offer[2].count > 1]
-        single = (offer for offer in offered if offer[2].count == 1)
-        heads: Iterable[Offer] = offered
-        if lines and sum(offer[2].count for offer in offered) <= _SORTED * most:
-            heads = sorted(chain(single, *lines))
-        elif lines:
-            heads = heapq.merge(single, *lines)
-        found = list(islice(heads, most))
+        found = offered
+        if lines:
+            single = (offer for offer in offered if offer[2].count == 1)
+            few = sum(offer[2].count for offer in offered) <= _SORTED * most
+            found = list(islice(sorted(chain(single, *lines)) if few else heapq.merge(single, *lines), most))
         return Stretch([place for place, _, _ in found], [bucket for _, _, bucket in found])
 
     def _line(self, offer: Offer, most: int) -> Iterable[Offer]:
         """The first `most` members of a class, each as if it were offered."""
-        _, number, bucket = offer
-        return zip(self._first_of(bucket, most), repeat(number), repeat(bucket))
+        _, ticket, bucket = offer
+        return zip(self._first_of(bucket, most), repeat(ticket), repeat(bucket))
 
     def _offered(self, project: str, most: int) -> list[Offer]:
         """The classes that the first `most` heads can be of, by their first members."""
-        found: dict[Bucket, Offer] = {}
-        for offer in self._in_order(project):
-            place, _, bucket = offer
-            if bucket not in found and self._stands(place, bucket):
-                found[bucket] = offer
-                if len(found) == most:
-                    break
-        return list(found.values())
+        heads = self._in_order(project)
+        found = [offer for offer in heads[:most] if offer[2].ticket == offer[1]]
+        if len(found) < most < len(heads):
+            found += islice((offer for offer in heads[most:] if offer[2].ticket == offer[1]), most - len(found))
+        return found
 
     def wake_higher(self, project: str, pool: str, priority: int) -> None:
         """Preemptible work of `priority` was placed: what waits in that project and may take its place is tried."""
@@ -99,29 +93,35 @@ class Stretches(Queue):
         """These wait no more: as `remove`, each class being looked at once."""
         for _, _, workload in stretch.places:
             del self._listed[workload]
-        left, last = Counter(stretch.buckets), _last(stretch)
+        left, stay = Counter(stretch.buckets), []
         for bucket, members in left.items():
-            self._pass_over(bucket, members, last[bucket])
-            bucket.count -= members
-            if bucket.count == 0:
-                self._forget(bucket.key)
+            if bucket.count == members:
+                bucket.count = 0
+                self._forget(bucket)
             else:
-                self._offer(bucket)
+                stay.append(bucket)
+        last = _last(stretch) if stay else {}
+        for bucket in stay:
+            self._pass_over(bucket, left[bucket], last[bucket])
+            bucket.count -= left[bucket]
+            self._offer(bucket)
         self._want_less(left)
 
     def _want_less(self, left: Mapping[Bucket, int]) -> None:
         """So many of each class, all of them worth a try, want nothing more: written once a project and its pools."""
-        sums: dict[tuple[str, tuple[str, ...]], list[int]] = {}
+        sums: dict[Kin, list[int]] = {}
         for bucket, members in left.items():
-            at, (gpu, cpu, memory) = (bucket.key.project, bucket.key.pools), bucket.each
-            total = sums.setdefault(at, [0, 0, 0, 0])
+            gpu, cpu, memory = bucket.each
+            total = sums.get(bucket.kin)
+            if total is None:
+                total = sums[bucket.kin] = [0, 0, 0, 0]
             total[0] += members
             total[1] += members * gpu
             total[2] += members * cpu
             total[3] += members * memory
-        for (project, pools), (members, *amounts) in sums.items():
-            self._press(pools, -members)
-            self._ask(project, pools, Amount(*amounts), -1)
+        for kin, (members, *amounts) in sums.items():
+            self._press(kin.pools, -members)
+            self._ask(kin.project, kin.pools, Amount(*amounts), -1)
 
     def _pass_over(self, bucket: Bucket, left: int, last: Place) -> None:
         """Passes over so many members that have left, up to `last`, where these are all that stood before it."""

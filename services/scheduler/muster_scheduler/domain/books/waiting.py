@@ -17,8 +17,9 @@ from typing import Final
 
 from muster_kernel.reasons import FOR_ROOM, NEVER, Reason
 from muster_scheduler.domain.asked.quotas import NOTHING, Amount
+from muster_scheduler.domain.asked.requests import Grant
 from muster_scheduler.domain.asked.workloads import Workload
-from muster_scheduler.domain.books.classes import ClassKey, Place, asked_by, class_of
+from muster_scheduler.domain.books.classes import ClassKey, Kin, Kins, Place, asked_by, grant_of
 from muster_scheduler.domain.books.weighed import Weighed
 
 _LEFT: Final = 64  # members that have left and are still listed at a class's head
@@ -38,10 +39,16 @@ class Bucket:
 
     members: in order, and among them some that have left; none before `first` still waits.
     before: why it was blocked, where there is perhaps a place now but no more room to be made than there was then.
+    ticket: of the offer of its first member that stands; 0: none does. barred: whether it was ever blocked.
+    kin, amounts: the key's. grant: what each member gets where that is CPU and memory alone, else None.
     """
 
     key: ClassKey
-    number: int = 0  # in the order in which classes came
+    kin: Kin
+    amounts: bytes
+    grant: Grant | None
+    ticket: int = 0
+    barred: bool = False
     members: list[Place] = field(default_factory=list)
     first: int = 0
     count: int = 0
@@ -50,7 +57,7 @@ class Bucket:
     each: Amount = NOTHING  # what one member asks for
 
 
-Offer = tuple[Place, int, Bucket]  # a class's first member, its number, the class
+Offer = tuple[Place, int, Bucket]  # a class's first member, the ticket, the class
 
 
 class Queue:
@@ -64,12 +71,13 @@ class Queue:
         self.pressing: dict[str, int] = {}  # how many wait for room or a first look, by every pool of theirs
         self.stuck: dict[str, str] = {}  # elastic gangs that found no room to grow, with their pool: until that changes
         self.offered: dict[str, None] = {}  # projects that got something worth a try, for whoever clears it
-        self._listed: dict[str, tuple[Bucket, Place]] = {}  # not the class's key, which takes microseconds to hash
+        self._listed: dict[str, tuple[Bucket, Place]] = {}
         self._heads: dict[str, list[Offer]] = {}
         self._sorted: dict[str, None] = {}  # projects whose heads are not only a heap but in order
         self.nodes: dict[str, dict[tuple[str, str], None]] = {}  # by pool, those for which classes were woken
         self.weighed = Weighed()
-        self._classes = 0
+        self._tickets = 0
+        self._kins = Kins()
         self._blocked: dict[ClassKey, None] = {}  # by the transaction that is open
         self._by_pool: dict[str, dict[ClassKey, Bucket]] = {}
         self._by_project: dict[str, dict[ClassKey, Bucket]] = {}
@@ -84,8 +92,8 @@ class Queue:
 
     def add(self, workload: Workload) -> Reason | None:
         """Puts a workload in. The reason of its class where that is blocked already, else None: worth a try."""
-        key = class_of(workload, workload.owner if workload.project in self.limited else "")
-        place = Place(-key.priority, workload.submitted, workload.id)
+        key = self._key(workload)
+        place = Place(-key.kin.priority, workload.submitted, workload.id)
         self.remove(workload.id)
         bucket = self._bucket(key)
         insort(bucket.members, place, bucket.first)
@@ -93,15 +101,18 @@ class Queue:
         bucket.before = None  # a member that nobody has told why it waits
         self._demand(bucket, 1)
         self._listed[workload.id] = bucket, place
-        if bucket.reason is None and self._head(bucket) == place:  # else the one before it is offered already
+        if bucket.reason is None and self.first(bucket) == place:  # else the one before it is offered already
             self._offer(bucket)
         return bucket.reason
+
+    def _key(self, workload: Workload) -> ClassKey:
+        return self._kins.key_of(workload, workload.owner if workload.project in self.limited else "")
 
     def _bucket(self, key: ClassKey) -> Bucket:
         bucket = self.buckets.get(key)
         if bucket is None:
-            self._classes += 1
-            bucket = self.buckets[key] = Bucket(key, self._classes, each=asked_by(key))
+            bucket = self.buckets[key] = Bucket(key, key.kin, key.amounts, grant_of(key), each=asked_by(key))
+            self._kins.drop_unused(self.buckets)
         return bucket
 
     def remove(self, workload: str) -> None:
@@ -113,7 +124,7 @@ class Queue:
         bucket.count -= 1
         self._demand(bucket, -1)
         if bucket.count == 0:
-            self._forget(bucket.key)
+            self._forget(bucket)
         elif bucket.reason is None:
             self._offer(bucket)
 
@@ -146,13 +157,17 @@ class Queue:
         else:
             self.demand[at] = now
 
-    def _forget(self, key: ClassKey) -> None:
+    def _forget(self, bucket: Bucket) -> None:
+        key = bucket.key
+        bucket.ticket = 0
         del self.buckets[key]
-        for blocked in (*map(self._by_pool.get, key.pools), self._by_project.get(key.project)):
-            if blocked:  # a key takes a microsecond to hash
-                blocked.pop(key, None)
+        if bucket.barred:
+            for blocked in (*map(self._by_pool.get, key.pools), self._by_project.get(key.project)):
+                if blocked:
+                    blocked.pop(key, None)
 
-    def _head(self, bucket: Bucket) -> Place | None:
+    def first(self, bucket: Bucket) -> Place | None:
+        """The first member of a class."""
         at = self._first(bucket)
         return bucket.members[at] if at < len(bucket.members) else None
 
@@ -187,12 +202,14 @@ class Queue:
         return listed is not None and listed[0] is bucket and listed[1] == place
 
     def _offer(self, bucket: Bucket) -> None:
-        head = self._head(bucket)
+        head = self.first(bucket)
         if head is not None:
-            project = bucket.key.project
+            project = bucket.kin.project
             self.offered[project] = None
             self._sorted.pop(project, None)
-            heapq.heappush(self._heads.setdefault(project, []), (head, bucket.number, bucket))
+            self._tickets += 1
+            bucket.ticket = self._tickets
+            heapq.heappush(self._heads.setdefault(project, []), (head, bucket.ticket, bucket))
 
     def _in_order(self, project: str) -> list[Offer]:
         """What is offered of a project, the first to be tried first."""
@@ -212,22 +229,20 @@ class Queue:
         if project in self._sorted:
             self._drop_passed(heads)
         while heads:
-            place, _, bucket = heads[0]
-            if self._stands(place, bucket):
+            place, ticket, bucket = heads[0]
+            if bucket.ticket == ticket:
                 return place.id, bucket.key
             heapq.heappop(heads)
             self._sorted.pop(project, None)
         self._heads.pop(project, None)
         return None
 
-    def _stands(self, place: Place, bucket: Bucket) -> bool:
-        """Whether an offer is still that of the class's first member."""
-        return bool(bucket.count) and bucket.reason is None and self._head(bucket) == place
-
     def _drop_passed(self, heads: list[Offer]) -> None:
         """Drops the offers before the first that stands, at once and in order."""
         passed = 0
-        while passed < len(heads) and not self._stands(heads[passed][0], heads[passed][2]):
+        for _, ticket, bucket in heads:
+            if bucket.ticket == ticket:
+                break
             passed += 1
         del heads[:passed]
 
@@ -237,7 +252,7 @@ class Queue:
         if bucket is None:
             return
         self._demand(bucket, -bucket.count)
-        bucket.reason, bucket.before = reason, None
+        bucket.reason, bucket.before, bucket.ticket, bucket.barred = reason, None, 0, True
         self._blocked[key] = None
         self._demand(bucket, bucket.count)
         for pool in key.pools:
@@ -250,12 +265,7 @@ class Queue:
 
     def blocked(self, pool: str) -> list[Bucket]:
         """The classes that are blocked in a node pool."""
-        # By their classes, not by their keys: a key takes microseconds to hash.
         return [bucket for bucket in self._by_pool.get(pool, {}).values() if bucket.reason is not None]
-
-    def first(self, bucket: Bucket) -> Place | None:
-        """The first member of a class."""
-        return self._head(bucket)
 
     def blocked_pools(self) -> list[str]:
         """The node pools in which a class may be blocked, by name."""

@@ -26,12 +26,11 @@ _HUNDREDTH: Final = 70  # 1/7,000 GPU of a hundredth of a card
 
 
 class Heads(NamedTuple):
-    """What waits, queue by queue, each in its order. shape: int64[m], the row of each one's class in `shapes`.
+    """What waits, queue by queue, each in its order, one row of `shapes` each.
 
     first, last: int64[q], the queue's stretch; then: int64[q], what follows on its end, as above.
     """
 
-    shape: Ints64
     first: Ints64
     last: Ints64
     then: Ints64
@@ -41,7 +40,7 @@ class Heads(NamedTuple):
 def decide(index: Index, tree: Tree, shapes: Ints64, heads: Heads, placed: Ints64, visits: int) -> tuple[int, int]:
     """Places heads until one cannot be placed or the budget of visits is spent: (how many, budget left).
 
-    placed: int64[m, PLACED], filled in order of decision.
+    shapes: int64[m, WIDTH], what each head asks for; placed: int64[m, PLACED], filled in order of decision.
     """
     for queue in range(len(heads.first)):
         if heads.first[queue] < heads.last[queue] or heads.then[queue] == WAITS:
@@ -65,7 +64,7 @@ def decide(index: Index, tree: Tree, shapes: Ints64, heads: Heads, placed: Ints6
 def attempt(index: Index, tree: Tree, shapes: Ints64, heads: Heads, placed: Ints64, queue: int, count: int) -> int:
     """Places the queue's next head: what that costs of the budget, 0 where it cannot be placed."""
     at = heads.first[queue]
-    shape = shapes[heads.shape[at]]
+    shape = shapes[at]
     if not allowed(tree, shape):
         return 0
     found = search(index, shape)

@@ -65,11 +65,11 @@ class Seeker:
         return run, found.visits
 
     def decide(self, tree: Tree, shapes: Ints64, heads: Heads, visits: int) -> Outcome:
-        """Places a batch of heads in rows and index; the books have to follow. shapes: `row_of` each class.
+        """Places a batch of heads in rows and index; the books have to follow. shapes: the row of each head's class.
 
         visits: the budget, as `find` counts them, a hundred of them and each head one.
         """
-        placed = np.zeros((len(heads.shape), PLACED), np.int64)
+        placed = np.zeros((len(shapes), PLACED), np.int64)
         count, left = decide(self._index, tree, shapes, heads, placed, visits)
         return Outcome(placed[:count], left)
 

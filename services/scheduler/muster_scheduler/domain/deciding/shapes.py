@@ -1,14 +1,20 @@
 """What a class of waiting workloads asks of a node, as one row of integers that kernels read.
 
-Made for a batch, and when a single head is looked for. The columns of the row are named by the constants below.
+Its own part is made when the class enters the queue, as bytes, so that a batch joins the rows of thousands at once; the
+rest, its terms, when somebody looks for a place. The columns of the row are named by the constants below.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from struct import Struct
 from typing import Final, NamedTuple
+
+import numpy as np
 
 from muster_scheduler.domain.asked.requests import Kind, Shape
 from muster_scheduler.domain.deciding.tables import PROFILE_NUMBERS
+from muster_scheduler.domain.fleet.columns import Ints64
 
 NONE: Final = 0
 WHOLE: Final = 1
@@ -31,6 +37,7 @@ MEM: Final = 2  # bytes of the node
 DEVICES: Final = 3
 AMOUNT: Final = 4  # PORTION: milli of each device; MEMORY: bytes of each; SLICE: number of the profile
 UNITS: Final = 5  # 1/7,000 GPU before placement
+OWN: Final = 6  # columns before this one are the class's own, those from here on its terms
 QUEUE: Final = 6
 BOUND: Final = 7  # 1: non-preemptible
 ELIGIBLE: Final = 8  # row of the index's eligible nodes
@@ -40,6 +47,7 @@ WIDTH: Final = 10
 BINPACK: Final = 0
 SPREAD: Final = 1
 UNKNOWN_PROFILE: Final = -1
+_packed: Final = Struct(f"{OWN}q").pack
 
 
 class Terms(NamedTuple):
@@ -57,12 +65,27 @@ class Terms(NamedTuple):
 
 def row_of(shape: Shape, terms: Terms) -> tuple[int, ...]:
     """The row of a class."""
-    if shape.kind is Kind.NONE:
-        return NONE, shape.cpu, shape.memory, shape.devices, 0, *terms
-    kind = _KINDS[shape.kind]
-    amount = 0 if kind in _UNSHARED else _amount(shape)
     # What terms say stands in the order of the columns; a wish to spread is SPREAD.
-    return kind, shape.cpu, shape.memory, shape.devices, amount, *terms
+    return *_asked(shape), *terms
+
+
+def own_row(shape: Shape, units: int) -> bytes:
+    """The class's own part of its row. units: what one replica costs before it is placed, in 1/7,000 GPU."""
+    return _packed(*_asked(shape), units)
+
+
+def rows_of(own: Iterable[bytes], count: int) -> Ints64:
+    """The rows of so many heads by the parts that are their classes' own, int64[count, WIDTH]; all terms are 0."""
+    rows = np.zeros((count, WIDTH), np.int64)
+    rows[:, :OWN] = np.frombuffer(b"".join(own), np.int64).reshape(count, OWN)
+    return rows
+
+
+def _asked(shape: Shape) -> tuple[int, int, int, int, int]:
+    if shape.kind is Kind.NONE:
+        return NONE, shape.cpu, shape.memory, shape.devices, 0
+    kind = _KINDS[shape.kind]
+    return kind, shape.cpu, shape.memory, shape.devices, 0 if kind in _UNSHARED else _amount(shape)
 
 
 def _amount(shape: Shape) -> int:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
 from typing import Any, Final
 
 import numpy as np
@@ -20,16 +19,17 @@ from muster_kernel.lifecycle import ACTIVE, DesiredPhase, LifecycleEvent, Phase,
 from muster_scheduler.domain.asked.requests import Grant, Shape
 from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.books.capacity import Capacity
-from muster_scheduler.domain.books.classes import Place
+from muster_scheduler.domain.books.classes import Kin, Place
 from muster_scheduler.domain.books.standing import Standing
 from muster_scheduler.domain.books.stretches import Stretch
 from muster_scheduler.domain.books.waiting import Bucket
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.deciding.batch import PLACED, RETIRES, WAITS, Heads
+from muster_scheduler.domain.deciding.shapes import KIND, MEMORY, OWN, UNITS, Terms, rows_of
 from muster_scheduler.domain.fleet.columns import Ints64
 from muster_scheduler.domain.fleet.nodes import Node
 from muster_scheduler.domain.fleet.taking import Run, grants_of
-from muster_scheduler.domain.placement.place import Budget
+from muster_scheduler.domain.placement.place import Budget, charge_before
 from muster_scheduler.domain.turning.classes import Classes, alone
 from muster_scheduler.domain.turning.forest import Forest, forest_of
 from muster_scheduler.domain.turning.settling import Part, Settled, Start, settle_all, start_of, values_of
@@ -69,13 +69,13 @@ class Pace:
 
 @dataclass(slots=True)
 class _Given:
-    """What the kernel is given, in its order. rows: of the classes; stretches: the projects' rows in here."""
+    """What the kernel is given, in its order. stretches: the projects' rows in here."""
 
     names: list[str] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)
     buckets: list[Bucket] = field(default_factory=list)
     workloads: list[Workload] = field(default_factory=list)
-    rows: list[int] = field(default_factory=list)
+    kins: list[Kin] = field(default_factory=list)
     starts: list[Start] = field(default_factory=list)
     stretches: list[Part] = field(default_factory=list)
 
@@ -83,7 +83,7 @@ class _Given:
         """Leaves out who is not in these parts of it."""
         if sum(part.end - part.first for part in parts) == len(self.names):
             return
-        for name in ("names", "places", "buckets", "workloads", "rows", "starts"):
+        for name in ("names", "places", "buckets", "workloads", "kins", "starts"):
             column = getattr(self, name)
             setattr(self, name, [each for _, first, end in parts for each in column[first:end]])
 
@@ -113,6 +113,7 @@ class Batch:
         self._each = max(_FEWEST, most if len(projects) == 1 else 2 * most // len(projects))
         self._classes = Classes(world, pool)
         self._given = _Given()
+        self._terms: dict[Kin, Terms] = {}
         self._phases: dict[tuple[Phase, DesiredPhase], Phase | None] = {}
 
     def decide(self, standing: Standing, budget: Budget) -> Ints64:
@@ -125,7 +126,7 @@ class Batch:
         capacity = self._classes.capacity
         if forest is None or heads is None or capacity is None or not self._given.workloads:
             return np.zeros((0, PLACED), np.int64)
-        found = capacity.seeker.decide(forest.tree, self._classes.shapes(), heads, budget.visits)
+        found = capacity.seeker.decide(forest.tree, self._shapes(), heads, budget.visits)
         budget.visits = found.left
         return found.placed
 
@@ -143,8 +144,8 @@ class Batch:
         parts = _closed(parts)
         _, ordinals, masks, starts, _ = placed.T.tolist()
         grants = self._grants(capacity, ordinals, zip(masks, starts, strict=True))
-        classes = self._classes
-        spots, bound = [classes.spots[row] for row in given.rows], [classes.bound[row] for row in given.rows]
+        spot = {kin: (kin.forms[0].name, 0) for kin in dict.fromkeys(given.kins)}
+        spots, bound = [spot[kin] for kin in given.kins], [not kin.preemptible for kin in given.kins]
         settled = Settled(given.names, given.workloads, given.starts, ordinals, grants, spots, bound, parts, order)
         settle_all(world, self._classes.cluster, capacity, settled)
         for workload in self._timed(capacity, parts, ordinals):
@@ -163,14 +164,14 @@ class Batch:
 
     def _grants(self, capacity: Capacity, ordinals: list[int], devices: Iterable[tuple[int, int]]) -> list[Grant]:
         """What each placed head gets. What is CPU and memory alone is one value for all members of a class."""
-        given, plain, nodes = self._given, self._classes.grants, capacity.nodes
-        shared = [grant for grant in plain if grant is not None]
-        if len(shared) == len(plain):
-            return [shared[row] for row in given.rows]
-        heads = zip(given.workloads, given.rows, ordinals, devices, strict=True)
+        given, nodes = self._given, capacity.nodes
+        shared = [bucket.grant for bucket in given.buckets if bucket.grant is not None]
+        if len(shared) == len(given.buckets):
+            return shared
+        heads = zip(given.workloads, given.buckets, ordinals, devices, strict=True)
         return [
-            plain[row] or _grant(workload, nodes[ordinal], mask, start)
-            for workload, row, ordinal, (mask, start) in heads
+            bucket.grant or _grant(workload, nodes[ordinal], mask, start)
+            for workload, bucket, ordinal, (mask, start) in heads
         ]
 
     def _timed(self, capacity: Capacity, parts: list[Part], ordinals: list[int]) -> list[Workload]:
@@ -186,22 +187,40 @@ class Batch:
         first, last, then = (np.zeros(len(forest.tree.parent), np.int64) for _ in range(3))
         for project in self._projects:
             row = forest.rows[project]
-            first[row] = len(given.rows)
+            first[row] = len(given.names)
             then[row] = self._stretch(project, row)
-            last[row] = len(given.rows)
+            last[row] = len(given.names)
             if last[row] > first[row]:
                 given.stretches.append(Part(project, int(first[row]), int(last[row])))
-        return Heads(np.array(given.rows, np.int64), first, last, then)
+        return Heads(first, last, then)
+
+    def _shapes(self) -> Ints64:
+        """What each head asks for, int64[heads, WIDTH]."""
+        given = self._given
+        rows = rows_of([bucket.amounts for bucket in given.buckets], len(given.buckets))
+        known = {kin: row for row, kin in enumerate(self._terms)}
+        terms = np.array([each[1:] for each in self._terms.values()], np.int64)
+        rows[:, OWN:] = terms if len(known) == 1 else terms[[known[kin] for kin in given.kins]]
+        charges: dict[Bucket, int] = {}
+        for row in np.flatnonzero(rows[:, KIND] == MEMORY).tolist():
+            rows[row, UNITS] = self._charge(given.buckets[row], given.workloads[row], charges)
+        return rows
+
+    def _charge(self, bucket: Bucket, workload: Workload, known: dict[Bucket, int]) -> int:
+        """What a member of a class counts as before it has a card."""
+        if bucket not in known and workload.request is not None:
+            known[bucket] = charge_before(self._world, workload.request, self._classes.pool)
+        return known[bucket]
 
     def _stretch(self, project: str, queue: int) -> int:
         """Adds a project's stretch; what follows on it. queue: its row in the tree."""
         places, buckets = self._world.waiting.stretch(project, self._each)
         names = [place.id for place in places]
         workloads = list(map(self._world.workloads.__getitem__, names))
-        rows, starts = self._rows(workloads, buckets, queue), self._starts(workloads)
-        end = min(len(rows), len(starts))
+        kins, starts = self._kins(workloads, buckets, queue), self._starts(workloads)
+        end = min(len(kins), len(starts))
         follows = WAITS if end < len(places) or len(places) >= self._each else RETIRES
-        if 0 < end < len(places) and self._classes.elsewhere(buckets[end]):
+        if 0 < end < len(places) and self._classes.elsewhere(buckets[end].kin):
             # Where the project's turn is after its last head here follows from how that one is taken.
             end -= 1
         given = self._given
@@ -209,20 +228,20 @@ class Batch:
         given.places += places[:end]
         given.buckets += buckets[:end]
         given.workloads += workloads[:end]
-        given.rows += rows[:end]
+        given.kins += kins[:end]
         given.starts += starts[:end]
         return follows
 
-    def _rows(self, workloads: list[Workload], buckets: Sequence[Bucket], queue: int) -> list[int]:
-        """The rows of classes, up to the first that is not for the kernel."""
-        known: dict[Bucket, int] = {}
-        for workload, bucket in zip(workloads, buckets, strict=True):
-            if bucket not in known:
-                row = self._classes.row(workload, bucket, queue)
-                if row is None:
-                    return [known[each] for each in takewhile(known.__contains__, buckets)]
-                known[bucket] = row
-        return [known[bucket] for bucket in buckets]
+    def _kins(self, workloads: list[Workload], buckets: Iterable[Bucket], queue: int) -> list[Kin]:
+        """What classes have in common with others, up to the first that is not for the kernel."""
+        kins, known = [bucket.kin for bucket in buckets], self._terms
+        for at, kin in enumerate(kins):
+            if kin not in known:
+                terms = self._classes.terms(workloads[at], kin, queue)
+                if terms is None:
+                    return kins[:at]
+                known[kin] = terms
+        return kins
 
     def _starts(self, workloads: list[Workload]) -> list[Start]:
         """How workloads stand, up to the first of which more follows from being placed than that it enters a phase."""

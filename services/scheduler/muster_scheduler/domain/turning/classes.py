@@ -1,43 +1,33 @@
-"""Which classes of waiting workloads the batch kernel may decide in a pool, and the rows of numbers that it reads.
+"""Which classes of waiting workloads the batch kernel may decide in a pool, and on what terms.
 
 Called by turning/batching.py. A class is left to the cycle, head by head, where placing it takes more than one look
 into one pool's index: gangs, wishes, several clusters, fixed MIG layouts, named resources, quotas of models or users,
 pools that look ahead, services and trials; and where its placement would wake others.
-Holds: what does not hang on amounts is found once for all classes that differ in amounts alone, and kept from batch to
-batch (books/kinds.py).
+Holds: it is found once for all classes that differ in amounts alone, and what does not hang on the moment is kept from
+batch to batch (books/kinds.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from operator import itemgetter
 from typing import Final, NamedTuple
 
-import numpy as np
-
-from muster_scheduler.domain.asked.requests import Grant, Kind
 from muster_scheduler.domain.asked.rules import NO_RULES
 from muster_scheduler.domain.asked.workloads import Request, Workload, WorkloadKind
 from muster_scheduler.domain.books.capacity import Capacity
-from muster_scheduler.domain.books.classes import ClassKey
+from muster_scheduler.domain.books.classes import Kin
 from muster_scheduler.domain.books.eligible import eligibility_of, rules_of
 from muster_scheduler.domain.books.kinds import Kinds, Known
 from muster_scheduler.domain.books.models import counted_singly
 from muster_scheduler.domain.books.pools import NodePool, Strategy
-from muster_scheduler.domain.books.waiting import Bucket
 from muster_scheduler.domain.books.world import World
-from muster_scheduler.domain.deciding.shapes import Terms, row_of
+from muster_scheduler.domain.deciding.shapes import Terms
 from muster_scheduler.domain.fleet.clusters import Profile
-from muster_scheduler.domain.fleet.columns import Ints64
 from muster_scheduler.domain.fleet.eligibility import Eligibility
 from muster_scheduler.domain.placement.gang import by_columns, wish_of
-from muster_scheduler.domain.placement.place import able, charge_before, mig_of, ready
-from muster_scheduler.domain.tuples import new
+from muster_scheduler.domain.placement.place import able, mig_of, ready
 
 _PLAIN: Final = {Strategy.BINPACK, Strategy.SPREAD}
 _UNKNOWN: Final = Terms()
-_UNSEEN: Final = -1
-_but_roles: Final = itemgetter(*(at for at, name in enumerate(ClassKey._fields) if name != "roles"))
 
 
 class _Ground(NamedTuple):
@@ -48,25 +38,15 @@ class _Ground(NamedTuple):
 
 
 class Classes:
-    """The classes of one batch. cluster, capacity: where it places, as its first class has it.
-
-    By row: grants, what each member gets where that is CPU and memory alone, else None; spots, the role and index of
-    its replica; bound, whether it is not preemptible.
-    """
+    """The classes of one batch. cluster, capacity: where it places, as its first class has it."""
 
     def __init__(self, world: World, pool: str) -> None:
         """Begins with no class."""
         self.pool = pool
         self.cluster = ""
         self.capacity: Capacity | None = None
-        self.grants: list[Grant | None] = []
-        self.spots: list[tuple[str, int]] = []
-        self.bound: list[bool] = []
         self._world = world
-        self._rows: list[tuple[int, ...]] = []
-        self._numbers: dict[int, int | None] = {}
-        self._kin: dict[tuple[object, ...], Terms | None] = {}
-        self._last: tuple[tuple[object, ...], Terms | None] = (), None
+        self._known: dict[Kin, Terms | None] = {}
         self._sets: dict[Eligibility, int | None] = {}
         self._limited: dict[str, bool] = {}
         self._grounds: dict[str, _Ground | None] = {}
@@ -74,60 +54,31 @@ class Classes:
         # A reservation may end with the very head that is placed, and then binds nobody any more.
         self._reserved = any(name == pool for _, name in world.reserved)
 
-    def shapes(self) -> Ints64:
-        """The rows of the classes, int64[classes, WIDTH]."""
-        return np.array(self._rows, np.int64)
+    def elsewhere(self, kin: Kin) -> bool:
+        """Whether the classes try another pool first."""
+        return kin.pools[:1] != (self.pool,)
 
-    def elsewhere(self, bucket: Bucket) -> bool:
-        """Whether the class tries another pool first."""
-        return bucket.key.pools[:1] != (self.pool,)
+    def terms(self, workload: Workload, kin: Kin, queue: int) -> Terms | None:
+        """What these classes bring beside their own rows, asked for one of their members; None: not for the kernel.
 
-    def row(self, workload: Workload, bucket: Bucket, queue: int) -> int | None:
-        """The number of a class, asked for one of its members; None: it is not for the kernel. queue: its project's."""
-        row = self._numbers.get(bucket.number, _UNSEEN)
-        if row == _UNSEEN:
-            row = None if self.elsewhere(bucket) else self._found(workload, bucket.key, queue)
-            self._numbers[bucket.number] = row
-        return row
+        queue: the row of their project in the tree.
+        """
+        terms = self._known.get(kin, _UNKNOWN)
+        if terms is _UNKNOWN:
+            request = workload.request
+            single = len(kin.forms) == 1 and kin.forms[0].size == 1 and not self.elsewhere(kin)
+            terms = self._terms(workload, request, kin, queue) if request is not None and single else None
+            self._known[kin] = terms
+        return terms
 
-    def _found(self, workload: Workload, key: ClassKey, queue: int) -> int | None:
-        request, roles = workload.request, key.roles
-        if request is None or len(roles) != 1 or roles[0].size != 1:
-            return None
-        role = roles[0]
-        shape = role.shape
-        terms = self._shared(workload, request, (_but_roles(key), shape.kind, shape.profile, shape.extra), queue)
-        if terms is None:
-            return None
-        self.spots.append((role.name, 0))
-        self.bound.append(not request.preemptible)
-        if shape.kind is Kind.NONE:
-            self._rows.append(row_of(shape, terms))
-            self.grants.append(new(Grant, (shape.cpu, shape.memory, (), 0, 0, ())))
-        else:
-            units = charge_before(self._world, request, self.pool) if shape.kind is Kind.MEMORY else role.charge
-            self._rows.append(row_of(shape, new(Terms, (units, *terms[1:]))))
-            self.grants.append(None)
-        return len(self._rows) - 1
-
-    def _shared(self, workload: Workload, request: Request, kin: tuple[object, ...], queue: int) -> Terms | None:
-        """The terms of a kind of classes, found once; the next one's is mostly that of the one before."""
-        if kin != self._last[0]:  # to compare two costs a tenth of hashing one
-            terms = self._kin.get(kin, _UNKNOWN)
-            if terms is _UNKNOWN:
-                terms = self._kin[kin] = self._terms(workload, request, kin, queue)
-            self._last = kin, terms
-        return self._last[1]
-
-    def _terms(self, workload: Workload, request: Request, kin: Hashable, queue: int) -> Terms | None:
-        """What classes have in common that differ in amounts alone, but for the units that each takes."""
+    def _terms(self, workload: Workload, request: Request, kin: Kin, queue: int) -> Terms | None:
         if self._reserved or request.trials is not None or request.stretch is not None:
             return None
         cluster = self._cluster_of(request)
         ground = self._ground(cluster) if cluster else None
         if cluster is None or ground is None:
             return None
-        known = self._known(workload, request, kin, cluster, ground.kinds)
+        known = self._known_of(workload, request, kin, cluster, ground.kinds)
         if known.asked is None or self._wakes(workload, request):
             return None
         self.cluster, self.capacity = cluster, ground.capacity
@@ -151,7 +102,7 @@ class Classes:
             self._grounds[cluster] = _ground_of(there, said, profile) if there is not None and plain else None
         return self._grounds[cluster]
 
-    def _known(self, workload: Workload, request: Request, kin: Hashable, cluster: str, kinds: Kinds) -> Known:
+    def _known_of(self, workload: Workload, request: Request, kin: Kin, cluster: str, kinds: Kinds) -> Known:
         """What is known of a kind of classes, from an earlier batch where nothing was said since then."""
         queues = self._world.queues
         project, department = queues.projects.get(workload.project), queues.department_of(workload.project)
