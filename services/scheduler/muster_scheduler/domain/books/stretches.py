@@ -7,18 +7,16 @@ is as if they had been removed one by one.
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, islice, repeat
-from typing import Final, NamedTuple
+from itertools import islice
+from typing import NamedTuple
 
 from muster_scheduler.domain.asked.quotas import Amount
 from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.books.classes import ClassKey, Kin, Place
+from muster_scheduler.domain.books.merging import merged
 from muster_scheduler.domain.books.waiting import Bucket, Offer, Queue
-
-_SORTED: Final = 2  # classes that list up to so many times as many heads as are wanted are sorted, others merged
 
 
 class Stretch(NamedTuple):
@@ -51,18 +49,11 @@ class Stretches(Queue):
             bucket = offered[0][2]
             places = self._first_of(bucket, most)
             return Stretch(places, [bucket] * len(places))
-        lines = [self._line(offer, most) for offer in offered if offer[2].count > 1]
-        found = offered
-        if lines:
-            single = (offer for offer in offered if offer[2].count == 1)
-            few = sum(offer[2].count for offer in offered) <= _SORTED * most
-            found = list(islice(sorted(chain(single, *lines)) if few else heapq.merge(single, *lines), most))
-        return Stretch([place for place, _, _ in found], [bucket for _, _, bucket in found])
-
-    def _line(self, offer: Offer, most: int) -> Iterable[Offer]:
-        """The first `most` members of a class, each as if it were offered."""
-        _, ticket, bucket = offer
-        return zip(self._first_of(bucket, most), repeat(ticket), repeat(bucket))
+        classes = [bucket for _, _, bucket in offered]
+        if all(bucket.count == 1 for bucket in classes):
+            return Stretch([place for place, _, _ in offered], classes)
+        numbers, places = merged(lambda number, some: self._first_of(classes[number], some), len(classes), most)
+        return Stretch(places, [classes[number] for number in numbers])
 
     def _offered(self, project: str, most: int) -> list[Offer]:
         """The classes that the first `most` heads can be of, by their first members."""
