@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import asyncpg
+from msgspec.structs import astuple
 
 from muster_kernel.lifecycle import DesiredPhase, Phase
 from muster_kernel.quantities import GPU
@@ -179,7 +180,7 @@ async def _write_running(connection: asyncpg.Connection, size: Size, spec: bytes
         workloads.append((*line, workload_rows.of_workload(workload)))
         assert workload.request is not None
         requests.append((workload.id, 1, workload_rows.of_request(workload.request), spec))
-        replicas.append((*replica.holder, "current", workload_rows.of_replica(replica)))
+        replicas.append((*astuple(replica.holder), "current", workload_rows.of_replica(replica)))
     await connection.copy_records_to_table("workloads", records=workloads)
     await connection.copy_records_to_table("requests", records=requests)
     await connection.copy_records_to_table("replicas", records=replicas)

@@ -21,6 +21,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from msgspec.structs import astuple
 
 from muster_kernel.lifecycle import ACTIVE, Phase
 from muster_kernel.reasons import FailureClass
@@ -261,7 +262,7 @@ class SchedulerMachine(Surroundings):
     def note(self, number: int) -> None:
         self.known.append(number)
         w = self.fleet.workload(number)
-        note(f"{number}: {w.phase} on {[r.holder[2:] for r in w.everyone()]}")
+        note(f"{number}: {w.phase} on {[astuple(r.holder)[2:] for r in w.everyone()]}")
 
     @invariant()
     def nothing_is_over_given(self) -> None:

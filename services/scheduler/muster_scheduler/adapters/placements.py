@@ -26,9 +26,9 @@ class Placements:
         if len(workload.replicas) != 1:
             return placed(workload, at)
         (replica,) = workload.replicas.values()
-        *_, role, rank, k = replica.holder
-        devices = replica.grant.shares, replica.grant.slots
-        alike = workload.cluster, workload.pool, workload.generation, workload.attempt, at, role, rank, k, devices
+        holder, devices = replica.holder, (replica.grant.shares, replica.grant.slots)
+        spot = holder.role, holder.rank, holder.k
+        alike = workload.cluster, workload.pool, workload.generation, workload.attempt, at, *spot, devices
         if alike != self._alike:
             self._alike, self._message = alike, placed(workload, at)
             self._run = self._message.replicas[0]

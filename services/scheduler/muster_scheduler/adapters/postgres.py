@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 import asyncpg
+from msgspec.structs import astuple
 
 from muster_chassis.unit import Unit
 from muster_kernel.lifecycle import Phase
@@ -181,11 +182,11 @@ class PostgresStore:
             if replica is None:
                 over.append(holder)
             else:
-                kept.append((*holder, place_of(workload, holder), workload_rows.of_replica(replica)))
+                kept.append((*astuple(holder), place_of(workload, holder), workload_rows.of_replica(replica)))
         if kept:
             await unit.connection.execute(_REPLICAS, *_columns(kept))
         if over:
-            await unit.connection.execute(_REPLICAS_OVER, *_columns(over))
+            await unit.connection.execute(_REPLICAS_OVER, *_columns(map(astuple, over)))
 
 
 def place_of(workload: Workload, holder: Holder) -> str:

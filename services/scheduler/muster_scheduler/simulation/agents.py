@@ -131,12 +131,13 @@ class Agents:
         exit_code: int | None = None,
         failure: FailureClass = FailureClass.NONE,
     ) -> events.Event:
-        workload_id, generation, attempt, role, rank, k = replica.holder
+        holder = replica.holder
         ended = state is ReplicaState.SUCCEEDED if gone is None else gone
-        said = role, rank, k, replica.node[1], state, ended, exit_code, failure
+        said = holder.role, holder.rank, holder.k, replica.node[1], state, ended, exit_code, failure
         status = new(events.Status, (*said, "", "", (), (), 0, world.now))
         order = self.order(workload.cluster, world.now)
-        report = workload.cluster, order, workload_id, generation, attempt, status, (), ()
+        run = holder.workload, holder.generation, holder.attempt
+        report = workload.cluster, order, *run, status, (), ()
         return new(events.ReplicaReported, report)
 
 

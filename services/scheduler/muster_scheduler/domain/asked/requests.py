@@ -9,6 +9,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
+import msgspec
+
 from muster_kernel.mig import compute_of
 from muster_kernel.quantities import GPU, UNITS_PER_MILLI, UNITS_PER_SEVENTH, memory_units
 
@@ -71,8 +73,12 @@ class Grant(NamedTuple):
     extra: Amounts = ()
 
 
-class Holder(NamedTuple):
-    """Who holds a grant: one replica of one run of one workload."""
+class Holder(msgspec.Struct, frozen=True, order=True, gc=False, cache_hash=True):
+    """Who holds a grant: one replica of one run of one workload.
+
+    Such a struct is made in a third of a named tuple's time, knows its hash, and the garbage collector never walks it:
+    it refers to nothing that could refer to it.
+    """
 
     workload: str
     generation: int

@@ -12,6 +12,8 @@ from enum import Enum, StrEnum
 from operator import attrgetter
 from typing import Final, NamedTuple
 
+import msgspec
+
 from muster_kernel.lifecycle import ACTIVE, Phase
 from muster_kernel.reasons import FailureClass, WaitingReason
 from muster_scheduler.domain.asked.courses import FIRST, Course, OnCourse
@@ -107,9 +109,11 @@ class News(NamedTuple):
 NO_NEWS: Final = News()
 
 
-@dataclass(slots=True, eq=False)
-class Replica:
-    """One replica of the current or a leaving run. `kept`: gone, but its devices wait for its restart."""
+class Replica(msgspec.Struct, eq=False, gc=False):
+    """One replica of the current or a leaving run. `kept`: gone, but its devices wait for its restart.
+
+    Left out of garbage collections, as its holder is: nothing that it refers to refers to it.
+    """
 
     holder: Holder
     node: tuple[str, str]

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from muster_kernel.lifecycle import ACTIVE, WAITING, LifecycleEvent, Phase, Verdict, step
 from muster_kernel.reasons import ChangeReason
 from muster_scheduler.domain.asked.courses import Claim, Planned
@@ -284,7 +286,7 @@ def _again(world: World, workload: Workload) -> None:
     world.set(workload, replicas={}, ending=Ending.NONE, attempt=workload.attempt + 1, not_before=0)
     world.set(workload, placed=world.now, ran=ran, idle_since=0, below_since=0, calm_since=0, resized=0)
     for old in held:
-        holder = old.holder._replace(attempt=workload.attempt, k=0)
+        holder = replace(old.holder, attempt=workload.attempt, k=0)
         world.inventory.charge(holder, old.node, old.grant)
         again = Replica(holder, old.node, old.grant)
         world.journal.put(workload.replicas, (holder.role, holder.rank), again)

@@ -19,7 +19,6 @@ from muster_scheduler.domain.books.course import advance, gone
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.events import AssignmentRefused, Order, ReplicaReported, Status
 from muster_scheduler.domain.life import elastic, service, stale, trials
-from muster_scheduler.domain.tuples import new
 
 E = LifecycleEvent
 _JUDGED: Final = ACTIVE | {Phase.UNKNOWN, Phase.STOPPING}
@@ -50,8 +49,7 @@ def take_status(world: World, workload: Workload, generation: int, attempt: int,
         if status.gone:
             _nothing_there(world, workload, generation, attempt)
         return
-    holder = workload.id, generation, attempt, status.role, status.rank, status.k
-    replica = workload.find(new(Holder, holder))
+    replica = workload.find(Holder(workload.id, generation, attempt, status.role, status.rank, status.k))
     if replica is None or replica.gone or (order.start, order.sequence) <= replica.seen:
         return
     _write_down(world, workload, replica, status, order)

@@ -22,7 +22,6 @@ from muster_scheduler.domain.books.capacity import Capacity
 from muster_scheduler.domain.books.queues import Spell
 from muster_scheduler.domain.books.world import World, amount_of
 from muster_scheduler.domain.decisions import Begun, Burst
-from muster_scheduler.domain.tuples import new
 
 
 class Start(NamedTuple):
@@ -117,7 +116,7 @@ def _begin(world: World, place: tuple[str, str], capacity: Capacity, settled: Se
     for workload, start, ordinal, grant, spot in zip(workloads, starts, ordinals, grants, spots, strict=True):
         begun, request = start.begun, workload.request
         generation = request.generation if request is not None else 0
-        holder = new(Holder, (workload.id, generation, begun.attempt, spot[0], spot[1], 0))
+        holder = Holder(workload.id, generation, begun.attempt, spot[0], spot[1], 0)
         holders.append(holder)
         workload.cluster = cluster
         workload.pool = pool
