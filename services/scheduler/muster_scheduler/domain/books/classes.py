@@ -9,16 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from muster_scheduler.domain.asked.quotas import Amount
-from muster_scheduler.domain.asked.requests import Amounts, Grant, Kind, Role, total_charge
+from muster_scheduler.domain.asked.requests import Amounts, Grant, Kind, Role, Shape, total_charge
 from muster_scheduler.domain.asked.terms import Terms
 from muster_scheduler.domain.asked.workloads import Request, Stretch, Trials, Workload, WorkloadKind
 from muster_scheduler.domain.deciding.shapes import own_row
 from muster_scheduler.domain.tuples import new
 
 _SPARE: Final = 64  # kins without a class that are kept, beside as many as there are classes
+_NOWHERE: Final[frozenset[tuple[str, str]]] = frozenset()
+_ASKED: Final = ("priority", "preemptible", "pools", "clusters", "fields", "kind", "trials", "stretch", "terms")
+_asked_of: Final = itemgetter(*map(Request._fields.index, _ASKED))
+_form_of: Final = itemgetter(*map(Shape._fields.index, ("kind", "profile", "extra")))
 
 
 class Form(NamedTuple):
@@ -35,21 +40,21 @@ class Form(NamedTuple):
 class Kin:
     """What classes have in common that differ in amounts alone."""
 
+    forms: tuple[Form, ...]
     project: str
+    user: str  # where its project limits users; else empty, and users share a class
+    avoid: frozenset[tuple[str, str]]
+    ran: int
+    returning: bool  # was evicted, and so evicts nobody in order to come back
     priority: int
     preemptible: bool
     pools: tuple[str, ...]
     clusters: tuple[str, ...]
     fields: frozenset[str]
-    avoid: frozenset[tuple[str, str]]
     kind: WorkloadKind
     trials: Trials | None  # these and elastic gangs begin otherwise than what asks for the same at first
     stretch: Stretch | None
     terms: Terms
-    ran: int
-    user: str  # where its project limits users; else empty, and users share a class
-    returning: bool  # was evicted, and so evicts nobody in order to come back
-    forms: tuple[Form, ...]
 
 
 class ClassKey(NamedTuple):
@@ -107,10 +112,13 @@ class Kins:
     def key_of(self, workload: Workload, user: str) -> ClassKey:
         """The class of an admitted workload. user: whose, where that counts."""
         request = request_of(workload)
-        traits = traits_of(workload, request, user)
+        forms = tuple([(name, size, _form_of(shape)) for name, size, shape, _ in request.roles])
+        traits = forms, traits_of(workload, request, user)
         kin = self._known.get(traits)
         if kin is None:
-            kin = self._known[traits] = Kin(*traits)
+            *own, asked = traits[1]
+            named = tuple(Form(name, size, *shape) for name, size, shape in forms)
+            kin = self._known[traits] = Kin(named, *own, *asked)
         return new(ClassKey, (kin, amounts_of(request.roles), request.roles))
 
     def drop_unused(self, classes: Collection[ClassKey]) -> None:
@@ -128,31 +136,15 @@ def request_of(workload: Workload) -> Request:
 
 
 def traits_of(workload: Workload, request: Request, user: str) -> tuple[Any, ...]:
-    """The fields of its kin, in their order. user: whose it is, where that counts."""
-    return (
-        workload.project,
-        request.priority,
-        request.preemptible,
-        request.pools,
-        request.clusters,
-        request.fields,
-        frozenset(workload.avoid),
-        request.kind,
-        request.trials,
-        request.stretch,
-        request.terms,
-        workload.ran,
-        user,
-        bool(workload.preempted_by),
-        tuple([new(Form, (name, size, s.kind, s.profile, s.extra)) for name, size, s, _ in request.roles]),
-    )
+    """What makes its class beside its roles: nested, since it is asked of every arrival. user: as above."""
+    avoid = frozenset(workload.avoid) if workload.avoid else _NOWHERE
+    return workload.project, user, avoid, workload.ran, workload.preempted_by != "", _asked_of(request)
 
 
 def amounts_of(roles: tuple[Role, ...]) -> bytes:
     """The amounts of a gang: each role's own part of the row that kernels read."""
-    if len(roles) == 1:
-        return own_row(roles[0].shape, roles[0].charge)
-    return b"".join(own_row(role.shape, role.charge) for role in roles)
+    rows = [own_row(shape, charge) for _, _, shape, charge in roles]
+    return rows[0] if len(rows) == 1 else b"".join(rows)
 
 
 def alike(one: Workload, other: Workload, *, by_user: bool) -> bool:
@@ -165,6 +157,9 @@ def alike(one: Workload, other: Workload, *, by_user: bool) -> bool:
 def asked_by(key: ClassKey) -> Amount:
     """What one member of a class asks for, before it has a device."""
     roles = key.roles
+    if len(roles) == 1:
+        _, size, shape, charge = roles[0]
+        return new(Amount, (size * charge, size * shape.cpu, size * shape.memory))
     return Amount(
         total_charge(roles),
         sum(role.size * role.shape.cpu for role in roles),

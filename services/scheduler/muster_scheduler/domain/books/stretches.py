@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 from muster_scheduler.domain.asked.quotas import Amount
 from muster_scheduler.domain.asked.workloads import Workload
-from muster_scheduler.domain.books.classes import ClassKey, Kin, Place
+from muster_scheduler.domain.books.classes import ClassKey, Kin, Place, request_of, traits_of
 from muster_scheduler.domain.books.merging import merged
 from muster_scheduler.domain.books.waiting import Bucket, Offer, Queue
+
+_KNOWN: Final = 4_096  # classes that are known by what their keys are made of
 
 
 class Stretch(NamedTuple):
@@ -31,8 +33,16 @@ class Stretches(Queue):
 
     def fill(self, workloads: Iterable[Workload]) -> None:
         """Puts many into an empty queue, as `add` would one by one: each class is sorted, counted and offered once."""
+        known: dict[tuple[Any, ...], Bucket] = {}  # by what their keys are made of: a key takes longer to make
         for workload in workloads:
-            bucket = self._bucket(self._key(workload))
+            request = request_of(workload)
+            user = self._user(workload)
+            made_of = request.roles, traits_of(workload, request, user)
+            bucket = known.get(made_of)
+            if bucket is None:
+                bucket = self._bucket(self._kins.key_of(workload, user))
+                if len(known) < _KNOWN:
+                    known[made_of] = bucket
             place = Place(-bucket.kin.priority, workload.submitted, workload.id)
             bucket.members.append(place)
             self._listed[workload.id] = bucket, place

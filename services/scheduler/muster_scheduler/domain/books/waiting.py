@@ -92,7 +92,7 @@ class Queue:
 
     def add(self, workload: Workload) -> Reason | None:
         """Puts a workload in. The reason of its class where that is blocked already, else None: worth a try."""
-        key = self._key(workload)
+        key = self._kins.key_of(workload, self._user(workload))
         place = Place(-key.kin.priority, workload.submitted, workload.id)
         self.remove(workload.id)
         bucket = self._bucket(key)
@@ -105,8 +105,8 @@ class Queue:
             self._offer(bucket)
         return bucket.reason
 
-    def _key(self, workload: Workload) -> ClassKey:
-        return self._kins.key_of(workload, workload.owner if workload.project in self.limited else "")
+    def _user(self, workload: Workload) -> str:
+        return workload.owner if workload.project in self.limited else ""
 
     def _bucket(self, key: ClassKey) -> Bucket:
         bucket = self.buckets.get(key)

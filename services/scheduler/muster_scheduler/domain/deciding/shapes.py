@@ -29,8 +29,6 @@ _KINDS: Final = {
     Kind.SLICE: SLICE,
 }
 
-_UNSHARED: Final = (NONE, WHOLE)
-
 KIND: Final = 0
 CPU: Final = 1  # milli-CPU
 MEM: Final = 2  # bytes of the node
@@ -65,13 +63,16 @@ class Terms(NamedTuple):
 
 def row_of(shape: Shape, terms: Terms) -> tuple[int, ...]:
     """The row of a class."""
+    kind = _KINDS[shape.kind]
     # What terms say stands in the order of the columns; a wish to spread is SPREAD.
-    return *_asked(shape), *terms
+    return kind, shape.cpu, shape.memory, shape.devices, _amount(shape) if kind > WHOLE else 0, *terms
 
 
 def own_row(shape: Shape, units: int) -> bytes:
     """The class's own part of its row. units: what one replica costs before it is placed, in 1/7,000 GPU."""
-    return _packed(*_asked(shape), units)
+    cpu, memory, named, devices, _, _, _, _ = shape
+    kind = _KINDS[named]
+    return _packed(kind, cpu, memory, devices, _amount(shape) if kind > WHOLE else 0, units)
 
 
 def rows_of(own: Iterable[bytes], count: int) -> Ints64:
@@ -79,13 +80,6 @@ def rows_of(own: Iterable[bytes], count: int) -> Ints64:
     rows = np.zeros((count, WIDTH), np.int64)
     rows[:, :OWN] = np.frombuffer(b"".join(own), np.int64).reshape(count, OWN)
     return rows
-
-
-def _asked(shape: Shape) -> tuple[int, int, int, int, int]:
-    if shape.kind is Kind.NONE:
-        return NONE, shape.cpu, shape.memory, shape.devices, 0
-    kind = _KINDS[shape.kind]
-    return kind, shape.cpu, shape.memory, shape.devices, 0 if kind in _UNSHARED else _amount(shape)
 
 
 def _amount(shape: Shape) -> int:
