@@ -10,10 +10,10 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.events import Event
 
 Makes = Callable[..., Iterable[Event]]
+Entry = tuple[Makes, tuple[Any, ...]]
 
 
 class Agenda:
@@ -22,7 +22,7 @@ class Agenda:
     def __init__(self) -> None:
         """Begins empty."""
         self._times: list[int] = []  # a heap, each time once
-        self._entries: dict[int, list[tuple[Makes, tuple[Any, ...]]]] = {}
+        self._entries: dict[int, list[Entry]] = {}
 
     def add(self, time: int, makes: Makes, *arguments: object) -> None:
         """`makes(world, *arguments)` is asked at `time`, microseconds of the domain."""
@@ -32,11 +32,10 @@ class Agenda:
             heapq.heappush(self._times, time)
         entries.append((makes, arguments))
 
-    def due(self, world: World, now: int) -> Iterator[Event]:
-        """The events of everything whose time has come, in order, made one after the other."""
+    def due(self, now: int) -> Iterator[Entry]:
+        """Everything whose time has come, in order: who makes the events, and of what beside the world."""
         while self._times and self._times[0] <= now:
-            for makes, arguments in self._entries.pop(heapq.heappop(self._times)):
-                yield from makes(world, *arguments)
+            yield from self._entries.pop(heapq.heappop(self._times))
 
     def next(self) -> int | None:
         """The time of the next entry, or None."""

@@ -7,7 +7,7 @@ been overtaken says nothing; a job that was interrupted goes on where its last c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from muster_kernel.lifecycle import Phase
@@ -51,9 +51,7 @@ class Agents:
 
     def begun(self, world: World, burst: Burst) -> None:
         """Takes the records of many."""
-        at = world.now + self.pace.start
-        for workload, begun in zip(burst.workloads, burst.begun, strict=True):
-            self.agenda.add(at, self._ready, workload, begun.attempt)
+        self.agenda.add(world.now + self.pace.start, self._all_ready, burst)
 
     def assigned(self, world: World, assign: Assign) -> None:
         """Takes a record as the agent of its cluster would."""
@@ -66,32 +64,38 @@ class Agents:
             self.agenda.add(world.now + self.pace.stop, self._gone, release)
 
     def changed(self, world: World, change: PhaseChange) -> None:
-        """Begins, ends or interrupts the work itself."""
-        job = self.jobs[change.workload]
-        if change.after is Phase.RUNNING and change.before is not Phase.RUNNING:
+        """Begins, ends or interrupts the work itself: its phase is another one now."""
+        if change.after is Phase.RUNNING:
+            job = self.jobs[change.workload]
             job.began = world.now
             fails = 0 < job.fails_after < job.left
             after = job.fails_after if fails else job.left
             self.agenda.add(world.now + after, self._fail if fails else self._end, change.workload, change.attempt)
-        elif change.before is Phase.RUNNING and change.after is not Phase.RUNNING:
+        elif change.before is Phase.RUNNING and change.after is not Phase.COMPLETED:
+            job = self.jobs[change.workload]
             done = world.now - job.began
             saved = done - done % self.pace.checkpoint if self.pace.checkpoint else 0
-            if change.after is not Phase.COMPLETED:
-                job.left -= saved
-                job.lost += done - saved
+            job.left -= saved
+            job.lost += done - saved
 
-    def _ready(self, world: World, workload_id: str, attempt: int) -> Iterator[events.Event]:
-        workload = world.workloads[workload_id]
-        if workload.active and workload.attempt == attempt:
-            for replica in _of(workload):
-                if replica.state is ReplicaState.ASSIGNED:
-                    yield self._report(world, workload, replica, ReplicaState.READY)
+    def _all_ready(self, world: World, burst: Burst) -> Iterator[events.Event]:
+        for workload, begun in zip(burst.workloads, burst.begun, strict=True):
+            yield from self._ready(world, workload, begun.attempt)
 
-    def _end(self, world: World, workload_id: str, attempt: int) -> Iterator[events.Event]:
+    def _ready(self, world: World, workload_id: str, attempt: int) -> Iterable[events.Event]:
         workload = world.workloads[workload_id]
-        if workload.phase is Phase.RUNNING and workload.attempt == attempt:
-            for replica in _of(workload):
-                yield self._report(world, workload, replica, ReplicaState.SUCCEEDED, exit_code=0)
+        if not workload.active or workload.attempt != attempt:
+            return ()
+        waiting = [replica for replica in _of(workload) if replica.state is ReplicaState.ASSIGNED]
+        return [self._report(world, workload, replica, ReplicaState.READY) for replica in waiting]
+
+    def _end(self, world: World, workload_id: str, attempt: int) -> Iterable[events.Event]:
+        workload = world.workloads[workload_id]
+        if workload.phase is not Phase.RUNNING or workload.attempt != attempt:
+            return ()
+        return [
+            self._report(world, workload, replica, ReplicaState.SUCCEEDED, exit_code=0) for replica in _of(workload)
+        ]
 
     def _fail(self, world: World, workload_id: str, attempt: int) -> Iterator[events.Event]:
         workload = world.workloads[workload_id]

@@ -135,11 +135,9 @@ class Record:
         """A project deserves something else from now on."""
         self.accounts[project].deserved = deserved
 
-    def changed(self, world: World, change: PhaseChange) -> None:
+    def changed(self, change: PhaseChange) -> None:
         """A workload has entered another phase."""
-        del world
-        if change.before is not change.after:
-            self._move(self._jobs[change.workload], change.before, change.after)
+        self._move(self._jobs[change.workload], change.before, change.after)
 
     def begun(self, world: World, burst: Burst) -> None:
         """Many workloads have got their places."""

@@ -20,6 +20,7 @@ from muster_scheduler.domain.fleet.clusters import Profile
 from muster_scheduler.domain.fleet.nodes import Device, Mig, Node, NodeState
 from muster_scheduler.domain.placement.place import Budget
 from muster_scheduler.domain.state import State
+from muster_scheduler.domain.tuples import new
 from muster_scheduler.simulation.agenda import Agenda
 from muster_scheduler.simulation.agents import Agents
 from muster_scheduler.simulation.record import Figures, Record
@@ -44,7 +45,7 @@ class Simulation:
         self.record = Record(scenario)
         self._hear: dict[type, tuple[Callable[[World, Any], None], ...]] = {
             Burst: (self.record.begun, self.agents.begun),
-            PhaseChange: (self.record.changed, self.agents.changed),
+            PhaseChange: (self._changed,),
             Placed: (self.record.placed,),
             Preempted: (self.record.preempted,),
             Assign: (self.agents.assigned,),
@@ -91,8 +92,9 @@ class Simulation:
             state.apply(event)
         for event in self._arrivals(now):
             state.apply(event)
-        for event in self.agenda.due(state.world, now):
-            state.apply(event)
+        for makes, arguments in self.agenda.due(now):
+            for event in makes(state.world, *arguments):
+                state.apply(event)
         unfinished = state.propose(Budget(_VISITS))
         plan = state.plan(unfinished=unfinished)
         for taken in plan.taken:
@@ -102,6 +104,11 @@ class Simulation:
         state.commit()
         if again is not None:
             self.agenda.add(again, _nothing)
+
+    def _changed(self, world: World, change: PhaseChange) -> None:
+        if change.before is not change.after:  # else no more is told than that something of its replicas is known
+            self.record.changed(change)
+            self.agents.changed(world, change)
 
     def _next(self, now: int) -> int:
         """The end of the first cycle in which anything happens."""
@@ -121,9 +128,8 @@ class Simulation:
             self.agents.expect(workload, job)
             self.record.expect(workload, job)
             department = self.record.department(job.project)
-            yield events.Admitted(
-                workload, job.project, department, job.project, job.name, "", START + job.at, True, job.request
-            )
+            said = workload, job.project, department, job.project, job.name, "", START + job.at, True, job.request
+            yield new(events.Admitted, said)
 
     def _sample(self, world: World, moment: int) -> tuple[events.Event, ...]:
         self.record.sample(world, moment)

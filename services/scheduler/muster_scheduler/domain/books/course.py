@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from muster_kernel.lifecycle import ACTIVE, WAITING, LifecycleEvent, Phase, Verdict, step
+from muster_kernel.lifecycle import ACTIVE, FINAL, RELEASING, WAITING, LifecycleEvent, Phase, Verdict, step
 from muster_kernel.reasons import ChangeReason
 from muster_scheduler.domain.asked.courses import Claim, Planned
 from muster_scheduler.domain.asked.limits import KEEP_DEVICES
@@ -28,7 +28,10 @@ from muster_scheduler.domain.fleet.nodes import Mode
 from muster_scheduler.domain.tuples import new
 
 E = LifecycleEvent
-_HOLDING: Final = ACTIVE | {Phase.UNKNOWN, Phase.TERMINATING, Phase.STOPPING}
+_THERE: Final = ACTIVE | {Phase.UNKNOWN}
+_CLAIMING: Final = WAITING | {Phase.TERMINATING}
+_OVER: Final = frozenset({Phase.COMPLETED, Phase.FAILED})
+_TAKEN_DOWN: Final = RELEASING | _OVER
 
 
 def advance(
@@ -44,13 +47,27 @@ def advance(
             _tell(world, workload, workload.phase, reason, message)
     for number, phase in enumerate(moved.path):
         before = workload.phase
-        why = reason if number == 0 else _remembered(phase)
-        world.set(workload, phase=phase, reason=why, message=message if number == 0 else "")
-        _tell(world, workload, before, why, workload.message)
+        why, said = (reason, message) if number == 0 else (_remembered(phase), "")
+        world.set(workload, phase=phase, reason=why, message=said, **_noted(world, workload, before, phase))
+        _tell(world, workload, before, why, said)
         _enter(world, workload, before)
         if workload.phase is not phase:
             break  # entering it moved on already (nothing was running); the remembered wish was part of that step
     return None
+
+
+def _noted(world: World, workload: Workload, before: Phase, phase: Phase) -> dict[str, object]:
+    """What a workload that enters a phase notes with it: one change costs less than several."""
+    noted: dict[str, object] = {}
+    if phase in WAITING:
+        noted["queued"] = world.now
+    elif phase in FINAL:
+        noted["finished"] = world.now
+    if before in WAITING:
+        noted["told"] = None
+    elif before in _THERE and phase in _TAKEN_DOWN:
+        noted["record"] = workload.record + 1  # it is withdrawn
+    return noted
 
 
 def _remembered(phase: Phase) -> ChangeReason:
@@ -66,38 +83,33 @@ def _tell(world: World, workload: Workload, before: Phase, reason: ChangeReason,
 
 def _enter(world: World, workload: Workload, before: Phase) -> None:
     phase = workload.phase
-    if phase not in WAITING and phase is not Phase.TERMINATING:
+    if workload.claim is not None and phase not in _CLAIMING:
         drop_claim(world, workload)  # of one that moved, and whose next run is not wanted any more
     if before in WAITING:
-        _leave_line(world, workload)
+        world.waiting.remove(workload.id)
+        let_go(world, workload)
     if phase in WAITING:
         if phase is Phase.RESUMING:
             world.set(workload, attempt=workload.attempt + 1, ours=workload.ours + 1, not_before=0, ran=0)
-        enqueue(world, workload)
+        _line_up(world, workload)
     elif phase in ACTIVE:
         if before in {Phase.UNKNOWN, Phase.TERMINATING}:
             world.watch(workload)  # its timer may have gone by, or a rebuild left it out, while it did not run
             if workload.independent:
                 world.journal.put(world.hungry, workload.id, None)  # likewise
-    elif phase in {Phase.UNKNOWN, Phase.CREATING, Phase.STOPPED}:
-        return
-    elif phase is Phase.DELETED:
-        world.set(workload, finished=world.now)
-        world.deleted.at(world.now, workload.id)
-    else:
+    elif phase in _TAKEN_DOWN:
         _take_down(world, workload, before)
-
-
-def _leave_line(world: World, workload: Workload) -> None:
-    world.waiting.remove(workload.id)
-    if workload.told is not None:
-        world.set(workload, told=None)
-    let_go(world, workload)
+    elif phase is Phase.DELETED:
+        world.deleted.at(world.now, workload.id)
 
 
 def enqueue(world: World, workload: Workload) -> None:
-    """Puts a workload that waits into the queue, or to sleep until its backoff is over."""
+    """Puts a workload that waits into the queue anew, or to sleep until its backoff is over."""
     world.set(workload, queued=world.now)
+    _line_up(world, workload)
+
+
+def _line_up(world: World, workload: Workload) -> None:
     if workload.claim is not None:
         return
     if workload.not_before > world.now:
@@ -112,26 +124,20 @@ def _take_down(world: World, workload: Workload, before: Phase) -> None:
     """Terminating, Stopping, Deleting, Completed, Failed: nothing of it is wanted any more."""
     world.journal.put(world.departing, workload.id, None)
     drop_claim(world, workload)
-    if workload.phase in {Phase.COMPLETED, Phase.FAILED}:
-        world.set(workload, finished=world.now)
+    if workload.phase in _OVER:
         world.watch(workload)
         if workload.phase is Phase.COMPLETED:
             learn(world.usual, world.journal, workload)
     for replica in list(workload.replicas.values()):
         if replica.kept:
             world.give_back(workload, replica)
-    if before in ACTIVE or before is Phase.UNKNOWN:
-        _withdraw(world, workload)
+    if before in _THERE:
+        run = workload.cluster, workload.id, workload.generation, workload.attempt
+        world.decide(new(Release, (*run, world.limits.grace, workload.reason.value)))
         for replica in workload.everyone():  # who waits may count on it from now on
             world.free("", workload.cluster, workload.pool, replica.node)
     if not workload.remaining:
         nothing_left(world, workload)
-
-
-def _withdraw(world: World, workload: Workload) -> None:
-    run = workload.cluster, workload.id, workload.generation, workload.attempt
-    world.set(workload, record=workload.record + 1)
-    world.decide(new(Release, (*run, world.limits.grace, workload.reason.value)))
 
 
 def drop_claim(world: World, workload: Workload) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 from muster_kernel.quantities import MILLI
 from muster_scheduler.domain.asked.requests import Grant, Holder, Kind, Share
 from muster_scheduler.domain.books.capacity import Capacity
-from muster_scheduler.domain.books.runs import count_extra, put_many, put_run, take_back_many, take_back_run
+from muster_scheduler.domain.books.runs import count_extra, finder, put_many, put_run, take_back_many, take_back_run
 from muster_scheduler.domain.fleet.columns import Columns
 from muster_scheduler.domain.fleet.nodes import Device, Node
 from muster_scheduler.domain.journal import Journal
@@ -72,7 +72,8 @@ class Inventory:
 
     def charge(self, holder: Holder, key: NodeKey, grant: Grant) -> None:
         """Charges a grant to its node and devices."""
-        self._apply(holder, self.nodes[key], grant)
+        node = self.nodes[key]
+        self._apply(holder, node, node.entries.get(holder), grant)
 
     def charge_run(self, key: NodeKey, charges: Sequence[tuple[Holder, Grant]]) -> None:
         """Charges grants of several holders, none of whom holds anything there yet, to one node at the cost of one."""
@@ -100,29 +101,15 @@ class Inventory:
         grant = node.entries.get(holder) if node else None
         if node is None or grant is None:
             return None
-        self._apply(holder, node, None)
+        self._apply(holder, node, grant, None)
         return grant
 
-    def _apply(self, holder: Holder, node: Node, grant: Grant | None) -> None:
-        before = node.entries.get(holder, _NOTHING)
-        self._write(holder, node, before, grant)
-        self._journal.note(self._write, holder, node, grant or _NOTHING, before if before is not _NOTHING else None)
+    def _apply(self, holder: Holder, node: Node, before: Grant | None, after: Grant | None) -> None:
+        _write(holder, node, before or _NOTHING, after)
+        self._journal.note(_write, holder, node, after or _NOTHING, before)
         capacity = self._capacity.get((node.cluster, node.pool))
         if capacity is not None and node.ordinal >= 0:
             capacity.update(node)
-
-    def _write(self, holder: Holder, node: Node, before: Grant, after: Grant | None) -> None:
-        now = after or _NOTHING
-        node.used_cpu += now.cpu - before.cpu
-        node.used_memory += now.memory - before.memory
-        node.used_slots += now.slots - before.slots
-        if before.extra or now.extra:
-            count_extra(node, before.extra, now.extra)
-        if after is None:
-            node.entries.pop(holder, None)
-        else:
-            node.entries[holder] = after
-        _write_devices(holder, node, before.shares, now.shares)
 
     # -- what agents report ------------------------------------------------------------------------------------------
 
@@ -197,9 +184,25 @@ def _by_name(node: Node) -> str:
     return node.name
 
 
+def _write(holder: Holder, node: Node, before: Grant, after: Grant | None) -> None:
+    """What a holder holds of a node, instead of what it held so far."""
+    now = after or _NOTHING
+    node.used_cpu += now.cpu - before.cpu
+    node.used_memory += now.memory - before.memory
+    node.used_slots += now.slots - before.slots
+    if before.extra or now.extra:
+        count_extra(node, before.extra, now.extra)
+    if after is None:
+        node.entries.pop(holder, None)
+    else:
+        node.entries[holder] = after
+    _write_devices(holder, node, before.shares, now.shares)
+
+
 def _write_devices(holder: Holder, node: Node, before: tuple[Share, ...], after: tuple[Share, ...]) -> None:
+    find = finder(node, len(before))
     for share in before:
-        device = node.device(share.device)
+        device = find(share.device)
         if device is not None:
             device.entries.pop(holder, None)
             device.tally()

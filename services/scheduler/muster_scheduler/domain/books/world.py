@@ -188,8 +188,10 @@ class World:
             self.set_replica(replica, accounted=False)
 
     def _discharge(self, workload: Workload, replica: Replica) -> None:
-        surplus = workload.beyond(replica.holder.role, replica.holder.rank)
-        self.account(workload, workload.pool, (replica.grant,), -1, surplus=surplus)
+        surplus, grant = workload.beyond(replica.holder.role, replica.holder.rank), replica.grant
+        self._pass_time(workload, workload.pool)
+        amount = new(Amount, (grant.charge, grant.cpu, grant.memory))
+        self.queues.charge(owner_of(workload, surplus=surplus), workload.pool, amount, -1)
 
     def give_back(self, workload: Workload, replica: Replica) -> None:
         """Returns what a replica held: the one way in which capacity comes back."""

@@ -7,26 +7,25 @@ do not; devices come back by GONE alone, and GONE is always a replica's last wor
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import Final
 
 from muster_kernel.lifecycle import ACTIVE, LifecycleEvent, Phase
 from muster_kernel.reasons import ChangeReason, FailureClass
 from muster_scheduler.domain.asked.limits import FAULT_LIMIT, RESIZED_WITHIN, START_WINDOW, backoff
 from muster_scheduler.domain.asked.requests import Holder, Share
-from muster_scheduler.domain.asked.workloads import SECOND, Ending, Replica, ReplicaState, Workload
+from muster_scheduler.domain.asked.workloads import SECOND, Ending, News, Replica, ReplicaState, Workload
 from muster_scheduler.domain.books.course import advance, gone
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.events import AssignmentRefused, Order, ReplicaReported, Status
 from muster_scheduler.domain.life import elastic, service, stale, trials
+from muster_scheduler.domain.tuples import new
 
 E = LifecycleEvent
-_JUDGED: Final = ACTIVE | {Phase.UNKNOWN, Phase.STOPPING}
+_THERE: Final = ACTIVE | {Phase.UNKNOWN}
+_JUDGED: Final = _THERE | {Phase.STOPPING}
 _LAUNCHER: Final = "launcher"
 _SUCCEEDED: Final = {ReplicaState.SUCCEEDED}
 _UP: Final = frozenset({ReplicaState.READY, ReplicaState.SUCCEEDED})
-_SAID: Final = ("name", "message", "endpoints", "started", "finished")  # empty: nothing new
-_said: Final = attrgetter(*_SAID)
 _WORTH_TELLING: Final = frozenset({ReplicaState.READY, ReplicaState.SUCCEEDED, ReplicaState.FAILED, ReplicaState.LOST})
 
 
@@ -63,15 +62,25 @@ def _write_down(world: World, workload: Workload, replica: Replica, status: Stat
     state = _state_after(replica, status)
     if state is not replica.state and (state in _WORTH_TELLING or status.gone):
         world.stirred[workload.id] = None
-    said = {name: value for name, value in zip(_SAID, _said(status), strict=True) if value}
-    if status.exit_code is not None:
-        said["exit_code"] = status.exit_code
-    if status.failure is not FailureClass.NONE:
-        said["failure"] = status.failure
-    news = replica.news._replace(**said) if said else replica.news
+    news = _news_after(replica.news, status)
     world.set_replica(replica, state=state, seen=(order.start, order.sequence), news=news)
     if status.devices:
         _move_charge(world, replica, status.devices)
+
+
+def _news_after(news: News, status: Status) -> News:
+    """What is known once this was said too: what is empty says nothing new."""
+    _, _, _, _, _, _, exit_code, failure, name, message, endpoints, _, started, finished = status
+    said = (
+        news.failure if failure is FailureClass.NONE else failure,
+        news.exit_code if exit_code is None else exit_code,
+        name or news.name,
+        message or news.message,
+        endpoints or news.endpoints,
+        started or news.started,
+        finished or news.finished,
+    )
+    return news if said == news else new(News, said)
 
 
 def _state_after(replica: Replica, status: Status) -> ReplicaState:
@@ -112,17 +121,18 @@ def _nothing_there(world: World, workload: Workload, generation: int, attempt: i
 
 def end_of(world: World, workload: Workload, replica: Replica) -> None:
     """Nothing of the replica is left: how it ended, what follows for the workload, and its devices back."""
-    if not replica.ended and workload.phase in ACTIVE | {Phase.UNKNOWN}:
+    alone = workload.independent
+    if not replica.ended and workload.phase in _THERE:
         news = replica.news
         if news.failure is FailureClass.NONE:
             news = news._replace(failure=FailureClass.INFRASTRUCTURE)
         world.set_replica(replica, state=ReplicaState.FAILED, news=news)
-    if workload.independent and workload.phase in ACTIVE | {Phase.UNKNOWN}:
+    if alone and workload.phase in _THERE:
         _ended_alone(world, workload, replica)
     elif replica.holder not in workload.leaving:
         judge(world, workload)
     gone(world, workload, replica)
-    if workload.independent:
+    if alone:
         judge(world, workload)
     world.stirred[workload.id] = None
 
@@ -165,7 +175,7 @@ def judge(world: World, workload: Workload) -> None:
         advance(world, workload, E.ALL_READY, ChangeReason.ALL_READY)
     elif workload.phase is Phase.UNKNOWN:
         advance(world, workload, E.NONE_READY, ChangeReason.CLUSTER_BACK)
-    stale.watch_strength(world, workload)
+    stale.watch_strength(world, workload, states)
 
 
 def _deciding(workload: Workload) -> list[Replica]:

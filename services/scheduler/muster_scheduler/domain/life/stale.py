@@ -9,15 +9,22 @@ whole is left alone, since nothing would be won; what is lost stays charged unti
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from muster_kernel.lifecycle import ACTIVE, LifecycleEvent
 from muster_kernel.reasons import ChangeReason
-from muster_scheduler.domain.asked.workloads import SECOND, Ending, Replica, Workload
+from muster_scheduler.domain.asked.workloads import SECOND, Ending, Replica, ReplicaState, Workload
 from muster_scheduler.domain.books.course import advance, lost
 from muster_scheduler.domain.books.world import World
 
 
-def watch_strength(world: World, workload: Workload) -> None:
-    """Starts the clock of a gang that has fallen below its minimum, or stops that of one that has recovered."""
+def watch_strength(world: World, workload: Workload, states: Container[ReplicaState]) -> None:
+    """Starts the clock of a gang that has fallen below its minimum, or stops that of one that has recovered.
+
+    states: those of its replicas.
+    """
+    if not workload.below_since and ReplicaState.LOST not in states:
+        return
     below = workload.phase in ACTIVE and bool(missed(workload))
     if below == bool(workload.below_since):
         return

@@ -86,11 +86,11 @@ class Division:
     def _rise(self, row: int, asked: int, stirred: set[int]) -> None:
         """Tells everybody above what a queue wants now, as far as that changes anything."""
         while row != TOP:
-            branch, (deserved, before, *rest) = self._tree[row], self._claims[row]
+            branch, (deserved, before, weight, rank, usage) = self._tree[row], self._claims[row]
             wanted = asked if branch.limit is None else min(asked, branch.limit)
             if wanted == before:
                 return
-            self._claims[row] = new(Claimant, (deserved, wanted, *rest))
+            self._claims[row] = new(Claimant, (deserved, wanted, weight, rank, usage))
             row = branch.parent
             stirred.add(row)
             if row != TOP:
@@ -107,11 +107,11 @@ class Division:
             above, cap = (self._total,) * 2 if parent == TOP else self.shares[parent][2:]
             claims = [self._claims[i] for i in level]
             for i, claim, fair in zip(level, claims, divide(above, claims, self._step, self._k).shares, strict=True):
-                before, now = self.shares[i], (claim[0], claim[1], fair, min(fair, cap))
-                if now != before:
-                    self.shares[i] = new(Share, now)
+                (_, wanted, before, capped), most = self.shares[i], min(cap, fair)
+                if wanted != claim[1] or before != fair or capped != most:
+                    self.shares[i] = new(Share, (claim[0], claim[1], fair, most))
                     changed.add(i)
-                    if self._children[i] and now[2:] != before[2:]:
+                    if (before != fair or capped != most) and self._children[i]:
                         stirred.add(i)
         return changed
 
