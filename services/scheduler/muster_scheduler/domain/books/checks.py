@@ -61,7 +61,10 @@ def _check_derived(world: World) -> None:
         if workload.phase is Phase.DELETED:
             _require((workload.finished, workload.id) in deleted, f"{where} is never forgotten")
         if world.leaving(workload) and workload.remaining:
-            _require(workload.id in world.departing, f"{where} is not known to leave")
+            here = world.departing.of((workload.cluster, workload.pool))
+            _require(workload.id in here, f"{where} is not known to leave there")
+        for leaver in workload.claim.waits_for if workload.claim else ():
+            _require(workload.id in world.departing.claimants(leaver), f"{where} is not known to wait for {leaver}")
         if workload.replicas and workload.surplus_wanted:
             _require(workload.id in world.elastic, f"{where} is not known to be elastic")
         if workload.below_since:

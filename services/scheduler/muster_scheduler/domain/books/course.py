@@ -122,7 +122,7 @@ def _line_up(world: World, workload: Workload) -> None:
 
 def _take_down(world: World, workload: Workload, before: Phase) -> None:
     """Terminating, Stopping, Deleting, Completed, Failed: nothing of it is wanted any more."""
-    world.journal.put(world.departing, workload.id, None)
+    world.departing.begin(workload)
     drop_claim(world, workload)
     if workload.phase in _OVER:
         world.watch(workload)
@@ -149,6 +149,7 @@ def drop_claim(world: World, workload: Workload) -> None:
         world.inventory.release(promised_holder(workload, claim, planned), planned.node)
         world.free(workload.project, claim.cluster, claim.pool, planned.node)
     world.account(workload, claim.pool, (planned.grant for planned in claim.planned), -1)
+    world.departing.cease(workload.id, claim.waits_for)
     world.set(workload, claim=None)
     world.journal.drop(world.claims, workload.id)
     world.journal.drop(world.ready, workload.id)
@@ -205,14 +206,15 @@ def _tell_claims(world: World, workload: Workload, *, remaining: bool) -> None:
     if workload.active:
         if workload.leaving or workload.id not in world.departing:
             return
-        world.journal.drop(world.departing, workload.id)
+        world.departing.end(workload.id)
     elif remaining:
         return
-    for claimant_id in sorted(world.claims):
+    for claimant_id in world.departing.claimants(workload.id):
         claimant = world.workloads[claimant_id]
         claim = claimant.claim
-        if claim is not None and workload.id in claim.waits_for:
+        if claim is not None:
             left = tuple(other for other in claim.waits_for if other != workload.id)
+            world.departing.cease(claimant_id, (workload.id,))
             world.set(claimant, claim=claim._replace(waits_for=left))
             if not left:
                 world.journal.put(world.ready, claimant_id, None)

@@ -48,8 +48,8 @@ def beyond_limits(world: World, workload: Workload, amount: Amount, pool: str) -
     if not found or _closed_pool(world, workload, amount.gpu, pool) is not None:
         return None
     department = world.queues.department_of(workload.project) if Level.DEPARTMENT in found else None
-    listed = map(world.workloads.__getitem__, world.departing)  # some of whom may not be leaving: a silent cluster's
-    leaving = (w for w in listed if w.pool == pool and world.leaving(w))
+    listed = map(world.workloads.__getitem__, world.departing.in_pool(pool))
+    leaving = (w for w in listed if world.leaving(w))  # some may not be: a silent cluster's
     for each in leaving:
         below = each.project == workload.project or (
             department is not None and world.queues.department_of(each.project) == department

@@ -18,6 +18,7 @@ from muster_scheduler.domain.asked.requests import Grant
 from muster_scheduler.domain.asked.workloads import SECOND, Ending, Replica, Request, Workload
 from muster_scheduler.domain.books.eligible import rules_of
 from muster_scheduler.domain.books.inventory import Inventory
+from muster_scheduler.domain.books.leaving import Leaving
 from muster_scheduler.domain.books.pools import NodePools
 from muster_scheduler.domain.books.queues import Owner, Queues
 from muster_scheduler.domain.books.standing import Kept
@@ -63,7 +64,7 @@ class World:
         self.clusters: dict[str, Cluster] = {}
         # (cluster, pool, project) -> workloads that hold something there
         self.placed: dict[tuple[str, str, str], dict[str, None]] = {}
-        self.departing: dict[str, None] = {}  # workloads that are leaving; derived, one too many does no harm
+        self.departing = Leaving(self.journal)
         self.weighed = 0  # the last part of a half life of past use in which queues were weighed
         self.claims: dict[str, None] = {}
         self.ready: dict[str, None] = {}  # those of them that wait for nobody; derived
@@ -227,9 +228,10 @@ class World:
         members = self.placed.get((workload.cluster, workload.pool, workload.project))
         if members is not None:
             self.journal.drop(members, workload.id)
-        for kind in (self.hungry, self.departing, self.short, self.elastic):
+        for kind in (self.hungry, self.short, self.elastic):
             if workload.id in kind:
                 self.journal.drop(kind, workload.id)
+        self.departing.end(workload.id)
 
     def forget_deleted(self) -> None:
         """Forgets workloads that were deleted so long ago that nobody can speak of them any more."""
@@ -258,7 +260,9 @@ class World:
         self.elastic = {w.id: None for w in there if w.replicas and w.surplus_wanted}
         self.short = {w.id: None for w in there if w.below_since}
         # Also of those that are not leaving as they stand, and are again when they are heard of or end otherwise.
-        self.departing = {w.id: None for w in there if w.remaining and (w.leaving or not w.active)}
+        self.departing = Leaving(self.journal)
+        leavers = (w for w in there if w.remaining and (w.leaving or not w.active))
+        self.departing.fill(leavers, map(self.workloads.__getitem__, self.claims))
         kept = ((w.id, w.reservation) for w in self.workloads.values() if w.reservation)
         self.reserved = {(reserved.cluster, reserved.pool): name for name, reserved in kept}
         everybody = [self.workloads[workload_id] for workload_id in sorted(self.workloads)]

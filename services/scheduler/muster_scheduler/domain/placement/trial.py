@@ -10,14 +10,14 @@ from typing import Final
 
 from muster_kernel.quantities import GPU
 from muster_kernel.reasons import Constraint, Reason
-from muster_scheduler.domain.asked.requests import Kind, Role, Shape
+from muster_scheduler.domain.asked.requests import Grant, Kind, Role, Shape
 from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.books.capacity import Capacity, Trial
 from muster_scheduler.domain.books.eligible import eligibility_of
 from muster_scheduler.domain.books.pools import NodePool
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.eligibility import ANY_NODE, mismatch
-from muster_scheduler.domain.fleet.nodes import Device, Node, NodeState, fit
+from muster_scheduler.domain.fleet.nodes import Device, Mig, Node, NodeState, fit
 from muster_scheduler.domain.placement.gang import GangGround, lacking, wish_of
 from muster_scheduler.domain.placement.place import Budget, mig_of, place_gang
 
@@ -46,6 +46,8 @@ def try_out(world: World, workload: Workload, roles: tuple[Role, ...], cluster: 
 def _try(
     world: World, workload: Workload, roles: tuple[Role, ...], nodes: list[Node], cluster: str, pool: str
 ) -> Trial:
+    if _fits_one(workload, roles, nodes, mig_of(world, cluster)):
+        return Trial(True, None, _units(nodes), None, 0, *_hosts(nodes))
     # A fleet of its own: of what is said of the pool only its levels are part of the answer, and nothing is changed.
     empty, said = World(world.limits), NodePool(0, cluster, pool, 0, levels=world.pools.named(cluster, pool).levels)
     empty.clusters = world.clusters
@@ -62,12 +64,29 @@ def _try(
     return Trial(
         fits,
         None if fits or made is None else _apart(workload, roles, made, said),
-        sum(GPU * max(len(node.devices), node.slots) for node in nodes),
+        _units(nodes),
         short,
         max((devices_for(node, short.shape) for node in idle), default=0) if short else 0,
-        max((node.cpu for node in nodes), default=0),
-        max((node.memory for node in nodes), default=0),
+        *_hosts(nodes),
     )
+
+
+def _fits_one(workload: Workload, roles: tuple[Role, ...], nodes: list[Node], mig: Mig) -> bool:
+    """Whether it is a single replica that an idle node holds: then no fleet has to be imagined for it."""
+    placed = [role for role in roles if role.size]
+    if len(placed) != 1 or placed[0].size > 1 or wish_of(workload.request).keys:
+        return False
+    return any(isinstance(fit(emptied(node), placed[0].shape, mig), Grant) for node in nodes)
+
+
+def _units(nodes: list[Node]) -> int:
+    """What they have, in 1/7,000 GPU."""
+    return sum(GPU * max(len(node.devices), node.slots) for node in nodes)
+
+
+def _hosts(nodes: list[Node]) -> tuple[int, int]:
+    """The most milli-CPU and the most bytes that one of them has."""
+    return max((node.cpu for node in nodes), default=0), max((node.memory for node in nodes), default=0)
 
 
 def _apart(workload: Workload, roles: tuple[Role, ...], capacity: Capacity, pool: NodePool) -> Reason | None:

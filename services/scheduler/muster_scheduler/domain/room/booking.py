@@ -37,6 +37,7 @@ def _book(world: World, workload: Workload, claim: Claim) -> None:
     world.account(workload, claim.pool, (p.grant for p in claim.planned))
     world.set(workload, claim=claim)
     world.journal.put(world.claims, workload.id, None)
+    world.departing.wait(workload.id, claim)
     if not claim.waits_for:
         world.journal.put(world.ready, workload.id, None)
     world.decide(Claimed(workload.id, claim.cluster, claim.planned, claim.waits_for))

@@ -25,6 +25,7 @@ from muster_scheduler.domain.gangs.runs import take_all
 from muster_scheduler.domain.placement.gang import wish_of
 from muster_scheduler.domain.placement.place import amount_before
 from muster_scheduler.domain.room.consolidate import TRIES, consolidate
+from muster_scheduler.domain.room.holes import Crowd, Holes
 from muster_scheduler.domain.room.listing import running_of
 from muster_scheduler.domain.room.reclaim import free_of
 from muster_scheduler.domain.room.sites import Ask, Room, Site, charge_placements, claim_of, next_run
@@ -77,9 +78,9 @@ def by_moving(ask: Ask) -> tuple[Room, ...]:
     site = ask.site
     if ask.taker.shape.kind is not Kind.NONE and ask.units.gpu > free_of(site.columns, ask.taker)[0]:
         return ()
-    looked_at, best = 0, _best(site, ask.taker)
+    looked_at, crowds = 0, _worth_clearing(ask, [_crowd(site, node) for node in _best(site, ask.taker)])
     for nodes in _NODES:
-        movers = _movers(site, best[:nodes])
+        movers = _movers(crowds[:nodes])
         room = _moved(ask, movers) if len(movers) > looked_at else ()
         if room:
             return room
@@ -118,12 +119,26 @@ def _best(site: Site, taker: Taker) -> list[Node]:
     return [site.capacity.nodes[n] for n in best.tolist() if free[n] > 0]
 
 
-def _movers(site: Site, nodes: Sequence[Node]) -> list[Workload]:
+def _crowd(site: Site, node: Node) -> Crowd:
+    """Who may move from a node, by id."""
+    found = sorted({holder.workload for holder in node.entries})
+    named = (each for name in found if (each := site.world.workloads.get(name)) is not None)
+    return Crowd(node, tuple(each for each in named if _may_move(site, each)))
+
+
+def _worth_clearing(ask: Ask, crowds: list[Crowd]) -> list[Crowd]:
+    """Those of the nodes from which enough might move away for the taker, where that can be told."""
+    shape, columns = ask.taker.shape, ask.site.columns
+    if ask.taker.size > 1 or shape.kind is not Kind.WHOLE or not crowds:
+        return crowds
+    holes = Holes(columns)
+    return [crowd for crowd in crowds if holes.wide_enough(crowd, shape.devices)]
+
+
+def _movers(crowds: Sequence[Crowd]) -> list[Workload]:
     """Who may move from these nodes, by id."""
-    found = {holder.workload for node in nodes for holder in node.entries}
-    world = site.world
-    named = (world.workloads[each] for each in sorted(found) if each in world.workloads)
-    return [each for each in named if _may_move(site, each)]
+    found = {mover.id: mover for crowd in crowds for mover in crowd.movers}
+    return [found[name] for name in sorted(found)]
 
 
 def _may_move(site: Site, workload: Workload) -> bool:

@@ -107,18 +107,10 @@ def sites_of(world: World, workload: Workload, pools: Sequence[str] | None = Non
 
 def leaving_of(world: World, cluster: str, pool: str) -> Iterator[Workload]:
     """Who leaves that pool anyway and is promised to nobody."""
-    found = map(world.workloads.__getitem__, world.departing)
-    here = [w for w in found if w.pool == pool and w.cluster == cluster and world.leaving(w) and w.remaining]
-    free = sorted((w for w in here if not _awaited(world, w.preempted_by, w.id)), key=lambda w: w.id)
-    if free:
-        # Most who leave were evicted, and their takers say so: only for others all claims are looked through.
-        promised = {other for c in world.claims if (claim := world.workloads[c].claim) for other in claim.waits_for}
-        yield from (w for w in free if w.id not in promised)
-
-
-def _awaited(world: World, taker: str, leaver: str) -> bool:
-    known = world.workloads.get(taker)
-    return known is not None and known.claim is not None and leaver in known.claim.waits_for
+    departing = world.departing
+    free = sorted(name for name in departing.of((cluster, pool)) if not departing.promised(name))
+    found = map(world.workloads.__getitem__, free)
+    yield from (w for w in found if world.leaving(w) and w.remaining)
 
 
 def without(
