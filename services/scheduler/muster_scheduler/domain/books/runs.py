@@ -26,11 +26,15 @@ def put_run(node: Node, charges: Sequence[Charge]) -> None:
 
 def put_many(nodes: Sequence[Node], holders: Sequence[Holder], grants: Sequence[Grant]) -> None:
     """Books one grant a row, each on its node; a node may come many times. As `put_run` otherwise."""
+    beyond: list[tuple[Node, Holder, Grant]] = []
     for node, holder, grant in zip(nodes, holders, grants, strict=True):
+        cpu, memory, shares, slots, _, extra = grant
         node.entries[holder] = grant
-        node.used_cpu += grant.cpu
-        node.used_memory += grant.memory
-    _put_devices([row for row in zip(nodes, holders, grants, strict=True) if _beyond_host(row[2])])
+        node.used_cpu += cpu
+        node.used_memory += memory
+        if shares or slots or extra:
+            beyond.append((node, holder, grant))
+    _put_devices(beyond)
 
 
 def take_back_many(nodes: Sequence[Node], holders: Sequence[Holder], grants: Sequence[Grant]) -> None:
@@ -61,10 +65,6 @@ def finder(node: Node, devices: int) -> Callable[[str], Device | None]:
     if devices < _SEVERAL:
         return node.device
     return {device.uuid: device for device in node.devices}.get
-
-
-def _beyond_host(grant: Grant) -> bool:
-    return bool(grant.shares or grant.slots or grant.extra)
 
 
 def take_back_run(node: Node, charges: Sequence[Charge]) -> None:
