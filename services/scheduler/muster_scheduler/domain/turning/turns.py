@@ -3,7 +3,8 @@
 Made by the cycle for its own length. Fair shares are made when two projects compete in a pool for the first time in it;
 what queues hold is read anew for every turn. Ties go to the name.
 Kept in heaps, so that a turn costs what has changed since the one before and not what waits. An entry of a heap is
-believed only where its key is what the books say now; where a key fell, `Queues.changed` has named it.
+believed only where its key is what the books say now; where a key fell, `Queues.changed` has named it. Of a queue only
+the entry that came last counts: with each batch all keys change, and entries would be renewed that nobody needs.
 """
 
 from __future__ import annotations
@@ -25,6 +26,35 @@ class _Entry(NamedTuple):
     fullness: int
     name: str
     project: str
+
+
+class _Heap:
+    """Queues of one level by their keys, each once."""
+
+    def __init__(self) -> None:
+        self._entries: list[_Entry] = []
+        self._keys: dict[tuple[str, str], int] = {}  # by name and project, of the entry that counts
+
+    def push(self, entry: _Entry) -> None:
+        """Puts a queue in, instead of where it stood."""
+        fullness, name, project = entry
+        if self._keys.get((name, project)) != fullness:
+            self._keys[name, project] = fullness
+            heapq.heappush(self._entries, entry)
+
+    def first(self) -> _Entry | None:
+        """The first of those that count; None where there is none."""
+        while self._entries:
+            fullness, name, project = self._entries[0]
+            if self._keys.get((name, project)) == fullness:
+                return self._entries[0]
+            heapq.heappop(self._entries)
+        return None
+
+    def drop(self) -> None:
+        """Takes the first one out."""
+        _, name, project = heapq.heappop(self._entries)
+        del self._keys[name, project]
 
 
 class Turns:
@@ -107,8 +137,8 @@ class _Pool:
         self._pool = pool
         self.members: dict[str, None] = {}
         self._ordered = False
-        self._top: list[_Entry] = []
-        self._below: dict[str, list[_Entry]] = {}
+        self._top = _Heap()
+        self._below: dict[str, _Heap] = {}
         self._stirred: dict[str, None] = {}  # departments of which another project may come first, or at another time
 
     def enter(self, project: str) -> None:
@@ -143,8 +173,7 @@ class _Pool:
 
     def _least(self) -> str:
         self._enter_stirred()
-        while self._top:
-            entry = self._top[0]
+        while (entry := self._top.first()) is not None:
             if entry.project:
                 found = entry.project if self._has_head(entry.project) else ""
             else:
@@ -152,18 +181,18 @@ class _Pool:
             fresh = self._fullness(entry) if found else 0
             if found and fresh == entry.fullness:
                 return found
-            heapq.heappop(self._top)
+            self._top.drop()
             if found:
-                heapq.heappush(self._top, entry._replace(fullness=fresh))
+                self._top.push(_Entry(fresh, entry.name, entry.project))
         return ""
 
     def _enter_stirred(self) -> None:
         for department in self._stirred:
             heap = self._below[department]
-            while heap and not self._has_head(heap[0].project):
-                heapq.heappop(heap)
-            if heap:
-                heapq.heappush(self._top, _Entry(self._department(department), department, ""))
+            while (entry := heap.first()) is not None and not self._has_head(entry.project):
+                heap.drop()
+            if entry is not None:
+                self._top.push(_Entry(self._department(department), department, ""))
         self._stirred.clear()
 
     def _fullness(self, entry: _Entry) -> int:
@@ -171,15 +200,14 @@ class _Pool:
 
     def _least_below(self, department: str) -> str:
         heap = self._below[department]
-        while heap:
-            entry = heap[0]
+        while (entry := heap.first()) is not None:
             there = self._has_head(entry.project)
             fresh = self._project(entry.project) if there else 0
             if there and fresh == entry.fullness:
                 return entry.project
-            heapq.heappop(heap)
+            heap.drop()
             if there:
-                heapq.heappush(heap, entry._replace(fullness=fresh))
+                heap.push(_Entry(fresh, entry.name, entry.project))
         return ""
 
     def _has_head(self, project: str) -> bool:
@@ -195,11 +223,11 @@ class _Pool:
         entry = _Entry(self._project(project), project, project)
         department = self._department_of(project)
         if not department:
-            heapq.heappush(self._top, entry)
+            self._top.push(entry)
             return
         if department not in self._below:
-            self._below[department] = []
-        heapq.heappush(self._below[department], entry)
+            self._below[department] = _Heap()
+        self._below[department].push(entry)
         self._stirred[department] = None
 
     def _department_of(self, project: str) -> str:
