@@ -175,7 +175,7 @@ class Capacity:
 
     def prepare(self) -> None:
         """Makes what searches read now: five microseconds a node that the next cycle need not wait for."""
-        _ = self.seeker
+        _ = self.seeker, self.keys
 
     def update(self, node: Node) -> None:
         """Puts a node where it belongs now; undone with the journal."""
