@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import given
 
 from muster_kernel.quantities import GPU
 from muster_kernel.reasons import Reason, WaitingReason
 from muster_scheduler.domain.asked.quotas import Amount
 from muster_scheduler.domain.books.queues import Owner
+from muster_scheduler.domain.books.standing import Standing
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.turning.turns import Turns
 from tests.support.fleets import Fleet, node, request, role, whole
@@ -90,3 +92,27 @@ def test_turns_are_those_of_a_look_at_everybody(fleet: Fleet, steps: list[tuple[
             world.waiting.wake_project(project)
         elif what == "remove" and found:
             world.waiting.remove(found[0].id)
+
+
+def test_a_turn_costs_the_same_however_many_were_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = Fleet()
+    for project in PROJECTS:
+        fleet.project(project, {"default": 2})
+        fleet.submit(PROJECTS.index(project), request(role(whole(1))), project=project)
+    fleet.world.waiting.wake_all()
+    asked: list[int] = []
+    fullness = Standing.fullness
+
+    def counted(standing: Standing, row: int, held: Amount) -> int:
+        asked.append(row)
+        return fullness(standing, row, held)
+
+    monkeypatch.setattr(Standing, "fullness", counted)
+    turns, costs = Turns(fleet.world), []
+    for _ in range(200):
+        assert turns.next() is not None
+        for project in PROJECTS:
+            fleet.world.queues.charge(Owner(project, "me", f"w-{project}", preemptible=True), "default", Amount(GPU))
+        costs.append(len(asked))
+        asked.clear()
+    assert max(costs[1:]) <= 2 * min(costs[1:])

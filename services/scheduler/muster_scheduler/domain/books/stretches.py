@@ -18,6 +18,8 @@ from muster_scheduler.domain.books.classes import ClassKey, Kin, Place, request_
 from muster_scheduler.domain.books.merging import merged
 from muster_scheduler.domain.books.waiting import Bucket, Offer, Queue
 
+_MANY: Final = 8  # of so many offers of a project one is new, or more: then they are put in order at once
+_TRIMMED: Final = 16  # of so many members one that has left has them moved up
 _KNOWN: Final = 4_096  # classes that are known by what their keys are made of
 
 
@@ -105,8 +107,29 @@ class Stretches(Queue):
         for bucket in stay:
             self._pass_over(bucket, left[bucket], last[bucket])
             bucket.count -= left[bucket]
-            self._offer(bucket)
+        self._offer_all(stay)
         self._want_less(left)
+
+    def _offer_all(self, classes: Sequence[Bucket]) -> None:
+        """As `_offer` of each; a project of whose offers many are new is put in order once."""
+        by_project: dict[str, list[Bucket]] = {}
+        for bucket in classes:
+            by_project.setdefault(bucket.kin.project, []).append(bucket)
+        for project, fresh in by_project.items():
+            for bucket in fresh:
+                bucket.ticket = 0
+            if _MANY * len(fresh) < len(self._heads.get(project, ())):
+                for bucket in fresh:
+                    self._offer(bucket)
+                continue
+            heads = [offer for offer in self._heads.get(project, ()) if offer[2].ticket == offer[1]]
+            for bucket in fresh:
+                self._tickets += 1
+                bucket.ticket = self._tickets
+                heads.append((bucket.members[self._first(bucket)], bucket.ticket, bucket))
+            heads.sort()
+            self._heads[project] = heads
+            self._sorted[project] = self.offered[project] = None
 
     def _want_less(self, left: Mapping[Bucket, int]) -> None:
         """So many of each class, all of them worth a try, want nothing more: written once a project and its pools."""
@@ -127,8 +150,13 @@ class Stretches(Queue):
     def _pass_over(self, bucket: Bucket, left: int, last: Place) -> None:
         """Passes over so many members that have left, up to `last`, where these are all that stood before it."""
         end = bucket.first + left
-        if len(bucket.members) - bucket.first == bucket.count and bucket.members[end - 1] == last:
-            bucket.first = end
+        members = bucket.members
+        if len(members) - bucket.first != bucket.count or members[end - 1] != last:
+            return
+        if _TRIMMED * end > len(members):
+            del members[:end]  # while they are still near
+            end = 0
+        bucket.first = end
 
 
 def _last(stretch: Stretch) -> dict[Bucket, Place]:
