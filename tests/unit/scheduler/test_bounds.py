@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from muster_scheduler.domain.books.standings import standing_of
 from muster_scheduler.domain.decisions import Preempted
 from muster_scheduler.domain.fleet.nodes import NodeState
-from muster_scheduler.domain.room.bounds import Pool, may_take
+from muster_scheduler.domain.room.bounds import Pool, giver, may_take
 from muster_scheduler.domain.room.listing import tree_of
 from tests.support.fleets import Fleet, host, node, portion, request, role, whole
 
@@ -76,3 +78,27 @@ def test_holdings_follow_charges_ends_and_aborts() -> None:
     fleet.run(1)
     fleet.finish(1)
     assert held(fleet) == {0: (4, []), 1: (4, []), 2: (0, [])}
+
+
+def test_what_is_promised_and_who_leaves_is_not_given_again() -> None:
+    fleet = Fleet(node("n1", 2), quota=2)
+    fleet.project("q", {"default": 0}, department="e")
+    for number in (1, 2):
+        fleet.submit(number, project="q")
+        fleet.run(number)
+    assert cards_of(fleet) == {"q": 2}
+    fleet.submit(3, request(role(whole(2))))
+    assert cards_of(fleet) == {}
+    fleet.gone(1)
+    assert cards_of(fleet) == {}
+    fleet.gone(2)
+    assert fleet.workload(3).active
+    assert cards_of(fleet) == {"p": 2}
+
+
+def cards_of(fleet: Fleet) -> dict[str, int]:
+    """By project, the cards of those who might be asked to leave."""
+    holdings = fleet.world.inventory.capacity("c1", "default").holdings
+    read = holdings.read(partial(giver, fleet.world))
+    found = {name: int(read.cards[read.holder == number].sum()) for name, number in holdings.projects.items()}
+    return {name: cards for name, cards in found.items() if cards}

@@ -92,15 +92,20 @@ def _enter(world: World, workload: Workload, before: Phase) -> None:
         if phase is Phase.RESUMING:
             world.set(workload, attempt=workload.attempt + 1, ours=workload.ours + 1, not_before=0, ran=0)
         _line_up(world, workload)
-    elif phase in ACTIVE:
-        if before in {Phase.UNKNOWN, Phase.TERMINATING}:
-            world.watch(workload)  # its timer may have gone by, or a rebuild left it out, while it did not run
-            if workload.independent:
-                world.journal.put(world.hungry, workload.id, None)  # likewise
+    elif phase in ACTIVE and before not in ACTIVE:
+        _run(world, workload, before)
     elif phase in _TAKEN_DOWN:
         _take_down(world, workload, before)
     elif phase is Phase.DELETED:
         world.deleted.at(world.now, workload.id)
+
+
+def _run(world: World, workload: Workload, before: Phase) -> None:
+    world.look_again(workload)
+    if before in {Phase.UNKNOWN, Phase.TERMINATING}:
+        world.watch(workload)  # its timer may have gone by, or a rebuild left it out, while it did not run
+        if workload.independent:
+            world.journal.put(world.hungry, workload.id, None)  # likewise
 
 
 def enqueue(world: World, workload: Workload) -> None:
@@ -122,7 +127,7 @@ def _line_up(world: World, workload: Workload) -> None:
 
 def _take_down(world: World, workload: Workload, before: Phase) -> None:
     """Terminating, Stopping, Deleting, Completed, Failed: nothing of it is wanted any more."""
-    world.departing.begin(workload)
+    world.depart(workload)
     drop_claim(world, workload)
     if workload.phase in _OVER:
         world.watch(workload)

@@ -113,6 +113,14 @@ class Inventory:
 
     # -- what agents report ------------------------------------------------------------------------------------------
 
+    def look_again(self, key: NodeKey) -> None:
+        """Somebody on that node may be asked to leave from now on, or no longer; undone with the journal."""
+        node = self.nodes.get(key)
+        capacity = self.capacity(node.cluster, node.pool) if node is not None else None
+        if node is not None and capacity is not None:
+            capacity.holdings.mark(node.ordinal)
+            self._journal.note(capacity.holdings.mark, node.ordinal)
+
     def put_nodes(self, nodes: Iterable[Node]) -> None:
         """Takes nodes as reported; what is charged to a node of that name stays charged."""
         arriving = list(nodes)

@@ -223,6 +223,16 @@ class World:
         self.set(workload, replicas={}, replacements={}, below_since=0, calm_since=0, resized=0)
         self.leave_pool(workload)
 
+    def depart(self, workload: Workload) -> None:
+        """All or part of the workload is on its way out from now on."""
+        self.departing.begin(workload)
+        self.look_again(workload)
+
+    def look_again(self, workload: Workload) -> None:
+        """The workload may be asked to leave from now on, or no longer."""
+        for replica in workload.everyone():
+            self.inventory.look_again(replica.node)
+
     def leave_pool(self, workload: Workload) -> None:
         """Notes that the workload holds nothing in its pool any more."""
         members = self.placed.get((workload.cluster, workload.pool, workload.project))

@@ -2,8 +2,8 @@
 
 Kept by the capacity index beside its columns; read by room/bounds.py for every class that might ask others to leave. A
 node that changed is read anew when somebody asks, so a change and its undo cost one entry in a set.
-Holds: what a node says here follows from its entries alone, not from how its workloads are. So it says too much: of
-those who may not be asked to leave, and of shared cards, which count as free.
+Holds: what a node says here follows from its entries and from who runs alone, not from how its workloads are otherwise.
+So it says too much: of those who may not be asked to leave, and of shared cards, which count as free.
 """
 
 from __future__ import annotations
@@ -55,8 +55,11 @@ class Holdings:
         """As `mark` of each."""
         self._stale |= ordinals
 
-    def read(self, project_of: Callable[[str], str]) -> Whole:
-        """Who holds what now; to be read only. project_of: of a workload's id."""
+    def read(self, project_of: Callable[[str], str | None]) -> Whole:
+        """Who holds what now; to be read only. project_of: of a workload's id; None: it does not run.
+
+        A node on which that has changed has to be marked.
+        """
         whole = self._whole
         if whole is None:
             shape = len(self._nodes), SLOTS
@@ -67,16 +70,17 @@ class Holdings:
         self._stale.clear()
         return whole
 
-    def _write(self, whole: Whole, ordinal: int, project_of: Callable[[str], str]) -> None:
+    def _write(self, whole: Whole, ordinal: int, project_of: Callable[[str], str | None]) -> None:
         free, held = whole_cards(self._nodes[ordinal])
-        if len(held) > SLOTS:
-            free, held = MANY, {}
+        found = [(project, cards) for name, cards in held.items() if (project := project_of(name)) is not None]
+        if len(found) > SLOTS:
+            free, found = MANY, []
         number = self.projects.setdefault
         whole.free[ordinal] = free
         whole.holder[ordinal] = NOBODY
-        whole.holder[ordinal, : len(held)] = [number(project_of(name), len(self.projects)) for name in held]
+        whole.holder[ordinal, : len(found)] = [number(project, len(self.projects)) for project, _ in found]
         whole.cards[ordinal] = 0
-        whole.cards[ordinal, : len(held)] = list(held.values())
+        whole.cards[ordinal, : len(found)] = [cards for _, cards in found]
 
 
 def whole_cards(node: Node) -> tuple[int, dict[str, int]]:

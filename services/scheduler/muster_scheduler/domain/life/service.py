@@ -131,7 +131,7 @@ def leave(world: World, workload: Workload, replica: Replica) -> None:
     """The record no longer names this replica; it stays charged until it is gone."""
     world.set_replica(replica, leaving=True)
     world.journal.put(workload.leaving, replica.holder, replica)
-    world.departing.begin(workload)
+    world.depart(workload)
     world.free("", workload.cluster, workload.pool, replica.node)
 
 

@@ -11,6 +11,7 @@ fuller than its own then (fairness.py). Where it cannot be told, everything is p
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -53,7 +54,7 @@ def may_take(pool: Pool, queue: int, role: Role, units: int, nodes: Collection[i
     """
     if not bounded(pool.capacity, pool.standing, role):
         return True
-    whole = pool.capacity.holdings.read(lambda name: pool.world.workloads[name].project)
+    whole = pool.capacity.holdings.read(partial(giver, pool.world))
     taker = Taker(queue, role.shape, role.size, np.array([units, 0, 0], np.int64), _NO_NODES)
     for bound in (pool.tree.fair, pool.tree.deserved):
         term = terms(pool.tree, bound, taker, _GPUS)
@@ -64,6 +65,12 @@ def may_take(pool: Pool, queue: int, role: Role, units: int, nodes: Collection[i
         if there.any() and places.sum() >= role.size:
             return True
     return False
+
+
+def giver(world: World, workload: str) -> str | None:
+    """The project of a workload that might be asked to leave; None: it leaves anyway, or that is promised to it."""
+    known = world.workloads[workload]
+    return known.project if known.active else None
 
 
 def bounded(capacity: Capacity, standing: Standing, role: Role) -> bool:

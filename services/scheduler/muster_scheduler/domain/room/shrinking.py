@@ -41,7 +41,7 @@ def give_up(world: World, gangs: Iterable[Workload]) -> None:
             world.journal.drop(gang.replicas, (replica.holder.role, replica.holder.rank))
             world.set_replica(replica, leaving=True)
             world.journal.put(gang.leaving, replica.holder, replica)
-        world.departing.begin(gang)
+        world.depart(gang)
 
 
 def by_shrinking(ask: Ask, gangs: Sequence[Workload]) -> Room | None:

@@ -13,7 +13,7 @@ all that stay within theirs are tried at the next release.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from muster_scheduler.domain.books.classes import ClassKey
 from muster_scheduler.domain.books.world import World
@@ -28,6 +28,7 @@ class Waker:
         """Begins with what was given back since the last cycle."""
         self._world, self._turns, self.standing = world, turns, turns.standing
         self._changes: dict[str, Change] = {}
+        self._offers: dict[str, tuple[int, int, Change]] = {}  # by pool: the journal's mark, how many nodes, of what
 
     def wake(self) -> None:
         """Wakes all whom something helps that was given back since the last call."""
@@ -63,9 +64,17 @@ class Waker:
     def worth_room(self, key: ClassKey) -> bool:
         """Whether room may be made for a class that was woken for a place, which another one took."""
         offered = self._world.waiting.nodes
-        return any(
-            self._change(pool, offered[pool], ()).makes_room(key) if pool in offered else False for pool in key.pools
-        )
+        return any(self._offer(pool, offered[pool]).makes_room(key) for pool in key.pools if pool in offered)
+
+    def _offer(self, pool: str, nodes: Collection[tuple[str, str]]) -> Change:
+        """What these nodes offer now: the same while nothing is written, as between heads that are refused."""
+        mark = self._world.journal.mark()
+        known = self._offers.get(pool)
+        if known is not None and known[:2] == (mark, len(nodes)):
+            return known[2]
+        change = self._change(pool, nodes, ())
+        self._offers[pool] = mark, len(nodes), change
+        return change
 
     def rest(self) -> None:
         """Nobody is left to try: what was freed so far has been offered to all."""
