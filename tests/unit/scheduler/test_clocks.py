@@ -50,6 +50,8 @@ def test_the_longest_run_is_by_kind_and_ends_in_stopped(kind: WorkloadKind, limi
         assert isinstance(fleet.records(1)[-1], Release)
         fleet.gone(1)
         assert fleet.workload(1).phase is Phase.STOPPED
+        assert fleet.workload(1).reason is ChangeReason.RUN_TIME_LIMIT, "what ended it stays to be seen"
+        assert fleet.workload(1).message == "it ran for 60 s, the longest that its project allows"
 
 
 def test_a_resumed_run_begins_anew_and_a_restarted_one_does_not() -> None:
@@ -120,6 +122,8 @@ def test_idle_gpus_end_it(kind: WorkloadKind, preemptible: bool, limits: dict[st
     fleet.wait(10)
     assert fleet.workload(1).phase is Phase.STOPPING
     assert fleet.workload(1).reason is ChangeReason.IDLE_LIMIT
+    fleet.gone(1)
+    assert (fleet.workload(1).phase, fleet.workload(1).reason) == (Phase.STOPPED, ChangeReason.IDLE_LIMIT)
 
 
 def test_idleness_of_an_earlier_attempt_does_not_count() -> None:

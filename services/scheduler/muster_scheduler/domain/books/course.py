@@ -32,6 +32,7 @@ _THERE: Final = ACTIVE | {Phase.UNKNOWN}
 _CLAIMING: Final = WAITING | {Phase.TERMINATING}
 _OVER: Final = frozenset({Phase.COMPLETED, Phase.FAILED})
 _TAKEN_DOWN: Final = RELEASING | _OVER
+_LIMITS: Final = frozenset({ChangeReason.RUN_TIME_LIMIT, ChangeReason.IDLE_LIMIT})
 
 
 def advance(
@@ -232,7 +233,9 @@ def nothing_left(world: World, workload: Workload) -> None:
             _terminated(world, workload)
         case Phase.STOPPING:
             world.clear_run(workload)
-            advance(world, workload, E.ALL_GONE, ChangeReason.REPLICAS_GONE)
+            limit = workload.reason in _LIMITS  # or nobody could see that it is a limit that ended it
+            reason, message = (workload.reason, workload.message) if limit else (ChangeReason.REPLICAS_GONE, "")
+            advance(world, workload, E.ALL_GONE, reason, message)
         case Phase.DELETING:
             world.clear_run(workload)
             advance(world, workload, E.ALL_GONE, ChangeReason.REPLICAS_GONE)
