@@ -22,6 +22,7 @@ from muster_scheduler.domain.deciding.rewriting import rewrite
 from muster_scheduler.domain.deciding.searching import search
 from muster_scheduler.domain.deciding.shapes import BINPACK, ELIGIBLE, SPREAD, STRATEGY, Terms, row_of
 from muster_scheduler.domain.fleet.columns import Bools, Columns, Ints64, record_of
+from muster_scheduler.domain.fleet.eligibility import Eligibility
 from muster_scheduler.domain.fleet.nodes import Node
 from muster_scheduler.domain.fleet.taking import Run
 
@@ -39,7 +40,7 @@ class Outcome(NamedTuple):
 class Seeker:
     """One pool."""
 
-    __slots__ = ("_columns", "_index", "_sets", "_shapes")
+    __slots__ = ("_columns", "_index", "_sets", "_shapes", "numbers")
 
     def __init__(self, columns: Columns) -> None:
         """Indexes the columns, which have to be written through `renew` from now on."""
@@ -47,6 +48,7 @@ class Seeker:
         self._columns, self._index = columns, index_of(columns, everyone, _SETS)
         self._sets: dict[bytes, int] = {everyone.tobytes(): 0}
         self._shapes: dict[Shape, Ints64] = {}
+        self.numbers: dict[Eligibility, int] = {}  # of sets that are the same at any time, for whoever asked for them
 
     def renew(self, nodes: Iterable[Node]) -> None:
         """These nodes are as the books say now."""
@@ -74,7 +76,10 @@ class Seeker:
         return Outcome(placed[:count], left)
 
     def number(self, eligible: Bools) -> int | None:
-        """The row of a set of eligible nodes, for the shapes of a batch; None where no row is free for it."""
+        """The row of a set of eligible nodes, for the shapes of a batch; None where no row is free for it.
+
+        The rows in `numbers` are forgotten with the sets.
+        """
         content = eligible.tobytes()
         known = self._sets.get(content)
         if known is None and len(self._sets) < _SETS:
@@ -95,6 +100,7 @@ class Seeker:
         if known is None:
             # All but that of all nodes are forgotten: which set has which number decides nothing.
             self._sets = {everyone: row for everyone, row in self._sets.items() if row == 0}
+            self.numbers.clear()
             known = self._sets[eligible.tobytes()] = len(self._sets)
             fill(self._index.eligible, known, eligible)
         return known

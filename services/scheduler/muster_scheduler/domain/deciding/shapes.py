@@ -6,7 +6,7 @@ rest, its terms, when somebody looks for a place. The columns of the row are nam
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -46,6 +46,7 @@ BINPACK: Final = 0
 SPREAD: Final = 1
 UNKNOWN_PROFILE: Final = -1
 _packed: Final = Struct(f"{OWN}q").pack
+_rest: Final = Struct(f"{WIDTH - OWN}q").pack
 
 
 class Terms(NamedTuple):
@@ -75,11 +76,16 @@ def own_row(shape: Shape, units: int) -> bytes:
     return _packed(kind, cpu, memory, devices, _amount(shape) if kind > WHOLE else 0, units)
 
 
-def rows_of(own: Iterable[bytes], count: int) -> Ints64:
-    """The rows of so many heads by the parts that are their classes' own, int64[count, WIDTH]; all terms are 0."""
-    rows = np.zeros((count, WIDTH), np.int64)
-    rows[:, :OWN] = np.frombuffer(b"".join(own), np.int64).reshape(count, OWN)
-    return rows
+def terms_row(terms: Terms) -> bytes:
+    """What follows in the row of each class of these terms."""
+    return _rest(*terms[1:])
+
+
+def rows_of(own: Sequence[bytes], terms: Sequence[bytes]) -> Ints64:
+    """The rows of heads by their parts, int64[heads, WIDTH]."""
+    parts = [b""] * (2 * len(own))
+    parts[::2], parts[1::2] = own, terms
+    return np.frombuffer(bytearray().join(parts), np.int64).reshape(len(own), WIDTH)
 
 
 def _amount(shape: Shape) -> int:

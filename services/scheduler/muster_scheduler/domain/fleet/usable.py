@@ -33,13 +33,14 @@ _MOST: Final = 64  # masks and topologies that are remembered
 class Usable:
     """The nodes of one pool, by their ordinals."""
 
-    __slots__ = ("_by_models", "_by_types", "_nodes", "_of_type", "_ordinals", "_topologies", "special")
+    __slots__ = ("_by_models", "_by_types", "_nodes", "_of_type", "_ordinals", "_topologies", "special", "timeless")
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         """`nodes` by their ordinals."""
         self._nodes = nodes
         # Few nodes are out of service, closing or tainted: these are asked one by one, all others by their type alone.
         self.special = dict.fromkeys(n for n, node in enumerate(nodes) if not node.open or node.closes or node.taints)
+        self.timeless = not any(nodes[n].closes for n in self.special)  # whether masks are the same at any time
         self._by_types: dict[frozenset[str] | None, Mask] = {}
         self._of_type: dict[str, list[int]] = {}
         self._by_models: dict[frozenset[str], Mask] = {}

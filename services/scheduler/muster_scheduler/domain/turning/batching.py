@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
 
 from muster_kernel.lifecycle import ACTIVE, DesiredPhase, LifecycleEvent, Phase, Verdict, step
-from muster_scheduler.domain.asked.requests import Grant, Shape
+from muster_scheduler.domain.asked.requests import Grant, Kind, Shape
 from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.books.capacity import Capacity
 from muster_scheduler.domain.books.classes import Kin, Place
@@ -25,7 +26,7 @@ from muster_scheduler.domain.books.stretches import Stretch
 from muster_scheduler.domain.books.waiting import Bucket
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.deciding.batch import PLACED, RETIRES, WAITS, Heads
-from muster_scheduler.domain.deciding.shapes import KIND, MEMORY, OWN, UNITS, Terms, rows_of
+from muster_scheduler.domain.deciding.shapes import KIND, MEMORY, UNITS, rows_of, terms_row
 from muster_scheduler.domain.fleet.columns import Ints64
 from muster_scheduler.domain.fleet.nodes import Node
 from muster_scheduler.domain.fleet.taking import Run, grants_of
@@ -113,8 +114,7 @@ class Batch:
         self._each = max(_FEWEST, most if len(projects) == 1 else 2 * most // len(projects))
         self._classes = Classes(world, pool)
         self._given = _Given()
-        self._terms: dict[Kin, Terms] = {}
-        self._phases: dict[tuple[Phase, DesiredPhase], Phase | None] = {}
+        self._terms: dict[Kin, bytes] = {}
 
     def decide(self, standing: Standing, budget: Budget) -> Ints64:
         """What the kernel decides, rows as `batch.decide` writes them. The columns say so now: `write` has to follow.
@@ -197,13 +197,11 @@ class Batch:
     def _shapes(self) -> Ints64:
         """What each head asks for, int64[heads, WIDTH]."""
         given = self._given
-        rows = rows_of([bucket.amounts for bucket in given.buckets], len(given.buckets))
-        known = {kin: row for row, kin in enumerate(self._terms)}
-        terms = np.array([each[1:] for each in self._terms.values()], np.int64)
-        rows[:, OWN:] = terms if len(known) == 1 else terms[[known[kin] for kin in given.kins]]
-        charges: dict[Bucket, int] = {}
-        for row in np.flatnonzero(rows[:, KIND] == MEMORY).tolist():
-            rows[row, UNITS] = self._charge(given.buckets[row], given.workloads[row], charges)
+        rows = rows_of([bucket.amounts for bucket in given.buckets], [self._terms[kin] for kin in given.kins])
+        if any(kin.forms[0].kind is Kind.MEMORY for kin in self._terms):
+            charges: dict[Bucket, int] = {}
+            for row in np.flatnonzero(rows[:, KIND] == MEMORY).tolist():
+                rows[row, UNITS] = self._charge(given.buckets[row], given.workloads[row], charges)
         return rows
 
     def _charge(self, bucket: Bucket, workload: Workload, known: dict[Bucket, int]) -> int:
@@ -240,7 +238,7 @@ class Batch:
                 terms = self._classes.terms(workloads[at], kin, queue)
                 if terms is None:
                     return kins[:at]
-                known[kin] = terms
+                known[kin] = terms_row(terms)
         return kins
 
     def _starts(self, workloads: list[Workload]) -> list[Start]:
@@ -260,14 +258,13 @@ class Batch:
     def _start(self, workload: Workload, values: tuple[Any, ...]) -> Start | None:
         if workload.claim is not None or workload.reservation is not None:
             return None
-        key = workload.phase, workload.desired
-        if key not in self._phases:
-            self._phases[key] = _entered(*key)
-        entered = self._phases[key]
+        entered = _entered(workload.phase, workload.desired)
         return start_of(values, entered, self._world.now) if entered is not None else None
 
 
+@cache
 def _entered(phase: Phase, desired: DesiredPhase) -> Phase | None:
+    """The phase into which being placed takes it, where nothing else follows from that."""
     moved = step(phase, LifecycleEvent.PLACED, desired)
     if isinstance(moved, Verdict) or moved.desired is not desired or len(moved.path) != 1:
         return None

@@ -28,6 +28,7 @@ from muster_scheduler.domain.placement.place import able, mig_of, ready
 
 _PLAIN: Final = {Strategy.BINPACK, Strategy.SPREAD}
 _UNKNOWN: Final = Terms()
+_SETS: Final = 512  # of eligible nodes whose numbers are remembered
 
 
 class _Ground(NamedTuple):
@@ -47,7 +48,7 @@ class Classes:
         self.capacity: Capacity | None = None
         self._world = world
         self._known: dict[Kin, Terms | None] = {}
-        self._sets: dict[Eligibility, int | None] = {}
+        self._sets: dict[Eligibility, int] = {}
         self._limited: dict[str, bool] = {}
         self._grounds: dict[str, _Ground | None] = {}
         self._ready = [c for c in world.inventory.clusters_with(pool) if ready(world, world.clusters.get(c))]
@@ -130,11 +131,18 @@ class Classes:
 
     def _eligible(self, capacity: Capacity, asked: Eligibility) -> int | None:
         """The number of the set of nodes that are tried first: without those that ask to be taken last."""
-        if asked not in self._sets:
-            mask = capacity.usable.mask(asked, self._world.now)
-            mask[capacity.usable.reluctant(asked)] = False
-            self._sets[asked] = capacity.seeker.number(mask)
-        return self._sets[asked]
+        usable, seeker = capacity.usable, capacity.seeker
+        known = seeker.numbers if usable.timeless else self._sets
+        number = known.get(asked)
+        if number is None:
+            mask = usable.mask(asked, self._world.now)
+            mask[usable.reluctant(asked)] = False
+            number = seeker.number(mask)
+            if number is not None:
+                if len(known) >= _SETS:
+                    known.clear()
+                known[asked] = number
+        return number
 
     def timed(self, workload: Workload) -> bool:
         """Whether a workload may have to be looked at by time alone, wherever it was placed."""
