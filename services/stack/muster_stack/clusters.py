@@ -29,10 +29,13 @@ def write_defaults(layout: Layout) -> None:
 
 
 def declared(layout: Layout) -> list[Cluster]:
-    """The clusters declared in the data folder. Raises StackError for a file that does not name its cluster."""
+    """The clusters declared in the data folder. Raises StackError where a file is no YAML or names no cluster."""
     clusters = []
     for file in sorted(layout.clusters.glob("*.yaml")):
-        document = yaml.safe_load(file.read_text())
+        try:
+            document = yaml.safe_load(file.read_text())
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            raise StackError(f"{file} cannot be read as YAML: {error}") from error
         name = document.get("cluster") if isinstance(document, dict) else None
         if not isinstance(name, str):
             raise StackError(f"{file}: the key `cluster` names the cluster with a text such as `north`; found {name!r}")

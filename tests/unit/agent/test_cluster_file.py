@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from muster_cluster_agent.adapters.local.cluster_file import derived_uuid, parse
@@ -83,6 +85,13 @@ def test_the_least_that_a_file_has_to_say() -> None:
         ("cluster: c\nlost_timeout: 10\nnodes: [{name: n}]", "at least 61"),
         ("cluster: c\nforeign: [{node: x}]\nnodes: [{name: n}]", "there is no node 'x'"),
         ("cluster: c\nnodes: [{name: n, devices: {count: -1}}]", "a whole number from 0 on"),
+        ("cluster: c\nnodes: [{name: n, devices: {count: 99999}}]", "99999 devices on one node; at most 1024"),
+        ("cluster: c\nnodes: [{name: n, labels: {zone: [a]}}]", "nodes[0].labels: expected a text"),
+        ("cluster: c\nnodes: [{name: n, labels: here}]", "nodes[0].labels: expected names with values"),
+        ("cluster: c\nforeign: [{node: n, devices: x}]\nnodes: [{name: n}]", "foreign[0].devices: expected a list"),
+        ("cluster: c\nnodes: [{name: n, drain_deadline: 2027-13-45}]", "not valid YAML"),
+        ("cluster: c\nprofile: {mig: ON_DEMAND}\nnodes: [{name: n}]", "not one of NONE, STATIC, DYNAMIC"),
+        ("cluster: c\nprofile: {identity: 7}\nnodes: [{name: n}]", "'7' is not one of UUID, ANONYMOUS"),
         ("cluster: c\nprofile: {portions: maybe}\nnodes: [{name: n}]", "expected true or false"),
         ("cluster: [c]\nnodes: [{name: n}]", "expected a text"),
     ],
@@ -92,6 +101,14 @@ def test_what_is_wrong_is_named(text: str, said: str) -> None:
         parse(text, where="c.yaml")
     assert said in str(raised.value)
     assert "c.yaml" in str(raised.value)
+
+
+def test_a_fleet_of_many_devices_is_read_in_time_that_grows_with_it() -> None:
+    """Looking each UUID up among all the others took minutes, in which the agent said nothing to anybody."""
+    nodes = ", ".join(f"{{name: n{at}, devices: {{count: 1000}}}}" for at in range(60))
+    started = time.process_time()
+    assert sum(len(node.devices) for node in parse(f"cluster: c\nnodes: [{nodes}]", where="c.yaml").nodes) == 60_000
+    assert time.process_time() - started < 10
 
 
 def test_all_errors_are_named_at_once() -> None:

@@ -67,6 +67,27 @@ def test_the_end_of_a_log(tmp_path: Path) -> None:
     assert all(len(line) <= 400 for line in told)
 
 
+def test_a_log_that_ends_with_a_failure_shows_its_cause_and_not_where_its_traceback_began(tmp_path: Path) -> None:
+    log, frame = tmp_path / "agent-there.log", '  File "x.py", line 1, in f\n    f()\n    ^^^\n'
+    trace = f"Traceback (most recent call last):\n{frame * 20}ClusterFileError: t.yaml: profile.mig: 'x'\n  is wrong\n"
+    lines = [{"event": "opening"}, {"event": "the service ends", "exception": trace}]
+    log.write_text("".join(f"{json.dumps(line)}\n" for line in lines) + "7\n")
+    assert last_lines(log).splitlines() == [
+        '{"event": "opening"}',
+        "ClusterFileError: t.yaml: profile.mig: 'x'",
+        "  is wrong",
+        "7",
+    ]
+
+
+def test_a_declaration_that_is_no_yaml_is_said_with_its_file(tmp_path: Path) -> None:
+    layout = Layout.of(tmp_path)
+    layout.make()
+    (layout.clusters / "a.yaml").write_text("cluster: [")
+    with pytest.raises(StackError, match=r"a\.yaml cannot be read as YAML"):
+        declared(layout)
+
+
 def test_free_ports_are_different_free_and_not_the_kept_ones() -> None:
     first = free_ports(200)
     second = free_ports(200, but_not=first)

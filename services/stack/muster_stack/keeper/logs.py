@@ -7,26 +7,47 @@ Holds: a log and its predecessor together stay below twice the limit plus what i
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
+from itertools import dropwhile
 from pathlib import Path
 from typing import Final
 
 LIMIT: Final = 32_000_000  # bytes
 _END: Final = 16_000  # bytes that are looked at for the last lines
 _LINE: Final = 400  # characters
+_CAUSES: Final = 20  # lines of one failure
 _PAUSE: Final = 60.0  # seconds between two looks
 
 
 def last_lines(log: Path, lines: int = 5) -> str:
-    """How a log ends, each line cut to what a terminal can show; empty where there is no such log."""
+    """How a log ends, each line cut to what a terminal can show; empty where there is no such log.
+
+    Of a line that tells of a failure only its cause is shown: cut off, a traceback would show where it began.
+    """
     try:
         with log.open("rb") as content:
             content.seek(max(log.stat().st_size - _END, 0))
             end = content.read().decode(errors="replace")
     except OSError:
         return ""
-    return "\n".join(line[:_LINE] for line in end.splitlines()[-lines:])
+    shown = [part for line in end.splitlines()[-lines:] for part in _causes(line)]
+    return "\n".join(line[:_LINE] for line in shown[-max(lines, _CAUSES) :])
+
+
+def _causes(line: str) -> list[str]:
+    """What a log line says of a failure, below the frames of its traceback; any other line as it is."""
+    try:
+        trace = json.loads(line).get("exception")
+    except (ValueError, AttributeError):
+        return [line]
+    if not isinstance(trace, str):
+        return [line]
+    told = trace.rstrip().splitlines()
+    frames = [number for number, each in enumerate(told) if each.startswith('  File "')]
+    below = told[frames[-1] :] if frames else told
+    return list(dropwhile(lambda each: each.startswith("  "), below))[:_CAUSES]
 
 
 async def keep_short(folder: Path) -> None:

@@ -8,18 +8,18 @@ same UUIDs.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 import yaml
 
+from muster_cluster_agent.adapters.local import values
 from muster_cluster_agent.adapters.local.support import IGNORED_FIELDS, REFUSED_FIELDS
 from muster_cluster_agent.domain.fleet import Device, Foreign, Identity, Mig, NodeState, Profile, Taint
 from muster_cluster_agent.domain.model import Slice
 from muster_cluster_agent.errors import ClusterFileError
-from muster_kernel.quantities import parse_bytes, parse_count, parse_milli_cpu
 
 DEFAULT_POOL: Final = "default"
 _DERIVED: Final = uuid.UUID("6d757374-6572-5000-8000-64657669636e")
@@ -83,7 +83,7 @@ def parse(text: str, *, where: str) -> ClusterFile:
     """The file's content. Raises ClusterFileError with every error that was found; `where` names the file in them."""
     try:
         document = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a time such as 2027-13-45
         raise ClusterFileError(f"{where} is not valid YAML: {error}") from error
     reader = _Reader()
     result = _cluster(reader, document)
@@ -130,12 +130,12 @@ class _Reader:
 
 def _cluster(reader: _Reader, document: Any) -> ClusterFile | None:
     top = reader.mapping(document, "file", _TOP)
-    name = reader.get(top, "cluster", "file", _text, "")
+    name = reader.get(top, "cluster", "file", values.text, "")
     if not name:
         reader.errors.append("file.cluster: the cluster's id is required")
     profile = _profile(reader, top.get("profile") or {})
     foreign = _foreign(reader, top.get("foreign"))
-    pool_label = reader.get(top, "pool_label", "file", _text, "muster.io/pool")
+    pool_label = reader.get(top, "pool_label", "file", values.text, "muster.io/pool")
     nodes = [
         _node(reader, raw, f"nodes[{index}]", name, pool_label, foreign)
         for index, raw in enumerate(reader.items(top.get("nodes"), "nodes"))
@@ -146,10 +146,10 @@ def _cluster(reader: _Reader, document: Any) -> ClusterFile | None:
         reader.errors.append(f"file.lost_timeout: {lost_timeout} s; at least {_LEAST_LOST_TIMEOUT} s, or leave it out")
     return ClusterFile(
         cluster=name,
-        nvml=reader.get(top, "devices", "file", _choice("declared", "nvml"), "declared") == "nvml",
+        nvml=reader.get(top, "devices", "file", values.choice("declared", "nvml"), "declared") == "nvml",
         node_gone_after=reader.get(top, "node_gone_after", "file", float, 900.0),
         lost_timeout=lost_timeout,
-        log_budget=reader.get(top, "log_budget", "file", _bytes, 16 << 20),
+        log_budget=reader.get(top, "log_budget", "file", values.in_bytes, 16 << 20),
         profile=profile,
         nodes=tuple(nodes),
     )
@@ -160,21 +160,25 @@ def _check_nodes(reader: _Reader, nodes: list[DeclaredNode], foreign: Mapping[st
         reader.errors.append("file.nodes: at least one node is required")
     names = [node.name for node in nodes]
     uuids = [device.uuid for node in nodes for device in node.devices]
-    reader.errors.extend(f"nodes: {name!r} stands twice" for name in sorted({n for n in names if names.count(n) > 1}))
-    reader.errors.extend(f"devices: {one!r} stands twice" for one in sorted({u for u in uuids if uuids.count(u) > 1}))
+    reader.errors.extend(f"nodes: {name!r} stands twice" for name in _twice(names))
+    reader.errors.extend(f"devices: {one!r} stands twice" for one in _twice(uuids))
     reader.errors.extend(f"foreign: there is no node {name!r}" for name in sorted(set(foreign) - set(names)))
+
+
+def _twice(names: Iterable[str]) -> list[str]:
+    return sorted(name for name, times in Counter(names).items() if times > 1)
 
 
 def _profile(reader: _Reader, raw: Any) -> Profile:
     source = reader.mapping(raw, "profile", _PROFILE)
     return Profile(
         backend="local",
-        identity=reader.get(source, "identity", "profile", lambda v: Identity[_text(v).upper()], Identity.UUID),
-        portions=reader.get(source, "portions", "profile", _flag, True),
-        memory_requests=reader.get(source, "memory_requests", "profile", _flag, True),
-        memory_isolation=reader.get(source, "memory_isolation", "profile", _flag, False),
-        mig=reader.get(source, "mig", "profile", lambda v: Mig[_text(v).upper()], Mig.NONE),
-        ends_replicas_itself=reader.get(source, "ends_replicas_itself", "profile", _flag, True),
+        identity=reader.get(source, "identity", "profile", values.member(Identity), Identity.UUID),
+        portions=reader.get(source, "portions", "profile", values.flag, True),
+        memory_requests=reader.get(source, "memory_requests", "profile", values.flag, True),
+        memory_isolation=reader.get(source, "memory_isolation", "profile", values.flag, False),
+        mig=reader.get(source, "mig", "profile", values.member(Mig), Mig.NONE),
+        ends_replicas_itself=reader.get(source, "ends_replicas_itself", "profile", values.flag, True),
         ignored_fields=IGNORED_FIELDS,
         refused_fields=REFUSED_FIELDS,
         service_types=("local",),
@@ -186,11 +190,11 @@ def _foreign(reader: _Reader, raw: Any) -> dict[str, Foreign]:
     for index, item in enumerate(reader.items(raw, "foreign")):
         path = f"foreign[{index}]"
         source = reader.mapping(item, path, _FOREIGN)
-        held[reader.get(source, "node", path, _text, "")] = Foreign(
-            cpu_milli=reader.get(source, "cpu", path, _milli_cpu, 0),
-            memory_bytes=reader.get(source, "memory", path, _bytes, 0),
-            devices=tuple(_text(one) for one in reader.items(source.get("devices"), f"{path}.devices")),
-            anonymous=reader.get(source, "anonymous", path, _count, 0),
+        held[reader.get(source, "node", path, values.text, "")] = Foreign(
+            cpu_milli=reader.get(source, "cpu", path, values.in_milli_cpu, 0),
+            memory_bytes=reader.get(source, "memory", path, values.in_bytes, 0),
+            devices=reader.get(source, "devices", path, values.words, ()),
+            anonymous=reader.get(source, "anonymous", path, values.count, 0),
             extended=_resources(reader, source, path),
         )
     return held
@@ -200,14 +204,10 @@ def _node(
     reader: _Reader, raw: Any, path: str, cluster: str, pool_label: str, foreign: Mapping[str, Foreign]
 ) -> DeclaredNode:
     source = reader.mapping(raw, path, _NODE)
-    name = reader.get(source, "name", path, _text, "")
+    name = reader.get(source, "name", path, values.text, "")
     if not name:
         reader.errors.append(f"{path}.name: a node needs a name")
-    labels = (
-        {_text(k): _text(v) for k, v in (source.get("labels") or {}).items()}
-        if isinstance(source.get("labels") or {}, dict)
-        else {}
-    )
+    labels: dict[str, str] = reader.get(source, "labels", path, values.texts, {})
     anonymous = reader.mapping(source.get("anonymous") or {}, f"{path}.anonymous", _COUNTED)
     return DeclaredNode(
         name=name,
@@ -215,14 +215,14 @@ def _node(
         taints=tuple(
             _taint(reader, one, f"{path}.taints") for one in reader.items(source.get("taints"), f"{path}.taints")
         ),
-        cpu_milli=reader.get(source, "cpu", path, _milli_cpu, 8000),
-        memory_bytes=reader.get(source, "memory", path, _bytes, 32 << 30),
-        state=reader.get(source, "state", path, lambda v: NodeState[_choice(*_STATES)(v)], NodeState.READY),
-        drain_deadline=reader.get(source, "drain_deadline", path, _time, 0.0) or None,
+        cpu_milli=reader.get(source, "cpu", path, values.in_milli_cpu, 8000),
+        memory_bytes=reader.get(source, "memory", path, values.in_bytes, 32 << 30),
+        state=reader.get(source, "state", path, lambda v: NodeState[values.choice(*_STATES)(v)], NodeState.READY),
+        drain_deadline=reader.get(source, "drain_deadline", path, values.moment, 0.0) or None,
         devices=_devices(reader, source.get("devices"), f"{path}.devices", f"{cluster}/{name}"),
-        anonymous=reader.get(anonymous, "count", f"{path}.anonymous", _count, 0),
-        anonymous_model=reader.get(anonymous, "model", f"{path}.anonymous", _text, ""),
-        anonymous_memory_bytes=reader.get(anonymous, "memory", f"{path}.anonymous", _bytes, 0),
+        anonymous=reader.get(anonymous, "count", f"{path}.anonymous", values.slots, 0),
+        anonymous_model=reader.get(anonymous, "model", f"{path}.anonymous", values.text, ""),
+        anonymous_memory_bytes=reader.get(anonymous, "memory", f"{path}.anonymous", values.in_bytes, 0),
         foreign=foreign.get(name, Foreign()),
         pool=labels.get(pool_label, DEFAULT_POOL),
         extended=_resources(reader, source, path),
@@ -236,7 +236,7 @@ def _node(
 def _window(reader: _Reader, raw: Any, path: str) -> tuple[float, float]:
     """When the node has to be empty, from and to."""
     source = reader.mapping(raw, path, frozenset({"from", "to"}))
-    start, end = reader.get(source, "from", path, _time, 0.0), reader.get(source, "to", path, _time, 0.0)
+    start, end = (reader.get(source, key, path, values.moment, 0.0) for key in ("from", "to"))
     if not 0 < start < end:
         reader.errors.append(f"{path}: expected two times, from before to")
     return start, end
@@ -249,24 +249,26 @@ def _resources(reader: _Reader, source: Mapping[str, Any], path: str) -> tuple[t
         reader.errors.append(f"{path}.resources: expected names with amounts, not {given!r}")
         return ()
     where = f"{path}.resources"
-    return tuple(sorted((str(name), reader.get(given, name, where, _amount, 0)) for name in given))
+    return tuple(sorted((str(name), reader.get(given, name, where, values.amount, 0)) for name in given))
 
 
 def _taint(reader: _Reader, raw: Any, path: str) -> Taint:
     source = reader.mapping(raw, path, frozenset({"key", "value", "effect"}))
     return Taint(
-        key=reader.get(source, "key", path, _text, ""),
-        value=reader.get(source, "value", path, _text, ""),
-        effect=reader.get(source, "effect", path, _choice("NoSchedule", "PreferNoSchedule", "NoExecute"), "NoSchedule"),
+        key=reader.get(source, "key", path, values.text, ""),
+        value=reader.get(source, "value", path, values.text, ""),
+        effect=reader.get(
+            source, "effect", path, values.choice("NoSchedule", "PreferNoSchedule", "NoExecute"), "NoSchedule"
+        ),
     )
 
 
 def _devices(reader: _Reader, raw: Any, path: str, seed: str) -> tuple[Device, ...]:
     if isinstance(raw, dict):
         source = reader.mapping(raw, path, _COUNTED)
-        model = reader.get(source, "model", path, _text, "")
-        memory = reader.get(source, "memory", path, _bytes, 0)
-        count = reader.get(source, "count", path, _count, 0)
+        model = reader.get(source, "model", path, values.text, "")
+        memory = reader.get(source, "memory", path, values.in_bytes, 0)
+        count = reader.get(source, "count", path, values.slots, 0)
         return tuple(Device(derived_uuid(f"{seed}/{slot}"), model, memory, slot) for slot in range(count))
     return tuple(
         _device(reader, one, f"{path}[{slot}]", slot, seed) for slot, one in enumerate(reader.items(raw, path))
@@ -286,63 +288,19 @@ def _device(reader: _Reader, raw: Any, path: str, slot: int, seed: str) -> Devic
         for one in reader.items(mig.get("slices"), path)
     ]
     return Device(
-        uuid=reader.get(source, "uuid", path, _text, derived_uuid(f"{seed}/{slot}")),
-        model=reader.get(source, "model", path, _text, ""),
-        memory_bytes=reader.get(source, "memory", path, _bytes, 0),
+        uuid=reader.get(source, "uuid", path, values.text, derived_uuid(f"{seed}/{slot}")),
+        model=reader.get(source, "model", path, values.text, ""),
+        memory_bytes=reader.get(source, "memory", path, values.in_bytes, 0),
         slot=slot,
-        healthy=reader.get(source, "healthy", path, _flag, True),
-        trouble=reader.get(source, "trouble", path, _text, ""),
-        mig_enabled=reader.get(mig, "enabled", path, _flag, bool(slices)),
+        healthy=reader.get(source, "healthy", path, values.flag, True),
+        trouble=reader.get(source, "trouble", path, values.text, ""),
+        mig_enabled=reader.get(mig, "enabled", path, values.flag, bool(slices)),
         slices=tuple(
             Slice(
-                profile=reader.get(one, "profile", path, _text, ""),
-                start=reader.get(one, "start", path, _count, 0),
-                uuid=reader.get(one, "uuid", path, _text, ""),
+                profile=reader.get(one, "profile", path, values.text, ""),
+                start=reader.get(one, "start", path, values.count, 0),
+                uuid=reader.get(one, "uuid", path, values.text, ""),
             )
             for one in slices
         ),
     )
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, (dict, list)):
-        raise TypeError(f"expected a text, not {value!r}")
-    return str(value)
-
-
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError(f"expected true or false, not {value!r}")
-    return value
-
-
-def _count(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"expected a whole number from 0 on, not {value!r}")
-    return value
-
-
-def _bytes(value: Any) -> int:
-    return parse_bytes(str(value))
-
-
-def _amount(value: Any) -> int:
-    return parse_count(str(value))
-
-
-def _milli_cpu(value: Any) -> int:
-    return parse_milli_cpu(str(value))
-
-
-def _time(value: Any) -> float:
-    moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
-    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
-
-
-def _choice(*words: str) -> Callable[[Any], str]:
-    def convert(value: Any) -> str:
-        if value not in words:
-            raise ValueError(f"{value!r} is not one of {', '.join(words)}")
-        return str(value)
-
-    return convert
