@@ -15,7 +15,7 @@ from muster_scheduler.domain.asked.limits import Limits
 from muster_scheduler.domain.asked.quotas import Line, ModelQuota, Quota
 from muster_scheduler.domain.asked.requests import Shape
 from muster_scheduler.domain.asked.rules import NodeTypes
-from muster_scheduler.domain.asked.workloads import Stretch, Trials
+from muster_scheduler.domain.asked.workloads import SECOND, Stretch, Trials
 from muster_scheduler.domain.books.pools import NodePool, Strategy
 from muster_scheduler.domain.books.queues import Department
 from muster_scheduler.domain.deciding.batch import RETIRES, WAITS, Heads, decide
@@ -30,8 +30,10 @@ from muster_scheduler.domain.placement.place import Budget
 from muster_scheduler.domain.turning.batching import Batch, Pace
 from muster_scheduler.domain.turning.forest import forest_of
 from muster_scheduler.domain.turning.turns import Turns
-from tests.support.fleets import GIB, Fleet, host, node, portion, request, role, whole, workload_id
+from tests.support.fleets import GIB, START, Fleet, host, node, portion, request, role, whole, workload_id
 from tests.support.trees import tree
+
+HOUR = 3_600 * SECOND
 
 
 def waiting(fleet: Fleet, number: int, shape: Shape, first: int = 0) -> None:
@@ -106,6 +108,25 @@ def test_a_batch_ends_before_the_first_that_finds_no_place_and_the_cycle_goes_on
     fleet.state.check()
     assert [fleet.workload(each).active for each in range(6)] == [True] * 4 + [False] * 2
     assert fleet.world.waiting.reason(workload_id(5)) is not None
+
+
+@pytest.mark.parametrize(("hours", "placed"), [(0, 4), (2, 1)])
+def test_a_node_that_is_to_be_empty_soon_takes_nothing_by_then_whatever_was_known_before(
+    hours: int, placed: int
+) -> None:
+    closing = node("n1", 8)
+    closing.windows = ((START + 7 * HOUR, START + 8 * HOUR),)
+    fleet = Fleet(closing, node("n2", 1))
+    waiting(fleet, 4, whole(1))
+    assert batched(fleet, 10) == 4
+    fleet.state.abort()
+    fleet.now += hours * HOUR
+    fleet.state.begin(fleet.now)
+    fleet.state.apply(fleet.heartbeat("c1"))
+    fleet.state.plan()
+    fleet.state.commit()
+    assert batched(fleet, 10) == placed
+    fleet.state.abort()
 
 
 def test_what_takes_more_than_one_search_is_left_to_the_cycle() -> None:

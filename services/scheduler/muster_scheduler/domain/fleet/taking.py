@@ -17,6 +17,7 @@ from muster_kernel.quantities import GPU, MILLI, UNITS_PER_SEVENTH
 from muster_scheduler.domain.asked.requests import Grant, Kind, Shape, Share, charge_of
 from muster_scheduler.domain.fleet.columns import CARD_NAMES, IDLE, SHARED, TAKEN, WHOLE, Columns, media_bit
 from muster_scheduler.domain.fleet.nodes import Device, Node
+from muster_scheduler.domain.tuples import new
 
 
 class Run(NamedTuple):
@@ -109,8 +110,9 @@ def grants_of(node: Node, shape: Shape, run: Run) -> Iterator[Grant]:
 
 
 def _whole(shape: Shape, devices: list[Device]) -> Grant:
-    shares = tuple(Share(device.uuid, Kind.WHOLE, MILLI, device.memory) for device in devices)
-    return Grant(shape.cpu, shape.memory, shares, 0 if shares else shape.devices, shape.devices * GPU)
+    shares = tuple([new(Share, (device.uuid, Kind.WHOLE, MILLI, device.memory, "", 0, 0)) for device in devices])
+    slots = 0 if shares else shape.devices
+    return new(Grant, (shape.cpu, shape.memory, shares, slots, shape.devices * GPU, ()))
 
 
 def _shares(shape: Shape, devices: list[Device]) -> Grant:
