@@ -69,6 +69,35 @@ def test_who_would_have_to_end_together() -> None:
     assert fleet.workload(6).replicas
 
 
+def test_who_would_take_the_place_first_is_said() -> None:
+    fleet = Fleet(node("n1", 4), quota=4)
+    fleet.submit(1, request(preemptible=False))
+    fleet.submit(2, request(role(whole(3)), preemptible=False))
+    fleet.submit(3, request(role(whole(4)), priority=60))
+    fleet.submit(4, request(role(whole(2)), priority=60))
+    fleet.submit(5, request(role(whole(2))))
+    fleet.submit(6, request(role(whole(1))))
+    held = "(3 GPUs, non-preemptible, Initializing) ended"
+    assert f"w2 {held}, and w4 did not take the place first" in why(fleet, 5).unblockers
+    assert f"w2 {held}" in why(fleet, 6).unblockers, "one GPU is left beside the one that is ahead"
+    fleet.finish(2)
+    assert [bool(fleet.workload(number).replicas) for number in (3, 4, 5, 6)] == [False, True, False, True]
+
+
+def test_who_could_take_the_place_in_another_project_is_said_unless_a_quota_stops_it() -> None:
+    fleet = Fleet(node("n1", 2), quota=2)
+    fleet.project("b", {"default": 0}, limit=0)
+    fleet.project("c", {"default": 0})
+    fleet.submit(1, request(role(whole(2)), preemptible=False))
+    for number, project in ((2, "b"), (3, "c")):
+        fleet.submit(number, request(role(whole(2))), project=project)
+    fleet.submit(4, request(role(whole(2)), preemptible=False))
+    assert why(fleet, 4).unblockers == ("p deserved 4 GPUs in node pool default, and there was room",)
+    fleet.submit(5, request(role(whole(2)), priority=60))
+    told = "w1 (2 GPUs, non-preemptible, Initializing) ended, and w3 did not take the place first"
+    assert why(fleet, 5).unblockers[0] == told
+
+
 def test_nobody_is_named_to_whom_may_not_see_them() -> None:
     fleet = Fleet(node("n1", 4), quota=4)
     fleet.project("b", {"default": 3})

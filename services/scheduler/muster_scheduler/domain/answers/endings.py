@@ -1,6 +1,7 @@
 """Who would have to end for a workload to start: single ones where one is enough, else a set of which none could stay.
 
-Called by explain.py for what waits for want of room. Each was taken away, the placement tried, and all put back.
+Called by explain.py for what waits for want of room. Each was taken away, the placement tried, and all put back; who
+would take the place before it (rivals.py) is named, since an end alone helps those whose turn comes first.
 Holds: the state is as it was afterwards; bounded by `_LOOKED_AT` workloads of a pool.
 """
 
@@ -9,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from muster_scheduler.domain.answers.rivals import who_comes_first
 from muster_scheduler.domain.answers.viewing import Viewer
 from muster_scheduler.domain.answers.wording import gpus
 from muster_scheduler.domain.asked.workloads import Request, Workload
-from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.books.world import World, amount_of, owner_of
 from muster_scheduler.domain.placement.place import Budget, clusters_for, place_gang
 
 _LISTED: Final = 3
@@ -22,18 +24,32 @@ _LOOKED_AT: Final = 64
 def who_would_have_to_end(world: World, workload: Workload, request: Request, pool: str, viewer: Viewer) -> list[str]:
     """The smallest running workloads of which one is enough; where none is, a set."""
     found: list[str] = []
-    sets: list[list[Workload]] = []
+    sets: list[tuple[list[Workload], str]] = []
     for cluster in clusters_for(world, workload, request, pool):
         holding = _holding(world, cluster, pool, workload.id)
         enough = (each for each in holding if _fits_without(world, workload, request, cluster, pool, (each,)))
-        found += [f"{_told(each, viewer)} ended" for each, _ in zip(enough, range(_LISTED - len(found)), strict=False)]
+        for each, _ in zip(enough, range(_LISTED - len(found)), strict=False):
+            first = _taken_by(world, workload, cluster, pool, (each,), viewer)
+            found.append(f"{_told(each, viewer)} ended{first}")
         together = [] if found else _together(world, workload, request, cluster, pool, holding)
-        sets += [together] if together else []
+        sets += [(together, cluster)] if together else []
     if found or not sets:
         return found
-    gone = min(sets, key=lambda each: (len(each), sum(map(_held, each))))
+    gone, cluster = min(sets, key=lambda each: (len(each[0]), sum(map(_held, each[0])), each[1]))
     held = sum(map(_held, gone))
-    return [f"{viewer.names(gone)} ended{f' ({gpus(held)} together)' if held else ''}"]
+    first = _taken_by(world, workload, cluster, pool, gone, viewer)
+    return [f"{viewer.names(gone)} ended{f' ({gpus(held)} together)' if held else ''}{first}"]
+
+
+def _taken_by(
+    world: World, workload: Workload, cluster: str, pool: str, gone: Iterable[Workload], viewer: Viewer
+) -> str:
+    """That others would be in the way, where they would take the place of those who are gone before it."""
+    mark = world.journal.mark()
+    _release(world, gone)
+    rivals = who_comes_first(world, workload, cluster, pool)
+    world.journal.rollback(mark)
+    return f", and {viewer.names(rivals)} did not take the place first" if rivals else ""
 
 
 def _holding(world: World, cluster: str, pool: str, but: str) -> list[Workload]:
@@ -61,12 +77,19 @@ def _fits_without(
     world: World, workload: Workload, request: Request, cluster: str, pool: str, others: Iterable[Workload]
 ) -> bool:
     mark = world.journal.mark()
-    for replica in (each for other in others for each in other.everyone()):
-        if replica.charged:
-            world.inventory.release(replica.holder, replica.node)
+    _release(world, others)
     fits = place_gang(world, workload, request.roles, cluster, pool, Budget(2_000)) is not None
     world.journal.rollback(mark)
     return fits
+
+
+def _release(world: World, gone: Iterable[Workload]) -> None:
+    for workload, replica in [(each, replica) for each in gone for replica in each.everyone()]:
+        if replica.charged:
+            world.inventory.release(replica.holder, replica.node)
+        if replica.accounted:
+            surplus = workload.beyond(replica.holder.role, replica.holder.rank)
+            world.queues.charge(owner_of(workload, surplus=surplus), workload.pool, amount_of([replica.grant]), -1)
 
 
 def _held(workload: Workload) -> int:
