@@ -89,13 +89,15 @@ class _Given:
             setattr(self, name, [each for _, first, end in parts for each in column[first:end]])
 
 
-def place_many(world: World, turns: Turns, head: Workload, budget: Budget, pace: Pace) -> int:
-    """Places heads whose turns come next, of which `head` is the first, in the pool that it tries first; how many."""
+def pool_of(head: Workload) -> str:
+    """The pool in which a batch may begin with this head; empty: none does."""
     request = head.request
-    if not pace.size or request is None or not request.pools or not alone(request):
-        return 0
-    pool = request.pools[0]
-    projects = turns.competing(pool)
+    return request.pools[0] if request is not None and request.pools and alone(request) else ""
+
+
+def place_many(world: World, turns: Turns, pool: str, budget: Budget, pace: Pace) -> int:
+    """Places heads whose turns come next in a pool, up to the first that is not for a batch; how many."""
+    projects = turns.competing(pool) if pool and pace.size else []
     if not projects:
         return 0
     batch = Batch(world, pool, projects, pace.size)

@@ -38,7 +38,7 @@ from muster_scheduler.domain.room.booking import carry_out
 from muster_scheduler.domain.room.evictions import OthersLeave, SurplusFirst, make_room
 from muster_scheduler.domain.room.sites import Room
 from muster_scheduler.domain.steps import Step
-from muster_scheduler.domain.turning.batching import Pace, place_many
+from muster_scheduler.domain.turning.batching import Pace, place_many, pool_of
 from muster_scheduler.domain.turning.reservation import behind, note_changes, reserve
 from muster_scheduler.domain.turning.turns import Turns
 from muster_scheduler.domain.turning.waking import Waker
@@ -76,12 +76,15 @@ def take_heads(world: World, budget: Budget) -> int | None:
     waker = Waker(world, turns)
     while not budget.spent:
         waker.wake()
+        if place_many(world, turns, turns.unordered(), budget, pace):
+            budget.steps.done(Step.PLACE)
+            continue
         head = turns.next() or (turns.next() if waker.wake_takers() else None) or _reserved(world, turns, waker, budget)
         budget.steps.done(Step.ORDER)
         if head is None:
             waker.rest()
             break
-        if not place_many(world, turns, head[0], budget, pace):
+        if not place_many(world, turns, pool_of(head[0]), budget, pace):
             decide(world, *head, budget, waker)
             pace.saw(placed=head[0].id not in world.waiting)
         budget.steps.done(Step.PLACE)

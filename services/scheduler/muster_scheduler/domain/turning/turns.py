@@ -83,6 +83,15 @@ class Turns:
             del self._pools[pool]
         return None
 
+    def unordered(self) -> str:
+        """The pool that comes first, where several compete in it of whom nobody has asked yet who is next; else empty.
+
+        A batch finds that out for itself, and most cycles need no more than one.
+        """
+        self._catch_up()
+        pool = min(self._pools, default="")
+        return pool if pool and self._pools[pool].unordered() else ""
+
     def competing(self, pool: str) -> list[str]:
         """The projects that take part in a pool's turns, by name; none where another pool comes first by now.
 
@@ -160,12 +169,19 @@ class _Pool:
         if department in self._below:
             self._stirred[department] = None
 
+    def unordered(self) -> bool:
+        """Whether several projects have a head, and no order has been made of them so far."""
+        if not self._ordered:
+            for project in [each for each in self.members if self._world.waiting.head(each) is None]:
+                del self.members[project]
+        return not self._ordered and len(self.members) > 1
+
     def turn(self) -> str:
         """The project whose turn it is; empty where no project is left."""
         if not self._ordered:
-            if len(self.members) == 1:
-                (only,) = self.members
-                return only if self._has_head(only) else ""
+            if not self.unordered():
+                only = next(iter(self.members), "")
+                return only if only and self._has_head(only) else ""
             self._ordered = True
             for project in self.members:
                 self._push(project)
