@@ -33,6 +33,7 @@ from muster_scheduler.simulation.scenario import (
     Tenant,
     Unit,
     gpus_of,
+    whole_gpus,
 )
 
 LARGEST_FILE: Final = 64 << 20
@@ -209,6 +210,11 @@ def _quotas(project: Members, pools: list[str]) -> tuple[tuple[str, Quota], ...]
         limit = int(inner.number("limit", 0, 0, MOST_GPUS) * GPU) if "limit" in inner else None
         if limit is None:
             inner.number("limit", 0, 0, MOST_GPUS)
+        elif limit < deserved:
+            said = (
+                f"{whole_gpus(limit):g} is below what is deserved, {whole_gpus(deserved):g}: at least as much, or none"
+            )
+            inner.wrong("limit", said)
         quotas.append((pool, Quota(deserved, limit, int(1000 * inner.number("weight", 1.0, 0, 1000)))))
         inner.done()
     return tuple(quotas)

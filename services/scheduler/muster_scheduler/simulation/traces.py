@@ -20,6 +20,7 @@ from muster_scheduler.domain.asked.workloads import SECOND, Request
 from muster_scheduler.simulation.members import LONGEST_TIME, span
 from muster_scheduler.simulation.problems import Problem, Unusable
 from muster_scheduler.simulation.scenario import (
+    DAY,
     GIB,
     LARGEST_NODE,
     Ask,
@@ -48,7 +49,12 @@ class Row:
 
     def __init__(self, file: str, line: int, values: dict[str, str], problems: list[Problem]) -> None:
         """`values` by the name of the column."""
-        self._file, self._line, self._values, self._problems = file, line, values, problems
+        self.file, self.line, self._values, self._problems = file, line, values, problems
+
+    def wrong(self, name: str, text: str) -> None:
+        """Notes what is wrong with a value."""
+        if len(self._problems) < _MOST_TOLD:
+            self._problems.append(Problem(self.file, self.line, name, text))
 
     def read(self, name: str, read: Callable[[str], T], default: T) -> T:
         """A value, or the default where the column or the value is missing."""
@@ -58,8 +64,7 @@ class Row:
         try:
             return read(text)
         except ValueError as error:
-            if len(self._problems) < _MOST_TOLD:
-                self._problems.append(Problem(self._file, self._line, name, str(error)))
+            self.wrong(name, str(error))
             return default
 
     def whole(self, name: str, most: int, default: int = 0) -> int:
@@ -105,15 +110,20 @@ def read_trace(path: Path, text: str, nodes: Path, nodes_text: str, *, days: flo
     first = min((job.at for job in jobs), default=0)
     jobs = tuple(job._replace(at=job.at - first) for job in jobs)
     last = max((job.at + job.duration for job in jobs), default=SECOND)
-    length = int(days * 86_400 * SECOND) if days is not None else min(LONGEST_TIME, last)
-    jobs = tuple(job for job in jobs if job.at <= length)
+    pace = _pace(int(days * DAY) if days is not None else min(LONGEST_TIME, last), whole=days is None)
+    jobs = tuple(job for job in jobs if job.at <= pace.length)
     pools = {group.pool: GPU * gpus_of(tuple(g for g in fleet if g.pool == group.pool)) for group in fleet}
     quotas = tuple((pool, Quota(units, None, 1)) for pool, units in pools.items())
     tenants = tuple(Tenant(name, "default", quotas) for name in sorted({job.project for job in jobs}))
-    day = 86_400 * SECOND
-    step = max(1, length // (300 * day)) * SECOND
-    pace = Pace(length, cycle=max(5 * SECOND, step * 60 if length > 10 * day else 0), sample=max(SECOND, length // 288))
     return Scenario(path.stem, pace, fleet, tenants, jobs)
+
+
+def _pace(length: int, *, whole: bool) -> Pace:
+    """A long trace in long cycles. `whole`: with the time in which the last of its workloads starts and ends."""
+    cycle = max(5 * SECOND, max(1, length // (300 * DAY)) * 60 * SECOND if length > 10 * DAY else 0)
+    usual = Pace()
+    tail = usual.start + usual.stop + 3 * cycle if whole else 0  # decided, started and reported: a cycle each
+    return Pace(length + tail, cycle=cycle, sample=max(SECOND, (length + tail) // 288))
 
 
 def read_nodes(file: str, text: str) -> tuple[NodeGroup, ...]:
@@ -136,9 +146,19 @@ def read_jobs(file: str, text: str, models: Models, projects: set[str] | None) -
     rows = read_rows(file, text, _OWN if own else _PODS, problems)
     requests: dict[Ask, Request] = {}
     jobs = [_own_job(row, models, projects, requests) if own else _pod(row, models, projects, requests) for row in rows]
+    _check_names(rows, jobs)
     if problems or not jobs:
         raise Unusable(problems or [Problem(file, 0, "", "has no workload")])
     return tuple(sorted(jobs, key=lambda job: (job.at, job.name)))
+
+
+def _check_names(rows: list[Row], jobs: list[Job]) -> None:
+    """A name that stands twice in its project: a line that was copied would count as work that nobody asked for."""
+    lines: dict[tuple[str, str], int] = {}
+    for row, job in zip(rows, jobs, strict=True):
+        first = lines.setdefault((job.project, job.name), row.line)
+        if first != row.line:
+            row.wrong("name", f"{job.name[:60]!r} stands in line {first} already: give each a name of its own")
 
 
 def _pod(row: Row, models: Models, projects: set[str] | None, requests: dict[Ask, Request]) -> Job:
@@ -155,10 +175,17 @@ def _pod(row: Row, models: Models, projects: set[str] | None, requests: dict[Ask
         row.whole("memory_mib", 10**8) * MIB,
         pools=pools or tuple(admitted or ()),
     )
-    created, deleted = row.whole("creation_time", 10**9), row.whole("deletion_time", 10**9, _DEFAULT_DURATION)
+    created = row.whole("creation_time", 10**9)
+    deleted = row.whole("deletion_time", 10**9, created + _DEFAULT_DURATION)
+    if deleted < created:
+        row.wrong("deletion_time", f"{deleted} is before the creation_time {created}: give a later one, or none")
     duration = max(1, deleted - created) * SECOND
     project = TRACE if projects is None or TRACE in projects else min(projects)
-    return Job(row.text("name"), project, created * SECOND, duration, _request(ask, requests))
+    return Job(_name(row), project, created * SECOND, duration, _request(ask, requests))
+
+
+def _name(row: Row) -> str:
+    return row.text("name", f"workload-{row.line}")
 
 
 def _own_job(row: Row, models: Models, projects: set[str] | None, requests: dict[Ask, Request]) -> Job:
@@ -189,9 +216,7 @@ def _own_job(row: Row, models: Models, projects: set[str] | None, requests: dict
         (row.read("pool", pool, models[0][1]),),
     )
     at, duration = row.read("at", span, 0), row.read("duration", span, _DEFAULT_DURATION * SECOND)
-    return Job(
-        row.text("name"), row.read("project", project, TRACE), at, max(SECOND, duration), _request(ask, requests)
-    )
+    return Job(_name(row), row.read("project", project, TRACE), at, max(SECOND, duration), _request(ask, requests))
 
 
 def _request(ask: Ask, requests: dict[Ask, Request]) -> Request:

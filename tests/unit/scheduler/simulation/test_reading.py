@@ -119,6 +119,12 @@ def test_what_is_no_time_is_refused(text: str) -> None:
         (SMALL + "pools: [{name: default, gpu: full}]\n", 6, "pools[0].gpu", "allowed are binpack, spread"),
         (SMALL + "pools: [{name: other}]\n", 6, "pools[0].name", "there are default"),
         ("departments: [{name: d}, {name: d}]\n", 1, "departments[1].name", "twice"),
+        (
+            SMALL.replace("16}", "16, limit: 1}"),
+            5,
+            "projects[0].quotas.default.limit",
+            "1 is below what is deserved, 16",
+        ),
         (SMALL.replace("16}", "16, weight: x}"), 5, "projects[0].quotas.default.weight", "a number from"),
         ("projects: [{name: p}, {name: p}]\n", 1, "projects[1].name", "twice"),
         ("clusters: [{name: c, nodes: [{gpus: 17}]}]\n", 1, "clusters[0].nodes[0].gpus", "from 0 to 16"),

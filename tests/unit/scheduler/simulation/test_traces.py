@@ -27,11 +27,18 @@ def test_a_trace_is_run_on_its_nodes() -> None:
     scenario = read_trace(Path("t.csv"), PODS, Path("n.csv"), NODES)
     assert (scenario.gpus, len(scenario.jobs)) == (10, 3)
     assert [job.at // SECOND for job in scenario.jobs] == [0, 60, 120]
-    assert scenario.pace.length == 660 * SECOND
+    assert scenario.pace.length == (660 + 10 + 5 + 3 * 5) * SECOND  # all that the last one needs to start and end
     assert dict(scenario.tenants[0].quotas)["V100M32"].deserved == 8 * GPU
     figures = Simulation(scenario).run()
     assert [each.project for each in figures.projects] == [TRACE]
     assert (figures.projects[0].arrived, figures.projects[0].unplaced) == (3, 0)
+    assert read_trace(Path("t.csv"), PODS, Path("n.csv"), NODES, days=0.5).pace.length == 43_200 * SECOND
+
+
+@pytest.mark.parametrize("seconds", [1, 100, 999_999, 29_999_999])
+def test_a_trace_ends_when_its_last_pod_has_ended(seconds: int) -> None:
+    scenario = read_trace(Path("t.csv"), f"{HEAD}a,1,1,1,1000,,,,7,{7 + seconds},7\n", Path("n.csv"), NODES)
+    assert Simulation(scenario).run().projects[0].completed == 1
 
 
 def test_models_are_node_pools() -> None:
@@ -49,6 +56,13 @@ def test_columns_that_a_trace_does_not_have_mean_what_is_usual() -> None:
     assert (job.at, job.duration) == (0, 3600 * SECOND)
 
 
+def test_a_pod_whose_end_is_not_known_runs_an_hour_from_its_beginning_and_one_without_a_name_has_that_of_its_line() -> (
+    None
+):
+    (job,) = read_jobs("t.csv", HEAD + ",1000,1,1,1000,,LS,Running,90000,,\n", MODELS, None)
+    assert (job.name, job.at, job.duration) == ("workload-2", 90_000 * SECOND, 3600 * SECOND)
+
+
 def test_equal_pods_share_one_request() -> None:
     a, b = read_jobs("t.csv", "name,cpu_milli,memory_mib,num_gpu,gpu_milli\nx,1,1,1,9\ny,1,1,1,9\n", MODELS, None)
     assert a.request is b.request
@@ -63,6 +77,9 @@ def test_equal_pods_share_one_request() -> None:
         (HEAD + "a,b,1,1,1,,,,,,\n", 2, "cpu_milli", "whole number"),
         (HEAD + "a,1,1,1,1001,,,,,,\n", 2, "gpu_milli", "0 to 1000"),
         (HEAD + "\na,1\n", 3, "", "2 values"),
+        (HEAD + "a,1,1,1,9,,,,100,0,\n", 2, "deletion_time", "0 is before the creation_time 100"),
+        (HEAD + "a,1,1,1,9,,,,1,2,\n" * 2, 3, "name", "'a' stands in line 2 already"),
+        ("name,project,at,duration\nx,p,0,60\nx,p,9,60\n", 3, "name", "'x' stands in line 2 already"),
         ("name,project,at,duration\nx,q,0,60\n", 2, "project", "no project 'q'"),
         ("name,project,at,duration\nx,p,soon,60\n", 2, "at", "no time"),
         ("name,project,at,duration,gpus\nx,p,0,60,1.5\n", 2, "gpus", "portion"),
