@@ -99,6 +99,7 @@ class Queues:
         self.risen: dict[tuple[str, str], None] = {}  # those to which something was charged, likewise
         self.fallen: dict[tuple[str, str], None] = {}  # those from which something was taken back, likewise
         self.spells: dict[tuple[str, str, str], dict[str, Spell]] = {}  # of (project, user, pool), by workload
+        self._stirs: dict[str, int] = {}
 
     # -- what people change ------------------------------------------------------------------------------------------
 
@@ -154,6 +155,10 @@ class Queues:
 
     def _over(self, department: str, pool: str) -> Account:
         return self.above.get((department, pool), EMPTY)
+
+    def stirs(self, pool: str) -> int:
+        """How often accounts of a pool were written, or a write was taken back: where it stays, they have stayed."""
+        return self._stirs.get(pool, 0)
 
     def refusal(self, owner: Owner, pool: str, amount: Amount) -> Reason | None:
         """Why `amount` more may not be charged, or None where it may: project, then department, then the user."""
@@ -293,6 +298,11 @@ class Queues:
             self._journal.drop(accounts, key)
         else:
             self._journal.put(accounts, key, account)
+        self._stir(key[1])
+        self._journal.note(self._stir, key[1])
+
+    def _stir(self, pool: str) -> None:
+        self._stirs[pool] = self._stirs.get(pool, 0) + 1
 
     # -- invariants --------------------------------------------------------------------------------------------------
 

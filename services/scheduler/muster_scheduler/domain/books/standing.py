@@ -44,7 +44,7 @@ class Table(NamedTuple):
 
     parent: int64[q]. fair, deserved: int64[q, 3], in the accounts' units; FREE where no quota names the resource.
     wanted: int64[q, 3], 0 there. counted: bool[3], the resources that any quota names. held, bound: int64[q, 3], of the
-    accounts as last read.
+    accounts as last read; read: what `Queues.stirs` was then, empty: never.
     """
 
     parent: Ints
@@ -55,6 +55,7 @@ class Table(NamedTuple):
     held: Ints
     bound: Ints
     accounts: list[Account | None]
+    read: list[int]
 
     def with_fair(self, shares: Shares, rows: list[int]) -> Table:
         """The same queues where the shares of these rows are others."""
@@ -131,7 +132,7 @@ class Standing:
             if shares is not None:
                 fair[:, at], deserved[:, at] = [each.fair for each in shares], [each.deserved for each in shares]
                 wanted[:, at] = [each.wanted for each in shares]
-        return Table(parent, fair, wanted, deserved, counted, held, bound, [None] * len(parent))
+        return Table(parent, fair, wanted, deserved, counted, held, bound, [None] * len(parent), [])
 
     @cached_property
     def frame(self) -> Frame:
@@ -150,7 +151,11 @@ class Standing:
 
     def refreshed(self, books: Queues) -> Table:
         """The table with what the queues hold now; to be read only, and until the next call."""
-        table, accounts = self.table, self.accounts(books)
+        table, stirs = self.table, books.stirs(self.pool)
+        if table.read == [stirs]:
+            return table
+        table.read[:] = [stirs]
+        accounts = self.accounts(books)
         rows = differing(accounts, table.accounts)
         if rows:
             now = [accounts[row] or EMPTY for row in rows]

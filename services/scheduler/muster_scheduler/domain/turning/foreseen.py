@@ -119,16 +119,16 @@ def _line(site: Site, asked: Eligibility, usual: Mapping[str, int]) -> tuple[lis
 
 
 def _known_ends(site: Site) -> Iterator[tuple[str, int]]:
-    """By when, a grace for ending included, workloads of the pool will have left by a clock of their own."""
+    """By when, a grace for ending included, workloads of the pool will have left by a clock; in no order."""
     world, grace = site.world, site.world.limits.grace
     leaving = {each.id for each in site.leaving}
     closing = {holder.workload for node in site.capacity.nodes if node.closes for holder in node.entries}
-    for (cluster, pool, _), members in sorted(world.placed.items()):
-        if (cluster, pool) != (site.cluster, site.pool):
+    for (cluster, pool, _), members in world.placed.items():
+        if pool != site.pool or cluster != site.cluster:
             continue
         some = next(iter(members), "")
         ruled = bool(some) and rules_of(world.queues, world.workloads[some]) != NO_RULES
-        for name in sorted(members) if ruled else sorted(closing & members.keys()):
+        for name in members if ruled else closing & members.keys():
             workload = world.workloads[name]
             end = certain_end(workload, rules_of(world.queues, workload), world.inventory.nodes, grace)
             end = None if end is None else end + grace * SECOND
