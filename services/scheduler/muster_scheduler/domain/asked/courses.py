@@ -83,6 +83,16 @@ def turned(course: Course, values: Mapping[str, object]) -> Course:
     return new(Course, fields)
 
 
+_REASON, _MESSAGE, _RECORD = COURSE["reason"], COURSE["message"], COURSE["record"]
+
+
+def stepped(course: Course, reason: ChangeReason, message: str, record: int) -> Course:
+    """As `turned`, for who enters another phase: that is asked at every report."""
+    fields: list[object] = list(course)
+    fields[_REASON], fields[_MESSAGE], fields[_RECORD] = reason, message, record
+    return new(Course, fields)
+
+
 class OnCourse:
     """What a workload's course says, by the names that readers use."""
 

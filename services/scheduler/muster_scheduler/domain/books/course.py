@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from muster_kernel.lifecycle import ACTIVE, FINAL, RELEASING, WAITING, LifecycleEvent, Phase, Verdict, step
 from muster_kernel.reasons import ChangeReason
-from muster_scheduler.domain.asked.courses import Claim, Planned
+from muster_scheduler.domain.asked.courses import Claim, Planned, stepped
 from muster_scheduler.domain.asked.limits import KEEP_DEVICES
 from muster_scheduler.domain.asked.requests import Holder
 from muster_scheduler.domain.asked.workloads import Ending, Replica, ReplicaState, Request, Workload
@@ -49,7 +49,7 @@ def advance(
     for number, phase in enumerate(moved.path):
         before = workload.phase
         why, said = (reason, message) if number == 0 else (_remembered(phase), "")
-        world.set(workload, phase=phase, reason=why, message=said, **_noted(world, workload, before, phase))
+        world.set(workload, **_entered(world, workload, phase, why, said))
         _tell(world, workload, before, why, said)
         _enter(world, workload, before)
         if workload.phase is not phase:
@@ -57,9 +57,10 @@ def advance(
     return None
 
 
-def _noted(world: World, workload: Workload, before: Phase, phase: Phase) -> dict[str, object]:
-    """What a workload that enters a phase notes with it: one change costs less than several."""
-    noted: dict[str, object] = {}
+def _entered(world: World, workload: Workload, phase: Phase, why: ChangeReason, said: str) -> dict[str, object]:
+    """What is something else in a workload that enters a phase: one change costs less than several."""
+    before, record = workload.phase, workload.record
+    noted: dict[str, object] = {"phase": phase}
     if phase in WAITING:
         noted["queued"] = world.now
     elif phase in FINAL:
@@ -67,7 +68,8 @@ def _noted(world: World, workload: Workload, before: Phase, phase: Phase) -> dic
     if before in WAITING:
         noted["told"] = None
     elif before in _THERE and phase in _TAKEN_DOWN:
-        noted["record"] = workload.record + 1  # it is withdrawn
+        record += 1  # it is withdrawn
+    noted["course"] = stepped(workload.course, why, said, record)
     return noted
 
 

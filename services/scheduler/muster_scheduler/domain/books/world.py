@@ -92,8 +92,8 @@ class World:
 
     def set(self, workload: Workload, **values: object) -> None:
         """Sets attributes of a workload, those of its course by another course."""
-        turns = {name: values.pop(name) for name in tuple(values) if name in COURSE}
-        if turns:
+        if not COURSE.keys().isdisjoint(values):
+            turns = {name: values.pop(name) for name in tuple(values) if name in COURSE}
             values["course"] = turned(workload.course, turns)
         self.journal.write(workload, values)
         self.touched.workloads[workload.id] = None
