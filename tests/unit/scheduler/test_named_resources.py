@@ -34,7 +34,7 @@ def test_what_is_taken_is_not_given_twice() -> None:
     assert {r.node[1] for r in fleet.workload(1).replicas.values()} == {"a"}
     assert not fleet.workload(2).replicas
     told = {text: number for _, number, text in explain(fleet.world, fleet.workload(2)).excluded}
-    resource = "has too little of another resource that it asks for"
+    resource = f"has too little {NIC}"
     assert told == {f"{resource} free": 1, resource: 1}, "one is full, the other never had any"
     fleet.finish(1)
     assert fleet.workload(2).replicas
@@ -62,9 +62,31 @@ def test_a_new_report_keeps_what_is_charged() -> None:
 def test_more_than_any_node_has_never_starts() -> None:
     fleet = Fleet(with_nics("a", 2))
     fleet.submit(1, request(role(asking(3))))
-    reason = explain(fleet.world, fleet.workload(1)).reason
-    assert reason is not None
-    assert reason.code is WaitingReason.NO_SUCH_NODE
+    answer = explain(fleet.world, fleet.workload(1))
+    assert answer.reason is not None
+    assert answer.reason.code is WaitingReason.NO_SUCH_NODE
+    assert [text for _, _, text in answer.excluded] == [f"has too little {NIC}"]
+    assert answer.unblockers == (
+        f"it asked for at most 2 {NIC} on one node",
+        f"a node with 1 CPU, 1Gi of memory and 3 {NIC} joined node pool default",
+    )
+    larger = with_nics("b", 3)
+    fleet.inventory("c1", [with_nics("a", 2), larger])
+    assert fleet.workload(1).replicas, "the node that was said to help does"
+
+
+def test_what_asks_for_nothing_else_is_said_in_whole_words() -> None:
+    fleet = Fleet(node("a", 4))
+    bare = Shape(extra=((NIC, 5),))
+    fleet.submit(1, request(role(bare)))
+    fleet.submit(2, request(role(bare, 4)))
+    one, gang = (explain(fleet.world, fleet.workload(number)) for number in (1, 2))
+    assert (one.asks, gang.asks) == (f"5 {NIC}", f"4 x 5 {NIC}")
+    assert one.unblockers == (
+        f"it asked for no {NIC} on one node",
+        f"a node with 5 {NIC} joined node pool default",
+    )
+    assert gang.unblockers[1] == f"4 nodes, each with 5 {NIC}, joined node pool default"
 
 
 def test_rows_keep_them() -> None:

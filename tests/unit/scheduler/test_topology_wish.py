@@ -96,6 +96,18 @@ def test_a_level_that_no_node_has_is_the_reason() -> None:
     fleet = hall()
     fleet.submit(1, asks(2, Wish(required="zone")))
     assert waits(fleet, 1)[0] is WaitingReason.NO_SUCH_LEVEL
+    told = explain(fleet.world, fleet.workload(1)).unblockers
+    assert told == (
+        "it preferred one zone instead of requiring it",
+        "nodes of node pool default had the label zone, one value for all that it needs",
+    ), "not that it had fewer replicas: with one alone it waits as well"
+    fleet.submit(2, asks(1, Wish(required="zone")))
+    assert explain(fleet.world, fleet.workload(2)).unblockers == told
+    labelled = [node("n1", 8), node("n2", 8)]
+    for each in labelled:
+        each.labels = (("zone", "z"),)
+    fleet.inventory("c1", labelled)
+    assert fleet.workload(1).replicas
 
 
 def test_uneven_groups_are_the_reason() -> None:

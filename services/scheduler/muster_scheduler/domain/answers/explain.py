@@ -19,7 +19,7 @@ from muster_scheduler.domain.answers.raising import enough_quota
 from muster_scheduler.domain.answers.remedies import looser, other_types, short_role, what_would_fit
 from muster_scheduler.domain.answers.shares import QueueShare, shares_of
 from muster_scheduler.domain.answers.viewing import EVERYONE, Viewer
-from muster_scheduler.domain.answers.wording import IDLE_PHRASES, PHRASES, asks, not_supported
+from muster_scheduler.domain.answers.wording import IDLE_PHRASES, PHRASES, asks, not_supported, too_little
 from muster_scheduler.domain.asked.requests import Shape
 from muster_scheduler.domain.asked.workloads import SECOND, Request, Workload
 from muster_scheduler.domain.books.models import asked_of, bar
@@ -34,7 +34,15 @@ from muster_scheduler.domain.turning.reservation import behind
 
 _OF_QUOTA: Final = frozenset({WaitingReason.OVER_QUOTA, WaitingReason.OVER_LIMIT, WaitingReason.NO_WEIGHT})
 # What no node keeps for ever: one that would be too small even without anybody is said to be that.
-_PASSING: Final = frozenset({*IDLE_PHRASES, Constraint.RESERVED, Constraint.CLOSES_TOO_SOON, Constraint.REFUSED_BEFORE})
+_PASSING: Final = frozenset(
+    {
+        *IDLE_PHRASES,
+        Constraint.RESOURCE,
+        Constraint.RESERVED,
+        Constraint.CLOSES_TOO_SOON,
+        Constraint.REFUSED_BEFORE,
+    }
+)
 _AS_KEPT: Final = NEVER | {WaitingReason.NOT_EVALUATED, WaitingReason.CLAIM}
 
 
@@ -166,8 +174,12 @@ def _said_of(
     constraint = constraint_of(world, workload, request, shape, node)
     if constraint in _PASSING:
         idle = fit(emptied(node), shape, mig_of(world, node.cluster))
+        if idle is Constraint.RESOURCE:
+            return idle, too_little([name for name, most in shape.extra if node.extra.get(name, 0) < most], free=False)
         if isinstance(idle, Constraint) and idle is not Constraint.NODE_UNAVAILABLE:
-            return idle, IDLE_PHRASES.get(idle, PHRASES[idle])
+            return idle, IDLE_PHRASES.get(idle) or PHRASES[idle]
+    if constraint is Constraint.RESOURCE:
+        return constraint, too_little([name for name, most in shape.extra if node.free_extra(name) < most], free=True)
     if constraint is Constraint.CLUSTER_NOT_SUPPORTED:
         cluster = world.clusters.get(node.cluster)
         profile = None if cluster is None else cluster.profile

@@ -7,17 +7,19 @@ idle pool and on the pool as it is now; the state is as it was afterwards.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
 from muster_kernel.mig import CARDS
 from muster_kernel.quantities import GPU, format_bytes, format_milli_cpu
-from muster_scheduler.domain.answers.wording import gpus, shape_in_words
+from muster_scheduler.domain.answers.wording import gpus, named_amount, shape_in_words
 from muster_scheduler.domain.asked.requests import Kind, Role, Shape, charge_of
 from muster_scheduler.domain.asked.workloads import Request, Workload
 from muster_scheduler.domain.books.capacity import Trial
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.eligibility import types_of_node
+from muster_scheduler.domain.fleet.nodes import Node
 from muster_scheduler.domain.placement.gang import wish_of
 from muster_scheduler.domain.placement.place import Budget, able, clusters_for, place_gang
 from muster_scheduler.domain.placement.trial import try_out
@@ -51,33 +53,38 @@ def what_would_fit(world: World, workload: Workload, request: Request) -> list[s
 
 def _profiles_there(world: World, request: Request) -> str:
     """That no card has such a profile, and which those of its pools have: no node that joined would help."""
-    places = ((cluster, pool) for pool in request.pools for cluster in world.inventory.clusters_with(pool))
-    nodes = (node for at in places if (capacity := world.inventory.capacity(*at)) for node in capacity.nodes)
-    cards = {device.model: device.card for node in nodes for device in node.devices if device.mig}
+    cards = {device.model: device.card for node in _nodes_of(world, request) for device in node.devices if device.mig}
     known = [f"{model} has {', '.join(card.profiles)}" for model, card in sorted(cards.items()) if card]
     return ": ".join(["it asked for a MIG profile that a GPU has", *(["; ".join(known)] if known else [])])
 
 
+def _nodes_of(world: World, request: Request) -> Iterator[Node]:
+    """The nodes of the pools that it asks for."""
+    places = ((cluster, pool) for pool in request.pools for cluster in world.inventory.clusters_with(pool))
+    return (node for at in places if (capacity := world.inventory.capacity(*at)) for node in capacity.nodes)
+
+
 def looser(world: World, workload: Workload, request: Request) -> list[str]:
-    """That it only wished to be close together, where it could start then."""
+    """That it only wished to be close together, where it could start then; or that nodes had the label it speaks of."""
     wish = wish_of(request)
     if not wish.required:
         return []
     wished = wish._replace(required="", preferred=wish.preferred or wish.required)
     loose = request._replace(terms=request.terms._replace(together=None, topology=wished))
     other = replace(workload, request=loose)
-    told = f"it preferred one {wish.required} instead of requiring it"
+    told = [f"it preferred one {wish.required} instead of requiring it"]
+    if not any(wish.required in dict(node.labels) for node in _nodes_of(world, request)):
+        told.append(
+            f"nodes of node pool {loose.pools[0]} had the label {wish.required}, one value for all that it needs"
+        )
     if any(has_room(world, other, loose, loose.roles, pool) for pool in loose.pools):
-        return [told]
-    return [f"{told}, and there was room"] if _fits(world, other, loose, loose.roles) else []
+        return told
+    return [f"{each}, and there was room" for each in told] if _fits(world, other, loose, loose.roles) else []
 
 
 def other_types(world: World, workload: Workload, request: Request) -> list[str]:
     """The node types of its pools of which one would do for it, those of most nodes first."""
-    inventory = world.inventory
-    places = ((cluster, pool) for pool in request.pools for cluster in inventory.clusters_with(pool))
-    nodes = (node for at in places if (capacity := inventory.capacity(*at)) for node in capacity.nodes)
-    there = Counter(each for node in nodes for each in types_of_node(node))
+    there = Counter(each for node in _nodes_of(world, request) for each in types_of_node(node))
     found: list[str] = []
     for each in sorted(there, key=lambda name: (-there[name], name))[:_TYPES]:
         other = request._replace(terms=request.terms._replace(node_type=each))
@@ -131,7 +138,18 @@ def _less(world: World, workload: Workload, request: Request, short: Role) -> li
     if (cpu, memory) != (shape.cpu, shape.memory):
         text = f"it asked for at most {format_milli_cpu(cpu)} CPU and {format_bytes(memory)} of memory on one node"
         found.append((_with(request, short, shape._replace(cpu=cpu, memory=memory)), text))
-    return found
+    return [*found, *_less_named(world, request, short)]
+
+
+def _less_named(world: World, request: Request, short: Role) -> Iterator[tuple[tuple[Role, ...], str]]:
+    """The request with no more of each named resource than a node has."""
+    asked = dict(short.shape.extra)
+    most = {name: max((node.extra.get(name, 0) for node in _nodes_of(world, request)), default=0) for name in asked}
+    lacking = [name for name in asked if most[name] < asked[name]]
+    if lacking:
+        less = tuple((name, least) for name in asked if (least := min(asked[name], most[name])))
+        named = [f"at most {named_amount(name, most[name])}" if most[name] else f"no {name}" for name in lacking]
+        yield _with(request, short, short.shape._replace(extra=less)), f"it asked for {' and '.join(named)} on one node"
 
 
 def _with(request: Request, short: Role, shape: Shape) -> tuple[Role, ...]:
@@ -144,13 +162,15 @@ def _fewer(world: World, workload: Workload, request: Request) -> tuple[tuple[Ro
     if len(request.roles) != 1:
         return None
     (role,) = request.roles
-    held, above = 1, role.size
+    held, above = 0, role.size
     while above - held > 1:
         middle = (held + above) // 2
         if _fits(world, workload, request, (role._replace(size=middle),)):
             held = middle
         else:
             above = middle
+    if not held:
+        return None  # not even one finds what it asks for: fewer are no help
     return (role._replace(size=held),), f"it had at most {held} {'replica' if held == 1 else 'replicas'}"
 
 
@@ -166,5 +186,8 @@ def _nodes_for(role: Role) -> str:
     elif shape.kind is not Kind.NONE:
         words = shape_in_words(shape._replace(devices=1))
         parts.append(f"room for {words}" if shape.devices == 1 else f"{shape.devices} devices with room for {words}")
+    parts += [named_amount(name, amount) for name, amount in shape.extra]
     each = f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else "".join(parts)
-    return f"a node with {each}" if role.size == 1 else f"{role.size} nodes, each with {each},"
+    if role.size == 1:
+        return f"a node with {each}" if each else "a node"
+    return f"{role.size} nodes, each with {each}," if each else f"{role.size} nodes"

@@ -13,6 +13,7 @@ from muster_kernel.reasons import Constraint, is_one
 from muster_scheduler.domain.asked.requests import Kind, Role, Shape
 from muster_scheduler.domain.asked.workloads import SECOND, Request
 
+_STORAGE: Final = "ephemeral-storage"  # the one named resource that counts bytes
 _FEW: Final = 2  # of a unit: below that the smaller one is told
 
 
@@ -51,7 +52,6 @@ PHRASES: Final[dict[Constraint, tuple[str, str]]] = {
     Constraint.NO_SLICE: _has("no room for that MIG slice"),
     Constraint.CPU: _has("too little free CPU"),
     Constraint.MEMORY: _has("too little free memory"),
-    Constraint.RESOURCE: _has("too little of another resource that it asks for free"),
     Constraint.FITS: ("would do", "would do"),
 }
 # The same of nodes that would be too small even if nobody were on them: no wait helps there.
@@ -63,7 +63,6 @@ IDLE_PHRASES: Final[dict[Constraint, tuple[str, str]]] = {
     Constraint.NO_SLICE: _has("no GPU that gives that MIG slice"),
     Constraint.CPU: _has("too little CPU"),
     Constraint.MEMORY: _has("too little memory"),
-    Constraint.RESOURCE: _has("too little of another resource that it asks for"),
 }
 
 
@@ -73,6 +72,11 @@ def not_supported(fields: Sequence[str]) -> tuple[str, str]:
         return PHRASES[Constraint.CLUSTER_NOT_SUPPORTED]
     named = ", ".join(fields)
     return f"is in a cluster that does not support {named}", f"are in clusters that do not support {named}"
+
+
+def too_little(names: Sequence[str], *, free: bool) -> tuple[str, str]:
+    """What is said of one node and of several that lack these named resources. free: others hold them."""
+    return _has(f"too little {' and '.join(names)}{' free' if free else ''}")
 
 
 def asks(request: Request) -> str:
@@ -97,7 +101,7 @@ def shape_in_words(shape: Shape) -> str:
     """What one replica asks for."""
     match shape.kind:
         case Kind.NONE:
-            return f"{shape.cpu / 1000:g} CPU, {format_bytes(shape.memory)}"
+            return _host_in_words(shape)
         case Kind.WHOLE:
             return gpus(shape.devices * GPU)
         case Kind.PORTION:
@@ -107,6 +111,17 @@ def shape_in_words(shape: Shape) -> str:
             return f"{format_bytes(shape.bytes)} of GPU memory"
         case Kind.SLICE:
             return f"a {shape.profile} slice"
+
+
+def _host_in_words(shape: Shape) -> str:
+    parts = [f"{shape.cpu / 1000:g} CPU"] if shape.cpu else []
+    parts += [format_bytes(shape.memory)] if shape.memory else []
+    return ", ".join([*parts, *(named_amount(*each) for each in shape.extra)]) or "a place without CPU or memory"
+
+
+def named_amount(name: str, amount: int) -> str:
+    """So much of a named resource: `2 vendor.example/nic`, `60Gi of ephemeral-storage`."""
+    return f"{format_bytes(amount)} of {name}" if name == _STORAGE else f"{amount} {name}"
 
 
 def span(micros: int) -> str:
