@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import gc
 import json
+import shutil
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import fill
 from typing import Annotated, Any, Final
 
 from cyclopts import Parameter
@@ -55,18 +58,24 @@ def simulate(
         scenario = load(file, nodes, days)
     except Unusable as error:
         return _refuse(error, as_json=as_json)
+    if out is not None and not _written(out, lambda: prepare(out)):
+        return _FAILED  # before a run that may take minutes, and whose figures would have no place
     began = time.perf_counter()
     with without_collector():
         figures = Simulation(scenario, _Teller()).run()
     told = summary(figures) | {"seconds": round(time.perf_counter() - began, 3)}
-    if out is not None:
-        try:
-            write(out, told)
-        except OSError as error:
-            sys.stderr.write(f"muster: {out}: cannot be written: {error.strerror or error}\n")
-            return _FAILED
-    _show(told, out, as_json=as_json)
-    return 0
+    written = out is None or _written(out, lambda: write(out, told))
+    _show(told, out if written else None, as_json=as_json)
+    return 0 if written else _FAILED
+
+
+def _written(out: Path, action: Callable[[], None]) -> bool:
+    try:
+        action()
+    except OSError as error:
+        sys.stderr.write(f"muster: {out}: cannot be written: {error.strerror or error}\n")
+        return False
+    return True
 
 
 def load(file: Path, nodes: Path | None, days: float | None) -> Scenario:
@@ -82,9 +91,15 @@ def load(file: Path, nodes: Path | None, days: float | None) -> Scenario:
     return read_trace(file, read_text(file), beside, read_text(beside), days=days)
 
 
-def write(out: Path, told: dict[str, Any]) -> None:
-    """Writes the results into a folder, which is made where it does not exist. Raises OSError."""
+def prepare(out: Path) -> None:
+    """Makes the folder for the results and tries whether files can be made in it. Raises OSError."""
     out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=out):
+        pass
+
+
+def write(out: Path, told: dict[str, Any]) -> None:
+    """Writes the results into a folder. Raises OSError."""
     drawn = pictures(told)
     for name, text in drawn.items():
         (out / name).write_text(text, encoding="utf-8")
@@ -124,9 +139,13 @@ def _show(told: dict[str, Any], out: Path | None, *, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(json.dumps(told) + "\n")
         return
-    sys.stdout.write(headline(told) + "\n\n")
     # What is not a terminal has no width of its own: a table that is cut to 80 columns would lose its numbers.
-    Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else _WIDE).print(table(told))
+    known = shutil.get_terminal_size((0, 0)).columns
+    said = headline(told).splitlines()
+    sys.stdout.write("\n".join(fill(line, known) for line in said) if known else "\n".join(said))
+    sys.stdout.write("\n\n")
+    width = known or _WIDE
+    Console(file=sys.stdout, highlight=False, width=width).print(table(told, width=width))
     if out is not None:
         sys.stdout.write(f"\n{out / 'report.html'} shows it with pictures.\n")
 

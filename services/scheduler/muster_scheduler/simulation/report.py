@@ -121,9 +121,10 @@ def headline(told: dict[str, Any]) -> str:
     """The run in a few sentences."""
     counts, used, waits = told["workloads"], told["utilisation"], told["waits"]
     return (
-        f"{told['scenario']}: {told['days']:g} days on {told['gpus']:,} GPUs ({told['nodes']:,} nodes).\n"
-        f"{counts['arrived']:,} workloads came: {counts['completed']:,} completed, {counts['failed']:,} failed, "
-        f"{counts['running']:,} run and {counts['waiting']:,} wait at the end.\n"
+        f"{told['scenario']}: {counted(told['days'], 'day')} on {counted(told['gpus'], 'GPU')} "
+        f"({counted(told['nodes'], 'node')}).\n"
+        f"{counted(counts['arrived'], 'workload')} came: {counts['completed']:,} completed, "
+        f"{counts['failed']:,} failed, {counts['running']:,} run and {counts['waiting']:,} wait at the end.\n"
         f"GPUs held: {used['mean']:.1%} in the mean, {used['peak']:.1%} at most. "
         f"Waits: {_waits_told(counts['placed'], waits)}.\n"
         f"Fairness {told['fairness']:.1%} (of what projects deserve and want, they hold this). "
@@ -139,6 +140,12 @@ def _waits_told(placed: int, waits: dict[str, float]) -> str:
     return f"half under {half}, 9 of 10 under {most}, 99 of 100 under {nearly_all}"
 
 
+def counted(number: float, what: str) -> str:
+    """`1 day`, `2.5 days`, `12,500 GPUs`."""
+    shown = f"{number:,}".removesuffix(".0")
+    return f"{shown} {what}" if number == 1 else f"{shown} {what}s"
+
+
 def words(seconds: float) -> str:
     """A time as people say it: `8 s`, `4 min`, `2.5 h`."""
     for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
@@ -148,15 +155,21 @@ def words(seconds: float) -> str:
 
 
 _HEADS: Final = ("project", "deserved", "wanted", "held", "came", "done", "failed", "preempted", "p50", "p90", "p99")
+_FEWEST: Final = ("project", "wanted", "held", "came", "p50", "p90")
+_ALL_NUMBERS: Final = 96  # columns of a terminal
 
 
-def table(told: dict[str, Any], most: int = 40) -> Table:
-    """The projects, one a line; those that hold most where there are more than `most`."""
+def table(told: dict[str, Any], most: int = 40, width: int = _ALL_NUMBERS) -> Table:
+    """The projects, one a line; those that hold most where there are more than `most`.
+
+    width: columns of the terminal; where they are few, only the numbers that say most are shown, and those whole.
+    """
+    columns = [at for at, head in enumerate(_HEADS) if width >= _ALL_NUMBERS or head in _FEWEST]
     made = Table(box=None, pad_edge=False)
-    for number, head in enumerate(_HEADS):
-        made.add_column(head, justify="right" if number else "left", no_wrap=True)
+    for at in columns:
+        made.add_column(_HEADS[at], justify="right" if at else "left", no_wrap=at > 0, overflow="fold")
     for row in rows(told, most):
-        made.add_row(*row)
+        made.add_row(*(row[at] for at in columns))
     return made
 
 

@@ -16,7 +16,16 @@ from muster_scheduler.simulation.generators import Sort, Stream
 from muster_scheduler.simulation.page import page
 from muster_scheduler.simulation.plots import nice, pictures
 from muster_scheduler.simulation.record import Sample
-from muster_scheduler.simulation.report import fairness, fragmentation, headline, percentile, rows, summary, words
+from muster_scheduler.simulation.report import (
+    counted,
+    fairness,
+    fragmentation,
+    headline,
+    percentile,
+    rows,
+    summary,
+    words,
+)
 from muster_scheduler.simulation.running import Simulation
 from muster_scheduler.simulation.scenario import DAY, Ask, request_of, units_of
 from tests.unit.scheduler.simulation.test_running import job, scenario, tenant
@@ -78,8 +87,9 @@ def test_pictures_are_drawn_and_names_in_them_are_text() -> None:
 
 def test_the_headline_says_what_happened() -> None:
     text = headline(summary(Simulation(scenario(job("a", 0, 600))).run()))
-    assert "8 GPUs (1 nodes)" in text
-    assert "1 workloads came: 1 completed" in text
+    assert "8 GPUs (1 node)" in text
+    assert "1 workload came: 1 completed" in text
+    assert [counted(1.0, "day"), counted(0.5, "day"), counted(12_500, "GPU")] == ["1 day", "0.5 days", "12,500 GPUs"]
     assert words(600) == "10 min"
     assert words(9000) == "2.5 h"
 
@@ -150,11 +160,43 @@ def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFi
     assert "--nodes" in capsys.readouterr().err
 
 
-def test_results_that_cannot_be_written_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_results_that_cannot_be_written_are_told_before_anything_is_simulated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "s.yaml"
     file.write_text(SMALL)
+    ran: list[str] = []
+    monkeypatch.setattr(Simulation, "run", lambda _: ran.append("ran"))
     assert simulate(file, out=file) == 1
+    assert not ran
     assert "cannot be written" in capsys.readouterr().err
+
+
+def test_figures_that_could_not_be_written_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The disk that is full, or the folder in the way, is only met at the end: the run was not in vain."""
+    file = tmp_path / "s.yaml"
+    file.write_text(SMALL)
+    (tmp_path / "out" / "report.html").mkdir(parents=True)
+    assert simulate(file, out=tmp_path / "out") == 1
+    told = capsys.readouterr()
+    assert "cannot be written" in told.err
+    assert "40 workloads came" in told.out
+    assert "report.html" not in told.out
+
+
+@pytest.mark.parametrize("columns", [50, 80, 110])
+def test_a_narrow_terminal_gets_fewer_numbers_and_each_of_them_whole(
+    columns: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text(SMALL)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert simulate(file) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= columns
+    (head,) = (line.split() for line in lines if line.startswith("project"))
+    assert head[:3] == (["project", "deserved", "wanted"] if columns == 110 else ["project", "wanted", "held"])
+    assert not any("\N{HORIZONTAL ELLIPSIS}" in line for line in lines)
 
 
 def test_the_command_reads_a_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
