@@ -65,12 +65,37 @@ def test_what_would_displace_others_names_them(muster: Command, world: World, do
         )
     )
     assert muster("what-if", "-f", document).out.splitlines() == [
-        "bert in team-a would start once 1 workload has left: 1 GPU in node pool h100 of north, on n1.",
+        "bert in team-a would start once 1 workload has made room: 1 GPU in node pool h100 of north, on n1.",
         "2 workloads would give their places up (2.5 GPUs):",
         "  old of team-a (0.5 GPU), for bert",
         "  a workload that you may not see (2 GPUs), for another workload that waits, and move",
         "The scheduler did not look at everything within one question: what waits here might start.",
     ]
+
+
+def test_what_if_tells_what_an_elastic_gang_would_do_without(muster: Command, world: World, document: str) -> None:
+    shrinks = explain_pb2.Displaced(
+        name="el", project="team-b", gpu_charge=6 * GPU, by=1, replicas_given_up=6, replicas=8
+    )
+    world.prospects.CopyFrom(
+        explain_pb2.WhatIfResponse(
+            prospects=[prospect(explain_pb2.OUTLOOK_STARTS_AFTER, cluster="north", node_pool="h100", waits_for=1)],
+            displaced=[shrinks],
+        )
+    )
+    assert muster("what-if", "-f", document).out.splitlines()[1:] == [
+        "1 workload would go on with fewer replicas (6 GPUs):",
+        "  el of team-b gives up 6 of its 8 replicas (6 GPUs), for bert",
+    ]
+    leaves = explain_pb2.Displaced(name="old", project="team-a", gpu_charge=GPU, by=1)
+    world.prospects.CopyFrom(
+        explain_pb2.WhatIfResponse(
+            prospects=[prospect(explain_pb2.OUTLOOK_STARTS_AFTER, cluster="north", node_pool="h100", waits_for=2)],
+            displaced=[leaves, shrinks],
+        )
+    )
+    told = muster("what-if", "-f", document).out.splitlines()
+    assert told[1] == "2 workloads would give their places or part of them up (7 GPUs):"
 
 
 def test_what_would_wait_says_why_and_what_would_help(muster: Command, world: World, document: str) -> None:

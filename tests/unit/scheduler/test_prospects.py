@@ -5,6 +5,7 @@ from __future__ import annotations
 from muster_kernel.quantities import GPU
 from muster_kernel.reasons import WaitingReason
 from muster_scheduler.domain.answers.prospects import Outlook, Part, what_if
+from muster_scheduler.domain.asked.workloads import Stretch
 from tests.support.fleets import Fleet, node, request, role, whole, workload_id
 
 
@@ -55,6 +56,23 @@ def test_what_would_wait_says_why_and_what_would_help() -> None:
     assert never.explanation is not None
     assert never.explanation.reason is not None
     assert never.explanation.reason.code is WaitingReason.TOO_LARGE
+
+
+def test_what_an_elastic_gang_would_do_without_is_told() -> None:
+    fleet = Fleet(node("a", 8))
+    fleet.submit(1, request(role(whole(1), 2))._replace(stretch=Stretch("worker", 2, 8), spec=b""))
+    fleet.run(1)
+    fleet.wait(30)
+    fleet.run(1)
+    assert len(fleet.workload(1).replicas) == 8
+    before = fleet.state.digest()
+    answer = what_if(fleet.state, [fleet.admitted(9, request(role(whole(1), 6)))], fleet.now)
+    assert answer.prospects[0].outlook is Outlook.STARTS_AFTER
+    (gang,) = answer.displaced
+    assert (gang.name, gang.given_up, gang.replicas, gang.charge, gang.by) == ("w1", 6, 8, 6 * GPU, workload_id(9))
+    assert fleet.state.digest() == before
+    whole_gang = what_if(fleet.state, [fleet.admitted(9, request(role(whole(8)), priority=90))], fleet.now)
+    assert [(each.name, each.given_up, each.charge) for each in whole_gang.displaced] == [("w1", 0, 8 * GPU)]
 
 
 def test_what_moves_for_it_is_told_to_move() -> None:

@@ -121,7 +121,9 @@ def test_what_policy_refuses_stands_in_its_place() -> None:
 
 def test_a_victim_that_the_caller_may_not_see_has_no_name() -> None:
     victims = [
-        explain_pb2.Displaced(workload_id=one, name=one, project=project, gpu_charge=7000)
+        explain_pb2.Displaced(
+            workload_id=one, name=one, project=project, gpu_charge=7000, replicas_given_up=1, replicas=3
+        )
         for one, project in (("mine", "p"), ("theirs", "q"))
     ]
     told = whole(explain_pb2.WhatIfResponse(displaced=victims), [], rights())
@@ -129,6 +131,7 @@ def test_a_victim_that_the_caller_may_not_see_has_no_name() -> None:
         ("mine", "mine", "p", 7000),
         ("", "", "", 7000),
     ]
+    assert [(each.replicas_given_up, each.replicas) for each in told.displaced] == [(1, 3)] * 2
 
 
 def test_an_answer_may_name_the_workloads_that_the_caller_may_read() -> None:

@@ -108,4 +108,6 @@ def _displaced(told: Displaced, places: dict[str, int]) -> pb.Displaced:
         gpu_charge=told.charge,
         by=places.get(told.by, 0),
         moves=told.moves,
+        replicas_given_up=told.given_up,
+        replicas=told.replicas,
     )

@@ -85,8 +85,16 @@ def whole(
     for one in answer.displaced:
         seen = rights.allows(Verb.WORKLOADS_READ, project=one.project)
         by = places[one.by - 1] if one.by else 0
-        known = {"workload_id": one.workload_id, "name": one.name, "project": one.project} if seen else {}
-        made.displaced.append(api.Displaced(gpu_charge=one.gpu_charge, by=by, moves=one.moves, **known))
+        told = api.Displaced(
+            gpu_charge=one.gpu_charge,
+            by=by,
+            moves=one.moves,
+            replicas_given_up=one.replicas_given_up,
+            replicas=one.replicas,
+        )
+        if seen:
+            told.workload_id, told.name, told.project = one.workload_id, one.name, one.project
+        made.displaced.append(told)
     return made
 
 

@@ -22,7 +22,7 @@ def prospect_text(told: explain_pb2.Prospect, issues: Sequence[str], now: dateti
         case explain_pb2.OUTLOOK_STARTS:
             return f"{name} would start at once: {_place(told)}."
         case explain_pb2.OUTLOOK_STARTS_AFTER:
-            return f"{name} would start once {_workloads(told.waits_for)} left: {_place(told)}."
+            return f"{name} would start once {_workloads(told.waits_for)} made room: {_place(told)}."
         case explain_pb2.OUTLOOK_REFUSED:
             return "\n".join([f"{name} would be refused by policy:", *(f"  {issue}" for issue in issues)])
         case _:
@@ -55,16 +55,30 @@ def displaced_text(answer: explain_pb2.WhatIfResponse) -> str:
     """Who would give a place up."""
     total = sum(each.gpu_charge for each in answer.displaced)
     count = len(answer.displaced)
-    said = "1 workload would give its place up" if count == 1 else f"{count} workloads would give their places up"
-    lines = [f"{said} ({_gpus(total)}):"]
+    lines = [f"{_said(count, sum(1 for each in answer.displaced if each.replicas_given_up))} ({_gpus(total)}):"]
     lines += [f"  {_victim(each, answer)}" for each in answer.displaced[:_LISTED]]
     if count > _LISTED:
         lines.append(f"  and {count - _LISTED} more")
     return "\n".join(lines)
 
 
+def _said(count: int, parts: int) -> str:
+    """How many give up what. parts: how many of them go on with fewer replicas."""
+    who = "1 workload" if count == 1 else f"{count} workloads"
+    if parts == count:
+        return f"{who} would go on with fewer replicas"
+    place = "its place" if count == 1 else "their places"
+    return f"{who} would give {place}{' or part of them' if parts else ''} up"
+
+
 def _victim(each: explain_pb2.Displaced, answer: explain_pb2.WhatIfResponse) -> str:
     who = f"{each.name} of {each.project}" if each.name else "a workload that you may not see"
     by = answer.prospects[each.by - 1].name if each.by else "another workload that waits"
     moves = ", and move" if each.moves else ""
+    if each.replicas_given_up:
+        return f"{who} gives up {each.replicas_given_up} of its {each.replicas} replicas{_worth(each)}, for {by}"
     return f"{who} ({_gpus(each.gpu_charge)}), for {by}{moves}"
+
+
+def _worth(each: explain_pb2.Displaced) -> str:
+    return f" ({_gpus(each.gpu_charge)})" if each.gpu_charge else ""

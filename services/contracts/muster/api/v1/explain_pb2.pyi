@@ -311,7 +311,7 @@ Global___ProspectNode: _TypeAlias = ProspectNode  # noqa: Y015
 
 @_typing.final
 class Displaced(_message.Message):
-    """A workload that would have to give its place up."""
+    """A workload that would have to give its place up, or part of it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -321,6 +321,8 @@ class Displaced(_message.Message):
     GPU_CHARGE_FIELD_NUMBER: _builtins.int
     MOVES_FIELD_NUMBER: _builtins.int
     BY_FIELD_NUMBER: _builtins.int
+    REPLICAS_GIVEN_UP_FIELD_NUMBER: _builtins.int
+    REPLICAS_FIELD_NUMBER: _builtins.int
     workload_id: _builtins.str
     """The workload; empty where the caller may not see it."""
     name: _builtins.str
@@ -328,11 +330,15 @@ class Displaced(_message.Message):
     project: _builtins.str
     """Its project; empty where the caller may not see it."""
     gpu_charge: _builtins.int
-    """What it holds, in 1/7,000 GPU."""
+    """What it would give up, in 1/7,000 GPU."""
     moves: _builtins.bool
     """It moves: it starts again elsewhere as soon as it has left."""
     by: _builtins.int
     """For which of the workloads asked about: its place in the list, counted from 1; 0: for another one that waits."""
+    replicas_given_up: _builtins.int
+    """Of an elastic gang that goes on with fewer: how many replicas it would give up; 0: it gives its whole place up."""
+    replicas: _builtins.int
+    """How many replicas it has now, where it goes on with fewer."""
     def __init__(
         self,
         *,
@@ -342,10 +348,12 @@ class Displaced(_message.Message):
         gpu_charge: _builtins.int = ...,
         moves: _builtins.bool = ...,
         by: _builtins.int = ...,
+        replicas_given_up: _builtins.int = ...,
+        replicas: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "gpu_charge", b"gpu_charge", "moves", b"moves", "name", b"name", "project", b"project", "workload_id", b"workload_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "gpu_charge", b"gpu_charge", "moves", b"moves", "name", b"name", "project", b"project", "replicas", b"replicas", "replicas_given_up", b"replicas_given_up", "workload_id", b"workload_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -8,7 +8,8 @@ and cycles give the same placements, victims and reasons.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from enum import Enum
 from typing import Final, NamedTuple
@@ -19,7 +20,7 @@ from muster_scheduler.domain.answers.viewing import EVERYONE, Viewer
 from muster_scheduler.domain.asked.requests import Grant
 from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.books.world import World
-from muster_scheduler.domain.decisions import Preempted
+from muster_scheduler.domain.decisions import Preempted, Scaled
 from muster_scheduler.domain.events import Admitted
 from muster_scheduler.domain.placement.place import Budget
 from muster_scheduler.domain.state import State
@@ -56,7 +57,10 @@ class Prospect(NamedTuple):
 
 
 class Displaced(NamedTuple):
-    """Who would give a place up, of what charge in 1/7,000 GPU. `by`: for whom; `moves`: it has another one already."""
+    """Who would give a place up, of what charge in 1/7,000 GPU. `by`: for whom; `moves`: it has another one already.
+
+    given_up: so many of its `replicas` alone, since it is an elastic gang and goes on with fewer; 0: all of it.
+    """
 
     workload: str
     name: str
@@ -64,6 +68,8 @@ class Displaced(NamedTuple):
     charge: int
     by: str
     moves: bool = False
+    given_up: int = 0
+    replicas: int = 0
 
 
 class Prospects(NamedTuple):
@@ -86,7 +92,8 @@ def what_if(
         for event in admitted:
             state.apply(event)
         unfinished = not _until_quiet(state, cycles)
-        displaced = tuple(_displaced(state.world, d) for d in state.world.decisions if isinstance(d, Preempted))
+        leave = [_displaced(state.world, d) for d in state.world.decisions if isinstance(d, Preempted)]
+        displaced = (*leave, *_shrunk(state.world, admitted, {each.workload for each in leave}))
         # Explanations try changes of their own under marks of the journal: they come last.
         prospects = tuple(_prospect(state.world, state.world.workloads[event.workload], viewer) for event in admitted)
         return Prospects(prospects, displaced, unfinished)
@@ -107,6 +114,27 @@ def _displaced(world: World, decision: Preempted) -> Displaced:
     victim = world.workloads[decision.workload]
     charge = sum(replica.grant.charge for replica in victim.everyone())
     return Displaced(victim.id, victim.name, victim.project, charge, decision.by, victim.claim is not None)
+
+
+def _shrunk(world: World, admitted: Sequence[Admitted], left: AbstractSet[str]) -> Iterator[Displaced]:
+    """Elastic gangs that go on with fewer replicas; those of `left` have given all of their place up."""
+    sizes: dict[str, tuple[int, int]] = {}
+    for decision in world.decisions:
+        if isinstance(decision, Scaled) and decision.workload not in left:
+            before = sizes.get(decision.workload, (decision.before, 0))[0]
+            sizes[decision.workload] = before, decision.after
+    for gang, (before, after) in sizes.items():
+        if after < before:
+            workload = world.workloads[gang]
+            going = sorted(workload.leaving.values(), key=lambda replica: -replica.holder.rank)[: before - after]
+            charge = sum(replica.grant.charge for replica in going)
+            by = next((each.workload for each in admitted if gang in _waits_for(world, each.workload)), "")
+            yield Displaced(gang, workload.name, workload.project, charge, by, False, before - after, before)
+
+
+def _waits_for(world: World, workload: str) -> tuple[str, ...]:
+    claim = world.workloads[workload].claim
+    return claim.waits_for if claim else ()
 
 
 def _prospect(world: World, workload: Workload, viewer: Viewer) -> Prospect:
