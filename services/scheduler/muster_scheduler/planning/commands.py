@@ -10,10 +10,11 @@ import json
 import sys
 from fractions import Fraction
 from pathlib import Path
+from shutil import get_terminal_size
+from textwrap import wrap
 from typing import Annotated, Any, Final, NoReturn
 
 from cyclopts import Parameter
-from rich.console import Console
 
 from muster_kernel.mig import CARDS
 from muster_scheduler.planning import drawing
@@ -21,6 +22,7 @@ from muster_scheduler.planning.layouts import Layouts, enumerate_layouts, profil
 from muster_scheduler.planning.level import answered, lines, read
 
 _INVALID: Final = 2
+_WIDE: Final = 160
 _LARGEST_FILE: Final = 64 << 20
 _LONGEST_NUMBER: Final = 40
 _STDIN: Final = Path("-")
@@ -53,11 +55,10 @@ def fair_share(file: Path, *, as_json: AsJson = False) -> int:
         return 0
     if not cases:
         sys.stdout.write(f"{file} has no case: nothing is divided\n")
-    console = Console(width=None if sys.stdout.isatty() else 160)
     for at, case in enumerate(cases):
         if len(cases) > 1:
-            console.print(f"{'' if at == 0 else chr(10)}case {at}")
-        console.print(drawing.table_of(case, console.width))
+            sys.stdout.write(f"{'' if at == 0 else chr(10)}case {at}\n")
+        sys.stdout.writelines(f"{line}\n" for line in drawing.table_of(case, _columns()))
     return 0
 
 
@@ -100,8 +101,14 @@ def mig(
 def _draw(model: str, found: Layouts, *, every: bool) -> None:
     said = f"{len(found.legal)} legal layouts of {len(found.legal_sets)} sets of profiles, {len(found.maximal)} maximal"
     shown = found.legal if every else found.maximal
-    rows = drawing.boxes(CARDS[model], shown, found.profiles)
-    sys.stdout.write("\n".join([f"{model}: {said}", *(row.rstrip() for row in rows)]) + "\n")
+    columns = _columns()
+    rows = drawing.boxes(CARDS[model], shown, found.profiles, columns)
+    sys.stdout.write("\n".join([*wrap(f"{model}: {said}", columns), *(row.rstrip() for row in rows)]) + "\n")
+
+
+def _columns() -> int:
+    """How wide the terminal is; what is none has room for everything."""
+    return get_terminal_size((_WIDE, 0)).columns
 
 
 def _load(file: Path) -> Any:

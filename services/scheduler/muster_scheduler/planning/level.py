@@ -126,6 +126,7 @@ def _case(reader: _Reader, given: Any, path: str) -> Case:
 
 def _tree(reader: _Reader, queues: list[Any], path: str) -> tuple[Branch, ...]:
     parents = {each["parent"] for each in queues if isinstance(each, dict) and isinstance(each.get("parent"), str)}
+    names = {each["queue"] for each in queues if isinstance(each, dict) and isinstance(each.get("queue"), str)}
     read: dict[str, tuple[Branch, str]] = {}
     for at, queue in enumerate(queues):
         if not isinstance(queue, dict):
@@ -135,7 +136,7 @@ def _tree(reader: _Reader, queues: list[Any], path: str) -> tuple[Branch, ...]:
         above = reader.name(queue, f"{path}{at}.", "parent") if queue.get("parent") is not None else ""
         if branch.name in read:
             reader.wrong(f"{path}{at}.queue", f"{branch.name!r} stands there twice: every queue needs its own name")
-        if above and not any(isinstance(each, dict) and each.get("queue") == above for each in queues):
+        if above and above not in names:
             reader.wrong(f"{path}{at}.parent", f"{above!r} is no queue of this case")
         read[branch.name] = branch, above
     return () if reader.problems else _ordered(reader, read, path)
@@ -167,19 +168,23 @@ def _optional(reader: _Reader, given: Mapping[str, Any], path: str, key: str) ->
 
 
 def _ordered(reader: _Reader, read: Mapping[str, tuple[Branch, str]], path: str) -> tuple[Branch, ...]:
-    """Parents first, else as written: ties between equal queues go to the first of the file."""
+    """Level by level, each as written: parents first, and ties between equal queues go to the first of the file."""
+    place = {name: number for number, name in enumerate(read)}
+    below: dict[str, list[str]] = {}
+    for name, (_, above) in read.items():
+        below.setdefault(above, []).append(name)
     at: dict[str, int] = {"": TOP}
     tree: list[Branch] = []
-    left = dict(read)
-    while left:
-        ready = [name for name, (_, above) in left.items() if above in at]
-        if not ready:
-            reader.wrong(path.rstrip("."), f"{', '.join(sorted(left)[:5])}: each stands below the other, in a circle")
-            return ()
-        for name in ready:
-            branch, above = left.pop(name)
+    level = below.get("", [])
+    while level:
+        for name in level:
+            branch, above = read[name]
             at[name] = len(tree)
             tree.append(branch._replace(parent=at[above]))
+        level = sorted((child for name in level for child in below.get(name, ())), key=place.__getitem__)
+    if left := sorted(read.keys() - at.keys())[:5]:
+        reader.wrong(path.rstrip("."), f"{', '.join(left)}: each stands below the other, in a circle")
+        return ()
     return tuple(tree)
 
 

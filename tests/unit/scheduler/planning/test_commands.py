@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import json
 import re
+import time
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 
 from muster_client.cli.app import run
 from muster_kernel.mig import CARDS
@@ -179,10 +181,52 @@ def test_a_name_stays_on_its_line_and_is_no_markup(asked: Any, capsys: pytest.Ca
 
 def test_few_columns_show_what_counts() -> None:
     (case,), _ = read({"total": Fraction(3), "queues": [{"queue": "a", "request": Fraction(2)}]})
-    heads = {width: [str(column.header) for column in table_of(case, width).columns] for width in (40, 80, 160)}
+    heads = {width: table_of(case, width)[0].split(maxsplit=7) for width in (40, 80, 160)}
     assert heads[40] == ["QUEUE", "DESERVED", "REQUEST", "SHARE"]
     assert heads[80] == ["QUEUE", "DESERVED", "REQUEST", "LIMIT", "WEIGHT", "PRIORITY", "SHARE"]
     assert heads[160] == [*heads[80], "OF 3"]
+
+
+def test_a_long_name_is_folded_and_its_numbers_stay_in_line() -> None:
+    (case,), _ = read({"total": Fraction(3), "queues": [{"queue": "\u6f22" * 60, "request": Fraction(2)}]})
+    head, first, *more = table_of(case, 50)
+    assert head.endswith("SHARE")
+    assert [cell_len(line) for line in (head, first)] == [50, 50]
+    assert first.split()[1:] == ["0", "2", "2"]
+    assert "".join((first.split()[0], *more)) == "\u6f22" * 60
+
+
+def test_a_chain_of_queues_as_long_as_a_file_may_hold_is_drawn(asked: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    chain = [{"queue": f"q{at}", "parent": f"q{at - 1}"} for at in range(1, 2000)]
+    queues = [{**chain[-1], "request": 3}, *reversed(chain[:-1]), {"queue": "q0"}]  # children before their parents
+    assert run(["fair-share", asked(json.dumps({"total": 2, "queues": queues}))]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [lines[at].split()[0] for at in (1, 2)] == ["q0", "q1"]
+    assert lines[2].startswith("  q1 ")
+    assert lines[-1].split()[:2] == ["1999:", "q1999"]
+    assert max(map(len, lines)) <= 160
+
+
+def test_many_queues_are_drawn_in_time_that_grows_with_them(asked: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    queues = [{"queue": f"q{at}", "request": 1} for at in range(10_000)]
+    file = asked(json.dumps({"total": 2, "queues": queues}))
+    started = time.process_time()
+    assert run(["fair-share", file]) == 0
+    assert time.process_time() - started < 6  # 26 s where each queue looked at all others
+    assert len(capsys.readouterr().out.splitlines()) == 10_001
+
+
+@pytest.mark.parametrize("columns", [50, 79])
+def test_a_narrow_terminal_is_told_layouts_instead_of_boxes(
+    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert run(["mig", "A100-40GB"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= columns
+    assert "0:3g.20gb 4:3g.20gb" in lines
+    assert run(["mig", "A30-24GB"]) == 0
+    assert "[" in capsys.readouterr().out
 
 
 def test_no_case_is_said_and_steps_are_decimal(asked: Any, capsys: pytest.CaptureFixture[str]) -> None:
