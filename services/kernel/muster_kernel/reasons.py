@@ -115,6 +115,7 @@ class Constraint(StrEnum):
     RESERVED = "Reserved"
     NO_GPU = "NoGpu"
     DEVICE_TOO_SMALL = "DeviceTooSmall"
+    UNHEALTHY = "Unhealthy"
     NO_IDLE_GPU = "NoIdleGpu"
     TOO_FEW_GPUS = "TooFewGpus"
     NO_PORTION = "NoPortion"

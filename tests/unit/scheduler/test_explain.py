@@ -77,6 +77,23 @@ def test_a_field_that_a_cluster_refuses_is_named() -> None:
     ]
 
 
+def test_unhealthy_cards_are_told_and_what_would_start_with_them_healthy() -> None:
+    cards = devices("c1-t1", 2)
+    for card in cards:
+        card.healthy = False
+    fleet = Fleet(node("t1", cards=cards), node("n1", 1))
+    fleet.submit(1, request(preemptible=False))
+    fleet.submit(2, request(role(whole(2))))
+    fleet.submit(3, request(role(whole(1), 2)))
+    told = [text for _, _, text in why(fleet, 2).excluded]
+    assert told == ["has too few GPUs", "has 2 unhealthy GPUs and too little free beside"]
+    assert why(fleet, 2).unblockers == ("the 2 unhealthy GPUs of t1 were healthy",)
+    assert (Constraint.UNHEALTHY, 1) in [each[:2] for each in why(fleet, 3).excluded]
+    assert not any("healthy" in each for each in why(fleet, 3).unblockers), "tried for single replicas alone"
+    fleet.inventory("c1", [node("t1", 2), node("n1", 1)])
+    assert fleet.workload(2).replicas
+
+
 def test_fragments() -> None:
     fleet = Fleet(node("n1", 2), node("n2", 2))
     fleet.submit(1)

@@ -18,8 +18,9 @@ from muster_scheduler.domain.answers.estimates import WITHOUT_ROOM, Estimate, es
 from muster_scheduler.domain.answers.raising import enough_quota
 from muster_scheduler.domain.answers.remedies import looser, other_types, short_role, what_would_fit
 from muster_scheduler.domain.answers.shares import QueueShare, shares_of
+from muster_scheduler.domain.answers.unhealthy import healthy_again, unhealthy_on
 from muster_scheduler.domain.answers.viewing import EVERYONE, Viewer
-from muster_scheduler.domain.answers.wording import IDLE_PHRASES, PHRASES, asks, not_supported, too_little
+from muster_scheduler.domain.answers.wording import IDLE_PHRASES, PHRASES, asks, not_supported, too_little, unhealthy
 from muster_scheduler.domain.asked.requests import Shape
 from muster_scheduler.domain.asked.workloads import SECOND, Request, Workload
 from muster_scheduler.domain.books.models import asked_of, bar
@@ -180,6 +181,9 @@ def _said_of(
             return idle, IDLE_PHRASES.get(idle) or PHRASES[idle]
     if constraint is Constraint.RESOURCE:
         return constraint, too_little([name for name, most in shape.extra if node.free_extra(name) < most], free=True)
+    sick = unhealthy_on(node, shape, mig_of(world, node.cluster)) if constraint in IDLE_PHRASES else 0
+    if sick:
+        return Constraint.UNHEALTHY, unhealthy(sick)
     if constraint is Constraint.CLUSTER_NOT_SUPPORTED:
         cluster = world.clusters.get(node.cluster)
         profile = None if cluster is None else cluster.profile
@@ -214,6 +218,7 @@ def _unblockers(world: World, workload: Workload, request: Request, viewer: View
         barred = bar(world, workload, amount, pool)
         if barred is None:
             found += who_would_have_to_end(world, workload, request, pool, viewer)
+            found += healthy_again(world, workload, request, pool)
             found += enough_quota(world, workload, request, pool)
         elif barred.model:
             found += more_of_model(world, workload, pool, barred)

@@ -74,6 +74,12 @@ def not_supported(fields: Sequence[str]) -> tuple[str, str]:
     return f"is in a cluster that does not support {named}", f"are in clusters that do not support {named}"
 
 
+def unhealthy(number: int) -> tuple[str, str]:
+    """What is said of one node and of several that have so many unhealthy GPUs each, and would do if they had none."""
+    gpu = "1 unhealthy GPU" if number == 1 else f"{number} unhealthy GPUs"
+    return f"has {gpu} and too little free beside", f"have {gpu} each and too little free beside"
+
+
 def too_little(names: Sequence[str], *, free: bool) -> tuple[str, str]:
     """What is said of one node and of several that lack these named resources. free: others hold them."""
     return _has(f"too little {' and '.join(names)}{' free' if free else ''}")
