@@ -81,6 +81,27 @@ def test_a_wrong_command_line(muster: Command, words: list[str]) -> None:
     assert not ran.out
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["why"], "why: WORKLOAD is missing"),
+        (["simulate"], "simulate: FILE is missing"),
+        (["what-if"], "what-if: --file is missing"),
+        (["projects", "create"], "projects create: NAME is missing"),
+        (["node-pools", "create", "lab"], "node-pools create: NAME is missing"),
+        (["why", "--workload"], 'Command "why" parameter --workload requires an argument.'),
+        (
+            ["node-pools", "create", "lab", "--cluster", "north", "--label", "a=b"],
+            "node-pools create: 'lab' stands alone, and --cluster before it is an option: write CLUSTER NAME",
+        ),
+    ],
+)
+def test_a_word_that_is_missing_is_called_as_the_help_calls_it(muster: Command, words: list[str], said: str) -> None:
+    ran = muster(*words, server=False)
+    assert ran.code == 2
+    assert ran.err.startswith(f"muster: {said}")
+
+
 def test_a_wrong_command_line_for_programs(muster: Command) -> None:
     told = json.loads(muster("submti", "--json").err)
     assert told["error"]["code"] == "USAGE"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from cyclopts import CycloptsError
+from cyclopts import Argument, ArgumentOrderError, CycloptsError, MissingArgumentError
 from rich.console import Console
 
 from muster_client.cli.exits import Exit, exit_of
@@ -60,9 +60,41 @@ def show_usage_error(problem: CycloptsError, *, as_json: bool) -> None:
 def _words(problem: CycloptsError) -> str:
     """What is wrong. Its text lists all verbs and so loads them: one that does not load must not hide the error."""
     try:
+        if type(problem) is MissingArgumentError and problem.keyword is None:
+            return _missing(problem)
+        if isinstance(problem, ArgumentOrderError):
+            return _out_of_order(problem)
         return str(problem)
     except (ImportError, AttributeError) as broken:
         return f"this command line is not understood (and a verb that somebody installed does not load: {broken})"
+
+
+def _missing(problem: MissingArgumentError) -> str:
+    """A word that is given by its place is named as the help names it; the parser speaks of it as of an option."""
+    verb, argument = " ".join(problem.command_chain or ()), problem.argument
+    if argument is None or any(token.keyword for token in argument.tokens):
+        return str(problem)
+    return f"{verb}: {_placed(argument)} is missing"
+
+
+def _out_of_order(problem: ArgumentOrderError) -> str:
+    """A word by its place after one of the words before it was given as an option."""
+    given = [
+        token.keyword
+        for each in problem.prior_positional_or_keyword_supplied_as_keyword_arguments
+        for token in each.tokens[:1]
+        if token.keyword
+    ]
+    verb, argument = " ".join(problem.command_chain or ()), problem.argument
+    if argument is None or not given:
+        return str(problem)
+    before = " ".join(option.lstrip("-").upper() for option in given)
+    ways = f"write {before} {_placed(argument)} without {' and '.join(given)}, or {argument.name} {problem.token}"
+    return f"{verb}: {problem.token!r} stands alone, and {' and '.join(given)} before it is an option: {ways}"
+
+
+def _placed(argument: Argument) -> str:
+    return argument.name if argument.index is None else argument.name.lstrip("-").upper()
 
 
 def failure_text(problem: MusterError) -> str:
