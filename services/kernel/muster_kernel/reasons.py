@@ -144,6 +144,19 @@ NEVER: Final = frozenset(
     }
 )
 
+# What has no node that it may use at all, whatever those have.
+NOWHERE: Final = frozenset(
+    {
+        WaitingReason.NO_CLUSTER,
+        WaitingReason.NO_POOL,
+        WaitingReason.NOT_SUPPORTED,
+        WaitingReason.WRONG_NODE_TYPE,
+        WaitingReason.NOT_TOLERATED,
+    }
+)
+# What no release and no quota helps: it is no demand either, and takes nothing of others' fair shares.
+IN_VAIN: Final = NEVER | NOWHERE
+
 # What starts as soon as nodes have room for it.
 FOR_ROOM: Final = frozenset(
     {

@@ -9,7 +9,7 @@ from hypothesis import given
 
 from muster_kernel.quantities import GPU
 from muster_scheduler.domain.shares.divide import MILLION, Claimant, divide
-from muster_scheduler.domain.shares.tree import TOP, Branch, Division, fair_shares
+from muster_scheduler.domain.shares.tree import TOP, Branch, Division, Share, fair_shares
 
 amounts = st.integers(0, 40 * GPU) | st.integers(0, 40).map(lambda gpus: gpus * GPU)
 
@@ -76,14 +76,21 @@ def ancestors(tree: list[Branch], index: int) -> Iterator[int]:
         index = tree[index].parent
 
 
+def due(tree: list[Branch], shares: list[Share], at: int) -> int:
+    """What a queue deserves; where it has no quota of its own, what those below it deserve and can use."""
+    own = tree[at].deserved
+    below = [i for i, branch in enumerate(tree) if branch.parent == at]
+    return sum(min(due(tree, shares, i), shares[i].wanted) for i in below) if own is None else own
+
+
 @given(amounts, trees())
 def test_down_the_tree(total: int, tree: list[Branch]) -> None:
     shares = fair_shares(total, tree, GPU)
     for at, share in enumerate(shares):
-        assert min(share.deserved, share.wanted) <= share.fair <= share.wanted
+        assert min(due(tree, shares, at), share.wanted) <= share.fair <= share.wanted
         assert share.cap == min(total, *(shares[above].fair for above in ancestors(tree, at)))
         below = [i for i, branch in enumerate(tree) if branch.parent == at]
-        least = sum(min(shares[i].deserved, shares[i].wanted) for i in below)
+        least = sum(min(due(tree, shares, i), shares[i].wanted) for i in below)
         assert sum(shares[i].fair for i in below) <= max(share.fair, least)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 
 from muster.fleet.v1 import fleet_pb2
-from muster_kernel.reasons import NEVER
+from muster_kernel.reasons import IN_VAIN
 from muster_scheduler.domain.answers.overpromised import Promises
 from muster_scheduler.domain.answers.shares import QueueShare, all_shares
 from muster_scheduler.domain.books.waiting import Bucket
@@ -86,7 +86,7 @@ def _asked(bucket: Bucket, found: dict[tuple[str, str], _Account]) -> None:
     key, count = bucket.key, bucket.count
     account = found.setdefault((key.project, key.pools[0] if key.pools else _DEFAULT_POOL), _Account())
     account.pending += count
-    if bucket.reason is None or bucket.reason.code not in NEVER:  # as fair shares have it
+    if bucket.reason is None or bucket.reason.code not in IN_VAIN:  # as fair shares have it
         account.asked.add(*(count * each for each in bucket.each))
 
 

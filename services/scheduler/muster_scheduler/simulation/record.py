@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from muster_kernel.lifecycle import ACTIVE, RELEASING, WAITING, Phase
 from muster_kernel.quantities import GPU, UNITS_PER_MILLI
-from muster_kernel.reasons import NEVER
+from muster_kernel.reasons import IN_VAIN
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.decisions import Burst, PhaseChange, Placed, Preempted
 from muster_scheduler.simulation.scenario import Job, Scenario, gpus_of, units_of
@@ -242,7 +242,7 @@ def _asked_in_vain(world: World) -> dict[str, int]:
     """What waits and could never run on this fleet, by project, in 1/7,000 GPU: nobody is owed that."""
     found: dict[str, int] = {}
     for key, bucket in world.waiting.buckets.items():
-        if bucket.reason is not None and bucket.reason.code in NEVER:
+        if bucket.reason is not None and bucket.reason.code in IN_VAIN:
             found[key.project] = found.get(key.project, 0) + bucket.count * bucket.each.gpu
     return found
 

@@ -10,7 +10,7 @@ from collections import Counter
 from typing import Final, NamedTuple
 
 from muster_kernel.lifecycle import WAITING
-from muster_kernel.reasons import NEVER, TOO_FAR_APART, Constraint, Reason, WaitingReason
+from muster_kernel.reasons import IN_VAIN, NEVER, TOO_FAR_APART, Constraint, Reason, WaitingReason
 from muster_scheduler.domain.answers.allowances import larger, more_of_model
 from muster_scheduler.domain.answers.attempts import Attempt, Way, attempts
 from muster_scheduler.domain.answers.endings import who_would_have_to_end
@@ -142,7 +142,7 @@ def dominant(world: World, workload: Workload) -> Reason:
         return kept
     # The numbers are those of now: nobody looks again at a class that a release or another's ending cannot help.
     lacking = why_not(world, workload)
-    if lacking.code in NEVER:  # the cycle looks at quotas first, which costs less; no quota helps here
+    if lacking.code in IN_VAIN:  # the cycle looks at quotas first, which costs less; no quota helps here
         return lacking
     return _barred(world, workload, workload.request) or behind(world, workload) or lacking
 

@@ -18,6 +18,7 @@ class Before(NamedTuple):
     """What a cycle uses up, as it was when the transaction began."""
 
     freed: dict[tuple[str, str], Freed]
+    relented: dict[str, None]
     crowded: dict[str, None]
     weighed: int
     risen: dict[tuple[str, str], None]
@@ -28,7 +29,9 @@ def remember(world: World) -> Before:
     """What `restore` needs; next to nothing, since the last cycle has used it up."""
     freed = {key: Freed(dict(each.nodes), dict(each.projects)) for key, each in world.freed.items()}
     books = world.queues
-    return Before(freed, dict(world.crowded), world.weighed, dict(books.risen), dict(books.fallen))
+    return Before(
+        freed, dict(world.relented), dict(world.crowded), world.weighed, dict(books.risen), dict(books.fallen)
+    )
 
 
 def keep(world: World) -> None:
@@ -50,6 +53,7 @@ def restore(world: World, before: Before) -> None:
     world.reopenings.give_up()
     world.deleted.give_up()
     world.freed = before.freed
+    world.relented |= before.relented
     world.crowded |= before.crowded
     world.weighed = before.weighed
     world.queues.risen |= before.risen

@@ -15,7 +15,7 @@ from enum import Enum
 from itertools import islice
 from typing import Final
 
-from muster_kernel.reasons import FOR_ROOM, NEVER, Reason
+from muster_kernel.reasons import FOR_ROOM, IN_VAIN, Reason
 from muster_scheduler.domain.asked.quotas import NOTHING, Amount
 from muster_scheduler.domain.asked.requests import Grant
 from muster_scheduler.domain.asked.workloads import Workload
@@ -142,7 +142,7 @@ class Queue:
     def _demand(self, bucket: Bucket, members: int) -> None:
         if members and (bucket.reason is None or bucket.reason.code in FOR_ROOM):
             self._press(bucket.key.pools, members)
-        if members and (bucket.reason is None or bucket.reason.code not in NEVER):
+        if members and (bucket.reason is None or bucket.reason.code not in IN_VAIN):
             self._ask(bucket.key.project, bucket.key.pools, bucket.each, members)
 
     def _press(self, pools: tuple[str, ...], members: int) -> None:

@@ -75,6 +75,7 @@ class World:
         self.short: dict[str, None] = {}  # gangs of which replicas are lost; derived
         self.orphans: dict[tuple[str, str], tuple[int, int, int]] = {}  # (cluster, id) -> (since, generation, attempt)
         self.freed: dict[tuple[str, str], Freed] = {}  # derived: without it, everything is tried
+        self.relented: dict[str, None] = {}  # pools in which somebody wants less than before; derived, likewise
         self.usual: Usual = {}  # how long what completed ran, for estimates alone
         self.standings: dict[str, Kept] = {}  # of node pools; held against the books whenever one is asked for
         self.waiting = Stretches()
@@ -258,6 +259,7 @@ class World:
     def derive(self) -> None:
         """Makes the queue and the timers anew from the truth."""
         self.freed.clear()
+        self.relented.clear()
         self.waiting = Stretches(name for name, project in self.queues.projects.items() if project.user_limits)
         self.timers, self.reopenings, self.deleted = Timers(), Timers(), Timers()
         for node in self.inventory.nodes.values():

@@ -73,7 +73,8 @@ class Division:
         self._claims = _claims(tree, self._children)
         # What the children of a queue want together, before its own limit; of a leaf it is never read.
         self._asked = [sum(self._claims[i].wanted for i in self._children[row]) for row in range(len(tree))]
-        self.shares = [Share(claim.deserved, claim.wanted, 0, 0) for claim in self._claims]
+        deserved = _deserved(tree, self._children)
+        self.shares = [Share(own, claim.wanted, 0, 0) for own, claim in zip(deserved, self._claims, strict=True)]
         self._divide({parent for parent, level in self._children.items() if level})
 
     def want(self, requests: Mapping[int, int]) -> set[int]:
@@ -85,12 +86,15 @@ class Division:
 
     def _rise(self, row: int, asked: int, stirred: set[int]) -> None:
         """Tells everybody above what a queue wants now, as far as that changes anything."""
+        more = 0  # by how much more of what it deserves the queue below can use
         while row != TOP:
-            branch, (deserved, before, weight, rank, usage) = self._tree[row], self._claims[row]
+            branch, (due, before, weight, rank, usage) = self._tree[row], self._claims[row]
             wanted = asked if branch.limit is None else min(asked, branch.limit)
-            if wanted == before:
+            now = due + more if branch.deserved is None else due
+            if wanted == before and now == due:
                 return
-            self._claims[row] = new(Claimant, (deserved, wanted, weight, rank, usage))
+            self._claims[row] = new(Claimant, (now, wanted, weight, rank, usage))
+            more = min(now, wanted) - min(due, before)
             row = branch.parent
             stirred.add(row)
             if row != TOP:
@@ -107,9 +111,9 @@ class Division:
             above, cap = (self._total,) * 2 if parent == TOP else self.shares[parent][2:]
             claims = [self._claims[i] for i in level]
             for i, claim, fair in zip(level, claims, divide(above, claims, self._step, self._k).shares, strict=True):
-                (_, wanted, before, capped), most = self.shares[i], min(cap, fair)
+                (deserved, wanted, before, capped), most = self.shares[i], min(cap, fair)
                 if wanted != claim[1] or before != fair or capped != most:
-                    self.shares[i] = new(Share, (claim[0], claim[1], fair, most))
+                    self.shares[i] = new(Share, (deserved, claim[1], fair, most))
                     changed.add(i)
                     if (before != fair or capped != most) and self._children[i]:
                         stirred.add(i)
@@ -127,15 +131,28 @@ def _children(tree: Sequence[Branch]) -> dict[int, list[int]]:
     return children
 
 
+def _deserved(tree: Sequence[Branch], children: dict[int, list[int]]) -> list[int]:
+    found = [0] * len(tree)
+    for index in range(len(tree) - 1, TOP, -1):
+        own = tree[index].deserved
+        found[index] = sum(found[i] for i in children[index]) if own is None else own
+    return found
+
+
 def _claims(tree: Sequence[Branch], children: dict[int, list[int]]) -> list[Claimant]:
-    deserved, wanted = [0] * len(tree), [0] * len(tree)
+    """What each queue brings into the division of its level.
+
+    One without a quota of its own is due what its children deserve and can use: what an idle one deserves would let its
+    siblings have more than there is, as their own.
+    """
+    due, wanted = [0] * len(tree), [0] * len(tree)
     for index in range(len(tree) - 1, TOP, -1):
         branch, below = tree[index], children[index]
         own = branch.deserved
-        deserved[index] = sum(deserved[i] for i in below) if own is None else own
+        due[index] = sum(min(due[i], wanted[i]) for i in below) if own is None else own
         asked = sum(wanted[i] for i in below) if below else branch.request
         wanted[index] = asked if branch.limit is None else min(asked, branch.limit)
     return [
         Claimant(own, asked, branch.weight, branch.rank, branch.usage)
-        for own, asked, branch in zip(deserved, wanted, tree, strict=True)
+        for own, asked, branch in zip(due, wanted, tree, strict=True)
     ]

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from muster_kernel.quantities import GPU, MILLI, UNITS_PER_MILLI
-from muster_kernel.reasons import FOR_ROOM, NEVER, Reason, WaitingReason
+from muster_kernel.reasons import FOR_ROOM, IN_VAIN, Reason, WaitingReason
 from muster_scheduler.domain.asked.quotas import LIMITED, Amount
 from muster_scheduler.domain.asked.requests import Grant, Kind, Role, Shape, total_charge
 from muster_scheduler.domain.asked.workloads import Workload
@@ -79,7 +79,7 @@ class Change:
 
     def helps(self, key: ClassKey, reason: Reason) -> Help:
         """What it is to a class that is blocked for this reason."""
-        if reason.code in NEVER:
+        if reason.code in IN_VAIN:
             return Help.NONE
         # In several pools another thing stands in the way in each; the reason tells the first.
         alone, related = len(key.pools) == 1, self._related(key)
@@ -96,10 +96,22 @@ class Change:
             return Help.ALL
         return Help.PLACE if self._fit(key) or self.makes_room(key) else Help.NONE
 
+    @property
+    def reweighs(self) -> bool:
+        """Whether fair shares are such now that somebody may take from others who could not before."""
+        shares = self._reweighed()
+        return bool(shares.rose) or shares.fell
+
+    def eases(self, key: ClassKey, reason: Reason) -> Help:
+        """Whether other fair shares alone let a class take from others."""
+        if reason.code not in FOR_ROOM or not self._eased(key, related=False):
+            return Help.NONE
+        return Help.ALL if self._reclaims(key) and self._may_take(key, here=False) else Help.NONE
+
     def takes(self, key: ClassKey, reason: Reason) -> Help:
         """Whether it may reclaim what others hold on these nodes, or take it from its own project."""
         barred = reason.code in _QUOTA - LIMITED and len(key.pools) == 1
-        if reason.code in NEVER or barred or key.returning:
+        if reason.code in IN_VAIN or barred or key.returning:
             return Help.NONE
         return Help.ALL if self._reclaims(key) and self._offered(key) else Help.NONE
 

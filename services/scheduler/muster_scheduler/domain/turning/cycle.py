@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from muster_kernel.lifecycle import ACTIVE, WAITING, LifecycleEvent, Phase
-from muster_kernel.reasons import ChangeReason, Reason, WaitingReason
+from muster_kernel.reasons import IN_VAIN, ChangeReason, Reason, WaitingReason
 from muster_scheduler.domain.asked.courses import Claim, Planned
 from muster_scheduler.domain.asked.quotas import LIMITED
 from muster_scheduler.domain.asked.workloads import SECOND, Replica, Request, Workload
@@ -191,7 +191,8 @@ def decide(world: World, workload: Workload, key: ClassKey, budget: Budget, wake
         return
     budget.visits -= _A_REFUSAL
     before = world.waiting.before(key)
-    if refusal.code is WaitingReason.NOT_EVALUATED and before is not None and not waker.worth_room(key):
+    known = before is not None and before.code is not WaitingReason.CLAIM  # who was leaving then has left since
+    if refusal.code is WaitingReason.NOT_EVALUATED and before is not None and known and not waker.worth_room(key):
         # Another one took the place for which it was woken: there is no more room to be made than there was before,
         # and its members have been told so.
         block(world, key, before, tell=False)
@@ -291,6 +292,8 @@ def block(world: World, key: ClassKey, reason: Reason, *, tell: bool = True) -> 
     members = world.waiting.members(key, _TOLD_A_CYCLE) if tell else []
     world.waiting.block(key, reason)
     world.crowded.update(dict.fromkeys(key.pools[:1]))
+    if reason.code in IN_VAIN:
+        world.relented.update(dict.fromkeys(key.pools[:1]))
     for workload in map(world.workloads.__getitem__, members):
         if workload.told is not reason.code:  # as nearly all: a class that is blocked again has been told so
             world.tell(workload, reason)

@@ -7,8 +7,9 @@ A blocked class is woken if it fits on a node that was freed, or would if those 
 so much is free in the pool that moving others may be enough; if a quota of its own project or department stood in its
 way and one of their projects gave something back; if these hold less than they did, so that it may ask others; or, once
 nobody is left to try, if work was placed beyond a share where it could use what that holds.
-Holds: a class that stays blocked would be refused again, while fair shares stay what they are; where they have changed,
-all that stay within theirs are tried at the next release.
+Holds: a class that stays blocked would be refused again, while fair shares stay what they are. Where some want less
+(their waiting work was withdrawn, or can never run), those are tried whose shares rose; where some want more, all that
+stay within theirs are tried at the next release.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class Waker:
     def wake(self) -> None:
         """Wakes all whom something helps that was given back since the last call."""
         world, fallen, offered = self._world, self._world.queues.fallen, self._world.waiting.nodes
+        self._wake_under_other_shares()
         if not world.freed and not fallen:
             return
         projects = {name for freed in world.freed.values() for name in freed.projects} | {name for name, _ in fallen}
@@ -46,6 +48,15 @@ class Waker:
             _wake_elsewhere(world, project)
         world.freed.clear()
         fallen.clear()
+
+    def _wake_under_other_shares(self) -> None:
+        """Where some want less than they did, others deserve more: wakes who may take from others by that."""
+        world, pools = self._world, sorted(self._world.relented)
+        world.relented.clear()
+        for pool in pools:
+            change = self._change(pool, (), ())
+            if change.reweighs:
+                world.waiting.wake_where(pool, change.eases)
 
     def wake_takers(self) -> bool:
         """Wakes who may reclaim now that others were placed beyond their shares; whether there were any."""
