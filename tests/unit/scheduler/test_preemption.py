@@ -247,7 +247,7 @@ def test_heads_that_are_refused_spend_the_budget_and_the_next_cycle_goes_on() ->
     fleet = Fleet(node("n1", 1))
     fleet.submit(1, request(role(whole(1)), preemptible=False))
     waiting = [fleet.admitted(number, request(role(whole(1, cpu=number)), preemptible=False)) for number in (2, 3, 4)]
-    fleet.send(*waiting, budget=Budget(visits=800))
+    fleet.send(*waiting, budget=Budget(visits=1600))
     assert [fleet.world.waiting.reason(workload_id(number)) is None for number in (2, 3, 4)] == [False, False, True]
     fleet.send()
     assert fleet.world.waiting.reason(workload_id(4)) is not None

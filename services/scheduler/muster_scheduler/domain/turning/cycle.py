@@ -44,7 +44,7 @@ from muster_scheduler.domain.turning.turns import Turns
 from muster_scheduler.domain.turning.waking import Waker
 
 _TOLD_A_CYCLE: Final = 256  # members of a blocked class that are told so in one cycle
-_A_REFUSAL: Final = 400  # a head that finds no place costs about as much as so many visits: half a millisecond
+_A_REFUSAL: Final = 800  # a head that finds no place in any pool of its costs about as much as so many visits
 
 
 def run(world: World, budget: Budget) -> None:
