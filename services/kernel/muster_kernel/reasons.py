@@ -28,6 +28,8 @@ class WaitingReason(StrEnum):
     TOO_LARGE_FOR_DOMAIN = "TooLargeForDomain"
     TOO_LARGE = "TooLarge"
     HOST_TOO_LARGE = "HostTooLarge"
+    DEVICE_TOO_SMALL = "DeviceTooSmall"
+    NO_SUCH_SLICE = "NoSuchSlice"
     NO_SUCH_NODE = "NoSuchNode"
     TOO_LARGE_TOGETHER = "TooLargeTogether"
     OVER_LIMIT = "OverLimit"
@@ -136,6 +138,8 @@ NEVER: Final = frozenset(
     {
         WaitingReason.TOO_LARGE,
         WaitingReason.HOST_TOO_LARGE,
+        WaitingReason.DEVICE_TOO_SMALL,
+        WaitingReason.NO_SUCH_SLICE,
         WaitingReason.NO_SUCH_NODE,
         WaitingReason.TOO_LARGE_TOGETHER,
         WaitingReason.TOO_LARGE_FOR_DOMAIN,
@@ -191,6 +195,15 @@ _TOGETHER: Final = (
     "needs {replicas:replica|replicas} with {requested:GPU|GPUs} at once, more than idle nodes hold together; "
     "the largest node pool has {largest:GPU|GPUs}"
 )
+# What lacks for these gangs are not GPUs.
+_MORE_THAN: Final = "needs {replicas:replica|replicas} at once; the idle nodes of its node pool hold {room}"
+_TOO_MANY: Final = "needs {replicas:replica|replicas} at once, more than the idle nodes of its node pool hold together"
+_HOST: Final = (
+    "needs {requested_cpu} CPU and {requested_bytes} of memory on one node; "
+    "the most is {largest_cpu} CPU and {largest_bytes}"
+)
+_HOST_CPU: Final = "needs {requested_cpu} CPU on one node; the largest node has {largest_cpu}"
+_HOST_MEMORY: Final = "needs {requested_bytes} of memory on one node; the largest node has {largest_bytes}"
 _NEVER_CLOSE: Final = (
     "its {replicas:replica has|replicas have} to run close together, and no domain of that level holds them, "
     "even if idle; the best has room for {room}"
@@ -236,13 +249,21 @@ _CATALOGUE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ("requested", "largest"),
     ),
     WaitingReason.HOST_TOO_LARGE: (
-        "needs {requested_cpu} CPU and {requested_bytes} on a node; the most is {largest_cpu} CPU and {largest_bytes}",
+        _HOST,
         ("requested_cpu", "requested_bytes", "largest_cpu", "largest_bytes"),
+    ),
+    WaitingReason.DEVICE_TOO_SMALL: (
+        "needs {requested_bytes} of GPU memory on one GPU; the largest GPU that can be shared has {largest_bytes}",
+        ("requested_bytes", "largest_bytes"),
+    ),
+    WaitingReason.NO_SUCH_SLICE: (
+        "no GPU gives the MIG slice that it asks for: of {devices:GPU|GPUs}, {mig:is|are} in MIG mode",
+        ("devices", "mig"),
     ),
     WaitingReason.NO_SUCH_NODE: ("no node could hold one replica of it, even if idle", ()),
     WaitingReason.TOO_LARGE_TOGETHER: (
         _TOGETHER,
-        ("replicas", "requested", "largest"),
+        ("replicas", "requested", "largest", "room"),
     ),
     WaitingReason.OVER_QUOTA: (
         "non-preemptible work uses {used} of the {deserved:GPU|GPUs} that the {queue} deserves ({short} short)",
@@ -340,7 +361,20 @@ class Reason:
 
     def sentence(self) -> str:
         """The reason for a person."""
-        return _CATALOGUE[self.code][0].format(**{name: _shown(name, value) for name, value in self.named().items()})
+        named = self.named()
+        return _template(self.code, named).format(**{name: _shown(name, value) for name, value in named.items()})
+
+
+def _template(code: WaitingReason, named: dict[str, int]) -> str:
+    """The sentence of a code, of what lacks alone: who reads two amounts looks for what is wrong with both."""
+    match code:
+        case WaitingReason.TOO_LARGE_TOGETHER if named["requested"] <= named["largest"]:
+            return _MORE_THAN if named["room"] else _TOO_MANY
+        case WaitingReason.HOST_TOO_LARGE if named["requested_bytes"] <= named["largest_bytes"]:
+            return _HOST_CPU
+        case WaitingReason.HOST_TOO_LARGE if named["requested_cpu"] <= named["largest_cpu"]:
+            return _HOST_MEMORY
+    return _CATALOGUE[code][0]
 
 
 def number_names(code: WaitingReason) -> tuple[str, ...]:

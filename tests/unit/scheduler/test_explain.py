@@ -210,22 +210,25 @@ def test_what_never_fits() -> None:
     assert [said(fleet, number) for number in (1, 2, 3, 4)] == [
         (
             "HostTooLarge",
-            "needs 9 CPU and 1Gi on a node; the most is 4 CPU and 512Gi",
+            "needs 9 CPU on one node; the largest node has 4",
             ["2 have too little CPU"],
             [
-                "it asked for at most 4 CPU and 1Gi of memory on one node",
+                "it asked for at most 4 CPU on one node",
                 "a node with 9 CPU and 1Gi of memory joined node pool default",
             ],
         ),
         (
-            "NoSuchNode",
-            "no node could hold one replica of it, even if idle",
+            "DeviceTooSmall",
+            "needs 200Gi of GPU memory on one GPU; the largest GPU that can be shared has 80Gi",
             ["2 have GPUs with too little memory"],
-            ["a node with 100m CPU, 1Gi of memory and room for 200Gi of GPU memory joined node pool default"],
+            [
+                "it asked for at most 80Gi of GPU memory",
+                "a node with 100m CPU, 1Gi of memory and room for 200Gi of GPU memory joined node pool default",
+            ],
         ),
         (
-            "NoSuchNode",
-            "no node could hold one replica of it, even if idle",
+            "NoSuchSlice",
+            "no GPU gives the MIG slice that it asks for: of 3 GPUs, 1 is in MIG mode",
             ["1 has no such GPU", "1 has no GPU that gives that MIG slice"],
             [f"it asked for a MIG profile that a GPU has: A100-80GB has {', '.join(CARDS['A100-80GB'].profiles)}"],
         ),
@@ -286,6 +289,30 @@ def test_a_gang_larger_than_its_pool_is_measured_against_the_pool() -> None:
     assert why(fleet, 1).unblockers == ("it had at most 4 replicas, and there was room",)
     fleet.submit(3, request(role(whole(4), 3), role(host(), 1, "launcher")))
     assert said(fleet, 3)[::3] == ("TooLargeTogether", [])
+
+
+def test_a_gang_without_gpus_is_measured_by_what_idle_nodes_hold() -> None:
+    fleet = Fleet(*(node(f"n{n}", 4) for n in range(4)))
+    fleet.submit(1, request(role(host(60_000), 5)))
+    fleet.submit(2, request(role(whole(1, cpu=60_000), 5)))
+    fleet.submit(3, request(role(host(60_000), 4), role(host(60_000), 1, "launcher")))
+    rest = "at once; the idle nodes of its node pool hold 4"
+    assert [said(fleet, number)[1] for number in (1, 2)] == [f"needs 5 replicas {rest}"] * 2
+    assert said(fleet, 3)[1] == "needs 5 replicas at once, more than the idle nodes of its node pool hold together"
+    assert why(fleet, 1).unblockers == ("it had at most 4 replicas",)
+
+
+def test_only_what_lacks_on_a_node_is_said() -> None:
+    fleet = Fleet(node("n1", 2, cpu=4000))
+    asked = (host(1000, 600 << 30), host(5000, 600 << 30), host(0, 0), host(0, 600 << 30))
+    for number, shape in enumerate(asked, 1):
+        fleet.submit(number, request(role(shape)))
+    assert [said(fleet, number)[1] for number in (1, 2)] == [
+        "needs 600Gi of memory on one node; the largest node has 512Gi",
+        "needs 5 CPU and 600Gi of memory on one node; the most is 4 CPU and 512Gi",
+    ]
+    assert why(fleet, 4).asks == "600Gi"
+    assert why(fleet, 4).unblockers[0] == "it asked for at most 512Gi of memory on one node"
 
 
 def test_portions_on_more_devices_than_a_node_has() -> None:

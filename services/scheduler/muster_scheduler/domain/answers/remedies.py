@@ -45,14 +45,16 @@ def what_would_fit(world: World, workload: Workload, request: Request) -> list[s
         found = _fewer(world, workload, request)
         return [_told(world, workload, request, *found)] if found else []
     if short.shape.kind is Kind.SLICE and all(card.profile(short.shape.profile) is None for card in CARDS.values()):
-        return [_profiles_there(world, request)]
+        return [_profiles_there(world, request)]  # and so no node that joined would help
     smaller = [each for each in _less(world, workload, request, short) if _fits(world, workload, request, each[0])]
     told = [_told(world, workload, request, *each) for each in smaller]
+    if not told and short.shape.kind is Kind.SLICE and any(d.mig for n in _nodes_of(world, request) for d in n.devices):
+        told.append(_profiles_there(world, request))
     return [*told, *(f"{_nodes_for(short)} joined node pool {pool}" for pool in request.pools[:1])]
 
 
 def _profiles_there(world: World, request: Request) -> str:
-    """That no card has such a profile, and which those of its pools have: no node that joined would help."""
+    """That no card has such a profile, and which those of its pools have."""
     cards = {device.model: device.card for node in _nodes_of(world, request) for device in node.devices if device.mig}
     known = [f"{model} has {', '.join(card.profiles)}" for model, card in sorted(cards.items()) if card]
     return ": ".join(["it asked for a MIG profile that a GPU has", *(["; ".join(known)] if known else [])])
@@ -136,8 +138,14 @@ def _less(world: World, workload: Workload, request: Request, short: Role) -> li
             (_with(request, short, shape._replace(devices=devices)), f"it asked for at most {amount} on one node")
         )
     if (cpu, memory) != (shape.cpu, shape.memory):
-        text = f"it asked for at most {format_milli_cpu(cpu)} CPU and {format_bytes(memory)} of memory on one node"
+        most = [f"{format_milli_cpu(cpu)} CPU"] if cpu < shape.cpu else []
+        most += [f"{format_bytes(memory)} of memory"] if memory < shape.memory else []
+        text = f"it asked for at most {' and '.join(most)} on one node"
         found.append((_with(request, short, shape._replace(cpu=cpu, memory=memory)), text))
+    largest = max((device.memory for node in _nodes_of(world, request) for device in node.devices), default=0)
+    if shape.kind is Kind.MEMORY and 0 < largest < shape.bytes:
+        text = f"it asked for at most {format_bytes(largest)} of GPU memory"
+        found.append((_with(request, short, shape._replace(bytes=largest)), text))
     return [*found, *_less_named(world, request, short)]
 
 

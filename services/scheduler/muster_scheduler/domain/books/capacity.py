@@ -74,6 +74,7 @@ class Trial(NamedTuple):
     `apart` says where it is its topology that keeps it out. `units` is what the pool has, in 1/7,000 GPU.
     `short` is the first role of which no node holds a single replica
     (None: every role fits alone); `devices`, `cpu` (milli) and `memory` (bytes) are the most that one node has of them.
+    `room` is how many replicas the idle nodes hold of a gang of one role that does not fit; 0: not counted.
     """
 
     fits: bool
@@ -83,6 +84,7 @@ class Trial(NamedTuple):
     devices: int
     cpu: int
     memory: int
+    room: int = 0
 
 
 class Capacity:

@@ -76,7 +76,7 @@ def _short_of_room(world: World, workload: Workload, request: Request) -> Reason
     trials = [try_out(world, workload, request.roles, cluster, pool) for cluster, pool in pools]
     possible = [trial for trial in trials if trial is not None]
     if len(possible) == len(trials) and not any(trial.fits for trial in possible):
-        return _never(request, possible)
+        return _never(world, request, possible, pools)
     open_pools = [(c, p) for c, p in pools if ready(world, world.clusters.get(c))]
     free = max((_free_units(world, asked, c, p) for c, p in open_pools), default=0)
     if not open_pools:
@@ -124,14 +124,15 @@ def _grounds(world: World, asked: Eligibility, request: Request, pools: list[tup
     ]
 
 
-def _never(request: Request, trials: list[Trial]) -> Reason:
+def _never(world: World, request: Request, trials: list[Trial], pools: list[tuple[str, str]]) -> Reason:
     """Why it fits into none of these pools even when they are idle: what is said is true of all of them."""
     apart = next((trial.apart for trial in trials if trial.apart is not None), None)
     if apart is not None:
         return apart
-    together = [trial.units for trial in trials if trial.short is None]
+    together = [trial for trial in trials if trial.short is None]
     if together:
-        numbers = (replica_count(request.roles), total_charge(request.roles), max(together))
+        most, room = max(trial.units for trial in together), max(trial.room for trial in together)
+        numbers = (replica_count(request.roles), total_charge(request.roles), most, room)
         return Reason(WaitingReason.TOO_LARGE_TOGETHER, numbers)
     role = trials[0].short
     shape = role.shape if role else Shape()
@@ -142,7 +143,20 @@ def _never(request: Request, trials: list[Trial]) -> Reason:
     cpu, memory = max(trial.cpu for trial in same), max(trial.memory for trial in same)
     if cpu < shape.cpu or memory < shape.memory:
         return Reason(WaitingReason.HOST_TOO_LARGE, (shape.cpu, shape.memory, cpu, memory))
-    return Reason(WaitingReason.NO_SUCH_NODE)
+    return _no_device(world, shape, pools) or Reason(WaitingReason.NO_SUCH_NODE)
+
+
+def _no_device(world: World, shape: Shape, pools: list[tuple[str, str]]) -> Reason | None:
+    """That no device of these pools gives what is asked for of one, whatever its node has beside it."""
+    nodes = (node for at in pools if (capacity := world.inventory.capacity(*at)) for node in capacity.nodes)
+    devices = [device for node in nodes for device in node.devices]
+    if shape.kind is Kind.MEMORY:
+        largest = max((device.memory for device in devices if not device.mig), default=0)
+        return Reason(WaitingReason.DEVICE_TOO_SMALL, (shape.bytes, largest)) if largest < shape.bytes else None
+    sliced = [device.card for device in devices if device.mig]
+    if shape.kind is not Kind.SLICE or any(card and card.profile(shape.profile) for card in sliced):
+        return None
+    return Reason(WaitingReason.NO_SUCH_SLICE, (len(devices), len(sliced)))
 
 
 def _free_units(world: World, asked: Eligibility, cluster: str, pool: str) -> int:

@@ -16,9 +16,10 @@ from muster_scheduler.domain.books.capacity import Capacity, Trial
 from muster_scheduler.domain.books.eligible import eligibility_of
 from muster_scheduler.domain.books.pools import NodePool
 from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.fleet.counts import counts_of
 from muster_scheduler.domain.fleet.eligibility import ANY_NODE, mismatch
 from muster_scheduler.domain.fleet.nodes import Device, Mig, Node, NodeState, fit
-from muster_scheduler.domain.placement.gang import GangGround, lacking, wish_of
+from muster_scheduler.domain.placement.gang import GangGround, by_columns, lacking, wish_of
 from muster_scheduler.domain.placement.place import Budget, mig_of, place_gang
 
 _LARGEST: Final = 2_000  # nodes; in a larger pool the question is answered with "perhaps"
@@ -68,7 +69,16 @@ def _try(
         short,
         max((devices_for(node, short.shape) for node in idle), default=0) if short else 0,
         *_hosts(nodes),
+        _room(roles, made, mig) if made and not fits and short is None else 0,
     )
+
+
+def _room(roles: tuple[Role, ...], idle: Capacity, mig: Mig) -> int:
+    """How many replicas idle nodes hold of a gang of one role; 0 where columns cannot tell."""
+    placed = [role for role in roles if role.size]
+    if len(placed) != 1 or not by_columns(roles, mig):
+        return 0
+    return int(counts_of(idle.columns, placed[0].shape, placed[0].size).sum())
 
 
 def _fits_one(workload: Workload, roles: tuple[Role, ...], nodes: list[Node], mig: Mig) -> bool:
