@@ -18,7 +18,7 @@ from muster_kernel.lifecycle import ACTIVE, Phase
 from muster_scheduler.adapters import rows, workload_rows
 from muster_scheduler.domain.asked.limits import Limits
 from muster_scheduler.domain.asked.workloads import Replica, Request, Workload
-from muster_scheduler.domain.books.course import promised_holder
+from muster_scheduler.domain.books.claims import promised_holder
 from muster_scheduler.domain.books.usual import learned
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.state import State

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from muster_kernel.lifecycle import ACTIVE, FINAL, RELEASING, WAITING, LifecycleEvent, Phase, Verdict, step
 from muster_kernel.reasons import ChangeReason
-from muster_scheduler.domain.asked.courses import Claim, Planned, stepped
+from muster_scheduler.domain.asked.courses import stepped
 from muster_scheduler.domain.asked.limits import KEEP_DEVICES
-from muster_scheduler.domain.asked.requests import Holder
 from muster_scheduler.domain.asked.workloads import Ending, Replica, ReplicaState, Request, Workload
+from muster_scheduler.domain.books.claims import drop_claim, tell_claims
 from muster_scheduler.domain.books.eligible import eligibility_of
 from muster_scheduler.domain.books.reserving import let_go
 from muster_scheduler.domain.books.usual import learn
@@ -150,31 +150,6 @@ def _take_down(world: World, workload: Workload, before: Phase) -> None:
         nothing_left(world, workload)
 
 
-def drop_claim(world: World, workload: Workload) -> None:
-    """Gives up the room that was being made for a workload."""
-    claim = workload.claim
-    if claim is None:
-        return
-    for planned in claim.planned:
-        world.inventory.release(promised_holder(workload, claim, planned), planned.node)
-        world.free(workload.project, claim.cluster, claim.pool, planned.node)
-    world.account(workload, claim.pool, (planned.grant for planned in claim.planned), -1)
-    world.departing.cease(workload.id, claim.waits_for)
-    world.set(workload, claim=None)
-    world.journal.drop(world.claims, workload.id)
-    world.journal.drop(world.ready, workload.id)
-
-
-def promised_holder(workload: Workload, claim: Claim, planned: Planned) -> Holder:
-    """The holder of one planned replica: of the run that the claim is for, which may be the next one."""
-    return Holder(workload.id, *claim.run, planned.role, planned.rank, 0)
-
-
-def claim_holder(workload: Workload, role: str, index: int, k: int = 0) -> Holder:
-    """The holder that a replica of the workload's next (or current) run is."""
-    return Holder(workload.id, workload.generation, workload.attempt, role, index, k)
-
-
 def gone(world: World, workload: Workload, replica: Replica) -> None:
     """No process of this replica is left."""
     holder = replica.holder
@@ -187,7 +162,7 @@ def gone(world: World, workload: Workload, replica: Replica) -> None:
     else:
         world.give_back(workload, replica)
     remaining = workload.remaining
-    _tell_claims(world, workload, remaining=remaining)
+    tell_claims(world, workload, remaining=remaining)
     if not remaining:
         nothing_left(world, workload)
 
@@ -209,25 +184,6 @@ def healthy(world: World, replica: Replica) -> bool:
         return False
     held = (node.device(share.device) for share in replica.grant.shares)
     return all(device is not None and device.mode not in {Mode.UNHEALTHY, Mode.FOREIGN} for device in held)
-
-
-def _tell_claims(world: World, workload: Workload, *, remaining: bool) -> None:
-    """Those who wait for this workload's room wait no longer, once all of it that was to leave is gone."""
-    if workload.active:
-        if workload.leaving or workload.id not in world.departing:
-            return
-        world.departing.end(workload.id)
-    elif remaining:
-        return
-    for claimant_id in world.departing.claimants(workload.id):
-        claimant = world.workloads[claimant_id]
-        claim = claimant.claim
-        if claim is not None:
-            left = tuple(other for other in claim.waits_for if other != workload.id)
-            world.departing.cease(claimant_id, (workload.id,))
-            world.set(claimant, claim=claim._replace(waits_for=left))
-            if not left:
-                world.journal.put(world.ready, claimant_id, None)
 
 
 def nothing_left(world: World, workload: Workload) -> None:
@@ -313,11 +269,6 @@ def _again(world: World, workload: Workload) -> None:
         world.touched.replicas[holder] = None
     advance(world, workload, E.ALL_GONE_SAME_DEVICES, ChangeReason.RESTART)
     world.rewrite(workload)
-
-
-def waits_for_nobody(claim: Claim | None) -> bool:
-    """Whether a claim's room is free by now."""
-    return claim is not None and not claim.waits_for
 
 
 def lost(replica: Replica) -> bool:

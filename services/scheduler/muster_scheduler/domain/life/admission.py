@@ -11,7 +11,8 @@ from typing import Any
 from muster_kernel.lifecycle import ACTIVE, REFUSED, WAITING, DesiredPhase, LifecycleEvent, Phase
 from muster_kernel.reasons import ChangeReason
 from muster_scheduler.domain.asked.workloads import Workload
-from muster_scheduler.domain.books.course import advance, drop_claim, enqueue
+from muster_scheduler.domain.books.claims import drop_claim
+from muster_scheduler.domain.books.course import advance, enqueue
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.decisions import Refused
 from muster_scheduler.domain.events import (

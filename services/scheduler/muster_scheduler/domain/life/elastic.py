@@ -20,7 +20,8 @@ from muster_scheduler.domain.asked.limits import FAULT_LIMIT
 from muster_scheduler.domain.asked.quotas import Amount
 from muster_scheduler.domain.asked.requests import Role, charge_of
 from muster_scheduler.domain.asked.workloads import Replica, ReplicaState, Workload
-from muster_scheduler.domain.books.course import claim_holder, lost
+from muster_scheduler.domain.books.claims import claim_holder
+from muster_scheduler.domain.books.course import lost
 from muster_scheduler.domain.books.world import World, owner_of
 from muster_scheduler.domain.decisions import Scaled
 from muster_scheduler.domain.life.service import leave

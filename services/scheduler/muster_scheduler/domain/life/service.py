@@ -13,7 +13,8 @@ from muster_scheduler.domain.asked.limits import backoff
 from muster_scheduler.domain.asked.quotas import Amount
 from muster_scheduler.domain.asked.requests import Role, charge_of
 from muster_scheduler.domain.asked.workloads import Replica, ReplicaState, Request, Workload
-from muster_scheduler.domain.books.course import advance, claim_holder
+from muster_scheduler.domain.books.claims import claim_holder
+from muster_scheduler.domain.books.course import advance
 from muster_scheduler.domain.books.world import World, owner_of
 from muster_scheduler.domain.decisions import Scaled
 from muster_scheduler.domain.placement.place import Budget, place_replica, ready

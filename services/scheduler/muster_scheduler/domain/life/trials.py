@@ -13,7 +13,8 @@ from muster_kernel.reasons import ChangeReason, FailureClass
 from muster_scheduler.domain.asked.courses import Planned
 from muster_scheduler.domain.asked.limits import FAULT_LIMIT
 from muster_scheduler.domain.asked.workloads import Ending, Replica, ReplicaState, Trials, Workload
-from muster_scheduler.domain.books.course import advance, claim_holder
+from muster_scheduler.domain.books.claims import claim_holder
+from muster_scheduler.domain.books.course import advance
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.life.service import add_replica, replica_ended
 from muster_scheduler.domain.placement.place import Budget, ready

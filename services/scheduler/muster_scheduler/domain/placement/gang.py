@@ -18,7 +18,7 @@ from muster_scheduler.domain.asked.requests import Grant, Holder, Kind, Role, Sh
 from muster_scheduler.domain.asked.terms import Wish
 from muster_scheduler.domain.asked.workloads import Request, Workload
 from muster_scheduler.domain.books.capacity import Capacity
-from muster_scheduler.domain.books.course import claim_holder
+from muster_scheduler.domain.books.claims import claim_holder
 from muster_scheduler.domain.books.inventory import Inventory
 from muster_scheduler.domain.books.pools import NodePool
 from muster_scheduler.domain.books.world import World

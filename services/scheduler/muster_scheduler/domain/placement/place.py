@@ -17,7 +17,7 @@ from muster_scheduler.domain.asked.quotas import Amount
 from muster_scheduler.domain.asked.requests import Grant, Kind, Role, Shape, charge_of, replica_count, total_charge
 from muster_scheduler.domain.asked.workloads import Request, Workload
 from muster_scheduler.domain.books.capacity import Capacity
-from muster_scheduler.domain.books.course import claim_holder
+from muster_scheduler.domain.books.claims import claim_holder
 from muster_scheduler.domain.books.models import asked_of
 from muster_scheduler.domain.books.pools import NodePool, Strategy
 from muster_scheduler.domain.books.world import World

@@ -13,16 +13,9 @@ from muster_kernel.reasons import IN_VAIN, ChangeReason, Reason, WaitingReason
 from muster_scheduler.domain.asked.courses import Claim, Planned
 from muster_scheduler.domain.asked.quotas import LIMITED
 from muster_scheduler.domain.asked.workloads import SECOND, Replica, Request, Workload
+from muster_scheduler.domain.books.claims import claim_holder, drop_claim, promised_holder, waits_for_nobody
 from muster_scheduler.domain.books.classes import ClassKey
-from muster_scheduler.domain.books.course import (
-    advance,
-    claim_holder,
-    drop_claim,
-    healthy,
-    promised_holder,
-    restart_due,
-    waits_for_nobody,
-)
+from muster_scheduler.domain.books.course import advance, healthy, restart_due
 from muster_scheduler.domain.books.models import bar
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.decisions import Placed
