@@ -83,6 +83,17 @@ def test_the_master_is_judged_with_what_it_inherits() -> None:
     assert list(issues(gang)) == ["compute.gpuPortionLimit"]  # said once, of the workers
 
 
+def test_what_is_a_share_of_one_device_is_said_in_words_and_not_by_a_path_of_rest() -> None:
+    asked: dict[str, dict[str, Any]] = {
+        "a portion": {"gpu_portion_request": 0.5},
+        "GPU memory": {"gpu_memory_request": "4G"},
+        "a MIG profile": {"mig_profile": "1g.5gb"},
+    }
+    for word, fields in asked.items():
+        (said,) = issues(spec_of(gpu_devices_request=2, **fields)).values()
+        assert said.startswith(f"{word} is a share of one device, and 2 are asked for")
+
+
 def test_a_gang_needs_framework_and_workers_and_room_for_its_processes() -> None:
     assert set(issues(spec_of(Kind.DISTRIBUTED))) == {"distributedFramework", "numWorkers"}
     spec = spec_of(Kind.DISTRIBUTED, framework=1, workers=2, slots_per_worker=2, processes=5)

@@ -14,7 +14,11 @@ from muster_kernel.quantities import parse_bytes, parse_milli_cpu
 from muster_language.rules.issues import Found, Issue, missing, path_of, wrong
 from muster_language.spec import WorkloadSpec
 
-_SHARES: Final = ("gpu_portion_request", "gpu_memory_request", "mig_profile")
+_SHARES: Final = {
+    "gpu_portion_request": "a portion",
+    "gpu_memory_request": "GPU memory",
+    "mig_profile": "a MIG profile",
+}
 _TYPES: Final = {1: "gpu_portion_request", 2: "gpu_memory_request", 3: "mig_profile"}  # by the number of gpuRequestType
 
 
@@ -33,8 +37,8 @@ def _share(spec: WorkloadSpec) -> Found:
     portion = spec.gpu_portion_request if spec.HasField("gpu_portion_request") else 1.0
     shared = portion < 1 or bool(spec.gpu_memory_request) or bool(spec.mig_profile)
     if shared and devices != 1:
-        name = "gpu_portion_request" if portion < 1 else _which(spec)
-        said = f"{path_of(name)} is a share of one device, and {devices} are asked for"
+        share = "a portion" if portion < 1 else _SHARES[_which(spec)]
+        said = f"{share} is a share of one device, and {devices} are asked for"
         yield wrong("compute.gpuDevicesRequest", devices, "1, or nothing", said)
 
 
