@@ -8,7 +8,7 @@ Holds: every code names its numbers in the catalogue below, and a Reason carries
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import Final
 
 from muster_kernel.quantities import format_bytes, format_gpu, format_milli_cpu
@@ -129,6 +129,28 @@ class Constraint(StrEnum):
     FITS = "Fits"
 
 
+class Unsupported(IntEnum):
+    """What a cluster refuses of a request, as a reason's number."""
+
+    FIELDS = 0
+    SLICES = 1
+    PORTIONS = 2
+    DEVICE_MEMORY = 3
+
+    @property
+    def words(self) -> str:
+        """It, for a person."""
+        return _LACKS[self]
+
+
+_LACKS: Final[dict[int, str]] = {
+    Unsupported.FIELDS: "fields that it sets",
+    Unsupported.SLICES: "MIG slices",
+    Unsupported.PORTIONS: "portions of GPUs",
+    Unsupported.DEVICE_MEMORY: "requests for GPU memory",
+}
+
+
 # What would start if it did not have to be so close together.
 TOO_FAR_APART: Final = frozenset(
     {WaitingReason.TOPOLOGY, WaitingReason.TOO_LARGE_FOR_DOMAIN, WaitingReason.NO_SUCH_LEVEL}
@@ -217,8 +239,8 @@ _CATALOGUE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     WaitingReason.NO_POOL: ("no cluster has a node in the node pools it asks for", ()),
     WaitingReason.NO_PROJECT: ("its project is not known to the scheduler yet", ()),
     WaitingReason.NOT_SUPPORTED: (
-        "{clusters:cluster does|clusters do} not support what it asks for",
-        ("clusters",),
+        "{clusters:cluster does|clusters do} not support {lack}",
+        ("clusters", "lack"),
     ),
     WaitingReason.WRONG_NODE_TYPE: (
         "no node of its node pools will do: of {nodes}, {wrong:is|are} of a type that it may not use",
@@ -387,6 +409,8 @@ def _shown(name: str, value: int) -> _Counted:
         return _Counted(format_gpu(value))
     if name == "queue":
         return _Counted("department" if value else "project")
+    if name == "lack":
+        return _Counted(_LACKS.get(value, "what it asks for"))  # a later scheduler may know more of them
     if name.endswith("_cpu"):
         return _Counted(format_milli_cpu(value))
     return _Counted(format_bytes(value) if name.endswith("_bytes") else value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster_kernel.reasons import FailureClass, Reason, WaitingReason, classify_exit, number_names
+from muster_kernel.reasons import FailureClass, Reason, Unsupported, WaitingReason, classify_exit, number_names
 
 
 @pytest.mark.parametrize("code", list(WaitingReason))
@@ -31,7 +31,8 @@ def test_gpus_are_shown_as_gpus() -> None:
         (WaitingReason.CLAIM, (1,), "room has been made for it; 1 workload is still leaving"),
         (WaitingReason.CLAIM, (2,), "room has been made for it; 2 workloads are still leaving"),
         (WaitingReason.BEHIND_OTHERS, (1,), "1 workload is ahead of it"),
-        (WaitingReason.NOT_SUPPORTED, (1,), "1 cluster does not support what it asks for"),
+        (WaitingReason.NOT_SUPPORTED, (1, Unsupported.FIELDS), "1 cluster does not support fields that it sets"),
+        (WaitingReason.NOT_SUPPORTED, (2, Unsupported.SLICES), "2 clusters do not support MIG slices"),
         (WaitingReason.NODES_UNAVAILABLE, (1,), "1 node that could hold it takes no new work"),
         (WaitingReason.NODES_UNAVAILABLE, (3,), "3 nodes that could hold it take no new work"),
     ],

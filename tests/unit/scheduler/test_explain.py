@@ -69,12 +69,28 @@ def test_a_field_that_a_cluster_refuses_is_named() -> None:
     fleet = Fleet(node("n1"), profile=Profile(portions=False, memory_requests=False, refused_fields=("gitSync", "s3")))
     fleet.submit(1, request(fields=frozenset({"image", "gitSync"})))
     fleet.submit(2, request(role(portion(500))))
-    told = [why(fleet, number).excluded for number in (1, 2)]
-    named, other = "gitSync", "what it asks for"
+    fleet.submit(3, request(role(device_memory(1))))
+    fleet.submit(4, request(role(mig_slice("1g.10gb"))))
+    told = [why(fleet, number).excluded for number in (1, 2, 3, 4)]
     assert told == [
-        ((Constraint.CLUSTER_NOT_SUPPORTED, 1, f"is in a cluster that does not support {said}"),)
-        for said in (named, other)
+        ((Constraint.CLUSTER_NOT_SUPPORTED, 1, f"is in a cluster that does not support {lack}"),)
+        for lack in ("gitSync", "portions of GPUs", "requests for GPU memory", "MIG slices")
     ]
+    assert said(fleet, 4)[:2] == ("NotSupported", "1 cluster does not support MIG slices")
+
+
+def test_pools_and_clusters_that_are_not_there_are_named_beside_those_that_are() -> None:
+    fleet = Fleet(node("n1", 2), node("n2", 1, pool="old"), node("n3", 0, pool="hosts", cluster="c2"))
+    fleet.submit(1, request(role(whole(2)), pools=("nope",)))
+    fleet.submit(2, request(clusters=("west",)))
+    code, _, nodes, helps = said(fleet, 1)
+    assert (code, helps) == ("NoPool", ["it asked for node pool default"])
+    assert sorted(nodes) == [f"1 is in node pool {each}, not in nope" for each in ("default", "hosts", "old")]
+    code, _, nodes, helps = said(fleet, 2)
+    assert (code, helps) == ("NoCluster", ["it might use cluster c1"])
+    assert nodes == ["2 are in cluster c1, not in west", "1 is in cluster c2, not in west"]
+    fleet.submit(3, request(role(whole(2))))
+    assert why(fleet, 1).unblockers == ("it asked for node pool default, and there was room",)
 
 
 def test_unhealthy_cards_are_told_and_what_would_start_with_them_healthy() -> None:

@@ -16,11 +16,26 @@ from muster_scheduler.domain.answers.attempts import Attempt, Way, attempts
 from muster_scheduler.domain.answers.endings import who_would_have_to_end
 from muster_scheduler.domain.answers.estimates import WITHOUT_ROOM, Estimate, estimate, kept_for
 from muster_scheduler.domain.answers.raising import enough_quota
-from muster_scheduler.domain.answers.remedies import looser, other_types, short_role, what_would_fit
+from muster_scheduler.domain.answers.remedies import (
+    looser,
+    other_clusters,
+    other_pools,
+    other_types,
+    short_role,
+    what_would_fit,
+)
 from muster_scheduler.domain.answers.shares import QueueShare, shares_of
 from muster_scheduler.domain.answers.unhealthy import healthy_again, unhealthy_on
 from muster_scheduler.domain.answers.viewing import EVERYONE, Viewer
-from muster_scheduler.domain.answers.wording import IDLE_PHRASES, PHRASES, asks, not_supported, too_little, unhealthy
+from muster_scheduler.domain.answers.wording import (
+    IDLE_PHRASES,
+    PHRASES,
+    asks,
+    elsewhere,
+    not_supported,
+    too_little,
+    unhealthy,
+)
 from muster_scheduler.domain.asked.requests import Shape
 from muster_scheduler.domain.asked.workloads import SECOND, Request, Workload
 from muster_scheduler.domain.books.models import asked_of, bar
@@ -28,7 +43,7 @@ from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.clusters import Standing
 from muster_scheduler.domain.fleet.eligibility import excluded
 from muster_scheduler.domain.fleet.nodes import Node, fit
-from muster_scheduler.domain.placement.place import able, amount_before, mig_of
+from muster_scheduler.domain.placement.place import amount_before, mig_of, unsupported
 from muster_scheduler.domain.placement.reasoning import why_not
 from muster_scheduler.domain.placement.trial import emptied
 from muster_scheduler.domain.turning.reservation import behind
@@ -108,6 +123,10 @@ def _helps(world: World, workload: Workload, request: Request, reason: Reason, v
     """What would let it start; nothing where its room is made already."""
     if reason.code is WaitingReason.CLAIM:
         return []
+    if reason.code is WaitingReason.NO_POOL:
+        return other_pools(world, workload, request)
+    if reason.code is WaitingReason.NO_CLUSTER:
+        return other_clusters(world, workload, request)
     if reason.code in NEVER:
         helps = what_would_fit(world, workload, request)
     else:
@@ -184,12 +203,24 @@ def _said_of(
     sick = unhealthy_on(node, shape, mig_of(world, node.cluster)) if constraint in IDLE_PHRASES else 0
     if sick:
         return Constraint.UNHEALTHY, unhealthy(sick)
-    if constraint is Constraint.CLUSTER_NOT_SUPPORTED:
-        cluster = world.clusters.get(node.cluster)
-        profile = None if cluster is None else cluster.profile
-        refused = () if profile is None else sorted(request.fields.intersection(profile.refused_fields))
-        return constraint, not_supported(refused)
+    refusal = _refusal(world, request, node) if constraint is Constraint.CLUSTER_NOT_SUPPORTED else None
+    if refusal is not None:
+        return constraint, refusal
+    if constraint is Constraint.WRONG_POOL and not any(map(world.inventory.clusters_with, request.pools)):
+        return constraint, elsewhere("node pool", node.pool, request.pools)
+    if constraint is Constraint.WRONG_CLUSTER and not any(map(world.clusters.get, request.clusters)):
+        return constraint, elsewhere("cluster", node.cluster, request.clusters)
     return constraint, PHRASES[constraint]
+
+
+def _refusal(world: World, request: Request, node: Node) -> tuple[str, str] | None:
+    """What its cluster does not support, of one node and of several; None: nothing."""
+    cluster = world.clusters.get(node.cluster)
+    if cluster is None or cluster.profile is None:
+        return None
+    lack = unsupported(request, cluster.profile)
+    fields = request.fields.intersection(cluster.profile.refused_fields)
+    return None if lack is None else not_supported(lack, sorted(fields))
 
 
 def constraint_of(world: World, workload: Workload, request: Request, shape: Shape, node: Node) -> Constraint:
@@ -199,7 +230,7 @@ def constraint_of(world: World, workload: Workload, request: Request, shape: Sha
         return Constraint.WRONG_CLUSTER
     if node.pool not in request.pools:
         return Constraint.WRONG_POOL
-    if not able(request, cluster):
+    if _refusal(world, request, node) is not None:
         return Constraint.CLUSTER_NOT_SUPPORTED
     if cluster is None or cluster.standing(world.now, world.limits.stale_after) is not Standing.READY:
         return Constraint.CLUSTER_SILENT

@@ -96,6 +96,30 @@ def other_types(world: World, workload: Workload, request: Request) -> list[str]
     return found
 
 
+def other_pools(world: World, workload: Workload, request: Request) -> list[str]:
+    """The node pools of which one would do for it, where there is none of those that it asks for."""
+    there = sorted({node.pool for node in world.inventory.nodes.values()})
+    asked = [(f"it asked for node pool {each}", request._replace(pools=(each,))) for each in there]
+    return _that_fit(world, workload, asked)
+
+
+def other_clusters(world: World, workload: Workload, request: Request) -> list[str]:
+    """The clusters of which one would do for it, where none that it may use has its node pools."""
+    there = [each for each in sorted(world.clusters) if each not in request.clusters]
+    asked = [(f"it might use cluster {each}", request._replace(clusters=(each,))) for each in there]
+    return _that_fit(world, workload, asked)
+
+
+def _that_fit(world: World, workload: Workload, asked: list[tuple[str, Request]]) -> list[str]:
+    """What to say of the first few of these requests that would fit."""
+    found: list[str] = []
+    for text, other in asked:
+        asking = replace(workload, request=other)
+        if len(found) < _TYPES and _fits(world, asking, other, other.roles):
+            found.append(_told(world, asking, other, other.roles, text))
+    return found
+
+
 def has_room(world: World, workload: Workload, request: Request, roles: tuple[Role, ...], pool: str) -> bool:
     """Whether the gang could be placed in the pool this moment, quotas aside."""
     mark = world.journal.mark()

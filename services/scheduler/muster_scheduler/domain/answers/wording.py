@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from muster_kernel.quantities import GPU, format_bytes, format_gpu
-from muster_kernel.reasons import Constraint, is_one
+from muster_kernel.reasons import Constraint, Unsupported, is_one
 from muster_scheduler.domain.asked.requests import Kind, Role, Shape
 from muster_scheduler.domain.asked.workloads import SECOND, Request
 
@@ -27,10 +27,6 @@ PHRASES: Final[dict[Constraint, tuple[str, str]]] = {
     Constraint.WRONG_POOL: ("is in another node pool", "are in other node pools"),
     Constraint.WRONG_NODE_TYPE: ("is of another type", "are of another type"),
     Constraint.MODEL_CLOSED: _has("GPUs of a model of which a quota is used up"),
-    Constraint.CLUSTER_NOT_SUPPORTED: (
-        "is in a cluster that does not support what it asks for",
-        "are in clusters that do not support what it asks for",
-    ),
     Constraint.RESERVED: (
         "is kept for a workload whose turn comes first",
         "are kept for a workload whose turn comes first",
@@ -66,11 +62,9 @@ IDLE_PHRASES: Final[dict[Constraint, tuple[str, str]]] = {
 }
 
 
-def not_supported(fields: Sequence[str]) -> tuple[str, str]:
-    """What is said of one node and of several in clusters that refuse these fields; none: it is another reason."""
-    if not fields:
-        return PHRASES[Constraint.CLUSTER_NOT_SUPPORTED]
-    named = ", ".join(fields)
+def not_supported(lack: Unsupported, fields: Sequence[str]) -> tuple[str, str]:
+    """What is said of one node and of several in clusters that refuse something. fields: those that they refuse."""
+    named = ", ".join(fields) or lack.words
     return f"is in a cluster that does not support {named}", f"are in clusters that do not support {named}"
 
 
@@ -78,6 +72,12 @@ def unhealthy(number: int) -> tuple[str, str]:
     """What is said of one node and of several that have so many unhealthy GPUs each, and would do if they had none."""
     gpu = "1 unhealthy GPU" if number == 1 else f"{number} unhealthy GPUs"
     return f"has {gpu} and too little free beside", f"have {gpu} each and too little free beside"
+
+
+def elsewhere(kind: str, name: str, asked: Sequence[str]) -> tuple[str, str]:
+    """What is said of one node and of several in a place that is not asked for, where nothing is in those that are."""
+    where = f"in {kind} {name}, not in {' or '.join(asked)}"
+    return f"is {where}", f"are {where}"
 
 
 def too_little(names: Sequence[str], *, free: bool) -> tuple[str, str]:

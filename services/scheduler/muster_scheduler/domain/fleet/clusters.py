@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
 
+from muster_kernel.reasons import Unsupported
 from muster_scheduler.domain.asked.requests import Kind, Shape
 from muster_scheduler.domain.fleet.nodes import Mig
 
@@ -78,16 +79,15 @@ class Cluster:
         return Standing.READY if now - self.fresh <= stale_after else Standing.STALE
 
 
-def supports(profile: Profile, shape: Shape, fields: frozenset[str]) -> bool:
-    """Whether a cluster with this profile can run the shape of a spec that sets `fields`."""
+def refused(profile: Profile, shape: Shape, fields: frozenset[str]) -> Unsupported | None:
+    """What keeps a cluster with this profile from running the shape of a spec that sets `fields`; None: nothing."""
     if not fields.isdisjoint(profile.refused_fields):
-        return False
+        return Unsupported.FIELDS
     match shape.kind:
-        case Kind.NONE | Kind.WHOLE:
-            return True
-        case Kind.PORTION:
-            return profile.portions and not profile.anonymous
-        case Kind.MEMORY:
-            return profile.memory_requests and not profile.anonymous
-        case Kind.SLICE:
-            return profile.mig is not Mig.NONE
+        case Kind.PORTION if not profile.portions or profile.anonymous:
+            return Unsupported.PORTIONS
+        case Kind.MEMORY if not profile.memory_requests or profile.anonymous:
+            return Unsupported.DEVICE_MEMORY
+        case Kind.SLICE if profile.mig is Mig.NONE:
+            return Unsupported.SLICES
+    return None

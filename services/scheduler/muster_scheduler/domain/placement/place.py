@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from muster_kernel.reasons import Constraint
+from muster_kernel.reasons import Constraint, Unsupported
 from muster_scheduler.domain.asked.courses import Planned
 from muster_scheduler.domain.asked.quotas import Amount
 from muster_scheduler.domain.asked.requests import Grant, Kind, Role, Shape, charge_of, replica_count, total_charge
@@ -21,7 +21,7 @@ from muster_scheduler.domain.books.claims import claim_holder
 from muster_scheduler.domain.books.models import asked_of
 from muster_scheduler.domain.books.pools import NodePool, Strategy
 from muster_scheduler.domain.books.world import World
-from muster_scheduler.domain.fleet.clusters import Cluster, Standing, supports
+from muster_scheduler.domain.fleet.clusters import Cluster, Profile, Standing, refused
 from muster_scheduler.domain.fleet.eligibility import Eligibility, excluded, reluctant
 from muster_scheduler.domain.fleet.nodes import Mig, Node, fit
 from muster_scheduler.domain.fleet.taking import grants_of
@@ -60,8 +60,16 @@ def able(request: Request, cluster: Cluster | None) -> bool:
     """Whether the cluster is allowed and its profile supports all that the request asks for."""
     if cluster is None or cluster.profile is None or (request.clusters and cluster.id not in request.clusters):
         return False
-    profile = cluster.profile
-    return all(supports(profile, role.shape, request.fields) for role in request.roles)
+    return unsupported(request, cluster.profile) is None
+
+
+def unsupported(request: Request, profile: Profile) -> Unsupported | None:
+    """The first thing in the request that a cluster with this profile refuses; None: nothing."""
+    for role in request.roles:
+        lack = refused(profile, role.shape, request.fields)
+        if lack is not None:
+            return lack
+    return None
 
 
 def ready(world: World, cluster: Cluster | None) -> bool:

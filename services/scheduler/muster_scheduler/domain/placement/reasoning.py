@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from muster_kernel.quantities import GPU
-from muster_kernel.reasons import Constraint, Reason, WaitingReason
+from muster_kernel.reasons import Constraint, Reason, Unsupported, WaitingReason
 from muster_scheduler.domain.asked.requests import Kind, Shape, replica_count, total_charge
 from muster_scheduler.domain.asked.workloads import Request, Workload
 from muster_scheduler.domain.books.capacity import Trial
@@ -21,7 +21,7 @@ from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.counts import counts_of
 from muster_scheduler.domain.fleet.eligibility import Eligibility, mismatch
 from muster_scheduler.domain.placement.gang import GangGround, by_columns, lacking, wish_of
-from muster_scheduler.domain.placement.place import able, charge_before, mig_of, ready
+from muster_scheduler.domain.placement.place import able, charge_before, mig_of, ready, unsupported
 from muster_scheduler.domain.placement.trial import try_out
 
 
@@ -38,7 +38,9 @@ def why_not(world: World, workload: Workload) -> Reason:
         return Reason(WaitingReason.NO_CLUSTER)
     supporting = [c for c in allowed if able(request, world.clusters.get(c))]
     if not supporting:
-        return Reason(WaitingReason.NOT_SUPPORTED, (len(set(allowed)),))
+        profiles = (known.profile for each in allowed if (known := world.clusters.get(each)) and known.profile)
+        lacks = (lack for profile in profiles if (lack := unsupported(request, profile)) is not None)
+        return Reason(WaitingReason.NOT_SUPPORTED, (len(set(allowed)), next(lacks, Unsupported.FIELDS)))
     return _not_eligible(world, workload, request) or _short_of_room(world, workload, request)
 
 
