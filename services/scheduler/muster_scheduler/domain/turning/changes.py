@@ -119,6 +119,11 @@ class Change:
         """Whether room may be made on these nodes, or by moving others to them."""
         return self._offered(key) or self._could_move(key)
 
+    @cached_property
+    def _stretched(self) -> bool:
+        """Whether elastic gangs run in this pool, which others may ask for what they can do without."""
+        return any(self._world.workloads[name].pool == self._pool for name in self._world.elastic)
+
     def _related(self, key: ClassKey) -> bool:
         department = self._world.queues.department_of(key.project)
         return key.project in self._projects or (department is not None and department.name in self._departments)
@@ -175,10 +180,12 @@ class Change:
     def _may_take(self, key: ClassKey, *, here: bool) -> bool:
         """Whether others may have so much to lose that it finds room; here: on one of these nodes."""
         roles = [role for role in key.roles if role.size]
-        if len(roles) != 1 or self._world.elastic:
+        if len(roles) != 1 or self._stretched:
             return True
         asked = key.project, roles[0], here
         if asked not in self._takes:
+            if here and self._takes.get((key.project, roles[0], False)) is False:
+                return False  # nowhere, and so not here
             clusters = self._clusters if here else self._world.inventory.clusters_with(self._pool)
             self._takes[asked] = any(
                 self._may_take_in(cluster, key.project, roles[0], here=here) for cluster in clusters
@@ -214,7 +221,7 @@ class Change:
 
     def _asks_own(self, whom: Whom) -> bool:
         """Whether work of its own project may have to leave for it somewhere, or surplus of anybody's."""
-        return bool(self._world.elastic) or any(whom.project in offers.own for offers in self._offers_of_nodes())
+        return self._stretched or any(whom.project in offers.own for offers in self._offers_of_nodes())
 
     def _leaving(self, cluster: str) -> tuple[Workload, ...]:
         """Who leaves anyway and is promised to nobody."""
