@@ -151,6 +151,9 @@ def test_shares_stand_beside_what_is_held(muster: Command, world: World) -> None
     ]
     first, last = world.asked("ListAccounts")
     assert (list(first.projects), list(last.projects), last.with_shares) == ([], ["vision"], True)
+    assert muster("projects", "shares", "vision", "nope").code == 3, "not as if the project had no work"
+    assert muster("projects", "create", "idle", "--quota", "1").code == 0
+    assert muster("projects", "shares", "idle").code == 0
 
 
 def test_what_quotas_promise_and_cannot_keep_stands_once_below_the_shares(muster: Command, world: World) -> None:

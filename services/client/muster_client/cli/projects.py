@@ -48,6 +48,8 @@ async def show_shares(*names: str, common: Common = _NO_OPTIONS) -> int:
     """
     async with common.muster() as muster:
         found = await muster.projects.shares(names)
+        for name in sorted({*names}.difference(each.project for each in found)):
+            await muster.projects.get(name)  # or a name that is misspelled looks like a project without work
     if not found:
         return tell(common, found, "nothing is held, and nothing waits")
     table, promises = shown.shares(found), shown.promises(found)
