@@ -86,3 +86,18 @@ def test_after_many_left_together_it_is_as_if_each_had_left(
     assert standing(queue) == standing(other)
     for project in PROJECTS:
         assert one_by_one(queue, project, 99) == one_by_one(other, project, 99)
+
+
+@given(st.integers(1, 40))
+@settings(deadline=None)
+def test_those_who_leave_a_few_of_many_classes_leave_the_others_in_their_order(left: int) -> None:
+    queue, other = (Stretches() for _ in range(2))
+    for number in range(40):
+        asked = request(role(host(1000 + number % 20)))
+        for each in (queue, other):
+            each.add(Workload(workload_id(number), project="p", submitted=START + number, request=asked))
+    found = queue.stretch("p", 40)
+    queue.leave(Stretch(found.places[:left], found.buckets[:left]))
+    assert one_by_one(other, "p", left) == [place.id for place in found.places[:left]]
+    assert standing(queue) == standing(other)
+    assert one_by_one(queue, "p", 99) == one_by_one(other, "p", 99)
