@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
+from muster.api.v1 import explain_pb2
 from muster.api.v1 import workloads_pb2 as api
 from muster.events.v1 import submission_pb2
 from muster.workload.v1 import workload_pb2 as wl
@@ -88,6 +89,21 @@ async def test_the_road(database: Any, kafka: str) -> None:
                 api.SuspendWorkloadRequest(workload=api.WorkloadRef(id=made.id), idempotency_key=key())
             )
         assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+
+
+async def test_a_question_about_a_name_that_is_taken_is_refused_as_its_submission_is(database: Any, kafka: str) -> None:
+    async with door(database, kafka) as here:
+        await here.project()
+        await here.submit(name="first")
+        told = []
+        with pytest.raises(grpc.aio.AioRpcError) as submission:
+            await here.submit(name="first")
+        told.append((submission.value.code(), submission.value.details()))
+        with pytest.raises(grpc.aio.AioRpcError) as question:
+            await here.explain.WhatIf(explain_pb2.WhatIfRequest(drafts=[draft(name="other"), draft(name="first")]))
+        told.append((question.value.code(), question.value.details()))
+        assert told[0] == told[1]
+        assert told[0][0] is grpc.StatusCode.ALREADY_EXISTS
 
 
 async def test_a_verdict_is_waited_for(database: Any, kafka: str) -> None:

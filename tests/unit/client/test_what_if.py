@@ -134,6 +134,15 @@ def test_of_several_documents_the_one_that_is_refused_is_named(muster: Command, 
     assert alone.err.splitlines()[0] == f"{path}:1:1: no project has the namespace 'runai-vision'"
 
 
+def test_a_name_that_is_taken_is_refused_at_its_document_as_submit_refuses_it(
+    muster: Command, world: World, document: str
+) -> None:
+    world.fail("WhatIf", Failure(code_pb2.ALREADY_EXISTS, "name 'bert' is taken in project team-a"), times=2)
+    ran = muster("what-if", "-f", document)
+    assert ran.code == 2
+    assert ran.err.splitlines()[0] == f"{document}:1:1: name 'bert' is taken in project team-a"
+
+
 def test_json_is_the_answer_itself(muster: Command, world: World, document: str) -> None:
     world.prospects.prospects.append(prospect(explain_pb2.OUTLOOK_STARTS, cluster="north"))
     told = json.loads(muster("what-if", "-f", document, "--json").out)

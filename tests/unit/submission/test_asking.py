@@ -18,12 +18,12 @@ from muster_chassis.rpc import LOCAL
 from muster_kernel.ids import is_uuid
 from muster_language.sensitive import MASK
 from muster_submission.domain.access import Binding, Grants, Role, Scope, ScopeKind
-from muster_submission.errors import BadQuestion, DraftRefused
+from muster_submission.errors import BadQuestion, DraftRefused, NameTaken
 from muster_submission.handlers.access import Rights
 from muster_submission.handlers.asking import MOST, Asking
 from muster_submission.handlers.drafts import Drafts
 from muster_submission.ports import Base
-from muster_submission.rpc.explain import readable, whole
+from muster_submission.rpc.explain import free, readable, whole
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 OWNER = wl.Owner(subject="ada")
@@ -95,6 +95,14 @@ async def test_only_who_could_submit_may_ask() -> None:
 async def test_a_question_has_its_bounds(count: int) -> None:
     with pytest.raises(BadQuestion, match="1 to 100"):
         await asked(*[draft()] * count)
+
+
+def test_a_name_that_a_submission_would_be_refused_for_is_refused_in_a_question_too() -> None:
+    """It was answered as if the workload of that name and the one asked about could run beside each other."""
+    free([("p", "a"), ("p", "b"), ("q", "a")], {("q", "b")})
+    for names in ([("q", "b")], [("p", "a"), ("p", "a")]):
+        with pytest.raises(NameTaken, match="is taken in project"):
+            free(names, {("q", "b")})
 
 
 def test_what_policy_refuses_stands_in_its_place() -> None:

@@ -16,7 +16,7 @@ from muster_client.cli.options import Common
 from muster_client.cli.output import emit, say
 from muster_client.cli.render.prospects import displaced_text, prospect_text
 from muster_client.drafts import draft_of
-from muster_client.errors import InvalidInput, MusterError, NotFound
+from muster_client.errors import AlreadyExists, InvalidInput, MusterError, NotFound
 from muster_client.muster import Muster
 
 _NO_OPTIONS = Common()
@@ -56,7 +56,7 @@ async def _asked(pieces: list[Piece], cluster: str, common: Common) -> explain_p
         ]
         try:
             return await muster.what_if(drafts)
-        except (InvalidInput, NotFound) as problem:
+        except (AlreadyExists, InvalidInput, NotFound) as problem:
             raise await _refused_one(muster, pieces, drafts) or problem from None
 
 

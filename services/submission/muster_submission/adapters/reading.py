@@ -6,7 +6,7 @@ and without showing a workload fall back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -30,6 +30,10 @@ _BY_NAME: Final = (
     f"SELECT {views.COLUMNS} FROM {views.SOURCE} "  # noqa: S608 - constants only
     "WHERE w.project = $1 AND w.name = $2 ORDER BY w.held DESC, w.id DESC LIMIT 1"
 )
+_HELD: Final = """
+SELECT project, name FROM workloads w JOIN unnest($1::text[], $2::text[]) AS asked (project, name) USING (project, name)
+WHERE w.held
+"""
 _LISTED: Final = f"""
 SELECT {views.COLUMNS}, s.asked_cluster, l.moved_at, nullif(l.deleted_at, '-infinity') AS deleted_at, l.gpus, l.pods,
        l.phase AS last_phase
@@ -125,6 +129,11 @@ class Reading:
         """The workload that holds the name, else the newest that had it."""
         row = await self._pool.fetchrow(_BY_NAME, project, name)
         return None if row is None else views.workload(row)
+
+    async def held(self, names: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
+        """Those (project, name) that a workload has now."""
+        projects, wanted = [project for project, _ in names], [name for _, name in names]
+        return frozenset((row["project"], row["name"]) for row in await self._pool.fetch(_HELD, projects, wanted))
 
     async def by_ids(self, ids: Iterable[str]) -> dict[str, Workload]:
         """Those that exist, by id."""

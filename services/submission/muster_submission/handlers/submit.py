@@ -142,13 +142,18 @@ def _count(answers: Sequence[Acknowledged | Refusal]) -> None:
 def _taken(named: Naming, draft: Checked) -> Refusal:
     project = draft.project.name
     if isinstance(named, Given):
-        message = (
-            f"name {named.name!r} is taken in project {project}: choose another, delete the workload that has it, "
-            "or use a namePrefix"
-        )
-        return Refusal(grpc.StatusCode.ALREADY_EXISTS, message, (Problem("spec.name", message),))
+        return name_taken(project, named.name)
     message = f"no free number was found for prefix {named.prefix!r} in project {project}: repeat the call"
     return Refusal(grpc.StatusCode.ALREADY_EXISTS, message, (Problem("spec.namePrefix", message),))
+
+
+def name_taken(project: str, name: str) -> Refusal:
+    """The refusal of a workload whose name another one has."""
+    message = (
+        f"name {name!r} is taken in project {project}: choose another, delete the workload that has it, "
+        "or use a namePrefix"
+    )
+    return Refusal(grpc.StatusCode.ALREADY_EXISTS, message, (Problem("spec.name", message),))
 
 
 def _row(workload_id: str, name: str, draft: Checked, order: Order) -> NewWorkload:

@@ -6,7 +6,7 @@ hears of. Holds: a workload that the caller may not see has no name in an answer
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from muster.api.v1 import explain_pb2 as api
@@ -19,6 +19,7 @@ from muster_submission.adapters.reading import Reading
 from muster_submission.domain.access import Verb
 from muster_submission.handlers.access import Access, Rights
 from muster_submission.handlers.asking import Asking
+from muster_submission.handlers.submit import name_taken
 from muster_submission.rpc.reading import find, owner
 
 _STUB = explain_pb2_grpc.ExplainServiceStub
@@ -46,6 +47,10 @@ class Explain(explain_pb2_grpc.ExplainServiceServicer):
         """What would become of drafts that the caller could submit."""
         rights = await self._access.rights(caller())
         submitted = await self._asking.submitted(request.drafts, rights, owner(), identity.now())
+        given = [
+            (told.project, told.name) for told, one in zip(submitted, request.drafts, strict=True) if one.spec.name
+        ]
+        free(given, await self._reading.held(given))
         judged = await self._policy.ask(
             policies_pb2_grpc.PoliciesServiceStub,
             "JudgeWorkloads",
@@ -59,6 +64,15 @@ class Explain(explain_pb2_grpc.ExplainServiceServicer):
             asked = api.WhatIfRequest(admitted=admitted, readable=readable(rights))
             answer = await self._scheduler.ask(_STUB, "WhatIf", asked, api.WhatIfResponse, context)
         return whole(answer, judged.judgements, rights)
+
+
+def free(names: Iterable[tuple[str, str]], held: Collection[tuple[str, str]]) -> None:
+    """Raises NameTaken where a submission would: a name that a workload has, or that the same question gives twice."""
+    seen: set[tuple[str, str]] = set()
+    for project, name in names:
+        if (project, name) in held or (project, name) in seen:
+            raise name_taken(project, name).error()
+        seen.add((project, name))
 
 
 def readable(rights: Rights) -> api.Readable:
