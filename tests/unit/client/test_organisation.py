@@ -127,6 +127,8 @@ def test_departments(muster: Callable[..., Any]) -> None:
     assert (heading.split()[0], row.split()) == ("NAME", ["research", "default", "8", "-", "1", "2"])
     assert "all of it" in muster("departments", "get", "research").out
     assert "deserves 9.5 GPUs in h100" in muster("departments", "set-quota", "research", "9.5", "--pool", "h100").out
+    muster("departments", "set-quota", "research", "1", "--pool", "lab")
+    assert "Quota       lab: 1 GPU, " in muster("departments", "get", "research").out
     assert muster("departments", "set-quota", "research", "x").code == 2
     named = muster("departments", "set-quota", "research", "h100=4").err
     assert "a node pool is named by an option: 4 --pool h100" in named

@@ -39,9 +39,11 @@ def test_everything_wrong_is_said() -> None:
 def test_what_is_wrong_is_said_in_the_units_that_people_write() -> None:
     (low,) = check_quota("q", Quota("a", 35_000, 10_500, 0))
     assert low.message == "1.5 GPUs is below the 5 GPUs deserved: at least as much, or none"
+    (one,) = check_quota("q", Quota("a", 14_000, 7_000, 0))
+    assert one.message == "1 GPU is below the 2 GPUs deserved: at least as much, or none"
     (heavy,) = check_quota("q", Quota("a", 0, None, 1_500_500))
     assert heavy.message == "1500.5 is no weight: 0 to 1000 are allowed"
     (cores,) = check_quota("q", Quota("a", 0, None, 0, cpu=Share(2500, 500)))
-    assert cores.message == "0.5 cores is below the 2.5 cores deserved: at least as much, or none"
+    assert cores.message == "0.5 core is below the 2.5 cores deserved: at least as much, or none"
     (much,) = check_quota("q", Quota("a", LARGEST_QUOTA + 7000, None, 0))
     assert much.message == "10000001 GPUs is too much: at most 10000000 GPUs"

@@ -13,6 +13,7 @@ from typing import Final
 
 from muster_kernel.ids import check_name
 from muster_kernel.quantities import GPU, MILLI
+from muster_kernel.reasons import is_one
 from muster_submission.domain.problems import Problem
 
 DEFAULT_DEPARTMENT: Final = "default"
@@ -77,17 +78,25 @@ class _Measure:
     largest: int
     unit: int
     word: str
+    one: str  # what a whole one or a part of it is called
 
     def said(self, amount: int) -> str:
-        return f"{decimal(amount, self.unit)} {self.word}"
+        shown = decimal(amount, self.unit)
+        return f"{shown} {self.one if is_one(shown) else self.word}"
 
 
-_GPU: Final = _Measure("gpu_deserved", "gpu_limit", "over_quota_weight_milli", LARGEST_QUOTA, GPU, "GPUs")
+_GPU: Final = _Measure("gpu_deserved", "gpu_limit", "over_quota_weight_milli", LARGEST_QUOTA, GPU, "GPUs", "GPU")
 _CPU: Final = _Measure(
-    "cpu_milli_deserved", "cpu_milli_limit", "cpu_over_quota_weight_milli", LARGEST_CPU, MILLI, "cores"
+    "cpu_milli_deserved", "cpu_milli_limit", "cpu_over_quota_weight_milli", LARGEST_CPU, MILLI, "cores", "core"
 )
 _MEMORY: Final = _Measure(
-    "memory_bytes_deserved", "memory_bytes_limit", "memory_over_quota_weight_milli", LARGEST_MEMORY, 1 << 20, "MiB"
+    "memory_bytes_deserved",
+    "memory_bytes_limit",
+    "memory_over_quota_weight_milli",
+    LARGEST_MEMORY,
+    1 << 20,
+    "MiB",
+    "MiB",
 )
 
 

@@ -109,9 +109,9 @@ def project(one: tenancy_pb2.Project) -> str:
     for limit in one.user_limits:
         parts = []
         if limit.HasField("gpu_limit"):
-            parts.append(f"{gpus(limit.gpu_limit)} GPUs")
+            parts.append(_counted(gpus(limit.gpu_limit)))
         if limit.HasField("workload_limit"):
-            parts.append(f"{limit.workload_limit} workloads at once")
+            parts.append(f"{limit.workload_limit} {'workload' if limit.workload_limit == 1 else 'workloads'} at once")
         where = f"in {limit.node_pool}" if limit.node_pool else "in all"
         lines.append(f"Each user   at most {' and '.join(parts) or 'anything'} {where}")
     return "\n".join(lines)
@@ -127,7 +127,7 @@ def _common(unit: Unit) -> list[str]:
     lines += [f"Cluster     {unit.home_cluster}"] if unit.home_cluster else []
     lines += [f"Rank        {unit.rank}"] if unit.rank else []
     lines += [f"Quota       {_quota_line(quota)}" for quota in unit.quotas]
-    lines += [f"Model       {one.model}: {gpus(one.gpu_deserved)} GPUs" for one in unit.model_quotas]
+    lines += [f"Model       {one.model}: {_counted(gpus(one.gpu_deserved))}" for one in unit.model_quotas]
     rules = [(one.name, getattr(unit.rules, one.name)) for one, _ in unit.rules.ListFields()]
     lines += [f"Rule        {name.removesuffix('_seconds').replace('_', ' ')}: {seconds} s" for name, seconds in rules]
     for kind in ("training", "workspace"):
@@ -138,7 +138,7 @@ def _common(unit: Unit) -> list[str]:
 
 
 def _quota_line(quota: tenancy_pb2.PoolQuota) -> str:
-    parts = [f"{gpus(quota.gpu_deserved)} GPUs"]
+    parts = [_counted(gpus(quota.gpu_deserved))]
     if quota.HasField("gpu_limit"):
         parts.append(f"at most {gpus(quota.gpu_limit)}")
     if quota.HasField("cpu_milli_deserved"):
