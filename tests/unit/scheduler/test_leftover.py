@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from muster_kernel.quantities import GPU
+from muster_scheduler.domain.answers.explain import explain
 from muster_scheduler.domain.asked.terms import Toleration
 from muster_scheduler.domain.fleet.eligibility import ANY_NODE, Eligibility
 from muster_scheduler.domain.fleet.leftover import Leftover
 from muster_scheduler.domain.fleet.nodes import Node, NodeState
-from tests.support.fleets import Fleet, device_memory, host, node, portion, request, role, whole
+from tests.support.fleets import Fleet, device_memory, host, mig_slice, node, portion, request, role, whole
 
 TAINT = (("team", "vision", "NoSchedule"),)
 
@@ -70,3 +71,16 @@ def test_memory_requests_and_hosts_leave_what_is_left() -> None:
     fleet.submit(1, request(role(device_memory(40 << 30))))
     fleet.submit(2, request(role(host())))
     assert left(fleet) == GPU // 2
+
+
+def test_slices_and_cards_are_counted_apart_and_slices_by_their_compute() -> None:
+    fleet = Fleet(node("a", 1, mig=True), node("b", 2))
+    fleet.submit(1, request(role(mig_slice("1g.20gb")), preemptible=False))
+    capacity = fleet.world.inventory.capacity("c1", "default")
+    assert capacity is not None
+    assert capacity.leftover.of(ANY_NODE, fleet.now, sliced=True) == GPU * 6 // 7
+    assert left(fleet) == 2 * GPU
+    fleet.submit(2, request(role(mig_slice("7g.80gb"))))
+    reason = explain(fleet.world, fleet.workload(2)).reason
+    assert reason is not None
+    assert reason.sentence() == "1 GPU is asked for and 6/7 is free in the pool"

@@ -80,7 +80,7 @@ def _short_of_room(world: World, workload: Workload, request: Request) -> Reason
     if len(possible) == len(trials) and not any(trial.fits for trial in possible):
         return _never(world, request, possible, pools)
     open_pools = [(c, p) for c, p in pools if ready(world, world.clusters.get(c))]
-    free = max((_free_units(world, asked, c, p) for c, p in open_pools), default=0)
+    free = max((_free_units(world, asked, request, c, p) for c, p in open_pools), default=0)
     if not open_pools:
         closed = sum(len(capacity.nodes) for c, p in pools if (capacity := world.inventory.capacity(c, p)))
         return Reason(WaitingReason.NODES_UNAVAILABLE, (closed,))
@@ -161,6 +161,10 @@ def _no_device(world: World, shape: Shape, pools: list[tuple[str, str]]) -> Reas
     return Reason(WaitingReason.NO_SUCH_SLICE, (len(devices), len(sliced)))
 
 
-def _free_units(world: World, asked: Eligibility, cluster: str, pool: str) -> int:
+def _free_units(world: World, asked: Eligibility, request: Request, cluster: str, pool: str) -> int:
+    """What is free there of what it asks for: cards, MIG slices, or both."""
     capacity = world.inventory.capacity(cluster, pool)
-    return capacity.leftover.of(asked, world.now) if capacity else 0
+    if capacity is None:
+        return 0
+    kinds = {role.shape.kind is Kind.SLICE for role in request.roles if role.size and role.shape.kind is not Kind.NONE}
+    return sum(capacity.leftover.of(asked, world.now, sliced=sliced) for sliced in sorted(kinds))
