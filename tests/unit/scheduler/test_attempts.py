@@ -105,3 +105,21 @@ def test_what_lacks_a_quota_has_made_no_attempt() -> None:
     fleet = Fleet(node("n1", 2), quota=1)
     fleet.submit(1, request(role(whole(2)), preemptible=False))
     assert told(fleet, 1) == {}
+
+
+def test_of_several_node_pools_it_is_said_which_is_meant() -> None:
+    fleet = Fleet(node("n1", 2), node("n2", 4, pool="old"), quota=6)
+    for number, pool in enumerate(("default", "default", "old", "old"), 1):
+        fleet.submit(number, request(role(whole(1)), preemptible=False, pools=(pool,)))
+    both, one = request(role(whole(3)), pools=("default", "old")), request(role(whole(3)), pools=("old",))
+    for number, asked in ((8, both), (9, one)):
+        fleet.submit(number, asked)
+    text = "work that is not preemptible holds 2 of the"
+    held = [
+        [each.text for each in explain(fleet.world, fleet.workload(number)).attempts if each.lack == "non-preemptible"]
+        for number in (8, 9)
+    ]
+    assert held == [
+        [f"in node pool default: {text} 2 GPUs there", f"in node pool old: {text} 4 GPUs there"],
+        [f"{text} 4 GPUs there"],
+    ]

@@ -53,8 +53,11 @@ def attempts(world: World, workload: Workload) -> tuple[Attempt, ...]:
         return (Attempt(Way.RECLAIM, "returning", "it gave its own place up, and takes nobody's to come back"),)
     mark = world.journal.mark()
     found: dict[Attempt, None] = {}
-    for site in islice(sites_of(world, workload), _SITES):
-        found |= dict.fromkeys(_at(site, workload))
+    sites = list(islice(sites_of(world, workload), _SITES))
+    several = len({site.pool for site in sites}) > 1
+    for site in sites:
+        where = f"in node pool {site.pool}: " if several else ""
+        found |= dict.fromkeys(each._replace(text=where + each.text) for each in _at(site, workload))
         world.journal.rollback(mark)
     return tuple(found)
 
