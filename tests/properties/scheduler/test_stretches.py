@@ -5,7 +5,8 @@ from __future__ import annotations
 import hypothesis.strategies as st
 from hypothesis import given, settings
 
-from muster_kernel.reasons import Reason, WaitingReason
+from muster_kernel.reasons import WaitingReason
+from muster_kernel.sentences import Reason
 from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.books.stretches import Stretch, Stretches
 from tests.support.fleets import START, host, request, role, whole, workload_id

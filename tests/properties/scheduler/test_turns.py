@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 
 from muster_kernel.quantities import GPU
-from muster_kernel.reasons import Reason, WaitingReason
+from muster_kernel.reasons import WaitingReason
+from muster_kernel.sentences import Reason
 from muster_scheduler.domain.asked.quotas import Amount
 from muster_scheduler.domain.books.queues import Owner
 from muster_scheduler.domain.books.standing import Standing

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from muster_kernel.reasons import FailureClass, Reason, Unsupported, WaitingReason, classify_exit, number_names
+from muster_kernel.reasons import FailureClass, Unsupported, WaitingReason, classify_exit
+from muster_kernel.sentences import Reason, number_names
 
 
 @pytest.mark.parametrize("code", list(WaitingReason))

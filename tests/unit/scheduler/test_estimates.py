@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from muster_kernel.quantities import GPU
-from muster_kernel.reasons import FailureClass, Reason, WaitingReason
+from muster_kernel.reasons import FailureClass, WaitingReason
+from muster_kernel.sentences import Reason
 from muster_scheduler.domain import events
 from muster_scheduler.domain.answers.estimates import Estimate
 from muster_scheduler.domain.answers.explain import explain

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from muster_kernel.lifecycle import Phase
 from muster_kernel.quantities import GPU
-from muster_kernel.reasons import Reason, WaitingReason
+from muster_kernel.reasons import WaitingReason
+from muster_kernel.sentences import Reason
 from muster_scheduler.adapters.workload_rows import of_workload, to_workload
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.limits import Limits

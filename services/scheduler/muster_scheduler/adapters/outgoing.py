@@ -13,7 +13,7 @@ from muster.workload.v1 import workload_pb2
 from muster_chassis.topics import DECISIONS, assignments
 from muster_chassis.unit import Unit
 from muster_kernel.lifecycle import FINAL
-from muster_kernel.reasons import Reason
+from muster_kernel.sentences import Reason
 from muster_scheduler.adapters import encoding
 from muster_scheduler.adapters.placements import Placements
 from muster_scheduler.domain import decisions as d

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from muster_kernel.lifecycle import DesiredPhase, Phase
-from muster_kernel.reasons import ChangeReason, Reason
+from muster_kernel.reasons import ChangeReason
+from muster_kernel.sentences import Reason
 from muster_scheduler.domain.asked.courses import Planned
 
 

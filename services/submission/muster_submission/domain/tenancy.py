@@ -13,7 +13,7 @@ from typing import Final
 
 from muster_kernel.ids import check_name
 from muster_kernel.quantities import GPU, MILLI
-from muster_kernel.reasons import is_one
+from muster_kernel.sentences import is_one
 from muster_submission.domain.problems import Problem
 
 DEFAULT_DEPARTMENT: Final = "default"

@@ -11,7 +11,7 @@ from muster.fleet.v1 import fleet_pb2
 from muster.tenancy.v1 import tenancy_pb2
 from muster_client.cli.render.amounts import clock, cores, gpus, memory, time_of
 from muster_client.cli.render.grid import grid
-from muster_kernel.reasons import is_one
+from muster_kernel.sentences import is_one
 
 _PLACEMENTS = {
     tenancy_pb2.PLACEMENT_STRATEGY_SPREAD: "spread",

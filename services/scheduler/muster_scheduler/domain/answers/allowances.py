@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Final
 
 from muster_kernel.quantities import format_bytes, format_milli_cpu
-from muster_kernel.reasons import Reason, WaitingReason
+from muster_kernel.reasons import WaitingReason
+from muster_kernel.sentences import Reason
 from muster_scheduler.domain.answers.raising import room_with
 from muster_scheduler.domain.answers.remedies import has_room
 from muster_scheduler.domain.answers.wording import gpus

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
-from muster_kernel.reasons import FOR_ROOM, Reason, WaitingReason
+from muster_kernel.reasons import FOR_ROOM, WaitingReason
+from muster_kernel.sentences import Reason
 from muster_scheduler.domain.answers.attempts import Attempt, Way
 from muster_scheduler.domain.answers.viewing import Viewer
 from muster_scheduler.domain.answers.wording import span

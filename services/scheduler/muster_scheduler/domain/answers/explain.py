@@ -10,7 +10,8 @@ from collections import Counter
 from typing import Final, NamedTuple
 
 from muster_kernel.lifecycle import WAITING
-from muster_kernel.reasons import IN_VAIN, NEVER, TOO_FAR_APART, Constraint, Reason, WaitingReason
+from muster_kernel.reasons import IN_VAIN, NEVER, TOO_FAR_APART, Constraint, WaitingReason
+from muster_kernel.sentences import Reason
 from muster_scheduler.domain.answers.allowances import larger, more_of_model
 from muster_scheduler.domain.answers.attempts import Attempt, Way, attempts
 from muster_scheduler.domain.answers.endings import who_would_have_to_end

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from muster_kernel.quantities import GPU, format_bytes, format_gpu
-from muster_kernel.reasons import Constraint, Unsupported, is_one
+from muster_kernel.reasons import Constraint, Unsupported
+from muster_kernel.sentences import is_one
 from muster_scheduler.domain.asked.requests import Kind, Role, Shape
 from muster_scheduler.domain.asked.workloads import SECOND, Request
 

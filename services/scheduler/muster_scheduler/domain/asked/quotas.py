@@ -9,7 +9,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from muster_kernel.reasons import Reason, WaitingReason
+from muster_kernel.reasons import WaitingReason
+from muster_kernel.sentences import Reason
 from muster_scheduler.domain.tuples import new
 
 DEFAULT_WEIGHT: Final = 1_000

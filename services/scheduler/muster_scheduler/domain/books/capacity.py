@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from muster_kernel.quantities import GPU
-from muster_kernel.reasons import Reason
+from muster_kernel.sentences import Reason
 from muster_scheduler.domain.asked.quotas import Amount
 from muster_scheduler.domain.asked.requests import Kind, Role, Shape
 from muster_scheduler.domain.asked.terms import Wish

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from muster_kernel.reasons import Reason, WaitingReason
+from muster_kernel.reasons import WaitingReason
+from muster_kernel.sentences import Reason
 from muster_scheduler.domain.asked.quotas import Amount, Level, ModelQuota
 from muster_scheduler.domain.asked.requests import Grant
 from muster_scheduler.domain.asked.workloads import Workload

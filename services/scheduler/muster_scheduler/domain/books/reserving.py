@@ -13,7 +13,8 @@ from collections.abc import Collection
 from typing import Final
 
 from muster_kernel.lifecycle import WAITING
-from muster_kernel.reasons import Reason, WaitingReason
+from muster_kernel.reasons import WaitingReason
+from muster_kernel.sentences import Reason
 from muster_scheduler.domain.asked.courses import Reservation
 from muster_scheduler.domain.asked.quotas import NOTHING, Amount, Quota
 from muster_scheduler.domain.asked.workloads import Request, Workload

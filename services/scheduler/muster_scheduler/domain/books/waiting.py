@@ -15,7 +15,8 @@ from enum import Enum
 from itertools import islice
 from typing import Final
 
-from muster_kernel.reasons import FOR_ROOM, IN_VAIN, Reason
+from muster_kernel.reasons import FOR_ROOM, IN_VAIN
+from muster_kernel.sentences import Reason
 from muster_scheduler.domain.asked.quotas import NOTHING, Amount
 from muster_scheduler.domain.asked.requests import Grant
 from muster_scheduler.domain.asked.workloads import Workload

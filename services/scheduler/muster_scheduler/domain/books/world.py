@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 
 from muster_kernel.lifecycle import ACTIVE, RELEASING, WAITING, Phase
-from muster_kernel.reasons import Reason
+from muster_kernel.sentences import Reason
 from muster_scheduler.domain.asked.courses import COURSE, turned
 from muster_scheduler.domain.asked.limits import FORGET_AFTER, FORGET_AT_ONCE, WAITING_EVERY, Limits
 from muster_scheduler.domain.asked.quotas import Amount

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from muster_kernel.reasons import Reason, WaitingReason
+from muster_kernel.reasons import WaitingReason
+from muster_kernel.sentences import Reason
 from muster_scheduler.domain.asked.courses import Planned
 from muster_scheduler.domain.asked.requests import Grant, Holder, Kind, Role, Shape, replica_count
 from muster_scheduler.domain.asked.terms import Wish

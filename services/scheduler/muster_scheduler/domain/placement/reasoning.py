@@ -12,7 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from muster_kernel.quantities import GPU
-from muster_kernel.reasons import Constraint, Reason, Unsupported, WaitingReason
+from muster_kernel.reasons import Constraint, Unsupported, WaitingReason
+from muster_kernel.sentences import Reason
 from muster_scheduler.domain.asked.requests import Kind, Shape, replica_count, total_charge
 from muster_scheduler.domain.asked.workloads import Request, Workload
 from muster_scheduler.domain.books.capacity import Trial

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from muster_kernel.quantities import GPU
-from muster_kernel.reasons import Constraint, Reason
+from muster_kernel.reasons import Constraint
+from muster_kernel.sentences import Reason
 from muster_scheduler.domain.asked.requests import Grant, Kind, Role, Shape
 from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.books.capacity import Capacity, Trial

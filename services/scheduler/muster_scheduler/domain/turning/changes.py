@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from muster_kernel.quantities import GPU, MILLI, UNITS_PER_MILLI
-from muster_kernel.reasons import FOR_ROOM, IN_VAIN, Reason, WaitingReason
+from muster_kernel.reasons import FOR_ROOM, IN_VAIN, WaitingReason
+from muster_kernel.sentences import Reason
 from muster_scheduler.domain.asked.quotas import LIMITED, Amount
 from muster_scheduler.domain.asked.requests import Grant, Kind, Role, Shape, total_charge
 from muster_scheduler.domain.asked.workloads import Workload

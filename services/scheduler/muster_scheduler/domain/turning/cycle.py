@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from muster_kernel.lifecycle import ACTIVE, WAITING, LifecycleEvent, Phase
-from muster_kernel.reasons import IN_VAIN, ChangeReason, Reason, WaitingReason
+from muster_kernel.reasons import IN_VAIN, ChangeReason, WaitingReason
+from muster_kernel.sentences import Reason
 from muster_scheduler.domain.asked.courses import Claim, Planned
 from muster_scheduler.domain.asked.quotas import LIMITED
 from muster_scheduler.domain.asked.workloads import SECOND, Replica, Request, Workload

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from muster_kernel.reasons import FOR_ROOM, Reason, WaitingReason
+from muster_kernel.reasons import FOR_ROOM, WaitingReason
+from muster_kernel.sentences import Reason
 from muster_scheduler.domain.asked.courses import Reservation
 from muster_scheduler.domain.asked.quotas import Amount
 from muster_scheduler.domain.asked.requests import Grant, Kind
