@@ -156,6 +156,25 @@ def test_a_burst_is_placed_whole_in_one_cycle() -> None:
     assert sum(fleet.workload(each).active for each in range(150)) == 150
 
 
+def test_the_first_batch_of_a_cycle_needs_no_order_of_the_queues() -> None:
+    fleet = Fleet(node("n1", 8))
+    fleet.project("q", {"default": 4})
+    fleet.state.begin(fleet.now)
+    fleet.state.apply(fleet.admitted(0, request(role(whole(1)))))
+    fleet.state.apply(fleet.admitted(1, request(role(whole(1))), project="q"))
+    world = fleet.world
+    turns = Turns(world)
+    assert turns.unordered() == "default"
+    assert turns.next() is not None
+    assert not turns.unordered()  # somebody has asked who is next
+    alone = Turns(world)
+    world.waiting.remove(workload_id(1))
+    assert not alone.unordered()  # nobody competes with whom is left
+    head = alone.next()
+    assert head is not None
+    assert head[0].project == "p"
+
+
 def test_a_share_of_next_to_nothing_is_beyond_the_kernel() -> None:
     fleet = Fleet(node("n1", 8))
     tiny = Quota(0, None, 1000, Line(), Line(100, None, 0))
