@@ -96,20 +96,22 @@ def whole(
             made.prospects.append(prospect)
         else:
             made.prospects.append(_refused(judgement))
-    for one in answer.displaced:
-        seen = rights.allows(Verb.WORKLOADS_READ, project=one.project)
-        by = places[one.by - 1] if one.by else 0
-        told = api.Displaced(
-            gpu_charge=one.gpu_charge,
-            by=by,
-            moves=one.moves,
-            replicas_given_up=one.replicas_given_up,
-            replicas=one.replicas,
-        )
-        if seen:
-            told.workload_id, told.name, told.project = one.workload_id, one.name, one.project
-        made.displaced.append(told)
+    made.displaced.extend(_displaced(one, places, rights) for one in answer.displaced)
     return made
+
+
+def _displaced(one: api.Displaced, places: list[int], rights: Rights) -> api.Displaced:
+    """Who would give a place up, without a name where the caller may not see it."""
+    told = api.Displaced(
+        gpu_charge=one.gpu_charge,
+        by=places[one.by - 1] if one.by else 0,
+        moves=one.moves,
+        replicas_given_up=one.replicas_given_up,
+        replicas=one.replicas,
+    )
+    if rights.allows(Verb.WORKLOADS_READ, project=one.project):
+        told.workload_id, told.name, told.project = one.workload_id, one.name, one.project
+    return told
 
 
 def _refused(judgement: policies_pb2.Judgement) -> api.Prospect:
