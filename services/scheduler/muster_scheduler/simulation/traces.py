@@ -131,7 +131,9 @@ def read_nodes(file: str, text: str) -> tuple[NodeGroup, ...]:
     problems: list[Problem] = []
     found: dict[str, NodeGroup] = {}
     for row in read_rows(file, text, _NODES, problems):
-        name, model = row.text("sn"), row.text("model") or "cpu"
+        name, model = row.text("sn", f"node-{row.line}"), row.text("model") or "cpu"
+        if name in found:
+            row.wrong("sn", f"node {name[:60]!r} stands there twice: give each a name of its own")
         cpu, memory = row.whole("cpu_milli", 10**7), row.whole("memory_mib", 10**8) * MIB
         found[name] = NodeGroup("trace", model, name, 1, row.whole("gpu", LARGEST_NODE), model, 80 * GIB, cpu, memory)
     if problems or not found:

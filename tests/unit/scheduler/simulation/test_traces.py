@@ -100,5 +100,7 @@ def test_nodes_that_cannot_be_used_are_told() -> None:
         read_nodes("n.csv", "sn\nx\n")
     with pytest.raises(Unusable, match=r"n\.csv:2: gpu: '17'"):
         read_nodes("n.csv", "sn,cpu_milli,memory_mib,gpu,model\nn0,1,1,17,P100\n")
+    with pytest.raises(Unusable, match=r"n\.csv:3: sn: node 'n0' stands there twice"):
+        read_nodes("n.csv", "sn,cpu_milli,memory_mib,gpu,model\nn0,1,1,1,P100\nn0,1,1,1,P100\n")
     with pytest.raises(Unusable, match="has no node"):
         read_nodes("n.csv", "sn,cpu_milli,memory_mib,gpu,model\n")
