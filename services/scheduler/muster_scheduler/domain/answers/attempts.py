@@ -73,7 +73,9 @@ def _at(site: Site, workload: Workload) -> Iterator[Attempt]:
         return
     tree = tree_of(site.world, standing)
     ask = ask._replace(taker=ask.taker._replace(queue=row))
+    mark = site.world.journal.mark()
     yield _reclaim(ask, standing, tree)
+    site.world.journal.rollback(mark)  # what the next way plans for it may be on the same node
     if tree.loose[row].any():
         yield _preempt(ask, standing)
     yield from _out_of_reach(site, standing)
