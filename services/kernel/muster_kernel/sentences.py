@@ -41,6 +41,7 @@ _HOST: Final = (
     "needs {requested_cpu} CPU and {requested_bytes} of memory on one node; "
     "the most is {largest_cpu} CPU and {largest_bytes}"
 )
+_NONE_SHARED: Final = "needs {requested_bytes} of GPU memory on one GPU; its node pools have no GPU that can be shared"
 _HOST_CPU: Final = "needs {requested_cpu} CPU on one node; the largest node has {largest_cpu}"
 _HOST_MEMORY: Final = "needs {requested_bytes} of memory on one node; the largest node has {largest_bytes}"
 _NEVER_CLOSE: Final = (
@@ -209,6 +210,8 @@ def _template(code: WaitingReason, named: dict[str, int]) -> str:
     match code:
         case WaitingReason.TOO_LARGE_TOGETHER if named["requested"] <= named["largest"]:
             return _MORE_THAN if named["room"] else _TOO_MANY
+        case WaitingReason.DEVICE_TOO_SMALL if not named["largest_bytes"]:
+            return _NONE_SHARED
         case WaitingReason.HOST_TOO_LARGE if named["requested_bytes"] <= named["largest_bytes"]:
             return _HOST_CPU
         case WaitingReason.HOST_TOO_LARGE if named["requested_cpu"] <= named["largest_cpu"]:

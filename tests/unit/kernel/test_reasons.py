@@ -29,6 +29,11 @@ def test_gpus_are_shown_as_gpus() -> None:
         (WaitingReason.NO_CAPACITY, (3500, 1000), "0.5 GPU is asked for and 1/7 is free in the pool"),
         (WaitingReason.NO_CAPACITY, (14_000, 8000), "2 GPUs are asked for and 1 1/7 are free in the pool"),
         (WaitingReason.FRAGMENTED, (7000, 7000), "1 GPU is free in sum, but not where 1 could be placed together"),
+        (
+            WaitingReason.DEVICE_TOO_SMALL,
+            (1 << 30, 0),
+            "needs 1Gi of GPU memory on one GPU; its node pools have no GPU that can be shared",
+        ),
         (WaitingReason.CLAIM, (1,), "room has been made for it; 1 workload is still leaving"),
         (WaitingReason.CLAIM, (2,), "room has been made for it; 2 workloads are still leaving"),
         (WaitingReason.BEHIND_OTHERS, (1,), "1 workload is ahead of it"),

@@ -126,12 +126,16 @@ def test_of_several_node_pools_it_is_said_which_is_meant() -> None:
 
 
 def test_ways_that_both_make_room_do_not_meet_in_the_books() -> None:
-    fleet = Fleet(node("n1", 2), quota=0)
-    fleet.project("b", {"default": 0})
+    fleet = Fleet(node("n1", 2), node("n2", 1, pool="old"), quota=0)
+    fleet.project("b", {"default": 0, "old": 0})
+    fleet.submit(9, request(pools=("old",)))
     fleet.submit(1)
     fleet.submit(2, request(priority=40), project="b")
-    fleet.submit(3, request(preemptible=False), project="b")
+    fleet.submit(3, request(preemptible=False, pools=("default", "old")), project="b")
     digest = fleet.state.digest()
-    (told,) = explain(fleet.world, fleet.workload(3)).unblockers
-    assert told == "b deserved 1 GPU in node pool default (1 workload of other projects would leave for it)"
+    told = explain(fleet.world, fleet.workload(3)).unblockers
+    assert told == tuple(
+        f"b deserved 1 GPU in node pool {pool} (1 workload of other projects would leave for it)"
+        for pool in ("default", "old")
+    )
     assert fleet.state.digest() == digest

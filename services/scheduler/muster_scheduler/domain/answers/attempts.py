@@ -8,7 +8,7 @@ Holds: the state is as it was afterwards; the work is bounded by `_SITES` and by
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from itertools import islice
 from typing import Final, NamedTuple
@@ -47,13 +47,13 @@ class Attempt(NamedTuple):
     text: str
 
 
-def attempts(world: World, workload: Workload) -> tuple[Attempt, ...]:
-    """What the ways to make room come to for a workload that has quota but no place."""
+def attempts(world: World, workload: Workload, pools: Sequence[str] | None = None) -> tuple[Attempt, ...]:
+    """What the ways to make room come to for a workload that has quota but no place. pools: only these of its own."""
     if workload.preempted_by:
         return (Attempt(Way.RECLAIM, "returning", "it gave its own place up, and takes nobody's to come back"),)
     mark = world.journal.mark()
     found: dict[Attempt, None] = {}
-    sites = list(islice(sites_of(world, workload), _SITES))
+    sites = list(islice(sites_of(world, workload, pools), _SITES))
     several = len({site.pool for site in sites}) > 1
     for site in sites:
         where = f"in node pool {site.pool}: " if several else ""

@@ -48,7 +48,7 @@ def room_with(world: World, workload: Workload, pool: str, deserved: int) -> str
     if project is None:
         return ""
     with _deserving(world, project, pool, deserved):
-        return next((each.text for each in attempts(world, workload) if not each.lack), "")
+        return next((each.text for each in attempts(world, workload, [pool]) if not each.lack), "")
 
 
 def _shares_admit(world: World, project: Project, pool: str, deserved: int, needed: int) -> bool:
