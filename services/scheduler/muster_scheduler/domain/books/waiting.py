@@ -208,8 +208,7 @@ class Queue:
             project = bucket.kin.project
             self.offered[project] = None
             self._sorted.pop(project, None)
-            self._tickets += 1
-            bucket.ticket = self._tickets
+            bucket.ticket = self._tickets = self._tickets + 1
             heapq.heappush(self._heads.setdefault(project, []), (head, bucket.ticket, bucket))
 
     def _in_order(self, project: str) -> list[Offer]:
