@@ -98,6 +98,16 @@ def test_who_could_take_the_place_in_another_project_is_said_unless_a_quota_stop
     assert why(fleet, 5).unblockers[0] == told
 
 
+def test_many_classes_behind_it_hide_nobody_who_comes_first() -> None:
+    fleet = Fleet(node("n1", 1), quota=1)
+    fleet.project("b", {"default": 0})
+    fleet.submit(1, request(preemptible=False))
+    fleet.submit(2, request(role(whole(1)), priority=60))
+    behind = [fleet.admitted(number, request(role(whole(1, cpu=1_000 + number)))) for number in range(10, 90)]
+    fleet.send(*behind, fleet.admitted(3, project="b"))
+    assert why(fleet, 2).unblockers[0].endswith("ended, and w3 did not take the place first")
+
+
 def test_nobody_is_named_to_whom_may_not_see_them() -> None:
     fleet = Fleet(node("n1", 4), quota=4)
     fleet.project("b", {"default": 3})

@@ -9,10 +9,11 @@ Holds: bounded by `_CLASSES` and `_PLACED`; it writes into the books what the ca
 from __future__ import annotations
 
 from collections.abc import Iterator
+from heapq import nsmallest
 from typing import Final
 
 from muster_scheduler.domain.asked.workloads import Workload
-from muster_scheduler.domain.books.classes import Place
+from muster_scheduler.domain.books.classes import ClassKey, Place
 from muster_scheduler.domain.books.models import bar
 from muster_scheduler.domain.books.waiting import Bucket
 from muster_scheduler.domain.books.world import World, owner_of
@@ -25,19 +26,26 @@ _PLACED: Final = 64  # workloads
 def who_comes_first(world: World, workload: Workload, cluster: str, pool: str) -> list[Workload]:
     """Those who would have taken places of this pool, in order, where nothing is left for the workload; else nobody."""
     rivals: list[Workload] = []
-    for other in _before(world, workload, pool):
-        if len(rivals) < _PLACED and _place(world, other, cluster, pool):
+    full: set[ClassKey] = set()  # where one of a class finds no place, the others need not be tried
+    for key, other in _before(world, workload, pool):
+        if key in full or len(rivals) == _PLACED:
+            continue
+        if _place(world, other, cluster, pool):
             rivals.append(other)
+        else:
+            full.add(key)
     return [] if rivals and _place(world, workload, cluster, pool) else rivals
 
 
-def _before(world: World, workload: Workload, pool: str) -> list[Workload]:
+def _before(world: World, workload: Workload, pool: str) -> list[tuple[ClassKey, Workload]]:
     """Who waits for the pool and does not stand behind it: its own project's in their order, then the others'."""
-    waiting = world.waiting
-    asking = [b for b in waiting.buckets.values() if pool in b.key.pools and waiting.first(b) is not None]
-    asking.sort(key=lambda bucket: (bucket.key.project != workload.project, waiting.first(bucket)))
-    found = [other for bucket in asking[:_CLASSES] for other in _ahead_in(world, bucket, workload)]
-    return sorted(found, key=lambda other: (other.project != workload.project, _stands(other)))
+    mine = workload.project
+    firsts = ((world.waiting.first(each), each) for each in world.waiting.buckets.values() if pool in each.key.pools)
+    own = _stands(workload)
+    heads = [(b.key.project != mine, at, b) for at, b in firsts if at and (b.key.project != mine or at < own)]
+    asking = [bucket for _, _, bucket in nsmallest(_CLASSES, heads, key=lambda head: head[:2])]
+    found = [(bucket.key, other) for bucket in asking for other in _ahead_in(world, bucket, workload)]
+    return sorted(found, key=lambda each: (each[1].project != mine, _stands(each[1])))
 
 
 def _ahead_in(world: World, bucket: Bucket, workload: Workload) -> Iterator[Workload]:
