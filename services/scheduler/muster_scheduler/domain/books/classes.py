@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from muster_scheduler.domain.asked.quotas import Amount
 from muster_scheduler.domain.asked.requests import Amounts, Grant, Kind, Role, Shape, total_charge
 from muster_scheduler.domain.asked.terms import Terms
@@ -57,16 +59,15 @@ class Kin:
     terms: Terms
 
 
-class ClassKey(NamedTuple):
-    """What makes two waiting workloads equal to the scheduler. amounts: of all roles, as kernels read them."""
+class ClassKey(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """What makes two waiting workloads equal to the scheduler. amounts: of all roles, as kernels read them.
+
+    Knows its hash: that of its nested roles took longer to find than all else takes that forgets a class.
+    """
 
     kin: Kin
     amounts: bytes
     roles: tuple[Role, ...]
-
-    def __hash__(self) -> int:
-        """Of what its roles come down to: they are nested, and take longer to hash than all else to forget a class."""
-        return hash((self.kin, self.amounts))
 
     @property
     def project(self) -> str:
@@ -119,7 +120,7 @@ class Kins:
             *own, asked = traits[1]
             named = tuple(Form(name, size, *shape) for name, size, shape in forms)
             kin = self._known[traits] = Kin(named, *own, *asked)
-        return new(ClassKey, (kin, amounts_of(request.roles), request.roles))
+        return ClassKey(kin, amounts_of(request.roles), request.roles)
 
     def drop_unused(self, classes: Collection[ClassKey]) -> None:
         """Drops those of none of these classes, where they outnumber the classes."""
