@@ -81,3 +81,16 @@ def test_who_has_no_hole_wide_enough_does_not_move() -> None:
     assert holes.wide_enough(first, 1)
     assert not holes.wide_enough(first, 2)  # the one that is three wide has nowhere to go
     assert not holes.wide_enough(second, 2)
+
+
+def test_one_who_cannot_move_takes_none_of_the_few_who_may_move_at_once() -> None:
+    """A node of 18 anonymous cards: one holds two, sixteen one each; elsewhere sixteen nodes have one card each."""
+    fleet = Fleet(node("n0", slots=18), quota=64)
+    for number, width in enumerate((2, *(1,) * 16), 1):
+        fleet.submit(number, request(role(whole(width))))
+        fleet.run(number)
+    fleet.inventory("c1", (node("n0", slots=18), *(node(f"n{at}", slots=1) for at in range(1, 17))))
+    capacity = fleet.world.inventory.capacity("c1", "default")
+    crowd = crowd_of(fleet, capacity.nodes[0])
+    assert len(crowd.movers) == 17
+    assert Holes(capacity.columns).wide_enough(crowd, 16)

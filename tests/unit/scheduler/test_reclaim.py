@@ -6,6 +6,7 @@ import pytest
 
 from muster_kernel.lifecycle import Phase
 from muster_kernel.quantities import GPU
+from muster_kernel.reasons import WaitingReason
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.limits import Limits
 from muster_scheduler.domain.asked.quotas import Line, Quota
@@ -233,3 +234,11 @@ def test_a_resource_that_nodes_have_enough_of_is_no_bar_to_taking_another() -> N
         fleet.run(number)
     fleet.submit(5, request(role(whole(cpu=30_000))))
     assert len(evictions(fleet)) == 1, "its CPU share is exceeded, but CPU is free: only GPUs are lacking"
+
+
+def test_a_gang_that_asks_for_more_than_a_word_holds_waits_with_its_reason() -> None:
+    fleet = two_projects(1, taker=8)
+    gang = fleet.submit(90, request(role(host(memory=93 << 40), size=100_000)))
+    reason = fleet.world.waiting.reason(gang.id)
+    assert reason is not None
+    assert reason.code is WaitingReason.HOST_TOO_LARGE

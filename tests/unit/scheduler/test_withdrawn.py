@@ -13,14 +13,22 @@ from muster_scheduler.domain.shares.tree import Branch, fair_shares
 from tests.support.fleets import Fleet, host, node, request, role, whole, workload_id
 
 
+def full_of_q(limit: int | None = None) -> Fleet:
+    """Eight GPUs, all held by q; with a limit of its department, eight more that nobody may use."""
+    fleet = Fleet(node("n1", 8 if limit is None else 16), quota=0)
+    if limit is not None:
+        fleet.department("d", {"default": limit}, limit=limit)
+    for name in ("q", "r"):
+        fleet.project(name, {"default": 0})
+    for each in range(1, 9):
+        fleet.submit(each, project="q")
+        fleet.run(each)
+    return fleet
+
+
 def full(*, wanted_by_third: Request) -> Fleet:
     """Eight GPUs, all held by q; then r wants four of its own, and p what it may."""
-    fleet = Fleet(node("n1", 8), quota=0)
-    fleet.project("q", {"default": 0})
-    fleet.project("r", {"default": 0})
-    for number in range(1, 9):
-        fleet.submit(number, project="q")
-        fleet.run(number)
+    fleet = full_of_q()
     for number in (20, 21):
         fleet.submit(number, wanted_by_third, project="r")
     for number in range(30, 34):
@@ -53,12 +61,7 @@ def test_what_can_never_run_takes_nothing_of_others_shares(asked: Request) -> No
 
 
 def test_whose_share_rises_because_waiting_work_was_withdrawn_takes_at_once() -> None:
-    fleet = Fleet(node("n1", 8), quota=0)
-    for name in ("q", "r"):
-        fleet.project(name, {"default": 0})
-    for number in range(1, 9):
-        fleet.submit(number, project="q")
-        fleet.run(number)
+    fleet = full_of_q()
     stay = request(role(whole(8)))  # a gang that fits only where the whole node is free: it waits, and wants its share
     for number in (20, 21):
         fleet.submit(number, stay, project="r")
@@ -102,4 +105,41 @@ def test_what_an_idle_project_deserves_lets_its_siblings_have_no_more_than_there
 
 def test_host_work_that_can_never_run_takes_nothing_either() -> None:
     fleet = full(wanted_by_third=request(role(host(cpu=10_000_000))))
+    assert taken(fleet) == 4
+
+
+def withdrawn_in(number: int, *, limit: int | None = None) -> Fleet:
+    """Q holds eight GPUs, r waits for all of one node, p for a gang of four: as much as its share leaves."""
+    fleet = full_of_q(limit)
+    pools = ("default", "other") if number == 1 else ("default",)
+    for each in range(20, 20 + number):
+        fleet.submit(each, request(role(whole(8)), pools=pools), project="r")
+    fleet.submit(30, request(role(whole(), 4)))
+    return fleet
+
+
+def test_what_a_cycle_finds_to_be_in_vain_helps_others_in_the_next_one() -> None:
+    fleet = full_of_q()
+    vain = request(role(whole(16)))
+    together = [fleet.admitted(each, vain, project="r") for each in (20, 21)]
+    fleet.send(*together, fleet.admitted(30, request(role(whole(), 4))))
+    assert fleet.state.next_time() == fleet.now, "the next cycle is wanted at once"
+    fleet.wait(0)
+    assert taken(fleet) == 4
+
+
+def test_who_is_placed_in_his_second_pool_wants_nothing_in_the_first() -> None:
+    fleet = withdrawn_in(1)
+    assert taken(fleet) < 4
+    fleet.inventory("c1", (node("n1", 8), node("m1", 8, pool="other")))
+    assert fleet.workload(20).pool == "other"
+    fleet.wait(0)
+    assert taken(fleet) == 4
+
+
+def test_who_stands_below_a_limit_of_his_department_takes_what_a_sibling_wants_no_longer() -> None:
+    fleet = withdrawn_in(2, limit=8)
+    assert told(fleet, 30) is WaitingReason.OVER_LIMIT
+    for number in (20, 21):
+        fleet.send(events.DeletionRequested(f"request-{number}", workload_id(number)))
     assert taken(fleet) == 4

@@ -124,6 +124,8 @@ class State:
     def next_time(self) -> int | None:
         """When a cycle has something to do by time alone, or None."""
         world = self.world
+        if world.relented:
+            return world.now  # others may take more by that
         due = (world.timers.next(), world.reopenings.next(), fading.next_look(world))
         return min((at for at in due if at is not None), default=None)
 

@@ -90,8 +90,8 @@ def _enter(world: World, workload: Workload, before: Phase) -> None:
         drop_claim(world, workload)  # of one that moved, and whose next run is not wanted any more
     if before in WAITING:
         world.waiting.remove(workload.id)
-        if phase not in ACTIVE and workload.request is not None:
-            world.relented.update(dict.fromkeys(workload.request.pools[:1]))
+        if phase not in ACTIVE:
+            world.relent(workload)
         let_go(world, workload)
     if phase in WAITING:
         if phase is Phase.RESUMING:

@@ -130,8 +130,9 @@ class Standing:
         wanted, held, bound = (np.zeros((len(parent), len(STEPS)), np.int64) for _ in range(3))
         for at, shares in enumerate(self.shares):
             if shares is not None:
-                fair[:, at], deserved[:, at] = [each.fair for each in shares], [each.deserved for each in shares]
-                wanted[:, at] = [each.wanted for each in shares]
+                fair[:, at] = [min(each.fair, FREE) for each in shares]
+                deserved[:, at] = [min(each.deserved, FREE) for each in shares]
+                wanted[:, at] = [min(each.wanted, FREE) for each in shares]
         return Table(parent, fair, wanted, deserved, counted, held, bound, [None] * len(parent), [])
 
     @cached_property

@@ -234,6 +234,16 @@ class World:
         for replica in workload.everyone():
             self.inventory.look_again(replica.node)
 
+    def relent(self, workload: Workload) -> None:
+        """Notes that what it wanted where it waited is wanted there no longer; the next cycle wakes whom that helps."""
+        if workload.request is not None:
+            self.relented.update(dict.fromkeys(workload.request.pools[:1]))
+
+    def entered(self, workload: Workload, pool: str) -> None:
+        """Notes where it has or gets its place: in another pool than the one that it was counted in, it wants less."""
+        if workload.request is not None and workload.request.pools[:1] != (pool,):
+            self.relent(workload)
+
     def leave_pool(self, workload: Workload) -> None:
         """Notes that the workload holds nothing in its pool any more."""
         members = self.placed.get((workload.cluster, workload.pool, workload.project))

@@ -68,6 +68,7 @@ def _new_generation(world: World, workload: Workload, event: Admitted) -> None:
         return
     drop_claim(world, workload)
     world.waiting.remove(workload.id)
+    world.relent(workload)
     world.set(workload, request=event.request, first_placed=0)
     if workload.phase in WAITING:
         enqueue(world, workload)

@@ -36,6 +36,7 @@ def _book(world: World, workload: Workload, claim: Claim) -> None:
     let_go(world, workload)
     world.account(workload, claim.pool, (p.grant for p in claim.planned))
     world.set(workload, claim=claim)
+    world.entered(workload, claim.pool)
     world.journal.put(world.claims, workload.id, None)
     world.departing.wait(workload.id, claim)
     if not claim.waits_for:

@@ -53,9 +53,9 @@ class Holes:
             return True
         places = self._without(at, crowd)
         moved, freed = 0, 0
-        for width in sorted((each for each in widths if each), reverse=True)[:MOST]:
+        for width in sorted((each for each in widths if each), reverse=True):
             # Whoever is at least as wide needs such a hole too: of nested bounds the widest first is the best.
-            if moved < places[min(width, SLOTS)]:
+            if moved < min(MOST, places[min(width, SLOTS)]):
                 moved, freed = moved + 1, freed + width
         return freed >= lacking
 

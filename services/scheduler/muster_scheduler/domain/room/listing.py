@@ -23,6 +23,7 @@ from muster_scheduler.domain.fleet.nodes import Node
 from muster_scheduler.domain.room.values import ALL, Bools, Held, Ints, Running, Taker, Tree
 
 Entry = tuple[int, int, int, int, int, int, int, int, int]  # a row of Held, in the order of `_FIELDS`
+_MOST: Final = 1 << 60  # in the accounts' units
 _FIELDS: Final = ("node", "cpu", "memory", "slots", "milli", "bytes", "anonymous", "slices", "media")
 
 
@@ -42,7 +43,9 @@ def taker_of(
     """Who needs room; of several roles the one that costs most stands for all."""
     largest = max(roles, key=lambda role: (role.shape.kind is Kind.MEMORY, role.charge, role.shape.cpu, role.name))
     size = sum(role.size for role in roles)
-    return Taker(queue, largest.shape, size, np.array(units, np.int64), eligible, domains, request.priority)
+    # What 100,000 replicas ask for may be more than a word holds: no queue has as much as this.
+    amounts = np.array([min(each, _MOST) for each in units], np.int64)
+    return Taker(queue, largest.shape, size, amounts, eligible, domains, request.priority)
 
 
 def running_of(world: World, capacity: Capacity, workloads: Sequence[Workload], rows: dict[str, int]) -> Running:

@@ -105,7 +105,7 @@ class Change:
 
     def eases(self, key: ClassKey, reason: Reason) -> Help:
         """Whether other fair shares alone let a class take from others."""
-        if reason.code not in FOR_ROOM or not self._eased(key, related=False):
+        if reason.code not in FOR_ROOM | LIMITED or not self._eased(key, related=False):
             return Help.NONE
         return Help.ALL if self._reclaims(key) and self._may_take(key, here=False) else Help.NONE
 

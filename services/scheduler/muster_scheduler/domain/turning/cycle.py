@@ -265,6 +265,7 @@ def settle(world: World, workload: Workload, cluster: str, pool: str, planned: t
         endpoints=(),
         conditions=(),
     )
+    world.entered(workload, pool)
     taken = begin_first(world, workload, planned)
     if workload.scale is not None:
         world.journal.put(world.hungry, workload.id, None)  # it was scaled while it waited

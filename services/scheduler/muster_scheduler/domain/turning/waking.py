@@ -29,6 +29,9 @@ class Waker:
         """Begins with what was given back since the last cycle."""
         self._world, self._turns, self.standing = world, turns, turns.standing
         self._changes: dict[str, Change] = {}
+        # What this very cycle finds to be in vain is for the next one: fair shares of this one count it still.
+        self._relented = sorted(world.relented)
+        world.relented.clear()
         self._offers: dict[str, tuple[int, int, Change]] = {}  # by pool: the journal's mark, how many nodes, of what
 
     def wake(self) -> None:
@@ -51,12 +54,11 @@ class Waker:
 
     def _wake_under_other_shares(self) -> None:
         """Where some want less than they did, others deserve more: wakes who may take from others by that."""
-        world, pools = self._world, sorted(self._world.relented)
-        world.relented.clear()
-        for pool in pools:
+        for pool in self._relented:
             change = self._change(pool, (), ())
             if change.reweighs:
-                world.waiting.wake_where(pool, change.eases)
+                self._world.waiting.wake_where(pool, change.eases)
+        self._relented = []
 
     def wake_takers(self) -> bool:
         """Wakes who may reclaim now that others were placed beyond their shares; whether there were any."""
