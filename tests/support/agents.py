@@ -50,9 +50,14 @@ _TYPES = {
 }
 
 
+# What ends an agent's replicas knows them by name, wherever they were started: two processes of the suite that gave the
+# same ids ended each other's.
+_OF_THIS_PROCESS = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) << 40
+
+
 def workload_id(number: int) -> str:
-    """An id; the same number gives the same."""
-    return uuid7(1_700_000_000_000 + number, number.to_bytes(10, "big"))
+    """An id; the same number gives the same, in each process of the suite another one."""
+    return uuid7(1_700_000_000_000 + number, (_OF_THIS_PROCESS + number).to_bytes(10, "big"))
 
 
 def free_port() -> int:
