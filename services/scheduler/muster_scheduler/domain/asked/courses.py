@@ -93,6 +93,23 @@ def stepped(course: Course, reason: ChangeReason, message: str, record: int) -> 
     return new(Course, fields)
 
 
+def begun(course: Course, now: int) -> Course:
+    """The course of one that has its place from `now` on; nothing of an earlier run is left in it."""
+    return turned(
+        course,
+        {
+            "placed": now,
+            "first_placed": course.first_placed or now,
+            "not_before": 0,
+            "preempted_by": "",
+            "idle_since": 0,
+            "snapshot_due": False,
+            "endpoints": (),
+            "conditions": (),
+        },
+    )
+
+
 class OnCourse:
     """What a workload's course says, by the names that readers use."""
 

@@ -53,7 +53,7 @@ def restore(world: World, before: Before) -> None:
     world.reopenings.give_up()
     world.deleted.give_up()
     world.freed = before.freed
-    world.relented |= before.relented
+    world.relented = before.relented
     world.crowded |= before.crowded
     world.weighed = before.weighed
     world.queues.risen |= before.risen

@@ -15,7 +15,7 @@ from enum import Enum
 from itertools import islice
 from typing import Final
 
-from muster_kernel.reasons import FOR_ROOM, IN_VAIN
+from muster_kernel.reasons import FOR_ROOM, IN_VAIN, WaitingReason
 from muster_kernel.sentences import Reason
 from muster_scheduler.domain.asked.quotas import NOTHING, Amount
 from muster_scheduler.domain.asked.requests import Grant
@@ -302,7 +302,8 @@ class Queue:
             if helps is not Help.NONE:
                 del self._by_pool[pool][key]
                 self._wake(key)
-                bucket.before = said if helps is Help.PLACE else None
+                # Of a claim the reason holds no longer: who was leaving then has left since.
+                bucket.before = said if helps is Help.PLACE and said.code is not WaitingReason.CLAIM else None
 
     def before(self, key: ClassKey) -> Reason | None:
         """Why the class was blocked, where it was woken for a place alone: without one it is blocked for that again."""

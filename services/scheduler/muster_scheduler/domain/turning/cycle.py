@@ -11,7 +11,7 @@ from typing import Final
 from muster_kernel.lifecycle import ACTIVE, WAITING, LifecycleEvent, Phase
 from muster_kernel.reasons import IN_VAIN, ChangeReason, WaitingReason
 from muster_kernel.sentences import Reason
-from muster_scheduler.domain.asked.courses import Claim, Planned
+from muster_scheduler.domain.asked.courses import Claim, Planned, begun
 from muster_scheduler.domain.asked.quotas import LIMITED
 from muster_scheduler.domain.asked.workloads import SECOND, Replica, Request, Workload
 from muster_scheduler.domain.books.claims import claim_holder, drop_claim, promised_holder, waits_for_nobody
@@ -185,8 +185,7 @@ def decide(world: World, workload: Workload, key: ClassKey, budget: Budget, wake
         return
     budget.visits -= _A_REFUSAL
     before = world.waiting.before(key)
-    known = before is not None and before.code is not WaitingReason.CLAIM  # who was leaving then has left since
-    if refusal.code is WaitingReason.NOT_EVALUATED and before is not None and known and not waker.worth_room(key):
+    if refusal.code is WaitingReason.NOT_EVALUATED and before is not None and not waker.worth_room(key):
         # Another one took the place for which it was woken: there is no more room to be made than there was before,
         # and its members have been told so.
         block(world, key, before, tell=False)
@@ -252,19 +251,7 @@ def place(world: World, workload: Workload, request: Request, budget: Budget) ->
 
 def settle(world: World, workload: Workload, cluster: str, pool: str, planned: tuple[Planned, ...]) -> None:
     """The workload has its place: its replicas enter the books, its record is written."""
-    world.set(
-        workload,
-        cluster=cluster,
-        pool=pool,
-        placed=world.now,
-        first_placed=workload.first_placed or world.now,
-        not_before=0,
-        preempted_by="",
-        idle_since=0,
-        snapshot_due=False,
-        endpoints=(),
-        conditions=(),
-    )
+    world.set(workload, cluster=cluster, pool=pool, course=begun(workload.course, world.now))
     world.entered(workload, pool)
     taken = begin_first(world, workload, planned)
     if workload.scale is not None:

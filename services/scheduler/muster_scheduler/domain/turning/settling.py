@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from muster_kernel.lifecycle import Phase
 from muster_kernel.reasons import ChangeReason
-from muster_scheduler.domain.asked.courses import Course, turned
+from muster_scheduler.domain.asked.courses import Course, begun, stepped
 from muster_scheduler.domain.asked.quotas import Account
 from muster_scheduler.domain.asked.requests import Grant, Holder
 from muster_scheduler.domain.asked.workloads import Replica, Workload
@@ -83,20 +83,8 @@ def values_of(w: Workload) -> tuple[Any, ...]:
 def start_of(values: tuple[Any, ...], entered: Phase, now: int) -> Start:
     """The start of a workload that stands so, and enters that phase now."""
     course: Course = values[0]
-    fields = {
-        "reason": ChangeReason.PLACED,
-        "message": "",
-        "placed": now,
-        "first_placed": course.first_placed or now,
-        "not_before": 0,
-        "idle_since": 0,
-        "preempted_by": "",
-        "record": course.record + 1,
-        "snapshot_due": False,
-        "endpoints": (),
-        "conditions": (),
-    }
-    return Start(values, Begun(course.attempt, values[1], entered, course.desired), turned(course, fields))
+    after = stepped(begun(course, now), ChangeReason.PLACED, "", course.record + 1)
+    return Start(values, Begun(course.attempt, values[1], entered, course.desired), after)
 
 
 def _burst(cluster: str, settled: Settled, now: int) -> Burst:
