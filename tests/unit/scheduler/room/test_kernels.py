@@ -82,6 +82,7 @@ def test_named_resources_bound_the_count_and_unknown_ones_are_nowhere(as_python:
     need = need_of(shape, ("licence",))
     bounded = stock_of(columns)._replace(extra=np.array([[5]], np.int64))
     assert count(bounded, need, np.ones(1, np.bool_), 9).tolist() == [2]
+    assert count(bounded, need_of(Shape(100, GIB)), np.ones(1, np.bool_), 9).tolist() == [9]
 
 
 def test_what_is_promised_and_still_held_counts_as_nothing(as_python: None) -> None:
