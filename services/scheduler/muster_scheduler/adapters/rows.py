@@ -160,9 +160,7 @@ def to_node(cluster: str, name: str, body: str) -> Node:
     """The node of a row, with nothing charged to it yet."""
     read = _node.decode(body)
     plain = {field: getattr(read, field) for field in NodeBody.__slots__ if field != "devices"}
-    devices = [
-        copied(device, Device, entries={}, free_milli=0, free_bytes=0, mask=0, mode=None) for device in read.devices
-    ]
+    devices = [Device(**{field: getattr(each, field) for field in DeviceBody.__slots__}) for each in read.devices]
     for device in devices:
         device.tally()
     return Node(cluster, name, devices=devices, **plain)

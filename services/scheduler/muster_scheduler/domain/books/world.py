@@ -150,7 +150,7 @@ class World:
 
         All are of those without which the workload does not run, or all are surplus.
         """
-        self._enter_pool(workload)
+        self.enter_pool(workload)
         if not replicas:
             return
         first = replicas[0].holder
@@ -161,7 +161,8 @@ class World:
         self.queues.charge(owner_of(workload, surplus=surplus), workload.pool, amount, charges=len(replicas))
         self.touched.replicas.update(dict.fromkeys(replica.holder for replica in replicas))
 
-    def _enter_pool(self, workload: Workload) -> None:
+    def enter_pool(self, workload: Workload) -> None:
+        """Notes that the workload holds something in its pool."""
         place = (workload.cluster, workload.pool, workload.project)
         members = self.placed.get(place)
         if members is None:

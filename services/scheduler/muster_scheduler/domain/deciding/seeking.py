@@ -52,10 +52,7 @@ class Seeker:
 
     def renew(self, nodes: Iterable[Node]) -> None:
         """These nodes are as the books say now."""
-        records: list[int] = []
-        for node in nodes:
-            records += record_of(node)
-        rewrite(self._index, np.array(records, np.int64))
+        rewrite(self._index, np.frombuffer(bytearray().join(map(record_of, nodes)), np.int64))
 
     def find(self, shape: Shape, eligible: Bools, *, spread: bool = False) -> tuple[Run | None, int]:
         """The best eligible node for one replica with its devices, and how many nodes had to be tested for that."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from struct import Struct
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -137,23 +138,28 @@ def _cells(devices: list[Device]) -> Iterator[tuple[int, ...]]:
 _NO_CELLS: Final[tuple[tuple[int, ...], ...]] = ((),) * 7
 
 
-def record_of(node: Node) -> list[int]:
-    """What charging and giving back change of a node's row, flat: a head, then one cell of CELL numbers a device.
+def record_of(node: Node) -> bytes:
+    """What charging and giving back change of a node's row as int64, flat: a head, then one cell a device.
 
     Head: ordinal, free milli-CPU, free bytes, idle devices, devices. Cell: as the fields of `Row` from `mode` on.
     """
     devices = node.devices[:SLOTS]
-    record = [node.ordinal, node.free_cpu, node.free_memory, node.idle, len(devices)]
-    for device in devices:
-        mode = _mode(device) if device.mig else _MODES[device.mode]
-        media = _media(device) if device.mask else 0
-        card = _CARD_NUMBERS.get(device.model, -1)
-        record += (mode, device.free_milli, device.free_bytes, device.memory, device.mask, media, card)
-    return record
+    head = _HEAD.pack(node.ordinal, node.free_cpu, node.free_memory, node.idle, len(devices))
+    return head + b"".join([device.packed or _pack(device) for device in devices])
+
+
+def _pack(device: Device) -> bytes:
+    media = _media(device) if device.mask else 0
+    card = _CARD_NUMBERS.get(device.model, -1)
+    cell = _mode(device), device.free_milli, device.free_bytes, device.memory, device.mask, media, card
+    device.packed = _CELL.pack(*cell)
+    return device.packed
 
 
 HEAD: Final = 5
 CELL: Final = 7
+_HEAD: Final = Struct(f"{HEAD}q")
+_CELL: Final = Struct(f"{CELL}q")
 
 
 def _mode(device: Device) -> int:

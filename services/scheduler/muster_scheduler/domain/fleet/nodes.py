@@ -49,7 +49,10 @@ class Mig(Enum):
 
 @dataclass(slots=True, eq=False)
 class Device:
-    """One card, known by its UUID. `entries` is the truth; the other amounts follow it (see `tally`)."""
+    """One card, known by its UUID. `entries` is the truth; the other amounts follow it (see `tally`).
+
+    packed: its cell in a record of the columns; empty: not made since the last tally.
+    """
 
     uuid: str
     model: str
@@ -64,6 +67,7 @@ class Device:
     free_bytes: int = 0
     mask: int = 0
     mode: Mode = Mode.IDLE
+    packed: bytes = b""
 
     @property
     def card(self) -> Card | None:
@@ -72,26 +76,24 @@ class Device:
 
     def tally(self) -> None:
         """Recomputes what follows from the entries. Few replicas share a card, so counting anew is cheap and exact."""
-        milli, used, mask, whole, sliced = MILLI, 0, 0, False, False
-        for share in self.entries.values():
-            milli -= share.milli
-            used += share.bytes
-            mask |= share.mask
-            whole = whole or share.kind is Kind.WHOLE
-            sliced = sliced or share.kind is Kind.SLICE
-        self.free_milli, self.free_bytes, self.mask = milli, self.memory - used, mask
-        self.mode = self._mode(whole=whole, sliced=sliced)
-
-    def _mode(self, *, whole: bool, sliced: bool) -> Mode:
+        milli, left, mask, mode = MILLI, self.memory, 0, Mode.IDLE
+        for _, kind, thousandths, size, _, _, slices in self.entries.values():
+            milli -= thousandths
+            left -= size
+            mask |= slices
+            # Two kinds are there at once while one leaves that the other was promised: the card is what it was.
+            if kind is Kind.WHOLE or mode is Mode.WHOLE:
+                mode = Mode.WHOLE
+            elif kind is Kind.SLICE or mode is Mode.SLICED:
+                mode = Mode.SLICED
+            else:
+                mode = Mode.SHARED
+        self.free_milli, self.free_bytes, self.mask, self.packed = milli, left, mask, b""
         if not self.healthy:
-            return Mode.UNHEALTHY
-        if self.foreign:
-            return Mode.FOREIGN
-        if not self.entries:
-            return Mode.IDLE
-        if whole:
-            return Mode.WHOLE
-        return Mode.SLICED if sliced else Mode.SHARED
+            mode = Mode.UNHEALTHY
+        elif self.foreign:
+            mode = Mode.FOREIGN
+        self.mode = mode
 
     @property
     def whole_free(self) -> bool:

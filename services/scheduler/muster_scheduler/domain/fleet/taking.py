@@ -8,6 +8,7 @@ Holds: after `give_back` of everything taken, newest first, the columns are byte
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -82,12 +83,10 @@ def give_back(columns: Columns, saved: Saved) -> None:
         getattr(columns, name)[n] = values
 
 
-def slots_of(mask: int) -> Iterator[int]:
-    """The device slots of a mask, lowest first."""
-    while mask:
-        lowest = mask & -mask
-        yield lowest.bit_length() - 1
-        mask ^= lowest
+@lru_cache(maxsize=4096)
+def slots_of(mask: int) -> tuple[int, ...]:
+    """The device slots of a mask, lowest first; remembered, since most nodes of a fleet have the same few."""
+    return tuple([slot for slot in range(mask.bit_length()) if mask >> slot & 1])
 
 
 def amounts(shape: Shape, size: int) -> tuple[int, int]:
@@ -99,14 +98,25 @@ def amounts(shape: Shape, size: int) -> tuple[int, int]:
 
 def grants_of(node: Node, shape: Shape, run: Run) -> Iterator[Grant]:
     """What each replica of a run holds of the node, in order of index; the books take it by `Inventory.charge`."""
-    devices = [node.devices[slot] for slot in slots_of(run.mask)]
+    if shape.kind is not Kind.WHOLE:
+        yield from (grant_of(node, shape, run.mask, run.start) for _ in range(run.replicas))
+        return
+    devices = _devices(node, run.mask)
     for i in range(run.replicas):
-        if shape.kind is Kind.WHOLE:
-            yield _whole(shape, devices[i * shape.devices : (i + 1) * shape.devices])
-        elif shape.kind is Kind.SLICE:
-            yield _slices(shape, devices, run.start)
-        else:
-            yield _shares(shape, devices)
+        yield _whole(shape, devices[i * shape.devices : (i + 1) * shape.devices])
+
+
+def grant_of(node: Node, shape: Shape, mask: int, start: int) -> Grant:
+    """What one replica holds of the node by these devices; `mask` and `start` as a run has them."""
+    if shape.kind is Kind.WHOLE:
+        return _whole(shape, _devices(node, mask))
+    if shape.kind is Kind.SLICE:
+        return _slices(shape, _devices(node, mask), start)
+    return _shares(shape, _devices(node, mask))
+
+
+def _devices(node: Node, mask: int) -> list[Device]:
+    return [node.devices[slot] for slot in slots_of(mask)]
 
 
 def _whole(shape: Shape, devices: list[Device]) -> Grant:

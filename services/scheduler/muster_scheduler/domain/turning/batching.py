@@ -29,7 +29,7 @@ from muster_scheduler.domain.deciding.batch import PLACED, RETIRES, WAITS, Heads
 from muster_scheduler.domain.deciding.shapes import KIND, MEMORY, UNITS, rows_of, terms_row
 from muster_scheduler.domain.fleet.columns import Ints64
 from muster_scheduler.domain.fleet.nodes import Node
-from muster_scheduler.domain.fleet.taking import Run, grants_of
+from muster_scheduler.domain.fleet.taking import grant_of
 from muster_scheduler.domain.placement.place import Budget, charge_before
 from muster_scheduler.domain.turning.classes import Classes, alone
 from muster_scheduler.domain.turning.forest import Forest, forest_of
@@ -117,6 +117,7 @@ class Batch:
         self._classes = Classes(world, pool)
         self._given = _Given()
         self._terms: dict[Kin, bytes] = {}
+        self._begun: tuple[tuple[Any, ...], Start | None] = (), None  # how the last one stood, and its start
 
     def decide(self, standing: Standing, budget: Budget) -> Ints64:
         """What the kernel decides, rows as `batch.decide` writes them. The columns say so now: `write` has to follow.
@@ -140,8 +141,8 @@ class Batch:
         order = None
         parts = self._parts(placed[:, 0])
         if len(parts) > 1:  # each project's are placed in their order, but those of several by turns
-            sort = np.argsort(placed[:, 0])
-            order, placed = np.argsort(sort).tolist(), placed[sort]
+            sort = placed[:, 0].argsort()
+            order, placed = sort.argsort().tolist(), placed[sort]
         given.only(parts)
         parts = _closed(parts)
         _, ordinals, masks, starts, _ = placed.T.tolist()
@@ -157,6 +158,8 @@ class Batch:
     def _parts(self, heads: Ints64) -> list[Part]:
         """Who of each project was placed, as rows of what the kernel was given: the first of its stretch."""
         stretches = self._given.stretches
+        if len(heads) == len(self._given.names):
+            return stretches
         if len(stretches) == 1:
             return [stretches[0]._replace(end=len(heads))]
         ends = np.array([stretch.end for stretch in stretches])
@@ -246,12 +249,11 @@ class Batch:
     def _starts(self, workloads: list[Workload]) -> list[Start]:
         """How workloads stand, up to the first of which more follows from being placed than that it enters a phase."""
         found: list[Start] = []
-        last: tuple[object, ...] = ()
-        start: Start | None = None
+        last, start = self._begun
         for each in workloads:
             values = values_of(each)
             if values != last:
-                last, start = values, self._start(each, values)
+                last, start = self._begun = values, self._start(each, values)
             if start is None or each.replicas:
                 break
             found.append(start)
@@ -285,4 +287,4 @@ def _closed(parts: Iterable[Part]) -> list[Part]:
 def _grant(workload: Workload, node: Node, mask: int, start: int) -> Grant:
     request = workload.request
     shape = request.roles[0].shape if request else Shape()
-    return next(grants_of(node, shape, Run(node.ordinal, 0, 1, mask, start)))
+    return grant_of(node, shape, mask, start)
