@@ -40,6 +40,10 @@ class Journal:
         if before:
             self._log.append((_write_back, target, before))
 
+    def keep(self, target: object, **before: object) -> None:
+        """Remembers what attributes are now that the caller sets next: for what is written at every report."""
+        self._log.append((_write_back, target, before))
+
     def put(self, mapping: dict[K, V], key: K, value: V) -> None:
         """Sets an entry of a dict and remembers what it was."""
         self._log.append((_restore, mapping, key, mapping.get(key, _ABSENT)))

@@ -198,7 +198,8 @@ class Workload(OnCourse):
     @property
     def independent(self) -> bool:
         """Whether its replicas come and go one by one: a service's and independent trials, not a gang's."""
-        return self.inference or (self.request is not None and self.request.trials is not None)
+        request = self.request
+        return request is not None and (request.kind is WorkloadKind.INFERENCE or request.trials is not None)
 
     def beyond(self, role: str, rank: int) -> bool:
         """Whether that replica is one that its gang can do without."""
@@ -229,7 +230,9 @@ class Workload(OnCourse):
 
     def everyone(self) -> list[Replica]:
         """Its replicas of every revision and the leaving ones, in the order of their holders."""
-        all_of_them = [*self.replicas.values(), *self.rolling.values(), *self.leaving.values()]
+        all_of_them = list(self.replicas.values())
+        if self.rolling or self.leaving:
+            all_of_them += (*self.rolling.values(), *self.leaving.values())
         if len(all_of_them) > 1:
             all_of_them.sort(key=_holder)
         return all_of_them

@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from muster_kernel.lifecycle import ACTIVE, FINAL, RELEASING, WAITING, LifecycleEvent, Phase, Verdict, step
+from muster_kernel.lifecycle import ACTIVE, FINAL, RELEASING, WAITING, LifecycleEvent, Moved, Phase, Verdict, step
 from muster_kernel.reasons import ChangeReason
 from muster_scheduler.domain.asked.courses import stepped
 from muster_scheduler.domain.asked.limits import KEEP_DEVICES
@@ -39,17 +39,17 @@ def advance(
     world: World, workload: Workload, event: LifecycleEvent, reason: ChangeReason, message: str = ""
 ) -> Verdict | None:
     """Moves a workload by one event. None where it was taken, else the table's verdict."""
-    moved = step(workload.phase, event, workload.desired)
-    if isinstance(moved, Verdict):
+    moved = step(workload.phase, event, workload.course.desired)
+    if not isinstance(moved, Moved):
         return moved
-    if workload.desired is not moved.desired:
+    if workload.course.desired is not moved.desired:
         world.set(workload, desired=moved.desired)
         if not moved.path:
             _tell(world, workload, workload.phase, reason, message)
     for number, phase in enumerate(moved.path):
         before = workload.phase
         why, said = (reason, message) if number == 0 else (_remembered(phase), "")
-        world.set(workload, **_entered(world, workload, phase, why, said))
+        _move(world, workload, phase, why, said)
         _tell(world, workload, before, why, said)
         _enter(world, workload, before)
         if workload.phase is not phase:
@@ -57,20 +57,29 @@ def advance(
     return None
 
 
-def _entered(world: World, workload: Workload, phase: Phase, why: ChangeReason, said: str) -> dict[str, object]:
-    """What is something else in a workload that enters a phase: one change costs less than several."""
-    before, record = workload.phase, workload.record
-    noted: dict[str, object] = {"phase": phase}
+def _move(world: World, workload: Workload, phase: Phase, why: ChangeReason, said: str) -> None:
+    """Writes what is something else in a workload that enters a phase; as one change, remembered at once."""
+    before, course = workload.phase, workload.course
+    world.journal.keep(
+        workload,
+        phase=before,
+        course=course,
+        queued=workload.queued,
+        finished=workload.finished,
+        told=workload.told,
+    )
+    record = course.record
     if phase in WAITING:
-        noted["queued"] = world.now
+        workload.queued = world.now
     elif phase in FINAL:
-        noted["finished"] = world.now
+        workload.finished = world.now
     if before in WAITING:
-        noted["told"] = None
+        workload.told = None
     elif before in _THERE and phase in _TAKEN_DOWN:
         record += 1  # it is withdrawn
-    noted["course"] = stepped(workload.course, why, said, record)
-    return noted
+    workload.phase = phase
+    workload.course = stepped(course, why, said, record)
+    world.touched.workloads[workload.id] = None
 
 
 def _remembered(phase: Phase) -> ChangeReason:
@@ -80,13 +89,14 @@ def _remembered(phase: Phase) -> ChangeReason:
 
 
 def _tell(world: World, workload: Workload, before: Phase, reason: ChangeReason, message: str) -> None:
-    now = workload.id, workload.attempt, before, workload.phase, workload.desired, reason, message, world.now
+    course = workload.course
+    now = workload.id, course.attempt, before, workload.phase, course.desired, reason, message, world.now
     world.decide(new(PhaseChange, now))
 
 
 def _enter(world: World, workload: Workload, before: Phase) -> None:
     phase = workload.phase
-    if workload.claim is not None and phase not in _CLAIMING:
+    if workload.course.claim is not None and phase not in _CLAIMING:
         drop_claim(world, workload)  # of one that moved, and whose next run is not wanted any more
     if before in WAITING:
         world.waiting.remove(workload.id)
@@ -138,16 +148,21 @@ def _take_down(world: World, workload: Workload, before: Phase) -> None:
         world.watch(workload)
         if workload.phase is Phase.COMPLETED:
             learn(world.usual, world.journal, workload)
-    for replica in list(workload.replicas.values()):
-        if replica.kept:
-            world.give_back(workload, replica)
+    _give_back_kept(world, workload)
     if before in _THERE:
-        run = workload.cluster, workload.id, workload.generation, workload.attempt
-        world.decide(new(Release, (*run, world.limits.grace, workload.reason.value)))
+        course = workload.course
+        run = workload.cluster, workload.id, workload.generation, course.attempt
+        world.decide(new(Release, (*run, world.limits.grace, course.reason.value)))
         for replica in workload.everyone():  # who waits may count on it from now on
             world.free("", workload.cluster, workload.pool, replica.node)
     if not workload.remaining:
         nothing_left(world, workload)
+
+
+def _give_back_kept(world: World, workload: Workload) -> None:
+    """Returns the devices of replicas that waited for their restart."""
+    for replica in [each for each in workload.replicas.values() if each.kept]:
+        world.give_back(workload, replica)
 
 
 def gone(world: World, workload: Workload, replica: Replica) -> None:
@@ -212,9 +227,7 @@ def _terminated(world: World, workload: Workload) -> None:
         else:
             _again(world, workload)
         return
-    for replica in list(workload.replicas.values()):
-        if replica.kept:
-            world.give_back(workload, replica)
+    _give_back_kept(world, workload)
     ending, request = workload.ending, workload.request
     world.clear_run(workload)
     final = ending is Ending.FOR_GOOD

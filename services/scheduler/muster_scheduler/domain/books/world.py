@@ -205,7 +205,9 @@ class World:
             self.touched.nodes[replica.node] = None
         if replica.accounted:
             self._discharge(workload, replica)
-        self.set_replica(replica, gone=True, kept=False, accounted=False)
+        self.journal.keep(replica, gone=replica.gone, kept=replica.kept, accounted=replica.accounted)
+        replica.gone, replica.kept, replica.accounted = True, False, False
+        self.touched.replicas[replica.holder] = None
         self.free(workload.project, workload.cluster, workload.pool, replica.node)
 
     def free(self, project: str, cluster: str, pool: str, node: tuple[str, str]) -> None:

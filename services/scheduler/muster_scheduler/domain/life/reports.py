@@ -7,6 +7,7 @@ do not; devices come back by GONE alone, and GONE is always a replica's last wor
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Final
 
 from muster_kernel.lifecycle import ACTIVE, LifecycleEvent, Phase
@@ -24,7 +25,9 @@ E = LifecycleEvent
 _THERE: Final = ACTIVE | {Phase.UNKNOWN}
 _JUDGED: Final = _THERE | {Phase.STOPPING}
 _LAUNCHER: Final = "launcher"
+_state: Final = attrgetter("state")
 _SUCCEEDED: Final = {ReplicaState.SUCCEEDED}
+_ENDED: Final = frozenset({ReplicaState.SUCCEEDED, ReplicaState.FAILED})
 _UP: Final = frozenset({ReplicaState.READY, ReplicaState.SUCCEEDED})
 _WORTH_TELLING: Final = frozenset({ReplicaState.READY, ReplicaState.SUCCEEDED, ReplicaState.FAILED, ReplicaState.LOST})
 
@@ -62,8 +65,10 @@ def _write_down(world: World, workload: Workload, replica: Replica, status: Stat
     state = _state_after(replica, status)
     if state is not replica.state and (state in _WORTH_TELLING or status.gone):
         world.stirred[workload.id] = None
-    news = _news_after(replica.news, status)
-    world.set_replica(replica, state=state, seen=(order.start, order.sequence), news=news)
+    world.journal.keep(replica, state=replica.state, seen=replica.seen, news=replica.news)
+    replica.state, replica.seen = state, (order.start, order.sequence)
+    replica.news = _news_after(replica.news, status)
+    world.touched.replicas[replica.holder] = None
     if status.devices:
         _move_charge(world, replica, status.devices)
 
@@ -84,7 +89,7 @@ def _news_after(news: News, status: Status) -> News:
 
 
 def _state_after(replica: Replica, status: Status) -> ReplicaState:
-    if replica.state in {ReplicaState.SUCCEEDED, ReplicaState.FAILED}:
+    if replica.state in _ENDED:
         return replica.state  # how the command ended does not change any more
     if status.state is not None:
         return status.state
@@ -153,27 +158,28 @@ def _evaluate_alone(world: World, workload: Workload) -> None:
 
 def judge(world: World, workload: Workload) -> None:
     """What the replicas say about the workload's phase."""
-    if workload.phase not in _JUDGED or workload.snapshot_due:
+    phase = workload.phase
+    if phase not in _JUDGED or workload.course.snapshot_due:
         return
     if workload.independent:
-        if workload.phase is not Phase.STOPPING:
+        if phase is not Phase.STOPPING:
             _evaluate_alone(world, workload)
         return
     if workload.surplus_wanted:
         elastic.lose(world, workload)
-    states = {replica.state for replica in workload.replicas.values()}
+    states = set(map(_state, workload.replicas.values()))
     launched = workload.request is not None and workload.request.launcher_decides
     deciding = {replica.state for replica in _deciding(workload)} if launched else states
     if deciding == _SUCCEEDED:
         advance(world, workload, E.ALL_SUCCEEDED, ChangeReason.SUCCEEDED)
         return
-    if workload.phase is Phase.STOPPING or not states:
+    if phase is Phase.STOPPING or not states:
         return
     if ReplicaState.FAILED in states:
         _failed(world, workload, _first_failed(workload))
     elif states <= _UP:
         advance(world, workload, E.ALL_READY, ChangeReason.ALL_READY)
-    elif workload.phase is Phase.UNKNOWN:
+    elif phase is Phase.UNKNOWN:
         advance(world, workload, E.NONE_READY, ChangeReason.CLUSTER_BACK)
     stale.watch_strength(world, workload, states)
 
