@@ -27,6 +27,7 @@ STEPS: Final = Amount(GPU, MILLI, 1 << 30)
 FREE: Final = 1 << 60  # what a queue may hold of a resource that its quota does not name
 _FULL: Final = 1 << 61
 _SCALE: Final = 20  # bits behind the point of a ratio
+_FAIR, _WANTED, _DESERVED, _HELD, _BOUND = range(5)  # of a table's amounts
 
 
 class Queue(NamedTuple):
@@ -42,36 +43,57 @@ class Queue(NamedTuple):
 class Table(NamedTuple):
     """The queues of a pool as arrays of q rows, resources as in `Amount`.
 
-    parent: int64[q]. fair, deserved: int64[q, 3], in the accounts' units; FREE where no quota names the resource.
-    wanted: int64[q, 3], 0 there. counted: bool[3], the resources that any quota names. held, bound: int64[q, 3], of the
-    accounts as last read; read: what `Queues.stirs` was then, empty: never.
+    parent: int64[q]. counted: bool[3], the resources that any quota names. amounts: int64[5, q + 1, 3], what the
+    properties below say, one after the other, and zeros in the last row, which stands for a root above all of them.
+    accounts: those that were last read; read: what `Queues.stirs` was then, empty: never.
     """
 
     parent: Ints
-    fair: Ints
-    wanted: Ints
-    deserved: Ints
     counted: NDArray[np.bool_]
-    held: Ints
-    bound: Ints
+    amounts: Ints
     accounts: list[Account | None]
     read: list[int]
 
+    @property
+    def fair(self) -> Ints:
+        """int64[q, 3], fair shares in the accounts' units; FREE where no quota names the resource."""
+        return self.amounts[_FAIR, :-1]
+
+    @property
+    def wanted(self) -> Ints:
+        """int64[q, 3], what is held and waits; 0 where no quota names the resource."""
+        return self.amounts[_WANTED, :-1]
+
+    @property
+    def deserved(self) -> Ints:
+        """int64[q, 3]; FREE where no quota names the resource."""
+        return self.amounts[_DESERVED, :-1]
+
+    @property
+    def held(self) -> Ints:
+        """int64[q, 3], of the accounts as last read."""
+        return self.amounts[_HELD, :-1]
+
+    @property
+    def bound(self) -> Ints:
+        """int64[q, 3], what of it is non-preemptible."""
+        return self.amounts[_BOUND, :-1]
+
     def with_fair(self, shares: Shares, rows: list[int]) -> Table:
         """The same queues where the shares of these rows are others."""
-        fair, wanted = self.fair.copy(), self.wanted.copy()
+        amounts = self.amounts.copy()
         for at, each in enumerate(shares):
             if each is not None and rows:
-                fair[rows, at] = [each[row].fair for row in rows]
-                wanted[rows, at] = [each[row].wanted for row in rows]
-        return new(Table, (self.parent, fair, wanted, *self[3:]))
+                fair, wanted = [each[row].fair for row in rows], [each[row].wanted for row in rows]
+                amounts[: _WANTED + 1, rows, at] = fair, wanted
+        return new(Table, (self.parent, self.counted, amounts, self.accounts.copy(), self.read.copy()))
 
 
 class Frame(NamedTuple):
     """The queues of a pool as a tree under a root, row 0: what of it no account and no share changes.
 
     Children of one parent stand together, in the order in which ties of turns end: by name, a department before a
-    project of its name. order: int64[q], the queue of each row after the root; rows: of the projects, by name.
+    project of its name. order: int64[q + 1], the row of a table that stands at each; rows: of the projects, by name.
     parent, first_child, children: int64[q + 1]. most, secure: int64[q + 1, 3], what a queue may hold, and what of it
     may be non-preemptible; FREE where nothing bounds it.
     """
@@ -101,7 +123,7 @@ def _frame_of(queues: Sequence[Queue], departments: int) -> Frame:
     bounds = [_bounds(queues[row].quota) for row in order]
     most, secure = (np.array([(FREE,) * 3, *(each[side] for each in bounds)], np.int64) for side in (0, 1))
     rows = {queues[row].name: at for at, row in enumerate(order, 1) if row >= departments}
-    return Frame(np.array(order, np.int64), rows, np.array(parent), first, children, most, secure)
+    return Frame(np.array([len(order), *order], np.int64), rows, np.array(parent), first, children, most, secure)
 
 
 def _bounds(quota: Quota | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -126,14 +148,14 @@ class Standing:
         """The queues as arrays, made once; `refreshed` brings the accounts up to date."""
         parent = np.array([queue.parent for queue in self.queues], np.int64)
         counted = np.array([share is not None for share in self.shares])
-        fair, deserved = (np.full((len(parent), len(STEPS)), FREE) for _ in range(2))
-        wanted, held, bound = (np.zeros((len(parent), len(STEPS)), np.int64) for _ in range(3))
+        table = Table(parent, counted, np.zeros((5, len(parent) + 1, len(STEPS)), np.int64), [None] * len(parent), [])
+        table.fair[:] = table.deserved[:] = FREE
         for at, shares in enumerate(self.shares):
             if shares is not None:
-                fair[:, at] = [min(each.fair, FREE) for each in shares]
-                deserved[:, at] = [min(each.deserved, FREE) for each in shares]
-                wanted[:, at] = [min(each.wanted, FREE) for each in shares]
-        return Table(parent, fair, wanted, deserved, counted, held, bound, [None] * len(parent), [])
+                table.fair[:, at] = [min(each.fair, FREE) for each in shares]
+                table.deserved[:, at] = [min(each.deserved, FREE) for each in shares]
+                table.wanted[:, at] = [min(each.wanted, FREE) for each in shares]
+        return table
 
     @cached_property
     def frame(self) -> Frame:
@@ -160,8 +182,7 @@ class Standing:
         rows = differing(accounts, table.accounts)
         if rows:
             now = [accounts[row] or EMPTY for row in rows]
-            table.held[rows] = [each.held for each in now]
-            table.bound[rows] = [each.bound for each in now]
+            table.amounts[_HELD:, rows] = [each.held for each in now], [each.bound for each in now]
             table.accounts[:] = accounts
         return table
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from muster_scheduler.domain.books.queues import Queues
-from muster_scheduler.domain.books.standing import Ints, Standing
-from muster_scheduler.domain.deciding.accounts import IDLE_QUEUE, LEAST_SHARE, RESOURCES, UNNAMED, Tree
+from muster_scheduler.domain.books.standing import Standing
+from muster_scheduler.domain.deciding.accounts import IDLE_QUEUE, LEAST_SHARE, UNNAMED, Tree
 
 _MEMORY = 2
 
@@ -34,21 +34,13 @@ def forest_of(books: Queues, projects: Iterable[str], standing: Standing) -> For
     frame, table = standing.frame, standing.refreshed(books)
     if not all(map(frame.rows.__contains__, projects)):
         return None
-    asks, order = table.wanted > 0, frame.order
-    share = _rooted(np.where(asks, table.fair, UNNAMED), order, UNNAMED)
+    # Of a root nothing is asked, and so its share is unnamed: it has no turn but that of those below it.
+    fair, wanted, deserved, held, bound = table.amounts.take(frame.order, axis=1)
+    asks = wanted > 0
+    share, due = np.where(asks, fair, UNNAMED), np.where(asks, deserved, 0)
     memory = share[:, _MEMORY]
     if table.counted[_MEMORY] and ((memory > 0) & (memory < LEAST_SHARE)).any():
         return None
-    due, held = _rooted(np.where(asks, table.deserved, 0), order, 0), _rooted(table.held, order, 0)
-    bound = _rooted(table.bound, order, 0)
     key = np.full(len(frame.parent), IDLE_QUEUE, np.int64)
     tree = Tree(frame.parent, frame.first_child, frame.children, key, frame.most, frame.secure, share, due, held, bound)
     return Forest(tree, frame.rows)
-
-
-def _rooted(amounts: Ints, order: Ints, root: int) -> Ints:
-    """The amounts in the order of the tree, below the root's."""
-    made = np.empty((len(order) + 1, RESOURCES), np.int64)
-    made[0] = root
-    amounts.take(order, axis=0, out=made[1:], mode="clip")  # where it may not clip, it writes into a copy first
-    return made
