@@ -7,22 +7,20 @@ a device beyond the columns' slots is left out, since nobody is placed there by 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from muster_kernel.quantities import GPU, MILLI
-from muster_scheduler.domain.asked.requests import Grant, Kind, Role, Share
+from muster_scheduler.domain.asked.requests import Grant, Kind, Role
 from muster_scheduler.domain.asked.workloads import SECOND, Replica, Request, Workload
 from muster_scheduler.domain.books.capacity import Capacity
 from muster_scheduler.domain.books.standing import Standing
 from muster_scheduler.domain.books.world import World, amount_of
 from muster_scheduler.domain.fleet.columns import SLOTS, media_bit
-from muster_scheduler.domain.fleet.nodes import Node
 from muster_scheduler.domain.room.values import ALL, Bools, Held, Ints, Running, Taker, Tree
 
-Entry = tuple[int, int, int, int, int, int, int, int, int]  # a row of Held, in the order of `_FIELDS`
 _MOST: Final = 1 << 60  # in the accounts' units
 _FIELDS: Final = ("node", "cpu", "memory", "slots", "milli", "bytes", "anonymous", "slices", "media")
 
@@ -51,14 +49,13 @@ def taker_of(
 def running_of(world: World, capacity: Capacity, workloads: Sequence[Workload], rows: dict[str, int]) -> Running:
     """These workloads as arrays. rows: the row of each project's queue."""
     held = held_of(world, capacity, workloads)
-    units = [amount_of(r.grant for r in w.everyone() if r.accounted) for w in workloads]
-    gpus = np.array([each.gpu for each in units], np.int64)
+    units = _table([amount_of([r.grant for r in w.everyone() if r.accounted]) for w in workloads])
     placed = np.array([w.placed for w in workloads], np.int64)
     return Running(
         np.array([rows[w.project] for w in workloads], np.int64),
-        _table(units),
+        units,
         np.ones(len(workloads), np.int64),
-        gpus * ((world.now - placed) // SECOND) // GPU,
+        units[:, 0] * ((world.now - placed) // SECOND) // GPU,
         placed,
         np.array([w.request.priority if w.request else 0 for w in workloads], np.int64),
         np.argsort(np.argsort(np.array([w.id for w in workloads], np.str_), kind="stable"), kind="stable"),
@@ -68,12 +65,14 @@ def running_of(world: World, capacity: Capacity, workloads: Sequence[Workload], 
 
 def staying(workload: Workload) -> list[Replica]:
     """What would have to leave with a workload: all that is charged, without what leaves it anyway."""
-    return [each for each in workload.everyone() if each.charged and not (workload.active and each.leaving)]
+    active = workload.active
+    return [r for r in workload.everyone() if (not r.gone or r.kept) and not (active and r.leaving)]
 
 
 def departing(workload: Workload) -> list[Replica]:
     """What leaves anyway: all of a workload that is taken down, or the replicas that one that goes on gives up."""
-    return [each for each in workload.everyone() if each.charged and (each.leaving or not workload.active)]
+    active = workload.active
+    return [r for r in workload.everyone() if r.charged and (r.leaving or not active)]
 
 
 def held_of(
@@ -85,58 +84,78 @@ def held_of(
     """What that part of each of these workloads is charged on the pool's nodes."""
     reader = _Reader(world, capacity)
     first = [0]
-    entries: list[Entry] = []
-    extra: list[list[int]] = []
     for workload in workloads:
         for replica in part(workload):
-            entries += reader.entries(replica.node, replica.grant)
-            extra += [reader.named(replica.grant, at) for at in range(len(entries) - len(extra))]
-        first.append(len(entries))
-    table = np.array(entries, np.int64).reshape(len(entries), len(_FIELDS))
+            reader.read(replica.node, replica.grant)
+        first.append(len(reader.cells) // len(_FIELDS))
+    table = np.array(reader.cells, np.int64).reshape(first[-1], len(_FIELDS))
     columns = {name: np.ascontiguousarray(table[:, at]) for at, name in enumerate(_FIELDS)}
     names = len(capacity.columns.resources)
-    return Held(np.array(first, np.int64), extra=np.array(extra, np.int64).reshape(len(entries), names), **columns)
+    return Held(np.array(first, np.int64), extra=np.array(reader.extra, np.int64).reshape(first[-1], names), **columns)
+
+
+class _Place(NamedTuple):
+    """A node of the pool. bits: of each of its devices the bit of its slot; models: of each the card."""
+
+    ordinal: int
+    bits: dict[str, int]
+    models: dict[str, str]
 
 
 class _Reader:
-    """Grants as entries; the slots of a node's devices are looked up once a node."""
+    """Grants as rows, flat one after the other: what is the same for all on a node is looked up once a node.
+
+    One row for whole cards and work without any, one for each share of a card otherwise. cells: in the order of
+    `_FIELDS`. extra: amounts of the pool's named resources, which stand on the first row of a grant.
+    """
 
     def __init__(self, world: World, capacity: Capacity) -> None:
         self._nodes = world.inventory.nodes
         self._capacity = capacity
-        self._slots: dict[tuple[str, str], dict[str, int]] = {}
+        self._names = capacity.columns.resources
+        self._places: dict[tuple[str, str], _Place] = {}
+        self.cells: list[int] = []
+        self.extra: list[int] = []
 
-    def entries(self, key: tuple[str, str], grant: Grant) -> Iterator[Entry]:
-        """One entry for whole cards and work without any, one for each share of a card otherwise."""
-        node = self._nodes.get(key)
-        if node is None or node.ordinal < 0 or self._capacity.nodes[node.ordinal] is not node:
+    def read(self, key: tuple[str, str], grant: Grant) -> None:
+        """Adds the rows of a grant; none where the node is none of the pool's."""
+        place = self._places.get(key) or self._enter(key)
+        if place is None:
             return
-        slots = self._slots_of(key, node)
-        if not grant.shares or grant.shares[0].kind is Kind.WHOLE:
-            mask = sum(1 << slots[share.device] for share in grant.shares if share.device in slots)
-            yield node.ordinal, grant.cpu, grant.memory, mask, MILLI, ALL, grant.slots, 0, 0
+        shares, bits = grant.shares, place.bits
+        if self._names:
+            self._read_extra(grant)
+        if shares and shares[0].kind is not Kind.WHOLE:
+            self._read_parts(place, grant)
             return
+        mask = 0
+        for share in shares:
+            mask |= bits.get(share.device, 0)
+        self.cells += (place.ordinal, grant.cpu, grant.memory, mask, MILLI, ALL, grant.slots, 0, 0)
+
+    def _read_parts(self, place: _Place, grant: Grant) -> None:
         cpu, memory = grant.cpu, grant.memory
         for share in grant.shares:
-            at = slots.get(share.device)
-            mask = 0 if at is None else 1 << at
-            media = 0 if at is None else media_bit(node.devices[at].model, share.profile)
-            yield (node.ordinal, cpu, memory, mask, *_amounts(share), 0, share.mask, media)
+            mask = place.bits.get(share.device, 0)
+            media = media_bit(place.models[share.device], share.profile) if mask else 0
+            self.cells += (place.ordinal, cpu, memory, mask, share.milli, share.bytes, 0, share.mask, media)
             cpu = memory = 0
 
-    def named(self, grant: Grant, at: int) -> list[int]:
-        """The named resources of a grant; they stand on the first of its entries."""
-        names = self._capacity.columns.resources
-        held = dict(grant.extra) if at == 0 else {}
-        return [held.get(name, 0) for name in names]
+    def _read_extra(self, grant: Grant) -> None:
+        held = dict(grant.extra)
+        self.extra += [held.get(name, 0) for name in self._names]
+        parts = bool(grant.shares) and grant.shares[0].kind is not Kind.WHOLE
+        self.extra += [0] * (len(self._names) * (len(grant.shares) - 1) if parts else 0)
 
-    def _slots_of(self, key: tuple[str, str], node: Node) -> dict[str, int]:
-        known = self._slots.get(key)
-        if known is None:
-            known = {device.uuid: slot for slot, device in enumerate(node.devices[:SLOTS])}
-            self._slots[key] = known
-        return known
-
-
-def _amounts(share: Share) -> tuple[int, int]:
-    return share.milli, share.bytes
+    def _enter(self, key: tuple[str, str]) -> _Place | None:
+        node = self._nodes.get(key)
+        if node is None or node.ordinal < 0 or self._capacity.nodes[node.ordinal] is not node:
+            return None
+        devices = node.devices[:SLOTS]
+        place = _Place(
+            node.ordinal,
+            {device.uuid: 1 << slot for slot, device in enumerate(devices)},
+            {device.uuid: device.model for device in devices},
+        )
+        self._places[key] = place
+        return place

@@ -130,13 +130,13 @@ def without(
 
 def preemptible_of(site: Site, projects: Iterable[str]) -> list[Workload]:
     """The running preemptible workloads of these projects that are past their minimum run time, by project and id."""
-    world = site.world
+    workloads, placed = site.world.workloads, site.world.placed
+    settled = site.world.now - site.world.limits.minimum_run
     found: list[Workload] = []
     for project in projects:
-        for other_id in sorted(world.placed.get((site.cluster, site.pool, project), {})):
-            other = world.workloads[other_id]
-            settled = other.placed + world.limits.minimum_run <= world.now
-            if settled and other.active and other.request is not None and other.request.preemptible:
+        for other in map(workloads.__getitem__, sorted(placed.get((site.cluster, site.pool, project), ()))):
+            request = other.request
+            if request is not None and request.preemptible and other.active and other.placed <= settled:
                 found.append(other)
     return found
 

@@ -6,7 +6,7 @@ share now. Answers are bounds that cost microseconds: of whom they say no, a sea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -58,7 +58,7 @@ class Change:
         self._projects = set(projects)
         self._departments = {found.name for name in self._projects if (found := world.queues.department_of(name))}
         self._fits: dict[Shape, bool] = {}
-        self._offers: list[Offers] | None = None
+        self._offers: list[Offers] = []  # of the first nodes
         self._free: dict[str, Amount] | None = None
         self._moved: _Reweighed | None = None
         self._takes: dict[tuple[str, Role, bool], bool] = {}
@@ -170,12 +170,9 @@ class Change:
         whom = whom_of(key, reclaims=self._reclaims(key))
         if not (whom.others or self._asks_own(whom)) and not self._enough_in_sum(key, self._free_in_sum()):
             return False
+        if whom.others and not self._may_take(key, here=True):
+            whom = whom._replace(others=False)
         shapes = [role.shape for role in key.roles if role.size]
-        if not self._holds(whom, shapes):
-            return False
-        return not whom.others or self._may_take(key, here=True) or self._holds(whom._replace(others=False), shapes)
-
-    def _holds(self, whom: Whom, shapes: list[Shape]) -> bool:
         return any(offers.to(whom).holds(shape) for offers in self._offers_of_nodes() for shape in shapes)
 
     def _may_take(self, key: ClassKey, *, here: bool) -> bool:
@@ -202,11 +199,17 @@ class Change:
         place = Pool(self._world, capacity, standing, self._tree)
         return may_take(place, row, role, total_charge((role,)), nodes if here else None)
 
-    def _offers_of_nodes(self) -> list[Offers]:
-        if self._offers is None:
-            leaving = frozenset(each.id for cluster in self._clusters for each in self._leaving(cluster))
-            self._offers = [Offers(self._world, node, self._givers(), leaving) for node in self._nodes]
-        return self._offers
+    def _offers_of_nodes(self) -> Iterator[Offers]:
+        """Node by node, made as they are asked for: of those who hold too much, the first few mostly tell enough."""
+        known = self._offers
+        for at, node in enumerate(self._nodes):
+            if at == len(known):
+                known.append(Offers(self._world, node, self._givers(), self._away))
+            yield known[at]
+
+    @cached_property
+    def _away(self) -> frozenset[str]:
+        return frozenset(each.id for cluster in self._clusters for each in self._leaving(cluster))
 
     def _could_move(self, key: ClassKey) -> bool:
         """Whether a cluster has enough free in sum, those gone who leave anyway: moving makes nothing more free."""

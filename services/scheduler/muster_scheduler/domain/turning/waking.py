@@ -127,4 +127,6 @@ def _nodes_of(world: World, pool: str, projects: set[str]) -> Iterator[tuple[str
     for cluster in world.inventory.clusters_with(pool):
         for project in sorted(projects):
             for name in world.placed.get((cluster, pool, project), ()):
-                yield from (replica.node for replica in world.workloads[name].everyone() if replica.charged)
+                for replica in world.workloads[name].everyone():
+                    if replica.charged:
+                        yield replica.node
