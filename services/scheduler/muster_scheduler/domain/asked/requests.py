@@ -109,7 +109,10 @@ def charge_of(shape: Shape, device_memory: int = 0) -> int:
 
 def total_charge(roles: tuple[Role, ...]) -> int:
     """What the whole gang costs before placement, in 1/7,000 GPU."""
-    return sum(role.size * role.charge for role in roles)
+    charge = 0
+    for _, size, _, each in roles:  # a plain loop: asked at every arrival and every end
+        charge += size * each
+    return charge
 
 
 def replica_count(roles: tuple[Role, ...]) -> int:

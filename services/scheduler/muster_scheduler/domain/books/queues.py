@@ -8,9 +8,9 @@ lowering a quota stops nothing. A department that names no quota for a pool boun
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from muster_kernel.reasons import WaitingReason
 from muster_kernel.sentences import Reason
@@ -31,6 +31,8 @@ from muster_scheduler.domain.asked.rules import ANY_TYPE, NO_RULES, NodeTypes, R
 from muster_scheduler.domain.journal import Journal
 from muster_scheduler.domain.shares.decay import Faded, fade
 from muster_scheduler.domain.tuples import new
+
+K = TypeVar("K")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,10 @@ class Spell(NamedTuple):
 
 
 _NO_SPELL = Spell()
+_NOWHERE = ("", "")
 _NOBODY: dict[str, Spell] = {}
+Entry = tuple[dict[Any, Any], Any, Any]
+"""Of a dict, a key, and what stood there: None for nothing."""
 
 
 class Queues:
@@ -131,8 +136,14 @@ class Queues:
             return
         for (name, pool), account in sorted(self.accounts.items()):
             if name == project:
-                self._write(self.above, (before, pool), self._over(before, pool).joined(account, -1))
-                self._write(self.above, (to, pool), self._over(to, pool).joined(account))
+                self._rewrite(before, pool, self._over(before, pool).joined(account, -1))
+                self._rewrite(to, pool, self._over(to, pool).joined(account))
+
+    def _rewrite(self, department: str, pool: str, account: Account) -> None:
+        if department:
+            was = _write(self.above, (department, pool), None if account == EMPTY else account)
+            self._stir(pool)
+            self._journal.note(self._take_back, pool, [was])
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
@@ -238,18 +249,22 @@ class Queues:
 
         charges: as how many it counts, where it is what so many replicas hold that give it back one by one.
         """
-        project, _, _, preemptible = owner
-        key = (project, pool)
+        project, user, workload, preemptible = owner
+        key, noted = (project, pool), self.risen if times > 0 else self.fallen
         self.changed[key] = None
-        self._note(self.risen if times > 0 else self.fallen, key)
-        now = self.accounts.get(key, EMPTY).plus(amount, preemptible=preemptible, times=times)
-        self._write(self.accounts, key, now)
+        was: list[Entry] = []
+        if key not in noted:
+            was.append((noted, key, None))  # what is only tried, and taken back, wakes nobody
+            noted[key] = None
         known = self.projects.get(project)
-        if known is not None and known.department:
-            above = (known.department, pool)
-            over = self.above.get(above, EMPTY).plus(amount, preemptible=preemptible, times=times)
-            self._write(self.above, above, over)
-        self._count(owner, pool, new(Spell, (times * charges, times * amount.gpu)))
+        above = (known.department, pool) if known is not None else _NOWHERE
+        for accounts, whose in ((self.accounts, key), (self.above, above)):
+            if whose[0]:
+                now = accounts.get(whose, EMPTY).plus(amount, preemptible=preemptible, times=times)
+                was.append(_write(accounts, whose, None if now == EMPTY else now))
+        self._count(was, (project, user, pool), workload, times * charges, times * amount.gpu)
+        self._stir(pool)
+        self._journal.note(self._take_back, pool, was)
 
     def charge_many(self, project: str, pool: str, account: Account, spells: Mapping[str, Mapping[str, Spell]]) -> None:
         """Charges what many workloads of a project take together, none of which held anything in the pool.
@@ -258,49 +273,42 @@ class Queues:
         """
         key = (project, pool)
         self.changed[key] = None
-        self._note(self.risen, key)
-        self._write(self.accounts, key, self.account(*key).joined(account))
+        was: list[Entry] = []
+        if key not in self.risen:
+            was.append((self.risen, key, None))
+            self.risen[key] = None
         known = self.projects.get(project)
-        if known is not None and known.department:
-            over = self._over(known.department, pool).joined(account)
-            self._write(self.above, (known.department, pool), over)
+        above = (known.department, pool) if known is not None else _NOWHERE
+        for accounts, whose in ((self.accounts, key), (self.above, above)):
+            if whose[0]:
+                was.append(_write(accounts, whose, accounts.get(whose, EMPTY).joined(account)))
         for user, fresh in spells.items():
             held = self.spells.get((project, user, pool))
             if held is None:
-                held = {}
-                self._journal.put(self.spells, (project, user, pool), held)
-            self._journal.note(_forget, held, tuple(fresh))
-            held.update(fresh)
+                was.append(_write(self.spells, (project, user, pool), dict(fresh)))
+            else:
+                self._journal.note(_forget, held, fresh)
+                held.update(fresh)
+        self._stir(pool)
+        self._journal.note(self._take_back, pool, was)
 
-    def _note(self, noted: dict[tuple[str, str], None], key: tuple[str, str]) -> None:
-        if key not in noted:
-            noted[key] = None
-            self._journal.note(noted.pop, key, None)  # what is only tried, and taken back, wakes nobody
-
-    def _count(self, owner: Owner, pool: str, more: Spell) -> None:
-        key = (owner.project, owner.user, pool)
+    def _count(self, was: list[Entry], key: tuple[str, str, str], workload: str, charges: int, gpu: int) -> None:
+        """Counts charges of a workload in one pool. was: gets what stood where it writes."""
         spells = self.spells.get(key)
         if spells is None:
             spells = {}
-            self._journal.put(self.spells, key, spells)
-        spell = spells.get(owner.workload, _NO_SPELL)
-        charges = spell.charges + more.charges
-        if charges:
-            self._journal.put(spells, owner.workload, new(Spell, (charges, spell.gpu + more.gpu)))
-        else:
-            self._journal.drop(spells, owner.workload)
+            was.append(_write(self.spells, key, spells))
+        before, held = spells.get(workload, _NO_SPELL)
+        charges += before
+        was.append(_write(spells, workload, new(Spell, (charges, held + gpu)) if charges else None))
         if not spells:
-            self._journal.drop(self.spells, key)
+            was.append(_write(self.spells, key, None))
 
-    def _write(self, accounts: dict[tuple[str, str], Account], key: tuple[str, str], account: Account) -> None:
-        if not key[0]:
-            return
-        if account == EMPTY:
-            self._journal.drop(accounts, key)
-        else:
-            self._journal.put(accounts, key, account)
-        self._stir(key[1])
-        self._journal.note(self._stir, key[1])
+    def _take_back(self, pool: str, was: Sequence[Entry]) -> None:
+        """Undoes a charge: one entry of the journal for all that it wrote, since there are thousands a second."""
+        for entry in reversed(was):
+            _write(*entry)
+        self._stir(pool)
 
     def _stir(self, pool: str) -> None:
         self._stirs[pool] = self._stirs.get(pool, 0) + 1
@@ -317,6 +325,16 @@ class Queues:
             kept, summed = getattr(self, name), getattr(fresh, name)
             if kept != summed:
                 raise AssertionError(f"{name} say {kept}, what is charged sums to {summed}")
+
+
+def _write(entries: dict[K, Any], key: K, value: object) -> Entry:
+    """Sets an entry, or drops it where it is None; what stood there, in the form in which it is set again."""
+    before = entries.get(key)
+    if value is None:
+        entries.pop(key, None)
+    else:
+        entries[key] = value
+    return entries, key, before
 
 
 def _forget(spells: dict[str, Spell], workloads: Iterable[str]) -> None:

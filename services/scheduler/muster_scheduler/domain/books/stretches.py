@@ -52,7 +52,7 @@ class Stretches(Queue):
             bucket.members.sort()
             bucket.count = len(bucket.members)
             self._demand(bucket, bucket.count)
-            self._offer(bucket)
+            self._offer(bucket, bucket.members[0])
 
     def stretch(self, project: str, most: int) -> Stretch:
         """The first `most` heads of a project."""
@@ -120,7 +120,7 @@ class Stretches(Queue):
                 bucket.ticket = 0
             if _MANY * len(fresh) < len(self._heads.get(project, ())):
                 for bucket in fresh:
-                    self._offer(bucket)
+                    self._offer(bucket, self.first(bucket))
                 continue
             heads = [offer for offer in self._heads.get(project, ()) if offer[2].ticket == offer[1]]
             for bucket in fresh:

@@ -22,6 +22,7 @@ from muster_scheduler.domain.asked.requests import Grant
 from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.books.classes import ClassKey, Kin, Kins, Place, asked_by, grant_of
 from muster_scheduler.domain.books.weighed import Weighed
+from muster_scheduler.domain.tuples import new
 
 _LEFT: Final = 64  # members that have left and are still listed at a class's head
 
@@ -94,16 +95,17 @@ class Queue:
     def add(self, workload: Workload) -> Reason | None:
         """Puts a workload in. The reason of its class where that is blocked already, else None: worth a try."""
         key = self._kins.key_of(workload, self._user(workload))
-        place = Place(-key.kin.priority, workload.submitted, workload.id)
-        self.remove(workload.id)
+        place = new(Place, (-key.kin.priority, workload.submitted, workload.id))
+        if workload.id in self._listed:
+            self.remove(workload.id)
         bucket = self._bucket(key)
         insort(bucket.members, place, bucket.first)
         bucket.count += 1
         bucket.before = None  # a member that nobody has told why it waits
         self._demand(bucket, 1)
         self._listed[workload.id] = bucket, place
-        if bucket.reason is None and self.first(bucket) == place:  # else the one before it is offered already
-            self._offer(bucket)
+        if bucket.reason is None and (bucket.count == 1 or self.first(bucket) == place):
+            self._offer(bucket, place)  # else the one before it is offered already
         return bucket.reason
 
     def _user(self, workload: Workload) -> str:
@@ -127,7 +129,7 @@ class Queue:
         if bucket.count == 0:
             self._forget(bucket)
         elif bucket.reason is None:
-            self._offer(bucket)
+            self._offer(bucket, self.first(bucket))
 
     def limit_users(self, project: str, *, limited: bool, find: Callable[[str], Workload]) -> None:
         """The project limits users now, or no longer: whose a workload is makes a class, or does not."""
@@ -141,10 +143,11 @@ class Queue:
             self.add(find(workload))
 
     def _demand(self, bucket: Bucket, members: int) -> None:
-        if members and (bucket.reason is None or bucket.reason.code in FOR_ROOM):
-            self._press(bucket.key.pools, members)
-        if members and (bucket.reason is None or bucket.reason.code not in IN_VAIN):
-            self._ask(bucket.key.project, bucket.key.pools, bucket.each, members)
+        kin, reason = bucket.kin, bucket.reason
+        if members and (reason is None or reason.code in FOR_ROOM):
+            self._press(kin.pools, members)
+        if members and (reason is None or reason.code not in IN_VAIN):
+            self._ask(kin.project, kin.pools, bucket.each, members)
 
     def _press(self, pools: tuple[str, ...], members: int) -> None:
         for pool in pools:
@@ -163,7 +166,7 @@ class Queue:
         bucket.ticket = 0
         del self.buckets[key]
         if bucket.barred:
-            for blocked in (*map(self._by_pool.get, key.pools), self._by_project.get(key.project)):
+            for blocked in (*map(self._by_pool.get, bucket.kin.pools), self._by_project.get(bucket.kin.project)):
                 if blocked:
                     blocked.pop(key, None)
 
@@ -202,8 +205,7 @@ class Queue:
         listed = self._listed.get(place.id)
         return listed is not None and listed[0] is bucket and listed[1] == place
 
-    def _offer(self, bucket: Bucket) -> None:
-        head = self.first(bucket)
+    def _offer(self, bucket: Bucket, head: Place | None) -> None:
         if head is not None:
             project = bucket.kin.project
             self.offered[project] = None
@@ -330,7 +332,7 @@ class Queue:
             self._demand(bucket, -bucket.count)
             bucket.reason = None
             self._demand(bucket, bucket.count)
-            self._offer(bucket)
+            self._offer(bucket, self.first(bucket))
 
     def reason(self, workload: str) -> Reason | None:
         """Why the workload's class is blocked; None where it is not, or the workload does not wait."""

@@ -224,7 +224,11 @@ class World:
         self.farewell[workload.id] = workload.everyone()
         for replica in workload.replicas.values():
             self.touched.replicas[replica.holder] = None
-        self.set(workload, replicas={}, replacements={}, below_since=0, calm_since=0, resized=0)
+        self.journal.keep(workload, replicas=workload.replicas)
+        workload.replicas = {}
+        self.touched.workloads[workload.id] = None
+        if workload.replacements or workload.below_since or workload.calm_since or workload.resized:
+            self.set(workload, replacements={}, below_since=0, calm_since=0, resized=0)
         self.leave_pool(workload)
 
     def depart(self, workload: Workload) -> None:

@@ -52,22 +52,22 @@ def take_status(world: World, workload: Workload, generation: int, attempt: int,
             _nothing_there(world, workload, generation, attempt)
         return
     replica = workload.find(Holder(workload.id, generation, attempt, status.role, status.rank, status.k))
-    if replica is None or replica.gone or (order.start, order.sequence) <= replica.seen:
+    seen = order.start, order.sequence
+    if replica is None or replica.gone or seen <= replica.seen:
         return
-    _write_down(world, workload, replica, status, order)
+    _write_down(world, workload, replica, status, seen)
     if status.gone:
         end_of(world, workload, replica)
-    elif replica.holder not in workload.leaving:
+    elif not workload.leaving or replica.holder not in workload.leaving:
         judge(world, workload)
 
 
-def _write_down(world: World, workload: Workload, replica: Replica, status: Status, order: Order) -> None:
-    state = _state_after(replica, status)
-    if state is not replica.state and (state in _WORTH_TELLING or status.gone):
+def _write_down(world: World, workload: Workload, replica: Replica, status: Status, seen: tuple[int, int]) -> None:
+    before, after, news = replica.state, _state_after(replica, status), replica.news
+    if after is not before and (after in _WORTH_TELLING or status.gone):
         world.stirred[workload.id] = None
-    world.journal.keep(replica, state=replica.state, seen=replica.seen, news=replica.news)
-    replica.state, replica.seen = state, (order.start, order.sequence)
-    replica.news = _news_after(replica.news, status)
+    world.journal.keep(replica, state=before, seen=replica.seen, news=news)
+    replica.state, replica.seen, replica.news = after, seen, _news_after(news, status)
     world.touched.replicas[replica.holder] = None
     if status.devices:
         _move_charge(world, replica, status.devices)
