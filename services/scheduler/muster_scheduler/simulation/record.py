@@ -103,7 +103,8 @@ def _step(before: Phase, after: Phase) -> Step:
     return Step(holding, waiting, running, int(after is Phase.COMPLETED), int(after is Phase.FAILED))
 
 
-_STEPS: Final = {(before, after): _step(before, after) for before in Phase for after in Phase}
+_STEPS: Final = {(before, after): step for before in Phase for after in Phase if any(step := _step(before, after))}
+"""Of the changes that mean something to a sum; most workloads only become ready."""
 
 
 class Record:
@@ -137,17 +138,19 @@ class Record:
 
     def changed(self, change: PhaseChange) -> None:
         """A workload has entered another phase."""
-        self._move(self._jobs[change.workload], change.before, change.after)
+        step = _STEPS.get((change.before, change.after))
+        if step is not None:
+            self._move(self._jobs[change.workload], step)
 
     def begun(self, world: World, burst: Burst) -> None:
         """Many workloads have got their places."""
         for workload, begun in zip(burst.workloads, burst.begun, strict=True):
             job = self._jobs[workload]
             self._serve(job, burst.at - world.workloads[workload].submitted)
-            self._move(job, begun.before, begun.after)
+            self._move(job, _STEPS[begun.before, begun.after])
 
-    def _move(self, job: Known, before: Phase, after: Phase) -> None:
-        account, (holding, waiting, running, completed, failed) = job.account, _STEPS[before, after]
+    def _move(self, job: Known, step: Step) -> None:
+        account, (holding, waiting, running, completed, failed) = job.account, step
         self.running += running
         if holding:
             account.held += holding * job.units

@@ -142,7 +142,6 @@ def _line_up(world: World, workload: Workload) -> None:
 
 def _take_down(world: World, workload: Workload, before: Phase) -> None:
     """Terminating, Stopping, Deleting, Completed, Failed: nothing of it is wanted any more."""
-    world.depart(workload)
     drop_claim(world, workload)
     if workload.phase in _OVER:
         world.watch(workload)
@@ -155,7 +154,9 @@ def _take_down(world: World, workload: Workload, before: Phase) -> None:
         world.decide(new(Release, (*run, world.limits.grace, course.reason.value)))
         for replica in workload.everyone():  # who waits may count on it from now on
             world.free("", workload.cluster, workload.pool, replica.node)
-    if not workload.remaining:
+    if workload.remaining:
+        world.depart(workload)
+    else:
         nothing_left(world, workload)
 
 

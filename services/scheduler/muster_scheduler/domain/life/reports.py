@@ -127,6 +127,9 @@ def _nothing_there(world: World, workload: Workload, generation: int, attempt: i
 def end_of(world: World, workload: Workload, replica: Replica) -> None:
     """Nothing of the replica is left: how it ended, what follows for the workload, and its devices back."""
     alone = workload.independent
+    if replica.state is ReplicaState.SUCCEEDED and not alone and workload.phase in _THERE:
+        _ended_well(world, workload, replica)
+        return
     if not replica.ended and workload.phase in _THERE:
         news = replica.news
         if news.failure is FailureClass.NONE:
@@ -138,6 +141,18 @@ def end_of(world: World, workload: Workload, replica: Replica) -> None:
         judge(world, workload)
     gone(world, workload, replica)
     if alone:
+        judge(world, workload)
+    world.stirred[workload.id] = None
+
+
+def _ended_well(world: World, workload: Workload, replica: Replica) -> None:
+    """The plain end of a member of a gang: whatever follows, its devices come back, so that is written first.
+
+    Of a workload that this completes nothing is left by then, and nobody has to be told that it is on its way out.
+    """
+    judged = replica.holder not in workload.leaving
+    gone(world, workload, replica)
+    if judged:
         judge(world, workload)
     world.stirred[workload.id] = None
 
