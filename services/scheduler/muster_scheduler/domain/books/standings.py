@@ -58,7 +58,8 @@ def _follow(world: World, kept: Kept) -> bool:
         return False
     if supply(world, standing.pool) != standing.total:
         return False
-    accounts, demands = standing.accounts(books), _demands(world, standing)
+    # Read through the table, where a batch finds them then.
+    accounts, demands = standing.refreshed(books).accounts.copy(), _demands(world, standing)
     inner = len(standing.departments)
     moved = {*differing(accounts, kept.accounts), *(inner + row for row in differing(demands, kept.demands))}
     kept.accounts, kept.demands = accounts, demands
