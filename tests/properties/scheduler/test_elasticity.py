@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from muster_kernel.lifecycle import ACTIVE, Phase
 from muster_scheduler.domain.asked.workloads import ReplicaState, Request, Stretch, Workload
 from muster_scheduler.domain.books.course import gone
+from muster_scheduler.domain.books.deriving import derive
 from muster_scheduler.domain.decisions import Placed, Scaled
 from muster_scheduler.domain.life.elastic import shed
 from tests.support.fleets import Fleet, node, request, role, whole, workload_id
@@ -124,11 +125,11 @@ def test_a_state_made_anew_decides_the_same() -> None:
     take(fleet, None)
     take(fleet, asked(2, 0, 1, preemptible=True))
     before = fleet.state.digest()
-    fleet.world.derive()
+    derive(fleet.world)
     fleet.wait(0)
     assert fleet.state.digest() == before
     fleet.finish(2)
-    fleet.world.derive()
+    derive(fleet.world)
     take(fleet, None)
     assert len(fleet.world.workloads[workload_id(1)].replicas) == 4
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from muster_kernel.lifecycle import Phase
+from muster_scheduler.domain.books.deriving import derive
 from muster_scheduler.domain.books.leaving import Leaving
 from muster_scheduler.domain.journal import Journal
 from tests.support.fleets import Fleet, node, request, role, whole, workload_id
@@ -38,7 +39,7 @@ def test_who_is_evicted_leaves_its_pool_and_is_promised_to_its_taker() -> None:
 def test_what_is_read_back_is_what_was_noted() -> None:
     fleet = evicting()
     before = fleet.world.departing
-    fleet.world.derive()
+    derive(fleet.world)
     after = fleet.world.departing
     assert after is not before
     assert sorted(after.of(PLACE)) == sorted(before.of(PLACE))

@@ -9,6 +9,7 @@ from muster_kernel.quantities import GPU
 from muster_kernel.reasons import WaitingReason
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.workloads import Workload
+from muster_scheduler.domain.books.deriving import derive
 from muster_scheduler.domain.decisions import Preempted
 from tests.support.fleets import Fleet, node, request, role, whole, workload_id
 
@@ -106,6 +107,6 @@ def test_who_is_in_a_silent_cluster_does_not_leave() -> None:
     fleet.now += 60_000_000
     fleet.send(fleet.heartbeat("c2"))
     assert fleet.workload(1).phase is Phase.UNKNOWN
-    fleet.world.derive()
+    derive(fleet.world)
     fleet.submit(4, request(clusters=("c2",)), project="y")
     assert len(evictions(fleet)) == 1

@@ -7,6 +7,7 @@ from muster_kernel.reasons import FailureClass
 from muster_scheduler.domain import decisions as d
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState, Stretch
+from muster_scheduler.domain.books.deriving import derive
 from muster_scheduler.domain.fleet.clusters import Profile
 from muster_scheduler.domain.fleet.nodes import Mig, NodeState
 from tests.support.fleets import Fleet, node, request, role, whole, workload_id
@@ -123,7 +124,7 @@ def test_a_queue_that_is_filled_at_once_is_the_one_that_was_entered_one_by_one()
         fleet.submit(number, asked, project="pq"[number % 3 == 0])
     world, entered = fleet.world, fleet.world.waiting
     world.waiting.wake_all()
-    world.derive()
+    derive(world)
     filled = world.waiting
     assert filled is not entered
     assert len(filled) == len(late)

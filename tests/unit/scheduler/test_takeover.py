@@ -9,6 +9,7 @@ from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.quotas import Quota
 from muster_scheduler.domain.asked.rules import Rules
 from muster_scheduler.domain.asked.workloads import ReplicaState, Stretch, WorkloadKind
+from muster_scheduler.domain.books.deriving import derive
 from muster_scheduler.domain.books.queues import Project
 from tests.support.fleets import Fleet, node, request, role, whole
 
@@ -21,7 +22,7 @@ def test_a_gang_that_is_restarted_where_it_was_keeps_its_longest_run() -> None:
     fleet.wait(100)
     fleet.report(1, ReplicaState.FAILED, exit_code=1, failure=FailureClass.EXIT)
     assert fleet.workload(1).phase is Phase.TERMINATING
-    fleet.world.derive()
+    derive(fleet.world)
     fleet.gone(1)
     fleet.wait(60)
     assert (fleet.workload(1).phase, fleet.workload(1).attempt) == (Phase.INITIALIZING, 2)
@@ -42,7 +43,7 @@ def test_a_service_that_comes_back_from_silence_gets_the_replicas_it_lacks() -> 
     fleet.now += 60_000_000
     fleet.send()
     assert fleet.workload(1).phase is Phase.UNKNOWN
-    fleet.world.derive()
+    derive(fleet.world)
     fleet.inventory("c1", [node("a", 1), node("b", 1)])
     held = events.Held(fleet.workload(1).id, 1, 1, 1, ())
     fleet.send(events.AssignmentsHeld("c1", fleet.order(), (held,), 1))
@@ -57,7 +58,7 @@ def test_a_gang_that_is_restarted_where_it_was_promises_its_devices_to_nobody() 
     fleet.run(1)
     fleet.send(fleet.status(1, ReplicaState.FAILED, exit_code=1, failure=FailureClass.EXIT))
     fleet.send(fleet.status(1, None, gone=True, exit_code=1, failure=FailureClass.EXIT))
-    fleet.world.derive()
+    derive(fleet.world)
     higher = fleet.submit(3, request(role(whole(), 3), priority=75))
     assert (fleet.workload(1).phase, higher.claim) == (Phase.TERMINATING, None)
     fleet.gone(1)
@@ -77,7 +78,7 @@ def test_an_elastic_gang_that_comes_back_from_silence_is_known_to_give_room_up_a
     fleet.now += 60_000_000
     fleet.send()
     assert fleet.workload(1).phase is Phase.UNKNOWN
-    fleet.world.derive()
+    derive(fleet.world)
     fleet.submit(3, request(priority=75))
     fleet.send(events.AssignmentsHeld("c1", fleet.order(), (events.Held(fleet.workload(1).id, 1, 1, 1, ()),), 1))
     assert fleet.workload(1).phase in ACTIVE

@@ -19,6 +19,7 @@ from muster_scheduler.adapters import rows, workload_rows
 from muster_scheduler.domain.asked.limits import Limits
 from muster_scheduler.domain.asked.workloads import Replica, Request, Workload
 from muster_scheduler.domain.books.claims import promised_holder
+from muster_scheduler.domain.books.deriving import derive
 from muster_scheduler.domain.books.usual import learned
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.state import State
@@ -60,7 +61,7 @@ async def load(connection: asyncpg.Connection, limits: Limits, now: int) -> Stat
         }
     world.touched.usage.clear()
     world.journal.clear()
-    world.derive()
+    derive(world)
     world.usual = learned(world.workloads.values())
     return state
 

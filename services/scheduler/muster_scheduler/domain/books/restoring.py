@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from muster_scheduler.domain.books.deriving import derive
 from muster_scheduler.domain.books.touched import Freed, Touched
 from muster_scheduler.domain.books.world import World
 
@@ -46,7 +47,7 @@ def restore(world: World, before: Before) -> None:
     """After the journal's rollback: everything derived follows the truth again."""
     touched = world.touched
     if _beyond_workloads(touched):
-        world.derive()
+        derive(world)
         return
     world.waiting.give_up()
     world.timers.give_up()

@@ -1,13 +1,12 @@
 """Everything that the state machine knows, in one place, and the small changes that all its parts make.
 
 Truth: workloads, inventory, queues (accounts), clusters; changed through the journal only. Derived: the queue and the
-timers, which `derive` makes anew from the truth. `decisions` and `touched` belong to the open transaction.
+timers, which deriving.py makes anew from the truth. `decisions` and `touched` belong to the open transaction.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from operator import attrgetter
 
 from muster_kernel.lifecycle import ACTIVE, RELEASING, WAITING, Phase
 from muster_kernel.sentences import Reason
@@ -273,45 +272,18 @@ class World:
 
     # -- derived -----------------------------------------------------------------------------------------------------
 
-    def derive(self) -> None:
-        """Makes the queue and the timers anew from the truth."""
-        self.freed.clear()
-        self.relented.clear()
-        self.waiting = Stretches(name for name, project in self.queues.projects.items() if project.user_limits)
-        self.timers, self.reopenings, self.deleted = Timers(), Timers(), Timers()
-        for node in self.inventory.nodes.values():
-            self.watch_node(node)
-        claims = ((name, self.workloads[name].claim) for name in self.claims)
-        self.ready = {name: None for name, claim in claims if claim is not None and not claim.waits_for}
-        there = [self.workloads[name] for members in self.placed.values() for name in members]  # few of all that wait
-        there.sort(key=attrgetter("id"))
-        self.hungry = {w.id: None for w in there if w.independent and w.active}
-        self.elastic = {w.id: None for w in there if w.replicas and w.surplus_wanted}
-        self.short = {w.id: None for w in there if w.below_since}
-        # Also of those that are not leaving as they stand, and are again when they are heard of or end otherwise.
-        self.departing = Leaving(self.journal)
-        leavers = (w for w in there if w.remaining and (w.leaving or not w.active))
-        self.departing.fill(leavers, map(self.workloads.__getitem__, self.claims))
-        kept = ((w.id, w.reservation) for w in self.workloads.values() if w.reservation)
-        self.reserved = {(reserved.cluster, reserved.pool): name for name, reserved in kept}
-        everybody = [self.workloads[workload_id] for workload_id in sorted(self.workloads)]
-        for workload in everybody:
-            self._watch(workload)
-            if workload.phase is Phase.DELETED:
-                self.deleted.at(workload.finished, workload.id)
-        self.waiting.fill(filter(self._is_ready, everybody))
-
     def watch(self, workload: Workload) -> None:
         """Puts a workload into the queue and the timers, wherever it belongs now."""
-        self._watch(workload)
-        if self._is_ready(workload):
+        self.note_times(workload)
+        if self.is_ready(workload):
             self.waiting.add(workload)
 
-    def _is_ready(self, workload: Workload) -> bool:
+    def is_ready(self, workload: Workload) -> bool:
         """Whether it waits for nothing but a place."""
         return workload.phase in WAITING and workload.claim is None and workload.not_before <= self.now
 
-    def _watch(self, workload: Workload) -> None:
+    def note_times(self, workload: Workload) -> None:
+        """Puts a workload into the timers alone."""
         for at in self.times_of(workload):
             self.timers.at(at, workload.id)
 
