@@ -18,7 +18,7 @@ from muster_scheduler.domain.asked.requests import Kind, Role, Shape
 from muster_scheduler.domain.asked.terms import Wish
 from muster_scheduler.domain.books.kinds import Kinds
 from muster_scheduler.domain.deciding.seeking import Seeker
-from muster_scheduler.domain.fleet.columns import Columns, columns_of, differences, row_of, write_row
+from muster_scheduler.domain.fleet.columns import SLOTS, Columns, columns_of, differences, row_of, write_row
 from muster_scheduler.domain.fleet.eligibility import Eligibility
 from muster_scheduler.domain.fleet.holdings import Holdings
 from muster_scheduler.domain.fleet.leftover import Leftover
@@ -91,6 +91,7 @@ class Capacity:
     """The index of one (cluster, node pool)."""
 
     __slots__ = (
+        "_bits",
         "_columns",
         "_idle",
         "_journal",
@@ -118,6 +119,7 @@ class Capacity:
         self._journal = journal
         self.nodes = nodes
         self._keys: list[tuple[str, str]] = []
+        self._bits: dict[int, dict[str, int]] = {}  # by ordinal
         self._columns: Columns | None = None
         self._seeker: Seeker | None = None
         self._stale: set[int] = set()  # nodes whose rows are not what the books say ..
@@ -145,6 +147,14 @@ class Capacity:
         if not self._keys:
             self._keys = [node.key for node in self.nodes]
         return self._keys
+
+    def bits_of(self, node: Node) -> dict[str, int]:
+        """By each device of a node the bit of its slot in the columns."""
+        known = self._bits.get(node.ordinal)
+        if known is None or len(known) != min(len(node.devices), SLOTS):  # one may have been booked meanwhile
+            known = {device.uuid: 1 << slot for slot, device in enumerate(node.devices[:SLOTS])}
+            self._bits[node.ordinal] = known
+        return known
 
     @property
     def columns(self) -> Columns:

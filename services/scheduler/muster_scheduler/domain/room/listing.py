@@ -8,7 +8,7 @@ a device beyond the columns' slots is left out, since nobody is placed there by 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -18,7 +18,8 @@ from muster_scheduler.domain.asked.workloads import SECOND, Replica, Request, Wo
 from muster_scheduler.domain.books.capacity import Capacity
 from muster_scheduler.domain.books.standing import Standing
 from muster_scheduler.domain.books.world import World, amount_of
-from muster_scheduler.domain.fleet.columns import SLOTS, media_bit
+from muster_scheduler.domain.fleet.columns import media_bit
+from muster_scheduler.domain.fleet.nodes import Node
 from muster_scheduler.domain.room.values import ALL, Bools, Held, Ints, Running, Taker, Tree
 
 _MOST: Final = 1 << 60  # in the accounts' units
@@ -50,7 +51,7 @@ def running_of(world: World, capacity: Capacity, workloads: Sequence[Workload], 
     """These workloads as arrays. rows: the row of each project's queue."""
     held = held_of(world, capacity, workloads)
     units = _table([amount_of([r.grant for r in w.everyone() if r.accounted]) for w in workloads])
-    placed = np.array([w.placed for w in workloads], np.int64)
+    placed = np.array([w.course.placed for w in workloads], np.int64)
     return Running(
         np.array([rows[w.project] for w in workloads], np.int64),
         units,
@@ -90,72 +91,39 @@ def held_of(
         first.append(len(reader.cells) // len(_FIELDS))
     table = np.array(reader.cells, np.int64).reshape(first[-1], len(_FIELDS))
     columns = {name: np.ascontiguousarray(table[:, at]) for at, name in enumerate(_FIELDS)}
-    names = len(capacity.columns.resources)
-    return Held(np.array(first, np.int64), extra=np.array(reader.extra, np.int64).reshape(first[-1], names), **columns)
-
-
-class _Place(NamedTuple):
-    """A node of the pool. bits: of each of its devices the bit of its slot; models: of each the card."""
-
-    ordinal: int
-    bits: dict[str, int]
-    models: dict[str, str]
+    # Columns know no named resources: who asks for one is placed by the books, and nobody makes room for it.
+    return Held(np.array(first, np.int64), extra=np.zeros((first[-1], 0), np.int64), **columns)
 
 
 class _Reader:
-    """Grants as rows, flat one after the other: what is the same for all on a node is looked up once a node.
+    """Grants as rows, flat one after the other: one for whole cards and work without any, else one for each share.
 
-    One row for whole cards and work without any, one for each share of a card otherwise. cells: in the order of
-    `_FIELDS`. extra: amounts of the pool's named resources, which stand on the first row of a grant.
+    cells: in the order of `_FIELDS`.
     """
 
     def __init__(self, world: World, capacity: Capacity) -> None:
         self._nodes = world.inventory.nodes
         self._capacity = capacity
-        self._names = capacity.columns.resources
-        self._places: dict[tuple[str, str], _Place] = {}
         self.cells: list[int] = []
-        self.extra: list[int] = []
 
     def read(self, key: tuple[str, str], grant: Grant) -> None:
         """Adds the rows of a grant; none where the node is none of the pool's."""
-        place = self._places.get(key) or self._enter(key)
-        if place is None:
+        node, shares = self._nodes.get(key), grant.shares
+        if node is None or node.ordinal < 0 or self._capacity.nodes[node.ordinal] is not node:
             return
-        shares, bits = grant.shares, place.bits
-        if self._names:
-            self._read_extra(grant)
+        bits = self._capacity.bits_of(node)
         if shares and shares[0].kind is not Kind.WHOLE:
-            self._read_parts(place, grant)
+            self._read_parts(node, bits, grant)
             return
         mask = 0
         for share in shares:
             mask |= bits.get(share.device, 0)
-        self.cells += (place.ordinal, grant.cpu, grant.memory, mask, MILLI, ALL, grant.slots, 0, 0)
+        self.cells += (node.ordinal, grant.cpu, grant.memory, mask, MILLI, ALL, grant.slots, 0, 0)
 
-    def _read_parts(self, place: _Place, grant: Grant) -> None:
+    def _read_parts(self, node: Node, bits: dict[str, int], grant: Grant) -> None:
         cpu, memory = grant.cpu, grant.memory
         for share in grant.shares:
-            mask = place.bits.get(share.device, 0)
-            media = media_bit(place.models[share.device], share.profile) if mask else 0
-            self.cells += (place.ordinal, cpu, memory, mask, share.milli, share.bytes, 0, share.mask, media)
+            bit = bits.get(share.device, 0)
+            media = media_bit(node.devices[bit.bit_length() - 1].model, share.profile) if bit else 0
+            self.cells += (node.ordinal, cpu, memory, bit, share.milli, share.bytes, 0, share.mask, media)
             cpu = memory = 0
-
-    def _read_extra(self, grant: Grant) -> None:
-        held = dict(grant.extra)
-        self.extra += [held.get(name, 0) for name in self._names]
-        parts = bool(grant.shares) and grant.shares[0].kind is not Kind.WHOLE
-        self.extra += [0] * (len(self._names) * (len(grant.shares) - 1) if parts else 0)
-
-    def _enter(self, key: tuple[str, str]) -> _Place | None:
-        node = self._nodes.get(key)
-        if node is None or node.ordinal < 0 or self._capacity.nodes[node.ordinal] is not node:
-            return None
-        devices = node.devices[:SLOTS]
-        place = _Place(
-            node.ordinal,
-            {device.uuid: 1 << slot for slot, device in enumerate(devices)},
-            {device.uuid: device.model for device in devices},
-        )
-        self._places[key] = place
-        return place

@@ -136,7 +136,7 @@ def preemptible_of(site: Site, projects: Iterable[str]) -> list[Workload]:
     for project in projects:
         for other in map(workloads.__getitem__, sorted(placed.get((site.cluster, site.pool, project), ()))):
             request = other.request
-            if request is not None and request.preemptible and other.active and other.placed <= settled:
+            if request is not None and request.preemptible and other.active and other.course.placed <= settled:
                 found.append(other)
     return found
 

@@ -128,5 +128,5 @@ def _nodes_of(world: World, pool: str, projects: set[str]) -> Iterator[tuple[str
         for project in sorted(projects):
             for name in world.placed.get((cluster, pool, project), ()):
                 for replica in world.workloads[name].everyone():
-                    if replica.charged:
+                    if not replica.gone or replica.kept:
                         yield replica.node
