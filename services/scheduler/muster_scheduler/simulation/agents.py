@@ -135,13 +135,12 @@ class Agents:
         exit_code: int | None = None,
         failure: FailureClass = FailureClass.NONE,
     ) -> events.Event:
-        holder = replica.holder
-        ended = state is ReplicaState.SUCCEEDED if gone is None else gone
-        said = holder.role, holder.rank, holder.k, replica.node[1], state, ended, exit_code, failure
-        status = new(events.Status, (*said, "", "", (), (), 0, world.now))
-        order = self.order(workload.cluster, world.now)
-        run = holder.workload, holder.generation, holder.attempt
-        report = workload.cluster, order, *run, status, (), ()
+        who, node, cluster, now = replica.holder, replica.node[1], workload.cluster, world.now
+        if gone is None:
+            gone = state is ReplicaState.SUCCEEDED
+        said = who.role, who.rank, who.k, node, state, gone, exit_code, failure, "", "", (), (), 0, now
+        status, order = new(events.Status, said), self.order(cluster, now)
+        report = cluster, order, who.workload, who.generation, who.attempt, status, (), ()
         return new(events.ReplicaReported, report)
 
 

@@ -86,20 +86,20 @@ class Simulation:
         self._tick(START, opening)
 
     def _tick(self, now: int, opening: list[events.Event] | tuple[()]) -> None:
-        state = self.state
+        state, world = self.state, self.state.world
         state.begin(now)
         for event in opening:
             state.apply(event)
         for event in self._arrivals(now):
             state.apply(event)
         for makes, arguments in self.agenda.due(now):
-            for event in makes(state.world, *arguments):
+            for event in makes(world, *arguments):
                 state.apply(event)
         unfinished = state.propose(Budget(_VISITS))
         plan = state.plan(unfinished=unfinished)
         for taken in plan.taken:
             for hear in self._hear.get(type(taken), ()):
-                hear(state.world, taken)
+                hear(world, taken)
         again = now if unfinished else plan.again_at
         state.commit()
         if again is not None:

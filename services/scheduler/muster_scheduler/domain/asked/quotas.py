@@ -92,8 +92,10 @@ class Account(NamedTuple):
 
     def plus(self, amount: Amount, *, preemptible: bool, times: int = 1) -> Account:
         """The account after `amount` was charged `times`."""
-        held, bound = self
-        return new(Account, (held.plus(amount, times), bound if preemptible else bound.plus(amount, times)))
+        (gpu, cpu, memory), bound = self
+        more_gpu, more_cpu, more_memory = amount
+        held = new(Amount, (gpu + times * more_gpu, cpu + times * more_cpu, memory + times * more_memory))
+        return new(Account, (held, bound if preemptible else bound.plus(amount, times)))
 
     def joined(self, other: Account, times: int = 1) -> Account:
         """The account after all of another was added `times`."""

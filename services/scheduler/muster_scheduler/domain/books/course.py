@@ -144,7 +144,7 @@ def _take_down(world: World, workload: Workload, before: Phase) -> None:
     """Terminating, Stopping, Deleting, Completed, Failed: nothing of it is wanted any more."""
     drop_claim(world, workload)
     if workload.phase in _OVER:
-        world.watch(workload)
+        world.note_times(workload)
         if workload.phase is Phase.COMPLETED:
             learn(world.usual, world.journal, workload)
     _give_back_kept(world, workload)
@@ -152,8 +152,9 @@ def _take_down(world: World, workload: Workload, before: Phase) -> None:
         course = workload.course
         run = workload.cluster, workload.id, workload.generation, course.attempt
         world.decide(new(Release, (*run, world.limits.grace, course.reason.value)))
-        for replica in workload.everyone():  # who waits may count on it from now on
-            world.free("", workload.cluster, workload.pool, replica.node)
+        for replica in workload.everyone():
+            if not replica.gone:  # who waits may count on it from now on
+                world.free("", workload.cluster, workload.pool, replica.node)
     if workload.remaining:
         world.depart(workload)
     else:
