@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.quotas import Amount, Line, Quota
 from muster_scheduler.domain.asked.requests import Shape
-from muster_scheduler.domain.books.queues import Department, Owner, Project
+from muster_scheduler.domain.books.accounts import Owner
+from muster_scheduler.domain.books.queues import Department, Project
 from muster_scheduler.domain.books.standings import standing_of
 from muster_scheduler.domain.deciding import accounts
 from muster_scheduler.domain.deciding.shapes import Terms, row_of

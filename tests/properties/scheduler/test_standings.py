@@ -10,7 +10,7 @@ from muster_kernel.quantities import GPU
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.limits import Limits
 from muster_scheduler.domain.asked.quotas import Amount
-from muster_scheduler.domain.books.queues import Owner
+from muster_scheduler.domain.books.accounts import Owner
 from muster_scheduler.domain.books.standings import standing_of
 from muster_scheduler.domain.books.world import World
 from tests.support.fleets import Fleet, node, request, role, whole

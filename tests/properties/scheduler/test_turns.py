@@ -10,7 +10,7 @@ from muster_kernel.quantities import GPU
 from muster_kernel.reasons import WaitingReason
 from muster_kernel.sentences import Reason
 from muster_scheduler.domain.asked.quotas import Amount
-from muster_scheduler.domain.books.queues import Owner
+from muster_scheduler.domain.books.accounts import Owner
 from muster_scheduler.domain.books.standing import Standing
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.turning.turns import Turns

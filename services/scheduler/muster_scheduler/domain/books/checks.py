@@ -8,8 +8,8 @@ from muster_kernel.lifecycle import ACTIVE, FINAL, WAITING, Phase
 from muster_scheduler.domain.asked.quotas import Amount
 from muster_scheduler.domain.asked.requests import Holder
 from muster_scheduler.domain.asked.workloads import Trials, Workload
+from muster_scheduler.domain.books.accounts import Owner
 from muster_scheduler.domain.books.claims import promised_holder
-from muster_scheduler.domain.books.queues import Owner
 from muster_scheduler.domain.books.world import World, amount_of, owner_of
 
 

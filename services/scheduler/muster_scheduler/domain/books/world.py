@@ -15,11 +15,12 @@ from muster_scheduler.domain.asked.limits import FORGET_AFTER, FORGET_AT_ONCE, W
 from muster_scheduler.domain.asked.quotas import Amount
 from muster_scheduler.domain.asked.requests import Grant
 from muster_scheduler.domain.asked.workloads import SECOND, Ending, Replica, Request, Workload
+from muster_scheduler.domain.books.accounts import Owner
 from muster_scheduler.domain.books.eligible import rules_of
 from muster_scheduler.domain.books.inventory import Inventory
 from muster_scheduler.domain.books.leaving import Leaving
 from muster_scheduler.domain.books.pools import NodePools
-from muster_scheduler.domain.books.queues import Owner, Queues
+from muster_scheduler.domain.books.queues import Queues
 from muster_scheduler.domain.books.standing import Kept
 from muster_scheduler.domain.books.stretches import Stretches
 from muster_scheduler.domain.books.timers import Timers

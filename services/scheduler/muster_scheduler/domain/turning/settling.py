@@ -18,8 +18,8 @@ from muster_scheduler.domain.asked.courses import Course, begun, stepped
 from muster_scheduler.domain.asked.quotas import Account
 from muster_scheduler.domain.asked.requests import Grant, Holder
 from muster_scheduler.domain.asked.workloads import Replica, Workload
+from muster_scheduler.domain.books.accounts import Spell
 from muster_scheduler.domain.books.capacity import Capacity
-from muster_scheduler.domain.books.queues import Spell
 from muster_scheduler.domain.books.world import World, amount_of
 from muster_scheduler.domain.decisions import Begun, Burst
 
