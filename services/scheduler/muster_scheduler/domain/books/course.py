@@ -46,11 +46,12 @@ def advance(
         world.set(workload, desired=moved.desired)
         if not moved.path:
             _tell(world, workload, workload.phase, reason, message)
-    for number, phase in enumerate(moved.path):
+    for phase in moved.path:
         before = workload.phase
-        why, said = (reason, message) if number == 0 else (_remembered(phase), "")
-        _move(world, workload, phase, why, said)
-        _tell(world, workload, before, why, said)
+        if phase is not moved.path[0]:
+            reason, message = _remembered(phase), ""
+        _move(world, workload, phase, reason, message)
+        _tell(world, workload, before, reason, message)
         _enter(world, workload, before)
         if workload.phase is not phase:
             break  # entering it moved on already (nothing was running); the remembered wish was part of that step

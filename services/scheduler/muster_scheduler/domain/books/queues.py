@@ -2,8 +2,9 @@
 
 What they do hold stands in their accounts (accounts.py). Called by the cycle (may this be charged?) and by the mutators
 of workloads (charge, release).
-Holds: at the moment it is placed, non-preemptible work stays within what its project and its department deserve, and all work within their limits;
-lowering a quota stops nothing. A department that names no quota for a pool bounds nothing there.
+Holds: at the moment it is placed, non-preemptible work stays within what its project and its department deserve, and
+all work within their limits; lowering a quota stops nothing. A department that names no quota for a pool bounds nothing
+there.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ timers, which deriving.py makes anew from the truth. `decisions` and `touched` b
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from muster_kernel.lifecycle import ACTIVE, RELEASING, WAITING, Phase
 from muster_kernel.sentences import Reason
@@ -32,6 +33,8 @@ from muster_scheduler.domain.fleet.clusters import Cluster
 from muster_scheduler.domain.fleet.nodes import Node
 from muster_scheduler.domain.journal import Journal
 from muster_scheduler.domain.tuples import new
+
+_OVER: Final = frozenset({Phase.COMPLETED, Phase.FAILED})
 
 
 def owner_of(workload: Workload, *, surplus: bool = False) -> Owner:
@@ -295,7 +298,7 @@ class World:
                 yield workload.not_before
         elif workload.phase is Phase.TERMINATING and workload.ending is Ending.RESTART:
             yield workload.not_before
-        elif workload.phase in {Phase.COMPLETED, Phase.FAILED}:
+        elif workload.phase in _OVER:
             after = workload.request.auto_deletion if workload.request else None
             if after is not None:
                 yield workload.finished + after * SECOND
@@ -333,4 +336,4 @@ class World:
             return bool(workload.leaving)
         if workload.ending is Ending.RESTART:
             return False  # promised to another, the devices that it keeps would be given twice
-        return workload.phase in RELEASING or workload.phase in {Phase.COMPLETED, Phase.FAILED}
+        return workload.phase in RELEASING or workload.phase in _OVER

@@ -180,10 +180,11 @@ def judge(world: World, workload: Workload) -> None:
         if phase is not Phase.STOPPING:
             _evaluate_alone(world, workload)
         return
-    if workload.surplus_wanted:
+    request = workload.request
+    if request is not None and request.stretch is not None:
         elastic.lose(world, workload)
     states = set(map(_state, workload.replicas.values()))
-    launched = workload.request is not None and workload.request.launcher_decides
+    launched = request is not None and request.launcher_decides
     deciding = {replica.state for replica in _deciding(workload)} if launched else states
     if deciding == _SUCCEEDED:
         advance(world, workload, E.ALL_SUCCEEDED, ChangeReason.SUCCEEDED)
