@@ -72,6 +72,46 @@ async def test_sigterm_then_the_whole_tree_also_in_sessions_of_its_own(backend: 
     assert name not in procfs.marked()
 
 
+async def test_a_wish_that_lies_there_before_the_supervisor_comes_is_taken_up(
+    backend: LocalBackend, tmp_path: Path
+) -> None:
+    name = await start(backend, "true")
+    await gone(backend, name)
+    folder, late = backend._state.replica(name), tmp_path / "late"
+    spec = journal.read_spec(str(folder)) | {"argv": ["sleep", "1000"], "notify": ""}
+    late.mkdir()
+    (late / journal.SPEC).write_text(json.dumps(spec))
+    (late / journal.FILE).write_text("")
+    (late / journal.STOP).write_text(json.dumps({"grace": 0.1, "reason": "Deleted"}))
+    code = f"from muster_cluster_agent.adapters.local.supervisor import supervise; supervise({str(late)!r})"
+    await asyncio.to_thread(subprocess.run, [sys.executable, "-c", code], check=True, timeout=60)
+    events = [line["event"] for line in journal.read(str(late))]
+    assert events == ["supervised", "started", "stopping", "exited", "gone"]
+
+
+async def test_who_asks_with_an_old_journal_in_mind_wakes_the_supervisor_all_the_same(backend: LocalBackend) -> None:
+    name = await start(backend, "sleep 1000")
+    replica = await asyncio.to_thread(
+        eventually_now, lambda: backend._store.read(name), lambda read: read is not None and read.running, within=60
+    )
+    assert replica is not None
+    replica.lines = []  # as it was read before the supervisor had named itself
+    backend._store.ask_to_stop(replica, 0.1, "Deleted")
+    found = await gone(backend, name)
+    assert found.stop_reason == "Deleted"
+
+
+async def test_an_agent_that_comes_back_wakes_whoever_has_not_taken_its_wish_up(backend: LocalBackend) -> None:
+    name = await start(backend, "sleep 1000")
+    await asyncio.to_thread(eventually_now, lambda: bool(journal.read(str(backend._state.replica(name)))), within=60)
+    wish = json.dumps({"grace": 0.1, "reason": "Deleted"})
+    (backend._state.replica(name) / journal.STOP).write_text(wish)  # and the agent died before it woke anybody
+    replica = backend._store.read(name)
+    assert replica is not None
+    backend._watcher.adopt(replica)
+    assert (await gone(backend, name)).stop_reason == "Deleted"
+
+
 async def test_within_its_grace_a_child_of_an_ended_command_may_finish(backend: LocalBackend, tmp_path: Path) -> None:
     done = tmp_path / "saved"
     child = f'trap "sleep 0.3; touch {done}; exit" TERM; touch {tmp_path}/armed; while true; do sleep 0.02; done'

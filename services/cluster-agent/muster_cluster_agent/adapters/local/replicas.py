@@ -185,15 +185,23 @@ class ReplicaStore:
         return True
 
     def ask_to_stop(self, replica: Replica, grace: float, reason: str) -> None:
-        """Leaves the wish in the folder and wakes the supervisor; one that comes later finds it there."""
+        """Leaves the wish in the folder and wakes the supervisor; one that comes later finds it there.
+
+        Who that is, the journal says once the wish is written: a supervisor names itself in it before it first looks
+        for a wish, so that one of us always sees the other. What was read of it earlier may lack that line.
+        """
         wish = {"grace": grace, "reason": reason, "at": time.time()}
         path = self._state.replica(replica.name) / journal.STOP
         draft = path.with_name(".stop.new")
         draft.write_text(json.dumps(wish))
         draft.replace(path)
         replica.spec["stop"] = wish
+        self.wake(Replica(replica.spec, journal.read(str(path.parent))))
+
+    def wake(self, replica: Replica) -> None:
+        """Has the supervisor look for a wish now, if one is there that it has not taken up."""
         supervisor = replica.supervisor()
-        if supervisor is not None:
+        if supervisor is not None and "stop" in replica.spec:
             procfs.send(*supervisor, signal.SIGTERM)
 
     def bury(self, replica: Replica, evidence: str, fault: str) -> bool:

@@ -109,6 +109,8 @@ class Supervisor:
         poller.register(self._output, select.POLLIN)
         poller.register(self._wakeup, select.POLLIN)
         os.set_blocking(self._output, False)
+        # Who asked before the journal named us could wake nobody; who asks from now on does.
+        self._read_stop()
         while self._exit is None:
             for descriptor, _ in poller.poll(self._patience()):
                 if descriptor == self._output:

@@ -100,6 +100,7 @@ class Watcher:
         supervisor = replica.supervisor()
         if replica.supervised and supervisor is not None:
             self.attend(replica, supervisor[0])
+            self._store.wake(replica)  # an agent may have died between writing that it has to stop and waking it
         self._ask(replica)
 
     def attend(self, replica: Replica, pid: int) -> bool:
