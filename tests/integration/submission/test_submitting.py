@@ -15,7 +15,7 @@ from muster.events.v1 import submission_pb2
 from muster.workload.v1 import workload_pb2 as wl
 from muster_chassis.codec import MessageDecoder
 from muster_chassis.topics import SUBMISSIONS
-from tests.support.doors import Door, door, draft, key, moved, placed, violations
+from tests.support.doors import PROJECT, Door, door, draft, key, moved, placed, violations
 from tests.support.stations import Journal
 from tests.support.waiting import eventually, until
 
@@ -102,7 +102,12 @@ async def test_a_question_about_a_name_that_is_taken_is_refused_as_its_submissio
         with pytest.raises(grpc.aio.AioRpcError) as question:
             await here.explain.WhatIf(explain_pb2.WhatIfRequest(drafts=[draft(name="other"), draft(name="first")]))
         told.append((question.value.code(), question.value.details()))
-        assert told[0] == told[1]
+        document = "apiVersion: run.ai/v2alpha1\nkind: TrainingWorkload\nmetadata: {name: first}\nspec: {}\n"
+        asked = api.WorkloadDraft(project=PROJECT, yaml=document)
+        with pytest.raises(grpc.aio.AioRpcError) as written:
+            await here.explain.WhatIf(explain_pb2.WhatIfRequest(drafts=[asked]))
+        told.append((written.value.code(), written.value.details()))
+        assert told[0] == told[1] == told[2]
         assert told[0][0] is grpc.StatusCode.ALREADY_EXISTS
 
 

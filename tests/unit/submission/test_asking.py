@@ -60,7 +60,7 @@ def draft(project: str = "p", **more: Any) -> workloads_pb2.WorkloadDraft:
 
 async def asked(*drafts: workloads_pb2.WorkloadDraft, of: Rights | None = None) -> list[Any]:
     asking = Asking(Drafts(cast("Any", Tenancy()), cast("Any", Templates())))
-    return await asking.submitted(drafts, of or rights(), OWNER, NOW)
+    return [told for told, _ in await asking.submitted(drafts, of or rights(), OWNER, NOW)]
 
 
 async def test_policy_hears_what_a_submission_would_tell() -> None:

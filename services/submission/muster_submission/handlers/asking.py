@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from muster.api.v1 import workloads_pb2 as api
 from muster.events.v1.submission_pb2 import WorkloadSubmitted
@@ -26,6 +26,13 @@ MOST: Final = 100
 """Drafts in one question."""
 
 
+class Asked(NamedTuple):
+    """One draft. told: what policy would hear of it; named: whether it brings its name, or one would be made for it."""
+
+    told: WorkloadSubmitted
+    named: bool
+
+
 class Asking:
     """Turns drafts into what a submission would tell."""
 
@@ -34,8 +41,8 @@ class Asking:
 
     async def submitted(
         self, drafts: Sequence[api.WorkloadDraft], rights: Rights, owner: wl.Owner, now: datetime
-    ) -> list[WorkloadSubmitted]:
-        """What policy would hear, in order. Raises BadQuestion, and the refusal of the first draft that is refused."""
+    ) -> list[Asked]:
+        """Each draft, in order. Raises BadQuestion, and the refusal of the first draft that is refused."""
         if not 1 <= len(drafts) <= MOST:
             raise BadQuestion(f"{len(drafts)} drafts in one question; 1 to {MOST} are allowed: ask for the rest later")
         checked: list[Checked] = []
@@ -45,7 +52,9 @@ class Asking:
             checked.append(one)
         ids = new_ids(now, len(checked))
         return [
-            submitted(now, workload_id, _name(one.naming), _masked(one), owner, "")
+            Asked(
+                submitted(now, workload_id, _name(one.naming), _masked(one), owner, ""), isinstance(one.naming, Given)
+            )
             for workload_id, one in zip(ids, checked, strict=True)
         ]
 

@@ -46,15 +46,13 @@ class Explain(explain_pb2_grpc.ExplainServiceServicer):
     async def WhatIf(self, request: api.WhatIfRequest, context: Any) -> api.WhatIfResponse:
         """What would become of drafts that the caller could submit."""
         rights = await self._access.rights(caller())
-        submitted = await self._asking.submitted(request.drafts, rights, owner(), identity.now())
-        given = [
-            (told.project, told.name) for told, one in zip(submitted, request.drafts, strict=True) if one.spec.name
-        ]
+        asked_for = await self._asking.submitted(request.drafts, rights, owner(), identity.now())
+        given = [(told.project, told.name) for told, named in asked_for if named]
         free(given, await self._reading.held(given))
         judged = await self._policy.ask(
             policies_pb2_grpc.PoliciesServiceStub,
             "JudgeWorkloads",
-            policies_pb2.JudgeWorkloadsRequest(submitted=submitted),
+            policies_pb2.JudgeWorkloadsRequest(submitted=[each.told for each in asked_for]),
             policies_pb2.JudgeWorkloadsResponse,
             context,
         )

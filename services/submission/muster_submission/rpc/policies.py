@@ -37,11 +37,11 @@ class Policies(policies_pb2_grpc.PoliciesServiceServicer):
     async def JudgeWorkloads(self, request: api.JudgeWorkloadsRequest, context: Any) -> api.JudgeWorkloadsResponse:
         """What policy would say of drafts that the caller could submit."""
         rights = await self._access.rights(caller())
-        submitted = await self._asking.submitted(request.drafts, rights, owner(), identity.now())
+        asked_for = await self._asking.submitted(request.drafts, rights, owner(), identity.now())
         return await self._policy.ask(
             _STUB,
             "JudgeWorkloads",
-            api.JudgeWorkloadsRequest(submitted=submitted),
+            api.JudgeWorkloadsRequest(submitted=[each.told for each in asked_for]),
             api.JudgeWorkloadsResponse,
             context,
         )
