@@ -505,6 +505,7 @@ class NodePool(_message.Message):
     CREATED_BY_FIELD_NUMBER: _builtins.int
     UPDATED_BY_FIELD_NUMBER: _builtins.int
     TOPOLOGY_LEVELS_FIELD_NUMBER: _builtins.int
+    MEMORY_AS_SLICES_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     """Its number, never given to another."""
     cluster: _builtins.str
@@ -527,6 +528,10 @@ class NodePool(_message.Message):
     """Who made it."""
     updated_by: _builtins.str
     """Who changed it last."""
+    memory_as_slices: _builtins.bool
+    """Whether a request for GPU memory gets the smallest MIG slice that holds it, where the cluster carves slices on
+    demand; else it shares a card.
+    """
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp:
         """When it was made."""
@@ -558,10 +563,11 @@ class NodePool(_message.Message):
         created_by: _builtins.str = ...,
         updated_by: _builtins.str = ...,
         topology_levels: _abc.Iterable[_builtins.str] | None = ...,
+        memory_as_slices: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "cpu_placement", b"cpu_placement", "created_at", b"created_at", "created_by", b"created_by", "gpu_placement", b"gpu_placement", "id", b"id", "label_key", b"label_key", "label_value", b"label_value", "name", b"name", "over_provisioning_ratio", b"over_provisioning_ratio", "topology_levels", b"topology_levels", "updated_at", b"updated_at", "updated_by", b"updated_by", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "cpu_placement", b"cpu_placement", "created_at", b"created_at", "created_by", b"created_by", "gpu_placement", b"gpu_placement", "id", b"id", "label_key", b"label_key", "label_value", b"label_value", "memory_as_slices", b"memory_as_slices", "name", b"name", "over_provisioning_ratio", b"over_provisioning_ratio", "topology_levels", b"topology_levels", "updated_at", b"updated_at", "updated_by", b"updated_by", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
