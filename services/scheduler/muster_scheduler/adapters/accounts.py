@@ -14,7 +14,7 @@ from muster.fleet.v1 import fleet_pb2
 from muster_kernel.reasons import IN_VAIN
 from muster_scheduler.domain.answers.overpromised import Promises
 from muster_scheduler.domain.answers.shares import QueueShare, all_shares
-from muster_scheduler.domain.books.waiting import Bucket
+from muster_scheduler.domain.books.buckets import Bucket
 from muster_scheduler.domain.books.world import World
 
 _DEFAULT_POOL = "default"

@@ -13,9 +13,9 @@ from heapq import nsmallest
 from typing import Final
 
 from muster_scheduler.domain.asked.workloads import Workload
+from muster_scheduler.domain.books.buckets import Bucket
 from muster_scheduler.domain.books.classes import ClassKey, Place
 from muster_scheduler.domain.books.models import bar
-from muster_scheduler.domain.books.waiting import Bucket
 from muster_scheduler.domain.books.world import World, owner_of
 from muster_scheduler.domain.placement.place import Budget, amount_before, clusters_for, place_gang
 

@@ -18,9 +18,9 @@ from muster_kernel.sentences import Reason
 from muster_scheduler.domain.asked.courses import Reservation
 from muster_scheduler.domain.asked.quotas import NOTHING, Amount, Quota
 from muster_scheduler.domain.asked.workloads import Request, Workload
+from muster_scheduler.domain.books.buckets import Help
 from muster_scheduler.domain.books.classes import ClassKey, alike
 from muster_scheduler.domain.books.queues import Department
-from muster_scheduler.domain.books.waiting import Help
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.books.world import amount_of as held_of
 

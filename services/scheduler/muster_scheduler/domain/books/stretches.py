@@ -14,9 +14,10 @@ from typing import Any, Final, NamedTuple
 
 from muster_scheduler.domain.asked.quotas import Amount
 from muster_scheduler.domain.asked.workloads import Workload
+from muster_scheduler.domain.books.buckets import Bucket, Offer
 from muster_scheduler.domain.books.classes import ClassKey, Kin, Place, request_of, traits_of
 from muster_scheduler.domain.books.merging import merged
-from muster_scheduler.domain.books.waiting import Bucket, Offer, Queue
+from muster_scheduler.domain.books.waiting import Queue
 
 _MANY: Final = 8  # of so many offers of a project one is new, or more: then they are put in order at once
 _TRIMMED: Final = 16  # of so many members one that has left has them moved up

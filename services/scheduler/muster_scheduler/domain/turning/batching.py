@@ -19,11 +19,11 @@ import numpy as np
 from muster_kernel.lifecycle import ACTIVE, DesiredPhase, LifecycleEvent, Phase, Verdict, step
 from muster_scheduler.domain.asked.requests import Grant, Kind, Shape
 from muster_scheduler.domain.asked.workloads import Workload
+from muster_scheduler.domain.books.buckets import Bucket
 from muster_scheduler.domain.books.capacity import Capacity
 from muster_scheduler.domain.books.classes import Kin, Place
 from muster_scheduler.domain.books.standing import Standing
 from muster_scheduler.domain.books.stretches import Stretch
-from muster_scheduler.domain.books.waiting import Bucket
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.deciding.batch import PLACED, RETIRES, WAITS, Heads
 from muster_scheduler.domain.deciding.shapes import KIND, MEMORY, UNITS, rows_of, terms_row

@@ -18,9 +18,9 @@ from muster_kernel.sentences import Reason
 from muster_scheduler.domain.asked.quotas import LIMITED, Amount
 from muster_scheduler.domain.asked.requests import Grant, Kind, Role, Shape, total_charge
 from muster_scheduler.domain.asked.workloads import Workload
+from muster_scheduler.domain.books.buckets import Help
 from muster_scheduler.domain.books.classes import ClassKey, asked_by
 from muster_scheduler.domain.books.standing import Standing
-from muster_scheduler.domain.books.waiting import Help
 from muster_scheduler.domain.books.world import World, amount_of
 from muster_scheduler.domain.fleet.columns import CLOSED, SLICED
 from muster_scheduler.domain.fleet.nodes import Node, fit
