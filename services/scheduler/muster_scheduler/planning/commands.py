@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 from shutil import get_terminal_size
@@ -119,7 +120,8 @@ def _load(file: Path) -> Any:
     if len(content) > _LARGEST_FILE:
         raise Unreadable(f"{file}: larger than {_LARGEST_FILE >> 20} MiB")
     try:
-        return json.loads(content.decode(), parse_int=_number, parse_float=_number, parse_constant=_no_number)
+        numbers: dict[str, Any] = {"parse_int": _number, "parse_float": _number, "parse_constant": _no_number}
+        return json.loads(content.decode(), object_pairs_hook=_object, **numbers)
     except UnicodeDecodeError as problem:
         raise Unreadable(f"{file}: byte {problem.start} is no UTF-8: JSON in UTF-8 is expected") from problem
     except json.JSONDecodeError as problem:
@@ -128,6 +130,14 @@ def _load(file: Path) -> Any:
         raise Unreadable(f"{file}: nested too deeply") from problem
     except ValueError as problem:
         raise Unreadable(f"{file}: {problem}") from problem
+
+
+def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(members)
+    if len(found) < len(members):
+        twice = next(name for name, times in Counter(name for name, _ in members).items() if times > 1)
+        raise ValueError(f"{twice[:_LONGEST_NUMBER]!r} stands twice in one object: which of them is meant?")
+    return found
 
 
 def _bytes_of(file: Path) -> bytes:

@@ -179,6 +179,13 @@ class Members:
 def _word(text: str) -> str:
     if not text or len(text) > _LONGEST:
         raise ValueError(f"{text[:_LONGEST]!r}: a word of 1 to {_LONGEST} characters is allowed")
+    return printable(text)
+
+
+def printable(text: str) -> str:
+    """The text itself. Raises ValueError where a terminal would obey it instead of showing it."""
+    if not text.isprintable():
+        raise ValueError(f"{text[:_LONGEST]!r} has control characters: letters, digits and signs are allowed")
     return text
 
 

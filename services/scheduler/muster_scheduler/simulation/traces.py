@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 from muster_kernel.quantities import GPU, MILLI, parse_bytes, parse_gpu, parse_milli_cpu
 from muster_scheduler.domain.asked.quotas import Quota
 from muster_scheduler.domain.asked.workloads import SECOND, Request
-from muster_scheduler.simulation.members import LONGEST_TIME, span
+from muster_scheduler.simulation.members import LONGEST_TIME, printable, span
 from muster_scheduler.simulation.problems import Problem, Unusable
 from muster_scheduler.simulation.scenario import (
     DAY,
@@ -79,7 +79,7 @@ class Row:
 
     def text(self, name: str, default: str = "") -> str:
         """A word."""
-        return self.read(name, str, default)
+        return self.read(name, printable, default)
 
 
 def read_rows(file: str, text: str, needed: tuple[str, ...], problems: list[Problem]) -> list[Row]:

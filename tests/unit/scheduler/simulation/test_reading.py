@@ -90,6 +90,7 @@ def test_what_is_no_time_is_refused(text: str) -> None:
         (SMALL + "dayz: 1\n", 6, "dayz", "allowed are"),
         (SMALL + "days: 1\ndays: 2\n", 7, "days", "twice"),
         (SMALL + "workloads: [{project: q, duration: 60}]\n", 6, "workloads[0].project", "there is no project 'q'"),
+        (SMALL + 'name: "a\\e[31mb"\n', 6, "name", "control characters"),
         (SMALL + "workloads: [{project: p}]\n", 6, "workloads[0].duration", "missing"),
         (SMALL + "workloads: [{project: p, duration: 0s}]\n", 6, "workloads[0].duration", "too short"),
         (SMALL + "workloads: [{project: p, duration: 1m, gpus: 1.5}]\n", 6, "workloads[0].gpus", "portion"),

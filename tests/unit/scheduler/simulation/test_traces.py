@@ -81,6 +81,7 @@ def test_equal_pods_share_one_request() -> None:
         (HEAD + "a,1,1,1,9,,,,1,2,\n" * 2, 3, "name", "'a' stands in line 2 already"),
         ("name,project,at,duration\nx,p,0,60\nx,p,9,60\n", 3, "name", "'x' stands in line 2 already"),
         ("name,project,at,duration\nx,q,0,60\n", 2, "project", "no project 'q'"),
+        ("name,project,at,duration\nx\x1b[31m,p,0,60\n", 2, "name", "control characters"),
         ("name,project,at,duration\nx,p,soon,60\n", 2, "at", "no time"),
         ("name,project,at,duration,gpus\nx,p,0,60,1.5\n", 2, "gpus", "portion"),
         ("name,project,at,duration\nx,p,0,-60\n", 2, "duration", "no time"),
