@@ -50,6 +50,17 @@ def test_a_document_says_everything_in_the_accounts_units(tmp_path: Path) -> Non
     assert list(project.default_node_pools) == ["h100", "default"]
 
 
+def test_a_pool_says_whether_memory_comes_as_slices(tmp_path: Path) -> None:
+    path = tmp_path / "pool.yaml"
+    path.write_text("kind: NodePool\ncluster: east\nname: mig\nmemoryAsSlices: true\n")
+    (written,) = records([path], tenancy_pb2.NodePool)
+    assert written.record.memory_as_slices
+    path.write_text("kind: NodePool\ncluster: east\nname: mig\nmemoryAsSlices: 1\n")
+    with pytest.raises(InvalidInput) as refused:
+        records([path], tenancy_pb2.NodePool)
+    assert [each.path for each in refused.value.violations] == ["memoryAsSlices"]
+
+
 def test_everything_wrong_is_said_at_once(tmp_path: Path) -> None:
     path = tmp_path / "bad.yaml"
     path.write_text(
@@ -154,6 +165,8 @@ def test_node_pools(muster: Callable[..., Any]) -> None:
     asked = ("node-pools", "create", "east", "h100", "--label", "gpu=h100", "--gpu-placement", "foresight")
     assert muster(*asked).out == "node pool h100 of cluster east: nodes with gpu=h100\n"
     assert muster("node-pools").out.splitlines()[1].split() == ["h100", "east", "foresight", "binpack", "gpu=h100"]
+    made = muster("node-pools", "create", "east", "mig", "--label", "gpu=mig", "--memory-as-slices", "--json")
+    assert json.loads(made.out)["memoryAsSlices"] is True
     assert muster(*asked[:4], "--label", "gpu").code == 2
     assert muster(*asked[:6], "--cpu-placement", "most").code == 2
     assert muster("node-pools", "delete", "east", "h100").out == "node pool h100 of cluster east is gone\n"

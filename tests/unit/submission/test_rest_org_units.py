@@ -160,3 +160,8 @@ def test_pools() -> None:
     assert judge("create_node_pool", shown).status == "Empty"
     levelled = write_pool(NodePool(id=4, cluster="east", name="h100", topology_levels=["block", "rack"]), [])
     assert levelled["topologyLevels"] == ["block", "rack"]
+    cut = write_pool(NodePool(id=4, cluster="east", name="h100", memory_as_slices=True), [])
+    assert (cut["memoryAsSlices"], levelled["memoryAsSlices"]) == (True, False)
+    found = Findings()
+    assert [found.boolean(value, "memoryAsSlices") for value in (True, False, None, "yes")] == [True, *[False] * 3]
+    assert [each.field for each in found.violations] == ["memoryAsSlices"]

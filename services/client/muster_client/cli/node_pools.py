@@ -31,6 +31,7 @@ async def create_pool(
     label: str,
     gpu_placement: str = "binpack",
     cpu_placement: str = "binpack",
+    memory_as_slices: bool = False,
     common: Common = _NO_OPTIONS,
 ) -> int:
     """Makes a node pool of the nodes that carry a label.
@@ -41,6 +42,7 @@ async def create_pool(
         label: The nodes' label, as KEY=VALUE.
         gpu_placement: binpack, spread, fgd or foresight, for work that asks for GPUs.
         cpu_placement: The same, for the rest.
+        memory_as_slices: A request for GPU memory gets the smallest MIG slice that holds it.
         common: Connection.
     """
     key, equals, value = label.partition("=")
@@ -56,6 +58,7 @@ async def create_pool(
         label_value=value,
         gpu_placement=PLACEMENTS[gpu_placement],
         cpu_placement=PLACEMENTS[cpu_placement],
+        memory_as_slices=memory_as_slices,
     )
     async with calling(common) as muster:
         made = await muster.node_pools.create(asked)

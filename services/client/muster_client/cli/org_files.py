@@ -171,6 +171,12 @@ def _memory(value: Any) -> int:
     return parse_bytes(str(value))
 
 
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{value!r} given, true or false expected")  # noqa: TRY004 - read, not programmed
+    return value
+
+
 def _placement(value: Any) -> int:
     if value not in PLACEMENTS:
         raise ValueError(f"{value!r} given, one of {', '.join(PLACEMENTS)} expected")
@@ -231,5 +237,6 @@ KEYS: Final[dict[str, dict[str, tuple[str, Any]]]] = {
         "cpuPlacement": ("cpu_placement", _placement),
         "overProvisioningRatio": ("over_provisioning_ratio", _count),
         "topologyLevels": ("topology_levels", _text),
+        "memoryAsSlices": ("memory_as_slices", _flag),
     },
 }

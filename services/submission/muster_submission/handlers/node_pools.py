@@ -28,6 +28,7 @@ CHANGEABLE: Final = (
     "cpu_placement",
     "over_provisioning_ratio",
     "topology_levels",
+    "memory_as_slices",
 )
 
 

@@ -75,6 +75,7 @@ def write_pool(pool: tenancy.NodePool, nodes: Iterable[fleet.NodeView]) -> dict[
         "placementStrategy": {kind: _WORDS.get(one, "binpack") for kind, one in placement.items()},
         "overProvisioningRatio": pool.over_provisioning_ratio or 1,
         "topologyLevels": list(pool.topology_levels),
+        "memoryAsSlices": pool.memory_as_slices,
         "createdAt": moment(pool.created_at),
         "updatedAt": moment(pool.updated_at),
         "deletedAt": None,

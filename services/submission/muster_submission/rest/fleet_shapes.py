@@ -22,12 +22,17 @@ _LEVELS: Final = {
     "maxItems": MOST_LEVELS,
     "description": "Keys of labels that say which nodes are close to each other, the widest first.",
 }
+_SLICES: Final = {
+    "type": ["boolean", "null"],
+    "description": "Whether a request for GPU memory gets the smallest MIG slice that holds it.",
+}
 _UPDATABLE: Final = {
     "labelKey": _LABEL,
     "labelValue": _LABEL,
     "placementStrategy": {"anyOf": [_STRATEGY, {"type": "null"}]},
     "overProvisioningRatio": _RATIO,
     "topologyLevels": _LEVELS,
+    "memoryAsSlices": _SLICES,
 }
 POOL: Final = record(
     "NodePool",
@@ -41,6 +46,7 @@ POOL: Final = record(
     placementStrategy=_STRATEGY,
     overProvisioningRatio={"type": "integer"},
     topologyLevels=array_of(_TEXT),
+    memoryAsSlices={"type": "boolean"},
     createdAt=_TIME,
     updatedAt=_TIME,
     deletedAt={"type": ["string", "null"], "format": "date-time"},

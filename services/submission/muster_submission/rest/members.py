@@ -74,6 +74,12 @@ class Findings:
             return None
         return value
 
+    def boolean(self, value: Any, path: str) -> bool:
+        """Yes or no; no where there is neither."""
+        if not isinstance(value, bool | None):
+            self.add(path, "expected true or false")
+        return value is True
+
     def number(self, value: Any, path: str, read: Callable[[Any], Value]) -> Value | None:
         """What `read` makes of it; None where it raises ValueError."""
         try:

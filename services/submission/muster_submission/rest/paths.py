@@ -28,6 +28,7 @@ _WHOLE: Final = {
     "label_key": "labelKey",
     "label_value": "labelValue",
     "over_provisioning_ratio": "overProvisioningRatio",
+    "memory_as_slices": "memoryAsSlices",
     "home_cluster": "clusterId",
     "department": "parentId",
 }

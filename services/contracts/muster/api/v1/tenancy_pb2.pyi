@@ -825,7 +825,9 @@ class UpdateNodePoolRequest(_message.Message):
 
     @_builtins.property
     def update_mask(self) -> _field_mask_pb2.FieldMask:
-        """What of it changes; empty: label_key, label_value, gpu_placement, cpu_placement and over_provisioning_ratio."""
+        """What of it changes; empty: label_key, label_value, gpu_placement, cpu_placement, over_provisioning_ratio,
+        topology_levels and memory_as_slices.
+        """
 
     def __init__(
         self,

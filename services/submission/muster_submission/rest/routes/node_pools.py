@@ -32,7 +32,14 @@ from muster_submission.rest.requests import idempotency_key, number_of
 OLD: Final = "/v1/k8s/clusters/{clusterId}/node-pools"
 NEW: Final = "/api/v1/node-pools"
 _TAG: Final = "Node pools"
-_UPDATABLE: Final = ("labelKey", "labelValue", "placementStrategy", "overProvisioningRatio", "topologyLevels")
+_UPDATABLE: Final = (
+    "labelKey",
+    "labelValue",
+    "placementStrategy",
+    "overProvisioningRatio",
+    "topologyLevels",
+    "memoryAsSlices",
+)
 _CLUSTER: Final = path_id("clusterId", "The cluster's UUID.")
 _ID: Final = path_id("id", "The node pool's id.", form="")
 _NEW_ID: Final = path_id("nodepoolId", "The node pool's id.", form="")
@@ -225,6 +232,9 @@ def _read(body: Mapping[str, Any], found: Findings) -> tuple[NodePool, list[str]
     if body.get("topologyLevels") is not None:
         pool.topology_levels.extend(found.texts(body["topologyLevels"], "topologyLevels"))
         paths.append("topology_levels")
+    if body.get("memoryAsSlices") is not None:
+        pool.memory_as_slices = found.boolean(body["memoryAsSlices"], "memoryAsSlices")
+        paths.append("memory_as_slices")
     if body.get("placementStrategy") is not None:
         given = found.object(body["placementStrategy"], "placementStrategy", ("cpu", "gpu"))
         for kind, word in given.items():
