@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import given
 
 from muster_scheduler.domain.asked.quotas import Account, Amount
@@ -86,3 +87,12 @@ def test_what_moves_with_its_project_moves_back(charges: list[Charge]) -> None:
         assert ("d", pool) not in books.above
     journal.rollback(mark)
     assert standing(books) == stood
+
+
+def test_accounts_that_do_not_say_what_is_charged_are_told() -> None:
+    books, owner = Queues(Journal()), Owner("p", "u", "x", preemptible=True)
+    books.put(Project("p"))
+    books.charge(owner, "a", Amount(7))
+    books.check([(owner, "a", Amount(7))])
+    with pytest.raises(AssertionError, match="accounts say"):
+        books.check([(owner, "a", Amount(6))])

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from muster_kernel.lifecycle import Phase
+from muster_kernel.quantities import GPU
+from muster_scheduler.domain.asked.workloads import ReplicaState
 from muster_scheduler.domain.books.deriving import derive
 from muster_scheduler.domain.books.leaving import Leaving
+from muster_scheduler.domain.decisions import PhaseChange, Release
 from muster_scheduler.domain.journal import Journal
 from tests.support.fleets import Fleet, node, request, role, whole, workload_id
 
@@ -34,6 +37,32 @@ def test_who_is_evicted_leaves_its_pool_and_is_promised_to_its_taker() -> None:
     fleet.gone(2)
     assert not departing.of(PLACE)
     assert fleet.workload(3).phase is Phase.INITIALIZING
+
+
+def test_who_ends_well_gives_back_at_once_and_leaves_only_while_something_of_it_is_left() -> None:
+    fleet = Fleet(node("n1", 4), quota=4)
+    fleet.submit(1, request(role(whole(2), 2)))
+    fleet.run(1)
+    fleet.send(fleet.status(1, ReplicaState.SUCCEEDED, rank=0, gone=True))
+    assert fleet.workload(1).phase is Phase.RUNNING
+    assert fleet.world.queues.account("p", "default").allocated == 2 * GPU
+    said = fleet.send(fleet.status(1, ReplicaState.SUCCEEDED, rank=1))
+    assert [type(one) for one in said] == [PhaseChange, Release]
+    assert workload_id(1) in fleet.world.departing
+    fleet.send(fleet.status(1, ReplicaState.SUCCEEDED, rank=1, gone=True))
+    assert workload_id(1) not in fleet.world.departing
+    assert fleet.world.queues.account("p", "default").allocated == 0
+
+
+def test_whose_last_word_is_its_end_has_nothing_left_to_leave() -> None:
+    fleet = Fleet(node("n1", 4), quota=4)
+    fleet.submit(1)
+    fleet.run(1)
+    said = fleet.send(fleet.status(1, ReplicaState.SUCCEEDED, gone=True))
+    assert [type(one) for one in said] == [PhaseChange, Release]
+    assert (fleet.workload(1).phase, fleet.workload(1).replicas) == (Phase.COMPLETED, {})
+    assert workload_id(1) not in fleet.world.departing
+    assert fleet.world.queues.account("p", "default").allocated == 0
 
 
 def test_what_is_read_back_is_what_was_noted() -> None:
