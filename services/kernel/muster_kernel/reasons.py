@@ -22,10 +22,15 @@ class WaitingReason(StrEnum):
     NO_SUCH_LEVEL = "NoSuchLevel"
     UNEVEN_GROUPS = "UnevenGroups"
     TOO_LARGE_FOR_DOMAIN = "TooLargeForDomain"
+    TOO_FEW_DOMAINS = "TooFewDomains"
     TOO_LARGE = "TooLarge"
     HOST_TOO_LARGE = "HostTooLarge"
     DEVICE_TOO_SMALL = "DeviceTooSmall"
     NO_SUCH_SLICE = "NoSuchSlice"
+    ALL_SLICED = "AllSliced"
+    RESOURCE_TOO_LARGE = "ResourceTooLarge"
+    STORAGE_TOO_LARGE = "StorageTooLarge"
+    NOT_ON_ONE_NODE = "NotOnOneNode"
     NO_SUCH_NODE = "NoSuchNode"
     TOO_LARGE_TOGETHER = "TooLargeTogether"
     OVER_LIMIT = "OverLimit"
@@ -46,6 +51,7 @@ class WaitingReason(StrEnum):
     NO_HOST_CAPACITY = "NoHostCapacity"
     FRAGMENTED = "Fragmented"
     TOPOLOGY = "Topology"
+    APART = "Apart"
     NODES_UNAVAILABLE = "NodesUnavailable"
     BEHIND_OTHERS = "BehindOthers"
     NOT_EVALUATED = "NotEvaluated"
@@ -151,6 +157,8 @@ _LACKS: Final[dict[int, str]] = {
 TOO_FAR_APART: Final = frozenset(
     {WaitingReason.TOPOLOGY, WaitingReason.TOO_LARGE_FOR_DOMAIN, WaitingReason.NO_SUCH_LEVEL}
 )
+# What would start if its replicas might stand beside each other.
+TOO_CLOSE: Final = frozenset({WaitingReason.APART, WaitingReason.TOO_FEW_DOMAINS})
 # What never starts on the nodes that there are, however idle they are.
 NEVER: Final = frozenset(
     {
@@ -158,9 +166,14 @@ NEVER: Final = frozenset(
         WaitingReason.HOST_TOO_LARGE,
         WaitingReason.DEVICE_TOO_SMALL,
         WaitingReason.NO_SUCH_SLICE,
+        WaitingReason.ALL_SLICED,
+        WaitingReason.RESOURCE_TOO_LARGE,
+        WaitingReason.STORAGE_TOO_LARGE,
+        WaitingReason.NOT_ON_ONE_NODE,
         WaitingReason.NO_SUCH_NODE,
         WaitingReason.TOO_LARGE_TOGETHER,
         WaitingReason.TOO_LARGE_FOR_DOMAIN,
+        WaitingReason.TOO_FEW_DOMAINS,
         WaitingReason.NO_SUCH_LEVEL,
         WaitingReason.UNEVEN_GROUPS,
     }
@@ -188,6 +201,8 @@ FOR_ROOM: Final = frozenset(
         WaitingReason.NO_HOST_CAPACITY,
         WaitingReason.FRAGMENTED,
         WaitingReason.TOPOLOGY,
+        WaitingReason.APART,
+        WaitingReason.NODES_UNAVAILABLE,
     }
 )
 

@@ -52,6 +52,18 @@ _APART: Final = (
     "its {replicas:replica|replicas} would fit, but not as close together as required; "
     "the best domain has room for {room}"
 )
+_BESIDE: Final = (
+    "needs {requested:GPU|GPUs}, {requested_cpu} CPU and {requested_bytes} of memory on one node; "
+    "the most beside so many GPUs is {largest_cpu} CPU and {largest_bytes}"
+)
+_CLOSED: Final = "{closed:node that could hold it|nodes that could hold it} {why}"
+# Why nodes take no new work: of one and of several.
+_CLOSED_WHY: Final = {
+    "cordoned": ("is cordoned", "are cordoned"),
+    "closing": ("has to be empty", "have to be empty"),
+    "down": ("is out of service", "are out of service"),
+    "silent": ("is in a silent cluster", "are in silent clusters"),
+}
 _CATALOGUE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     WaitingReason.NO_CLUSTER: ("no registered cluster is allowed for it", ()),
     WaitingReason.NO_POOL: ("no cluster has a node in the node pools it asks for", ()),
@@ -80,6 +92,14 @@ _CATALOGUE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         _APART,
         ("replicas", "room"),
     ),
+    WaitingReason.TOO_FEW_DOMAINS: (
+        "its replicas have to stand apart: it needs {replicas} {apart}, and the pool has {room} that could hold one",
+        ("replicas", "room", "apart"),
+    ),
+    WaitingReason.APART: (
+        "its replicas have to stand apart: it needs {replicas} {apart}, and {room:has|have} room for one now",
+        ("replicas", "room", "apart"),
+    ),
     WaitingReason.NOT_TOLERATED: (
         "no node of its node pools will do: of {nodes}, {tainted:has|have} a taint that it does not tolerate",
         ("tainted", "nodes"),
@@ -99,6 +119,22 @@ _CATALOGUE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     WaitingReason.NO_SUCH_SLICE: (
         "no GPU gives the MIG slice that it asks for: of {devices:GPU|GPUs}, {mig:is|are} in MIG mode",
         ("devices", "mig"),
+    ),
+    WaitingReason.ALL_SLICED: (
+        "needs {requested:GPU|GPUs}, not a MIG slice; its node pools have {mig:GPU|GPUs} in MIG mode and no other",
+        ("requested", "mig"),
+    ),
+    WaitingReason.RESOURCE_TOO_LARGE: (
+        "needs {asked} of a named resource on one node; the largest node has {most}",
+        ("asked", "most"),
+    ),
+    WaitingReason.STORAGE_TOO_LARGE: (
+        "needs {requested_bytes} of ephemeral storage on one node; the largest node has {largest_bytes}",
+        ("requested_bytes", "largest_bytes"),
+    ),
+    WaitingReason.NOT_ON_ONE_NODE: (
+        _BESIDE,
+        ("requested", "requested_cpu", "requested_bytes", "largest_cpu", "largest_bytes"),
     ),
     WaitingReason.NO_SUCH_NODE: ("no node could hold one replica of it, even if idle", ()),
     WaitingReason.TOO_LARGE_TOGETHER: (
@@ -170,10 +206,7 @@ _CATALOGUE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         "{free:GPU is|GPUs are} free in sum, but not where {requested} could be placed together",
         ("requested", "free"),
     ),
-    WaitingReason.NODES_UNAVAILABLE: (
-        "{nodes:node that could hold it takes|nodes that could hold it take} no new work",
-        ("nodes",),
-    ),
+    WaitingReason.NODES_UNAVAILABLE: (_CLOSED, ("cordoned", "closing", "down", "silent")),
     WaitingReason.BEHIND_OTHERS: ("{workloads:workload is|workloads are} ahead of it", ("workloads",)),
     WaitingReason.NOT_EVALUATED: ("it has not been looked at yet", ()),
 }
@@ -202,7 +235,18 @@ class Reason:
     def sentence(self) -> str:
         """The reason for a person."""
         named = self.named()
-        return _template(self.code, named).format(**{name: _shown(name, value) for name, value in named.items()})
+        shown = {name: _shown(name, value) for name, value in named.items()}
+        if self.code is WaitingReason.NODES_UNAVAILABLE:
+            shown = {"closed": _Counted(sum(named.values())), "why": _Counted(_why_closed(named))}
+        return _template(self.code, named).format(**shown)
+
+
+def _why_closed(named: dict[str, int]) -> str:
+    """Why nodes take no new work, each cause with its number where there are several."""
+    told = [(many, _CLOSED_WHY[cause][many != 1]) for cause, many in named.items() if many]
+    if len(told) == 1:
+        return told[0][1]
+    return f"take no new work: {', '.join(f'{many} {words}' for many, words in told)}"
 
 
 def _template(code: WaitingReason, named: dict[str, int]) -> str:
@@ -229,6 +273,8 @@ def _shown(name: str, value: int) -> _Counted:
         return _Counted(format_gpu(value))
     if name == "queue":
         return _Counted("department" if value else "project")
+    if name == "apart":
+        return _Counted("nodes" if value else "domains of the label that it names")
     if name == "lack":
         return _Counted(_lack(value))
     if name.endswith("_cpu"):

@@ -39,8 +39,17 @@ def test_gpus_are_shown_as_gpus() -> None:
         (WaitingReason.BEHIND_OTHERS, (1,), "1 workload is ahead of it"),
         (WaitingReason.NOT_SUPPORTED, (1, Unsupported.FIELDS), "1 cluster does not support fields that it sets"),
         (WaitingReason.NOT_SUPPORTED, (2, Unsupported.SLICES), "2 clusters do not support MIG slices"),
-        (WaitingReason.NODES_UNAVAILABLE, (1,), "1 node that could hold it takes no new work"),
-        (WaitingReason.NODES_UNAVAILABLE, (3,), "3 nodes that could hold it take no new work"),
+        (WaitingReason.NODES_UNAVAILABLE, (1, 0, 0, 0), "1 node that could hold it is cordoned"),
+        (
+            WaitingReason.NODES_UNAVAILABLE,
+            (0, 0, 0, 3),
+            "3 nodes that could hold it are in silent clusters",
+        ),
+        (
+            WaitingReason.NODES_UNAVAILABLE,
+            (2, 1, 1, 0),
+            "4 nodes that could hold it take no new work: 2 are cordoned, 1 has to be empty, 1 is out of service",
+        ),
     ],
 )
 def test_one_is_told_in_the_singular(code: WaitingReason, numbers: tuple[int, ...], text: str) -> None:

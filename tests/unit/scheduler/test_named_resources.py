@@ -64,7 +64,7 @@ def test_more_than_any_node_has_never_starts() -> None:
     fleet.submit(1, request(role(asking(3))))
     answer = explain(fleet.world, fleet.workload(1))
     assert answer.reason is not None
-    assert answer.reason.code is WaitingReason.NO_SUCH_NODE
+    assert answer.reason.code is WaitingReason.RESOURCE_TOO_LARGE
     assert [text for _, _, text in answer.excluded] == [f"has too little {NIC}"]
     assert answer.unblockers == (
         f"it asked for at most 2 {NIC} on one node",

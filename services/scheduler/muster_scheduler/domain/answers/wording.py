@@ -11,10 +11,9 @@ from typing import Final
 from muster_kernel.quantities import GPU, format_bytes, format_gpu
 from muster_kernel.reasons import Constraint, Unsupported
 from muster_kernel.sentences import is_one
-from muster_scheduler.domain.asked.requests import Kind, Role, Shape
+from muster_scheduler.domain.asked.requests import STORAGE, Kind, Role, Shape
 from muster_scheduler.domain.asked.workloads import SECOND, Request
 
-_STORAGE: Final = "ephemeral-storage"  # the one named resource that counts bytes
 _FEW: Final = 2  # of a unit: below that the smaller one is told
 
 
@@ -128,7 +127,7 @@ def _host_in_words(shape: Shape) -> str:
 
 def named_amount(name: str, amount: int) -> str:
     """So much of a named resource: `2 vendor.example/nic`, `60Gi of ephemeral-storage`."""
-    return f"{format_bytes(amount)} of {name}" if name == _STORAGE else f"{amount} {name}"
+    return f"{format_bytes(amount)} of {name}" if name == STORAGE else f"{amount} {name}"
 
 
 def span(micros: int) -> str:

@@ -7,7 +7,7 @@ Amounts are integers in base units: milli-CPU, bytes, milli-GPU, and 1/7,000 GPU
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -16,6 +16,8 @@ from muster_kernel.quantities import GPU, UNITS_PER_MILLI, UNITS_PER_SEVENTH, me
 
 Amounts = tuple[tuple[str, int], ...]
 """Named resources beside CPU, memory and devices, in whole units, by name; ephemeral-storage is one of them."""
+STORAGE: Final = "ephemeral-storage"
+"""The one named resource that counts bytes."""
 
 
 class Kind(StrEnum):

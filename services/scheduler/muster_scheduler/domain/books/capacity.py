@@ -69,6 +69,18 @@ def _supply(nodes: list[Node]) -> Amount:
 
 
 class Trial(NamedTuple):
+class Beside(NamedTuple):
+    """What nodes have beside what they have enough of.
+
+    devices: the most that a node with enough CPU and memory has; cpu (milli), memory (bytes): the most of one with
+    enough devices.
+    """
+
+    devices: int = 0
+    cpu: int = 0
+    memory: int = 0
+
+
     """What became of a gang in an idle pool (see placement/trial.py).
 
     `apart` says where it is its topology that keeps it out. `units` is what the pool has, in 1/7,000 GPU.
@@ -76,6 +88,7 @@ class Trial(NamedTuple):
     (None: every role fits alone); `devices`, `cpu` (milli) and `memory` (bytes) are the most that one node has of them.
     `room` is how many replicas the idle nodes hold of a gang of one role that does not fit; 0: not counted.
     """
+    `beside` is what they have beside what the short role needs.
 
     fits: bool
     apart: Reason | None
@@ -86,6 +99,7 @@ class Trial(NamedTuple):
     memory: int
     room: int = 0
 
+    beside: Beside = Beside()
 
 class Capacity:
     """The index of one (cluster, node pool)."""

@@ -7,22 +7,26 @@ node are not made here but when somebody asks (answers/explain.py).
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from muster_kernel.quantities import GPU
 from muster_kernel.reasons import Constraint, Unsupported, WaitingReason
 from muster_kernel.sentences import Reason
-from muster_scheduler.domain.asked.requests import Kind, Shape, replica_count, total_charge
+from muster_scheduler.domain.asked.requests import Grant, Kind, Role, replica_count
 from muster_scheduler.domain.asked.workloads import Request, Workload
-from muster_scheduler.domain.books.capacity import Trial
+from muster_scheduler.domain.books.capacity import Capacity
 from muster_scheduler.domain.books.eligible import eligibility_of
+from muster_scheduler.domain.books.models import bar
 from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.fleet.closures import Closure, closure_of, counted
 from muster_scheduler.domain.fleet.counts import counts_of
 from muster_scheduler.domain.fleet.eligibility import Eligibility, mismatch
+from muster_scheduler.domain.fleet.nodes import Node, fit
 from muster_scheduler.domain.placement.gang import GangGround, by_columns, lacking, wish_of
-from muster_scheduler.domain.placement.place import able, charge_before, mig_of, ready, unsupported
+from muster_scheduler.domain.placement.never import why_never
+from muster_scheduler.domain.placement.place import able, amount_before, charge_before, mig_of, ready, unsupported
 from muster_scheduler.domain.placement.trial import try_out
 
 
@@ -74,25 +78,81 @@ def _pools_of(world: World, request: Request) -> list[tuple[str, str]]:
 
 def _short_of_room(world: World, workload: Workload, request: Request) -> Reason:
     pools = _pools_of(world, request)
-    asked = eligibility_of(world.queues, workload, world.limits.grace)
-    wanted = min((charge_before(world, request, pool) for pool in request.pools), default=0)
     trials = [try_out(world, workload, request.roles, cluster, pool) for cluster, pool in pools]
-    possible = [trial for trial in trials if trial is not None]
-    if len(possible) == len(trials) and not any(trial.fits for trial in possible):
-        return _never(world, request, possible, pools)
+    known = [trial for trial in trials if trial is not None]
+    if len(known) == len(trials) and not any(trial.fits for trial in known):
+        return why_never(request, known, [node for at in pools for node in _nodes_of(world, at)])
+    possible = [at for at, trial in zip(pools, trials, strict=True) if trial is None or trial.fits]
+    bars = _bars(world, workload, request)
+    open_pools = [at for at in possible if bars.get(at[1]) is None]
+    if not open_pools:  # it is too large for the others
+        barred = bars.get(possible[0][1])
+        if barred is not None:
+            return barred
+    return _unable_now(world, workload, request, open_pools)
+
+
+def _bars(world: World, workload: Workload, request: Request) -> dict[str, Reason | None]:
+    """By node pool the quota or limit that stands against it there; of a single one it is known that none does."""
+    if len(request.pools) == 1:
+        return {}
+    found = ((pool, bar(world, workload, amount_before(world, request, pool), pool)) for pool in request.pools)
+    return {pool: barred.reason if barred else None for pool, barred in found}
+
+
+def _unable_now(world: World, workload: Workload, request: Request, pools: list[tuple[str, str]]) -> Reason:
+    """What lacks in pools that would hold it if they were idle, and where no quota stands against it."""
+    asked = eligibility_of(world.queues, workload, world.limits.grace)
+    wanted = min((charge_before(world, request, pool) for _, pool in pools), default=0)
     open_pools = [(c, p) for c, p in pools if ready(world, world.clusters.get(c))]
-    free = max((_free_units(world, asked, request, c, p) for c, p in open_pools), default=0)
     if not open_pools:
-        closed = sum(len(capacity.nodes) for c, p in pools if (capacity := world.inventory.capacity(c, p)))
-        return Reason(WaitingReason.NODES_UNAVAILABLE, (closed,))
+        return Reason(WaitingReason.NODES_UNAVAILABLE, (0, 0, 0, sum(len(_nodes_of(world, at)) for at in pools)))
+    free = max(_free_units(world, asked, request, c, p) for c, p in open_pools)
     apart = lacking(workload, request.roles, _grounds(world, asked, request, open_pools))
     if apart is not None:
         return apart
+    closed = _closed(world, asked, request, open_pools)
+    if closed is not None:
+        return closed
     if not wanted or (free >= wanted and _devices_are_free(world, asked, request, open_pools)):
         return Reason(WaitingReason.NO_HOST_CAPACITY, (replica_count(request.roles),))
     if free >= wanted:
         return Reason(WaitingReason.FRAGMENTED, (wanted, free))
     return Reason(WaitingReason.NO_CAPACITY, (wanted, free))
+
+
+def _nodes_of(world: World, at: tuple[str, str]) -> Sequence[Node]:
+    capacity = world.inventory.capacity(*at)
+    return capacity.nodes if capacity else ()
+
+
+def _closed(world: World, asked: Eligibility, request: Request, pools: list[tuple[str, str]]) -> Reason | None:
+    """That it is nodes which take no new work for now that lack: a pool would hold it with them."""
+    roles = [role for role in request.roles if role.size]
+    for cluster, pool in pools:
+        capacity = world.inventory.capacity(cluster, pool)
+        shut = closures(capacity, asked, world.now) if capacity else {}
+        if capacity is None or not shut:
+            continue  # as nearly always: every head that finds no room comes by here
+        mig = mig_of(world, cluster)
+        holding = {n for n in shut if any(isinstance(fit(capacity.nodes[n], r.shape, mig), Grant) for r in roles)}
+        if holding and (not by_columns(request.roles, mig) or _hold(capacity, asked, roles, holding, world.now)):
+            return Reason(WaitingReason.NODES_UNAVAILABLE, (*counted(shut[n] for n in sorted(holding)), 0))
+    return None
+
+
+def closures(capacity: Capacity, asked: Eligibility, now: int) -> dict[int, Closure]:
+    """The nodes of a pool, by ordinal, that take no new work for now and would be such as it may use."""
+    found = ((n, closure_of(asked, capacity.nodes[n], now)) for n in capacity.usable.special)
+    return {n: closure for n, closure in found if closure is not None}
+
+
+def _hold(capacity: Capacity, asked: Eligibility, roles: list[Role], closed: set[int], now: int) -> bool:
+    """Whether the nodes that it may use hold each of its roles together with these closed ones."""
+    mask = capacity.usable.mask(asked, now)
+    mask[sorted(closed)] = True
+    columns = replace(capacity.columns, open=mask)
+    return all(int(counts_of(columns, role.shape, role.size).sum()) >= role.size for role in roles)
 
 
 def _devices_are_free(world: World, asked: Eligibility, request: Request, pools: list[tuple[str, str]]) -> bool:
@@ -125,41 +185,6 @@ def _grounds(world: World, asked: Eligibility, request: Request, pools: list[tup
         for cluster, pool in pools
         if wish.keys and (capacity := world.inventory.capacity(cluster, pool))
     ]
-
-
-def _never(world: World, request: Request, trials: list[Trial], pools: list[tuple[str, str]]) -> Reason:
-    """Why it fits into none of these pools even when they are idle: what is said is true of all of them."""
-    apart = next((trial.apart for trial in trials if trial.apart is not None), None)
-    if apart is not None:
-        return apart
-    together = [trial for trial in trials if trial.short is None]
-    if together:
-        most, room = max(trial.units for trial in together), max(trial.room for trial in together)
-        numbers = (replica_count(request.roles), total_charge(request.roles), most, room)
-        return Reason(WaitingReason.TOO_LARGE_TOGETHER, numbers)
-    role = trials[0].short
-    shape = role.shape if role else Shape()
-    same = [trial for trial in trials if trial.short == role]
-    devices = max(trial.devices for trial in same)
-    if devices < shape.devices and (devices or shape.kind is Kind.WHOLE):
-        return Reason(WaitingReason.TOO_LARGE, (shape.devices * GPU, devices * GPU))
-    cpu, memory = max(trial.cpu for trial in same), max(trial.memory for trial in same)
-    if cpu < shape.cpu or memory < shape.memory:
-        return Reason(WaitingReason.HOST_TOO_LARGE, (shape.cpu, shape.memory, cpu, memory))
-    return _no_device(world, shape, pools) or Reason(WaitingReason.NO_SUCH_NODE)
-
-
-def _no_device(world: World, shape: Shape, pools: list[tuple[str, str]]) -> Reason | None:
-    """That no device of these pools gives what is asked for of one, whatever its node has beside it."""
-    nodes = (node for at in pools if (capacity := world.inventory.capacity(*at)) for node in capacity.nodes)
-    devices = [device for node in nodes for device in node.devices]
-    if shape.kind is Kind.MEMORY:
-        largest = max((device.memory for device in devices if not device.mig), default=0)
-        return Reason(WaitingReason.DEVICE_TOO_SMALL, (shape.bytes, largest)) if largest < shape.bytes else None
-    sliced = [device.card for device in devices if device.mig]
-    if shape.kind is not Kind.SLICE or any(card and card.profile(shape.profile) for card in sliced):
-        return None
-    return Reason(WaitingReason.NO_SUCH_SLICE, (len(devices), len(sliced)))
 
 
 def _free_units(world: World, asked: Eligibility, request: Request, cluster: str, pool: str) -> int:

@@ -13,7 +13,7 @@ from muster_kernel.reasons import Constraint
 from muster_kernel.sentences import Reason
 from muster_scheduler.domain.asked.requests import Grant, Kind, Role, Shape
 from muster_scheduler.domain.asked.workloads import Workload
-from muster_scheduler.domain.books.capacity import Capacity, Trial
+from muster_scheduler.domain.books.capacity import Beside, Capacity, Trial
 from muster_scheduler.domain.books.eligible import eligibility_of
 from muster_scheduler.domain.books.pools import NodePool
 from muster_scheduler.domain.books.world import World
@@ -71,7 +71,14 @@ def _try(
         max((devices_for(node, short.shape) for node in idle), default=0) if short else 0,
         *_hosts(nodes),
         _room(roles, made, mig) if made and not fits and short is None else 0,
+        _beside(idle, short.shape) if short else Beside(),
     )
+
+
+def _beside(idle: list[Node], shape: Shape) -> Beside:
+    hosts = [node for node in idle if node.cpu >= shape.cpu and node.memory >= shape.memory]
+    holding = [node for node in idle if devices_for(node, shape) >= shape.devices]
+    return Beside(max((devices_for(node, shape) for node in hosts), default=0), *_hosts(holding))
 
 
 def _room(roles: tuple[Role, ...], idle: Capacity, mig: Mig) -> int:
