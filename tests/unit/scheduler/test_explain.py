@@ -305,7 +305,7 @@ def test_a_gang_larger_than_its_pool_is_measured_against_the_pool() -> None:
     assert fleet.workload(2).replicas
     assert why(fleet, 1).unblockers == ("it had at most 4 replicas, and there was room",)
     fleet.submit(3, request(role(whole(4), 3), role(host(), 1, "launcher")))
-    assert said(fleet, 3)[::3] == ("TooLargeTogether", [])
+    assert said(fleet, 3)[::3] == ("TooLargeTogether", ["it had at most 2 replicas of worker, and there was room"])
 
 
 def test_a_gang_without_gpus_is_measured_by_what_idle_nodes_hold() -> None:

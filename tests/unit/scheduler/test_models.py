@@ -75,7 +75,9 @@ def test_the_limit_counts_over_all_pools_and_falls_when_something_ends() -> None
     assert answer.reason.sentence() == (
         "the project uses 2 of the 2 GPUs of this model that it may hold at most (0.5 short)"
     )
-    assert answer.unblockers == ("a might hold 2.5 GPUs of H100, which is what node pool other has",)
+    assert answer.unblockers == (
+        "a might hold 2.5 GPUs of H100, which is what node pool other has, and there was room",
+    )
     fleet.finish(1)
     assert runs(fleet, 3), "what is given back of a model in one pool may be taken in another"
     assert runs(fleet, 4)
@@ -117,7 +119,8 @@ def test_a_departments_quota_of_a_model_binds_its_projects_together() -> None:
     answer = explain(fleet.world, fleet.workload(2))
     assert answer.reason is not None
     assert answer.reason.numbers == (2 * GPU, 2 * GPU, GPU, 1)
-    assert answer.unblockers == ("department d might hold 3 GPUs of H100, which is what node pool other has",)
+    told = "department d might hold 3 GPUs of H100, which is what node pool other has, and there was room"
+    assert answer.unblockers == (told,)
     fleet.finish(1)
     assert runs(fleet, 2)
 

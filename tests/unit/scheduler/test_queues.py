@@ -135,15 +135,19 @@ def test_users_are_limited_in_what_they_hold_and_in_how_much_runs() -> None:
     fleet.submit(4, request(role(host())), project="a", user="ann")
     fleet.submit(5, request(role(host())), project="a", user="ann")
     assert [runs(fleet, at) for at in (1, 3, 4)] == [True] * 3, "whoever is not limited is not held up"
+    three = "one user of a might run 3 workloads at once in all node pools together"
     assert said(fleet, 2) == (
         W.USER_OVER_LIMIT,
         "its user holds 3 of the 4 GPUs that one user may hold in the project (2 short)",
-        ("one user of a might hold 6 GPUs in node pool default",),
+        (f"one user of a might hold 6 GPUs in node pool default and {three}",),
     )
     assert said(fleet, 5) == (
         W.USER_RUNS_ENOUGH,
         "its user has 2 of the 2 workloads that one user may run at once in the project",
-        ("one of the 2 workloads of its user in a ended",),
+        (
+            "one of the 2 workloads of its user in a ended, and w2 did not take the place first",
+            three,
+        ),
     )
     fleet.finish(1)
     assert runs(fleet, 2)

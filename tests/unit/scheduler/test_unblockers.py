@@ -8,6 +8,7 @@ from muster_scheduler.domain import events
 from muster_scheduler.domain.answers.explain import Explanation, explain
 from muster_scheduler.domain.answers.viewing import Viewer
 from muster_scheduler.domain.asked.quotas import Line, Quota, UserLimit
+from muster_scheduler.domain.asked.terms import Wish
 from muster_scheduler.domain.books.queues import Project
 from tests.support.fleets import GIB, Fleet, host, node, request, role, whole
 
@@ -225,7 +226,11 @@ def test_what_could_never_run_is_said_before_any_quota() -> None:
     answer = why(fleet, 1)
     assert answer.reason is not None
     assert answer.reason.code is WaitingReason.TOO_LARGE
-    assert not any("deserved" in text for text in answer.unblockers)
+    joined = "a node with 1 CPU, 1Gi of memory and 9 GPUs joined node pool default"
+    assert answer.unblockers == (
+        "it asked for at most 2 GPUs on one node",
+        f"{joined} and p deserved 9 GPUs in node pool default",
+    )
 
 
 def test_who_holds_no_gpu_is_not_said_to_hold_none() -> None:
@@ -238,3 +243,99 @@ def test_who_holds_no_gpu_is_not_said_to_hold_none() -> None:
     other.submit(1, request(role(host(1_000)), preemptible=False))
     other.submit(2, request(role(host(1_000))))
     assert why(other, 2).unblockers == ("w1 (non-preemptible, Initializing) ended",)
+
+
+def test_asking_for_less_is_told_as_far_as_limits_allow() -> None:
+    fleet = Fleet(node("n1", 4), quota=8)
+    fleet.project("p", {"default": 8}, limit=2)
+    fleet.submit(1, request(role(whole(5))))
+    joined = "a node with 1 CPU, 1Gi of memory and 5 GPUs joined node pool default"
+    assert why(fleet, 1).unblockers == (
+        "it asked for at most 2 GPUs on one node",
+        f"{joined} and p might hold 5 GPUs in node pool default",
+    )
+    fleet.submit(2, request(role(whole(2))))
+    assert fleet.workload(2).replicas
+
+
+def test_a_gang_is_told_as_many_replicas_as_its_limit_allows() -> None:
+    fleet = Fleet(node("n1", 4), node("n2", 4), quota=8)
+    fleet.project("p", {"default": 8}, limit=5)
+    fleet.submit(1, request(role(whole(2), 5)))
+    assert why(fleet, 1).unblockers == ("it had at most 2 replicas",)
+    fleet.project("p", {"default": 8}, limit=1)
+    held = "it had at most 4 replicas and p might hold 8 GPUs in node pool default"
+    assert why(fleet, 1).unblockers == (held,)
+    fleet.project("p", {"default": 8}, limit=8)
+    fleet.submit(2, request(role(whole(2), 4)))
+    assert fleet.workload(2).replicas
+
+
+def test_another_pool_and_the_quota_that_it_takes_there_are_said_together() -> None:
+    fleet = Fleet(node("n1", 4, pool="lab"), quota=0)
+    fleet.project("p", {"lab": 4}, limit=1)
+    fleet.submit(1, request(role(whole(2)), pools=("nope",)))
+    assert why(fleet, 1).unblockers == ("it asked for node pool lab and p might hold 2 GPUs in node pool lab",)
+
+
+def test_no_quota_is_told_alone_where_the_node_type_is_in_the_way_as_well() -> None:
+    typed = node("n1", 4)
+    typed.labels = (("run.ai/type", "b"),)
+    fleet = Fleet(typed, quota=1)
+    asked = request(role(whole(2)), preemptible=False)
+    fleet.submit(1, asked._replace(terms=asked.terms._replace(node_type="z")))
+    told = ("it asked for node type b and p deserved 2 GPUs in node pool default",)
+    assert why(fleet, 1).unblockers == told
+    fleet.project("p", {"default": 2})
+    assert not fleet.workload(1).replicas, "the quota alone is not enough"
+    fleet.submit(2, asked._replace(terms=asked.terms._replace(node_type="b")))
+    assert fleet.workload(2).replicas
+
+
+def test_of_a_larger_quota_it_is_said_who_of_its_project_would_take_it_first() -> None:
+    fleet = Fleet(node("n1", 8), quota=0)
+    for number in (1, 2, 3):
+        fleet.submit(number, request(preemptible=False))
+    told = "p deserved 1 GPU in node pool default, and w1 and w2 did not take the place first"
+    assert told in why(fleet, 3).unblockers
+    fleet.project("p", {"default": 1})
+    assert [bool(fleet.workload(number).replicas) for number in (1, 2, 3)] == [True, False, False]
+
+
+def test_whoever_is_ahead_is_named_where_others_would_have_to_leave() -> None:
+    fleet = Fleet(node("n1", 2), quota=0)
+    fleet.project("b", {"default": 0})
+    for number in (1, 2):
+        fleet.submit(number, project="b")
+    for number in (3, 4):
+        fleet.submit(number, request(preemptible=False))
+    (told,) = why(fleet, 4).unblockers
+    assert told == (
+        "p deserved 1 GPU in node pool default (1 workload of other projects would leave for it),"
+        " and w3 did not take the place first"
+    )
+
+
+def test_a_gang_in_groups_is_told_whole_groups_only() -> None:
+    nodes = [node(f"n{number}", 1) for number in range(5)]
+    for number, each in enumerate(nodes):
+        each.labels = (("rack", "a" if number < 3 else "b"),)
+    fleet = Fleet(*nodes)
+    asked = request(role(whole(1), 6))
+    threes = asked.terms._replace(topology=Wish(group="rack", group_size=3))
+    fleet.submit(1, asked._replace(terms=threes))
+    assert why(fleet, 1).unblockers[0] == "it had at most 3 replicas"
+    three = request(role(whole(1), 3))
+    fleet.submit(2, three._replace(terms=three.terms._replace(topology=Wish(group="rack", group_size=3))))
+    assert fleet.workload(2).replicas
+    small = Fleet(*nodes[3:])
+    small.submit(1, three._replace(terms=threes))
+    assert not any("replica" in text for text in why(small, 1).unblockers), "two do not make a group"
+
+
+def test_of_a_gang_of_several_roles_the_largest_is_told_with_fewer_replicas() -> None:
+    fleet = Fleet(node("n1", 4))
+    fleet.submit(1, request(role(host(1_000), 1, "launcher"), role(whole(1), 6)))
+    assert why(fleet, 1).unblockers == ("it had at most 4 replicas of worker",)
+    fleet.submit(2, request(role(host(1_000), 1, "launcher"), role(whole(1), 4)))
+    assert fleet.workload(2).replicas

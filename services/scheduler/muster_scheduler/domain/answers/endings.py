@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from muster_scheduler.domain.answers.rivals import who_comes_first
+from muster_scheduler.domain.answers.rivals import taken_first
+from muster_scheduler.domain.answers.trying import taken_back
 from muster_scheduler.domain.answers.viewing import Viewer
 from muster_scheduler.domain.answers.wording import gpus
 from muster_scheduler.domain.asked.workloads import Request, Workload
@@ -45,11 +46,9 @@ def _taken_by(
     world: World, workload: Workload, cluster: str, pool: str, gone: Iterable[Workload], viewer: Viewer
 ) -> str:
     """That others would be in the way, where they would take the place of those who are gone before it."""
-    mark = world.journal.mark()
-    _release(world, gone)
-    rivals = who_comes_first(world, workload, cluster, pool)
-    world.journal.rollback(mark)
-    return f", and {viewer.names(rivals)} did not take the place first" if rivals else ""
+    with taken_back(world):
+        _release(world, gone)
+        return taken_first(world, workload, pool, [cluster], viewer)
 
 
 def _holding(world: World, cluster: str, pool: str, but: str) -> list[Workload]:

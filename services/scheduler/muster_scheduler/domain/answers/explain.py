@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from muster_kernel.lifecycle import WAITING
 from muster_kernel.reasons import IN_VAIN, NEVER, TOO_FAR_APART, Constraint, WaitingReason
 from muster_kernel.sentences import Reason
-from muster_scheduler.domain.answers.allowances import larger, more_of_model
+from muster_scheduler.domain.answers.allowances import larger
 from muster_scheduler.domain.answers.attempts import Attempt, Way, attempts
 from muster_scheduler.domain.answers.endings import who_would_have_to_end
 from muster_scheduler.domain.answers.estimates import WITHOUT_ROOM, Estimate, estimate, kept_for
@@ -125,17 +125,17 @@ def _helps(world: World, workload: Workload, request: Request, reason: Reason, v
     if reason.code is WaitingReason.CLAIM:
         return []
     if reason.code is WaitingReason.NO_POOL:
-        return other_pools(world, workload, request)
+        return other_pools(world, workload, request, viewer)
     if reason.code is WaitingReason.NO_CLUSTER:
-        return other_clusters(world, workload, request)
+        return other_clusters(world, workload, request, viewer)
     if reason.code in NEVER:
-        helps = what_would_fit(world, workload, request)
+        helps = what_would_fit(world, workload, request, viewer)
     else:
         helps = _unblockers(world, workload, request, viewer)
     if reason.code in TOO_FAR_APART:
-        return [*looser(world, workload, request), *helps]
+        return [*looser(world, workload, request, viewer), *helps]
     if reason.code is WaitingReason.WRONG_NODE_TYPE:
-        return [*other_types(world, workload, request), *helps]
+        return [*other_types(world, workload, request, viewer), *helps]
     return helps
 
 
@@ -246,14 +246,11 @@ def _unblockers(world: World, workload: Workload, request: Request, viewer: View
     """What would let it start, the smallest change first; each was tried out on the live state and taken back."""
     found: list[str] = []
     for pool in request.pools:
-        amount = amount_before(world, request, pool)
-        barred = bar(world, workload, amount, pool)
+        barred = bar(world, workload, amount_before(world, request, pool), pool)
         if barred is None:
             found += who_would_have_to_end(world, workload, request, pool, viewer)
             found += healthy_again(world, workload, request, pool)
-            found += enough_quota(world, workload, request, pool)
-        elif barred.model:
-            found += more_of_model(world, workload, pool, barred)
+            found += enough_quota(world, workload, request, pool, viewer)
         elif barred.reason.code is not WaitingReason.NO_PROJECT:
-            found += larger(world, workload, request, pool, barred.reason, amount)
+            found += larger(world, workload, request, pool, barred, viewer)
     return found

@@ -13,7 +13,10 @@ from dataclasses import replace
 
 from muster_kernel.quantities import GPU
 from muster_scheduler.domain.answers.attempts import attempts
+from muster_scheduler.domain.answers.rivals import own_first
 from muster_scheduler.domain.answers.shares import all_shares
+from muster_scheduler.domain.answers.trying import taken_back
+from muster_scheduler.domain.answers.viewing import Viewer
 from muster_scheduler.domain.answers.wording import gpus
 from muster_scheduler.domain.asked.quotas import NO_QUOTA
 from muster_scheduler.domain.asked.workloads import Request, Workload
@@ -22,7 +25,7 @@ from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.placement.place import amount_before
 
 
-def enough_quota(world: World, workload: Workload, request: Request, pool: str) -> list[str]:
+def enough_quota(world: World, workload: Workload, request: Request, pool: str, viewer: Viewer) -> list[str]:
     """The smallest quota of its project, in whole GPUs more, with which others would make room."""
     project = world.queues.projects.get(workload.project)
     held = world.queues.account(workload.project, pool).allocated
@@ -36,19 +39,23 @@ def enough_quota(world: World, workload: Workload, request: Request, pool: str) 
     )
     least = min(needed, deserved + steps[fewest] * GPU) if fewest < len(steps) else needed
     for tried in dict.fromkeys((least, needed)):
-        made = room_with(world, workload, pool, tried)
-        if made:
-            return [f"{workload.project} deserved {gpus(tried)} in node pool {pool} ({made})"]
+        told = _room_with(world, workload, project, pool, tried, viewer)
+        if told:
+            return [f"{workload.project} deserved {gpus(tried)} in node pool {pool} {told}"]
     return []
 
 
-def room_with(world: World, workload: Workload, pool: str, deserved: int) -> str:
+def _room_with(world: World, workload: Workload, project: Project, pool: str, deserved: int, viewer: Viewer) -> str:
     """Who would leave for it if its project deserved so much, in 1/7,000 GPU; empty where nobody would."""
-    project = world.queues.projects.get(workload.project)
-    if project is None:
-        return ""
     with _deserving(world, project, pool, deserved):
-        return next((each.text for each in attempts(world, workload, [pool]) if not each.lack), "")
+        made = room_made(world, workload, pool)
+        first = own_first(world, workload, pool, viewer) if made else ""
+        return f"({made}){first}" if made else ""
+
+
+def room_made(world: World, workload: Workload, pool: str) -> str:
+    """Who would leave for it; empty where nobody would."""
+    return next((each.text for each in attempts(world, workload, [pool]) if not each.lack), "")
 
 
 def _shares_admit(world: World, project: Project, pool: str, deserved: int, needed: int) -> bool:
@@ -60,10 +67,7 @@ def _shares_admit(world: World, project: Project, pool: str, deserved: int, need
 
 @contextmanager
 def _deserving(world: World, project: Project, pool: str, deserved: int) -> Iterator[None]:
-    mark = world.journal.mark()
-    quota = project.quotas.get(pool, NO_QUOTA)._replace(deserved=deserved)
-    world.queues.put(replace(project, quotas={**project.quotas, pool: quota}))
-    try:
+    with taken_back(world):
+        quota = project.quotas.get(pool, NO_QUOTA)._replace(deserved=deserved)
+        world.queues.put(replace(project, quotas={**project.quotas, pool: quota}))
         yield
-    finally:
-        world.journal.rollback(mark)

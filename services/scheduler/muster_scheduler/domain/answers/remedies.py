@@ -7,12 +7,14 @@ idle pool and on the pool as it is now; the state is as it was afterwards.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from muster_kernel.mig import CARDS
 from muster_kernel.quantities import GPU, format_bytes, format_milli_cpu
+from muster_scheduler.domain.answers.allowances import allowances, allowed_beside
+from muster_scheduler.domain.answers.trying import asking, barred, fits_idle, has_room, trials
+from muster_scheduler.domain.answers.viewing import Viewer
 from muster_scheduler.domain.answers.wording import gpus, named_amount, shape_in_words
 from muster_scheduler.domain.asked.requests import Kind, Role, Shape, charge_of
 from muster_scheduler.domain.asked.workloads import Request, Workload
@@ -21,36 +23,48 @@ from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.eligibility import types_of_node
 from muster_scheduler.domain.fleet.nodes import Node
 from muster_scheduler.domain.placement.gang import wish_of
-from muster_scheduler.domain.placement.place import Budget, able, clusters_for, place_gang
-from muster_scheduler.domain.placement.trial import try_out
 
 _TYPES: Final = 3
 
 
 def short_role(world: World, workload: Workload, request: Request) -> Role | None:
     """The role of which no idle node holds a single replica, in any pool that the request may use."""
-    tried = _trials(world, workload, request, request.roles)
+    tried = _trials(world, workload, request)
     if not tried or any(trial is None or trial.fits or trial.short is None for trial in tried):
         return None
     return tried[0].short if tried[0] else None
 
 
-def what_would_fit(world: World, workload: Workload, request: Request) -> list[str]:
+def what_would_fit(world: World, workload: Workload, request: Request, viewer: Viewer) -> list[str]:
     """The changes with which it would start: less asked for, then larger nodes.
 
-    "and there was room" is added where the smaller one would not only fit, but has to wait as well.
+    What else has to be so then (a quota, room) is said in the same line.
     """
     short = short_role(world, workload, request)
     if short is None:
-        found = _fewer(world, workload, request)
-        return [_told(world, workload, request, *found)] if found else []
+        return _fewer(world, workload, request, viewer)
     if short.shape.kind is Kind.SLICE and all(card.profile(short.shape.profile) is None for card in CARDS.values()):
         return [_profiles_there(world, request)]  # and so no node that joined would help
-    smaller = [each for each in _less(world, workload, request, short) if _fits(world, workload, request, each[0])]
-    told = [_told(world, workload, request, *each) for each in smaller]
+    told = [
+        line
+        for roles, text in _less(world, workload, request, short)
+        for line in _told(world, workload, request._replace(roles=roles), text, viewer)
+    ]
     if not told and short.shape.kind is Kind.SLICE and any(d.mig for n in _nodes_of(world, request) for d in n.devices):
         told.append(_profiles_there(world, request))
-    return [*told, *(f"{_nodes_for(short)} joined node pool {pool}" for pool in request.pools[:1])]
+    return [*told, *_joined(world, workload, request, short)]
+
+
+def _joined(world: World, workload: Workload, request: Request, short: Role) -> Iterator[str]:
+    """That nodes which are large enough joined its first pool, and what would have to be allowed beside."""
+    for pool in request.pools[:1]:
+        text = f"{_nodes_for(short)} joined node pool {pool}"
+        if barred(world, workload, request, pool) is None:
+            yield text
+            continue
+        allowed = allowed_beside(world, workload, request, pool)
+        if allowed:
+            yield f"{text} and {allowed}"
 
 
 def _profiles_there(world: World, request: Request) -> str:
@@ -66,105 +80,100 @@ def _nodes_of(world: World, request: Request) -> Iterator[Node]:
     return (node for at in places if (capacity := world.inventory.capacity(*at)) for node in capacity.nodes)
 
 
-def looser(world: World, workload: Workload, request: Request) -> list[str]:
+def looser(world: World, workload: Workload, request: Request, viewer: Viewer) -> list[str]:
     """That it only wished to be close together, where it could start then; or that nodes had the label it speaks of."""
     wish = wish_of(request)
     if not wish.required:
         return []
     wished = wish._replace(required="", preferred=wish.preferred or wish.required)
     loose = request._replace(terms=request.terms._replace(together=None, topology=wished))
-    other = replace(workload, request=loose)
-    told = [f"it preferred one {wish.required} instead of requiring it"]
+    told = _told(world, workload, loose, f"it preferred one {wish.required} instead of requiring it", viewer)
     if not any(wish.required in dict(node.labels) for node in _nodes_of(world, request)):
-        told.append(
-            f"nodes of node pool {loose.pools[0]} had the label {wish.required}, one value for all that it needs"
-        )
-    if any(has_room(world, other, loose, loose.roles, pool) for pool in loose.pools):
-        return told
-    return [f"{each}, and there was room" for each in told] if _fits(world, other, loose, loose.roles) else []
+        text = f"nodes of node pool {loose.pools[0]} had the label {wish.required}, one value for all that it needs"
+        told += _told(world, workload, loose, text, viewer)
+    return told
 
 
-def other_types(world: World, workload: Workload, request: Request) -> list[str]:
+def other_types(world: World, workload: Workload, request: Request, viewer: Viewer) -> list[str]:
     """The node types of its pools of which one would do for it, those of most nodes first."""
     there = Counter(each for node in _nodes_of(world, request) for each in types_of_node(node))
     found: list[str] = []
     for each in sorted(there, key=lambda name: (-there[name], name))[:_TYPES]:
         other = request._replace(terms=request.terms._replace(node_type=each))
-        asking = replace(workload, request=other)
-        if _fits(world, asking, other, other.roles):
-            found.append(_told(world, asking, other, other.roles, f"it asked for node type {each}"))
+        found += _told(world, workload, other, f"it asked for node type {each}", viewer)
     return found
 
 
-def other_pools(world: World, workload: Workload, request: Request) -> list[str]:
+def other_pools(world: World, workload: Workload, request: Request, viewer: Viewer) -> list[str]:
     """The node pools of which one would do for it, where there is none of those that it asks for."""
     there = sorted({node.pool for node in world.inventory.nodes.values()})
     asked = [(f"it asked for node pool {each}", request._replace(pools=(each,))) for each in there]
-    return _that_fit(world, workload, asked)
+    return _that_fit(world, workload, asked, viewer)
 
 
-def other_clusters(world: World, workload: Workload, request: Request) -> list[str]:
+def other_clusters(world: World, workload: Workload, request: Request, viewer: Viewer) -> list[str]:
     """The clusters of which one would do for it, where none that it may use has its node pools."""
     there = [each for each in sorted(world.clusters) if each not in request.clusters]
     asked = [(f"it might use cluster {each}", request._replace(clusters=(each,))) for each in there]
-    return _that_fit(world, workload, asked)
+    return _that_fit(world, workload, asked, viewer)
 
 
-def _that_fit(world: World, workload: Workload, asked: list[tuple[str, Request]]) -> list[str]:
+def _that_fit(world: World, workload: Workload, asked: list[tuple[str, Request]], viewer: Viewer) -> list[str]:
     """What to say of the first few of these requests that would fit."""
     found: list[str] = []
     for text, other in asked:
-        asking = replace(workload, request=other)
-        if len(found) < _TYPES and _fits(world, asking, other, other.roles):
-            found.append(_told(world, asking, other, other.roles, text))
+        if len(found) < _TYPES:
+            found += _told(world, workload, other, text, viewer)
     return found
 
 
-def has_room(world: World, workload: Workload, request: Request, roles: tuple[Role, ...], pool: str) -> bool:
-    """Whether the gang could be placed in the pool this moment, quotas aside."""
-    mark = world.journal.mark()
-    fits = any(
-        place_gang(world, workload, roles, cluster, pool, Budget()) is not None
-        for cluster in clusters_for(world, workload, request, pool)
-    )
-    world.journal.rollback(mark)
-    return fits
+def _told(world: World, workload: Workload, other: Request, text: str, viewer: Viewer) -> list[str]:
+    """The line for another request, with what has to be so beside it; none where it would not start even then."""
+    changed, waiting = asking(workload, other), ""
+    for pool in other.pools:
+        if not fits_idle(world, changed, other, pool):
+            continue
+        if barred(world, changed, other, pool) is not None:
+            allowed = allowances(world, changed, other, pool, viewer)
+            waiting = waiting or (f"{text} and {allowed}" if allowed else "")
+        elif has_room(world, changed, other, pool):
+            return [text]
+        else:
+            waiting = f"{text}, and there was room"
+    return [waiting] if waiting else []
 
 
-def _told(world: World, workload: Workload, request: Request, roles: tuple[Role, ...], text: str) -> str:
-    room = any(has_room(world, workload, request, roles, pool) for pool in request.pools)
-    return text if room else f"{text}, and there was room"
+def _trials(world: World, workload: Workload, request: Request) -> list[Trial | None]:
+    return [trial for pool in request.pools for trial in trials(world, workload, request, pool)]
 
 
-def _trials(world: World, workload: Workload, request: Request, roles: tuple[Role, ...]) -> list[Trial | None]:
-    return [
-        try_out(world, workload, roles, cluster, pool)
+def _starts(world: World, workload: Workload, request: Request, *, quotas: bool) -> bool:
+    """Whether idle nodes hold it in one of its pools. quotas: and none of them is in the way there."""
+    changed = asking(workload, request)
+    return any(
+        fits_idle(world, changed, request, pool)
         for pool in request.pools
-        for cluster in world.inventory.clusters_with(pool)
-        if able(request, world.clusters.get(cluster))
-    ]
-
-
-def _fits(world: World, workload: Workload, request: Request, roles: tuple[Role, ...]) -> bool:
-    return any(trial is not None and trial.fits for trial in _trials(world, workload, request, roles))
+        if not quotas or barred(world, changed, request, pool) is None
+    )
 
 
 def _less(world: World, workload: Workload, request: Request, short: Role) -> list[tuple[tuple[Role, ...], str]]:
     """The request with no more of one thing than a node has, each with how to say it."""
     shape = short.shape
-    tried = [trial for trial in _trials(world, workload, request, request.roles) if trial and trial.short == short]
+    tried = [trial for trial in _trials(world, workload, request) if trial and trial.short == short]
     devices = max(trial.devices for trial in tried)
     cpu, memory = (min(shape.cpu, max(t.cpu for t in tried)), min(shape.memory, max(t.memory for t in tried)))
     found: list[tuple[tuple[Role, ...], str]] = []
     if 0 < devices < shape.devices:
-        amount = gpus(devices * GPU)
-        found.append(
-            (_with(request, short, shape._replace(devices=devices)), f"it asked for at most {amount} on one node")
+        most = _most(
+            world, workload, request, lambda size: _with(request, short, shape._replace(devices=size)), devices
         )
+        text = f"it asked for at most {gpus(most * GPU)} on one node"
+        found.append((_with(request, short, shape._replace(devices=most)), text))
     if (cpu, memory) != (shape.cpu, shape.memory):
-        most = [f"{format_milli_cpu(cpu)} CPU"] if cpu < shape.cpu else []
-        most += [f"{format_bytes(memory)} of memory"] if memory < shape.memory else []
-        text = f"it asked for at most {' and '.join(most)} on one node"
+        least = [f"{format_milli_cpu(cpu)} CPU"] if cpu < shape.cpu else []
+        least += [f"{format_bytes(memory)} of memory"] if memory < shape.memory else []
+        text = f"it asked for at most {' and '.join(least)} on one node"
         found.append((_with(request, short, shape._replace(cpu=cpu, memory=memory)), text))
     largest = max((device.memory for node in _nodes_of(world, request) for device in node.devices), default=0)
     if shape.kind is Kind.MEMORY and 0 < largest < shape.bytes:
@@ -189,21 +198,43 @@ def _with(request: Request, short: Role, shape: Shape) -> tuple[Role, ...]:
     return tuple(less if role == short else role for role in request.roles)
 
 
-def _fewer(world: World, workload: Workload, request: Request) -> tuple[tuple[Role, ...], str] | None:
-    """A gang of one role with as many replicas as idle nodes hold. Halving, since a gang may be large."""
-    if len(request.roles) != 1:
-        return None
-    (role,) = request.roles
-    held, above = 0, role.size
-    while above - held > 1:
-        middle = (held + above) // 2
-        if _fits(world, workload, request, (role._replace(size=middle),)):
-            held = middle
-        else:
-            above = middle
+def _fewer(world: World, workload: Workload, request: Request, viewer: Viewer) -> list[str]:
+    """A gang with as many replicas of its largest role as idle nodes and quotas allow, in whole groups."""
+    largest = max(request.roles, key=lambda role: role.size, default=None)
+    if largest is None or any(role.name == largest.name for role in request.roles if role is not largest):
+        return []
+    wish = request.terms.topology
+    step = wish.group_size if wish.group and largest.size >= wish.group_size > 0 else 1
+
+    def sized(steps: int) -> tuple[Role, ...]:
+        return tuple(role._replace(size=steps * step) if role is largest else role for role in request.roles)
+
+    held = step * _most(world, workload, request, sized, (largest.size - 1) // step)
     if not held:
-        return None  # not even one finds what it asks for: fewer are no help
-    return (role._replace(size=held),), f"it had at most {held} {'replica' if held == 1 else 'replicas'}"
+        return []  # not even one finds what it asks for: fewer are no help
+    named = f" of {largest.name}" if len(request.roles) > 1 else ""
+    text = f"it had at most {held} {'replica' if held == 1 else 'replicas'}{named}"
+    return _told(world, workload, request._replace(roles=sized(held // step)), text, viewer)
+
+
+def _most(
+    world: World, workload: Workload, request: Request, sized: Callable[[int], tuple[Role, ...]], most: int
+) -> int:
+    """Up to how much of something idle nodes hold it where no quota is in the way; else with quotas aside; 0: nothing.
+
+    sized: the roles that ask for so much of it. Halving, since a gang may be large.
+    """
+    for quotas in (True, False):
+        held, above = 0, most + 1
+        while above - held > 1:
+            middle = (held + above) // 2
+            if _starts(world, workload, request._replace(roles=sized(middle)), quotas=quotas):
+                held = middle
+            else:
+                above = middle
+        if held:
+            return held
+    return 0
 
 
 def _nodes_for(role: Role) -> str:

@@ -1,59 +1,109 @@
-"""Who would take a place before a workload that waits for it: those ahead of it in its project, and others that fit.
+"""Who would take a place before a workload that waits for it: those ahead of it in its project, and others that could.
 
-Whose turn it is between projects changes with every start and end: of others, whoever fits counts as coming first.
-Called by endings.py, under a mark of the journal, once a place has been given back. Each rival is placed as the cycle
-would place it, so that a place which is large enough for all of them is nobody's loss.
-Holds: bounded by `_CLASSES` and `_PLACED`; it writes into the books what the caller takes back.
+Whose turn it is between projects changes with every start and end: of others, whoever could take the place counts as
+coming first. Each rival is tried alone, since who of them is first is not known, and the next takes the place where
+one is gone; a place that is large enough for all of them is nobody's loss.
+Called by endings.py, allowances.py and raising.py, once the books are as if what they tell had been done.
+Holds: bounded by `_CLASSES`, `_MEMBERS` and `_TRIED`; the state is as it was afterwards.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import nsmallest
 from typing import Final
 
+from muster_scheduler.domain.answers.attempts import attempts
+from muster_scheduler.domain.answers.trying import taken_back
+from muster_scheduler.domain.answers.viewing import Viewer
 from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.books.buckets import Bucket
-from muster_scheduler.domain.books.classes import ClassKey, Place
+from muster_scheduler.domain.books.classes import Place
 from muster_scheduler.domain.books.models import bar
 from muster_scheduler.domain.books.world import World, owner_of
 from muster_scheduler.domain.placement.place import Budget, amount_before, clusters_for, place_gang
 
 _CLASSES: Final = 64  # that wait in the pool, those of the workload's own project first
-_PLACED: Final = 64  # workloads
+_MEMBERS: Final = 64  # of a class, and of all who are named
+_TRIED: Final = 8  # classes for which it is tried to make room; of any more it is taken for granted
 
 
-def who_comes_first(world: World, workload: Workload, cluster: str, pool: str) -> list[Workload]:
-    """Those who would have taken places of this pool, in order, where nothing is left for the workload; else nobody."""
-    rivals: list[Workload] = []
-    full: set[ClassKey] = set()  # where one of a class finds no place, the others need not be tried
-    for key, other in _before(world, workload, pool):
-        if key in full or len(rivals) == _PLACED:
+def taken_first(world: World, workload: Workload, pool: str, clusters: Sequence[str], viewer: Viewer) -> str:
+    """That others did not take the place first, where they would. clusters: where there is one for the workload."""
+    found, makers = _who_could(world, workload, pool, clusters)
+    if not makers and any(_all_served(world, workload, found, pool, cluster) for cluster in clusters):
+        return ""
+    return first_in_words([*found, *makers], viewer)
+
+
+def own_first(world: World, workload: Workload, pool: str, viewer: Viewer) -> str:
+    """The same of all who are ahead of it in its own project and whom no quota or limit bars from the pool."""
+    own = [bucket for bucket in _before(world, workload, pool) if bucket.key.project == workload.project]
+    free = [bucket for bucket in own if _is_free(world, _head(world, bucket), pool)]
+    return first_in_words(_in_order(world, workload, free), viewer)
+
+
+def own_user_first(world: World, workload: Workload, pool: str, viewer: Viewer) -> str:
+    """The same of all of its own user who are ahead of it there, whatever bars them: an end may give that back."""
+    own = [bucket for bucket in _before(world, workload, pool) if bucket.key.project == workload.project]
+    return first_in_words([w for w in _in_order(world, workload, own) if w.owner == workload.owner], viewer)
+
+
+def first_in_words(rivals: list[Workload], viewer: Viewer) -> str:
+    """That these did not take the place first; empty where there is nobody."""
+    if len(rivals) > _MEMBERS:
+        return ", and none of those who come before it took the place first"
+    return f", and {viewer.names(rivals)} did not take the place first" if rivals else ""
+
+
+def _who_could(
+    world: World, workload: Workload, pool: str, clusters: Sequence[str]
+) -> tuple[list[Workload], list[Workload]]:
+    """Who waits for the pool, does not stand behind the workload and could have a place there if nobody else came.
+
+    First those who fit, then those for whom others would move or leave.
+    """
+    found: list[Bucket] = []
+    makers: list[Bucket] = []
+    tried = 0
+    for bucket in _before(world, workload, pool):
+        head = _head(world, bucket)
+        if not _is_free(world, head, pool):
             continue
-        if _place(world, other, cluster, pool):
-            rivals.append(other)
-        else:
-            full.add(key)
-    return [] if rivals and _place(world, workload, cluster, pool) else rivals
+        if any(_fits(world, head, pool, cluster) for cluster in clusters):
+            found.append(bucket)
+        elif not head.preempted_by:
+            tried += 1
+            if tried > _TRIED or any(not each.lack for each in attempts(world, head, [pool])):
+                makers.append(bucket)
+    return _in_order(world, workload, found), _in_order(world, workload, makers)
 
 
-def _before(world: World, workload: Workload, pool: str) -> list[tuple[ClassKey, Workload]]:
-    """Who waits for the pool and does not stand behind it: its own project's in their order, then the others'."""
+def _before(world: World, workload: Workload, pool: str) -> list[Bucket]:
+    """The classes of which some wait for the pool and do not stand behind it, its own project's first."""
     mine = workload.project
     firsts = ((world.waiting.first(each), each) for each in world.waiting.buckets.values() if pool in each.key.pools)
     own = _stands(workload)
     heads = [(b.key.project != mine, at, b) for at, b in firsts if at and (b.key.project != mine or at < own)]
-    asking = [bucket for _, _, bucket in nsmallest(_CLASSES, heads, key=lambda head: head[:2])]
-    found = [(bucket.key, other) for bucket in asking for other in _ahead_in(world, bucket, workload)]
-    return sorted(found, key=lambda each: (each[1].project != mine, _stands(each[1])))
+    return [bucket for _, _, bucket in nsmallest(_CLASSES, heads, key=lambda head: head[:2])]
+
+
+def _in_order(world: World, workload: Workload, buckets: list[Bucket]) -> list[Workload]:
+    found = [other for bucket in buckets for other in _ahead_in(world, bucket, workload)]
+    return sorted(found, key=lambda each: (each.project != workload.project, _stands(each)))
 
 
 def _ahead_in(world: World, bucket: Bucket, workload: Workload) -> Iterator[Workload]:
     """The first of a class, without those of the workload's own project that stand behind it."""
     own = bucket.key.project == workload.project
-    for other in map(world.workloads.__getitem__, world.waiting.members(bucket.key, _PLACED)):
+    for other in map(world.workloads.__getitem__, world.waiting.members(bucket.key, _MEMBERS)):
         if not own or _stands(other) < _stands(workload):
             yield other
+
+
+def _head(world: World, bucket: Bucket) -> Workload:
+    (first,) = world.waiting.members(bucket.key, 1)
+    return world.workloads[first]
 
 
 def _stands(workload: Workload) -> Place:
@@ -61,12 +111,35 @@ def _stands(workload: Workload) -> Place:
     return Place(-priority, workload.submitted, workload.id)
 
 
-def _place(world: World, workload: Workload, cluster: str, pool: str) -> bool:
-    """Whether it found a place there, quotas regarded; it has taken it then."""
+def _is_free(world: World, workload: Workload, pool: str) -> bool:
+    """Whether neither a quota nor its own course keeps it from the pool."""
+    if workload.request is None or workload.not_before > world.now or workload.claim is not None:
+        return False
+    return bar(world, workload, amount_before(world, workload.request, pool), pool) is None
+
+
+def _fits(world: World, workload: Workload, pool: str, cluster: str) -> bool:
+    with taken_back(world):
+        return _place(world, workload, pool, cluster)
+
+
+def _all_served(world: World, workload: Workload, rivals: list[Workload], pool: str, cluster: str) -> bool:
+    """Whether there is a place for it beside all of other projects, and beside those of its own who fit before it."""
+    if len(rivals) > _MEMBERS:
+        return False
+    own = [each for each in rivals if each.project == workload.project]
+    with taken_back(world):
+        if not all(_place(world, each, pool, cluster) for each in rivals if each not in own):
+            return False
+        for each in own:
+            _place(world, each, pool, cluster)
+        return _place(world, workload, pool, cluster)
+
+
+def _place(world: World, workload: Workload, pool: str, cluster: str) -> bool:
+    """Whether it found a place there; it has taken it then."""
     request = workload.request
     if request is None or cluster not in clusters_for(world, workload, request, pool):
-        return False
-    if workload.not_before > world.now or workload.claim is not None:
         return False
     amount = amount_before(world, request, pool)
     if bar(world, workload, amount, pool) is not None:
