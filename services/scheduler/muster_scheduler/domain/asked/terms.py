@@ -1,4 +1,4 @@
-"""On which nodes a workload agrees to run: its node type, the taints it puts up with, and how close it stands together.
+"""On which nodes a workload agrees to run: its node type, taints it puts up with, how close or how far apart it stands.
 
 Values only. Made by stream/intentions.py from the admitted spec, read by eligibility and placement.
 """
@@ -15,22 +15,47 @@ RELUCTANT: Final = "PreferNoSchedule"
 HOST_LABEL: Final = "kubernetes.io/hostname"  # what stands together without saying where stands on one node
 
 
+class Apart(NamedTuple):
+    """No two replicas of a workload, of whatever role, stand where the label `key` has one value: a must, or a wish.
+
+    A node without the label is no place for a must. By the host every node counts, with the label or without.
+    """
+
+    key: str
+    required: bool
+
+
 class Wish(NamedTuple):
     """How close together a gang is to run. All keys are node labels; empty: not asked for.
 
     required: all of it inside one domain of that level, or nowhere. preferred: inside one domain of that level if it
     fits there, else of the next level outward. group: each `group_size` replicas of a role, counted from index 0,
-    inside one domain of that level; roles smaller than a group are left out of this.
+    inside one domain of that level; roles smaller than a group are left out of this. apart: which replicas may not
+    stand beside each other.
     """
 
     required: str = ""
     preferred: str = ""
     group: str = ""
     group_size: int = 0
+    apart: Apart | None = None
+
+    @property
+    def anywhere(self) -> bool:
+        """Whether replicas may stand wherever they fit."""
+        return not self.keys and self.apart is None
+
+    @property
+    def strictly_apart(self) -> bool:
+        """Whether it waits rather than have two replicas in one domain."""
+        return self.apart is not None and self.apart.required
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The levels that it names, outermost first, each once: what a pool without levels of its own is split by."""
+        """The levels in which it is to be close together, outermost first, each once.
+
+        What a pool without levels of its own is split by.
+        """
         return tuple(dict.fromkeys(key for key in (self.required, self.preferred, self.group) if key))
 
     def among(self, sizes: Iterable[int]) -> Wish:

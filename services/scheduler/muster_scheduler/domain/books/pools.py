@@ -61,6 +61,16 @@ class NodePool(NamedTuple):
         known = (*self.levels, HOST_LABEL) if HOST_LABEL in asked and HOST_LABEL not in self.levels else self.levels
         return known if asked and set(asked) <= set(known) else asked
 
+    def levels_apart(self, wish: Wish) -> tuple[str, ...]:
+        """The levels whose innermost is the one on which its replicas stand apart; empty where they need not.
+
+        A level of the pool counts with those around it: rack 1 of one block is another than rack 1 of the next.
+        """
+        if wish.apart is None:
+            return ()
+        key = wish.apart.key
+        return self.levels[: self.levels.index(key) + 1] if key in self.levels else (key,)
+
     def strategy(self, shape: Shape) -> Strategy:
         """How a replica of this shape is placed."""
         return self.cpu if shape.kind is Kind.NONE else self.gpu

@@ -27,13 +27,15 @@ class Topology:
 
     keys: label keys, outermost first. domain: int32[levels, n], the domain of each node or NOWHERE; domains of a level
     count from 0. names: the paths of each level's domains. order: int64[n], node ordinals such that every domain's
-    nodes stand together; nodes without a label stand behind the others.
+    nodes stand together; nodes without a label stand behind the others. apart: int32[n], the domains that hold one
+    replica of a gang each, NOWHERE for nodes that hold none; None where replicas may stand beside each other.
     """
 
     keys: tuple[str, ...]
     domain: NDArray[np.int32]
     names: tuple[tuple[str, ...], ...]
     order: NDArray[np.int64]
+    apart: NDArray[np.int32] | None = None
 
     def level(self, key: str) -> int | None:
         """The number of the level with that label key, 0 the outermost; None where the pool has no such level."""

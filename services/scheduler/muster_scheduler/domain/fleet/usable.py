@@ -9,11 +9,13 @@ nodes' reports alone, so that it never needs to be undone.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from muster_scheduler.domain.asked.terms import HOST_LABEL
 from muster_scheduler.domain.fleet.eligibility import (
     Eligibility,
     excluded,
@@ -110,6 +112,18 @@ class Usable:
             known = topology_of(keys, list(said))
             _remember(self._topologies, keys, known)
         return known
+
+    def topology_for(self, keys: tuple[str, ...], apart: tuple[str, ...]) -> Topology:
+        """The same, with the domains that the innermost of other labels forms, in which replicas stand alone.
+
+        apart: empty where they need not. A node is a host of its own, whether or not it has a label that says so.
+        """
+        close = self.topology(keys)
+        if not apart:
+            return close
+        if apart[-1] == HOST_LABEL:
+            return replace(close, apart=np.arange(len(self._nodes), dtype=np.int32))
+        return replace(close, apart=self.topology(apart).domain[-1])
 
 
 def _remember(known: dict[K, V], key: K, value: V) -> None:

@@ -4,7 +4,8 @@ Called by placement for gangs and by whoever asks what would fit. Pure over colu
 could take; from the wanted level outward, look for the fullest domain that holds all roles; inside it take the fewest
 inner domains and nodes; give devices; where roles compete for the same nodes, try them largest first, then search
 exactly.
-Holds: all roles are placed in full or none is; every required level and group is kept; replicas of a role are numbered
+Holds: all roles are placed in full or none is; every required level and group is kept, and no two replicas that have to
+be apart share a domain; replicas of a role are numbered
 along the topology, so that neighbours in rank are neighbours on the floor; a refusal that is `proven` is the truth, one
 that is not says that the search ended at its budget.
 """
@@ -24,6 +25,7 @@ from muster_scheduler.domain.fleet.columns import Columns
 from muster_scheduler.domain.fleet.counts import Counts, counts_of
 from muster_scheduler.domain.fleet.taking import Run
 from muster_scheduler.domain.fleet.topology import NOWHERE, Topology
+from muster_scheduler.domain.gangs.apart import Domains, one_each, spread_out
 from muster_scheduler.domain.gangs.choosing import NodeOrder, Supply, choose, choose_beside, grouped
 from muster_scheduler.domain.gangs.devices import Steps
 from muster_scheduler.domain.gangs.packing import pack
@@ -82,6 +84,11 @@ def place_gang(
     wrong = _wrong(topology, asked, wish)
     if wrong is not None:
         return wrong
+    if wish.apart and not wish.apart.required:
+        strict = wish._replace(apart=wish.apart._replace(required=True))
+        spread = place_gang(columns, topology, roles, strict, eligible, order)
+        if not isinstance(spread, Refusal):
+            return spread
     if not asked:  # a service that is scaled to zero
         return tuple(Placement(role.name, ()) for role in roles)
     search = _Search(columns, topology, asked, wish, eligible, NodeOrder.FEWEST if wish.keys else order)
@@ -139,8 +146,12 @@ class _Search:
         self.topology = topology
         self.roles = roles
         self.wish = wish
-        self.order = order
         self.eligible = eligible
+        self.apart = topology.apart if wish.strictly_apart else None
+        self.idle = columns.idle.astype(np.int64)
+        self.order = order
+        if self.apart is not None and order is NodeOrder.EVENLY:  # one a domain is even already: the emptiest first
+            self.order, self.idle = NodeOrder.TIGHTEST, -self.idle
         self.steps = Steps(_STEPS)  # of the level that is tried
         self.counts = [self._counts(columns, role) for role in roles]
         self.room: dict[int, int] = {}  # level -> replicas that fit into its best domain
@@ -159,11 +170,17 @@ class _Search:
 
     def _supply(self, level: int, role: Role, counts: Counts) -> Supply:
         """What a role could take, in groups where these are to stay inside a domain deeper than `level`."""
-        supply = Supply(self.topology, counts, role.size, self.columns.idle.astype(np.int64))
+        supply = Supply(self.topology, self._alone(level, counts), role.size, self.idle)
         group = self.topology.level(self.wish.group)
         if group is None or group <= level or role.size < self.wish.group_size:
             return supply
         return grouped(self.topology, group, self.wish.group_size, supply)
+
+    def _alone(self, level: int, counts: Counts) -> Counts:
+        """What of these counts one role may take inside a domain of a level: of what holds one replica only, one."""
+        if self.apart is None:
+            return counts
+        return one_each(counts, self.apart, None if level == _POOL else self.topology.domain[level], self.idle)
 
     def at(self, level: int) -> _Runs | None:
         """All roles inside one domain of a level."""
@@ -181,6 +198,9 @@ class _Search:
         fitting = np.zeros_like(rooms[0])
         for role, supply, room in zip(self.roles, supplies, rooms, strict=True):
             fitting += np.minimum(room, supply.need) * (role.size // supply.need)
+        if self.apart is not None:
+            alone = self._alone(level, np.maximum.reduce(self.counts))
+            fitting = np.minimum(fitting, _rooms(Supply(self.topology, alone, 0, alone), level))
         self.room[level] = int(fitting.max(initial=0))
 
     def _runs(
@@ -188,7 +208,7 @@ class _Search:
     ) -> tuple[Run, ...]:
         inside = supply.inside(level, domain) if level != _POOL else supply
         if inside.topology is not self.topology:
-            taken = self._groups(columns, role, choose(inside, level, self.order))
+            taken = self._groups(columns, role, level, used, choose(inside, level, self.order))
         elif used and self.order is NodeOrder.FEWEST:
             taken = choose_beside(inside, level, used)
         else:
@@ -197,14 +217,14 @@ class _Search:
         rows = order[taken[order] > 0]
         return runs_of(columns, self.roles[role].shape, rows, taken[rows])
 
-    def _groups(self, columns: Columns, role: int, groups: Counts) -> Counts:
+    def _groups(self, columns: Columns, role: int, outer: int, used: tuple[int, ...], groups: Counts) -> Counts:
         """Replicas that each node takes, of the groups that each domain of the group's level takes."""
         level = self.topology.keys.index(self.wish.group)
-        counts = self._counts(columns, self.roles[role])
+        counts = self._alone(outer, self._beside(self._counts(columns, self.roles[role]), used))
         taken = np.zeros_like(counts)
         for domain in np.flatnonzero(groups).tolist():
             need = int(groups[domain]) * self.wish.group_size
-            supply = Supply(self.topology, counts, need, self.columns.idle.astype(np.int64))
+            supply = Supply(self.topology, counts, need, self.idle)
             taken += choose(supply.inside(level, domain), level, self.order)
         return taken
 
@@ -238,16 +258,23 @@ class _Search:
         runs: _Runs = {}
         placed = 0
         for number, role in enumerate(self.roles):
-            supply = self._supply(level, role, self._counts(scratch, role) if number else self.counts[0])
+            counts = self._counts(scratch, role) if number else self.counts[0]
+            used = tuple(sorted({run.node for others in runs.values() for run in others}))
+            supply = self._supply(level, role, self._beside(counts, used))
             room = _room(supply, level, domain)
             if room < supply.need:
                 self.room[level] = max(self.room[level], placed + room * (role.size // supply.need))
                 return None
-            used = tuple(sorted({run.node for others in runs.values() for run in others}))
             runs[role.name] = self._runs(scratch, number, supply, level, domain, used)
             take_all(scratch, role.shape, runs[role.name])
             placed += role.size
         return runs
+
+    def _beside(self, counts: Counts, used: tuple[int, ...]) -> Counts:
+        """What other roles leave that use these nodes: of what has to be apart, nothing of their domains."""
+        if self.apart is None or not used:
+            return counts
+        return np.where(np.isin(self.apart, self.apart[list(used)]), 0, counts)
 
     def _exactly(self, level: int, domain: int) -> _Runs | None:
         if self.wish.group:  # groups are placed largest first only
@@ -256,6 +283,8 @@ class _Search:
         usable = np.maximum.reduce(self.counts) > 0
         if level != _POOL:
             usable &= self.topology.domain[level] == domain
+        if self.apart is not None:
+            return self._spread(level, np.where(usable, self.apart, NOWHERE))
         rows = self.topology.order[usable[self.topology.order]]
         found = pack(self.columns, rows, [(role.shape, role.size) for role in self.roles], self.steps)
         if found is None:
@@ -263,10 +292,23 @@ class _Search:
             return None
         return {role.name: runs for role, runs in zip(self.roles, found, strict=True)}
 
+    def _spread(self, level: int, apart: Domains) -> _Runs | None:
+        """Every replica in a domain of its own, of these: int32[n], NOWHERE for nodes that may not be used."""
+        spread = spread_out(np.array(self.counts), [role.size for role in self.roles], apart, self.idle)
+        self.room[level] = max(self.room[level], spread.replicas)
+        if spread.replicas < sum(role.size for role in self.roles):
+            return None
+        order = self.topology.order
+        rows = [order[taken[order] > 0] for taken in spread.taken]
+        given = zip(self.roles, rows, strict=True)
+        return {role.name: runs_of(self.columns, role.shape, at, np.ones_like(at)) for role, at in given}
+
     def refusal(self, level: int) -> Refusal:
         """What the best domain of the outermost level that was allowed had room for."""
         key = self.topology.keys[level] if level != _POOL else ""
-        return Refusal(Lack.ROOM, key, sum(role.size for role in self.roles), self.room.get(level, 0), self.proven)
+        # Domains in which replicas are alone may lie in several of those that hold a group: not all ways were tried.
+        proven = self.proven and not (self.wish.group and self.apart is not None)
+        return Refusal(Lack.ROOM, key, sum(role.size for role in self.roles), self.room.get(level, 0), proven)
 
 
 def _rooms(supply: Supply, level: int) -> Counts:

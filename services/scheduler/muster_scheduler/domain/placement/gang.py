@@ -16,7 +16,7 @@ from muster_kernel.reasons import WaitingReason
 from muster_kernel.sentences import Reason
 from muster_scheduler.domain.asked.courses import Planned
 from muster_scheduler.domain.asked.requests import Grant, Holder, Kind, Role, Shape, replica_count
-from muster_scheduler.domain.asked.terms import Wish
+from muster_scheduler.domain.asked.terms import HOST_LABEL, Wish
 from muster_scheduler.domain.asked.workloads import Request, Workload
 from muster_scheduler.domain.books.capacity import Capacity
 from muster_scheduler.domain.books.claims import claim_holder
@@ -28,6 +28,7 @@ from muster_scheduler.domain.fleet.nodes import Mig
 from muster_scheduler.domain.fleet.taking import grants_of
 from muster_scheduler.domain.fleet.topology import NOWHERE, Topology
 from muster_scheduler.domain.fleet.usable import Mask
+from muster_scheduler.domain.gangs.apart import Domains
 from muster_scheduler.domain.gangs.choosing import NodeOrder
 from muster_scheduler.domain.gangs.place import Lack, Placement, Refusal, place_gang
 
@@ -47,7 +48,7 @@ class GangGround(NamedTuple):
     @property
     def topology(self) -> Topology:
         """The pool's domains of the levels by which the gang is placed."""
-        return self.capacity.usable.topology(self.pool.levels_for(self.wish))
+        return self.capacity.usable.topology_for(self.pool.levels_for(self.wish), self.pool.levels_apart(self.wish))
 
     def order(self, roles: tuple[Role, ...]) -> NodeOrder:
         """In which order nodes are taken where it does not wish to be close together."""
@@ -109,7 +110,8 @@ def charge_one(
     """Charges one more replica, near those that are there already, and says where; None where it does not fit."""
     alone = (role._replace(size=1),)
     for near in _near(workload, role, index, ground):
-        found = find(workload, alone, ground._replace(wish=Wish(ground.wish.required)), near)
+        wish = Wish(ground.wish.required, apart=ground.wish.apart)
+        found = find(workload, alone, ground._replace(wish=wish), near)
         if not isinstance(found, Refusal):
             ((run,),) = (placement.runs for placement in found)
             node = ground.capacity.nodes[run.node]
@@ -120,16 +122,35 @@ def charge_one(
 
 
 def _near(workload: Workload, role: Role, index: int, ground: GangGround) -> Iterator[Mask]:
-    """Where one replica is looked for: in its group's domain, if possible in the preferred one of all others."""
+    """Where one replica is looked for: in its group's domain, if possible in the preferred one of all others.
+
+    Not where it would stand beside another from which it has to be apart, or only where there is no other place.
+    """
     wish = ground.wish
     must = np.ones(len(ground.capacity.nodes), np.bool_)
     if wish.group and role.size >= wish.group_size:
         group = index // max(1, wish.group_size)
         ranks = {rank for rank in range(role.size) if rank // max(1, wish.group_size) == group} - {index}
         must = _home(ground, wish.group, _held(workload, role.name, ranks))
-    if wish.preferred:
-        yield must & _home(ground, wish.preferred, _held(workload))
-    yield must
+    places = [must & _home(ground, wish.preferred, _held(workload)), must] if wish.preferred else [must]
+    if wish.apart is not None:
+        alone = places_alone(workload, ground) != NOWHERE
+        yield from (each & alone for each in places)
+    if not wish.strictly_apart:
+        yield from places
+
+
+def places_alone(workload: Workload, ground: GangGround) -> Domains:
+    """int32[n]: the domain in which a replica on that node would be alone, NOWHERE where it would not.
+
+    Who is about to leave counts until he is gone.
+    """
+    apart = ground.topology.apart
+    if apart is None:
+        raise ValueError(f"{workload.id} does not ask to be apart")
+    held = _held(workload)
+    used = [apart[n] for n, node in enumerate(ground.capacity.nodes) if node.key in held]
+    return np.where(np.isin(apart, used), np.int32(NOWHERE), apart)
 
 
 def _held(workload: Workload, role: str = "", ranks: Collection[int] = ()) -> set[tuple[str, str]]:
@@ -181,7 +202,7 @@ def domains(workload: Workload, ground: GangGround) -> Iterator[Mask | None]:
     First the preferred domains, then those that have to be; in each, where it is already, then the one with the least
     idle. A whole gang inside one domain keeps every group of it together too.
     """
-    if not ground.wish.keys:
+    if not ground.wish.keys:  # whether or not its replicas are to be apart: they may be so anywhere
         yield None
         return
     topology, held = ground.topology, _held(workload)
@@ -225,5 +246,24 @@ def lacking(
         return Reason(WaitingReason.NO_SUCH_LEVEL)
     if all(isinstance(find(workload, roles, ground._replace(wish=Wish())), Refusal) for ground in grounds):
         return None
+    alone = _lacking_domains(workload, roles, grounds, refusals)
+    if alone is not None:
+        return Reason(WaitingReason.TOO_FEW_DOMAINS if idle else WaitingReason.APART, alone)
     code = WaitingReason.TOO_LARGE_FOR_DOMAIN if idle else WaitingReason.TOPOLOGY
     return Reason(code, (replica_count(roles), max(refusal.room for refusal in refusals)))
+
+
+def _lacking_domains(
+    workload: Workload, roles: tuple[Role, ...], grounds: list[GangGround], refusals: list[Refusal]
+) -> tuple[int, int, int] | None:
+    """How many domains of its own a gang needs, how many have room for a replica, and whether these are the nodes.
+
+    None where it is not its having to be apart that keeps it out: it had no place either if it could stand together.
+    """
+    apart = grounds[0].wish.apart
+    if apart is None or not apart.required:
+        return None
+    beside = (ground._replace(wish=ground.wish._replace(apart=None)) for ground in grounds)
+    if all(isinstance(find(workload, roles, ground), Refusal) for ground in beside):
+        return None
+    return replica_count(roles), max(refusal.room for refusal in refusals), int(apart.key == HOST_LABEL)

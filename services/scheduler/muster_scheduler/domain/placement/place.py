@@ -25,9 +25,19 @@ from muster_scheduler.domain.fleet.clusters import Cluster, Profile, Standing, r
 from muster_scheduler.domain.fleet.eligibility import Eligibility, excluded, reluctant
 from muster_scheduler.domain.fleet.nodes import Mig, Node, fit
 from muster_scheduler.domain.fleet.taking import grants_of
+from muster_scheduler.domain.fleet.topology import NOWHERE
 from muster_scheduler.domain.fleet.usable import Mask
+from muster_scheduler.domain.gangs.apart import Domains
 from muster_scheduler.domain.placement.ahead import find_ahead
-from muster_scheduler.domain.placement.gang import GangGround, by_columns, charge_gang, charge_one, domains, wish_of
+from muster_scheduler.domain.placement.gang import (
+    GangGround,
+    by_columns,
+    charge_gang,
+    charge_one,
+    domains,
+    places_alone,
+    wish_of,
+)
 from muster_scheduler.domain.steps import Steps
 
 _NODES_A_VISIT: Final = 100  # counted at once, they cost what one node costs that is tested alone
@@ -128,7 +138,7 @@ def place_gang(
     units = charge_before(world, workload.request, pool) if workload.request else 0
     mig, asked, wish = mig_of(world, cluster), asked_of(world, workload, units), wish_of(workload.request)
     filling = world.pools.named(cluster, pool)
-    if replica_count(roles) > (0 if wish.keys else 1) and by_columns(roles, mig):  # nobody is close to nothing
+    if replica_count(roles) > (1 if wish.anywhere else 0) and by_columns(roles, mig):  # nobody is close to nothing
         budget.visits -= 1 + len(capacity.nodes) // _NODES_A_VISIT
         return charge_gang(world, workload, roles, GangGround(capacity, asked, wish, world.now, filling))
     ground = ReplicaGround(capacity, mig, asked, world.now, filling)
@@ -143,6 +153,7 @@ class ReplicaGround(NamedTuple):
     """Where nodes are looked for, one replica after the other.
 
     filling: how the pool is filled. within: the only nodes that come into question, bool[n]; None: all of the pool.
+    apart: int32[n], the domains that hold one replica each; None where replicas may stand beside each other.
     """
 
     capacity: Capacity
@@ -151,10 +162,16 @@ class ReplicaGround(NamedTuple):
     now: int
     filling: NodePool
     within: Mask | None = None
+    apart: Domains | None = None
 
     def fills(self, shape: Shape, strategy: Strategy) -> bool:
         """Whether replicas of this shape are placed by that strategy."""
         return self.filling.strategy(shape) is strategy
+
+    def leave(self, node: Node) -> None:
+        """A replica stands on the node: none that has to be apart from it comes into its domain any more."""
+        if self.apart is not None and self.within is not None:
+            self.within[self.apart == self.apart[node.ordinal]] = False
 
     def admits(self, node: Node) -> bool:
         """Whether the node may be used at all, whatever it has free."""
@@ -165,9 +182,16 @@ class ReplicaGround(NamedTuple):
 
 def _narrowed(workload: Workload, ground: ReplicaGround) -> Iterator[ReplicaGround]:
     """The grounds to try one after the other: the domains in which it wishes to be, or has to."""
-    whole = GangGround(ground.capacity, ground.asked, wish_of(workload.request), ground.now, ground.filling)
-    for within in domains(workload, whole):
-        yield ground._replace(within=within)
+    wish = wish_of(workload.request)
+    whole = GangGround(ground.capacity, ground.asked, wish, ground.now, ground.filling)
+    if wish.apart is not None:
+        apart = places_alone(workload, whole)
+        alone = apart != NOWHERE
+        for within in domains(workload, whole):
+            yield ground._replace(within=alone.copy() if within is None else within & alone, apart=apart)
+    if not wish.strictly_apart:
+        for within in domains(workload, whole):
+            yield ground._replace(within=within)
 
 
 def _place_on(
@@ -206,7 +230,8 @@ def _place_role(
             rank = len(planned)
             world.inventory.charge(claim_holder(workload, role.name, rank), node.key, grant)
             planned.append(Planned(role.name, rank, node.key, grant))
-            if len(planned) == role.size or not ground.fills(role.shape, Strategy.BINPACK):
+            ground.leave(node)
+            if ground.apart is not None or len(planned) == role.size or not ground.fills(role.shape, Strategy.BINPACK):
                 break
             again = fit(node, role.shape, ground.mig)
             if isinstance(again, Constraint):
@@ -271,7 +296,7 @@ def place_replica(
     units = charge_of(role.shape, capacity.largest)
     mig, asked = mig_of(world, workload.cluster), asked_of(world, workload, units)
     wish, filling = wish_of(workload.request), world.pools.named(workload.cluster, workload.pool)
-    if wish.keys and by_columns((role,), mig):
+    if not wish.anywhere and by_columns((role,), mig):
         budget.visits -= 1 + len(capacity.nodes) // _NODES_A_VISIT
         return charge_one(world, workload, role, index, k, GangGround(capacity, asked, wish, world.now, filling))
     ground = ReplicaGround(capacity, mig, asked, world.now, filling)

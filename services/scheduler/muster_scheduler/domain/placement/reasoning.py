@@ -183,7 +183,7 @@ def _grounds(world: World, asked: Eligibility, request: Request, pools: list[tup
     return [
         GangGround(capacity, asked, wish, world.now, world.pools.named(cluster, pool))
         for cluster, pool in pools
-        if wish.keys and (capacity := world.inventory.capacity(cluster, pool))
+        if not wish.anywhere and (capacity := world.inventory.capacity(cluster, pool))
     ]
 
 

@@ -92,7 +92,7 @@ def _room(roles: tuple[Role, ...], idle: Capacity, mig: Mig) -> int:
 def _fits_one(workload: Workload, roles: tuple[Role, ...], nodes: list[Node], mig: Mig) -> bool:
     """Whether it is a single replica that an idle node holds: then no fleet has to be imagined for it."""
     placed = [role for role in roles if role.size]
-    if len(placed) != 1 or placed[0].size > 1 or wish_of(workload.request).keys:
+    if len(placed) != 1 or placed[0].size > 1 or not wish_of(workload.request).anywhere:
         return False
     return any(isinstance(fit(emptied(node), placed[0].shape, mig), Grant) for node in nodes)
 
@@ -108,9 +108,10 @@ def _hosts(nodes: list[Node]) -> tuple[int, int]:
 
 
 def _apart(workload: Workload, roles: tuple[Role, ...], capacity: Capacity, pool: NodePool) -> Reason | None:
-    """Why no domain of idle nodes holds what has to run close together, where nothing else keeps it out."""
+    """Why no idle nodes hold what has to run close together or apart, where nothing else keeps it out."""
     wish = wish_of(workload.request)
-    return lacking(workload, roles, [GangGround(capacity, ANY_NODE, wish, 0, pool)], idle=True) if wish.keys else None
+    ground = GangGround(capacity, ANY_NODE, wish, 0, pool)
+    return None if wish.anywhere else lacking(workload, roles, [ground], idle=True)
 
 
 def devices_for(node: Node, shape: Shape) -> int:

@@ -144,7 +144,7 @@ def ask_of(site: Site, members: tuple[Workload, ...], budget: Budget) -> Ask | N
             return None
         over = found
     taker = taker_of(request, site.roles, 0, units, site.mask, _domains(site))
-    countable = len(site.roles) == 1 and not site.wish.group
+    countable = len(site.roles) == 1 and not site.wish.group and not site.wish.strictly_apart
     return Ask(site, members, request, units, taker, None if countable else _placeable(site), budget, over)
 
 

@@ -63,9 +63,9 @@ class _Homes:
             raise ValueError(f"{mover.id} runs without having been admitted")
         wish, usable = wish_of(request), site.capacity.usable
         asked = asked_of(site.world, mover, amount_before(site.world, request, site.pool).gpu)
-        levels = site.world.pools.named(site.cluster, site.pool).levels_for(wish)
-        mask = usable.mask(asked, site.world.now)
-        return place_gang(columns, usable.topology(levels), roles_of(mover), wish, mask)
+        said = site.world.pools.named(site.cluster, site.pool)
+        topology = usable.topology_for(said.levels_for(wish), said.levels_apart(wish))
+        return place_gang(columns, topology, roles_of(site, mover), wish, usable.mask(asked, site.world.now))
 
 
 def roles_of(workload: Workload) -> tuple[Role, ...]:

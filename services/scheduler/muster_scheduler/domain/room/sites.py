@@ -100,9 +100,11 @@ def sites_of(world: World, workload: Workload, pools: Sequence[str] | None = Non
             columns = without(world, capacity, capacity.columns, leaving, departing)
             asked = asked_of(world, workload, amount_before(world, request, pool).gpu)
             columns, asked = shut(world, capacity, columns, asked.kept), asked._replace(kept=frozenset())
-            levels = world.pools.named(cluster, pool).levels_for(wish)
-            topology, mask = capacity.usable.topology(levels), capacity.usable.mask(asked, world.now)
-            yield Site(world, cluster, pool, capacity, columns, leaving, roles, topology, wish, mask)
+            said, usable = world.pools.named(cluster, pool), capacity.usable
+            topology = usable.topology_for(said.levels_for(wish), said.levels_apart(wish))
+            mask = usable.mask(asked, world.now)
+            for roles in found:
+                yield Site(world, cluster, pool, capacity, columns, leaving, roles, topology, wish, mask)
 
 
 def leaving_of(world: World, cluster: str, pool: str) -> Iterator[Workload]:

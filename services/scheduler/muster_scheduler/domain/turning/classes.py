@@ -164,4 +164,4 @@ def alone(request: Request) -> bool:
     """One replica that may go anywhere in the pool."""
     if request.trials is not None or request.stretch is not None or request.kind is WorkloadKind.INFERENCE:
         return False
-    return len(request.roles) == 1 and request.roles[0].size == 1 and not wish_of(request).keys
+    return len(request.roles) == 1 and request.roles[0].size == 1 and wish_of(request).anywhere

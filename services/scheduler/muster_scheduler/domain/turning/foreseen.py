@@ -159,5 +159,5 @@ def _nearest(site: Site, asked: Eligibility) -> list[int]:
     free = np.where(mask, np.maximum(columns.cpu if host_only else devices, 0), -1)
     best = np.argsort(-free, kind="stable")
     few = max(_FEWEST_NODES, _NODES_A_REPLICA * sum(role.size for role in site.roles))
-    wanted = best if site.wish.keys else best[:few]
+    wanted = best[:few] if site.wish.anywhere else best
     return [n for n in wanted.tolist() if free[n] >= 0]

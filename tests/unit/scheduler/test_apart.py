@@ -1,0 +1,199 @@
+"""Replicas that have to stand apart, through the whole machine: where they go, who makes room, and why they wait."""
+
+from __future__ import annotations
+
+from muster_kernel.reasons import FailureClass, WaitingReason
+from muster_scheduler.domain import events
+from muster_scheduler.domain.answers.explain import explain
+from muster_scheduler.domain.asked.requests import Role
+from muster_scheduler.domain.asked.terms import HOST_LABEL, Apart, Terms, Together, Wish
+from muster_scheduler.domain.asked.workloads import ReplicaState, Request, WorkloadKind
+from muster_scheduler.domain.books.pools import NodePool, Strategy
+from muster_scheduler.domain.fleet.clusters import Profile
+from muster_scheduler.domain.fleet.nodes import Mig, Node
+from tests.support.fleets import Fleet, host, mig_slice, node, request, role, whole
+
+BY_HOST = Apart(HOST_LABEL, required=True)
+BY_RACK = Apart("rack", required=True)
+
+
+def at(name: str, block: str, rack: str, number: int = 8) -> Node:
+    made = node(name, number)
+    made.labels = (("block", block), ("rack", rack))
+    return made
+
+
+def hall() -> Fleet:
+    """Two blocks of two racks of two nodes with eight cards."""
+    return Fleet(*(at(f"n{b}{r}{n}", f"b{b}", f"r{b}{r}") for b in range(2) for r in range(2) for n in range(2)))
+
+
+def asks(apart: Apart | None, *roles: Role, **more: object) -> Request:
+    wish = Wish(apart=apart, **more)  # type: ignore[arg-type]
+    return request(*roles)._replace(terms=Terms(topology=wish))
+
+
+def where(fleet: Fleet, number: int) -> list[str]:
+    """The node of each replica, by role and rank."""
+    replicas = fleet.workload(number).replicas
+    return [replicas[key].node[1] for key in sorted(replicas)]
+
+
+def waits(fleet: Fleet, number: int) -> tuple[WaitingReason, str]:
+    reason = explain(fleet.world, fleet.workload(number)).reason
+    assert reason is not None
+    return reason.code, reason.sentence()
+
+
+def test_no_two_replicas_share_a_node_though_one_would_hold_all() -> None:
+    fleet = Fleet(*(node(f"n{n}", 8) for n in range(4)))
+    fleet.submit(1, asks(BY_HOST, role(whole(), 3)))
+    assert where(fleet, 1) == ["n0", "n1", "n2"], "a node is its own host, whether or not it has the label"
+    fleet.submit(2, asks(BY_HOST, role(whole(), 4)))
+    assert where(fleet, 2) == ["n0", "n1", "n2", "n3"], "others are no matter"
+
+
+def test_no_two_replicas_share_a_rack_and_roles_count_together() -> None:
+    fleet = hall()
+    fleet.submit(1, asks(BY_RACK, role(whole(2), 3), role(host(), 1, "launcher")))
+    assert len({name[:3] for name in where(fleet, 1)}) == 4
+    fleet.submit(2, asks(BY_RACK, role(whole(2), 4), role(host(), 1, "launcher")))
+    assert not where(fleet, 2)
+    code, sentence = waits(fleet, 2)
+    assert code is WaitingReason.TOO_FEW_DOMAINS
+    assert sentence == (
+        "its replicas have to stand apart: it needs 5 domains of the label that it names, "
+        "and the pool has 4 that could hold one"
+    )
+
+
+def test_a_wish_to_be_apart_is_left_where_it_cannot_be() -> None:
+    fleet = hall()
+    fleet.submit(1, asks(BY_RACK._replace(required=False), role(whole(), 4)))
+    assert len({name[:3] for name in where(fleet, 1)}) == 4
+    fleet.submit(2, asks(BY_RACK._replace(required=False), role(whole(), 5)))
+    assert len(where(fleet, 2)) == 5
+
+
+def test_a_node_without_the_label_holds_nobody_who_has_to_be_apart_by_it() -> None:
+    fleet = Fleet(node("bare", 8), at("n1", "b", "r1"))
+    fleet.submit(1, asks(BY_RACK, role(whole())))
+    assert where(fleet, 1) == ["n1"]
+    fleet.submit(2, asks(BY_RACK, role(whole(), 2)))
+    code, sentence = waits(fleet, 2)
+    assert code is WaitingReason.TOO_FEW_DOMAINS
+    assert "needs 2 domains of the label that it names, and the pool has 1 that could hold one" in sentence
+
+
+def test_close_on_one_level_and_apart_on_a_finer_one() -> None:
+    fleet = hall()
+    fleet.submit(1, asks(BY_HOST, role(whole(2), 4), required="block"))
+    assert {name[:2] for name in where(fleet, 1)} == {"n0"}
+    assert len(set(where(fleet, 1))) == 4
+    fleet.submit(2, asks(BY_RACK, role(whole(2), 2), required="block"))
+    assert len({name[:2] for name in where(fleet, 2)}) == 1
+    assert len({name[:3] for name in where(fleet, 2)}) == 2
+    fleet.submit(3, asks(BY_RACK, role(whole(2), 3), required="block"))
+    code, sentence = waits(fleet, 3)
+    assert code is WaitingReason.TOO_FEW_DOMAINS
+    assert "needs 3 domains of the label that it names, and the pool has 2 that could hold one" in sentence
+
+
+def test_groups_stay_in_their_racks_each_replica_on_a_node_of_its_own() -> None:
+    fleet = hall()
+    fleet.submit(1, asks(BY_HOST, role(whole(), 4), group="rack", group_size=2))
+    first = where(fleet, 1)
+    assert len(set(first)) == 4
+    assert first[0][:3] == first[1][:3]
+    assert first[2][:3] == first[3][:3]
+
+
+def test_affinity_and_anti_affinity_of_one_workload() -> None:
+    fleet = hall()
+    terms = Terms(together=Together("rack", required=True), topology=Wish(apart=BY_HOST))
+    fleet.submit(1, request(role(whole(), 2))._replace(terms=terms))
+    assert where(fleet, 1) == ["n000", "n001"]
+    fleet.submit(2, request(role(whole(), 3))._replace(terms=terms))
+    assert waits(fleet, 2)[0] is WaitingReason.TOO_FEW_DOMAINS
+
+
+def test_who_waits_to_be_apart_is_told_how_many_nodes_have_room() -> None:
+    fleet = Fleet(*(node(f"n{n}", 2) for n in range(3)))
+    fleet.submit(1, request(role(whole(2)), preemptible=False))
+    fleet.submit(2, asks(BY_HOST, role(whole(), 3)))
+    code, sentence = waits(fleet, 2)
+    assert code is WaitingReason.APART
+    assert sentence == "its replicas have to stand apart: it needs 3 nodes, and 2 have room for one now"
+    fleet.finish(1)
+    assert len(set(where(fleet, 2))) == 3
+
+
+def test_too_many_replicas_are_told_how_many_would_do() -> None:
+    fleet = Fleet(*(node(f"n{n}", 2) for n in range(3)))
+    fleet.submit(1, asks(BY_HOST, role(whole(), 4)))
+    assert waits(fleet, 1) == (
+        WaitingReason.TOO_FEW_DOMAINS,
+        "its replicas have to stand apart: it needs 4 nodes, and the pool has 3 that could hold one",
+    )
+    assert "it had at most 3 replicas" in explain(fleet.world, fleet.workload(1)).unblockers
+
+
+def test_roles_that_fit_on_few_nodes_get_these() -> None:
+    fleet = Fleet(node("a", 8), node("b", 2))
+    big, small = role(whole(2), 1, "a-small"), role(whole(4), 1, "big")
+    fleet.submit(1, asks(BY_HOST, big, small))
+    assert where(fleet, 1) == ["b", "a"]
+
+
+def service(size: int, apart: Apart) -> Request:
+    asked = request(role(whole(2), size), kind=WorkloadKind.INFERENCE, max_scale=6)
+    return asked._replace(terms=Terms(topology=Wish(apart=apart)))
+
+
+def test_a_service_grows_only_into_domains_of_its_own() -> None:
+    fleet = hall()
+    fleet.submit(1, service(2, BY_RACK))
+    fleet.send(events.ScaleAdvised(fleet.workload(1).id, 5))
+    assert len(where(fleet, 1)) == 4
+    assert len({name[:3] for name in where(fleet, 1)}) == 4
+    fleet.submit(2, service(2, BY_RACK._replace(required=False)))
+    fleet.send(events.ScaleAdvised(fleet.workload(2).id, 5))
+    assert len(where(fleet, 2)) == 5
+    assert len({name[:3] for name in where(fleet, 2)}) == 4
+
+
+def test_a_replica_comes_back_to_a_domain_that_is_free() -> None:
+    fleet = hall()
+    fleet.submit(1, service(4, BY_RACK))
+    before = {name[:3] for name in where(fleet, 1)}
+    fleet.run(1)
+    fleet.send(fleet.status(1, ReplicaState.FAILED, rank=3, gone=True, failure=FailureClass.INFRASTRUCTURE))
+    for _ in range(10):
+        fleet.wait(30)
+    assert fleet.workload(1).replicas["worker", 3].holder.k == 1, "it was replaced"
+    assert {name[:3] for name in where(fleet, 1)} == before
+
+
+def test_room_is_made_on_as_many_nodes_as_it_needs() -> None:
+    fleet = Fleet(*(node(f"n{n}", 4) for n in range(3)), quota=0)
+    fleet.project("q", {"default": 12})
+    for number in range(1, 4):
+        fleet.submit(number, request(role(whole(4))))
+        fleet.run(number)
+    fleet.wait(3600)
+    fleet.submit(4, asks(BY_HOST, role(whole(), 2)), project="q")
+    claim = fleet.workload(4).claim
+    assert claim is not None
+    assert len(claim.waits_for) == 2, "one node would hold both, and they have to be apart"
+
+
+def test_slices_and_spread_pools_keep_apart_as_well() -> None:
+    nodes = [node(f"n{n}", 1, mig=True) for n in range(3)]
+    fleet = Fleet(*nodes, profile=Profile(mig=Mig.STATIC))
+    fleet.submit(1, asks(BY_HOST, role(mig_slice("1g.10gb"), 2)))
+    assert not where(fleet, 1), "no slice has been made here"
+    fleet = Fleet(*(node(f"n{n}", 4) for n in range(3)))
+    fleet.send(events.NodePoolChanged(NodePool(1, "c1", "default", 1, gpu=Strategy.SPREAD)))
+    fleet.submit(1, request(role(whole(3))))
+    fleet.submit(2, asks(BY_HOST, role(whole(), 2)))
+    assert sorted(where(fleet, 2)) == ["n1", "n2"], "the emptiest first"
