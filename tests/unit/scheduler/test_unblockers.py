@@ -339,3 +339,43 @@ def test_of_a_gang_of_several_roles_the_largest_is_told_with_fewer_replicas() ->
     assert why(fleet, 1).unblockers == ("it had at most 4 replicas of worker",)
     fleet.submit(2, request(role(host(1_000), 1, "launcher"), role(whole(1), 4)))
     assert fleet.workload(2).replicas
+
+
+def test_another_projects_larger_workload_is_named_that_fits_only_before_those_of_its_own() -> None:
+    fleet = Fleet(node("n1", 4), quota=4)
+    fleet.project("b", {"default": 0})
+    fleet.submit(1, request(role(whole(4)), preemptible=False))
+    fleet.submit(2, request(role(whole(4))), project="b")
+    fleet.submit(3, request(role(whole(1))))
+    fleet.submit(4, request(role(whole(1))))
+    told = why(fleet, 4).unblockers[0]
+    assert told.endswith("ended, and w3 and w2 did not take the place first")
+
+
+def test_behind_what_is_kept_for_another_both_are_said() -> None:
+    fleet = Fleet(node("n1", 4), quota=8)
+    fleet.project("b", {"default": 0})
+    fleet.submit(1, request(role(whole(2)), preemptible=False))
+    fleet.submit(2, request(role(whole(4))))
+    assert fleet.workload(2).reservation is not None
+    fleet.submit(3, request(role(whole(3))), project="b")
+    fleet.submit(4, request(role(whole(1))), project="b")
+    ended = "w1 (2 GPUs, non-preemptible, Initializing) ended"
+    assert why(fleet, 3).unblockers[0] == f"{ended}, and w2 did not take the place first"
+    assert why(fleet, 4).unblockers[0] == "w2 did not take the place first"
+    fleet.finish(1)
+    assert fleet.workload(2).replicas
+
+
+def test_of_very_many_small_workloads_those_of_one_node_are_named() -> None:
+    fleet = Fleet(*(node(f"n{number:02}", 8) for number in range(20)), quota=160)
+    fleet.send(*(fleet.admitted(number, request(preemptible=False)) for number in range(1, 161)))
+    fleet.submit(200, request(role(whole(8)), preemptible=False))
+    fleet.project("p", {"default": 168})
+    (told,) = (text for text in why(fleet, 200).unblockers if "ended" in text)
+    assert told.endswith("and 2 more ended (8 GPUs together)")
+    on_first = [w.id for w in fleet.world.workloads.values() if w.replicas and w.replicas["worker", 0].node[1] == "n00"]
+    assert len(on_first) == 8
+    for number in [int(each[-12:], 16) for each in on_first]:
+        fleet.finish(number)
+    assert fleet.workload(200).replicas

@@ -2,35 +2,62 @@
 
 Called by explain.py for what waits for want of room. Each was taken away, the placement tried, and all put back; who
 would take the place before it (rivals.py) is named, since an end alone helps those whose turn comes first.
-Holds: the state is as it was afterwards; bounded by `_LOOKED_AT` workloads of a pool.
+Holds: the state is as it was afterwards; of a pool, singly and together, `_LOOKED_AT` workloads are looked at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from muster_scheduler.domain.answers.rivals import taken_first
-from muster_scheduler.domain.answers.trying import taken_back
+from muster_scheduler.domain.answers.trying import has_room, taken_back
 from muster_scheduler.domain.answers.viewing import Viewer
 from muster_scheduler.domain.answers.wording import gpus
+from muster_scheduler.domain.asked.requests import Grant
 from muster_scheduler.domain.asked.workloads import Request, Workload
+from muster_scheduler.domain.books.models import asked_of
 from muster_scheduler.domain.books.world import World, amount_of, owner_of
-from muster_scheduler.domain.placement.place import Budget, clusters_for, place_gang
+from muster_scheduler.domain.fleet.eligibility import excluded
+from muster_scheduler.domain.fleet.nodes import fit
+from muster_scheduler.domain.placement.place import Budget, amount_before, clusters_for, mig_of, place_gang
+from muster_scheduler.domain.placement.trial import emptied
 
 _LISTED: Final = 3
 _LOOKED_AT: Final = 64
+_LARGE: Final = 16  # of these, where there are more
 
 
 def who_would_have_to_end(world: World, workload: Workload, request: Request, pool: str, viewer: Viewer) -> list[str]:
-    """The smallest running workloads of which one is enough; where none is, a set."""
+    """The smallest running workloads of which one is enough; where none is, a set.
+
+    Behind what is kept for others no end helps: then these are named as well.
+    """
+    found = _who(world, workload, request, pool, viewer, ())
+    kept = [world.workloads[head] for (_, at), head in sorted(world.reserved.items()) if at == pool]
+    if found or not kept or workload in kept:
+        return found
+    with taken_back(world):
+        for at in [at for at in world.reserved if at[1] == pool]:
+            world.journal.drop(world.reserved, at)
+        if has_room(world, workload, request, pool):
+            clusters = clusters_for(world, workload, request, pool)
+            return [taken_first(world, workload, pool, clusters, viewer, kept).removeprefix(", and ")]
+        return _who(world, workload, request, pool, viewer, kept)
+
+
+def _who(
+    world: World, workload: Workload, request: Request, pool: str, viewer: Viewer, kept: Sequence[Workload]
+) -> list[str]:
     found: list[str] = []
     sets: list[tuple[list[Workload], str]] = []
     for cluster in clusters_for(world, workload, request, pool):
         holding = _holding(world, cluster, pool, workload.id)
-        enough = (each for each in holding if _fits_without(world, workload, request, cluster, pool, (each,)))
+        looked_at = holding if len(holding) <= _LOOKED_AT else [*holding[: _LOOKED_AT - _LARGE], *holding[-_LARGE:]]
+        enough = (each for each in looked_at if _fits_without(world, workload, request, cluster, pool, (each,)))
         for each, _ in zip(enough, range(_LISTED - len(found)), strict=False):
-            first = _taken_by(world, workload, cluster, pool, (each,), viewer)
+            first = _taken_by(world, workload, cluster, pool, (each,), viewer, kept)
             found.append(f"{_told(each, viewer)} ended{first}")
         together = [] if found else _together(world, workload, request, cluster, pool, holding)
         sets += [(together, cluster)] if together else []
@@ -38,30 +65,38 @@ def who_would_have_to_end(world: World, workload: Workload, request: Request, po
         return found
     gone, cluster = min(sets, key=lambda each: (len(each[0]), sum(map(_held, each[0])), each[1]))
     held = sum(map(_held, gone))
-    first = _taken_by(world, workload, cluster, pool, gone, viewer)
+    first = _taken_by(world, workload, cluster, pool, gone, viewer, kept)
     return [f"{viewer.names(gone)} ended{f' ({gpus(held)} together)' if held else ''}{first}"]
 
 
 def _taken_by(
-    world: World, workload: Workload, cluster: str, pool: str, gone: Iterable[Workload], viewer: Viewer
+    world: World,
+    workload: Workload,
+    cluster: str,
+    pool: str,
+    gone: Iterable[Workload],
+    viewer: Viewer,
+    kept: Sequence[Workload],
 ) -> str:
     """That others would be in the way, where they would take the place of those who are gone before it."""
     with taken_back(world):
         _release(world, gone)
-        return taken_first(world, workload, pool, [cluster], viewer)
+        return taken_first(world, workload, pool, [cluster], viewer, kept)
 
 
 def _holding(world: World, cluster: str, pool: str, but: str) -> list[Workload]:
-    """Those who hold least, of all who hold something there."""
+    """Who holds something there, the smallest first."""
     there = [members for place, members in world.placed.items() if place[:2] == (cluster, pool)]
     holding = [world.workloads[each] for members in there for each in members if each != but]
-    return sorted(holding, key=lambda other: (_held(other), other.id))[:_LOOKED_AT]
+    return sorted(holding, key=lambda other: (_held(other), other.id))
 
 
 def _together(
     world: World, workload: Workload, request: Request, cluster: str, pool: str, holding: list[Workload]
 ) -> list[Workload]:
-    """A set of which each is needed; empty where it would not fit even without all of them."""
+    """A set of which each is needed; empty where it would not fit even without all who are looked at."""
+    if len(holding) > _LOOKED_AT:
+        holding = _on_cheapest(world, workload, request, cluster, pool, holding)
     gone = sorted(holding, key=lambda other: (-_held(other), other.id))
     if not _fits_without(world, workload, request, cluster, pool, gone):
         return []
@@ -70,6 +105,33 @@ def _together(
         if _fits_without(world, workload, request, cluster, pool, fewer):
             gone = fewer
     return gone
+
+
+def _on_cheapest(
+    world: World, workload: Workload, request: Request, cluster: str, pool: str, holding: list[Workload]
+) -> list[Workload]:
+    """All who are on as many nodes as it takes, those first whose workloads hold least: of many small ones, a few."""
+    there: dict[tuple[str, str], dict[str, Workload]] = {}
+    for each in holding:
+        for replica in each.everyone():
+            there.setdefault(replica.node, {})[each.id] = each
+    asked, mig = asked_of(world, workload, amount_before(world, request, pool).gpu), mig_of(world, cluster)
+    shapes = [role.shape for role in request.roles if role.size]
+    nodes = [
+        node
+        for node in map(world.inventory.nodes.__getitem__, there)
+        if excluded(asked, node, world.now) is None
+        and any(isinstance(fit(emptied(node), shape, mig), Grant) for shape in shapes)
+    ]
+    nodes.sort(key=lambda node: (sum(map(_held, there[node.key].values())), node.key))
+    steps: list[dict[str, Workload]] = [{}]
+    for node in nodes:
+        more = steps[-1] | there[node.key]
+        steps += [more] if len(more) <= _LOOKED_AT else []
+    at = bisect_left(
+        steps, True, key=lambda gone: _fits_without(world, workload, request, cluster, pool, gone.values())
+    )
+    return list(steps[min(at, len(steps) - 1)].values())
 
 
 def _fits_without(

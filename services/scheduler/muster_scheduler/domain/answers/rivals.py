@@ -28,12 +28,17 @@ _MEMBERS: Final = 64  # of a class, and of all who are named
 _TRIED: Final = 8  # classes for which it is tried to make room; of any more it is taken for granted
 
 
-def taken_first(world: World, workload: Workload, pool: str, clusters: Sequence[str], viewer: Viewer) -> str:
-    """That others did not take the place first, where they would. clusters: where there is one for the workload."""
+def taken_first(
+    world: World, workload: Workload, pool: str, clusters: Sequence[str], viewer: Viewer, kept: Sequence[Workload] = ()
+) -> str:
+    """That others did not take the place first, where they would.
+
+    clusters: where there is one for the workload. kept: for whom nodes are kept, so that they come first.
+    """
     found, makers = _who_could(world, workload, pool, clusters)
-    if not makers and any(_all_served(world, workload, found, pool, cluster) for cluster in clusters):
+    if not (makers or kept) and any(_all_served(world, workload, found, pool, cluster) for cluster in clusters):
         return ""
-    return first_in_words([*found, *makers], viewer)
+    return first_in_words([*kept, *(each for each in [*found, *makers] if each not in kept)], viewer)
 
 
 def own_first(world: World, workload: Workload, pool: str, viewer: Viewer) -> str:
