@@ -51,6 +51,8 @@ _SEVENTHS: Final = (
     (4, 4, (0,), 1),
     (7, 8, (0,), 1),
 )
+_GIGABYTE: Final = 10**9  # bytes: the unit of the vendor's names
+_MEBIBYTE: Final = 1 << 20
 _A30: Final = ((1, 1, (0, 1, 2, 3), 4), (2, 2, (0, 2), 2), (4, 4, (0,), 1))
 
 _NAMES: Final = {
@@ -93,6 +95,27 @@ def _cards() -> dict[str, Card]:
 
 
 CARDS: Final = _cards()
+
+
+def memory_of(card: Card, profile: Profile, total: int = 0) -> int:
+    """Bytes that an instance of the profile has at least, on a card of which its agent reports `total` (0: unknown).
+
+    What its name says, in units of 10^9: 1g.5gb of an A100-40GB has 4.75 GiB, a little less than its eighth. Names are
+    rounded up on some cards (1g.18gb of an H200-141GB), so it is never more than its part of the whole. Whole MiB.
+    """
+    named = int(profile.name.partition("g.")[2].partition("gb")[0]) * _GIGABYTE
+    part = min(named, total * profile.memory // card.slices) if total else named
+    return part // _MEBIBYTE * _MEBIBYTE
+
+
+def smallest_for(card: Card, amount: int, total: int = 0) -> Profile | None:
+    """The profile of a card with the least compute, then the least memory, that has so many bytes; None: none has.
+
+    Those with media engines are left to who asks for them by name.
+    """
+    plain = (each for each in card.profiles.values() if not each.name.endswith("+me"))
+    large = [each for each in plain if memory_of(card, each, total) >= amount]
+    return min(large, key=lambda each: (each.compute, each.memory), default=None)
 
 
 def overlap_free(card: Card, layout: Iterable[tuple[str, int]]) -> bool:

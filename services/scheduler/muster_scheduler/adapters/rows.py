@@ -114,6 +114,7 @@ class NodePoolBody:
     levels: tuple[str, ...]
     mix: Mix
     mixed: int
+    memory_as_slices: bool
 
 
 _encode = msgspec.json.Encoder().encode

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from muster_kernel.mig import Card
 from muster_kernel.quantities import GPU
 from muster_kernel.sentences import Reason
 from muster_scheduler.domain.asked.quotas import Amount
@@ -68,7 +69,6 @@ def _supply(nodes: list[Node]) -> Amount:
     return Amount((devices - others) * GPU, cpu, sum(max(0, node.memory - node.foreign_memory) for node in there))
 
 
-class Trial(NamedTuple):
 class Beside(NamedTuple):
     """What nodes have beside what they have enough of.
 
@@ -81,14 +81,16 @@ class Beside(NamedTuple):
     memory: int = 0
 
 
+class Trial(NamedTuple):
     """What became of a gang in an idle pool (see placement/trial.py).
 
     `apart` says where it is its topology that keeps it out. `units` is what the pool has, in 1/7,000 GPU.
     `short` is the first role of which no node holds a single replica
     (None: every role fits alone); `devices`, `cpu` (milli) and `memory` (bytes) are the most that one node has of them.
     `room` is how many replicas the idle nodes hold of a gang of one role that does not fit; 0: not counted.
+    `beside` is what they have beside what the short role needs. `largest_slice` is the most memory (bytes) of a slice
+    where a request for GPU memory gets one; None: it shares a card.
     """
-    `beside` is what they have beside what the short role needs.
 
     fits: bool
     apart: Reason | None
@@ -98,14 +100,16 @@ class Beside(NamedTuple):
     cpu: int
     memory: int
     room: int = 0
-
     beside: Beside = Beside()
+    largest_slice: int | None = None
+
 
 class Capacity:
     """The index of one (cluster, node pool)."""
 
     __slots__ = (
         "_bits",
+        "_cards",
         "_columns",
         "_idle",
         "_journal",
@@ -134,6 +138,7 @@ class Capacity:
         self.nodes = nodes
         self._keys: list[tuple[str, str]] = []
         self._bits: dict[int, dict[str, int]] = {}  # by ordinal
+        self._cards: tuple[tuple[Card, int], ...] | None = None
         self._columns: Columns | None = None
         self._seeker: Seeker | None = None
         self._stale: set[int] = set()  # nodes whose rows are not what the books say ..
@@ -169,6 +174,19 @@ class Capacity:
             known = {device.uuid: 1 << slot for slot, device in enumerate(node.devices[:SLOTS])}
             self._bits[node.ordinal] = known
         return known
+
+    @property
+    def cards(self) -> tuple[tuple[Card, int], ...]:
+        """The models of its cards in MIG mode, by name, each with the fewest bytes that one of them reports."""
+        if self._cards is None:
+            found: dict[str, tuple[Card, int]] = {}
+            for device in (device for node in self.nodes for device in node.devices if device.mig):
+                card = device.card
+                if card is not None:
+                    least = found.get(card.model, (card, device.memory))[1]
+                    found[card.model] = card, min(least, device.memory)
+            self._cards = tuple(found[model] for model in sorted(found))
+        return self._cards
 
     @property
     def columns(self) -> Columns:

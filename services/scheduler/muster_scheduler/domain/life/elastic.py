@@ -18,7 +18,7 @@ from muster_kernel.lifecycle import ACTIVE, Phase
 from muster_kernel.reasons import FailureClass
 from muster_scheduler.domain.asked.limits import FAULT_LIMIT
 from muster_scheduler.domain.asked.quotas import Amount
-from muster_scheduler.domain.asked.requests import Role, charge_of
+from muster_scheduler.domain.asked.requests import Role
 from muster_scheduler.domain.asked.workloads import Replica, ReplicaState, Workload
 from muster_scheduler.domain.books.claims import claim_holder
 from muster_scheduler.domain.books.course import lost
@@ -26,6 +26,7 @@ from muster_scheduler.domain.books.world import World, owner_of
 from muster_scheduler.domain.decisions import Scaled
 from muster_scheduler.domain.life.service import leave
 from muster_scheduler.domain.placement.place import Budget, place_replica, ready
+from muster_scheduler.domain.placement.slicing import charge_there
 
 _AT_ONCE: Final = 256  # replicas that are added in one cycle
 _ALONE: Final = frozenset({FailureClass.INFRASTRUCTURE, FailureClass.OURS, FailureClass.START})
@@ -99,7 +100,7 @@ def _add(world: World, workload: Workload, budget: Budget) -> bool:
     rank, role = _missing(workload), _role(workload)
     if rank is None or role is None:
         return False
-    units = charge_of(role.shape, world.inventory.largest_device(workload.cluster, workload.pool))
+    units = charge_there(world, (role._replace(size=1),), workload.cluster, workload.pool)
     amount = Amount(units, role.shape.cpu, role.shape.memory)
     if world.queues.refusal(owner_of(workload, surplus=True), workload.pool, amount) is not None:
         return False

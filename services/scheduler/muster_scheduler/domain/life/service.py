@@ -11,13 +11,14 @@ from muster_kernel.lifecycle import ACTIVE, LifecycleEvent, Phase
 from muster_kernel.reasons import ChangeReason, FailureClass
 from muster_scheduler.domain.asked.limits import backoff
 from muster_scheduler.domain.asked.quotas import Amount
-from muster_scheduler.domain.asked.requests import Role, charge_of
+from muster_scheduler.domain.asked.requests import Role
 from muster_scheduler.domain.asked.workloads import Replica, ReplicaState, Request, Workload
 from muster_scheduler.domain.books.claims import claim_holder
 from muster_scheduler.domain.books.course import advance
 from muster_scheduler.domain.books.world import World, owner_of
 from muster_scheduler.domain.decisions import Scaled
 from muster_scheduler.domain.placement.place import Budget, place_replica, ready
+from muster_scheduler.domain.placement.slicing import charge_there
 
 E = LifecycleEvent
 
@@ -63,7 +64,7 @@ def add_replica(world: World, workload: Workload, role: Role, index: int, budget
     k, not_before = workload.replacements.get((role.name, index), (0, 0))
     if not_before > world.now:
         return False
-    units = charge_of(role.shape, world.inventory.largest_device(workload.cluster, workload.pool))
+    units = charge_there(world, (role._replace(size=1),), workload.cluster, workload.pool)
     amount = Amount(units, role.shape.cpu, role.shape.memory)
     refusal = world.queues.refusal(owner_of(workload), workload.pool, amount)
     found = place_replica(world, workload, role, index, k, budget) if refusal is None else None

@@ -55,10 +55,19 @@ def _too_large(shape: Shape, trials: Sequence[Trial], nodes: Sequence[Node]) -> 
     cpu, memory = max(trial.cpu for trial in trials), max(trial.memory for trial in trials)
     if cpu < shape.cpu or memory < shape.memory:
         return Reason(WaitingReason.HOST_TOO_LARGE, (shape.cpu, shape.memory, cpu, memory))
-    return _no_device(shape, nodes) or _no_resource(shape, nodes) or _not_beside(shape, trials)
+    no_device = _no_slice(shape, trials) or _no_device(shape, nodes)
+    return no_device or _no_resource(shape, nodes) or _not_beside(shape, trials)
 
 
 _CARDS: Final = frozenset({Kind.WHOLE, Kind.PORTION})
+
+
+def _no_slice(shape: Shape, trials: Sequence[Trial]) -> Reason | None:
+    """That no slice has as much memory, where all of its pools give memory as slices."""
+    slices = [trial.largest_slice for trial in trials if trial.largest_slice is not None]
+    if shape.kind is not Kind.MEMORY or len(slices) < len(trials) or max(slices) >= shape.bytes:
+        return None
+    return Reason(WaitingReason.SLICE_TOO_SMALL, (shape.bytes, max(slices)))
 
 
 def _no_device(shape: Shape, nodes: Sequence[Node]) -> Reason | None:

@@ -23,8 +23,9 @@ from muster_scheduler.domain.books.classes import ClassKey, asked_by
 from muster_scheduler.domain.books.standing import Standing
 from muster_scheduler.domain.books.world import World, amount_of
 from muster_scheduler.domain.fleet.columns import CLOSED, SLICED
-from muster_scheduler.domain.fleet.nodes import Node, fit
+from muster_scheduler.domain.fleet.nodes import Node
 from muster_scheduler.domain.placement.place import mig_of
+from muster_scheduler.domain.placement.slicing import fit_there
 from muster_scheduler.domain.room.bounds import Pool, may_take
 from muster_scheduler.domain.room.listing import departing, tree_of
 from muster_scheduler.domain.room.sites import leaving_of
@@ -159,7 +160,7 @@ class Change:
         known = self._fits.get(shape)
         if known is None:
             known = any(
-                node.open and isinstance(fit(node, shape, mig_of(self._world, node.cluster)), Grant)
+                node.open and isinstance(fit_there(self._world, node, shape, mig_of(self._world, node.cluster)), Grant)
                 for node in self._nodes
             )
             self._fits[shape] = known

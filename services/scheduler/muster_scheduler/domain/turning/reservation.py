@@ -25,9 +25,9 @@ from muster_scheduler.domain.books.reserving import keep, let_go, within
 from muster_scheduler.domain.books.standing import Standing
 from muster_scheduler.domain.books.standings import standing_of
 from muster_scheduler.domain.books.world import World
-from muster_scheduler.domain.fleet.nodes import fit
 from muster_scheduler.domain.gangs.place import Refusal, place_gang
 from muster_scheduler.domain.placement.place import Budget, amount_before, mig_of
+from muster_scheduler.domain.placement.slicing import fit_there
 from muster_scheduler.domain.room.sites import Site, sites_of
 from muster_scheduler.domain.turning.foreseen import foresee
 
@@ -203,4 +203,5 @@ def _would_hold(world: World, key: tuple[str, str], request: Request) -> bool:
     """Whether a node has room for a replica: where no kept one has, it is not these that keep somebody out."""
     node = world.inventory.nodes.get(key)
     shapes = [role.shape for role in request.roles if role.size]
-    return node is not None and any(isinstance(fit(node, shape, mig_of(world, key[0])), Grant) for shape in shapes)
+    mig = mig_of(world, key[0])
+    return node is not None and any(isinstance(fit_there(world, node, shape, mig), Grant) for shape in shapes)

@@ -1,0 +1,179 @@
+"""Requests for GPU memory in a node pool that wants them as MIG slices: the smallest profile that holds them."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster_kernel.mig import CARDS, memory_of, smallest_for
+from muster_kernel.quantities import UNITS_PER_SEVENTH
+from muster_scheduler.adapters import rows
+from muster_scheduler.domain import events
+from muster_scheduler.domain.answers.explain import explain
+from muster_scheduler.domain.asked.requests import Kind, Shape, Share
+from muster_scheduler.domain.asked.workloads import Request
+from muster_scheduler.domain.books.pools import NodePool
+from muster_scheduler.domain.fleet.clusters import Profile
+from muster_scheduler.domain.fleet.nodes import Mig, Node
+from tests.support.fleets import GIB, Fleet, device_memory, devices, node, request, role, whole
+
+CUT = NodePool(7, "c1", "default", 1, memory_as_slices=True)
+CARVES = Profile(mig=Mig.DYNAMIC)
+
+
+def small(name: str, number: int = 1) -> Node:
+    """A node of A100-40GB cards in MIG mode."""
+    return node(name, cards=devices(name, number, model="A100-40GB", memory=40 * GIB, mig=True))
+
+
+def large(name: str, number: int = 1) -> Node:
+    """The same of H100-80GB."""
+    return node(name, cards=devices(name, number, model="H100-80GB", memory=80 * GIB, mig=True))
+
+
+def fleet(*nodes: Node, said: NodePool = CUT, profile: Profile = CARVES, quota: int = 100) -> Fleet:
+    made = Fleet(*nodes, profile=profile, quota=quota)
+    made.send(events.NodePoolChanged(said))
+    return made
+
+
+def asks(amount: int, size: int = 1, *, preemptible: bool = True) -> Request:
+    return request(role(device_memory(amount), size), preemptible=preemptible)
+
+
+def shares_of(made: Fleet, number: int) -> list[Share]:
+    return [share for each in made.workload(number).everyone() for share in each.grant.shares]
+
+
+@pytest.mark.parametrize(
+    ("amount", "profile", "sevenths"),
+    [
+        (1, "1g.5gb", 1),
+        (4 * GIB, "1g.5gb", 1),
+        (9 * GIB, "1g.10gb", 1),
+        (10 * GIB, "3g.20gb", 3),
+        (20 * GIB, "7g.40gb", 7),
+    ],
+)
+def test_it_gets_the_smallest_profile_that_holds_it_and_is_charged_its_sevenths(
+    amount: int, profile: str, sevenths: int
+) -> None:
+    made = fleet(small("n1"))
+    made.submit(0, asks(amount))
+    (share,) = shares_of(made, 0)
+    assert (share.kind, share.profile) == (Kind.SLICE, profile)
+    assert share.mask, "the agent is told where it starts"
+    assert made.world.queues.account("p", "default").held.gpu == sevenths * UNITS_PER_SEVENTH
+
+
+@pytest.mark.parametrize(
+    ("said", "profile"),
+    [
+        (CUT._replace(memory_as_slices=False), CARVES),
+        (CUT._replace(name="other"), CARVES),
+        (CUT, Profile(mig=Mig.NONE)),
+        (CUT, Profile(mig=Mig.STATIC)),
+    ],
+)
+def test_it_shares_a_card_where_nobody_said_so_or_nothing_is_carved_on_demand(said: NodePool, profile: Profile) -> None:
+    made = fleet(node("n1", 1), said=said, profile=profile)
+    made.submit(0, asks(9 * GIB))
+    assert [share.kind for share in shares_of(made, 0)] == [Kind.MEMORY]
+
+
+def test_a_pool_that_is_told_so_later_gives_slices_from_then_on() -> None:
+    made = fleet(small("n1"), said=CUT._replace(memory_as_slices=False))
+    made.submit(0, asks(9 * GIB))
+    assert shares_of(made, 0) == []
+    made.send(events.NodePoolChanged(CUT._replace(version=2)))
+    assert [share.profile for share in shares_of(made, 0)] == ["1g.10gb"]
+
+
+def test_seven_of_a_card_and_the_eighth_waits_until_one_ends() -> None:
+    made = fleet(small("n1"))
+    for number in range(8):
+        made.submit(number, asks(4 * GIB))
+    assert [len(shares_of(made, number)) for number in range(8)] == [1] * 7 + [0]
+    made.run(3)
+    made.finish(3)
+    assert [share.profile for share in shares_of(made, 7)] == ["1g.5gb"]
+
+
+def test_every_model_of_a_pool_gives_its_own_profile() -> None:
+    made = fleet(small("n1"), large("n2"))
+    for number in range(3):
+        made.submit(number, asks(18 * GIB))
+    assert [share.profile for number in range(3) for share in shares_of(made, number)] == [
+        "1g.20gb",
+        "1g.20gb",
+        "1g.20gb",
+    ]
+    made.submit(3, asks(18 * GIB))
+    made.submit(4, asks(18 * GIB))
+    assert [share.profile for number in (3, 4) for share in shares_of(made, number)] == ["1g.20gb", "3g.20gb"]
+
+
+def test_a_gang_gets_one_slice_a_replica_or_nothing() -> None:
+    made = fleet(small("n1"), small("n2"))
+    made.submit(0, asks(4 * GIB, 15))
+    made.submit(1, asks(4 * GIB, 14))
+    assert [len(shares_of(made, number)) for number in (0, 1)] == [0, 14]
+
+
+def test_quotas_count_sevenths() -> None:
+    made = fleet(small("n1", 2), quota=1)
+    made.submit(0, asks(19 * 10**9, 2, preemptible=False))
+    made.submit(1, asks(4 * GIB, 2, preemptible=False))
+    made.submit(2, asks(4 * GIB, 1, preemptible=False))
+    assert [len(shares_of(made, number)) for number in range(3)] == [2, 0, 1]
+
+
+def test_room_is_made_for_it() -> None:
+    made = fleet(small("n1"))
+    made.submit(0, request(role(Shape(100, GIB, Kind.SLICE, 1, profile="7g.40gb"))))
+    made.run(0)
+    made.submit(1, request(role(device_memory(9 * GIB)), priority=100))
+    made.gone(0)
+    assert [share.profile for share in shares_of(made, 1)] == ["1g.10gb"]
+
+
+def test_what_no_slice_holds_is_told_the_largest_there_is() -> None:
+    made = fleet(small("n1"), node("n2", 1))
+    made.submit(0, asks(39 * GIB))
+    assert explain(made.world, made.workload(0)).reason.sentence() == (
+        "needs 39Gi of GPU memory on one GPU, which its node pools give as MIG slices; the largest has 38146Mi"
+    )
+    made.submit(1, asks(9 * GIB))
+    assert made.world.waiting.reason(made.workload(1).id) is None
+
+
+def test_a_pool_without_cards_in_mig_mode_says_so() -> None:
+    made = fleet(node("n1", 1))
+    made.submit(0, asks(9 * GIB))
+    assert "no GPU there is in MIG mode" in explain(made.world, made.workload(0)).reason.sentence()
+
+
+def test_the_books_keep_it_across_a_restart() -> None:
+    assert rows.to_node_pool(CUT.id, rows.of_node_pool(CUT)) == CUT
+
+
+def test_a_whole_card_is_not_taken_for_it() -> None:
+    made = fleet(small("n1"), node("n2", 1))
+    for number in range(8):
+        made.submit(number, asks(4 * GIB))
+    assert shares_of(made, 7) == []
+    made.submit(8, request(role(whole())))
+    assert [share.kind for share in shares_of(made, 8)] == [Kind.WHOLE]
+
+
+def test_a_profile_has_what_its_name_says_but_no_more_than_its_part_of_the_card() -> None:
+    for card in CARDS.values():
+        for profile in card.profiles.values():
+            named, total = int(profile.name.split(".")[1].split("gb")[0]) * 10**9, 16 * GIB
+            assert 0 <= named - memory_of(card, profile) < 1 << 20, "whole MiB"
+            assert memory_of(card, profile, total) == min(
+                memory_of(card, profile), 16 * GIB * profile.memory // card.slices
+            )
+    h200 = CARDS["H200-141GB"]
+    assert smallest_for(h200, 0, 141 * 10**9) is h200.profile("1g.18gb")
+    assert smallest_for(h200, 17_900_000_000, 141 * 10**9) is h200.profile("1g.35gb"), "an eighth of 141 GB is 17.6"
+    assert smallest_for(h200, 150 * 10**9) is None
