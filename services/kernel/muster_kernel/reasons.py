@@ -26,6 +26,7 @@ class WaitingReason(StrEnum):
     TOO_LARGE = "TooLarge"
     HOST_TOO_LARGE = "HostTooLarge"
     DEVICE_TOO_SMALL = "DeviceTooSmall"
+    SLICE_TOO_SMALL = "SliceTooSmall"
     NO_SUCH_SLICE = "NoSuchSlice"
     ALL_SLICED = "AllSliced"
     RESOURCE_TOO_LARGE = "ResourceTooLarge"
@@ -165,6 +166,7 @@ NEVER: Final = frozenset(
         WaitingReason.TOO_LARGE,
         WaitingReason.HOST_TOO_LARGE,
         WaitingReason.DEVICE_TOO_SMALL,
+        WaitingReason.SLICE_TOO_SMALL,
         WaitingReason.NO_SUCH_SLICE,
         WaitingReason.ALL_SLICED,
         WaitingReason.RESOURCE_TOO_LARGE,

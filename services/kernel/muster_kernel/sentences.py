@@ -42,6 +42,10 @@ _HOST: Final = (
     "the most is {largest_cpu} CPU and {largest_bytes}"
 )
 _NONE_SHARED: Final = "needs {requested_bytes} of GPU memory on one GPU; its node pools have no GPU that can be shared"
+_NONE_SLICED: Final = (
+    "needs {requested_bytes} of GPU memory on one GPU, which its node pools give as MIG slices; "
+    "no GPU there is in MIG mode"
+)
 _HOST_CPU: Final = "needs {requested_cpu} CPU on one node; the largest node has {largest_cpu}"
 _HOST_MEMORY: Final = "needs {requested_bytes} of memory on one node; the largest node has {largest_bytes}"
 _NEVER_CLOSE: Final = (
@@ -114,6 +118,11 @@ _CATALOGUE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     ),
     WaitingReason.DEVICE_TOO_SMALL: (
         "needs {requested_bytes} of GPU memory on one GPU; the largest GPU that can be shared has {largest_bytes}",
+        ("requested_bytes", "largest_bytes"),
+    ),
+    WaitingReason.SLICE_TOO_SMALL: (
+        "needs {requested_bytes} of GPU memory on one GPU, which its node pools give as MIG slices; "
+        "the largest has {largest_bytes}",
         ("requested_bytes", "largest_bytes"),
     ),
     WaitingReason.NO_SUCH_SLICE: (
@@ -256,6 +265,8 @@ def _template(code: WaitingReason, named: dict[str, int]) -> str:
             return _MORE_THAN if named["room"] else _TOO_MANY
         case WaitingReason.DEVICE_TOO_SMALL if not named["largest_bytes"]:
             return _NONE_SHARED
+        case WaitingReason.SLICE_TOO_SMALL if not named["largest_bytes"]:
+            return _NONE_SLICED
         case WaitingReason.HOST_TOO_LARGE if named["requested_bytes"] <= named["largest_bytes"]:
             return _HOST_CPU
         case WaitingReason.HOST_TOO_LARGE if named["requested_cpu"] <= named["largest_cpu"]:

@@ -38,6 +38,8 @@ class Strategy(StrEnum):
 class NodePool(NamedTuple):
     """A node pool of a cluster, by the number that is never given to another. gpu, cpu: with devices and without.
 
+    memory_as_slices: whether a request for GPU memory gets the smallest MIG slice that holds it.
+
     levels: the keys of labels that say which nodes are close to each other, the widest first. mix: what usually
     arrives, as of `mixed` (microseconds), for strategies that look ahead.
     """
@@ -51,6 +53,7 @@ class NodePool(NamedTuple):
     levels: tuple[str, ...] = ()
     mix: Mix = ()
     mixed: int = 0
+    memory_as_slices: bool = False
 
     def levels_for(self, wish: Wish) -> tuple[str, ...]:
         """The levels by which a gang of that wish is placed: the pool's, where they have all that it names.

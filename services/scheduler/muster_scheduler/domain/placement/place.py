@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from muster_kernel.reasons import Constraint, Unsupported
 from muster_scheduler.domain.asked.courses import Planned
 from muster_scheduler.domain.asked.quotas import Amount
-from muster_scheduler.domain.asked.requests import Grant, Kind, Role, Shape, charge_of, replica_count, total_charge
+from muster_scheduler.domain.asked.requests import Grant, Role, Shape, charge_of, replica_count, total_charge
 from muster_scheduler.domain.asked.workloads import Request, Workload
 from muster_scheduler.domain.books.capacity import Capacity
 from muster_scheduler.domain.books.claims import claim_holder
@@ -38,6 +38,7 @@ from muster_scheduler.domain.placement.gang import (
     places_alone,
     wish_of,
 )
+from muster_scheduler.domain.placement.slicing import asks_for_memory, charge_there, sliced, ways
 from muster_scheduler.domain.steps import Steps
 
 _NODES_A_VISIT: Final = 100  # counted at once, they cost what one node costs that is tested alone
@@ -107,13 +108,19 @@ def _idle(world: World, cluster: str, pool: str) -> int:
 def charge_before(world: World, request: Request, pool: str) -> int:
     """What the gang is counted as before it is placed in a pool, in 1/7,000 GPU.
 
-    A memory request costs a part of the device that it gets; until that is known, of the pool's largest device.
+    A memory request costs a part of the device that it gets; until that is known, of the pool's largest device. Where
+    it gets a slice, it costs what that costs; of several that it may get, the dearest.
     """
-    if not any(role.shape.kind is Kind.MEMORY for role in request.roles):
+    if not asks_for_memory(request.roles):
         return total_charge(request.roles)
     clusters = [c for c in world.inventory.clusters_with(pool) if able(request, world.clusters.get(c))]
-    largest = max((world.inventory.largest_device(cluster, pool) for cluster in clusters), default=0)
-    return sum(role.size * charge_of(role.shape, largest) for role in request.roles)
+    carving = [cluster for cluster in clusters if sliced(world, cluster, pool)]
+    slices = max((charge_there(world, request.roles, cluster, pool) for cluster in carving), default=0)
+    if carving and len(carving) == len(clusters):
+        return slices
+    sharing = (world.inventory.largest_device(cluster, pool) for cluster in clusters if cluster not in carving)
+    largest = max(sharing, default=0)
+    return max(slices, sum(role.size * charge_of(role.shape, largest) for role in request.roles))
 
 
 def amount_before(world: World, request: Request, pool: str) -> Amount:
@@ -132,6 +139,16 @@ def place_gang(
     world: World, workload: Workload, roles: tuple[Role, ...], cluster: str, pool: str, budget: Budget
 ) -> tuple[Planned, ...] | None:
     """Charges every replica of the gang to nodes of one (cluster, pool) and says where; None where not all fit."""
+    for way in ways(world, roles, cluster, pool):
+        planned = _place_as(world, workload, way, cluster, pool, budget)
+        if planned is not None:
+            return planned
+    return None
+
+
+def _place_as(
+    world: World, workload: Workload, roles: tuple[Role, ...], cluster: str, pool: str, budget: Budget
+) -> tuple[Planned, ...] | None:
     capacity = world.inventory.capacity(cluster, pool)
     if capacity is None:
         return None
@@ -290,6 +307,16 @@ def place_replica(
     world: World, workload: Workload, role: Role, index: int, k: int, budget: Budget
 ) -> tuple[tuple[str, str], Grant] | None:
     """Charges one more replica in the workload's own (cluster, pool) and says where; None where it does not fit."""
+    for (way,) in ways(world, (role,), workload.cluster, workload.pool):
+        found = _place_replica_as(world, workload, way, index, k, budget)
+        if found is not None:
+            return found
+    return None
+
+
+def _place_replica_as(
+    world: World, workload: Workload, role: Role, index: int, k: int, budget: Budget
+) -> tuple[tuple[str, str], Grant] | None:
     capacity = world.inventory.capacity(workload.cluster, workload.pool)
     if capacity is None:
         return None

@@ -27,6 +27,7 @@ from muster_scheduler.domain.fleet.nodes import Node, fit
 from muster_scheduler.domain.placement.gang import GangGround, by_columns, lacking, wish_of
 from muster_scheduler.domain.placement.never import why_never
 from muster_scheduler.domain.placement.place import able, amount_before, charge_before, mig_of, ready, unsupported
+from muster_scheduler.domain.placement.slicing import ways
 from muster_scheduler.domain.placement.trial import try_out
 
 
@@ -103,6 +104,7 @@ def _bars(world: World, workload: Workload, request: Request) -> dict[str, Reaso
 def _unable_now(world: World, workload: Workload, request: Request, pools: list[tuple[str, str]]) -> Reason:
     """What lacks in pools that would hold it if they were idle, and where no quota stands against it."""
     asked = eligibility_of(world.queues, workload, world.limits.grace)
+    request = _as_placed(world, request, pools)
     wanted = min((charge_before(world, request, pool) for _, pool in pools), default=0)
     open_pools = [(c, p) for c, p in pools if ready(world, world.clusters.get(c))]
     if not open_pools:
@@ -119,6 +121,12 @@ def _unable_now(world: World, workload: Workload, request: Request, pools: list[
     if free >= wanted:
         return Reason(WaitingReason.FRAGMENTED, (wanted, free))
     return Reason(WaitingReason.NO_CAPACITY, (wanted, free))
+
+
+def _as_placed(world: World, request: Request, pools: list[tuple[str, str]]) -> Request:
+    """The request as the first of these pools places it: with slices, where that gives memory as slices."""
+    found = ways(world, request.roles, *pools[0]) if pools else ()
+    return request._replace(roles=found[0]) if found and found[0] is not request.roles else request
 
 
 def _nodes_of(world: World, at: tuple[str, str]) -> Sequence[Node]:

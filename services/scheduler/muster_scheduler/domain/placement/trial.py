@@ -22,6 +22,7 @@ from muster_scheduler.domain.fleet.eligibility import ANY_NODE, mismatch
 from muster_scheduler.domain.fleet.nodes import Device, Mig, Node, NodeState, fit
 from muster_scheduler.domain.placement.gang import GangGround, by_columns, lacking, wish_of
 from muster_scheduler.domain.placement.place import Budget, mig_of, place_gang
+from muster_scheduler.domain.placement.slicing import asks_for_memory, largest_slice, ways
 
 _LARGEST: Final = 2_000  # nodes; in a larger pool the question is answered with "perhaps"
 
@@ -34,6 +35,27 @@ def try_out(world: World, workload: Workload, roles: tuple[Role, ...], cluster: 
     capacity = world.inventory.capacity(cluster, pool)
     if capacity is None or len(capacity.nodes) > _LARGEST:
         return None
+    slice_bytes = largest_slice(world, cluster, pool) if asks_for_memory(roles) else None
+    if slice_bytes is None:
+        return _known(world, workload, roles, cluster, pool, capacity)
+    tried = [_known(world, workload, way, cluster, pool, capacity) for way in ways(world, roles, cluster, pool)]
+    if not tried:
+        tried = [_without_slices(roles, capacity.nodes)]
+    best = next((trial for trial in tried if trial.fits), tried[0])
+    short = next((role for role in roles if best.short and role.name == best.short.name), None)
+    return best._replace(short=short, largest_slice=slice_bytes)
+
+
+def _without_slices(roles: tuple[Role, ...], nodes: list[Node]) -> Trial:
+    """What becomes of a gang of which a role asks for more than any slice has."""
+    short = next(role for role in roles if role.shape.kind is Kind.MEMORY)
+    return Trial(False, None, _units(nodes), short, short.shape.devices, *_hosts(nodes))
+
+
+def _known(
+    world: World, workload: Workload, roles: tuple[Role, ...], cluster: str, pool: str, capacity: Capacity
+) -> Trial:
+    """As `try_out`, of roles as they are placed there; remembered."""
     asked = eligibility_of(world.queues, workload, world.limits.grace)._replace(avoided=frozenset(), runs=None)
     wish = wish_of(workload.request)
     key = roles, asked, wish, world.pools.named(cluster, pool).levels, mig_of(world, cluster)

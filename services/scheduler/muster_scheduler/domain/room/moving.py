@@ -24,6 +24,7 @@ from muster_scheduler.domain.gangs.place import Placement, Refusal, place_gang
 from muster_scheduler.domain.gangs.runs import take_all
 from muster_scheduler.domain.placement.gang import wish_of
 from muster_scheduler.domain.placement.place import amount_before
+from muster_scheduler.domain.placement.slicing import asks_for_memory, ways
 from muster_scheduler.domain.room.consolidate import TRIES, consolidate
 from muster_scheduler.domain.room.holes import Crowd, Holes
 from muster_scheduler.domain.room.listing import running_of
@@ -45,7 +46,7 @@ class _Homes:
 
     def roles(self, row: int) -> tuple[Role, ...]:
         """The roles of the taker, or of a mover."""
-        return self._site.roles if row == _TAKER else roles_of(self._movers[row])
+        return self._site.roles if row == _TAKER else roles_of(self._site, self._movers[row])
 
     def settle(self, columns: Columns, row: int) -> bool:
         """Places and takes, if there is a place."""
@@ -68,9 +69,14 @@ class _Homes:
         return place_gang(columns, topology, roles_of(site, mover), wish, usable.mask(asked, site.world.now))
 
 
-def roles_of(workload: Workload) -> tuple[Role, ...]:
-    """The roles of which it has replicas."""
-    return tuple(role for role in workload.request.roles if role.size) if workload.request else ()
+def roles_of(site: Site, workload: Workload) -> tuple[Role, ...]:
+    """The roles of which it has replicas, with slices of the profiles that it holds; none where it holds others."""
+    roles = tuple(role for role in workload.request.roles if role.size) if workload.request else ()
+    if not asks_for_memory(roles):
+        return roles
+    held = {share.profile for each in workload.everyone() for share in each.grant.shares}
+    found = ways(site.world, roles, site.cluster, site.pool)
+    return next((way for way in found if {r.shape.profile for r in way if r.shape.devices} == held), ())
 
 
 def by_moving(ask: Ask) -> tuple[Room, ...]:
@@ -148,7 +154,7 @@ def _may_move(site: Site, workload: Workload) -> bool:
     if (workload.cluster, workload.pool) != (site.cluster, site.pool) or workload.leaving or workload.rolling:
         return False
     settled = workload.placed + site.world.limits.minimum_run <= site.world.now
-    return settled and not _would_end(workload, request)
+    return settled and not _would_end(workload, request) and bool(roles_of(site, workload))
 
 
 def _would_end(workload: Workload, request: Request) -> bool:

@@ -25,6 +25,7 @@ from muster_scheduler.domain.fleet.usable import Mask
 from muster_scheduler.domain.gangs.place import Placement, Refusal, place_gang
 from muster_scheduler.domain.placement.gang import by_columns, charge_runs, wish_of
 from muster_scheduler.domain.placement.place import Budget, amount_before, clusters_for, mig_of
+from muster_scheduler.domain.placement.slicing import ways
 from muster_scheduler.domain.room.listing import departing, held_of, staying
 from muster_scheduler.domain.room.shadow import shut
 from muster_scheduler.domain.room.stock import lift, stock_of
@@ -85,16 +86,20 @@ class Ask(NamedTuple):
 
 
 def sites_of(world: World, workload: Workload, pools: Sequence[str] | None = None) -> Iterator[Site]:
-    """The pools and clusters that an admitted workload may use now, in its order; pools: only these of them."""
+    """The pools and clusters that an admitted workload may use now, in its order; pools: only these of them.
+
+    Where it may get slices of cards of several models, a site for each.
+    """
     request = workload.request
     if request is None:
         return
     wish = wish_of(request)
-    roles = tuple(role for role in request.roles if role.size)
+    every = tuple(role for role in request.roles if role.size)
     for pool in request.pools if pools is None else pools:
         for cluster in clusters_for(world, workload, request, pool):
             capacity = world.inventory.capacity(cluster, pool)
-            if capacity is None or not roles or not by_columns(roles, mig_of(world, cluster)):
+            found = [roles for roles in ways(world, every, cluster, pool) if by_columns(roles, mig_of(world, cluster))]
+            if capacity is None or not every or not found:
                 continue
             leaving = tuple(leaving_of(world, cluster, pool))
             columns = without(world, capacity, capacity.columns, leaving, departing)

@@ -2,7 +2,7 @@
 
 Called by turning/batching.py. A class is left to the cycle, head by head, where placing it takes more than one look
 into one pool's index: gangs, wishes, several clusters, fixed MIG layouts, named resources, quotas of models or users,
-pools that look ahead, services and trials; and where its placement would wake others.
+pools that look ahead or cut memory into slices, services and trials; and where its placement would wake others.
 Holds: it is found once for all classes that differ in amounts alone, and what does not hang on the moment is kept from
 batch to batch (books/kinds.py).
 """
@@ -25,6 +25,7 @@ from muster_scheduler.domain.fleet.clusters import Profile
 from muster_scheduler.domain.fleet.eligibility import Eligibility
 from muster_scheduler.domain.placement.gang import by_columns, wish_of
 from muster_scheduler.domain.placement.place import able, mig_of, ready
+from muster_scheduler.domain.placement.slicing import asks_for_memory, sliced
 
 _PLAIN: Final = {Strategy.BINPACK, Strategy.SPREAD}
 _UNKNOWN: Final = Terms()
@@ -123,6 +124,8 @@ class Classes:
         if not alone(request) or counted_singly(self._world.queues, workload.project):
             return False
         mig = mig_of(self._world, cluster)
+        if asks_for_memory(request.roles) and sliced(self._world, cluster, self.pool):
+            return False
         return by_columns(request.roles, mig) and able(request, self._world.clusters.get(cluster))
 
     def _wakes(self, workload: Workload, request: Request) -> bool:
