@@ -35,11 +35,23 @@ class Surroundings(RuleBasedStateMachine):
         self.fleet.send(events.ProjectChanged(Project("p", "d", quota, 0, rules, NodeTypes(training=types))))
 
     @rule(
-        gpu=st.sampled_from(list(Strategy)), cpu=st.sampled_from(list(Strategy)), cluster=st.sampled_from(["c1", "c2"])
+        gpu=st.sampled_from(list(Strategy)),
+        cpu=st.sampled_from(list(Strategy)),
+        cluster=st.sampled_from(["c1", "c2"]),
+        slices=st.booleans(),
     )
-    def fill(self, gpu: Strategy, cpu: Strategy, cluster: str) -> None:
+    def fill(self, gpu: Strategy, cpu: Strategy, cluster: str, *, slices: bool) -> None:
         pool = "default" if cluster == "c1" else "other"
-        self.fleet.send(events.NodePoolChanged(NodePool(int(cluster[1]), cluster, pool, 0, gpu, cpu)))
+        said = NodePool(int(cluster[1]), cluster, pool, 0, gpu, cpu, memory_as_slices=slices)
+        self.fleet.send(events.NodePoolChanged(said))
+
+    @rule(rack=st.sampled_from(["r1", "r2", ""]), name=st.sampled_from(["other", "other", "lab"]))
+    def label_pool(self, rack: str, name: str) -> None:
+        """The nodes of a rack are in another pool from now on, or those that were are back."""
+        if rack:
+            self.fleet.send(events.NodePoolChanged(NodePool(3, "c1", name, 0, label_key="rack", label_value=rack)))
+        else:
+            self.fleet.send(events.NodePoolRemoved(3))
 
     @rule(
         state=st.sampled_from(list(NodeState)),

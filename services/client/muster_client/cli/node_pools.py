@@ -79,7 +79,7 @@ async def apply_pools(*, file: Files, common: Common = _NO_OPTIONS) -> int:
 
 
 async def delete_pool(cluster: str, name: str, *, common: Common = _NO_OPTIONS) -> int:
-    """Removes a node pool; its nodes fall to the pool default.
+    """Removes a node pool; its nodes are where another pool's label puts them, else their agent.
 
     Args:
         cluster: The cluster.

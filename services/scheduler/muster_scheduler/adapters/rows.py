@@ -73,6 +73,7 @@ class NodeBody:
     present: bool
     extra: dict[str, int]
     foreign_extra: dict[str, int]
+    said: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,8 @@ class NodePoolBody:
     levels: tuple[str, ...]
     mix: Mix
     mixed: int
+    label_key: str
+    label_value: str
     memory_as_slices: bool
 
 

@@ -153,6 +153,7 @@ def canonical(world: World) -> object:
         (
             n.key,
             n.pool,
+            n.said,
             n.state.value,
             n.present,
             n.used_cpu,

@@ -66,6 +66,8 @@ def node_pool(message: Any, _: Event) -> domain.Event:
             _STRATEGIES.get(said.gpu_placement, Strategy.BINPACK),
             _STRATEGIES.get(said.cpu_placement, Strategy.BINPACK),
             tuple(dict.fromkeys(values.text(key, _LABEL_KEY) for key in said.topology_levels[:_MOST_LEVELS])),
+            label_key=values.text(said.label_key, _LABEL_KEY),
+            label_value=values.text(said.label_value),
             memory_as_slices=said.memory_as_slices,
         )
     )

@@ -10,6 +10,7 @@ from muster_scheduler.domain.asked.requests import Holder
 from muster_scheduler.domain.asked.workloads import Trials, Workload
 from muster_scheduler.domain.books.accounts import Owner
 from muster_scheduler.domain.books.claims import promised_holder
+from muster_scheduler.domain.books.pools import pool_of
 from muster_scheduler.domain.books.world import World, amount_of, owner_of
 
 
@@ -22,6 +23,9 @@ def check(world: World) -> None:
         for p in claim.planned
     )
     world.inventory.check(promised)
+    labels = {cluster: world.pools.labels(cluster) for cluster in world.clusters}
+    for node in world.inventory.nodes.values():
+        _require(node.pool == pool_of(node, labels[node.cluster]), f"{node.key} is in node pool {node.pool}")
     for workload in world.workloads.values():
         _check_workload(world, workload)
     _check_derived(world)

@@ -138,6 +138,14 @@ class Inventory:
                     self._journal.put(self._owners, device.uuid, node.key)
         self._reindex(pools)
 
+    def move_nodes(self, moves: Sequence[tuple[Node, str]]) -> None:
+        """Puts nodes into other pools of their cluster; what is charged to them stays charged."""
+        pools = {(node.cluster, at) for node, pool in moves for at in (node.pool, pool)}
+        self._journal.note(self._reindex, pools)  # first, and so undone last, as in `put_nodes`
+        for node, pool in moves:
+            self._journal.set(node, "pool", pool)
+        self._reindex(pools)
+
     def drop_node(self, key: NodeKey) -> None:
         """A node that no longer exists: forgotten, or kept closed while anything is charged to it."""
         node = self.nodes.get(key)

@@ -1,7 +1,7 @@
-"""How each node pool is filled, and which of its nodes are close: what people have said of the pools of each cluster.
+"""How each node pool is filled, which nodes are in it and which of them are close: what people have said of the pools.
 
-Changed by life/tenancy.py through the journal, asked by placement. Part of the truth: kept in the database,
-in the digest.
+Changed by life/tenancy.py through the journal, asked by placement and by whoever takes nodes into the books. Part of
+the truth: kept in the database, in the digest.
 Holds: a pool of which nothing was said packs; a name stands for one pool of a cluster.
 """
 
@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from muster_scheduler.domain.asked.requests import Kind, Shape
 from muster_scheduler.domain.asked.terms import HOST_LABEL, Wish
+from muster_scheduler.domain.fleet.nodes import Node
 from muster_scheduler.domain.gangs.choosing import NodeOrder
 from muster_scheduler.domain.journal import Journal
 from muster_scheduler.domain.strategies.mix import Mix
@@ -41,7 +42,8 @@ class NodePool(NamedTuple):
     memory_as_slices: whether a request for GPU memory gets the smallest MIG slice that holds it.
 
     levels: the keys of labels that say which nodes are close to each other, the widest first. mix: what usually
-    arrives, as of `mixed` (microseconds), for strategies that look ahead.
+    arrives, as of `mixed` (microseconds), for strategies that look ahead. label_key, label_value: the label of its
+    nodes; empty where only their agent says that they are in it.
     """
 
     id: int
@@ -53,6 +55,8 @@ class NodePool(NamedTuple):
     levels: tuple[str, ...] = ()
     mix: Mix = ()
     mixed: int = 0
+    label_key: str = ""
+    label_value: str = ""
     memory_as_slices: bool = False
 
     def levels_for(self, wish: Wish) -> tuple[str, ...]:
@@ -79,6 +83,15 @@ class NodePool(NamedTuple):
         return self.cpu if shape.kind is Kind.NONE else self.gpu
 
 
+Labels = tuple[tuple[str, str, str], ...]
+"""The pools of a cluster whose nodes have a label: name, key and value, by name."""
+
+
+def pool_of(node: Node, labels: Labels) -> str:
+    """The pool in which a node is: the first whose label it has, else the one that its agent names."""
+    return next((name for name, key, value in labels if node.label(key) == value), node.said)
+
+
 class NodePools:
     """The pools of which something was said, by number; undone with the journal."""
 
@@ -94,6 +107,11 @@ class NodePools:
         """What was said of a pool of a cluster; number and version 0 where that is nothing."""
         number = self._numbers.get((cluster, name))
         return NodePool(0, cluster, name, 0) if number is None else self.known[number]
+
+    def labels(self, cluster: str) -> Labels:
+        """The labels by which nodes of a cluster are in its pools."""
+        named = (self.known[number] for (at, _), number in self._numbers.items() if at == cluster)
+        return tuple(sorted((pool.name, pool.label_key, pool.label_value) for pool in named if pool.label_key))
 
     def put(self, pool: NodePool) -> None:
         """A pool as it stands now."""

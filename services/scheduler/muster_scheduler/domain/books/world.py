@@ -220,6 +220,9 @@ class World:
             freed = self.freed[cluster, pool] = Freed({}, {})
         freed.nodes[node] = None
         freed.projects[project] = None
+        there = self.inventory.nodes.get(node)
+        if there is not None and there.pool != pool:  # it has moved since; who waits for it waits there
+            self.freed.setdefault((cluster, there.pool), Freed({}, {})).nodes[node] = None
 
     def clear_run(self, workload: Workload) -> None:
         """Forgets the replicas of a run of which nothing is left."""

@@ -115,7 +115,10 @@ class Device:
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """One node. `key` is (cluster, name); `cpu` and `memory` are what Muster and others may use in all."""
+    """One node. `key` is (cluster, name); `cpu` and `memory` are what Muster and others may use in all.
+
+    said: the pool that its agent names. `pool` is that one as well, until a label of the node says another.
+    """
 
     cluster: str
     name: str
@@ -145,6 +148,11 @@ class Node:
     used_slots: int = 0
     used_extra: dict[str, int] = field(default_factory=dict)
     ordinal: int = -1
+    said: str = ""
+
+    def __post_init__(self) -> None:
+        """Of a node that was just reported, its agent alone has spoken."""
+        self.said = self.said or self.pool
 
     @property
     def key(self) -> tuple[str, str]:

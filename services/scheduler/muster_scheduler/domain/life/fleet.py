@@ -7,11 +7,14 @@ full inventory; silence takes nothing back by itself.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from muster_kernel.lifecycle import ACTIVE, RELEASING, LifecycleEvent, Phase
 from muster_kernel.reasons import ChangeReason, FailureClass
 from muster_scheduler.domain.asked.limits import ORPHAN_AFTER
 from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState, Workload
 from muster_scheduler.domain.books.course import advance, gone
+from muster_scheduler.domain.books.pools import pool_of
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.decisions import Assign, Release
 from muster_scheduler.domain.events import (
@@ -109,18 +112,28 @@ def _take_nodes(world: World, event: InventoryReported) -> None:
     for name in sorted(vanished):
         world.inventory.drop_node((event.cluster, name))
     world.oddities += contradictions.settle(world.inventory, nodes)
+    pools = _sorted(world, event.cluster, nodes)
     moved = [node for node in nodes if _closes_otherwise(world, node)]
     for node in nodes:
         known = world.inventory.nodes.get(node.key)
-        if known is None or known.windows != node.windows:
+        if known is None or (known.windows, known.pool) != (node.windows, node.pool):
             world.watch_node(node)
     world.inventory.put_nodes(nodes)
     for workload_id in sorted({holder.workload for node in moved for holder in node.entries}):
         world.watch(world.workloads[workload_id])
     for name in sorted(reported | vanished):
         world.touched.nodes[event.cluster, name] = None
-    for pool in sorted({node.pool for node in event.nodes}):
+    for pool in sorted(pools):
         world.waiting.wake_pool(pool)
+
+
+def _sorted(world: World, cluster: str, nodes: Sequence[Node]) -> set[str]:
+    """Puts reported nodes into their pools. Which pools have other nodes by that, or the same ones otherwise."""
+    labels = world.pools.labels(cluster)
+    for node in nodes:
+        node.pool = pool_of(node, labels)
+    known = (world.inventory.nodes.get(node.key) for node in nodes)
+    return {each.pool for each in (*nodes, *known) if each is not None}
 
 
 def _closes_otherwise(world: World, node: Node) -> bool:

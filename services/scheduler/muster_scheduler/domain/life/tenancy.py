@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from muster_scheduler.domain.asked.quotas import Quota
+from muster_scheduler.domain.books.pools import pool_of
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.events import (
     DepartmentChanged,
@@ -71,22 +72,43 @@ def on_department_removed(world: World, event: DepartmentRemoved) -> None:
 
 
 def on_node_pool(world: World, event: NodePoolChanged) -> None:
-    """A node pool as it stands now. What is placed stays where it is: strategy and levels are for what comes."""
-    known = world.pools.known.get(event.pool.id)
+    """A node pool as it stands now. What is placed stays where it is: label, strategy and levels are for what comes."""
+    known, cluster = world.pools.known.get(event.pool.id), event.pool.cluster
     if known is not None and known.version >= event.pool.version > 0:
         return
+    if known is not None and (known.cluster, known.name) != (cluster, event.pool.name):
+        on_node_pool_removed(world, NodePoolRemoved(known.id))  # a name that stands for it no longer
+    labels = world.pools.labels(cluster)
     world.pools.put(event.pool._replace(mix=known.mix, mixed=known.mixed) if known else event.pool)
     world.touched.pools[event.pool.id] = None
     world.waiting.wake_pool(event.pool.name)
+    if world.pools.labels(cluster) != labels:
+        _sort_nodes(world, cluster)
 
 
 def on_node_pool_removed(world: World, event: NodePoolRemoved) -> None:
-    """A node pool is no more: where one of its name has nodes, it is filled as any other."""
+    """A node pool is no more: those of its nodes that its label chose are where another label or their agent says."""
     known = world.pools.known.get(event.id)
     if known is not None:
         world.pools.remove(event.id)
         world.touched.pools[event.id] = None
         world.waiting.wake_pool(known.name)
+        if known.label_key:
+            _sort_nodes(world, known.cluster)
+
+
+def _sort_nodes(world: World, cluster: str) -> None:
+    """Puts the nodes of a cluster into the pools of their labels. What runs on them counts where it was started."""
+    labels = world.pools.labels(cluster)
+    placed = [(node, pool_of(node, labels)) for node in world.inventory.in_cluster(cluster)]
+    moves = [(node, pool) for node, pool in placed if node.pool != pool]
+    pools = {name for node, pool in moves for name in (node.pool, pool)}
+    world.inventory.move_nodes(moves)
+    for node, _ in moves:
+        world.touched.nodes[node.key] = None
+        world.watch_node(node)
+    for pool in sorted(pools):
+        world.waiting.wake_pool(pool)
 
 
 def _renew(world: World, department: str, *, clocks: bool) -> None:

@@ -185,15 +185,19 @@ def _ask(roles: tuple[Role, ...], ground: GangGround, mask: Mask) -> tuple[Place
 
 
 def _home(ground: GangGround, key: str, held: Collection[tuple[str, str]]) -> Mask:
-    """The domains of a level in which replicas are already; all nodes where there are none."""
+    """The domains of a level in which replicas are already; all nodes where there are none.
+
+    No node where those of the replicas are in another pool by now: beside them is nowhere here.
+    """
     nodes = ground.capacity.nodes
     everywhere = np.ones(len(nodes), np.bool_)
     level = ground.topology.level(key)
     if level is None or not held:
         return everywhere
     domains = ground.topology.domain[level]
-    homes = {int(domains[n]) for n, node in enumerate(nodes) if node.key in held} - {NOWHERE}
-    return np.isin(domains, sorted(homes)) if homes else everywhere
+    here = [int(domains[n]) for n, node in enumerate(nodes) if node.key in held]
+    homes = set(here) - {NOWHERE}
+    return np.isin(domains, sorted(homes)) if homes or not here else everywhere
 
 
 def domains(workload: Workload, ground: GangGround) -> Iterator[Mask | None]:

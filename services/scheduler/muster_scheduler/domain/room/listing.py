@@ -109,7 +109,8 @@ class _Reader:
     def read(self, key: tuple[str, str], grant: Grant) -> None:
         """Adds the rows of a grant; none where the node is none of the pool's."""
         node, shares = self._nodes.get(key), grant.shares
-        if node is None or node.ordinal < 0 or self._capacity.nodes[node.ordinal] is not node:
+        there = self._capacity.nodes
+        if node is None or not 0 <= node.ordinal < len(there) or there[node.ordinal] is not node:
             return
         bits = self._capacity.bits_of(node)
         if shares and shares[0].kind is not Kind.WHOLE:

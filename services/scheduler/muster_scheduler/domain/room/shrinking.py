@@ -30,7 +30,7 @@ def spare_of(site: Site) -> list[Workload]:
 
 def _helps(site: Site, replica: Replica) -> bool:
     node = site.world.inventory.nodes.get(replica.node)
-    return node is not None and node.ordinal >= 0 and bool(site.mask[node.ordinal])
+    return node is not None and node.pool == site.pool and node.ordinal >= 0 and bool(site.mask[node.ordinal])
 
 
 def give_up(world: World, gangs: Iterable[Workload]) -> None:

@@ -69,7 +69,7 @@ class Change:
     def _nodes(self) -> list[Node]:
         """Walked only where somebody could use one of them: those who hold too much may hold it on thousands."""
         known = map(self._world.inventory.nodes.get, dict.fromkeys(self._keys))
-        return [node for node in known if node is not None]
+        return [node for node in known if node is not None and node.pool == self._pool]  # it may be in another by now
 
     @cached_property
     def _tree(self) -> Tree:
