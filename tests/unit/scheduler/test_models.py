@@ -56,7 +56,7 @@ def test_a_model_that_is_used_up_leaves_the_others() -> None:
     assert (held.count("a1"), held.count("h1")) == (2, 4)
     fleet.submit(7, asked(whole(1)), project="a")
     answer = explain(fleet.world, fleet.workload(7))
-    assert (Constraint.MODEL_CLOSED, 1, "has GPUs of a model of which a quota is used up") in answer.excluded
+    assert (Constraint.MODEL_CLOSED, 1, "has GPUs of A100, of which a quota leaves too few") in answer.excluded
     fleet.submit(8, asked(whole(2)))
     assert models(fleet, 8) == ["a1"], "another project has no such limit"
 

@@ -26,6 +26,7 @@ from muster_scheduler.domain.room.sites import Site, sites_of
 from muster_scheduler.domain.turning.foreseen import foresee
 
 _SITES: Final = 3
+_ENOUGH: Final = "enough of what runs there has to end"
 WITHOUT_ROOM: Final = FOR_ROOM - {WaitingReason.CLAIM}
 """What waits for these has no room in sight yet; who waits for leavers has."""
 
@@ -51,19 +52,23 @@ def estimate(world: World, workload: Workload, reason: Reason) -> Estimate | Non
         case WaitingReason.CLAIM:
             return Estimate(None, world.now + grace * SECOND, f"who leaves is ended after {grace} s")
         case code if code in WITHOUT_ROOM:
-            return _foreseen(world, workload)
+            return _foreseen(world, workload, code)
     return None
 
 
-def _foreseen(world: World, workload: Workload) -> Estimate:
+def _foreseen(world: World, workload: Workload, code: WaitingReason) -> Estimate:
     sites = list(islice(sites_of(world, workload), _SITES))
     latest = _soonest(workload, ((site, {}) for site in sites))
+    closed = code is WaitingReason.NODES_UNAVAILABLE
     likely = _soonest(workload, ((site, usual) for site in sites if (usual := _usual_ends(site))))
     first = "its nodes are kept for it" if workload.reservation else "unless something else comes first"
     if latest is not None:
-        return Estimate(None, latest, f"enough of what runs there has to end by then, {first}", likely)
+        enough = "nodes take new work again, or enough of what runs there has to end," if closed else _ENOUGH
+        return Estimate(None, latest, f"{enough} by then, {first}", likely)
     if likely is not None:
         return Estimate(None, None, f"if what runs there takes as long as such work usually did, {first}", likely)
+    if closed:
+        return Estimate(None, None, "nobody has said when the nodes that could hold it take new work again")
     return Estimate(None, None, "too little is known of when what runs there ends: no run-time limits, no work like it")
 
 

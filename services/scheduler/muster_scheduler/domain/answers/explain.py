@@ -6,7 +6,6 @@ and takes them back, so that what it says would help has really been tried.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Final, NamedTuple
 
 from muster_kernel.lifecycle import WAITING
@@ -14,52 +13,34 @@ from muster_kernel.reasons import IN_VAIN, NEVER, TOO_FAR_APART, Constraint, Wai
 from muster_kernel.sentences import Reason
 from muster_scheduler.domain.answers.allowances import larger
 from muster_scheduler.domain.answers.attempts import Attempt, Way, attempts
+from muster_scheduler.domain.answers.closed import limited, opened
 from muster_scheduler.domain.answers.endings import who_would_have_to_end
 from muster_scheduler.domain.answers.estimates import WITHOUT_ROOM, Estimate, estimate, kept_for
+from muster_scheduler.domain.answers.permitting import allowing, tolerating
 from muster_scheduler.domain.answers.raising import enough_quota
 from muster_scheduler.domain.answers.remedies import (
     looser,
     other_clusters,
     other_pools,
     other_types,
-    short_role,
     what_would_fit,
 )
 from muster_scheduler.domain.answers.shares import QueueShare, shares_of
-from muster_scheduler.domain.answers.unhealthy import healthy_again, unhealthy_on
+from muster_scheduler.domain.answers.told_nodes import excluded_nodes
+from muster_scheduler.domain.answers.unhealthy import healthy_again
 from muster_scheduler.domain.answers.viewing import EVERYONE, Viewer
 from muster_scheduler.domain.answers.wording import (
-    IDLE_PHRASES,
-    PHRASES,
     asks,
-    elsewhere,
-    not_supported,
-    too_little,
-    unhealthy,
 )
-from muster_scheduler.domain.asked.requests import Shape
 from muster_scheduler.domain.asked.workloads import SECOND, Request, Workload
-from muster_scheduler.domain.books.models import asked_of, bar
+from muster_scheduler.domain.books.models import bar
 from muster_scheduler.domain.books.world import World
-from muster_scheduler.domain.fleet.clusters import Standing
-from muster_scheduler.domain.fleet.eligibility import excluded
-from muster_scheduler.domain.fleet.nodes import Node, fit
-from muster_scheduler.domain.placement.place import amount_before, mig_of, unsupported
+from muster_scheduler.domain.placement.place import amount_before
 from muster_scheduler.domain.placement.reasoning import why_not
-from muster_scheduler.domain.placement.trial import emptied
 from muster_scheduler.domain.turning.reservation import behind
 
 _OF_QUOTA: Final = frozenset({WaitingReason.OVER_QUOTA, WaitingReason.OVER_LIMIT, WaitingReason.NO_WEIGHT})
-# What no node keeps for ever: one that would be too small even without anybody is said to be that.
-_PASSING: Final = frozenset(
-    {
-        *IDLE_PHRASES,
-        Constraint.RESOURCE,
-        Constraint.RESERVED,
-        Constraint.CLOSES_TOO_SOON,
-        Constraint.REFUSED_BEFORE,
-    }
-)
+_NOT_PERMITTED: Final = frozenset({WaitingReason.WRONG_NODE_TYPE, WaitingReason.NOT_TOLERATED})
 _AS_KEPT: Final = NEVER | {WaitingReason.NOT_EVALUATED, WaitingReason.CLAIM}
 
 
@@ -112,7 +93,7 @@ def explain(world: World, workload: Workload, viewer: Viewer = EVERYONE) -> Expl
         brief.asks,
         brief.pool,
         rank,
-        _excluded(world, workload, request),
+        excluded_nodes(world, workload, request),
         tuple(helps),
         _room(world, workload, reason, viewer),
         shares_of(world, workload.project, brief.pool) if reason.code in WITHOUT_ROOM | _OF_QUOTA else (),
@@ -134,8 +115,10 @@ def _helps(world: World, workload: Workload, request: Request, reason: Reason, v
         helps = _unblockers(world, workload, request, viewer)
     if reason.code in TOO_FAR_APART:
         return [*looser(world, workload, request, viewer), *helps]
-    if reason.code is WaitingReason.WRONG_NODE_TYPE:
-        return [*other_types(world, workload, request, viewer), *helps]
+    if reason.code in _NOT_PERMITTED:
+        others = other_types(world, workload, request, viewer) if reason.code is WaitingReason.WRONG_NODE_TYPE else []
+        permits = (allowing, tolerating)
+        return [*others, *(text for permit in permits for text in permit(world, workload, request, viewer)), *helps]
     return helps
 
 
@@ -178,70 +161,6 @@ def _barred(world: World, workload: Workload, request: Request) -> Reason | None
     return found[0] if found else None
 
 
-def _excluded(world: World, workload: Workload, request: Request) -> tuple[tuple[Constraint, int, str], ...]:
-    largest = max(request.roles, key=lambda role: (role.charge, role.shape.cpu), default=None)
-    if largest is None:
-        return ()
-    short = short_role(world, workload, request)
-    shape = (short or largest).shape
-    found = Counter(_said_of(world, workload, request, shape, node) for node in world.inventory.nodes.values())
-    order = sorted(found.items(), key=lambda item: (item[0][0] is Constraint.FITS, -item[1], item[0]))
-    return tuple((said[0], number, said[1][number != 1]) for said, number in order)
-
-
-def _said_of(
-    world: World, workload: Workload, request: Request, shape: Shape, node: Node
-) -> tuple[Constraint, tuple[str, str]]:
-    constraint = constraint_of(world, workload, request, shape, node)
-    if constraint in _PASSING:
-        idle = fit(emptied(node), shape, mig_of(world, node.cluster))
-        if idle is Constraint.RESOURCE:
-            return idle, too_little([name for name, most in shape.extra if node.extra.get(name, 0) < most], free=False)
-        if isinstance(idle, Constraint) and idle is not Constraint.NODE_UNAVAILABLE:
-            return idle, IDLE_PHRASES.get(idle) or PHRASES[idle]
-    if constraint is Constraint.RESOURCE:
-        return constraint, too_little([name for name, most in shape.extra if node.free_extra(name) < most], free=True)
-    sick = unhealthy_on(node, shape, mig_of(world, node.cluster)) if constraint in IDLE_PHRASES else 0
-    if sick:
-        return Constraint.UNHEALTHY, unhealthy(sick)
-    refusal = _refusal(world, request, node) if constraint is Constraint.CLUSTER_NOT_SUPPORTED else None
-    if refusal is not None:
-        return constraint, refusal
-    if constraint is Constraint.WRONG_POOL and not any(map(world.inventory.clusters_with, request.pools)):
-        return constraint, elsewhere("node pool", node.pool, request.pools)
-    if constraint is Constraint.WRONG_CLUSTER and not any(map(world.clusters.get, request.clusters)):
-        return constraint, elsewhere("cluster", node.cluster, request.clusters)
-    return constraint, PHRASES[constraint]
-
-
-def _refusal(world: World, request: Request, node: Node) -> tuple[str, str] | None:
-    """What its cluster does not support, of one node and of several; None: nothing."""
-    cluster = world.clusters.get(node.cluster)
-    if cluster is None or cluster.profile is None:
-        return None
-    lack = unsupported(request, cluster.profile)
-    fields = request.fields.intersection(cluster.profile.refused_fields)
-    return None if lack is None else not_supported(lack, sorted(fields))
-
-
-def constraint_of(world: World, workload: Workload, request: Request, shape: Shape, node: Node) -> Constraint:
-    """The first constraint that a node fails for one replica, or FITS."""
-    cluster = world.clusters.get(node.cluster)
-    if request.clusters and node.cluster not in request.clusters:
-        return Constraint.WRONG_CLUSTER
-    if node.pool not in request.pools:
-        return Constraint.WRONG_POOL
-    if _refusal(world, request, node) is not None:
-        return Constraint.CLUSTER_NOT_SUPPORTED
-    if cluster is None or cluster.standing(world.now, world.limits.stale_after) is not Standing.READY:
-        return Constraint.CLUSTER_SILENT
-    out = excluded(asked_of(world, workload, amount_before(world, request, node.pool).gpu), node, world.now)
-    if out is not None:
-        return out
-    outcome = fit(node, shape, mig_of(world, node.cluster))
-    return outcome if isinstance(outcome, Constraint) else Constraint.FITS
-
-
 def _unblockers(world: World, workload: Workload, request: Request, viewer: Viewer) -> list[str]:
     """What would let it start, the smallest change first; each was tried out on the live state and taken back."""
     found: list[str] = []
@@ -249,6 +168,8 @@ def _unblockers(world: World, workload: Workload, request: Request, viewer: View
         barred = bar(world, workload, amount_before(world, request, pool), pool)
         if barred is None:
             found += who_would_have_to_end(world, workload, request, pool, viewer)
+            found += opened(world, workload, request, pool, viewer)
+            found += limited(world, workload, request, pool, viewer)
             found += healthy_again(world, workload, request, pool)
             found += enough_quota(world, workload, request, pool, viewer)
         elif barred.reason.code is not WaitingReason.NO_PROJECT:

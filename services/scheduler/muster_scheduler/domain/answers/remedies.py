@@ -48,9 +48,9 @@ def what_would_fit(world: World, workload: Workload, request: Request, viewer: V
     told = [
         line
         for roles, text in _less(world, workload, request, short)
-        for line in _told(world, workload, request._replace(roles=roles), text, viewer)
+        for line in line_for(world, workload, request._replace(roles=roles), text, viewer)
     ]
-    if not told and short.shape.kind is Kind.SLICE and any(d.mig for n in _nodes_of(world, request) for d in n.devices):
+    if not told and short.shape.kind is Kind.SLICE and any(d.mig for n in nodes_of(world, request) for d in n.devices):
         told.append(_profiles_there(world, request))
     return [*told, *_joined(world, workload, request, short)]
 
@@ -69,12 +69,12 @@ def _joined(world: World, workload: Workload, request: Request, short: Role) -> 
 
 def _profiles_there(world: World, request: Request) -> str:
     """That no card has such a profile, and which those of its pools have."""
-    cards = {device.model: device.card for node in _nodes_of(world, request) for device in node.devices if device.mig}
+    cards = {device.model: device.card for node in nodes_of(world, request) for device in node.devices if device.mig}
     known = [f"{model} has {', '.join(card.profiles)}" for model, card in sorted(cards.items()) if card]
     return ": ".join(["it asked for a MIG profile that a GPU has", *(["; ".join(known)] if known else [])])
 
 
-def _nodes_of(world: World, request: Request) -> Iterator[Node]:
+def nodes_of(world: World, request: Request) -> Iterator[Node]:
     """The nodes of the pools that it asks for."""
     places = ((cluster, pool) for pool in request.pools for cluster in world.inventory.clusters_with(pool))
     return (node for at in places if (capacity := world.inventory.capacity(*at)) for node in capacity.nodes)
@@ -87,20 +87,20 @@ def looser(world: World, workload: Workload, request: Request, viewer: Viewer) -
         return []
     wished = wish._replace(required="", preferred=wish.preferred or wish.required)
     loose = request._replace(terms=request.terms._replace(together=None, topology=wished))
-    told = _told(world, workload, loose, f"it preferred one {wish.required} instead of requiring it", viewer)
-    if not any(wish.required in dict(node.labels) for node in _nodes_of(world, request)):
+    told = line_for(world, workload, loose, f"it preferred one {wish.required} instead of requiring it", viewer)
+    if not any(wish.required in dict(node.labels) for node in nodes_of(world, request)):
         text = f"nodes of node pool {loose.pools[0]} had the label {wish.required}, one value for all that it needs"
-        told += _told(world, workload, loose, text, viewer)
+        told += line_for(world, workload, loose, text, viewer)
     return told
 
 
 def other_types(world: World, workload: Workload, request: Request, viewer: Viewer) -> list[str]:
     """The node types of its pools of which one would do for it, those of most nodes first."""
-    there = Counter(each for node in _nodes_of(world, request) for each in types_of_node(node))
+    there = Counter(each for node in nodes_of(world, request) for each in types_of_node(node))
     found: list[str] = []
     for each in sorted(there, key=lambda name: (-there[name], name))[:_TYPES]:
         other = request._replace(terms=request.terms._replace(node_type=each))
-        found += _told(world, workload, other, f"it asked for node type {each}", viewer)
+        found += line_for(world, workload, other, f"it asked for node type {each}", viewer)
     return found
 
 
@@ -123,11 +123,11 @@ def _that_fit(world: World, workload: Workload, asked: list[tuple[str, Request]]
     found: list[str] = []
     for text, other in asked:
         if len(found) < _TYPES:
-            found += _told(world, workload, other, text, viewer)
+            found += line_for(world, workload, other, text, viewer)
     return found
 
 
-def _told(world: World, workload: Workload, other: Request, text: str, viewer: Viewer) -> list[str]:
+def line_for(world: World, workload: Workload, other: Request, text: str, viewer: Viewer) -> list[str]:
     """The line for another request, with what has to be so beside it; none where it would not start even then."""
     changed, waiting = asking(workload, other), ""
     for pool in other.pools:
@@ -175,7 +175,9 @@ def _less(world: World, workload: Workload, request: Request, short: Role) -> li
         least += [f"{format_bytes(memory)} of memory"] if memory < shape.memory else []
         text = f"it asked for at most {' and '.join(least)} on one node"
         found.append((_with(request, short, shape._replace(cpu=cpu, memory=memory)), text))
-    largest = max((device.memory for node in _nodes_of(world, request) for device in node.devices), default=0)
+    slices = [trial.largest_slice for trial in tried if trial.largest_slice is not None]
+    cards = (device.memory for node in nodes_of(world, request) for device in node.devices)
+    largest = max(slices or cards, default=0)
     if shape.kind is Kind.MEMORY and 0 < largest < shape.bytes:
         text = f"it asked for at most {format_bytes(largest)} of GPU memory"
         found.append((_with(request, short, shape._replace(bytes=largest)), text))
@@ -185,7 +187,7 @@ def _less(world: World, workload: Workload, request: Request, short: Role) -> li
 def _less_named(world: World, request: Request, short: Role) -> Iterator[tuple[tuple[Role, ...], str]]:
     """The request with no more of each named resource than a node has."""
     asked = dict(short.shape.extra)
-    most = {name: max((node.extra.get(name, 0) for node in _nodes_of(world, request)), default=0) for name in asked}
+    most = {name: max((node.extra.get(name, 0) for node in nodes_of(world, request)), default=0) for name in asked}
     lacking = [name for name in asked if most[name] < asked[name]]
     if lacking:
         less = tuple((name, least) for name in asked if (least := min(asked[name], most[name])))
@@ -214,7 +216,7 @@ def _fewer(world: World, workload: Workload, request: Request, viewer: Viewer) -
         return []  # not even one finds what it asks for: fewer are no help
     named = f" of {largest.name}" if len(request.roles) > 1 else ""
     text = f"it had at most {held} {'replica' if held == 1 else 'replicas'}{named}"
-    return _told(world, workload, request._replace(roles=sized(held // step)), text, viewer)
+    return line_for(world, workload, request._replace(roles=sized(held // step)), text, viewer)
 
 
 def _most(

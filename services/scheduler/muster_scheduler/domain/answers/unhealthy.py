@@ -31,6 +31,17 @@ def unhealthy_on(node: Node, shape: Shape, mig: Mig) -> int:
     return sick if isinstance(fit(_healed(node), shape, mig), Grant) else 0
 
 
+def disputed_on(world: World, node: Node) -> dict[str, Node]:
+    """The unhealthy GPUs of a node that are closed since another node, which is given, has them as well."""
+    found: dict[str, Node] = {}
+    for device in node.devices:
+        owner = world.inventory.owner(device.uuid) if device.mode is Mode.UNHEALTHY else None
+        other = world.inventory.nodes.get(owner) if owner and owner != node.key else None
+        if other is not None and other.device(device.uuid) is not None:
+            found[device.uuid] = other
+    return found
+
+
 def healthy_again(world: World, workload: Workload, request: Request, pool: str) -> list[str]:
     """The nodes of a pool of which each could hold a single replica if its GPUs were healthy; of a gang nothing."""
     if replica_count(request.roles) != 1:
@@ -41,7 +52,7 @@ def healthy_again(world: World, workload: Workload, request: Request, pool: str)
     for cluster in clusters_for(world, workload, request, pool):
         capacity, mig = world.inventory.capacity(cluster, pool), mig_of(world, cluster)
         open_to = (n for n in (capacity.nodes if capacity else ()) if excluded(asked, n, world.now) is None)
-        found += [_said(node, sick) for node in open_to if (sick := unhealthy_on(node, shape, mig))]
+        found += [_said(world, node, sick) for node in open_to if (sick := unhealthy_on(node, shape, mig))]
     return found[:_NAMED]
 
 
@@ -57,5 +68,17 @@ def _healthy(device: Device) -> Device:
     return healthy
 
 
-def _said(node: Node, sick: int) -> str:
+def _said(world: World, node: Node, sick: int) -> str:
+    twice = disputed_on(world, node)
+    if len(twice) == sick:
+        return _reported_once(node, twice)
     return f"the {'unhealthy GPU' if sick == 1 else f'{sick} unhealthy GPUs'} of {node.name} were healthy"
+
+
+def _reported_once(node: Node, twice: dict[str, Node]) -> str:
+    """That the other nodes had its GPUs no longer, and nothing held them there."""
+    others = sorted({(other.cluster, other.name) for other in twice.values()})
+    where = " and ".join(f"{name} of cluster {cluster}" for cluster, name in others)
+    charged = any(device.entries for uuid, other in twice.items() if (device := other.device(uuid)))
+    held = ", and what runs on them there had ended" if charged else ""
+    return f"the GPUs of {node.name} that {where} reports too were reported by {node.name} alone{held}"

@@ -26,7 +26,7 @@ PHRASES: Final[dict[Constraint, tuple[str, str]]] = {
     Constraint.WRONG_CLUSTER: ("is in a cluster that it may not use", "are in clusters that it may not use"),
     Constraint.WRONG_POOL: ("is in another node pool", "are in other node pools"),
     Constraint.WRONG_NODE_TYPE: ("is of another type", "are of another type"),
-    Constraint.MODEL_CLOSED: _has("GPUs of a model of which a quota is used up"),
+    Constraint.MODEL_CLOSED: _has("GPUs of a model of which a quota leaves too few"),
     Constraint.RESERVED: (
         "is kept for a workload whose turn comes first",
         "are kept for a workload whose turn comes first",
@@ -72,6 +72,40 @@ def unhealthy(number: int) -> tuple[str, str]:
     """What is said of one node and of several that have so many unhealthy GPUs each, and would do if they had none."""
     gpu = "1 unhealthy GPU" if number == 1 else f"{number} unhealthy GPUs"
     return f"has {gpu} and too little free beside", f"have {gpu} each and too little free beside"
+
+
+def disputed(number: int) -> tuple[str, str]:
+    """What is said of one node and of several that have so many GPUs each which another node reports as well."""
+    gpu = "1 GPU" if number == 1 else f"{number} GPUs"
+    return (
+        f"has {gpu} that another node reports too, and too little free beside",
+        f"have {gpu} each that other nodes report too, and too little free beside",
+    )
+
+
+def not_tolerated(taints: Sequence[tuple[str, str, str]]) -> tuple[str, str]:
+    """What is said of one node and of several with these taints, which the workload does not tolerate."""
+    one = len(taints) == 1
+    named = ", ".join(taint_in_words(taint) for taint in taints)
+    return _has(f"the {'taint' if one else 'taints'} {named}, which it does not tolerate")
+
+
+def taint_in_words(taint: tuple[str, str, str]) -> str:
+    """A taint as people write it: `team=x:NoSchedule`."""
+    key, value, effect = taint
+    return f"{key}={value}:{effect}" if value else f"{key}:{effect}"
+
+
+def wrong_type(types: Sequence[str], allowed: Sequence[str]) -> tuple[str, str]:
+    """What is said of one node and of several of such types. allowed: those that the workload may use."""
+    of = f"of type {' and '.join(types)}" if types else "of no type"
+    may = f"it may use {' or '.join(allowed)}" if allowed else "its own and its project's types have none in common"
+    return f"is {of} ({may})", f"are {of} ({may})"
+
+
+def closed_models_in_words(models: Sequence[str]) -> tuple[str, str]:
+    """What is said of one node and of several with GPUs of models of which quotas leave too little."""
+    return _has(f"GPUs of {' and '.join(models)}, of which a quota leaves too few")
 
 
 def elsewhere(kind: str, name: str, asked: Sequence[str]) -> tuple[str, str]:

@@ -146,6 +146,17 @@ class Inventory:
             self._journal.set(node, "pool", pool)
         self._reindex(pools)
 
+    def imagine(self, nodes: Sequence[Node]) -> None:
+        """Has nodes of one pool be otherwise until the journal is rolled back: then the index is the one of before."""
+        key = nodes[0].cluster, nodes[0].pool
+        there = {node.key: node for node in self._capacity[key].nodes}
+        self._journal.note(self._capacity.__setitem__, key, self._capacity[key])
+        for node in nodes:
+            _carry_over(there[node.key], node)
+            self._journal.put(self.nodes, node.key, node)
+            there[node.key] = node
+        self._capacity[key] = Capacity(self._journal, list(there.values()))
+
     def drop_node(self, key: NodeKey) -> None:
         """A node that no longer exists: forgotten, or kept closed while anything is charged to it."""
         node = self.nodes.get(key)

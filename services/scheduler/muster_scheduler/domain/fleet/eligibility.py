@@ -64,6 +64,11 @@ def mismatch(asked: Eligibility, node: Node) -> Constraint | None:
     return None
 
 
+def untolerated(asked: Eligibility, node: Node) -> list[tuple[str, str, str]]:
+    """The taints of the node that keep it out, as it has them."""
+    return [taint for taint in node.taints if taint[2] in REPELLING and not _tolerated(asked, taint)]
+
+
 def reluctant(asked: Eligibility, node: Node) -> bool:
     """Whether the node asks to be taken last: a PreferNoSchedule taint that is not tolerated."""
     return bool(node.taints) and any(t[2] == RELUCTANT and not _tolerated(asked, t) for t in node.taints)

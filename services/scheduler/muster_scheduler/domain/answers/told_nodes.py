@@ -1,0 +1,144 @@
+"""What keeps which nodes of the fleet out, counted: the first thing that a node fails for one replica, in words.
+
+Called by explain.py. Of a node that is too small even without anybody that is said, whatever else is in the way now.
+Holds: every node is counted once; nothing is changed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from muster_kernel.reasons import Constraint
+from muster_scheduler.domain.answers.closed import closed_in_words
+from muster_scheduler.domain.answers.remedies import short_role
+from muster_scheduler.domain.answers.unhealthy import disputed_on, unhealthy_on
+from muster_scheduler.domain.answers.wording import (
+    IDLE_PHRASES,
+    PHRASES,
+    closed_models_in_words,
+    disputed,
+    elsewhere,
+    not_supported,
+    not_tolerated,
+    too_little,
+    unhealthy,
+    wrong_type,
+)
+from muster_scheduler.domain.asked.requests import Shape
+from muster_scheduler.domain.asked.workloads import Request, Workload
+from muster_scheduler.domain.books.eligible import eligibility_of
+from muster_scheduler.domain.books.models import asked_of
+from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.fleet.closures import closure_of
+from muster_scheduler.domain.fleet.clusters import Standing
+from muster_scheduler.domain.fleet.eligibility import excluded, models_of_node, types_of_node, untolerated
+from muster_scheduler.domain.fleet.nodes import Node, fit
+from muster_scheduler.domain.placement.place import amount_before, mig_of, unsupported
+from muster_scheduler.domain.placement.trial import emptied
+
+Phrase = tuple[str, str]
+"""What is said of one node and of several."""
+
+# What no node keeps for ever: one that would be too small even without anybody is said to be that.
+_PASSING: Final = frozenset(
+    {
+        *IDLE_PHRASES,
+        Constraint.RESOURCE,
+        Constraint.RESERVED,
+        Constraint.CLOSES_TOO_SOON,
+        Constraint.REFUSED_BEFORE,
+    }
+)
+
+
+def excluded_nodes(world: World, workload: Workload, request: Request) -> tuple[tuple[Constraint, int, str], ...]:
+    """By constraint and words how many nodes it keeps out, the most first; those that would do last."""
+    largest = max(request.roles, key=lambda role: (role.charge, role.shape.cpu), default=None)
+    if largest is None:
+        return ()
+    short = short_role(world, workload, request)
+    shape = (short or largest).shape
+    found = Counter(_said_of(world, workload, request, shape, node) for node in world.inventory.nodes.values())
+    order = sorted(found.items(), key=lambda item: (item[0][0] is Constraint.FITS, -item[1], item[0]))
+    return tuple((said[0], number, said[1][number != 1]) for said, number in order)
+
+
+def _said_of(world: World, workload: Workload, request: Request, shape: Shape, node: Node) -> tuple[Constraint, Phrase]:
+    constraint = constraint_of(world, workload, request, shape, node)
+    small = _too_small(world, shape, node) if constraint in _PASSING else None
+    if small is not None:
+        return small
+    mig = mig_of(world, node.cluster)
+    if constraint in IDLE_PHRASES and (sick := unhealthy_on(node, shape, mig)):
+        twice = disputed_on(world, node)
+        return Constraint.UNHEALTHY, disputed(len(twice)) if len(twice) == sick else unhealthy(sick)
+    named = _named(world, workload, request, node, constraint) or _misplaced(world, request, node, constraint)
+    if constraint is Constraint.RESOURCE:
+        named = too_little([name for name, most in shape.extra if node.free_extra(name) < most], free=True)
+    return constraint, named or PHRASES[constraint]
+
+
+def _too_small(world: World, shape: Shape, node: Node) -> tuple[Constraint, Phrase] | None:
+    """What it would lack even without anybody on it."""
+    idle = fit(emptied(node), shape, mig_of(world, node.cluster))
+    if idle is Constraint.RESOURCE:
+        return idle, too_little([name for name, most in shape.extra if node.extra.get(name, 0) < most], free=False)
+    return (idle, IDLE_PHRASES.get(idle) or PHRASES[idle]) if isinstance(idle, Constraint) else None
+
+
+def _named(world: World, workload: Workload, request: Request, node: Node, constraint: Constraint) -> Phrase | None:
+    """What of the node itself keeps it out, by its name."""
+    asked = eligibility_of(world.queues, workload, world.limits.grace)
+    match constraint:
+        case Constraint.NODE_UNAVAILABLE | Constraint.CLOSES_TOO_SOON:
+            closure = closure_of(asked, node, world.now)
+            return closed_in_words(closure, world.now) if closure else None
+        case Constraint.TAINTED:
+            return not_tolerated(untolerated(asked, node))
+        case Constraint.WRONG_NODE_TYPE:
+            return wrong_type(sorted(types_of_node(node)), sorted(asked.types or ()))
+        case Constraint.MODEL_CLOSED:
+            closed = asked_of(world, workload, amount_before(world, request, node.pool).gpu).closed
+            return closed_models_in_words(sorted(closed & models_of_node(node)))
+    return None
+
+
+def _misplaced(world: World, request: Request, node: Node, constraint: Constraint) -> Phrase | None:
+    """What of its cluster and node pool keeps it out, by their names."""
+    match constraint:
+        case Constraint.CLUSTER_NOT_SUPPORTED:
+            return _refusal(world, request, node)
+        case Constraint.WRONG_POOL if not any(map(world.inventory.clusters_with, request.pools)):
+            return elsewhere("node pool", node.pool, request.pools)
+        case Constraint.WRONG_CLUSTER if not any(map(world.clusters.get, request.clusters)):
+            return elsewhere("cluster", node.cluster, request.clusters)
+    return None
+
+
+def _refusal(world: World, request: Request, node: Node) -> tuple[str, str] | None:
+    """What its cluster does not support, of one node and of several; None: nothing."""
+    cluster = world.clusters.get(node.cluster)
+    if cluster is None or cluster.profile is None:
+        return None
+    lack = unsupported(request, cluster.profile)
+    fields = request.fields.intersection(cluster.profile.refused_fields)
+    return None if lack is None else not_supported(lack, sorted(fields))
+
+
+def constraint_of(world: World, workload: Workload, request: Request, shape: Shape, node: Node) -> Constraint:
+    """The first constraint that a node fails for one replica, or FITS."""
+    cluster = world.clusters.get(node.cluster)
+    if request.clusters and node.cluster not in request.clusters:
+        return Constraint.WRONG_CLUSTER
+    if node.pool not in request.pools:
+        return Constraint.WRONG_POOL
+    if _refusal(world, request, node) is not None:
+        return Constraint.CLUSTER_NOT_SUPPORTED
+    if cluster is None or cluster.standing(world.now, world.limits.stale_after) is not Standing.READY:
+        return Constraint.CLUSTER_SILENT
+    out = excluded(asked_of(world, workload, amount_before(world, request, node.pool).gpu), node, world.now)
+    if out is not None:
+        return out
+    outcome = fit(node, shape, mig_of(world, node.cluster))
+    return outcome if isinstance(outcome, Constraint) else Constraint.FITS
