@@ -32,6 +32,8 @@ COMPOUND: Final = {
     "run_as_gid",
     "pod_affinity_scheduling_rule",
     "pod_affinity_topology",
+    "pod_anti_affinity_scheduling_rule",
+    "pod_anti_affinity_topology",
     "ports",
     "volumes",
     "nfs",

@@ -103,12 +103,19 @@ OUR_MEMBERS: Final = {
 }
 OUR_FIELDS: Final = {
     "topology_required": "other schedulers take it as an annotation",
+    "pod_anti_affinity": "Kubernetes takes it in the specs of pods",
+    "pod_anti_affinity_scheduling_rule": "as pod_anti_affinity",
+    "pod_anti_affinity_topology": "as pod_anti_affinity",
     "topology_preferred": "as required",
     "topology_group": "as required",
     "topology_group_size": "as required",
 }
 OUR_POLICIES: Final = {
     "worker.topology.required": "a field of ours",
+    "podAntiAffinity.type": "a field of ours",
+    "podAntiAffinity.key": "a field of ours",
+    "worker.podAntiAffinity.type": "a field of ours",
+    "worker.podAntiAffinity.key": "a field of ours",
     "worker.topology.preferred": "a field of ours",
     "worker.topology.group": "a field of ours",
     "worker.topology.groupSize": "a field of ours",

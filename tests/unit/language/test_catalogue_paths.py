@@ -29,6 +29,7 @@ COMPOUND: Final = {
     ("name", ""): "name",
     ("namePrefix", ""): "useGivenNameAsPrefix",
     ("podAffinity", ""): "podAffinity",
+    ("podAntiAffinity", ""): "podAntiAffinity",
     ("gpu", "0.01..1"): "compute.gpuPortionRequest",
     ("gpu", "whole > 1"): "compute.gpuPortionRequest",
     ("gpuMemory", ""): "compute.gpuMemoryRequest",

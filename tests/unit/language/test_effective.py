@@ -160,6 +160,27 @@ def test_an_affinity_is_said_whole_or_not_at_all() -> None:
     assert set(issues(spec_of(pod_affinity=False, pod_affinity_topology="zone"))) == {"podAffinity.key"}
 
 
+def test_anti_affinity_has_its_rule_and_does_not_contradict_what_has_to_be_close() -> None:
+    def of(**more: Any) -> dict[str, str]:
+        return issues(spec_of(pod_anti_affinity=True, **more))
+
+    def close(**more: Any) -> set[str]:
+        return set(of(pod_anti_affinity_scheduling_rule=1, pod_anti_affinity_topology="rack", **more))
+
+    assert set(of()) == {"podAntiAffinity.type", "podAntiAffinity.key"}
+    assert set(issues(spec_of(pod_anti_affinity_topology="rack"))) == {"podAntiAffinity.key"}
+    assert close() == set()
+    together: dict[str, Any] = {"pod_affinity": True, "pod_affinity_scheduling_rule": 1}
+    assert close(**together, pod_affinity_topology="rack") == {"podAntiAffinity.key"}
+    assert close(**together, pod_affinity_topology="kubernetes.io/hostname") == {"podAntiAffinity.key"}
+    assert close(**together, pod_affinity_topology="block") == set()
+    assert close(**{**together, "pod_affinity_scheduling_rule": 2}, pod_affinity_topology="rack") == set()
+    said = of(pod_anti_affinity_scheduling_rule=1, pod_anti_affinity_topology="rack", topology_required="rack")
+    assert said["podAntiAffinity.key"] == (
+        "replicas that have to stand apart by rack cannot all have one rack, as topologyRequired wants"
+    )
+
+
 def test_groups_of_a_gang_are_named_and_sized_and_leave_nobody_over() -> None:
     def of(**said: object) -> dict[str, str]:
         return issues(spec_of(Kind.DISTRIBUTED, framework=workload_pb2.FRAMEWORK_PYTORCH, workers=8, **said))

@@ -83,6 +83,7 @@ def test_the_example_comes_back_as_it_was_but_for_what_was_ignored() -> None:
         ({"ports": [{"serviceType": "ClusterIP"}]}, "spec.ports[0].container"),
         ({"ports": [{"container": 70000, "serviceType": "ClusterIP"}]}, "spec.ports[0].container"),
         ({"podAffinity": {"key": "zone"}}, "spec.podAffinity.type"),
+        ({"podAntiAffinity": {"type": "Required"}}, "spec.podAntiAffinity.key"),
         ({"probes": {"readiness": {}}}, "spec.probes.readiness.handler"),
         ({"environmentVariables": [{"value": "x"}]}, "spec.environmentVariables[0].name"),
         ({"environmentVariables": [{"name": "A", "value": "SECRET:s,k"}]}, "spec.environmentVariables[0].value"),
@@ -199,6 +200,9 @@ def test_affinity_is_an_object() -> None:
     spec = read(image="x", podAffinity={"type": "Preferred", "key": "zone"}).spec
     assert (spec.pod_affinity, spec.pod_affinity_topology) == (True, "zone")
     assert write_body(spec)["spec"]["podAffinity"] == {"type": "Preferred", "key": "zone"}
+    apart = read(image="x", podAntiAffinity={"type": "Required", "key": "zone"}).spec
+    assert (apart.pod_anti_affinity, apart.pod_anti_affinity_topology) == (True, "zone")
+    assert write_body(apart)["spec"]["podAntiAffinity"] == {"type": "Required", "key": "zone"}
 
 
 def gang(**envelope: Any) -> Body:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from muster.tenancy.v1 import tenancy_pb2
 from muster.workload.v1 import placement_pb2, workload_pb2
 from muster_scheduler.domain.asked.rules import NodeTypes, Rules
-from muster_scheduler.domain.asked.terms import ANYWHERE, HOST_LABEL, Together, Toleration, Wish
+from muster_scheduler.domain.asked.terms import ANYWHERE, HOST_LABEL, Apart, Together, Toleration, Wish
 from muster_scheduler.stream.terms import node_types_of, rules_of, terms_of
 
 
@@ -45,6 +45,16 @@ def test_standing_together() -> None:
     assert terms_of(spec).together == Together("zone", required=True)
     spec.pod_affinity = False
     assert terms_of(spec).together is None
+
+
+def test_standing_apart() -> None:
+    spec = workload_pb2.WorkloadSpec(pod_anti_affinity=True)
+    assert terms_of(spec).topology.apart == Apart(HOST_LABEL, required=False)
+    spec.pod_anti_affinity_topology = "zone"
+    spec.pod_anti_affinity_scheduling_rule = workload_pb2.AFFINITY_RULE_REQUIRED
+    assert terms_of(spec).topology.apart == Apart("zone", required=True)
+    spec.pod_anti_affinity = False
+    assert terms_of(spec).topology == Wish()
 
 
 def test_how_close_together_a_gang_runs() -> None:

@@ -65,6 +65,8 @@ def read_spec(reader: BodyReader, branch: Branch, said: Mapping[str, Any], spec:
                 _secret(reader, each, item, f"{path}.environmentVariables[{index}]")
     if isinstance(said.get("podAffinity"), Mapping):
         spec.pod_affinity = True
+    if isinstance(said.get("podAntiAffinity"), Mapping):
+        spec.pod_anti_affinity = True
     for message in (*_unselected(spec), *_unused_ids(spec)):
         reader.findings.warnings.append(f"{path}.{message}")
 

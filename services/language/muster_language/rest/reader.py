@@ -25,6 +25,7 @@ _UPPER: Final = re.compile(r"_([a-z0-9])")
 # Members that mean nothing without each other: path of the object -> what it needs.
 TOGETHER: Final = {
     "podAffinity": ("type", "key"),
+    "podAntiAffinity": ("type", "key"),
     "probes.readiness": ("handler",),
     "claimInfo": ("size",),
 }

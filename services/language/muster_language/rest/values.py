@@ -18,7 +18,8 @@ _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _HOST: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]{0,251}[A-Za-z0-9])?")
 _FORMATS: Final = {"uuid": (_UUID, "a UUID"), "hostname": (_HOST, "a host's name")}
 # Where a row's words are those of YAML, REST has its own.
-WORDS: Final = {"pod_affinity_scheduling_rule": {"hard": "Required", "soft": "Preferred"}}
+_RULES: Final = {"hard": "Required", "soft": "Preferred"}
+WORDS: Final = {"pod_affinity_scheduling_rule": _RULES, "pod_anti_affinity_scheduling_rule": _RULES}
 _LARGEST_WHOLE: Final = float(1 << 53)
 
 

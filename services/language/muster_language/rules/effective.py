@@ -24,7 +24,7 @@ Rule = Callable[[WorkloadSpec], Found]
 def check_effective(spec: WorkloadSpec) -> list[Issue]:
     """What the spec lacks or contradicts: mandatory and cross-field rules, then LAYER's on the merged values."""
     found: list[Issue] = []
-    for rule in (*_OF_KIND.get(int(spec.kind), ()), *_OF_ROLES):
+    for rule in (*_OF_KIND.get(int(spec.kind), ()), placement.anti_affinity, *_OF_ROLES):
         found.extend(rule(spec))
     master = complete_master(spec)
     if master is not None:

@@ -47,6 +47,8 @@ _SPEC: Final = (
     _order("parallelism", "completions"),
     _only_with("podAffinitySchedulingRule", "podAffinity"),
     _only_with("podAffinityTopology", "podAffinity"),
+    _only_with("podAntiAffinitySchedulingRule", "podAntiAffinity"),
+    _only_with("podAntiAffinityTopology", "podAntiAffinity"),
     Rule(
         ("usage", "baseWorkload"),
         "!(has(self.baseWorkload) && has(self.usage) && self.usage.matches('(?i)^template$'))",

@@ -7,7 +7,16 @@ from typing import Final
 from muster.tenancy.v1 import tenancy_pb2
 from muster.workload.v1 import placement_pb2, workload_pb2
 from muster_scheduler.domain.asked.rules import NodeTypes, Rules
-from muster_scheduler.domain.asked.terms import HOST_LABEL, NO_EXECUTE, RELUCTANT, Terms, Together, Toleration, Wish
+from muster_scheduler.domain.asked.terms import (
+    HOST_LABEL,
+    NO_EXECUTE,
+    RELUCTANT,
+    Apart,
+    Terms,
+    Together,
+    Toleration,
+    Wish,
+)
 from muster_scheduler.stream import values
 
 _MOST_TOLERATIONS: Final = 256
@@ -37,6 +46,7 @@ def _topology(spec: workload_pb2.WorkloadSpec) -> Wish:
         values.text(spec.topology_preferred, _LABEL_KEY),
         group,
         max(1, spec.topology_group_size) if group else 0,
+        _apart(spec),
     )
 
 
@@ -58,6 +68,13 @@ def _together(spec: workload_pb2.WorkloadSpec) -> Together | None:
     # Without a word it is a wish: a must that nobody wrote would leave work waiting for a reason that nobody gave.
     required = spec.pod_affinity_scheduling_rule == workload_pb2.AFFINITY_RULE_REQUIRED
     return Together(values.text(spec.pod_affinity_topology, 316) or HOST_LABEL, required)
+
+
+def _apart(spec: workload_pb2.WorkloadSpec) -> Apart | None:
+    if not spec.pod_anti_affinity:
+        return None
+    required = spec.pod_anti_affinity_scheduling_rule == workload_pb2.AFFINITY_RULE_REQUIRED
+    return Apart(values.text(spec.pod_anti_affinity_topology, _LABEL_KEY) or HOST_LABEL, required)
 
 
 def rules_of(said: tenancy_pb2.SchedulingRules) -> Rules:
