@@ -20,8 +20,8 @@ from muster_scheduler.domain.asked.workloads import Request, Workload
 from muster_scheduler.domain.books.models import asked_of
 from muster_scheduler.domain.books.world import World, amount_of, owner_of
 from muster_scheduler.domain.fleet.eligibility import excluded
-from muster_scheduler.domain.fleet.nodes import fit
 from muster_scheduler.domain.placement.place import Budget, amount_before, clusters_for, mig_of, place_gang
+from muster_scheduler.domain.placement.slicing import fit_there
 from muster_scheduler.domain.placement.trial import emptied
 
 _LISTED: Final = 3
@@ -121,7 +121,7 @@ def _on_cheapest(
         node
         for node in map(world.inventory.nodes.__getitem__, there)
         if excluded(asked, node, world.now) is None
-        and any(isinstance(fit(emptied(node), shape, mig), Grant) for shape in shapes)
+        and any(isinstance(fit_there(world, emptied(node), shape, mig), Grant) for shape in shapes)
     ]
     nodes.sort(key=lambda node: (sum(map(_held, there[node.key].values())), node.key))
     steps: list[dict[str, Workload]] = [{}]
