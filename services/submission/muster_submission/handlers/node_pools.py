@@ -67,7 +67,7 @@ class NodePools:
         return pool
 
     async def delete(self, unit: Unit, cluster: str, name: str) -> None:
-        """Removes a node pool; its nodes go where another label or their agent says. Raises NoSuchNodePool, StillInUse."""
+        """Removes a node pool; its nodes go where a label or their agent says. Raises NoSuchNodePool and StillInUse."""
         pool = await self._locked(unit, cluster, name)
         if name == DEFAULT_POOL:
             raise StillInUse(f"node pool {name} of cluster {cluster} is always there: it has what no other pool has")
