@@ -13,7 +13,7 @@ placed, a victim does not join it; so evictions come to an end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -36,7 +36,7 @@ from muster_scheduler.domain.room.moving import by_moving
 from muster_scheduler.domain.room.preempt import preempt
 from muster_scheduler.domain.room.reclaim import givers, reclaim
 from muster_scheduler.domain.room.several import Seats, reclaim_for
-from muster_scheduler.domain.room.shrinking import by_shrinking, give_up, spare_of
+from muster_scheduler.domain.room.shrinking import by_shrinking, cut_beside, give_up, least, spare_of
 from muster_scheduler.domain.room.sites import (
     Ask,
     Room,
@@ -52,6 +52,7 @@ from muster_scheduler.domain.room.values import Question
 
 _A_LOOK: Final = 50  # a look into a pool costs about as much as so many simulated evictions
 _TOGETHER: Final = 256  # members of a class that are let in by one search
+_TRIED: Final = 8  # gangs whose cut is made as small as can be where each try is a whole search
 _NOBODY_ELSE: Final = values.NoRoom(values.Obstacle.NOTHING, (0, 0))  # others could not give it anything
 
 
@@ -67,15 +68,23 @@ class SurplusFirst(NamedTuple):
     shrinks: tuple[tuple[str, int], ...]
 
 
+class _Beside(NamedTuple):
+    """What is found once gangs gave something up: so many members have room when these have left as well."""
+
+    members: int
+    victims: tuple[str, ...]
+
+
 Standings = Callable[[str], Standing]
 Outcome = tuple[Room, ...] | OthersLeave | SurplusFirst
 
 
-def make_room(world: World, key: ClassKey, standings: Standings, budget: Budget) -> Outcome:
+def make_room(world: World, key: ClassKey, standings: Standings, budget: Budget, *, shrinking: bool = True) -> Outcome:
     """Looks for room for a class, in its pools in their order; empty where none can be made.
 
     Members of a class that may evict are let in one by one, or, where a single replica is all of each, as many at once
-    as can be. Rooms are charged as claims; nothing else changes. After `SurplusFirst` it is to be asked again.
+    as can be. Rooms are charged as claims; nothing else changes. After `SurplusFirst` it is to be asked again, without
+    shrinking: what has to be given up is given up by then.
     """
     first = _first_of(world, key, 1)
     asks: list[Ask] = []
@@ -87,7 +96,7 @@ def make_room(world: World, key: ClassKey, standings: Standings, budget: Budget)
         if site.leaving and _fits(ask):
             return OthersLeave(len(site.leaving))  # in one place is enough: in another somebody would leave for nothing
         asks.append(ask)
-    return next((found for ask in asks if (found := _in(ask, key, standings))), ())
+    return next((found for ask in asks if (found := _in(ask, key, standings, shrinking=shrinking))), ())
 
 
 def _first_of(world: World, key: ClassKey, most: int) -> tuple[Workload, ...]:
@@ -95,32 +104,60 @@ def _first_of(world: World, key: ClassKey, most: int) -> tuple[Workload, ...]:
     return tuple(world.workloads[each] for each in world.waiting.members(key, most))
 
 
-def _in(ask: Ask, key: ClassKey, standings: Standings) -> tuple[Room, ...] | SurplusFirst:
+def _in(ask: Ask, key: ClassKey, standings: Standings, *, shrinking: bool) -> tuple[Room, ...] | SurplusFirst:
     """The room that can be made in one place: by shrinking, by moving, by taking."""
-    spare = spare_of(ask.site)
+    spare = spare_of(ask.site) if shrinking else []
     shrunk = by_shrinking(ask, spare) if spare and not ask.over else None
     if shrunk is not None or key.returning:
         return (shrunk,) if shrunk is not None else ()
-    if spare and _found_without(spare, ask, key, standings):
-        return SurplusFirst(tuple((gang.id, len(gang.surplus())) for gang in spare))
+    first = _given_beside(ask, key, standings, spare) if spare else ()
+    return SurplusFirst(first) if first else _interrupting(ask, key, standings)
+
+
+def _interrupting(ask: Ask, key: ClassKey, standings: Standings) -> tuple[Room, ...]:
+    """The room that others make who are taken down for it."""
     found = () if ask.over else by_moving(ask)
     return found or _by_taking(ask, key, standings(ask.site.pool))
 
 
-def _found_without(spare: Sequence[Workload], ask: Ask, key: ClassKey, standings: Standings) -> bool:
-    """Whether there is room in that place once these gangs have given up what they can do without.
+def _given_beside(ask: Ask, key: ClassKey, standings: Standings, gangs: list[Workload]) -> tuple[tuple[str, int], ...]:
+    """What these gangs give up where others have to leave as well: no more than those who leave then make necessary.
+
+    Who leaves is found with all the surplus gone: so these are the fewest. What is then enough by its place nearly
+    always is by shares and limits; where it is not, because a queue has to hold less before it may take, every step of
+    the cut is tried in full.
+    """
+    everything = {gang.id: len(gang.surplus()) for gang in gangs}
+    wanted = _found_after(everything, ask, key, standings)
+    if wanted is None:
+        return ()
+
+    def enough(cuts: Mapping[str, int]) -> bool:
+        found = _found_after(cuts, ask, key, standings)
+        return found is not None and found.members >= wanted.members and len(found.victims) <= len(wanted.victims)
+
+    cuts = cut_beside(ask, gangs, wanted.members, wanted.victims)
+    return tuple(sorted((cuts if enough(cuts) else least(gangs, enough, _TRIED)).items()))
+
+
+def _found_after(cuts: Mapping[str, int], ask: Ask, key: ClassKey, standings: Standings) -> _Beside | None:
+    """Who has to leave in that place once gangs have given up so many replicas; None where that would not do.
 
     It is tried as it would be then: shares and who leaves are others, and what was found with the surplus in its place
     may not be found without it, so that gangs would have shrunk for nothing.
     """
     world, cluster, pool = ask.site.world, ask.site.cluster, ask.site.pool
     mark = world.journal.mark()
-    give_up(world, spare)
-    site = next((each for each in sites_of(world, ask.members[0], [pool]) if each.cluster == cluster), None)
+    give_up(world, cuts)
+    same = (each for each in sites_of(world, ask.members[0], [pool]) if each.cluster == cluster)
+    site = next((each for each in same if each.roles == ask.site.roles), None)
     asked = ask_of(site, ask.members, ask.budget) if site else None
-    found = asked is not None and (_fits(asked) or bool(_in(asked, key, standings)))
+    fits = asked is not None and _fits(asked)
+    rooms = _interrupting(asked, key, standings) if asked is not None and not fits else ()
     world.journal.rollback(mark)
-    return found
+    if not rooms:
+        return _Beside(1, ()) if fits else None
+    return _Beside(len(rooms), tuple(sorted({name for room in rooms for name in room.victims})))
 
 
 def _fits(ask: Ask) -> bool:

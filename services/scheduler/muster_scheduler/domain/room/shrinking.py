@@ -1,14 +1,16 @@
 """What elastic gangs can do without goes first: no workload is interrupted by that, so nobody is asked to leave before.
 
-Called by evictions.py for a head that has quota but no place. A gang gives its highest index first, and of several
-gangs always the one that has most to spare; then each gives as little as is enough.
-Holds: a gang keeps the replicas that it needs; none that is given up could stay with the taker still fitting, with the
-others given up; nothing is charged but the taker's claim.
+Called by evictions.py for a head that has quota but no place: whether shrinking alone is enough, and else what gangs
+give up beside those who are evicted. A gang gives its highest index first, and of several gangs always the one that has
+most to spare; then each gives as little as is enough.
+Holds: a gang keeps the replicas that it needs; none that is given up, of the first `_SPARED` gangs, could stay with the
+taker still fitting, with the others given up and the same victims gone; nothing is charged but the taker's claim.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from muster_kernel.lifecycle import ACTIVE
@@ -16,6 +18,8 @@ from muster_scheduler.domain.asked.workloads import Replica, Workload
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.gangs.place import Placement, Refusal
 from muster_scheduler.domain.room.sites import Ask, Room, Site, charge_placements, claim_of, next_run, without
+
+Enough = Callable[[Mapping[str, int]], bool]  # whether it is, when gangs give up so many replicas each
 
 _SPARED: Final = 64  # gangs whose cut is made as small as can be; of more, the rest stays as the first cut had it
 
@@ -33,10 +37,10 @@ def _helps(site: Site, replica: Replica) -> bool:
     return node is not None and node.pool == site.pool and node.ordinal >= 0 and bool(site.mask[node.ordinal])
 
 
-def give_up(world: World, gangs: Iterable[Workload]) -> None:
-    """As if these gangs had given up all that they can do without. Nobody is told: whoever asks takes it back."""
-    for gang in gangs:
-        for replica in gang.surplus():
+def give_up(world: World, cuts: Mapping[str, int]) -> None:
+    """As if gangs had given up so many that they can do without. Nobody is told: whoever asks takes it back."""
+    for gang in map(world.workloads.__getitem__, cuts):
+        for replica in gang.surplus()[: cuts[gang.id]]:
             world.unaccount(gang, replica)
             world.journal.drop(gang.replicas, (replica.holder.role, replica.holder.rank))
             world.set_replica(replica, leaving=True)
@@ -47,12 +51,10 @@ def give_up(world: World, gangs: Iterable[Workload]) -> None:
 def by_shrinking(ask: Ask, gangs: Sequence[Workload]) -> Room | None:
     """The room that these gangs make for the first member without interrupting anybody; None where it is not enough."""
     site, workload = ask.site, ask.members[0]
-    turns = _turns(gangs)
-    ask.budget.evictions -= len(turns)
-    cuts = _cut(turns, len(turns))
-    if isinstance(_placed(site, gangs, cuts), Refusal):
+    ask.budget.evictions -= sum(len(gang.surplus()) for gang in gangs)
+    if isinstance(_placed(site, gangs, {gang.id: len(gang.surplus()) for gang in gangs}), Refusal):
         return None
-    cuts = _least(site, gangs, turns)
+    cuts = least(gangs, lambda tried: not isinstance(_placed(site, gangs, tried), Refusal))
     placements = _placed(site, gangs, cuts)
     if isinstance(placements, Refusal):
         raise AssertionError(f"{workload.id} fitted after {cuts} and no longer does")  # noqa: TRY004 - a broken law
@@ -62,48 +64,54 @@ def by_shrinking(ask: Ask, gangs: Sequence[Workload]) -> Room | None:
     return Room(workload, claim, (), (), shrinks)
 
 
+def cut_beside(ask: Ask, gangs: Sequence[Workload], members: int, victims: Iterable[str]) -> dict[str, int]:
+    """The least that these gangs give up so that so many members have a place once the victims have left.
+
+    Whoever is a victim itself gives up nothing before. Shares and limits are not looked at.
+    """
+    site = ask.site
+    gone = [site.world.workloads[each] for each in victims]
+    bare = site._replace(
+        columns=without(site.world, site.capacity, site.columns, gone),
+        roles=tuple(role._replace(size=role.size * members) for role in site.roles),
+    )
+    left = [gang for gang in gangs if gang not in gone]
+    ask.budget.evictions -= len(gone)
+    return least(left, lambda tried: not isinstance(_placed(bare, left, tried), Refusal))
+
+
 def _turns(gangs: Sequence[Workload]) -> list[str]:
     """Whose turn it is to give a replica, until nobody has any to spare."""
     spare = [(left, -gang.placed, gang.id) for gang in gangs for left in range(1, len(gang.surplus()) + 1)]
     return [gang for _, _, gang in sorted(spare, key=lambda each: (-each[0], each[1], each[2]))]
 
 
-def _cut(turns: Sequence[str], count: int) -> dict[str, int]:
-    """How many replicas each gang gives in the first so many turns."""
-    cuts: dict[str, int] = {}
-    for gang in turns[:count]:
-        cuts[gang] = cuts.get(gang, 0) + 1
-    return cuts
-
-
-def _placed(site: Site, gangs: Sequence[Workload], cuts: dict[str, int]) -> tuple[Placement, ...] | Refusal:
+def _placed(site: Site, gangs: Sequence[Workload], cuts: Mapping[str, int]) -> tuple[Placement, ...] | Refusal:
     def given(gang: Workload) -> list[Replica]:
         return gang.surplus()[: cuts.get(gang.id, 0)]
 
     return site.place(without(site.world, site.capacity, site.columns, gangs, given))
 
 
-def _least(site: Site, gangs: Sequence[Workload], turns: Sequence[str]) -> dict[str, int]:
-    """The fewest turns with which it fits, and of these for each gang the fewest of its own."""
-    few, many = 0, len(turns)
-    while few < many:
-        middle = (few + many) // 2
-        if isinstance(_placed(site, gangs, _cut(turns, middle)), Refusal):
-            few = middle + 1
-        else:
-            many = middle
-    cuts = _cut(turns, many)
-    for gang in sorted(cuts)[:_SPARED]:
-        cuts[gang] = _fewest(site, gangs, cuts, gang)
+def least(gangs: Sequence[Workload], enough: Enough, spared: int = _SPARED) -> dict[str, int]:
+    """The fewest turns that are enough, and of these for each gang the fewest of its own. All turns have to be enough.
+
+    spared: of so many gangs.
+    """
+    turns = _turns(gangs)
+    cuts = dict(Counter(turns[: _fewest(len(turns), lambda count: enough(Counter(turns[:count])))]))
+    for gang in sorted(cuts)[:spared]:
+        cuts[gang] = _fewest(cuts[gang], lambda count, of=gang: enough({**cuts, of: count}))  # type: ignore[misc]
     return {gang: count for gang, count in cuts.items() if count}
 
 
-def _fewest(site: Site, gangs: Sequence[Workload], cuts: dict[str, int], gang: str) -> int:
-    few, many = 0, cuts[gang]
+def _fewest(most: int, enough: Callable[[int], bool]) -> int:
+    """The least number for which it is enough; `most` is."""
+    few, many = 0, most
     while few < many:
         middle = (few + many) // 2
-        if isinstance(_placed(site, gangs, {**cuts, gang: middle}), Refusal):
-            few = middle + 1
-        else:
+        if enough(middle):
             many = middle
+        else:
+            few = middle + 1
     return many

@@ -215,7 +215,7 @@ def _room(world: World, key: ClassKey, budget: Budget, waker: Waker) -> tuple[Ro
     made = make_room(world, key, waker.standing, budget)
     if isinstance(made, SurplusFirst):
         shed_all(world, made.shrinks)
-        made = make_room(world, key, waker.standing, budget)
+        made = make_room(world, key, waker.standing, budget, shrinking=False)
     return () if isinstance(made, SurplusFirst) else made
 
 
