@@ -48,6 +48,11 @@ def fits(scene: Scene) -> bool:
     return any(_try(spots, inside, shapes, homes, 0, set()) for inside in areas(scene))
 
 
+def holds_one(node: Node, shape: Shape) -> bool:
+    """Whether the node as it is now holds one replica."""
+    return bool(_ways(_spot(node), shape))
+
+
 def _parts(scene: Scene, role: Role) -> list[int]:
     """A role as groups that stay inside one domain; 0 stands for a replica that goes anywhere."""
     size = scene.wish.group_size

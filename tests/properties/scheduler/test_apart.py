@@ -1,0 +1,163 @@
+"""Gangs whose replicas have to stand apart, on up to six nodes: what is placed keeps it, what is refused is impossible.
+
+The truth comes from trying every way. No two replicas share a node, so that whether a node holds one of a role does not
+depend on the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster_scheduler.domain.asked.terms import HOST_LABEL, Apart
+from muster_scheduler.domain.fleet.columns import columns_of
+from muster_scheduler.domain.fleet.nodes import Node
+from muster_scheduler.domain.fleet.topology import NOWHERE
+from muster_scheduler.domain.fleet.usable import Usable
+from muster_scheduler.domain.gangs.apart import one_each, spread_out
+from muster_scheduler.domain.gangs.choosing import NodeOrder
+from muster_scheduler.domain.gangs.place import Placement, Refusal, place_gang
+from muster_scheduler.domain.gangs.runs import expanded
+from tests.support.gang_scenes import BLOCK, RACK, Scene, scene
+from tests.support.placement_oracle import areas, domains, holds_one
+
+_SEEDS = st.integers(0, 1 << 30)
+_LEVELS = st.sampled_from([(HOST_LABEL,), (BLOCK,), (RACK,), (BLOCK, RACK)])  # racks by their names alone, too
+_ORDERS = st.sampled_from([NodeOrder.TIGHTEST, NodeOrder.EVENLY])
+_Place = tuple[str | None, ...] | str | None
+
+
+def place_of(node: Node, levels: tuple[str, ...]) -> _Place:
+    """In what a replica on that node is alone; None: nowhere."""
+    if levels == (HOST_LABEL,):
+        return node.name
+    labels = dict(node.labels)
+    return tuple(map(labels.get, levels)) if levels[-1] in labels else None
+
+
+def possible(given_scene: Scene, levels: tuple[str, ...]) -> bool:
+    """Whether there is any way to give every replica a place of its own, in one area and its group in one home."""
+    wish = given_scene.wish
+    homes = list(domains(given_scene.nodes, wish.group).values())
+    parts = [
+        (role.shape, bool(wish.group) and role.size >= wish.group_size, rank)
+        for role in given_scene.roles
+        for rank in range(role.size)
+    ]
+    able = {shape: [holds_one(node, shape) for node in given_scene.nodes] for shape, _, _ in parts}
+
+    def fill(inside: list[int], at: int, used: frozenset[_Place], home: list[int]) -> bool:
+        if at == len(parts):
+            return True
+        shape, grouped, rank = parts[at]
+        chosen: Iterator[list[int]] = iter((home,))
+        if grouped and rank % wish.group_size == 0:
+            chosen = iter(homes)
+        elif not grouped:
+            chosen = iter((inside,))
+        return any(
+            fill(inside, at + 1, used | {place}, area)
+            for area in chosen
+            for n in area
+            if n in inside and able[shape][n]
+            if (place := place_of(given_scene.nodes[n], levels)) is not None and place not in used
+        )
+
+    return any(fill(inside, 0, frozenset(), []) for inside in areas(given_scene))
+
+
+def answered(
+    given_scene: Scene, levels: tuple[str, ...], order: NodeOrder, *, required: bool
+) -> tuple[Placement, ...] | Refusal:
+    topology = Usable(given_scene.nodes).topology_for((BLOCK, RACK), levels)
+    wish = given_scene.wish._replace(apart=Apart(levels[-1], required))
+    return place_gang(columns_of(given_scene.nodes), topology, given_scene.roles, wish, None, order)
+
+
+def places(given_scene: Scene, placements: tuple[Placement, ...], levels: tuple[str, ...]) -> list[_Place]:
+    shapes = [role.shape for role in given_scene.roles]
+    nodes = [
+        replica.node
+        for shape, placement in zip(shapes, placements, strict=True)
+        for replica in expanded(shape, placement.runs)
+    ]
+    return [place_of(given_scene.nodes[n], levels) for n in nodes]
+
+
+@given(_SEEDS, _LEVELS, _ORDERS)
+@settings(max_examples=200, deadline=None)
+def test_brute_force_agrees_on_what_can_stand_apart(seed: int, levels: tuple[str, ...], order: NodeOrder) -> None:
+    given_scene = scene(seed, nodes=6, devices=3, size=3, roles=3)
+    answer = answered(given_scene, levels, order, required=True)
+    assert isinstance(answer, Refusal) is not possible(given_scene, levels)
+    if isinstance(answer, Refusal):
+        assert answer.proven
+        assert answer.room < sum(role.size for role in given_scene.roles) or given_scene.wish.required
+    else:
+        found = places(given_scene, answer, levels)
+        assert len(found) == sum(role.size for role in given_scene.roles)
+        assert None not in found
+        assert len(set(found)) == len(found)
+
+
+@given(_SEEDS, _LEVELS)
+@settings(max_examples=150, deadline=None)
+def test_brute_force_agrees_on_groups_that_stand_apart(seed: int, levels: tuple[str, ...]) -> None:
+    given_scene = scene(seed, nodes=6, devices=3, size=4, roles=1, grouped=True)
+    answer = answered(given_scene, levels, NodeOrder.TIGHTEST, required=True)
+    if isinstance(answer, Refusal):
+        nested = levels in {(HOST_LABEL,), (BLOCK, RACK)}
+        assert not ((answer.proven or nested) and possible(given_scene, levels))
+    else:
+        assert possible(given_scene, levels)
+        found = places(given_scene, answer, levels)
+        assert len({*found} - {None}) == len(found)
+
+
+@given(_SEEDS, _LEVELS)
+@settings(max_examples=100, deadline=None)
+def test_a_wish_to_stand_apart_keeps_nobody_out(seed: int, levels: tuple[str, ...]) -> None:
+    given_scene = scene(seed, nodes=6, devices=3, size=3, roles=2)
+    topology = Usable(given_scene.nodes).topology_for((BLOCK, RACK), levels)
+    alone = place_gang(columns_of(given_scene.nodes), topology, given_scene.roles, given_scene.wish)
+    wished = answered(given_scene, levels, NodeOrder.TIGHTEST, required=False)
+    assert isinstance(wished, Refusal) is isinstance(alone, Refusal)
+    if not isinstance(wished, Refusal) and possible(given_scene, levels):
+        found = places(given_scene, wished, levels)
+        assert len(set(found)) == len(found), "where it can be kept it is"
+
+
+@given(_SEEDS)
+@settings(max_examples=100, deadline=None)
+def test_as_many_replicas_as_can_be_find_domains(seed: int) -> None:
+    dice = np.random.default_rng(seed)
+    roles, nodes = int(dice.integers(1, 4)), int(dice.integers(1, 9))
+    counts, apart = dice.integers(0, 3, (roles, nodes)), dice.integers(-1, 5, nodes).astype(np.int32)
+    sizes, rank = dice.integers(0, 4, roles).tolist(), dice.integers(0, 3, nodes)
+    spread = spread_out(counts, sizes, apart, rank)
+    used = np.concatenate([apart[taken > 0] for taken in spread.taken])
+    assert spread.replicas == spread.taken.sum() == len(used) == len(set(used.tolist()) - {NOWHERE})
+    assert (spread.taken <= np.minimum(counts, 1)).all()
+    assert (spread.taken.sum(axis=1) <= sizes).all()
+    can = [set(apart[row > 0].tolist()) - {NOWHERE} for row in counts]
+
+    def most(at: int, left: list[int], free: frozenset[int]) -> int:
+        if at == roles:
+            return 0
+        skip = most(at + 1, left, free)
+        if not left[at]:
+            return skip
+        less = [size - (r == at) for r, size in enumerate(left)]
+        return max([skip, *(1 + most(at, less, free - {domain}) for domain in sorted(can[at] & free))])
+
+    assert spread.replicas == most(0, sizes, frozenset(range(5)))
+
+
+def test_the_lowest_rank_of_each_domain_and_part_is_taken() -> None:
+    counts, rank = np.array([2, 1, 0, 4, 1]), np.array([1, 0, 0, 3, 3])
+    apart = np.array([0, 0, 0, 1, 1], np.int32)
+    assert one_each(counts, apart, None, rank).tolist() == [0, 1, 0, 1, 0]
+    assert one_each(counts, apart, np.array([0, 1, 1, 0, 1], np.int32), rank).tolist() == [1, 1, 0, 1, 1]
