@@ -59,6 +59,7 @@ def test_why_of_what_never_fits_stays_within_the_terminal(muster: Command, world
             node_pool="default",
             reason=workload_pb2.Reason(code="TooLarge", message="needs 6 GPUs on one node; the largest node has 4"),
             excluded=[scheduler_pb2.ExcludedNodes(constraint="TooFewGpus", nodes=1, text="has too few GPUs")],
+            nearest=["n1 lacks 2 GPUs", "n2 lacks 3 GPUs and 4 CPU"],
             unblockers=[
                 "it asked for at most 4 GPUs on one node, and there was room",
                 "a node with 1 CPU, 1Gi of memory and 6 GPUs joined node pool default",
@@ -70,6 +71,7 @@ def test_why_of_what_never_fits_stays_within_the_terminal(muster: Command, world
         "",
         "  Blocked by   needs 6 GPUs on one node; the largest node has 4",
         "  Nodes        1 has too few GPUs",
+        "  Nearest      n1 lacks 2 GPUs · n2 lacks 3 GPUs and 4 CPU",
         "",
         "  It would start now if    it asked for at most 4 GPUs on one node, and there",
         "                             was room, or",

@@ -53,6 +53,7 @@ def explanation(workload: Workload, answer: Explanation) -> scheduler_pb2.Explan
         attempts=[scheduler_pb2.RoomAttempt(way=each.way, lack=each.lack, text=each.text) for each in answer.attempts],
         shares=[_share(each) for each in answer.shares],
         estimate=_estimate(answer.estimate) if answer.estimate else None,
+        nearest=answer.nearest,
     )
 
 

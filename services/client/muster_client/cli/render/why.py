@@ -57,6 +57,8 @@ def _blocked(told: scheduler_pb2.Explanation, now: datetime) -> str:
         # A phrase is not broken: the spaces inside it are made firm while the lines are filled.
         phrases = [_phrase(each).replace(" ", _FIRM) for each in told.excluded]
         lines += _labelled("Nodes", f"{_FIRM}· ".join(phrases))
+    if told.nearest:
+        lines += _labelled("Nearest", f"{_FIRM}· ".join(each.replace(" ", _FIRM) for each in told.nearest))
     lines += _listed("Room", [each.text for each in told.attempts])
     lines += _listed("Shares", [_share(each) for each in told.shares])
     if told.HasField("estimate"):

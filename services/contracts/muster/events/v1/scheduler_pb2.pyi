@@ -323,6 +323,7 @@ class Explanation(_message.Message):
     ATTEMPTS_FIELD_NUMBER: _builtins.int
     SHARES_FIELD_NUMBER: _builtins.int
     ESTIMATE_FIELD_NUMBER: _builtins.int
+    NEAREST_FIELD_NUMBER: _builtins.int
     workload_id: _builtins.str
     """The workload."""
     name: _builtins.str
@@ -365,6 +366,10 @@ class Explanation(_message.Message):
     def estimate(self) -> Global___StartEstimate:
         """When it could start."""
 
+    @_builtins.property
+    def nearest(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The nodes that come closest to holding one replica and what each lacks, such as n3 lacks 1 GPU."""
+
     def __init__(
         self,
         *,
@@ -382,10 +387,11 @@ class Explanation(_message.Message):
         attempts: _abc.Iterable[Global___RoomAttempt] | None = ...,
         shares: _abc.Iterable[Global___QueueShare] | None = ...,
         estimate: Global___StartEstimate | None = ...,
+        nearest: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["estimate", b"estimate", "queued_at", b"queued_at", "reason", b"reason"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["asks", b"asks", "attempts", b"attempts", "estimate", b"estimate", "excluded", b"excluded", "name", b"name", "node_pool", b"node_pool", "phase", b"phase", "project", b"project", "queued_at", b"queued_at", "rank", b"rank", "reason", b"reason", "shares", b"shares", "unblockers", b"unblockers", "workload_id", b"workload_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asks", b"asks", "attempts", b"attempts", "estimate", b"estimate", "excluded", b"excluded", "name", b"name", "nearest", b"nearest", "node_pool", b"node_pool", "phase", b"phase", "project", b"project", "queued_at", b"queued_at", "rank", b"rank", "reason", b"reason", "shares", b"shares", "unblockers", b"unblockers", "workload_id", b"workload_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -16,6 +16,7 @@ from muster_scheduler.domain.answers.attempts import Attempt, Way, attempts
 from muster_scheduler.domain.answers.closed import limited, opened
 from muster_scheduler.domain.answers.endings import who_would_have_to_end
 from muster_scheduler.domain.answers.estimates import WITHOUT_ROOM, Estimate, estimate, kept_for
+from muster_scheduler.domain.answers.nearest import nearest
 from muster_scheduler.domain.answers.permitting import allowing, tolerating
 from muster_scheduler.domain.answers.raising import enough_quota
 from muster_scheduler.domain.answers.remedies import (
@@ -26,7 +27,7 @@ from muster_scheduler.domain.answers.remedies import (
     what_would_fit,
 )
 from muster_scheduler.domain.answers.shares import QueueShare, shares_of
-from muster_scheduler.domain.answers.told_nodes import excluded_nodes
+from muster_scheduler.domain.answers.told_nodes import excluded_nodes, look
 from muster_scheduler.domain.answers.unhealthy import healthy_again
 from muster_scheduler.domain.answers.viewing import EVERYONE, Viewer
 from muster_scheduler.domain.answers.wording import (
@@ -55,7 +56,7 @@ class Explanation(NamedTuple):
     """The whole answer. `excluded`: (constraint, nodes, phrase), the most frequent first; FITS last.
 
     attempts: what making room comes to, where room lacks. shares: its project's and department's in its first pool,
-    where room or quota lacks.
+    where room or quota lacks. nearest: the nodes that come closest and what each lacks.
     """
 
     reason: Reason | None
@@ -67,6 +68,7 @@ class Explanation(NamedTuple):
     attempts: tuple[Attempt, ...] = ()
     shares: tuple[QueueShare, ...] = ()
     estimate: Estimate | None = None
+    nearest: tuple[str, ...] = ()
 
 
 def brief_of(workload: Workload) -> Brief:
@@ -88,16 +90,18 @@ def explain(world: World, workload: Workload, viewer: Viewer = EVERYONE) -> Expl
     reason = dominant(world, workload)
     helps = _helps(world, workload, request, reason, viewer)
     rank = world.waiting.ahead(workload.id) + 1 if workload.id in world.waiting else 0
+    looked = look(world, workload, request)
     return Explanation(
         reason,
         brief.asks,
         brief.pool,
         rank,
-        excluded_nodes(world, workload, request),
+        excluded_nodes(world, workload, request, looked),
         tuple(helps),
         _room(world, workload, reason, viewer),
         shares_of(world, workload.project, brief.pool) if reason.code in WITHOUT_ROOM | _OF_QUOTA else (),
         estimate(world, workload, reason),
+        nearest(looked) if reason.code in WITHOUT_ROOM | NEVER else (),
     )
 
 

@@ -7,7 +7,7 @@ Holds: every node is counted once; nothing is changed.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
+from typing import Final, NamedTuple
 
 from muster_kernel.reasons import Constraint
 from muster_scheduler.domain.answers.closed import closed_in_words
@@ -33,8 +33,9 @@ from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.closures import closure_of
 from muster_scheduler.domain.fleet.clusters import Standing
 from muster_scheduler.domain.fleet.eligibility import excluded, models_of_node, types_of_node, untolerated
-from muster_scheduler.domain.fleet.nodes import Node, fit
+from muster_scheduler.domain.fleet.nodes import Node
 from muster_scheduler.domain.placement.place import amount_before, mig_of, unsupported
+from muster_scheduler.domain.placement.slicing import fit_there
 from muster_scheduler.domain.placement.trial import emptied
 
 Phrase = tuple[str, str]
@@ -52,25 +53,47 @@ _PASSING: Final = frozenset(
 )
 
 
-def excluded_nodes(world: World, workload: Workload, request: Request) -> tuple[tuple[Constraint, int, str], ...]:
-    """By constraint and words how many nodes it keeps out, the most first; those that would do last."""
+class Looked(NamedTuple):
+    """Every node with the first constraint that it fails for one replica of `shape`, or FITS.
+
+    never: not even an idle node holds one.
+    """
+
+    shape: Shape
+    never: bool
+    nodes: tuple[tuple[Node, Constraint], ...]
+
+
+def look(world: World, workload: Workload, request: Request) -> Looked:
+    """The nodes as the largest role of the request sees them; the one that no node holds, where there is one."""
     largest = max(request.roles, key=lambda role: (role.charge, role.shape.cpu), default=None)
     if largest is None:
-        return ()
+        return Looked(Shape(), never=False, nodes=())
     short = short_role(world, workload, request)
     shape = (short or largest).shape
-    found = Counter(_said_of(world, workload, request, shape, node) for node in world.inventory.nodes.values())
+    nodes = world.inventory.nodes.values()
+    found = tuple((node, constraint_of(world, workload, request, shape, node)) for node in nodes)
+    return Looked(shape, short is not None, found)
+
+
+def excluded_nodes(
+    world: World, workload: Workload, request: Request, looked: Looked
+) -> tuple[tuple[Constraint, int, str], ...]:
+    """By constraint and words how many nodes it keeps out, the most first; those that would do last."""
+    found = Counter(_said_of(world, workload, request, looked.shape, each) for each in looked.nodes)
     order = sorted(found.items(), key=lambda item: (item[0][0] is Constraint.FITS, -item[1], item[0]))
     return tuple((said[0], number, said[1][number != 1]) for said, number in order)
 
 
-def _said_of(world: World, workload: Workload, request: Request, shape: Shape, node: Node) -> tuple[Constraint, Phrase]:
-    constraint = constraint_of(world, workload, request, shape, node)
+def _said_of(
+    world: World, workload: Workload, request: Request, shape: Shape, seen: tuple[Node, Constraint]
+) -> tuple[Constraint, Phrase]:
+    node, constraint = seen
     small = _too_small(world, shape, node) if constraint in _PASSING else None
     if small is not None:
         return small
     mig = mig_of(world, node.cluster)
-    if constraint in IDLE_PHRASES and (sick := unhealthy_on(node, shape, mig)):
+    if constraint in IDLE_PHRASES and (sick := unhealthy_on(world, node, shape, mig)):
         twice = disputed_on(world, node)
         return Constraint.UNHEALTHY, disputed(len(twice)) if len(twice) == sick else unhealthy(sick)
     named = _named(world, workload, request, node, constraint) or _misplaced(world, request, node, constraint)
@@ -81,7 +104,7 @@ def _said_of(world: World, workload: Workload, request: Request, shape: Shape, n
 
 def _too_small(world: World, shape: Shape, node: Node) -> tuple[Constraint, Phrase] | None:
     """What it would lack even without anybody on it."""
-    idle = fit(emptied(node), shape, mig_of(world, node.cluster))
+    idle = fit_there(world, emptied(node), shape, mig_of(world, node.cluster))
     if idle is Constraint.RESOURCE:
         return idle, too_little([name for name, most in shape.extra if node.extra.get(name, 0) < most], free=False)
     return (idle, IDLE_PHRASES.get(idle) or PHRASES[idle]) if isinstance(idle, Constraint) else None
@@ -140,5 +163,5 @@ def constraint_of(world: World, workload: Workload, request: Request, shape: Sha
     out = excluded(asked_of(world, workload, amount_before(world, request, node.pool).gpu), node, world.now)
     if out is not None:
         return out
-    outcome = fit(node, shape, mig_of(world, node.cluster))
+    outcome = fit_there(world, node, shape, mig_of(world, node.cluster))
     return outcome if isinstance(outcome, Constraint) else Constraint.FITS
