@@ -6,6 +6,7 @@ import pytest
 
 from muster_kernel.mig import CARDS, memory_of, smallest_for
 from muster_kernel.quantities import UNITS_PER_SEVENTH
+from muster_kernel.reasons import Constraint
 from muster_scheduler.adapters import rows
 from muster_scheduler.domain import events
 from muster_scheduler.domain.answers.explain import explain
@@ -144,6 +145,17 @@ def test_what_no_slice_holds_is_told_the_largest_there_is() -> None:
     )
     made.submit(1, asks(9 * GIB))
     assert made.world.waiting.reason(made.workload(1).id) is None
+
+
+def test_the_answer_names_what_would_help_and_counts_the_nodes() -> None:
+    made = fleet(small("n1"), small("n2"), node("n3", 1))
+    made.submit(0, asks(39 * GIB))
+    assert "it asked for at most 38146Mi of GPU memory" in explain(made.world, made.workload(0)).unblockers
+    for number in range(1, 4):
+        made.submit(number, asks(20 * GIB))
+    told = explain(made.world, made.workload(3))
+    assert {(each[0], each[1]) for each in told.excluded} == {(Constraint.NO_SLICE, 2), (Constraint.NO_GPU, 1)}
+    assert any(text.endswith("ended") for text in told.unblockers), told.unblockers
 
 
 def test_a_pool_without_cards_in_mig_mode_says_so() -> None:

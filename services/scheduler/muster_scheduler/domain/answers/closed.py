@@ -14,7 +14,7 @@ from muster_scheduler.domain.answers.rivals import taken_first
 from muster_scheduler.domain.answers.trying import taken_back
 from muster_scheduler.domain.answers.viewing import Viewer
 from muster_scheduler.domain.answers.wording import span
-from muster_scheduler.domain.asked.requests import Grant, replica_count
+from muster_scheduler.domain.asked.requests import Grant, Role, replica_count
 from muster_scheduler.domain.asked.rules import Rules
 from muster_scheduler.domain.asked.workloads import SECOND, Request, Workload, WorkloadKind
 from muster_scheduler.domain.books.capacity import Capacity
@@ -23,9 +23,10 @@ from muster_scheduler.domain.books.models import asked_of
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.closures import Cause, Closure
 from muster_scheduler.domain.fleet.counts import counts_of
-from muster_scheduler.domain.fleet.nodes import Node, NodeState, fit
+from muster_scheduler.domain.fleet.nodes import Mig, Node, NodeState
 from muster_scheduler.domain.placement.place import Budget, amount_before, clusters_for, mig_of, place_gang
 from muster_scheduler.domain.placement.reasoning import closures
+from muster_scheduler.domain.placement.slicing import fit_there
 
 _NAMED: Final = 3
 _MOST: Final = 64
@@ -118,6 +119,10 @@ def _limit(world: World, workload: Workload, closing: int) -> int:
     return max(0, left // _MINUTE - 1) * _MINUTE
 
 
+def _holds(world: World, node: Node, roles: list[Role], mig: Mig) -> bool:
+    return any(isinstance(fit_there(world, node, role.shape, mig), Grant) for role in roles)
+
+
 def _closed_there(
     world: World, workload: Workload, request: Request, pool: str
 ) -> Iterator[tuple[str, Capacity, list[_Shut]]]:
@@ -129,11 +134,7 @@ def _closed_there(
             continue
         shut = [(capacity.nodes[n], each) for n, each in closures(capacity, asked, world.now).items()]
         roles = [role for role in request.roles if role.size]
-        holding = [
-            each
-            for each in shut
-            if each[1].cause in _HELPS and any(isinstance(fit(each[0], role.shape, mig), Grant) for role in roles)
-        ]
+        holding = [each for each in shut if each[1].cause in _HELPS and _holds(world, each[0], roles, mig)]
         if holding and not _fits(world, workload, cluster, pool):  # else it waits for something else
             yield cluster, capacity, sorted(holding, key=lambda each: (-each[0].idle, each[0].name))[:_MOST]
 

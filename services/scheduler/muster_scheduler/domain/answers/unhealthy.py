@@ -17,18 +17,19 @@ from muster_scheduler.domain.asked.workloads import Request, Workload
 from muster_scheduler.domain.books.models import asked_of
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.eligibility import excluded
-from muster_scheduler.domain.fleet.nodes import Device, Mig, Mode, Node, fit
+from muster_scheduler.domain.fleet.nodes import Device, Mig, Mode, Node
 from muster_scheduler.domain.placement.place import amount_before, clusters_for, mig_of
+from muster_scheduler.domain.placement.slicing import fit_there
 
 _NAMED: Final = 3  # nodes
 
 
-def unhealthy_on(node: Node, shape: Shape, mig: Mig) -> int:
+def unhealthy_on(world: World, node: Node, shape: Shape, mig: Mig) -> int:
     """How many unhealthy GPUs a node has, if it would hold the shape with them healthy and does not without; else 0."""
     sick = sum(1 for device in node.devices if device.mode is Mode.UNHEALTHY)
-    if not sick or not shape.devices or not isinstance(fit(node, shape, mig), Constraint):
+    if not sick or not shape.devices or not isinstance(fit_there(world, node, shape, mig), Constraint):
         return 0
-    return sick if isinstance(fit(_healed(node), shape, mig), Grant) else 0
+    return sick if isinstance(fit_there(world, _healed(node), shape, mig), Grant) else 0
 
 
 def disputed_on(world: World, node: Node) -> dict[str, Node]:
@@ -52,7 +53,7 @@ def healthy_again(world: World, workload: Workload, request: Request, pool: str)
     for cluster in clusters_for(world, workload, request, pool):
         capacity, mig = world.inventory.capacity(cluster, pool), mig_of(world, cluster)
         open_to = (n for n in (capacity.nodes if capacity else ()) if excluded(asked, n, world.now) is None)
-        found += [_said(world, node, sick) for node in open_to if (sick := unhealthy_on(node, shape, mig))]
+        found += [_said(world, node, sick) for node in open_to if (sick := unhealthy_on(world, node, shape, mig))]
     return found[:_NAMED]
 
 
