@@ -41,6 +41,11 @@ def asks(amount: int, size: int = 1, *, preemptible: bool = True) -> Request:
     return request(role(device_memory(amount), size), preemptible=preemptible)
 
 
+def why(made: Fleet, number: int) -> str:
+    reason = explain(made.world, made.workload(number)).reason
+    return reason.sentence() if reason else ""
+
+
 def shares_of(made: Fleet, number: int) -> list[Share]:
     return [share for each in made.workload(number).everyone() for share in each.grant.shares]
 
@@ -140,7 +145,7 @@ def test_room_is_made_for_it() -> None:
 def test_what_no_slice_holds_is_told_the_largest_there_is() -> None:
     made = fleet(small("n1"), node("n2", 1))
     made.submit(0, asks(39 * GIB))
-    assert explain(made.world, made.workload(0)).reason.sentence() == (
+    assert why(made, 0) == (
         "needs 39Gi of GPU memory on one GPU, which its node pools give as MIG slices; the largest has 38146Mi"
     )
     made.submit(1, asks(9 * GIB))
@@ -161,7 +166,7 @@ def test_the_answer_names_what_would_help_and_counts_the_nodes() -> None:
 def test_a_pool_without_cards_in_mig_mode_says_so() -> None:
     made = fleet(node("n1", 1))
     made.submit(0, asks(9 * GIB))
-    assert "no GPU there is in MIG mode" in explain(made.world, made.workload(0)).reason.sentence()
+    assert "no GPU there is in MIG mode" in why(made, 0)
 
 
 def test_the_books_keep_it_across_a_restart() -> None:
