@@ -366,3 +366,15 @@ def test_one_is_told_in_the_singular() -> None:
         ["1 has no such GPU", "1 has no idle GPU"],
         ["w1 (1 GPU, non-preemptible, Initializing) ended"],
     )
+
+
+def test_what_nodes_have_beside_what_they_have_enough_of_is_said() -> None:
+    fleet = Fleet(node("a", 8, cpu=8_000), node("b", 2, cpu=64_000))
+    fleet.submit(1, request(role(whole(4, cpu=32_000))))
+    assert said(fleet, 1)[3] == [
+        "it asked for at most 2 GPUs on one node",
+        "it asked for at most 8 CPU on one node",
+        "a node with 32 CPU, 1Gi of memory and 4 GPUs joined node pool default",
+    ]
+    fleet.submit(2, request(role(whole(4, cpu=100_000))))
+    assert said(fleet, 2)[3][0] == "it asked for at most 8 CPU on one node"

@@ -161,8 +161,11 @@ def _less(world: World, workload: Workload, request: Request, short: Role) -> li
     """The request with no more of one thing than a node has, each with how to say it."""
     shape = short.shape
     tried = [trial for trial in _trials(world, workload, request) if trial and trial.short == short]
-    devices = max(trial.devices for trial in tried)
-    cpu, memory = (min(shape.cpu, max(t.cpu for t in tried)), min(shape.memory, max(t.memory for t in tried)))
+    # Nodes with enough of one thing may have too little of another: what they have beside is what could be asked for.
+    devices = max(trial.beside.devices for trial in tried) or max(trial.devices for trial in tried)
+    enough = any(trial.devices >= shape.devices for trial in tried)
+    cpu = min(shape.cpu, max(t.beside.cpu if enough else t.cpu for t in tried))
+    memory = min(shape.memory, max(t.beside.memory if enough else t.memory for t in tried))
     found: list[tuple[tuple[Role, ...], str]] = []
     if 0 < devices < shape.devices:
         most = _most(

@@ -23,11 +23,11 @@ from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.closures import Closure, closure_of, counted
 from muster_scheduler.domain.fleet.counts import counts_of
 from muster_scheduler.domain.fleet.eligibility import Eligibility, mismatch
-from muster_scheduler.domain.fleet.nodes import Node, fit
+from muster_scheduler.domain.fleet.nodes import Node
 from muster_scheduler.domain.placement.gang import GangGround, by_columns, lacking, wish_of
 from muster_scheduler.domain.placement.never import why_never
 from muster_scheduler.domain.placement.place import able, amount_before, charge_before, mig_of, ready, unsupported
-from muster_scheduler.domain.placement.slicing import ways
+from muster_scheduler.domain.placement.slicing import fit_there, ways
 from muster_scheduler.domain.placement.trial import try_out
 
 
@@ -143,7 +143,8 @@ def _closed(world: World, asked: Eligibility, request: Request, pools: list[tupl
         if capacity is None or not shut:
             continue  # as nearly always: every head that finds no room comes by here
         mig = mig_of(world, cluster)
-        holding = {n for n in shut if any(isinstance(fit(capacity.nodes[n], r.shape, mig), Grant) for r in roles)}
+        there = {n: [fit_there(world, capacity.nodes[n], role.shape, mig) for role in roles] for n in shut}
+        holding = {n for n, found in there.items() if any(isinstance(each, Grant) for each in found)}
         if holding and (not by_columns(request.roles, mig) or _hold(capacity, asked, roles, holding, world.now)):
             return Reason(WaitingReason.NODES_UNAVAILABLE, (*counted(shut[n] for n in sorted(holding)), 0))
     return None
