@@ -17,6 +17,7 @@ from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.eligibility import excluded
 from muster_scheduler.domain.fleet.nodes import Mode, Node
 from muster_scheduler.domain.placement.place import amount_before, eligible
+from tests.support.apart_oracle import place_of, possible
 from tests.support.gang_scenes import Scene
 from tests.support.placement_oracle import fits
 
@@ -41,6 +42,17 @@ def wishes_kept(world: World) -> None:
         nodes = {replica.node for replica in workload.replicas.values() if not replica.gone} if key else set()
         homes = {world.inventory.nodes[node].label(key) for node in nodes if node in world.inventory.nodes}
         assert len(homes) <= 1, f"{workload.id} runs in {sorted(homes)} of {key}"
+        _stands_apart(world, workload)
+
+
+def _stands_apart(world: World, workload: Workload) -> None:
+    """Whoever has to has no two replicas in one domain, those that are about to leave included."""
+    apart = workload.request.terms.topology.apart if workload.request else None
+    if apart is None or not apart.required:
+        return
+    there = [replica.node for replica in workload.everyone() if not replica.gone]
+    places = [place_of(world.inventory.nodes[each], (apart.key,)) for each in there if each in world.inventory.nodes]
+    assert len(set(places)) == len(places), f"{workload.id} has two replicas in one {apart.key}: {sorted(there)}"
 
 
 def elastic_gangs_are_whole(world: World) -> None:
@@ -142,7 +154,8 @@ def _possible(world: World, request: Request, nodes: list[Node]) -> bool:
     if key not in _KNOWN:
         if len(_KNOWN) >= _MOST_KNOWN:
             _KNOWN.clear()
-        _KNOWN[key] = fits(Scene(world.inventory, nodes, roles, wish))
+        scene = Scene(world.inventory, nodes, roles, wish)
+        _KNOWN[key] = possible(scene, (wish.apart.key,)) if wish.apart and wish.apart.required else fits(scene)
     return _KNOWN[key]
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from muster_scheduler.domain.asked.limits import Limits
 from muster_scheduler.domain.asked.requests import Role
-from muster_scheduler.domain.asked.terms import Wish
+from muster_scheduler.domain.asked.terms import HOST_LABEL, Apart, Wish
 from muster_scheduler.domain.asked.workloads import SECOND
 from muster_scheduler.domain.fleet.nodes import Node
 from tests.support.fleets import GIB, device_memory, devices, host, mig_slice, node, portion, role, whole
@@ -28,12 +28,17 @@ SHAPES = st.sampled_from(
 ROLES: st.SearchStrategy[tuple[Role, ...]] = st.lists(st.tuples(SHAPES, st.integers(1, 3)), min_size=1, max_size=2).map(
     lambda parts: tuple(role(shape, size, f"r{n}") for n, (shape, size) in enumerate(parts))
 )
+WISHES = (
+    Wish(),
+    Wish(required="rack"),
+    Wish("block", "rack"),
+    Wish(group="rack", group_size=2),
+    Wish(apart=Apart(HOST_LABEL, required=True)),
+    Wish(apart=Apart("rack", required=True)),
+    Wish(apart=Apart("rack", required=False)),
+)
 PLACES = st.sampled_from(
-    [
-        (pools, wish)
-        for pools in (("default",), ("other", "default"), ("other",))
-        for wish in (Wish(), Wish(required="rack"), Wish("block", "rack"), Wish(group="rack", group_size=2))
-    ]
+    [(pools, wish) for pools in (("default",), ("other", "default"), ("other",)) for wish in WISHES]
 )
 CROWD = st.lists(st.tuples(ROLES, st.sampled_from([25, 50, 75]), st.booleans(), st.sampled_from("pq")), max_size=8)
 GANG = st.none() | st.tuples(SHAPES, st.integers(1, 3), st.integers(1, 3), st.booleans())  # at least, and so many more

@@ -1,12 +1,9 @@
 """Gangs whose replicas have to stand apart, on up to six nodes: what is placed keeps it, what is refused is impossible.
 
-The truth comes from trying every way. No two replicas share a node, so that whether a node holds one of a role does not
-depend on the others.
+The truth comes from trying every way (tests/support/apart_oracle.py).
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import numpy as np
 from hypothesis import given, settings
@@ -14,59 +11,18 @@ from hypothesis import strategies as st
 
 from muster_scheduler.domain.asked.terms import HOST_LABEL, Apart
 from muster_scheduler.domain.fleet.columns import columns_of
-from muster_scheduler.domain.fleet.nodes import Node
 from muster_scheduler.domain.fleet.topology import NOWHERE
 from muster_scheduler.domain.fleet.usable import Usable
 from muster_scheduler.domain.gangs.apart import one_each, spread_out
 from muster_scheduler.domain.gangs.choosing import NodeOrder
 from muster_scheduler.domain.gangs.place import Placement, Refusal, place_gang
 from muster_scheduler.domain.gangs.runs import expanded
+from tests.support.apart_oracle import Place, place_of, possible
 from tests.support.gang_scenes import BLOCK, RACK, Scene, scene
-from tests.support.placement_oracle import areas, domains, holds_one
 
 _SEEDS = st.integers(0, 1 << 30)
 _LEVELS = st.sampled_from([(HOST_LABEL,), (BLOCK,), (RACK,), (BLOCK, RACK)])  # racks by their names alone, too
 _ORDERS = st.sampled_from([NodeOrder.TIGHTEST, NodeOrder.EVENLY])
-_Place = tuple[str | None, ...] | str | None
-
-
-def place_of(node: Node, levels: tuple[str, ...]) -> _Place:
-    """In what a replica on that node is alone; None: nowhere."""
-    if levels == (HOST_LABEL,):
-        return node.name
-    labels = dict(node.labels)
-    return tuple(map(labels.get, levels)) if levels[-1] in labels else None
-
-
-def possible(given_scene: Scene, levels: tuple[str, ...]) -> bool:
-    """Whether there is any way to give every replica a place of its own, in one area and its group in one home."""
-    wish = given_scene.wish
-    homes = list(domains(given_scene.nodes, wish.group).values())
-    parts = [
-        (role.shape, bool(wish.group) and role.size >= wish.group_size, rank)
-        for role in given_scene.roles
-        for rank in range(role.size)
-    ]
-    able = {shape: [holds_one(node, shape) for node in given_scene.nodes] for shape, _, _ in parts}
-
-    def fill(inside: list[int], at: int, used: frozenset[_Place], home: list[int]) -> bool:
-        if at == len(parts):
-            return True
-        shape, grouped, rank = parts[at]
-        chosen: Iterator[list[int]] = iter((home,))
-        if grouped and rank % wish.group_size == 0:
-            chosen = iter(homes)
-        elif not grouped:
-            chosen = iter((inside,))
-        return any(
-            fill(inside, at + 1, used | {place}, area)
-            for area in chosen
-            for n in area
-            if n in inside and able[shape][n]
-            if (place := place_of(given_scene.nodes[n], levels)) is not None and place not in used
-        )
-
-    return any(fill(inside, 0, frozenset(), []) for inside in areas(given_scene))
 
 
 def answered(
@@ -77,7 +33,7 @@ def answered(
     return place_gang(columns_of(given_scene.nodes), topology, given_scene.roles, wish, None, order)
 
 
-def places(given_scene: Scene, placements: tuple[Placement, ...], levels: tuple[str, ...]) -> list[_Place]:
+def places(given_scene: Scene, placements: tuple[Placement, ...], levels: tuple[str, ...]) -> list[Place]:
     shapes = [role.shape for role in given_scene.roles]
     nodes = [
         replica.node

@@ -124,6 +124,12 @@ def test_who_waits_to_be_apart_is_told_how_many_nodes_have_room() -> None:
     code, sentence = waits(fleet, 2)
     assert code is WaitingReason.APART
     assert sentence == "its replicas have to stand apart: it needs 3 nodes, and 2 have room for one now"
+    helps = f"it preferred to stand apart by {HOST_LABEL} instead of requiring it"
+    assert helps in explain(fleet.world, fleet.workload(2)).unblockers
+    other = Fleet(*(node(f"n{n}", 2) for n in range(3)))
+    other.submit(1, request(role(whole(2)), preemptible=False))
+    other.submit(2, asks(BY_HOST._replace(required=False), role(whole(), 3)))
+    assert len(where(other, 2)) == 3, "done as told it starts"
     fleet.finish(1)
     assert len(set(where(fleet, 2))) == 3
 
@@ -135,7 +141,10 @@ def test_too_many_replicas_are_told_how_many_would_do() -> None:
         WaitingReason.TOO_FEW_DOMAINS,
         "its replicas have to stand apart: it needs 4 nodes, and the pool has 3 that could hold one",
     )
-    assert "it had at most 3 replicas" in explain(fleet.world, fleet.workload(1)).unblockers
+    assert explain(fleet.world, fleet.workload(1)).unblockers == (
+        f"it preferred to stand apart by {HOST_LABEL} instead of requiring it",
+        "it had at most 3 replicas",
+    )
 
 
 def test_roles_that_fit_on_few_nodes_get_these() -> None:

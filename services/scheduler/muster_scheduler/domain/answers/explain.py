@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from muster_kernel.lifecycle import WAITING
-from muster_kernel.reasons import IN_VAIN, NEVER, TOO_FAR_APART, Constraint, WaitingReason
+from muster_kernel.reasons import IN_VAIN, NEVER, TOO_CLOSE, TOO_FAR_APART, Constraint, WaitingReason
 from muster_kernel.sentences import Reason
 from muster_scheduler.domain.answers.allowances import larger
 from muster_scheduler.domain.answers.attempts import Attempt, Way, attempts
@@ -20,6 +20,7 @@ from muster_scheduler.domain.answers.nearest import nearest
 from muster_scheduler.domain.answers.permitting import allowing, tolerating
 from muster_scheduler.domain.answers.raising import enough_quota
 from muster_scheduler.domain.answers.remedies import (
+    closer,
     looser,
     other_clusters,
     other_pools,
@@ -117,6 +118,8 @@ def _helps(world: World, workload: Workload, request: Request, reason: Reason, v
         helps = what_would_fit(world, workload, request, viewer)
     else:
         helps = _unblockers(world, workload, request, viewer)
+    if reason.code in TOO_CLOSE:
+        return [*closer(world, workload, request, viewer), *helps]
     if reason.code in TOO_FAR_APART:
         return [*looser(world, workload, request, viewer), *helps]
     if reason.code in _NOT_PERMITTED:

@@ -94,6 +94,16 @@ def looser(world: World, workload: Workload, request: Request, viewer: Viewer) -
     return told
 
 
+def closer(world: World, workload: Workload, request: Request, viewer: Viewer) -> list[str]:
+    """That it only wished to stand apart, where it could start then."""
+    apart = request.terms.topology.apart
+    if apart is None:
+        return []
+    wished = request.terms.topology._replace(apart=apart._replace(required=False))
+    text = f"it preferred to stand apart by {apart.key} instead of requiring it"
+    return line_for(world, workload, request._replace(terms=request.terms._replace(topology=wished)), text, viewer)
+
+
 def other_types(world: World, workload: Workload, request: Request, viewer: Viewer) -> list[str]:
     """The node types of its pools of which one would do for it, those of most nodes first."""
     there = Counter(each for node in nodes_of(world, request) for each in types_of_node(node))

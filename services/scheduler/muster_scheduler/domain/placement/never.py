@@ -17,7 +17,11 @@ from muster_scheduler.domain.asked.workloads import Request
 from muster_scheduler.domain.books.capacity import Trial
 from muster_scheduler.domain.fleet.nodes import Node
 
-_NEAREST: Final = (WaitingReason.UNEVEN_GROUPS, WaitingReason.TOO_LARGE_FOR_DOMAIN)
+_NEAREST: Final = (
+    WaitingReason.UNEVEN_GROUPS,
+    WaitingReason.TOO_LARGE_FOR_DOMAIN,
+    WaitingReason.TOO_FEW_DOMAINS,
+)
 
 
 def why_never(request: Request, trials: Sequence[Trial], nodes: Sequence[Node]) -> Reason:
@@ -37,7 +41,10 @@ def why_never(request: Request, trials: Sequence[Trial], nodes: Sequence[Node]) 
 
 
 def _apart(found: Sequence[Reason | None]) -> Reason | None:
-    """What a wish to run close together makes impossible: where no pool has the label only if that is so of all."""
+    """What a wish to run close together, or apart, makes impossible.
+
+    Where no pool has the label only if that is so of all.
+    """
     for code in _NEAREST:
         same = [reason for reason in found if reason is not None and reason.code is code]
         if same:
