@@ -7,6 +7,7 @@ import pytest
 from muster_kernel.quantities import GPU
 from muster_kernel.reasons import FailureClass, WaitingReason
 from muster_kernel.sentences import Reason
+from muster_scheduler.adapters.workload_rows import of_workload, to_workload
 from muster_scheduler.domain import events
 from muster_scheduler.domain.answers.estimates import Estimate
 from muster_scheduler.domain.answers.explain import explain
@@ -14,7 +15,7 @@ from muster_scheduler.domain.answers.viewing import Viewer
 from muster_scheduler.domain.answers.wording import span
 from muster_scheduler.domain.asked.quotas import Quota
 from muster_scheduler.domain.asked.rules import Rules
-from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState
+from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState, Stretch
 from muster_scheduler.domain.books import usual
 from muster_scheduler.domain.books.queues import Project
 from muster_scheduler.domain.books.usual import learned
@@ -69,6 +70,40 @@ def test_who_leaves_is_ended_after_a_while() -> None:
     fleet.submit(1)
     fleet.submit(2, request(priority=75))
     assert estimated(fleet, 2).latest == fleet.now + 30 * SECOND
+    fleet.wait(20)
+    assert estimated(fleet, 2).latest == fleet.now + 10 * SECOND
+    victim = fleet.workload(1)
+    row = {"id": victim.id, "project": "p", "name": "w1", "phase": "Terminating", "desired": "Running", "attempt": 1}
+    read, _ = to_workload({**row, "body": of_workload(victim)}, {})
+    assert read.withdrawn == victim.withdrawn == fleet.now - 20 * SECOND, "a restart counts on from there"
+    fleet.wait(15)
+    assert estimated(fleet, 2) == Estimate(
+        None, None, "1 of those who leave has been due to be gone for 5 s, and the cluster agent has not said so"
+    )
+
+
+def test_what_a_gang_gives_up_is_ended_after_a_while_too() -> None:
+    fleet = Fleet(node("n1", 2))
+    fleet.submit(1, request(role(whole()))._replace(stretch=Stretch("worker", 1, 2)))
+    fleet.run(1)
+    fleet.wait(31)
+    fleet.run(1)
+    fleet.submit(2)
+    told = fleet.now
+    fleet.wait(20)
+    assert estimated(fleet, 2).latest == told + 30 * SECOND
+
+
+def test_who_waits_for_those_who_leave_without_having_asked_them_knows_by_when() -> None:
+    fleet = Fleet(node("n1", 1))
+    fleet.submit(1)
+    fleet.run(1)
+    fleet.send(events.DeletionRequested("e", fleet.workload(1).id))
+    told = fleet.now
+    fleet.wait(10)
+    fleet.submit(2)
+    assert fleet.workload(2).claim is None
+    assert estimated(fleet, 2).latest == told + 30 * SECOND
 
 
 def test_no_time_helps_against_a_quota() -> None:

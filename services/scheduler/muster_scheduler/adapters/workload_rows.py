@@ -60,6 +60,7 @@ class WorkloadBody(msgspec.Struct, frozen=True, omit_defaults=True):
     below_since: int = 0
     calm_since: int = 0
     resized: int = 0
+    withdrawn: int = 0
 
 
 class ReplicaBody(msgspec.Struct, frozen=True, omit_defaults=True):

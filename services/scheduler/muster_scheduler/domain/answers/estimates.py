@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
+from muster_kernel.lifecycle import ACTIVE
 from muster_kernel.reasons import FOR_ROOM, WaitingReason
 from muster_kernel.sentences import Reason
 from muster_scheduler.domain.answers.attempts import Attempt, Way
@@ -45,15 +46,38 @@ class Estimate(NamedTuple):
 
 def estimate(world: World, workload: Workload, reason: Reason) -> Estimate | None:
     """When it could start; None where no passing of time lets it start."""
-    grace = world.limits.grace
     match reason.code:
         case WaitingReason.BACKOFF:
             return Estimate(workload.not_before, None, "its pause is over then")
         case WaitingReason.CLAIM:
-            return Estimate(None, world.now + grace * SECOND, f"who leaves is ended after {grace} s")
+            return _once_they_left(world, workload)
         case code if code in WITHOUT_ROOM:
             return _foreseen(world, workload, code)
     return None
+
+
+def _once_they_left(world: World, workload: Workload) -> Estimate:
+    """By when the last of those who leave is ended; unknown once that is over and nobody has said that it is gone."""
+    grace = world.limits.grace
+    ends = [_told_to_go(world, leaver) + grace * SECOND for leaver in _awaited(world, workload)]
+    late = [end for end in ends if end <= world.now]
+    if not late:
+        return Estimate(None, max(ends, default=world.now), f"who leaves is ended after {grace} s")
+    who = f"{len(late)} of those who leave has" if len(late) == 1 else f"{len(late)} of those who leave have"
+    since = span(world.now - min(late))
+    return Estimate(None, None, f"{who} been due to be gone for {since}, and the cluster agent has not said so")
+
+
+def _awaited(world: World, workload: Workload) -> Iterable[Workload]:
+    """Who has to be gone before it starts: those whom its claim names, else all who leave where it may go."""
+    if workload.claim is not None:
+        return [world.workloads[each] for each in workload.claim.waits_for]
+    return {each.id: each for site in islice(sites_of(world, workload), _SITES) for each in site.leaving}.values()
+
+
+def _told_to_go(world: World, leaver: Workload) -> int:
+    """Since when it, or what it gives up of itself, leaves; now, where nobody has noted it."""
+    return (leaver.resized if leaver.phase in ACTIVE else leaver.withdrawn) or world.now
 
 
 def _foreseen(world: World, workload: Workload, code: WaitingReason) -> Estimate:

@@ -69,6 +69,7 @@ class Course(NamedTuple):
     snapshot_due: bool = False  # its cluster was silent: waits for the agent's next snapshot
     endpoints: tuple[str, ...] = ()
     conditions: tuple[tuple[str, bool, str, str], ...] = ()
+    withdrawn: int = 0  # when its latest run was told to end
 
 
 FIRST: Final = Course()
@@ -84,12 +85,21 @@ def turned(course: Course, values: Mapping[str, object]) -> Course:
 
 
 _REASON, _MESSAGE, _RECORD = COURSE["reason"], COURSE["message"], COURSE["record"]
+_WITHDRAWN: Final = COURSE["withdrawn"]
 
 
 def stepped(course: Course, reason: ChangeReason, message: str, record: int) -> Course:
     """As `turned`, for who enters another phase: that is asked at every report."""
     fields: list[object] = list(course)
     fields[_REASON], fields[_MESSAGE], fields[_RECORD] = reason, message, record
+    return new(Course, fields)
+
+
+def taken_down(course: Course, reason: ChangeReason, message: str, now: int) -> Course:
+    """As `stepped`, for who is told to end: its record is withdrawn."""
+    fields: list[object] = list(course)
+    fields[_REASON], fields[_MESSAGE], fields[_RECORD] = reason, message, course.record + 1
+    fields[_WITHDRAWN] = now
     return new(Course, fields)
 
 
@@ -170,6 +180,11 @@ class OnCourse:
     def idle_since(self) -> int:
         """Since when its GPUs stand idle; 0: they do not."""
         return self.course.idle_since
+
+    @property
+    def withdrawn(self) -> int:
+        """When its latest run was told to end; 0: none was."""
+        return self.course.withdrawn
 
     @property
     def record(self) -> int:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from muster_kernel.lifecycle import ACTIVE, FINAL, RELEASING, WAITING, LifecycleEvent, Moved, Phase, Verdict, step
 from muster_kernel.reasons import ChangeReason
-from muster_scheduler.domain.asked.courses import stepped
+from muster_scheduler.domain.asked.courses import stepped, taken_down
 from muster_scheduler.domain.asked.limits import KEEP_DEVICES
 from muster_scheduler.domain.asked.workloads import Ending, Replica, ReplicaState, Request, Workload
 from muster_scheduler.domain.books.claims import drop_claim, tell_claims
@@ -69,17 +69,17 @@ def _move(world: World, workload: Workload, phase: Phase, why: ChangeReason, sai
         finished=workload.finished,
         told=workload.told,
     )
-    record = course.record
     if phase in WAITING:
         workload.queued = world.now
     elif phase in FINAL:
         workload.finished = world.now
     if before in WAITING:
         workload.told = None
-    elif before in _THERE and phase in _TAKEN_DOWN:
-        record += 1  # it is withdrawn
     workload.phase = phase
-    workload.course = stepped(course, why, said, record)
+    if before in _THERE and phase in _TAKEN_DOWN:
+        workload.course = taken_down(course, why, said, world.now)
+    else:
+        workload.course = stepped(course, why, said, course.record)
     world.touched.workloads[workload.id] = None
 
 
