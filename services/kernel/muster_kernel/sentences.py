@@ -52,9 +52,22 @@ _NEVER_CLOSE: Final = (
     "its {replicas:replica has|replicas have} to run close together, and no domain of that level holds them, "
     "even if idle; the best has room for {room}"
 )
+# Only each few of them have to be close together.
+_NEVER_GROUPED: Final = (
+    "each {group} of its {replicas} replicas have to run in one domain of their level; "
+    "idle nodes have room for {room} of them so"
+)
+_NOT_GROUPED: Final = (
+    "its {replicas} replicas would fit, but not each {group} of them in one domain of their level; "
+    "there is room for {room} of them so"
+)
 _APART: Final = (
     "its {replicas:replica|replicas} would fit, but not as close together as required; "
     "the best domain has room for {room}"
+)
+_SLICE: Final = (
+    "needs {requested_bytes} of GPU memory on one GPU, which its node pools give as MIG slices; "
+    "the largest has {largest_bytes}"
 )
 _BESIDE: Final = (
     "needs {requested:GPU|GPUs}, {requested_cpu} CPU and {requested_bytes} of memory on one node; "
@@ -90,11 +103,11 @@ _CATALOGUE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     ),
     WaitingReason.TOO_LARGE_FOR_DOMAIN: (
         _NEVER_CLOSE,
-        ("replicas", "room"),
+        ("replicas", "room", "group"),
     ),
     WaitingReason.TOPOLOGY: (
         _APART,
-        ("replicas", "room"),
+        ("replicas", "room", "group"),
     ),
     WaitingReason.TOO_FEW_DOMAINS: (
         "its replicas have to stand apart: it needs {replicas} {apart}, and the pool has {room} that could hold one",
@@ -121,8 +134,7 @@ _CATALOGUE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ("requested_bytes", "largest_bytes"),
     ),
     WaitingReason.SLICE_TOO_SMALL: (
-        "needs {requested_bytes} of GPU memory on one GPU, which its node pools give as MIG slices; "
-        "the largest has {largest_bytes}",
+        _SLICE,
         ("requested_bytes", "largest_bytes"),
     ),
     WaitingReason.NO_SUCH_SLICE: (
@@ -263,6 +275,10 @@ def _template(code: WaitingReason, named: dict[str, int]) -> str:
     match code:
         case WaitingReason.TOO_LARGE_TOGETHER if named["requested"] <= named["largest"]:
             return _MORE_THAN if named["room"] else _TOO_MANY
+        case WaitingReason.TOO_LARGE_FOR_DOMAIN if named["group"]:
+            return _NEVER_GROUPED
+        case WaitingReason.TOPOLOGY if named["group"]:
+            return _NOT_GROUPED
         case WaitingReason.DEVICE_TOO_SMALL if not named["largest_bytes"]:
             return _NONE_SHARED
         case WaitingReason.SLICE_TOO_SMALL if not named["largest_bytes"]:

@@ -39,6 +39,11 @@ def test_gpus_are_shown_as_gpus() -> None:
         (WaitingReason.BEHIND_OTHERS, (1,), "1 workload is ahead of it"),
         (WaitingReason.NOT_SUPPORTED, (1, Unsupported.FIELDS), "1 cluster does not support fields that it sets"),
         (WaitingReason.NOT_SUPPORTED, (2, Unsupported.SLICES), "2 clusters do not support MIG slices"),
+        (
+            WaitingReason.TOPOLOGY,
+            (6, 4, 2),
+            "its 6 replicas would fit, but not each 2 of them in one domain of their level; there is room for 4 of them so",
+        ),
         (WaitingReason.NODES_UNAVAILABLE, (1, 0, 0, 0), "1 node that could hold it is cordoned"),
         (
             WaitingReason.NODES_UNAVAILABLE,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from muster_scheduler.domain.answers.explain import explain
 from muster_scheduler.domain.asked.requests import STORAGE, Shape
 from muster_scheduler.domain.asked.terms import Wish
 from muster_scheduler.domain.asked.workloads import SECOND, Request
@@ -141,3 +142,38 @@ def test_that_all_cards_are_in_mig_mode_is_said(shape: Shape, amount: str) -> No
     fleet = Fleet(node("a", 2, mig=True), node("b", 1, mig=True), profile=Profile(mig=Mig.DYNAMIC))
     fleet.submit(1, request(role(shape)))
     assert told(fleet, 1) == f"needs {amount}, not a MIG slice; its node pools have 3 GPUs in MIG mode and no other"
+
+
+@pytest.mark.parametrize(
+    ("racks", "group", "text"),
+    [
+        (
+            (3, 2, 1),
+            3,
+            "each 3 of its 6 replicas have to run in one domain of their level; idle nodes have room for 3 of them so",
+        ),
+        (
+            (2, 1, 1, 1, 1),
+            2,
+            "each 2 of its 6 replicas have to run in one domain of their level; idle nodes have room for 2 of them so",
+        ),
+    ],
+)
+def test_of_groups_it_is_said_what_has_to_be_close_together(racks: tuple[int, ...], group: int, text: str) -> None:
+    nodes = [labelled(f"n{r}-{n}", 1, rack=f"r{r}") for r, size in enumerate(racks) for n in range(size)]
+    fleet = Fleet(*nodes)
+    fleet.submit(1, close_by(request(role(whole(1), 6)), group="rack", group_size=group))
+    assert told(fleet, 1) == text
+
+
+def test_a_label_is_not_what_lacks_where_the_nodes_are_too_small() -> None:
+    fleet = Fleet(node("a", 2), node("b", 2))
+    fleet.submit(1, close_by(request(role(whole(4), 6)), required="rack"))
+    assert told(fleet, 1) == "needs 4 GPUs on one node; the largest node has 2"
+    helps = explain(fleet.world, fleet.workload(1)).unblockers
+    assert [text.partition(" of memory, ")[2] for text in helps] == [
+        "4 GPUs and the same value of the label rack, joined node pool default"
+    ]
+    joined = [labelled(f"n{n}", 4, rack="r") for n in range(6)]
+    fleet.inventory("c1", [node("a", 2), node("b", 2), *joined])
+    assert fleet.workload(1).replicas

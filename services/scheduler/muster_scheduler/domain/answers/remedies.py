@@ -17,6 +17,7 @@ from muster_scheduler.domain.answers.trying import asking, barred, fits_idle, ha
 from muster_scheduler.domain.answers.viewing import Viewer
 from muster_scheduler.domain.answers.wording import gpus, named_amount, shape_in_words
 from muster_scheduler.domain.asked.requests import Kind, Role, Shape, charge_of
+from muster_scheduler.domain.asked.terms import Wish
 from muster_scheduler.domain.asked.workloads import Request, Workload
 from muster_scheduler.domain.books.capacity import Trial
 from muster_scheduler.domain.books.world import World
@@ -58,7 +59,7 @@ def what_would_fit(world: World, workload: Workload, request: Request, viewer: V
 def _joined(world: World, workload: Workload, request: Request, short: Role) -> Iterator[str]:
     """That nodes which are large enough joined its first pool, and what would have to be allowed beside."""
     for pool in request.pools[:1]:
-        text = f"{_nodes_for(short)} joined node pool {pool}"
+        text = f"{_nodes_for(short, wish_of(request))} joined node pool {pool}"
         if barred(world, workload, request, pool) is None:
             yield text
             continue
@@ -252,7 +253,8 @@ def _most(
     return 0
 
 
-def _nodes_for(role: Role) -> str:
+def _nodes_for(role: Role, wish: Wish) -> str:
+    """Nodes that would hold the role, with the labels by which it is to be close together."""
     shape = role.shape
     asked = (
         (shape.cpu, f"{format_milli_cpu(shape.cpu)} CPU"),
@@ -265,6 +267,8 @@ def _nodes_for(role: Role) -> str:
         words = shape_in_words(shape._replace(devices=1))
         parts.append(f"room for {words}" if shape.devices == 1 else f"{shape.devices} devices with room for {words}")
     parts += [named_amount(name, amount) for name, amount in shape.extra]
+    parts += [f"the same value of the label {wish.required}"] if wish.required else []
+    parts += [f"the label {wish.group}"] if wish.group and wish.group != wish.required else []
     each = f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else "".join(parts)
     if role.size == 1:
         return f"a node with {each}" if each else "a node"

@@ -246,15 +246,19 @@ def lacking(
     if Lack.GROUPS in lacks:
         uneven = next(refusal for refusal in refusals if refusal.lack is Lack.GROUPS)
         return Reason(WaitingReason.UNEVEN_GROUPS, (uneven.asked, uneven.room))
-    if lacks == {Lack.LEVEL}:
+    if lacks == {Lack.LEVEL} and not idle:
         return Reason(WaitingReason.NO_SUCH_LEVEL)
     if all(isinstance(find(workload, roles, ground._replace(wish=Wish())), Refusal) for ground in grounds):
-        return None
+        return None  # nor would it fit if it did not have to be close together: a label is not what it lacks
+    if lacks == {Lack.LEVEL}:
+        return Reason(WaitingReason.NO_SUCH_LEVEL)
     alone = _lacking_domains(workload, roles, grounds, refusals)
     if alone is not None:
         return Reason(WaitingReason.TOO_FEW_DOMAINS if idle else WaitingReason.APART, alone)
     code = WaitingReason.TOO_LARGE_FOR_DOMAIN if idle else WaitingReason.TOPOLOGY
-    return Reason(code, (replica_count(roles), max(refusal.room for refusal in refusals)))
+    wish = grounds[0].wish
+    group = wish.group_size if wish.group and not wish.required else 0
+    return Reason(code, (replica_count(roles), max(refusal.room for refusal in refusals), group))
 
 
 def _lacking_domains(
