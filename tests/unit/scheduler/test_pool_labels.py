@@ -9,6 +9,7 @@ import pytest
 from muster_kernel.lifecycle import Phase
 from muster_scheduler.adapters import rows
 from muster_scheduler.domain import events
+from muster_scheduler.domain.answers.explain import explain
 from muster_scheduler.domain.asked.limits import Limits
 from muster_scheduler.domain.asked.requests import Role
 from muster_scheduler.domain.asked.terms import Terms, Wish
@@ -132,6 +133,16 @@ def test_what_runs_on_a_node_that_moves_stays_and_what_it_gives_back_is_offered_
     made.send(events.DeletionRequested("e", made.workload(1).id))
     made.gone(1)
     assert (where(made, 2), where(made, 3)) == ({"n2", "n3"}, {"n1"})
+
+
+def test_who_ran_on_a_node_before_it_moved_is_named_to_who_waits_for_it() -> None:
+    made = fleet()
+    made.submit(1, for_pool("default", role(whole(4), 2)))
+    made.run(1)
+    made.send(events.NodePoolChanged(RACKY))
+    made.submit(2, for_pool("racky", role(whole(4), 2)))
+    (told,) = explain(made.world, made.workload(2)).unblockers
+    assert told.endswith("(8 GPUs, preemptible, Running) ended")
 
 
 def test_a_node_that_takes_work_again_wakes_the_pool_in_which_it_is_then() -> None:
