@@ -5,17 +5,19 @@ from __future__ import annotations
 import pytest
 
 from muster_kernel.mig import CARDS, memory_of, smallest_for
-from muster_kernel.quantities import UNITS_PER_SEVENTH
+from muster_kernel.quantities import GPU, UNITS_PER_SEVENTH
 from muster_kernel.reasons import Constraint
 from muster_scheduler.adapters import rows
 from muster_scheduler.domain import events
 from muster_scheduler.domain.answers.explain import explain
+from muster_scheduler.domain.asked.quotas import Quota
 from muster_scheduler.domain.asked.requests import Kind, Shape, Share
 from muster_scheduler.domain.asked.workloads import Request
 from muster_scheduler.domain.books.pools import NodePool
+from muster_scheduler.domain.books.queues import Project
 from muster_scheduler.domain.fleet.clusters import Profile
 from muster_scheduler.domain.fleet.nodes import Mig, Node
-from tests.support.fleets import GIB, Fleet, device_memory, devices, node, request, role, whole
+from tests.support.fleets import GIB, Fleet, device_memory, devices, mig_slice, node, request, role, whole
 
 CUT = NodePool(7, "c1", "default", 1, memory_as_slices=True)
 CARVES = Profile(mig=Mig.DYNAMIC)
@@ -140,6 +142,28 @@ def test_room_is_made_for_it() -> None:
     made.submit(1, request(role(device_memory(9 * GIB)), priority=100))
     made.gone(0)
     assert [share.profile for share in shares_of(made, 1)] == ["1g.10gb"]
+
+
+@pytest.mark.parametrize("asked", [device_memory(4 * GIB), mig_slice("1g.5gb")])
+def test_who_waits_for_a_slice_is_looked_at_again_when_another_comes_to_hold_more_than_its_share(asked: Shape) -> None:
+    here, there = (
+        small("n1"),
+        node("n2", cluster="c2", cards=devices("n2", 1, model="A100-40GB", memory=40 * GIB, mig=True)),
+    )
+    made = fleet(here, there, quota=1)
+    made.send(events.NodePoolChanged(CUT._replace(id=8, cluster="c2")))
+    made.project("p", {"default": 1}, weight=0)
+    made.send(events.ProjectChanged(Project("q", "d", {"default": Quota(GPU // 7)}, 1)))
+    for number in range(7):
+        made.submit(number, request(role(asked), clusters=("c1",)), project="p" if number < 6 else "q")
+        made.run(number)
+    made.submit(7, request(role(asked), clusters=("c1",)))
+    assert made.workload(7).claim is None, "the other one holds no more than it deserves"
+    for number in range(8, 11):
+        made.submit(number, request(role(asked), clusters=("c2",)), project="q")
+    assert made.workload(7).claim is not None
+    made.gone(6)
+    assert [share.profile for share in shares_of(made, 7)] == ["1g.5gb"]
 
 
 def test_what_no_slice_holds_is_told_the_largest_there_is() -> None:

@@ -25,7 +25,7 @@ from muster_scheduler.domain.books.world import World, amount_of
 from muster_scheduler.domain.fleet.columns import CLOSED, SLICED
 from muster_scheduler.domain.fleet.nodes import Node
 from muster_scheduler.domain.placement.place import mig_of
-from muster_scheduler.domain.placement.slicing import fit_there
+from muster_scheduler.domain.placement.slicing import asks_for_memory, fit_there
 from muster_scheduler.domain.room.bounds import Pool, may_take
 from muster_scheduler.domain.room.listing import departing, tree_of
 from muster_scheduler.domain.room.sites import leaving_of
@@ -219,9 +219,7 @@ class Change:
         return not key.returning and self._enough_in_sum(key, {cluster: free[cluster] for cluster in moves})
 
     def _enough_in_sum(self, key: ClassKey, free: Mapping[str, Amount]) -> bool:
-        asked = asked_by(key)
-        if any(role.shape.kind is Kind.MEMORY for role in key.roles):
-            asked = asked._replace(gpu=0)  # of cards that serve memory requests nobody knows what is free
+        asked = _at_least(key)
         return any(all(map(int.__ge__, amount, asked)) for amount in free.values())
 
     def _asks_own(self, whom: Whom) -> bool:
@@ -245,7 +243,7 @@ class Change:
         row = standing.projects.get(key.project)
         if row is None or not self._givers():
             return False
-        held = self._world.queues.account(key.project, self._pool).held.plus(asked_by(key))
+        held = self._world.queues.account(key.project, self._pool).held.plus(_at_least(key))
         return any(
             shares is not None and has <= max(shares[row].fair, shares[row].deserved)
             for shares, has in zip(standing.shares, held, strict=True)
@@ -262,6 +260,12 @@ class Change:
             before = self._world.waiting.weighed.renew(self._pool, standing.shares)
             self._moved = _reweighed(standing, before, self._givers())
         return self._moved
+
+
+def _at_least(key: ClassKey) -> Amount:
+    """What a member asks for, and no more than it would be charged: of GPU memory nobody knows before it has a card."""
+    asked = asked_by(key)
+    return asked._replace(gpu=0) if asks_for_memory(key.roles) else asked
 
 
 class _Reweighed(NamedTuple):
