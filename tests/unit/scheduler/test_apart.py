@@ -7,7 +7,7 @@ from muster_scheduler.domain import events
 from muster_scheduler.domain.answers.explain import explain
 from muster_scheduler.domain.asked.requests import Role
 from muster_scheduler.domain.asked.terms import HOST_LABEL, Apart, Terms, Together, Wish
-from muster_scheduler.domain.asked.workloads import ReplicaState, Request, WorkloadKind
+from muster_scheduler.domain.asked.workloads import ReplicaState, Request, Stretch, Trials, WorkloadKind
 from muster_scheduler.domain.books.pools import NodePool, Strategy
 from muster_scheduler.domain.fleet.clusters import Profile
 from muster_scheduler.domain.fleet.nodes import Mig, Node
@@ -206,3 +206,35 @@ def test_slices_and_spread_pools_keep_apart_as_well() -> None:
     fleet.submit(1, request(role(whole(3))))
     fleet.submit(2, asks(BY_HOST, role(whole(), 2)))
     assert sorted(where(fleet, 2)) == ["n1", "n2"], "the emptiest first"
+
+
+def test_trials_and_workers_that_come_later_keep_apart() -> None:
+    terms = Terms(topology=Wish(apart=BY_RACK))
+    fleet = hall()
+    fleet.submit(1, request(role(whole()))._replace(trials=Trials(6, 6), terms=terms))
+    racks = [name[:3] for name in where(fleet, 1)]
+    assert sorted(racks) == ["n00", "n01", "n10", "n11"], "the others wait until one of these has ended"
+    fleet = hall()
+    made = request(role(whole(), 2))._replace(stretch=Stretch("worker", 2, 8), terms=terms, spec=b"")
+    fleet.submit(1, made)
+    fleet.run(1)
+    fleet.wait(30)
+    racks = [name[:3] for name in where(fleet, 1)]
+    assert sorted(racks) == ["n00", "n01", "n10", "n11"], "it has four places, however many cards are free"
+
+
+def test_named_resources_are_taken_apart_as_well() -> None:
+    nodes = [node(f"n{n}", 4) for n in range(3)]
+    for each in nodes:
+        each.extra = {"vendor.example/nic": 8}
+    fleet = Fleet(*nodes)
+    shape = host()._replace(extra=(("vendor.example/nic", 1),))
+    fleet.submit(1, asks(BY_HOST, role(shape, 2), role(shape, 1, "other")))
+    assert len(set(where(fleet, 1))) == 3
+    fleet.submit(2, asks(BY_HOST, role(shape, 4)))
+    assert not where(fleet, 2)
+    fleet.submit(3, asks(BY_HOST._replace(required=False), role(shape, 4)))
+    assert len(where(fleet, 3)) == 4
+    fleet.submit(4, service(2, BY_HOST)._replace(roles=(role(shape, 2),)))
+    fleet.send(events.ScaleAdvised(fleet.workload(4).id, 4))
+    assert len(where(fleet, 4)) == len(set(where(fleet, 4))) == 3
