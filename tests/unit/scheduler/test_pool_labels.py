@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from muster_kernel.lifecycle import Phase
+from muster_kernel.quantities import GPU
 from muster_scheduler.adapters import rows
 from muster_scheduler.domain import events
 from muster_scheduler.domain.answers.explain import explain
@@ -126,7 +127,7 @@ def test_what_runs_on_a_node_that_moves_stays_and_what_it_gives_back_is_offered_
     made.run(1)
     made.send(events.NodePoolChanged(RACKY))
     assert (where(made, 1), made.workload(1).pool) == ({"n1", "n2"}, "default")
-    assert made.world.queues.account("p", "default").allocated == made.workload(1).request.roles[0].charge * 2
+    assert made.world.queues.account("p", "default").allocated == 2 * 4 * GPU
     made.submit(2, for_pool("racky", role(whole(4), 2)))
     made.submit(3, for_pool("default", role(whole(4))))
     assert (where(made, 2), where(made, 3)) == (set(), set())

@@ -85,11 +85,15 @@ def _taken_by(
 
 
 def _holding(world: World, cluster: str, pool: str, but: str) -> list[Workload]:
-    """Who holds something there, the smallest first; without those whose place is another's once they are gone."""
-    there = [members for place, members in world.placed.items() if place[:2] == (cluster, pool)]
+    """Who holds something on the nodes there, the smallest first, whenever these came into the pool.
+
+    Without those whose place is another's once they are gone.
+    """
+    capacity = world.inventory.capacity(cluster, pool)
+    there = {holder.workload for node in (capacity.nodes if capacity else ()) for holder in node.entries}
     claims = (world.workloads[each].claim for each in world.claims)
     leaving = {each for claim in claims if claim for each in claim.waits_for}
-    holding = [world.workloads[each] for members in there for each in members if each != but and each not in leaving]
+    holding = [found for each in there - leaving - {but} if (found := world.workloads[each]).everyone()]
     return sorted(holding, key=lambda other: (_held(other), other.id))
 
 
