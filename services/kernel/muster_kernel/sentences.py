@@ -65,6 +65,10 @@ _APART: Final = (
     "its {replicas:replica|replicas} would fit, but not as close together as required; "
     "the best domain has room for {room}"
 )
+_OF_MODEL: Final = (
+    "non-preemptible work uses {used} of the {deserved:GPU|GPUs} of this model "
+    "that the {queue} deserves ({short} short)"
+)
 _SLICE: Final = (
     "needs {requested_bytes} of GPU memory on one GPU, which its node pools give as MIG slices; "
     "the largest has {largest_bytes}"
@@ -195,7 +199,7 @@ _CATALOGUE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ("used", "limit", "short", "queue"),
     ),
     WaitingReason.MODEL_OVER_QUOTA: (
-        "non-preemptible work uses {used} of {deserved:GPU|GPUs} of this model the {queue} deserves ({short} short)",
+        _OF_MODEL,
         ("used", "deserved", "short", "queue"),
     ),
     WaitingReason.USER_OVER_LIMIT: (

@@ -7,6 +7,8 @@ import pytest
 from muster_kernel.reasons import FailureClass, Unsupported, WaitingReason, classify_exit
 from muster_kernel.sentences import Reason, number_names
 
+_SO = "there is room for 2 of them so"
+
 
 @pytest.mark.parametrize("code", list(WaitingReason))
 def test_every_reason_is_a_sentence(code: WaitingReason) -> None:
@@ -34,6 +36,11 @@ def test_gpus_are_shown_as_gpus() -> None:
             (1 << 30, 0),
             "needs 1Gi of GPU memory on one GPU; its node pools have no GPU that can be shared",
         ),
+        (
+            WaitingReason.MODEL_OVER_QUOTA,
+            (0, 7000, 7000, 0),
+            "non-preemptible work uses 0 of the 1 GPU of this model that the project deserves (1 short)",
+        ),
         (WaitingReason.CLAIM, (1,), "room has been made for it; 1 workload is still leaving"),
         (WaitingReason.CLAIM, (2,), "room has been made for it; 2 workloads are still leaving"),
         (WaitingReason.BEHIND_OTHERS, (1,), "1 workload is ahead of it"),
@@ -41,8 +48,8 @@ def test_gpus_are_shown_as_gpus() -> None:
         (WaitingReason.NOT_SUPPORTED, (2, Unsupported.SLICES), "2 clusters do not support MIG slices"),
         (
             WaitingReason.TOPOLOGY,
-            (6, 4, 2),
-            "its 6 replicas would fit, but not each 2 of them in one domain of their level; there is room for 4 of them so",
+            (4, 2, 2),
+            f"its 4 replicas would fit, but not each 2 of them in one domain of their level; {_SO}",
         ),
         (WaitingReason.NODES_UNAVAILABLE, (1, 0, 0, 0), "1 node that could hold it is cordoned"),
         (

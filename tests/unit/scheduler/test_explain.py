@@ -10,6 +10,7 @@ from muster_kernel.reasons import Constraint, FailureClass, WaitingReason
 from muster_scheduler.domain import events
 from muster_scheduler.domain.answers.explain import Explanation, explain
 from muster_scheduler.domain.answers.wording import asks
+from muster_scheduler.domain.asked.quotas import UserLimit
 from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState, Request
 from muster_scheduler.domain.fleet.clusters import Profile
 from muster_scheduler.domain.fleet.nodes import Mig, NodeState
@@ -378,3 +379,13 @@ def test_what_nodes_have_beside_what_they_have_enough_of_is_said() -> None:
     ]
     fleet.submit(2, request(role(whole(4, cpu=100_000))))
     assert said(fleet, 2)[3][0] == "it asked for at most 8 CPU on one node"
+
+
+def test_of_one_workload_of_a_user_none_is_chosen() -> None:
+    fleet = Fleet(node("n1", 4))
+    fleet.project("p", {"default": 4}, users=(UserLimit("", workloads=1),))
+    fleet.submit(1)
+    fleet.submit(2)
+    assert "the workload of its user in p ended" in why(fleet, 2).unblockers
+    fleet.finish(1)
+    assert fleet.workload(2).replicas

@@ -83,7 +83,7 @@ def test_what_asks_for_nothing_else_is_said_in_whole_words() -> None:
     one, gang = (explain(fleet.world, fleet.workload(number)) for number in (1, 2))
     assert (one.asks, gang.asks) == (f"5 {NIC}", f"4 x 5 {NIC}")
     assert one.unblockers == (
-        f"it asked for no {NIC} on one node",
+        f"it asked for no {NIC}",
         f"a node with 5 {NIC} joined node pool default",
     )
     assert gang.unblockers[1] == f"4 nodes, each with 5 {NIC}, joined node pool default"

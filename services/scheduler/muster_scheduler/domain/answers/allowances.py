@@ -60,7 +60,8 @@ def larger(world: World, workload: Workload, request: Request, pool: str, closed
     if closed.reason.code is _W.USER_RUNS_ENOUGH and len(told) == 1:
         running, more = closed.reason.numbers[0], "" if room else ", and there was room"
         first = own_user_first(world, workload, pool, viewer)
-        found.append(f"one of the {running} workloads of its user in {workload.project} ended{first}{more}")
+        whose = "the workload" if running == 1 else f"one of the {running} workloads"
+        found.append(f"{whose} of its user in {workload.project} ended{first}{more}")
     found += [" and ".join(told) + beside] if told else []
     if closed.reason.code is _W.NO_WEIGHT:
         found += _weight(world, workload, request, pool, closed.reason, viewer)

@@ -206,7 +206,8 @@ def _less_named(world: World, request: Request, short: Role) -> Iterator[tuple[t
     if lacking:
         less = tuple((name, least) for name in asked if (least := min(asked[name], most[name])))
         named = [f"at most {named_amount(name, most[name])}" if most[name] else f"no {name}" for name in lacking]
-        yield _with(request, short, short.shape._replace(extra=less)), f"it asked for {' and '.join(named)} on one node"
+        where = " on one node" if any(map(most.get, lacking)) else ""
+        yield _with(request, short, short.shape._replace(extra=less)), f"it asked for {' and '.join(named)}{where}"
 
 
 def _with(request: Request, short: Role, shape: Shape) -> tuple[Role, ...]:
