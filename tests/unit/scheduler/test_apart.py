@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from muster_kernel.reasons import FailureClass, WaitingReason
+from muster_scheduler.adapters.workload_rows import of_request, to_request
 from muster_scheduler.domain import events
 from muster_scheduler.domain.answers.explain import explain
 from muster_scheduler.domain.asked.requests import Role
@@ -238,3 +241,9 @@ def test_named_resources_are_taken_apart_as_well() -> None:
     fleet.submit(4, service(2, BY_HOST)._replace(roles=(role(shape, 2),)))
     fleet.send(events.ScaleAdvised(fleet.workload(4).id, 4))
     assert len(where(fleet, 4)) == len(set(where(fleet, 4))) == 3
+
+
+@pytest.mark.parametrize("apart", [BY_HOST, BY_RACK._replace(required=False), None])
+def test_what_the_database_keeps_of_it_reads_back(apart: Apart | None) -> None:
+    asked = asks(apart, role(whole(), 2), required="block")
+    assert to_request(of_request(asked), asked.spec) == asked
