@@ -12,12 +12,12 @@ from muster_scheduler.domain import events
 from muster_scheduler.domain.answers.explain import explain
 from muster_scheduler.domain.asked.quotas import Quota
 from muster_scheduler.domain.asked.requests import Kind, Shape, Share
-from muster_scheduler.domain.asked.workloads import Request
+from muster_scheduler.domain.asked.workloads import Request, Stretch, Trials, WorkloadKind
 from muster_scheduler.domain.books.pools import NodePool
 from muster_scheduler.domain.books.queues import Project
 from muster_scheduler.domain.fleet.clusters import Profile
 from muster_scheduler.domain.fleet.nodes import Mig, Node
-from tests.support.fleets import GIB, Fleet, device_memory, devices, mig_slice, node, request, role, whole
+from tests.support.fleets import GIB, Fleet, device_memory, devices, mig_slice, node, portion, request, role, whole
 
 CUT = NodePool(7, "c1", "default", 1, memory_as_slices=True)
 CARVES = Profile(mig=Mig.DYNAMIC)
@@ -164,6 +164,61 @@ def test_who_waits_for_a_slice_is_looked_at_again_when_another_comes_to_hold_mor
     assert made.workload(7).claim is not None
     made.gone(6)
     assert [share.profile for share in shares_of(made, 7)] == ["1g.5gb"]
+
+
+def test_a_service_that_grows_gets_slices_within_its_quota() -> None:
+    made = fleet(small("n1", 2), quota=1)
+    service = made.submit(0, asks(4 * GIB, preemptible=False)._replace(kind=WorkloadKind.INFERENCE, max_scale=9))
+    made.send(events.ScaleAdvised(service.id, 9))
+    assert [share.profile for share in shares_of(made, 0)] == ["1g.5gb"] * 7
+
+
+def test_an_elastic_gang_grows_by_slices() -> None:
+    made = fleet(small("n1"))
+    made.submit(0, asks(4 * GIB, 2)._replace(stretch=Stretch("worker", 2, 5)))
+    made.run(0)
+    for _ in range(8):
+        made.wait(30)
+    assert [share.profile for share in shares_of(made, 0)] == ["1g.5gb"] * 5
+
+
+def test_trials_get_slices() -> None:
+    made = fleet(small("n1"))
+    made.submit(0, asks(9 * GIB)._replace(trials=Trials(6, 5)))
+    assert [share.profile for share in shares_of(made, 0)] == ["1g.10gb"] * 4
+
+
+def test_slices_move_so_that_a_whole_card_is_free_to_be_cut() -> None:
+    made = fleet(small("n1"), small("n2"))
+    for number in range(8):
+        made.submit(number, asks(4 * GIB))
+        made.run(number)
+    for number in range(1, 7):
+        made.finish(number)
+    nodes = {each.node for number in (0, 7) for each in made.workload(number).everyone()}
+    assert len(nodes) == 2, "one on each card"
+    taker = made.submit(20, asks(30 * GIB))
+    assert taker.claim is not None
+    for number in (0, 7):
+        if made.workload(number).claim is not None:
+            made.gone(number)
+    assert [share.profile for share in shares_of(made, 20)] == ["7g.40gb"]
+    assert sorted(share.profile for number in (0, 7) for share in shares_of(made, number)) == ["1g.5gb"] * 2
+
+
+def test_who_shares_a_card_does_not_move_to_a_slice() -> None:
+    made = fleet(node("n1", 1), node("n2", 1), large("n3"), said=CUT._replace(memory_as_slices=False))
+    made.submit(0, request(role(portion(600))))
+    made.submit(1, asks(9 * GIB))
+    made.submit(2, asks(60 * GIB))
+    made.run(1)
+    made.run(2)
+    made.finish(0)
+    made.send(events.NodePoolChanged(CUT._replace(version=2)))
+    kept = [share.kind for number in (1, 2) for share in shares_of(made, number)]
+    made.submit(3, request(role(whole())))
+    assert kept == [share.kind for number in (1, 2) for share in shares_of(made, number)] == [Kind.MEMORY] * 2
+    assert made.workload(3).claim is None
 
 
 def test_what_no_slice_holds_is_told_the_largest_there_is() -> None:

@@ -95,6 +95,12 @@ def test_the_levels_of_a_node_pool() -> None:
     assert made == domain.NodePoolChanged(NodePool(7, "c1", "h100", 0, levels=("block", "rack")))
 
 
+def test_a_node_pool_in_which_memory_comes_as_slices() -> None:
+    said = tenancy_pb2.NodePool(id=7, cluster="c1", name="h100", memory_as_slices=True)
+    made = translate(event("pool/7", submission_pb2.NodePoolChanged(node_pool=said)))
+    assert made == domain.NodePoolChanged(NodePool(7, "c1", "h100", 0, memory_as_slices=True))
+
+
 def test_a_node_pool() -> None:
     said = tenancy_pb2.NodePool(
         id=4, cluster="c1", name="a100", version=2, gpu_placement=tenancy_pb2.PLACEMENT_STRATEGY_SPREAD
