@@ -117,3 +117,12 @@ def test_the_lowest_rank_of_each_domain_and_part_is_taken() -> None:
     apart = np.array([0, 0, 0, 1, 1], np.int32)
     assert one_each(counts, apart, None, rank).tolist() == [0, 1, 0, 1, 0]
     assert one_each(counts, apart, np.array([0, 1, 1, 0, 1], np.int32), rank).tolist() == [1, 1, 0, 1, 1]
+
+
+def test_a_role_gives_up_a_domain_that_another_cannot_do_without() -> None:
+    counts = np.array([[1, 1], [0, 0], [1, 0]])
+    apart, rank = np.array([0, 1], np.int32), np.zeros(2, np.int64)
+    assert spread_out(counts, [1, 0, 1], apart, rank).taken.tolist() == [[0, 1], [0, 0], [1, 0]]
+    counts = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 0]])
+    apart, rank = np.array([0, 1, 2], np.int32), np.zeros(3, np.int64)
+    assert spread_out(counts, [1, 1, 1], apart, rank).taken.tolist() == [[0, 1, 0], [0, 0, 1], [1, 0, 0]]
