@@ -14,7 +14,7 @@ from muster_scheduler.domain.fleet.columns import SLOTS
 from muster_scheduler.domain.fleet.holdings import NOBODY
 from muster_scheduler.domain.placement.place import Budget
 from muster_scheduler.domain.room.bounds import Pool, count_cards, may_take
-from muster_scheduler.domain.room.evictions import ask_of, from_others
+from muster_scheduler.domain.room.giving import ask_of, from_others
 from muster_scheduler.domain.room.listing import tree_of
 from muster_scheduler.domain.room.sites import sites_of
 from muster_scheduler.domain.room.values import NoRoom

@@ -1,7 +1,7 @@
 """What making room for a waiting workload comes to, in the numbers of this moment.
 
 Called by explain.py for what waits for want of room. Each way in which others would have to move or leave
-(room/evictions.py) is tried again on the live state and taken back; a way that is barred says by what. What elastic
+(room/giving.py) is tried again on the live state and taken back; a way that is barred says by what. What elastic
 gangs can do without is not told: where it is enough, the cycle has taken it.
 Holds: the state is as it was afterwards; the work is bounded by `_SITES` and by what each way bounds itself.
 """
@@ -20,7 +20,7 @@ from muster_scheduler.domain.books.standing import Standing
 from muster_scheduler.domain.books.standings import standing_of
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.placement.place import Budget
-from muster_scheduler.domain.room.evictions import ask_of, from_others, from_own
+from muster_scheduler.domain.room.giving import ask_of, from_others, from_own
 from muster_scheduler.domain.room.listing import tree_of
 from muster_scheduler.domain.room.moving import by_moving
 from muster_scheduler.domain.room.sites import Ask, Room, Site, sites_of

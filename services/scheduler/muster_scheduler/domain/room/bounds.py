@@ -1,6 +1,6 @@
 """How many whole cards others could give a taker on each node at most: where it needs more, no search can find room.
 
-Called before a search for room (evictions.py) and for every class that a change might help (turning/changes.py). With
+Called before a search for room (giving.py) and for every class that a change might help (turning/changes.py). With
 queues that all hold about their shares, nineteen searches of twenty found that every way takes more than queues may
 lose, after milliseconds each; this says so in a tenth of one.
 Holds: an upper bound of what `reclaim` finds, under each clause: on a node all that is idle or shared, of every queue

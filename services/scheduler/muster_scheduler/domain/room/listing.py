@@ -1,6 +1,6 @@
 """From the books to arrays: the preemptible work of a pool, its queues, and who needs room.
 
-Called by evictions.py for one (cluster, node pool) at a time. Reads the books, changes nothing.
+Called by giving.py for one (cluster, node pool) at a time. Reads the books, changes nothing.
 Holds: `Running` lists what `workloads` names in that order, each with all that is charged to it in the pool; a share of
 a device beyond the columns' slots is left out, since nobody is placed there by columns either.
 """
