@@ -57,6 +57,8 @@ def test_a_model_that_is_used_up_leaves_the_others() -> None:
     fleet.submit(7, asked(whole(1)), project="a")
     answer = explain(fleet.world, fleet.workload(7))
     assert (Constraint.MODEL_CLOSED, 1, "has GPUs of A100, of which a quota leaves too few") in answer.excluded
+    assert answer.reason is not None
+    assert answer.reason.sentence() == "1 GPU is asked for and 0 are free in the pool", "two of a model that is closed"
     fleet.submit(8, asked(whole(2)))
     assert models(fleet, 8) == ["a1"], "another project has no such limit"
 

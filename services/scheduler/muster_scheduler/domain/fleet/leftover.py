@@ -51,7 +51,7 @@ class Leftover:
             self._free[ordinal] = free
         self._stale.clear()
         nodes, free_of = self._nodes, self._free
-        if asked.types is not None or asked.avoided or asked.kept:
+        if asked.types is not None or asked.avoided or asked.closed or asked.kept:
             return sum(free_of[n][sliced] for n in range(len(nodes)) if excluded(asked, nodes[n], now) is None)
         shut = (n for n in self._special if excluded(asked, nodes[n], now) is not None)
         return totals[sliced] - sum(free_of[n][sliced] for n in shut)

@@ -18,7 +18,7 @@ from muster_scheduler.domain.asked.requests import Grant, Kind, Role, replica_co
 from muster_scheduler.domain.asked.workloads import Request, Workload
 from muster_scheduler.domain.books.capacity import Capacity
 from muster_scheduler.domain.books.eligible import eligibility_of
-from muster_scheduler.domain.books.models import bar
+from muster_scheduler.domain.books.models import bar, closed_models
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.closures import Closure, closure_of, counted
 from muster_scheduler.domain.fleet.counts import counts_of
@@ -109,6 +109,8 @@ def _unable_now(world: World, workload: Workload, request: Request, pools: list[
     open_pools = [(c, p) for c, p in pools if ready(world, world.clusters.get(c))]
     if not open_pools:
         return Reason(WaitingReason.NODES_UNAVAILABLE, (0, 0, 0, sum(len(_nodes_of(world, at)) for at in pools)))
+    used_up = closed_models(world, workload, wanted)
+    asked = asked._replace(closed=frozenset(each.model for each in used_up)) if used_up else asked
     free = max(_free_units(world, asked, request, c, p) for c, p in open_pools)
     apart = lacking(workload, request.roles, _grounds(world, asked, request, open_pools))
     if apart is not None:
