@@ -11,12 +11,15 @@ from collections.abc import Iterator, Sequence
 from muster_kernel.lifecycle import ACTIVE, WAITING
 from muster_scheduler.domain import decisions as d
 from muster_scheduler.domain.asked.quotas import Account, Quota
+from muster_scheduler.domain.asked.requests import Role
+from muster_scheduler.domain.asked.terms import Wish
 from muster_scheduler.domain.asked.workloads import Request, Workload
 from muster_scheduler.domain.books.models import asked_of, bar
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.eligibility import excluded
 from muster_scheduler.domain.fleet.nodes import Mode, Node
 from muster_scheduler.domain.placement.place import amount_before, eligible
+from muster_scheduler.domain.placement.slicing import ways
 from tests.support.apart_oracle import place_of, possible
 from tests.support.gang_scenes import Scene
 from tests.support.placement_oracle import fits
@@ -136,18 +139,17 @@ def _room_in(world: World, workload: Workload, request: Request, pool: str) -> t
     amount = amount_before(world, request, pool)
     if bar(world, workload, amount, pool):
         return None
-    asked = asked_of(world, workload, amount.gpu)
+    asked, wish = asked_of(world, workload, amount.gpu), request.terms.topology
     for cluster in world.inventory.clusters_with(pool):
         if eligible(world, request, world.clusters.get(cluster)):
             there = [n for n in world.inventory.nodes.values() if (n.cluster, n.pool) == (cluster, pool)]
             open_ = [node for node in there if excluded(asked, node, world.now) is None]
-            if open_ and _possible(world, request, open_):
+            if open_ and any(_possible(world, way, wish, open_) for way in ways(world, request.roles, cluster, pool)):
                 return cluster, pool
     return None
 
 
-def _possible(world: World, request: Request, nodes: list[Node]) -> bool:
-    roles, wish = request.roles, request.terms.topology
+def _possible(world: World, roles: tuple[Role, ...], wish: Wish, nodes: list[Node]) -> bool:
     if wish.group and any(role.size > wish.group_size and role.size % wish.group_size for role in roles):
         return False  # replicas are left over that would be in no group
     key = (roles, wish, *((n.labels, n.free_cpu, n.free_memory, n.free_slots, _cards(n)) for n in nodes))
