@@ -7,7 +7,8 @@ from muster_scheduler.domain import events
 from muster_scheduler.domain.answers.explain import Explanation, explain
 from muster_scheduler.domain.asked.rules import NodeTypes
 from muster_scheduler.domain.asked.terms import Toleration
-from muster_scheduler.domain.books.queues import Project
+from muster_scheduler.domain.asked.workloads import WorkloadKind
+from muster_scheduler.domain.books.queues import Department, Project
 from muster_scheduler.domain.fleet.nodes import Node
 from tests.support.fleets import Fleet, devices, node, request, role, whole
 
@@ -93,3 +94,20 @@ def test_the_types_that_a_project_allows_are_named_and_which_it_could_allow() ->
     assert answer.unblockers == ("p allowed node type new for trainings", "p allowed node type old for trainings")
     fleet.send(events.ProjectChanged(Project("p", "d", quota, 1, node_types=NodeTypes(training=("other", "new")))))
     assert fleet.workload(1).replicas
+
+
+def test_a_department_and_workspaces_have_lists_of_their_own() -> None:
+    fleet = Fleet(typed("a", 2, "new"))
+    none = NodeTypes(workspace=("other",))
+    quota = fleet.world.queues.projects["p"].quotas
+    fleet.send(events.DepartmentChanged(Department("d", {}, 0, node_types=none)))
+    fleet.send(events.ProjectChanged(Project("p", "d", quota, 0, node_types=none)))
+    fleet.submit(1, request(role(whole(2)), kind=WorkloadKind.WORKSPACE))
+    assert why(fleet, 1).unblockers == ("p and department d allowed node type new for workspaces",)
+    both = NodeTypes(workspace=("other", "new"))
+    fleet.send(events.ProjectChanged(Project("p", "d", quota, 1, node_types=both)))
+    assert why(fleet, 1).unblockers == ("department d allowed node type new for workspaces",)
+    fleet.send(events.DepartmentChanged(Department("d", {}, 1, node_types=both)))
+    assert fleet.workload(1).replicas
+    fleet.submit(2, request(role(whole(2)), kind=WorkloadKind.INFERENCE))
+    assert not any("allowed" in text for text in why(fleet, 2).unblockers), "no list is about services"
