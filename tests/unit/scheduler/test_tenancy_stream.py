@@ -101,6 +101,12 @@ def test_a_node_pool_in_which_memory_comes_as_slices() -> None:
     assert made == domain.NodePoolChanged(NodePool(7, "c1", "h100", 0, memory_as_slices=True))
 
 
+def test_the_label_of_a_node_pool() -> None:
+    said = tenancy_pb2.NodePool(id=7, cluster="c1", name="racky", label_key="rack", label_value="r3")
+    made = translate(event("pool/7", submission_pb2.NodePoolChanged(node_pool=said)))
+    assert made == domain.NodePoolChanged(NodePool(7, "c1", "racky", 0, label_key="rack", label_value="r3"))
+
+
 def test_a_node_pool() -> None:
     said = tenancy_pb2.NodePool(
         id=4, cluster="c1", name="a100", version=2, gpu_placement=tenancy_pb2.PLACEMENT_STRATEGY_SPREAD
