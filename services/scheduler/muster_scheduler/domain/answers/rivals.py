@@ -16,10 +16,11 @@ from typing import Final
 from muster_scheduler.domain.answers.attempts import attempts
 from muster_scheduler.domain.answers.trying import taken_back
 from muster_scheduler.domain.answers.viewing import Viewer
-from muster_scheduler.domain.asked.workloads import Workload
+from muster_scheduler.domain.asked.quotas import Amount, Level
+from muster_scheduler.domain.asked.workloads import Request, Workload
 from muster_scheduler.domain.books.buckets import Bucket
 from muster_scheduler.domain.books.classes import Place
-from muster_scheduler.domain.books.models import bar
+from muster_scheduler.domain.books.models import bar, beyond_limits
 from muster_scheduler.domain.books.world import World, owner_of
 from muster_scheduler.domain.placement.place import Budget, amount_before, clusters_for, place_gang
 
@@ -36,6 +37,11 @@ def taken_first(
     clusters: where there is one for the workload. kept: for whom nodes are kept, so that they come first.
     """
     found, makers = _who_could(world, workload, pool, clusters)
+    if any(each.reservation for each in (*found, *makers)):  # whom these hold back comes next
+        with taken_back(world):
+            for at in [at for at in world.reserved if at[1] == pool]:
+                world.journal.drop(world.reserved, at)
+            found, makers = _who_could(world, workload, pool, clusters)
     if not (makers or kept) and any(_all_served(world, workload, found, pool, cluster) for cluster in clusters):
         return ""
     return first_in_words([*kept, *(each for each in [*found, *makers] if each not in kept)], viewer)
@@ -44,7 +50,8 @@ def taken_first(
 def own_first(world: World, workload: Workload, pool: str, viewer: Viewer) -> str:
     """The same of all who are ahead of it in its own project and whom no quota or limit bars from the pool."""
     own = [bucket for bucket in _before(world, workload, pool) if bucket.key.project == workload.project]
-    free = [bucket for bucket in own if _is_free(world, _head(world, bucket), pool)]
+    heads = [(bucket, _head(world, bucket)) for bucket in own]
+    free = [b for b, head in heads if _is_free(world, head, pool) or _would_displace(world, head, pool)]
     return first_in_words(_in_order(world, workload, free), viewer)
 
 
@@ -74,8 +81,8 @@ def _who_could(
     for bucket in _before(world, workload, pool):
         head = _head(world, bucket)
         if not _is_free(world, head, pool):
-            continue
-        if any(_fits(world, head, pool, cluster) for cluster in clusters):
+            makers += [bucket] if _would_displace(world, head, pool) else []
+        elif any(_fits(world, head, pool, cluster) for cluster in clusters):
             found.append(bucket)
         elif not head.preempted_by:
             tried += 1
@@ -118,9 +125,42 @@ def _stands(workload: Workload) -> Place:
 
 def _is_free(world: World, workload: Workload, pool: str) -> bool:
     """Whether neither a quota nor its own course keeps it from the pool."""
-    if workload.request is None or workload.not_before > world.now or workload.claim is not None:
+    request = workload.request
+    if request is None or workload.not_before > world.now or workload.claim is not None:
         return False
-    return bar(world, workload, amount_before(world, workload.request, pool), pool) is None
+    return bar(world, workload, amount_before(world, request, pool), pool) is None
+
+
+def _would_displace(world: World, workload: Workload, pool: str) -> bool:
+    """Whether it is over limits alone, and below these runs preemptible work that could give back as much."""
+    request = workload.request
+    if request is None or workload.not_before > world.now or workload.claim is not None or workload.preempted_by:
+        return False
+    excess = beyond_limits(world, workload, amount_before(world, request, pool), pool) or {}
+    if request.preemptible and Level.DEPARTMENT not in excess and not _outranks(world, workload, request, pool):
+        return False
+    return bool(excess) and all(
+        over <= held - bound
+        for level, amount in excess.items()
+        for over, held, bound in zip(amount, *_account(world, workload, pool, level), strict=True)
+    )
+
+
+def _outranks(world: World, workload: Workload, request: Request, pool: str) -> bool:
+    """Whether work of its own project runs in the pool that ranks below it."""
+    own = (members for (_, at, project), members in world.placed.items() if (at, project) == (pool, workload.project))
+    running = (world.workloads[each].request for members in own for each in members)
+    return any(each is not None and each.priority < request.priority for each in running)
+
+
+def _account(world: World, workload: Workload, pool: str, level: Level) -> tuple[Amount, Amount]:
+    """What its project or department holds in the pool, and how much of that nobody may take back."""
+    department = world.queues.department_of(workload.project)
+    if level is Level.PROJECT or department is None:
+        account = world.queues.account(workload.project, pool)
+    else:
+        account = world.queues.department_account(department.name, pool)
+    return account.held, account.bound
 
 
 def _fits(world: World, workload: Workload, pool: str, cluster: str) -> bool:
@@ -129,15 +169,14 @@ def _fits(world: World, workload: Workload, pool: str, cluster: str) -> bool:
 
 
 def _all_served(world: World, workload: Workload, rivals: list[Workload], pool: str, cluster: str) -> bool:
-    """Whether there is a place for it beside all of other projects, and beside those of its own who fit before it."""
+    """Whether there is a place for it beside them: those of its own project come in their order, others in any."""
     if len(rivals) > _MEMBERS:
         return False
-    own = [each for each in rivals if each.project == workload.project]
+    in_order = all(each.project == workload.project for each in rivals)
     with taken_back(world):
-        if not all(_place(world, each, pool, cluster) for each in rivals if each not in own):
-            return False
-        for each in own:
-            _place(world, each, pool, cluster)
+        for each in rivals:
+            if not _place(world, each, pool, cluster) and not in_order:
+                return False
         return _place(world, workload, pool, cluster)
 
 
