@@ -379,3 +379,13 @@ def test_of_very_many_small_workloads_those_of_one_node_are_named() -> None:
     for number in [int(each[-12:], 16) for each in on_first]:
         fleet.finish(number)
     assert fleet.workload(200).replicas
+
+
+def test_very_many_who_come_first_are_not_counted() -> None:
+    fleet = Fleet(node("n1", 1), quota=1)
+    fleet.project("b", {"default": 0})
+    fleet.submit(1, request(preemptible=False))
+    fleet.submit(2, request(role(whole(1)), priority=60))
+    fleet.send(*(fleet.admitted(number, project="b") for number in range(10, 80)))
+    told = why(fleet, 2).unblockers[0]
+    assert told.endswith("ended, and none of those who come before it took the place first")

@@ -25,7 +25,7 @@ from muster_scheduler.domain.books.world import World, owner_of
 from muster_scheduler.domain.placement.place import Budget, amount_before, clusters_for, place_gang
 
 _CLASSES: Final = 64  # that wait in the pool, those of the workload's own project first
-_MEMBERS: Final = 64  # of a class, and of all who are named
+_MEMBERS: Final = 64  # who are named; of more it is said that there are more
 _TRIED: Final = 8  # classes for which it is tried to make room; of any more it is taken for granted
 
 
@@ -108,7 +108,7 @@ def _in_order(world: World, workload: Workload, buckets: list[Bucket]) -> list[W
 def _ahead_in(world: World, bucket: Bucket, workload: Workload) -> Iterator[Workload]:
     """The first of a class, without those of the workload's own project that stand behind it."""
     own = bucket.key.project == workload.project
-    for other in map(world.workloads.__getitem__, world.waiting.members(bucket.key, _MEMBERS)):
+    for other in map(world.workloads.__getitem__, world.waiting.members(bucket.key, _MEMBERS + 1)):
         if not own or _stands(other) < _stands(workload):
             yield other
 
