@@ -45,7 +45,7 @@ import os
 os.write(1, f"rank {os.environ['RANK']} of {os.environ['WORLD_SIZE']}\\n".encode())
 """
 # What a machine without Kubernetes cannot give: these wait, and the reason says for what.
-WAITING: Final = {"001-extended-resources": "NoSuchNode", "001-git-sync": "NotSupported"}
+WAITING: Final = {"001-extended-resources": "ResourceTooLarge", "001-git-sync": "NotSupported"}
 ENDING: Final = frozenset({"kind-training", "kind-mpi", "kind-mpi-training", "kind-pytorch", COLOSSAL})
 EXAMPLES: Final = [path.stem for path in sorted(SEEDS.glob("*.yaml")) if path.stem != TEMPLATE]
 
