@@ -247,3 +247,24 @@ def test_named_resources_are_taken_apart_as_well() -> None:
 def test_what_the_database_keeps_of_it_reads_back(apart: Apart | None) -> None:
     asked = asks(apart, role(whole(), 2), required="block")
     assert to_request(of_request(asked), asked.spec) == asked
+
+
+@pytest.mark.parametrize("kind", [WorkloadKind.INFERENCE, WorkloadKind.TRAINING])
+def test_a_node_that_is_in_another_pool_by_now_still_fills_its_rack(kind: WorkloadKind) -> None:
+    fleet = Fleet(at("a", "b", "r1"), at("b", "b", "r1"), at("c", "b", "r2"))
+    asked = asks(BY_RACK, role(whole(2), 1))
+    if kind is WorkloadKind.INFERENCE:
+        asked = asked._replace(kind=kind, max_scale=3)
+    else:
+        asked = asked._replace(stretch=Stretch("worker", 1, 3))
+    fleet.send(events.NodePoolChanged(NodePool(7, "c1", "lab", 1, label_key=HOST_LABEL, label_value="a")))
+    fleet.send(events.NodePoolChanged(NodePool(7, "c1", "lab", 2, label_key="none", label_value="such")))
+    fleet.submit(1, asked)
+    fleet.run(1)
+    (first,) = where(fleet, 1)[:1]
+    fleet.send(events.NodePoolChanged(NodePool(7, "c1", "lab", 3, label_key=HOST_LABEL, label_value=first)))
+    fleet.send(events.ScaleAdvised(fleet.workload(1).id, 3))
+    fleet.wait(60)
+    racks = {"a": "r1", "b": "r1", "c": "r2"}
+    stand = [racks[name] for name in where(fleet, 1)]
+    assert len(stand) == len(set(stand)), "its rack is full, whichever pool its node is in"

@@ -7,6 +7,7 @@ from muster_kernel.reasons import FailureClass
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.workloads import ReplicaState, Request, WorkloadKind
 from muster_scheduler.domain.decisions import Assign, Scaled
+from muster_scheduler.domain.placement.place import Budget
 from tests.support.fleets import Fleet, node, request, role, whole
 
 
@@ -143,3 +144,22 @@ def test_a_service_that_is_scaled_while_it_waits_has_all_its_replicas_once_it_is
     fleet.send(events.ScaleAdvised(service.id, 3))
     fleet.inventory("c1", [node("a", 1), node("b", 4)])
     assert len(service.replicas) == 3
+
+
+def test_a_service_that_grows_leaves_something_of_the_cycle_to_others() -> None:
+    fleet = Fleet(node("n1", 8), node("n2", 8))
+    workload = fleet.submit(1, service(1, most=16))
+    fleet.send(events.ScaleAdvised(workload.id, 12), budget=Budget(visits=1))
+    few = len(workload.replicas)
+    assert 1 <= few < 12, "what one cycle may do is not enough for all"
+    fleet.wait(1)
+    assert len(workload.replicas) == 12, "the next one goes on"
+
+
+def test_replicas_that_are_alike_are_refused_once() -> None:
+    fleet = Fleet(node("n1", 2))
+    workload = fleet.submit(1, service(1, most=500))
+    budget = Budget()
+    fleet.send(events.ScaleAdvised(workload.id, 500), budget=budget)
+    assert len(workload.replicas) == 2
+    assert budget.visits > Budget().visits - 10, "who waits has a turn in the same cycle"

@@ -7,6 +7,8 @@ gone; a new revision takes a place beside the old one where there is room, else 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from muster_kernel.lifecycle import ACTIVE, LifecycleEvent, Phase
 from muster_kernel.reasons import ChangeReason, FailureClass
 from muster_scheduler.domain.asked.limits import backoff
@@ -49,14 +51,37 @@ def grow(world: World, workload: Workload, budget: Budget) -> None:
         for index in range(role.size)
         if (role.name, index) not in workload.replicas
     ]
-    placed = [add_replica(world, workload, role, index, budget) for role, index in missing]
-    if any(placed):
+    placed = _place_missing(world, workload, request, missing, budget)
+    if placed:
         world.rewrite(workload)
         world.watch(workload)  # the node that it came to may have an end
-    elif missing and workload.rolling and not workload.leaving:
+    elif missing and workload.rolling and not workload.leaving and not budget.spent:
         retire_one(world, workload)
-    if all(placed) and not workload.rolling:
+    if placed == len(missing) and not workload.rolling:
         world.journal.drop(world.hungry, workload.id)
+
+
+def _place_missing(
+    world: World, workload: Workload, request: Request, missing: Iterable[tuple[Role, int]], budget: Budget
+) -> int:
+    """Places what has room, until the budget is spent; how many. Of what is left the next cycle places more.
+
+    Replicas of a role are alike, but for the groups in which they may have to be: where one has no room, no other has,
+    and to ask for each of them would spend what others need to have their turn.
+    """
+    placed, grouped = 0, bool(request.terms.topology.group)
+    refused: set[str] = set()
+    for role, index in missing:
+        if budget.spent:
+            break
+        if role.name in refused:
+            continue
+        found = add_replica(world, workload, role, index, budget)
+        placed += found
+        rests = workload.replacements.get((role.name, index), (0, 0))[1] > world.now
+        if not found and not rests and not grouped:
+            refused.add(role.name)
+    return placed
 
 
 def add_replica(world: World, workload: Workload, role: Role, index: int, budget: Budget) -> bool:

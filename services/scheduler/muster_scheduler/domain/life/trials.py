@@ -70,6 +70,8 @@ def grow_trials(world: World, workload: Workload, trials: Trials, budget: Budget
     for index in missing:
         if index in resting:
             continue
+        if budget.spent:
+            break  # it stays hungry: the next cycle goes on
         if not add_replica(world, workload, role, index, budget):
             break  # they are all alike: what has no room for one has none for the next
         begin(world, workload, index)
@@ -79,7 +81,7 @@ def grow_trials(world: World, workload: Workload, trials: Trials, budget: Budget
         world.watch(workload)  # the nodes that they came to may have an end
     if placed == len(missing):
         world.journal.drop(world.hungry, workload.id)
-    elif not resting and not workload.remaining:
+    elif not resting and not workload.remaining and not budget.spent:
         _wait_again(world, workload)
 
 

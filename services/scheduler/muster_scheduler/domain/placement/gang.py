@@ -6,7 +6,7 @@ Holds: on failure nothing is charged; a gang that has replicas already is comple
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +24,7 @@ from muster_scheduler.domain.books.inventory import Inventory
 from muster_scheduler.domain.books.pools import NodePool
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.eligibility import Eligibility
-from muster_scheduler.domain.fleet.nodes import Mig
+from muster_scheduler.domain.fleet.nodes import Mig, Node
 from muster_scheduler.domain.fleet.taking import grants_of
 from muster_scheduler.domain.fleet.topology import NOWHERE, Topology
 from muster_scheduler.domain.fleet.usable import Mask
@@ -36,7 +36,7 @@ from muster_scheduler.domain.gangs.place import Lack, Placement, Refusal, place_
 class GangGround(NamedTuple):
     """Where a gang is looked for as a whole: one pool of one cluster, the nodes that it may use there, and its wish.
 
-    pool: what people said of that pool.
+    pool: what people said of that pool. fleet: every node, by which those are found on which replicas are already.
     """
 
     capacity: Capacity
@@ -44,6 +44,7 @@ class GangGround(NamedTuple):
     wish: Wish
     now: int
     pool: NodePool
+    fleet: Mapping[tuple[str, str], Node]
 
     @property
     def topology(self) -> Topology:
@@ -148,9 +149,28 @@ def places_alone(workload: Workload, ground: GangGround) -> Domains:
     apart = ground.topology.apart
     if apart is None:
         raise ValueError(f"{workload.id} does not ask to be apart")
-    held = _held(workload)
-    used = [apart[n] for n, node in enumerate(ground.capacity.nodes) if node.key in held]
+    here, elsewhere = _standing(ground, _held(workload))
+    used = [int(apart[n]) for n in here]
+    used += [domain for node in elsewhere for domain in _same_domain(ground, apart, node)]
     return np.where(np.isin(apart, used), np.int32(NOWHERE), apart)
+
+
+def _same_domain(ground: GangGround, apart: Domains, node: Node) -> list[int]:
+    """The domain of this pool in which a node stands that is in another pool by now."""
+    keys = ground.pool.levels_apart(ground.wish)
+    if not keys or keys[-1] == HOST_LABEL or not node.label(keys[-1]):
+        return []
+    path = [node.label(key) for key in keys]
+    return [int(apart[n]) for n, each in enumerate(ground.capacity.nodes) if [each.label(key) for key in keys] == path][
+        :1
+    ]
+
+
+def _standing(ground: GangGround, held: Iterable[tuple[str, str]]) -> tuple[list[int], list[Node]]:
+    """Of the nodes on which replicas are, the ordinals of those in the pool, and the others."""
+    nodes, there = ground.capacity.nodes, [node for key in sorted(held) if (node := ground.fleet.get(key))]
+    here = [node for node in there if 0 <= node.ordinal < len(nodes) and nodes[node.ordinal] is node]
+    return [node.ordinal for node in here], [node for node in there if node not in here]
 
 
 def _held(workload: Workload, role: str = "", ranks: Collection[int] = ()) -> set[tuple[str, str]]:
@@ -189,13 +209,12 @@ def _home(ground: GangGround, key: str, held: Collection[tuple[str, str]]) -> Ma
 
     No node where those of the replicas are in another pool by now: beside them is nowhere here.
     """
-    nodes = ground.capacity.nodes
-    everywhere = np.ones(len(nodes), np.bool_)
+    everywhere = np.ones(len(ground.capacity.nodes), np.bool_)
     level = ground.topology.level(key)
     if level is None or not held:
         return everywhere
     domains = ground.topology.domain[level]
-    here = [int(domains[n]) for n, node in enumerate(nodes) if node.key in held]
+    here = [int(domains[n]) for n in _standing(ground, held)[0]]
     homes = set(here) - {NOWHERE}
     return np.isin(domains, sorted(homes)) if homes or not here else everywhere
 

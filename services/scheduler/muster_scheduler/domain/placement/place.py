@@ -157,9 +157,11 @@ def _place_as(
     filling = world.pools.named(cluster, pool)
     if replica_count(roles) > (1 if wish.anywhere else 0) and by_columns(roles, mig):  # nobody is close to nothing
         budget.visits -= 1 + len(capacity.nodes) // _NODES_A_VISIT
-        return charge_gang(world, workload, roles, GangGround(capacity, asked, wish, world.now, filling))
+        return charge_gang(
+            world, workload, roles, GangGround(capacity, asked, wish, world.now, filling, world.inventory.nodes)
+        )
     ground = ReplicaGround(capacity, mig, asked, world.now, filling)
-    for each in _narrowed(workload, ground):
+    for each in _narrowed(world, workload, ground):
         planned = _place_on(world, workload, roles, each, budget)
         if planned is not None:
             return planned
@@ -197,10 +199,10 @@ class ReplicaGround(NamedTuple):
         return excluded(self.asked, node, self.now) is None
 
 
-def _narrowed(workload: Workload, ground: ReplicaGround) -> Iterator[ReplicaGround]:
+def _narrowed(world: World, workload: Workload, ground: ReplicaGround) -> Iterator[ReplicaGround]:
     """The grounds to try one after the other: the domains in which it wishes to be, or has to."""
     wish = wish_of(workload.request)
-    whole = GangGround(ground.capacity, ground.asked, wish, ground.now, ground.filling)
+    whole = GangGround(ground.capacity, ground.asked, wish, ground.now, ground.filling, world.inventory.nodes)
     if wish.apart is not None:
         apart = places_alone(workload, whole)
         alone = apart != NOWHERE
@@ -325,9 +327,16 @@ def _place_replica_as(
     wish, filling = wish_of(workload.request), world.pools.named(workload.cluster, workload.pool)
     if not wish.anywhere and by_columns((role,), mig):
         budget.visits -= 1 + len(capacity.nodes) // _NODES_A_VISIT
-        return charge_one(world, workload, role, index, k, GangGround(capacity, asked, wish, world.now, filling))
+        return charge_one(
+            world,
+            workload,
+            role,
+            index,
+            k,
+            GangGround(capacity, asked, wish, world.now, filling, world.inventory.nodes),
+        )
     ground = ReplicaGround(capacity, mig, asked, world.now, filling)
-    tries = (_first_that_fits(role.shape, each, set(), budget) for each in _narrowed(workload, ground))
+    tries = (_first_that_fits(role.shape, each, set(), budget) for each in _narrowed(world, workload, ground))
     found = next((each for each in tries if each is not None), None)
     if found is None:
         return None

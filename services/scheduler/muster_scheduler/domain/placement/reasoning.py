@@ -192,7 +192,7 @@ def _grounds(world: World, asked: Eligibility, request: Request, pools: list[tup
     """Where a gang with a wish is looked for; nowhere where it has none."""
     wish = wish_of(request)
     return [
-        GangGround(capacity, asked, wish, world.now, world.pools.named(cluster, pool))
+        GangGround(capacity, asked, wish, world.now, world.pools.named(cluster, pool), world.inventory.nodes)
         for cluster, pool in pools
         if not wish.anywhere and (capacity := world.inventory.capacity(cluster, pool))
     ]
