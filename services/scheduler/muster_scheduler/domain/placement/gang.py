@@ -151,26 +151,29 @@ def places_alone(workload: Workload, ground: GangGround) -> Domains:
         raise ValueError(f"{workload.id} does not ask to be apart")
     here, elsewhere = _standing(ground, _held(workload))
     used = [int(apart[n]) for n in here]
-    used += [domain for node in elsewhere for domain in _same_domain(ground, apart, node)]
+    used += [_same_domain(ground, apart, node) for node in elsewhere]
     return np.where(np.isin(apart, used), np.int32(NOWHERE), apart)
 
 
-def _same_domain(ground: GangGround, apart: Domains, node: Node) -> list[int]:
-    """The domain of this pool in which a node stands that is in another pool by now."""
+def _same_domain(ground: GangGround, apart: Domains, node: Node) -> int:
+    """The domain of this pool in which a node stands that is in another pool by now; NOWHERE where it has none here."""
     keys = ground.pool.levels_apart(ground.wish)
     if not keys or keys[-1] == HOST_LABEL or not node.label(keys[-1]):
-        return []
-    path = [node.label(key) for key in keys]
-    return [int(apart[n]) for n, each in enumerate(ground.capacity.nodes) if [each.label(key) for key in keys] == path][
-        :1
-    ]
+        return NOWHERE
+    path, nodes = [node.label(key) for key in keys], ground.capacity.nodes
+    same = (int(apart[n]) for n, each in enumerate(nodes) if [each.label(key) for key in keys] == path)
+    return next(same, NOWHERE)
 
 
 def _standing(ground: GangGround, held: Iterable[tuple[str, str]]) -> tuple[list[int], list[Node]]:
     """Of the nodes on which replicas are, the ordinals of those in the pool, and the others."""
-    nodes, there = ground.capacity.nodes, [node for key in sorted(held) if (node := ground.fleet.get(key))]
-    here = [node for node in there if 0 <= node.ordinal < len(nodes) and nodes[node.ordinal] is node]
-    return [node.ordinal for node in here], [node for node in there if node not in here]
+    nodes, here, elsewhere = ground.capacity.nodes, list[int](), list[Node]()
+    for node in map(ground.fleet.get, sorted(held)):
+        if node is not None and 0 <= node.ordinal < len(nodes) and nodes[node.ordinal] is node:
+            here.append(node.ordinal)
+        elif node is not None:
+            elsewhere.append(node)
+    return here, elsewhere
 
 
 def _held(workload: Workload, role: str = "", ranks: Collection[int] = ()) -> set[tuple[str, str]]:
