@@ -92,6 +92,13 @@ def test_a_pool_of_the_name_that_is_made_anew_has_its_own_label() -> None:
     assert pools(made)["n1"] == "default"
 
 
+def test_where_the_last_of_a_name_had_no_label_the_one_before_has_its_nodes_back_when_it_is_removed() -> None:
+    made = fleet(RACKY, RACKY._replace(id=9, label_key="", label_value=""))
+    assert pools(made) == {"n1": "default", "n2": "default", "n3": "old"}
+    made.send(events.NodePoolRemoved(9))
+    assert pools(made) == {"n1": "default", "n2": "racky", "n3": "racky"}
+
+
 def test_a_number_that_comes_with_another_name_is_the_pool_of_that_name_alone() -> None:
     made = fleet(RACKY)
     made.send(events.NodePoolChanged(RACKY._replace(version=2, name="a", label_value="r1")))

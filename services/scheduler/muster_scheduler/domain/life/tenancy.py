@@ -90,10 +90,11 @@ def on_node_pool_removed(world: World, event: NodePoolRemoved) -> None:
     """A node pool is no more: those of its nodes that its label chose are where another label or their agent says."""
     known = world.pools.known.get(event.id)
     if known is not None:
+        labels = world.pools.labels(known.cluster)
         world.pools.remove(event.id)
         world.touched.pools[event.id] = None
         world.waiting.wake_pool(known.name)
-        if known.label_key:
+        if world.pools.labels(known.cluster) != labels:  # without one of its own it hid that of another of its name
             _sort_nodes(world, known.cluster)
 
 
