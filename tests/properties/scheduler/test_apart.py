@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster_scheduler.domain.asked.terms import HOST_LABEL, Apart
+from muster_scheduler.domain.asked.terms import HOST_LABEL, Apart, Terms, Wish
 from muster_scheduler.domain.fleet.columns import columns_of
 from muster_scheduler.domain.fleet.topology import NOWHERE
 from muster_scheduler.domain.fleet.usable import Usable
@@ -18,10 +18,12 @@ from muster_scheduler.domain.gangs.choosing import NodeOrder
 from muster_scheduler.domain.gangs.place import Placement, Refusal, place_gang
 from muster_scheduler.domain.gangs.runs import expanded
 from tests.support.apart_oracle import Place, place_of, possible
+from tests.support.fleets import Fleet, host, node, request, role
 from tests.support.gang_scenes import BLOCK, RACK, Scene, scene
 
 _SEEDS = st.integers(0, 1 << 30)
 _LEVELS = st.sampled_from([(HOST_LABEL,), (BLOCK,), (RACK,), (BLOCK, RACK)])  # racks by their names alone, too
+_FEW = st.lists(st.integers(1, 2), min_size=2, max_size=3)
 _ORDERS = st.sampled_from([NodeOrder.TIGHTEST, NodeOrder.EVENLY])
 
 
@@ -99,17 +101,41 @@ def test_as_many_replicas_as_can_be_find_domains(seed: int) -> None:
     assert (spread.taken <= np.minimum(counts, 1)).all()
     assert (spread.taken.sum(axis=1) <= sizes).all()
     can = [set(apart[row > 0].tolist()) - {NOWHERE} for row in counts]
+    assert spread.replicas == most(can, sizes, 0, frozenset(range(5)))
 
-    def most(at: int, left: list[int], free: frozenset[int]) -> int:
-        if at == roles:
-            return 0
-        skip = most(at + 1, left, free)
-        if not left[at]:
-            return skip
-        less = [size - (r == at) for r, size in enumerate(left)]
-        return max([skip, *(1 + most(at, less, free - {domain}) for domain in sorted(can[at] & free))])
 
-    assert spread.replicas == most(0, sizes, frozenset(range(5)))
+def most(can: list[set[int]], left: list[int], at: int, free: frozenset[int]) -> int:
+    """How many replicas find a domain of their own, tried in every way. can: by role, the domains that hold it."""
+    if at == len(can):
+        return 0
+    skip = most(can, left, at + 1, free)
+    if not left[at]:
+        return skip
+    less = [size - (r == at) for r, size in enumerate(left)]
+    return max([skip, *(1 + most(can, less, at, free - {domain}) for domain in sorted(can[at] & free))])
+
+
+@given(st.lists(st.tuples(st.integers(1, 7), st.integers(0, 3)), min_size=2, max_size=5), _FEW, st.booleans())
+@settings(max_examples=100, deadline=None)
+def test_every_way_agrees_where_replicas_are_placed_one_by_one(
+    fleet: list[tuple[int, int]], sizes: list[int], by_host: bool
+) -> None:
+    """fleet: of each node the bits of the roles whose named resource it has, and its rack."""
+    nodes, names = [node(f"n{n}", 1) for n in range(len(fleet))], [f"vendor.example/r{r}" for r in range(len(sizes))]
+    for each, (bits, rack) in zip(nodes, fleet, strict=True):
+        each.extra = {name: 8 for r, name in enumerate(names) if bits >> r & 1}
+        each.labels = (("rack", f"r{rack}"),)
+    roles = [
+        role(host()._replace(extra=((name, 1),)), size, name[-2:]) for name, size in zip(names, sizes, strict=True)
+    ]
+    made = Fleet(*nodes)
+    wish = Wish(apart=Apart(HOST_LABEL if by_host else "rack", required=True))
+    made.submit(1, request(*roles)._replace(terms=Terms(topology=wish)))
+    where = [int(replica.node[1][1:]) for replica in made.workload(1).everyone()]
+    domains = [n if by_host else rack for n, (_, rack) in enumerate(fleet)]
+    can = [{domains[n] for n, (bits, _) in enumerate(fleet) if bits >> r & 1} for r in range(len(sizes))]
+    assert bool(where) is (most(can, sizes, 0, frozenset(domains)) == sum(sizes))
+    assert len({domains[n] for n in where}) == len(where)
 
 
 def test_the_lowest_rank_of_each_domain_and_part_is_taken() -> None:

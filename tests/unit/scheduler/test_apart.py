@@ -243,6 +243,47 @@ def test_named_resources_are_taken_apart_as_well() -> None:
     assert len(where(fleet, 4)) == len(set(where(fleet, 4))) == 3
 
 
+def test_named_resources_that_few_nodes_have_are_left_to_the_role_that_needs_them() -> None:
+    nodes = [node("n1", 1), node("n2", 2)]
+    nodes[0].extra, nodes[1].extra = {"vendor.example/nic": 8, "vendor.example/key": 1}, {"vendor.example/nic": 8}
+    fleet = Fleet(*nodes)
+    large = role(whole()._replace(extra=(("vendor.example/nic", 1),)), 1, "a-large")
+    small = role(host()._replace(extra=(("vendor.example/key", 1),)), 1, "small")
+    fleet.submit(1, asks(BY_HOST, large, small))
+    assert where(fleet, 1) == ["n2", "n1"], "the large role fits n1 best, and the small one nowhere else"
+    fleet.submit(2, asks(BY_HOST, large, small._replace(size=2)))
+    assert not where(fleet, 2)
+
+
+def test_slices_of_fixed_layouts_are_left_to_the_role_that_needs_them() -> None:
+    nodes = [node("n1", 1, mig=True), node("n2", 1, mig=True)]
+    nodes[0].devices[0].layout = (("3g.40gb", 0), ("1g.10gb", 4))
+    nodes[1].devices[0].layout = (("3g.40gb", 0),)
+    fleet = Fleet(*nodes, profile=Profile(mig=Mig.STATIC))
+    roles = role(mig_slice("3g.40gb"), 1, "big"), role(mig_slice("1g.10gb"), 1, "small")
+    fleet.submit(1, asks(BY_HOST, *roles))
+    assert where(fleet, 1) == ["n2", "n1"]
+    fleet.finish(1)
+    fleet.submit(2, request(roles[0]))
+    assert where(fleet, 2) == ["n1"]
+    fleet.submit(3, asks(BY_HOST, *roles))
+    assert where(fleet, 3) == ["n2", "n1"], "nor does it matter who is there already"
+
+
+@pytest.mark.parametrize(("strategy", "places"), [(Strategy.BINPACK, ["n1", "n2"]), (Strategy.SPREAD, ["n0", "n3"])])
+def test_of_domains_that_would_do_those_are_taken_that_the_pool_fills_first(
+    strategy: Strategy, places: list[str]
+) -> None:
+    nodes = [node("n0", 8), node("n1", 2), node("n2", 4), node("n3", 6)]
+    for each in nodes:
+        each.extra = {"vendor.example/nic": 8}
+    fleet = Fleet(*nodes)
+    fleet.send(events.NodePoolChanged(NodePool(1, "c1", "default", 1, gpu=strategy)))
+    shape = whole()._replace(extra=(("vendor.example/nic", 1),))
+    fleet.submit(1, asks(BY_HOST, role(shape, 1, "one"), role(shape, 1, "two")))
+    assert sorted(where(fleet, 1)) == places
+
+
 @pytest.mark.parametrize("apart", [BY_HOST, BY_RACK._replace(required=False), None])
 def test_what_the_database_keeps_of_it_reads_back(apart: Apart | None) -> None:
     asked = asks(apart, role(whole(), 2), required="block")

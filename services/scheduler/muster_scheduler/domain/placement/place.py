@@ -7,37 +7,31 @@ Holds: on failure the inventory is exactly as before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from muster_kernel.reasons import Constraint, Unsupported
 from muster_scheduler.domain.asked.courses import Planned
 from muster_scheduler.domain.asked.quotas import Amount
 from muster_scheduler.domain.asked.requests import Grant, Role, Shape, charge_of, replica_count, total_charge
 from muster_scheduler.domain.asked.workloads import Request, Workload
-from muster_scheduler.domain.books.capacity import Capacity
 from muster_scheduler.domain.books.claims import claim_holder
 from muster_scheduler.domain.books.models import asked_of
-from muster_scheduler.domain.books.pools import NodePool, Strategy
+from muster_scheduler.domain.books.pools import Strategy
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.clusters import Cluster, Profile, Standing, refused
-from muster_scheduler.domain.fleet.eligibility import Eligibility, excluded, reluctant
+from muster_scheduler.domain.fleet.eligibility import reluctant
 from muster_scheduler.domain.fleet.nodes import Mig, Node, fit
 from muster_scheduler.domain.fleet.taking import grants_of
-from muster_scheduler.domain.fleet.topology import NOWHERE
-from muster_scheduler.domain.fleet.usable import Mask
-from muster_scheduler.domain.gangs.apart import Domains
 from muster_scheduler.domain.placement.ahead import find_ahead
 from muster_scheduler.domain.placement.gang import (
     GangGround,
     by_columns,
     charge_gang,
     charge_one,
-    domains,
-    places_alone,
     wish_of,
 )
+from muster_scheduler.domain.placement.grounds import ReplicaGround, narrowed, shared_out
 from muster_scheduler.domain.placement.slicing import asks_for_memory, charge_there, sliced, ways
 from muster_scheduler.domain.steps import Steps
 
@@ -161,56 +155,11 @@ def _place_as(
             world, workload, roles, GangGround(capacity, asked, wish, world.now, filling, world.inventory.nodes)
         )
     ground = ReplicaGround(capacity, mig, asked, world.now, filling)
-    for each in _narrowed(world, workload, ground):
+    for each in narrowed(world, workload, ground):
         planned = _place_on(world, workload, roles, each, budget)
         if planned is not None:
             return planned
     return None
-
-
-class ReplicaGround(NamedTuple):
-    """Where nodes are looked for, one replica after the other.
-
-    filling: how the pool is filled. within: the only nodes that come into question, bool[n]; None: all of the pool.
-    apart: int32[n], the domains that hold one replica each; None where replicas may stand beside each other.
-    """
-
-    capacity: Capacity
-    mig: Mig
-    asked: Eligibility
-    now: int
-    filling: NodePool
-    within: Mask | None = None
-    apart: Domains | None = None
-
-    def fills(self, shape: Shape, strategy: Strategy) -> bool:
-        """Whether replicas of this shape are placed by that strategy."""
-        return self.filling.strategy(shape) is strategy
-
-    def leave(self, node: Node) -> None:
-        """A replica stands on the node: none that has to be apart from it comes into its domain any more."""
-        if self.apart is not None and self.within is not None:
-            self.within[self.apart == self.apart[node.ordinal]] = False
-
-    def admits(self, node: Node) -> bool:
-        """Whether the node may be used at all, whatever it has free."""
-        if self.within is not None and not self.within[node.ordinal]:
-            return False
-        return excluded(self.asked, node, self.now) is None
-
-
-def _narrowed(world: World, workload: Workload, ground: ReplicaGround) -> Iterator[ReplicaGround]:
-    """The grounds to try one after the other: the domains in which it wishes to be, or has to."""
-    wish = wish_of(workload.request)
-    whole = GangGround(ground.capacity, ground.asked, wish, ground.now, ground.filling, world.inventory.nodes)
-    if wish.apart is not None:
-        apart = places_alone(workload, whole)
-        alone = apart != NOWHERE
-        for within in domains(workload, whole):
-            yield ground._replace(within=alone.copy() if within is None else within & alone, apart=apart)
-    if not wish.strictly_apart:
-        for within in domains(workload, whole):
-            yield ground._replace(within=within)
 
 
 def _place_on(
@@ -218,13 +167,22 @@ def _place_on(
 ) -> tuple[Planned, ...] | None:
     mark = world.journal.mark()
     planned: list[Planned] = []
+    grounds = _grounds(roles, ground, budget)
     for role in sorted(roles, key=_largest_first):
-        found = _place_role(world, workload, role, ground, budget)
+        found = _place_role(world, workload, role, grounds[role.name], budget) if grounds else None
         if found is None:
             world.journal.rollback(mark)
             return None
         planned += found
     return tuple(planned)
+
+
+def _grounds(roles: tuple[Role, ...], ground: ReplicaGround, budget: Budget) -> dict[str, ReplicaGround]:
+    """Where each role is looked for; empty where not all of them find a place."""
+    if ground.apart is None or len(roles) == 1:
+        return dict.fromkeys((role.name for role in roles), ground)
+    budget.visits -= len(roles) * len(ground.capacity.nodes)
+    return shared_out(roles, ground, ground.apart)
 
 
 def _largest_first(role: Role) -> tuple[int, int, int, str]:
@@ -336,7 +294,7 @@ def _place_replica_as(
             GangGround(capacity, asked, wish, world.now, filling, world.inventory.nodes),
         )
     ground = ReplicaGround(capacity, mig, asked, world.now, filling)
-    tries = (_first_that_fits(role.shape, each, set(), budget) for each in _narrowed(world, workload, ground))
+    tries = (_first_that_fits(role.shape, each, set(), budget) for each in narrowed(world, workload, ground))
     found = next((each for each in tries if each is not None), None)
     if found is None:
         return None
