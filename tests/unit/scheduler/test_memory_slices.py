@@ -12,6 +12,7 @@ from muster_scheduler.domain import events
 from muster_scheduler.domain.answers.explain import explain
 from muster_scheduler.domain.asked.quotas import Quota
 from muster_scheduler.domain.asked.requests import Kind, Shape, Share
+from muster_scheduler.domain.asked.terms import HOST_LABEL, Apart, Terms, Wish
 from muster_scheduler.domain.asked.workloads import Request, Stretch, Trials, WorkloadKind
 from muster_scheduler.domain.books.pools import NodePool
 from muster_scheduler.domain.books.queues import Project
@@ -229,6 +230,32 @@ def test_what_no_slice_holds_is_told_the_largest_there_is() -> None:
     )
     made.submit(1, asks(9 * GIB))
     assert made.world.waiting.reason(made.workload(1).id) is None
+
+
+@pytest.mark.parametrize("asked", [device_memory(4 * GIB), mig_slice("1g.5gb")])
+def test_a_gang_that_is_too_large_is_told_what_its_slices_cost(asked: Shape) -> None:
+    made = fleet(small("n1"), small("n2"))
+    made.submit(0, request(role(asked, 15)))
+    assert why(made, 0).startswith("needs 15 replicas with 2 1/7 GPUs at once")
+
+
+@pytest.mark.parametrize("pools", [("default", "plain"), ("plain", "default")])
+def test_of_several_pools_each_is_counted_as_it_gives_the_memory(pools: tuple[str, str]) -> None:
+    made = fleet(small("n1"), node("n2", 1, pool="plain"))
+    made.submit(0, request(role(mig_slice("7g.40gb")), preemptible=False))
+    made.submit(1, request(role(portion(950)), pools=("plain",), preemptible=False))
+    made.submit(2, request(role(device_memory(36 * GIB)), pools=pools))
+    assert why(made, 2) == "0.45 GPU is asked for and 0.05 is free in the pool"
+
+
+@pytest.mark.parametrize("pools", [("default", "plain"), ("plain", "default")])
+def test_of_several_pools_nodes_have_room_for_one_apart_as_each_gives_the_memory(pools: tuple[str, str]) -> None:
+    made = fleet(small("n1"), node("n2", 1, pool="plain"), node("n3", 1, pool="plain"), small("n4"))
+    made.submit(0, request(role(mig_slice("7g.40gb"), 2), preemptible=False))
+    made.submit(1, request(role(whole()), pools=("plain",), preemptible=False))
+    apart = Terms(topology=Wish(apart=Apart(HOST_LABEL, required=True)))
+    made.submit(2, request(role(device_memory(9 * GIB), 2), pools=pools)._replace(terms=apart))
+    assert why(made, 2) == "its replicas have to stand apart: it needs 2 nodes, and 1 has room for one now"
 
 
 def test_the_answer_names_what_would_help_and_counts_the_nodes() -> None:

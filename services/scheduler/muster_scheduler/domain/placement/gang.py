@@ -254,13 +254,14 @@ def _least_idle_first(
 
 
 def lacking(
-    workload: Workload, roles: tuple[Role, ...], grounds: list[GangGround], *, idle: bool = False
+    workload: Workload, grounds: list[tuple[tuple[Role, ...], GangGround]], *, idle: bool = False
 ) -> Reason | None:
     """Why a gang with a wish has no place, where it is the wish that keeps it out: it would fit into a pool otherwise.
 
-    idle: the grounds are imagined empty, so that what does not fit never will.
+    grounds: each with the roles as they are placed there. idle: they are imagined empty, so that what does not fit
+    never will.
     """
-    answers = [find(workload, roles, ground) for ground in grounds]
+    answers = [find(workload, roles, ground) for roles, ground in grounds]
     refusals = [answer for answer in answers if isinstance(answer, Refusal)]
     if not refusals or len(refusals) < len(answers):
         return None
@@ -270,30 +271,30 @@ def lacking(
         return Reason(WaitingReason.UNEVEN_GROUPS, (uneven.asked, uneven.room))
     if lacks == {Lack.LEVEL} and not idle:
         return Reason(WaitingReason.NO_SUCH_LEVEL)
-    if all(isinstance(find(workload, roles, ground._replace(wish=Wish())), Refusal) for ground in grounds):
+    if all(isinstance(find(workload, roles, ground._replace(wish=Wish())), Refusal) for roles, ground in grounds):
         return None  # nor would it fit if it did not have to be close together: a label is not what it lacks
     if lacks == {Lack.LEVEL}:
         return Reason(WaitingReason.NO_SUCH_LEVEL)
-    alone = _lacking_domains(workload, roles, grounds, refusals)
+    alone = _lacking_domains(workload, grounds, refusals)
     if alone is not None:
         return Reason(WaitingReason.TOO_FEW_DOMAINS if idle else WaitingReason.APART, alone)
     code = WaitingReason.TOO_LARGE_FOR_DOMAIN if idle else WaitingReason.TOPOLOGY
-    wish = grounds[0].wish
+    roles, wish = grounds[0][0], grounds[0][1].wish
     group = wish.group_size if wish.group and not wish.required else 0
     return Reason(code, (replica_count(roles), max(refusal.room for refusal in refusals), group))
 
 
 def _lacking_domains(
-    workload: Workload, roles: tuple[Role, ...], grounds: list[GangGround], refusals: list[Refusal]
+    workload: Workload, grounds: list[tuple[tuple[Role, ...], GangGround]], refusals: list[Refusal]
 ) -> tuple[int, int, int] | None:
     """How many domains of its own a gang needs, how many have room for a replica, and whether these are the nodes.
 
     None where it is not its having to be apart that keeps it out: it had no place either if it could stand together.
     """
-    apart = grounds[0].wish.apart
+    roles, apart = grounds[0][0], grounds[0][1].wish.apart
     if apart is None or not apart.required:
         return None
-    beside = (ground._replace(wish=ground.wish._replace(apart=None)) for ground in grounds)
-    if all(isinstance(find(workload, roles, ground), Refusal) for ground in beside):
+    beside = ((each, ground._replace(wish=ground.wish._replace(apart=None))) for each, ground in grounds)
+    if all(isinstance(find(workload, each, ground), Refusal) for each, ground in beside):
         return None
     return replica_count(roles), max(refusal.room for refusal in refusals), int(apart.key == HOST_LABEL)

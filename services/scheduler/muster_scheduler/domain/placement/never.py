@@ -12,7 +12,7 @@ from typing import Final
 from muster_kernel.quantities import GPU
 from muster_kernel.reasons import WaitingReason
 from muster_kernel.sentences import Reason
-from muster_scheduler.domain.asked.requests import STORAGE, Kind, Shape, charge_of, replica_count, total_charge
+from muster_scheduler.domain.asked.requests import STORAGE, Kind, Shape, charge_of, replica_count
 from muster_scheduler.domain.asked.workloads import Request
 from muster_scheduler.domain.books.capacity import Trial
 from muster_scheduler.domain.fleet.nodes import Node
@@ -24,8 +24,11 @@ _NEAREST: Final = (
 )
 
 
-def why_never(request: Request, trials: Sequence[Trial], nodes: Sequence[Node]) -> Reason:
-    """The reason, of the trials of all its pools; nodes: those of these pools."""
+def why_never(request: Request, charge: int, trials: Sequence[Trial], nodes: Sequence[Node]) -> Reason:
+    """The reason, of the trials of all its pools; nodes: those of these pools.
+
+    charge: what all of it costs in the cheapest of them, in 1/7,000 GPU.
+    """
     apart = _apart([trial.apart for trial in trials])
     if apart is not None:
         return apart
@@ -33,7 +36,7 @@ def why_never(request: Request, trials: Sequence[Trial], nodes: Sequence[Node]) 
     if together:
         # Of all pools: one that has enough, but not the label of its level, is larger than those that are too small.
         most, room = max(trial.units for trial in trials), max(trial.room for trial in together)
-        numbers = (replica_count(request.roles), total_charge(request.roles), most, room)
+        numbers = (replica_count(request.roles), charge, most, room)
         return Reason(WaitingReason.TOO_LARGE_TOGETHER, numbers)
     role = next((trial.short for trial in trials if trial.short is not None), None)
     same = [trial for trial in trials if trial.short == role]

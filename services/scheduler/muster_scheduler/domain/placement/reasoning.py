@@ -26,8 +26,8 @@ from muster_scheduler.domain.fleet.eligibility import Eligibility, mismatch
 from muster_scheduler.domain.fleet.nodes import Node
 from muster_scheduler.domain.placement.gang import GangGround, by_columns, lacking, wish_of
 from muster_scheduler.domain.placement.never import why_never
-from muster_scheduler.domain.placement.place import able, amount_before, charge_before, mig_of, ready, unsupported
-from muster_scheduler.domain.placement.slicing import fit_there, ways
+from muster_scheduler.domain.placement.place import able, amount_before, mig_of, ready, unsupported
+from muster_scheduler.domain.placement.slicing import Roles, charge_there, fit_there, ways
 from muster_scheduler.domain.placement.trial import try_out
 
 
@@ -82,7 +82,8 @@ def _short_of_room(world: World, workload: Workload, request: Request) -> Reason
     trials = [try_out(world, workload, request.roles, cluster, pool) for cluster, pool in pools]
     known = [trial for trial in trials if trial is not None]
     if len(known) == len(trials) and not any(trial.fits for trial in known):
-        return why_never(request, known, [node for at in pools for node in _nodes_of(world, at)])
+        charge = min((_charge(world, request, at) for at in pools), default=0)
+        return why_never(request, charge, known, [node for at in pools for node in _nodes_of(world, at)])
     possible = [at for at, trial in zip(pools, trials, strict=True) if trial is None or trial.fits]
     bars = _bars(world, workload, request)
     open_pools = [at for at in possible if bars.get(at[1]) is None]
@@ -104,15 +105,15 @@ def _bars(world: World, workload: Workload, request: Request) -> dict[str, Reaso
 def _unable_now(world: World, workload: Workload, request: Request, pools: list[tuple[str, str]]) -> Reason:
     """What lacks in pools that would hold it if they were idle, and where no quota stands against it."""
     asked = eligibility_of(world.queues, workload, world.limits.grace)
-    request = _as_placed(world, request, pools)
-    wanted = min((charge_before(world, request, pool) for _, pool in pools), default=0)
+    charges = {at: _charge(world, request, at) for at in pools}
     open_pools = [(c, p) for c, p in pools if ready(world, world.clusters.get(c))]
     if not open_pools:
         return Reason(WaitingReason.NODES_UNAVAILABLE, (0, 0, 0, sum(len(_nodes_of(world, at)) for at in pools)))
-    used_up = closed_models(world, workload, wanted)
+    used_up = closed_models(world, workload, min(charges.values()))
     asked = asked._replace(closed=frozenset(each.model for each in used_up)) if used_up else asked
-    free = max(_free_units(world, asked, request, c, p) for c, p in open_pools)
-    apart = lacking(workload, request.roles, _grounds(world, asked, request, open_pools))
+    amounts = [(charges[at], _free_units(world, asked, request, at)) for at in open_pools]
+    wanted, free = min(amounts, key=lambda each: each[0] - each[1])  # of the pool that comes nearest
+    apart = lacking(workload, _grounds(world, asked, request, open_pools))
     if apart is not None:
         return apart
     closed = _closed(world, asked, request, open_pools)
@@ -125,10 +126,13 @@ def _unable_now(world: World, workload: Workload, request: Request, pools: list[
     return Reason(WaitingReason.NO_CAPACITY, (wanted, free))
 
 
-def _as_placed(world: World, request: Request, pools: list[tuple[str, str]]) -> Request:
-    """The request as the first of these pools places it: with slices, where that gives memory as slices."""
-    found = ways(world, request.roles, *pools[0]) if pools else ()
-    return request._replace(roles=found[0]) if found and found[0] is not request.roles else request
+def _as_placed(world: World, request: Request, at: tuple[str, str]) -> Roles:
+    """Its roles as that pool places them: with the cheapest slices, where it gives memory as slices."""
+    return next(iter(ways(world, request.roles, *at)), request.roles)
+
+
+def _charge(world: World, request: Request, at: tuple[str, str]) -> int:
+    return charge_there(world, _as_placed(world, request, at), *at)
 
 
 def _nodes_of(world: World, at: tuple[str, str]) -> Sequence[Node]:
@@ -138,16 +142,16 @@ def _nodes_of(world: World, at: tuple[str, str]) -> Sequence[Node]:
 
 def _closed(world: World, asked: Eligibility, request: Request, pools: list[tuple[str, str]]) -> Reason | None:
     """That it is nodes which take no new work for now that lack: a pool would hold it with them."""
-    roles = [role for role in request.roles if role.size]
     for cluster, pool in pools:
         capacity = world.inventory.capacity(cluster, pool)
         shut = closures(capacity, asked, world.now) if capacity else {}
         if capacity is None or not shut:
             continue  # as nearly always: every head that finds no room comes by here
         mig = mig_of(world, cluster)
+        roles = [role for role in _as_placed(world, request, (cluster, pool)) if role.size]
         there = {n: [fit_there(world, capacity.nodes[n], role.shape, mig) for role in roles] for n in shut}
         holding = {n for n, found in there.items() if any(isinstance(each, Grant) for each in found)}
-        if holding and (not by_columns(request.roles, mig) or _hold(capacity, asked, roles, holding, world.now)):
+        if holding and (not by_columns(tuple(roles), mig) or _hold(capacity, asked, roles, holding, world.now)):
             return Reason(WaitingReason.NODES_UNAVAILABLE, (*counted(shut[n] for n in sorted(holding)), 0))
     return None
 
@@ -168,12 +172,11 @@ def _hold(capacity: Capacity, asked: Eligibility, roles: list[Role], closed: set
 
 def _devices_are_free(world: World, asked: Eligibility, request: Request, pools: list[tuple[str, str]]) -> bool:
     """Whether a pool has all devices of a gang of one role free, so that it is CPU or memory that lacks beside them."""
-    roles = [role for role in request.roles if role.size]
-    if len(roles) != 1:
+    if sum(1 for role in request.roles if role.size) != 1:
         return False
-    (role,) = roles
-    cpu, memory = role.shape.cpu, role.shape.memory
     for cluster, pool in pools:
+        (role,) = (role for role in _as_placed(world, request, (cluster, pool)) if role.size)
+        cpu, memory = role.shape.cpu, role.shape.memory
         capacity = world.inventory.capacity(cluster, pool)
         if capacity is None or not by_columns((role,), mig_of(world, cluster)):
             continue
@@ -188,20 +191,24 @@ def _devices_are_free(world: World, asked: Eligibility, request: Request, pools:
     return False
 
 
-def _grounds(world: World, asked: Eligibility, request: Request, pools: list[tuple[str, str]]) -> list[GangGround]:
-    """Where a gang with a wish is looked for; nowhere where it has none."""
-    wish = wish_of(request)
+def _grounds(
+    world: World, asked: Eligibility, request: Request, pools: list[tuple[str, str]]
+) -> list[tuple[Roles, GangGround]]:
+    """As what a gang with a wish is placed, and where it is looked for; nowhere where it has none."""
+    wish, nodes = wish_of(request), world.inventory.nodes
     return [
-        GangGround(capacity, asked, wish, world.now, world.pools.named(cluster, pool), world.inventory.nodes)
-        for cluster, pool in pools
-        if not wish.anywhere and (capacity := world.inventory.capacity(cluster, pool))
+        (way, GangGround(capacity, asked, wish, world.now, world.pools.named(*at), nodes))
+        for at in pools
+        if not wish.anywhere and (capacity := world.inventory.capacity(*at))
+        for way in ways(world, request.roles, *at)
     ]
 
 
-def _free_units(world: World, asked: Eligibility, request: Request, cluster: str, pool: str) -> int:
+def _free_units(world: World, asked: Eligibility, request: Request, at: tuple[str, str]) -> int:
     """What is free there of what it asks for: cards, MIG slices, or both."""
-    capacity = world.inventory.capacity(cluster, pool)
+    capacity = world.inventory.capacity(*at)
     if capacity is None:
         return 0
-    kinds = {role.shape.kind is Kind.SLICE for role in request.roles if role.size and role.shape.kind is not Kind.NONE}
+    placed = [role for role in _as_placed(world, request, at) if role.size]
+    kinds = {role.shape.kind is Kind.SLICE for role in placed if role.shape.kind is not Kind.NONE}
     return sum(capacity.leftover.of(asked, world.now, sliced=sliced) for sliced in sorted(kinds))

@@ -133,7 +133,7 @@ def _apart(workload: Workload, roles: tuple[Role, ...], capacity: Capacity, pool
     """Why no idle nodes hold what has to run close together or apart, where nothing else keeps it out."""
     wish = wish_of(workload.request)
     ground = GangGround(capacity, ANY_NODE, wish, 0, pool, {})
-    return None if wish.anywhere else lacking(workload, roles, [ground], idle=True)
+    return None if wish.anywhere else lacking(workload, [(roles, ground)], idle=True)
 
 
 def devices_for(node: Node, shape: Shape) -> int:
