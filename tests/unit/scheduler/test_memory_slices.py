@@ -239,6 +239,14 @@ def test_a_gang_that_is_too_large_is_told_what_its_slices_cost(asked: Shape) -> 
     assert why(made, 0).startswith("needs 15 replicas with 2 1/7 GPUs at once")
 
 
+def test_a_gang_that_is_too_large_is_told_how_many_the_model_with_the_most_room_holds() -> None:
+    made = fleet(small("n1", 4), large("n2"))
+    made.submit(0, asks(18 * GIB, 13))
+    reason = explain(made.world, made.workload(0)).reason
+    assert reason is not None
+    assert reason.numbers[-1] == 8, "two on each of the four small cards; the large one, which costs less, holds four"
+
+
 @pytest.mark.parametrize("pools", [("default", "plain"), ("plain", "default")])
 def test_of_several_pools_each_is_counted_as_it_gives_the_memory(pools: tuple[str, str]) -> None:
     made = fleet(small("n1"), node("n2", 1, pool="plain"))

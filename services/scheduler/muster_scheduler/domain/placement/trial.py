@@ -41,7 +41,7 @@ def try_out(world: World, workload: Workload, roles: tuple[Role, ...], cluster: 
     tried = [_known(world, workload, way, cluster, pool, capacity) for way in ways(world, roles, cluster, pool)]
     if not tried:
         tried = [_without_slices(roles, capacity.nodes)]
-    best = next((trial for trial in tried if trial.fits), tried[0])
+    best = max(tried, key=lambda trial: (trial.fits, trial.short is None, trial.room))
     short = next((role for role in roles if best.short and role.name == best.short.name), None)
     return best._replace(short=short, largest_slice=slice_bytes)
 
