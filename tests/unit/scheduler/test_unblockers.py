@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import pytest
+
 from muster_kernel.quantities import GPU
 from muster_kernel.reasons import WaitingReason
 from muster_scheduler.domain import events
+from muster_scheduler.domain.answers import rivals
+from muster_scheduler.domain.answers.attempts import Attempt, attempts
 from muster_scheduler.domain.answers.explain import Explanation, explain
-from muster_scheduler.domain.answers.viewing import Viewer
+from muster_scheduler.domain.answers.viewing import EVERYONE, Viewer
 from muster_scheduler.domain.asked.quotas import Line, Quota, UserLimit
 from muster_scheduler.domain.asked.terms import Wish
+from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.books.queues import Project
+from muster_scheduler.domain.books.world import World
 from tests.support.fleets import GIB, Fleet, host, node, request, role, whole
 
 
@@ -389,3 +397,26 @@ def test_very_many_who_come_first_are_not_counted() -> None:
     fleet.send(*(fleet.admitted(number, project="b") for number in range(10, 80)))
     told = why(fleet, 2).unblockers[0]
     assert told.endswith("ended, and none of those who come before it took the place first")
+
+
+@pytest.mark.parametrize(("work", "searches"), [(1_000, 5), (19, 2), (7, 0)])
+def test_the_more_runs_the_fewer_are_tried_to_make_room_for(
+    monkeypatch: pytest.MonkeyPatch, work: int, searches: int
+) -> None:
+    tried: list[str] = []
+
+    def counting(world: World, head: Workload, pools: Sequence[str]) -> tuple[Attempt, ...]:
+        tried.append(head.id)
+        return attempts(world, head, pools)
+
+    fleet = Fleet(node("n1", 8), quota=8)
+    fleet.project("b", {"default": 0})
+    fleet.send(*(fleet.admitted(number, request(preemptible=False)) for number in range(1, 9)))
+    waiting = [request(role(whole(4, cpu=1_000 + number))) for number in range(5)]
+    fleet.send(*(fleet.admitted(20 + number, each, project="b") for number, each in enumerate(waiting)))
+    fleet.submit(40, project="b")
+    monkeypatch.setattr(rivals, "attempts", counting)
+    monkeypatch.setattr(rivals, "_WORK", work)
+    told = rivals.taken_first(fleet.world, fleet.workload(40), "default", ["c1"], EVERYONE)
+    assert len(tried) == searches
+    assert told.count("w2") == 5 - searches, "of those who were not tried it is taken for granted"

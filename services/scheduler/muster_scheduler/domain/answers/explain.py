@@ -31,9 +31,7 @@ from muster_scheduler.domain.answers.shares import QueueShare, shares_of
 from muster_scheduler.domain.answers.told_nodes import excluded_nodes, look
 from muster_scheduler.domain.answers.unhealthy import healthy_again
 from muster_scheduler.domain.answers.viewing import EVERYONE, Viewer
-from muster_scheduler.domain.answers.wording import (
-    asks,
-)
+from muster_scheduler.domain.answers.wording import asks
 from muster_scheduler.domain.asked.workloads import SECOND, Request, Workload
 from muster_scheduler.domain.books.models import bar
 from muster_scheduler.domain.books.world import World

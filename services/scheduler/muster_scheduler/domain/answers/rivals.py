@@ -4,7 +4,7 @@ Whose turn it is between projects changes with every start and end: of others, w
 coming first. Each rival is tried alone, since who of them is first is not known, and the next takes the place where
 one is gone; a place that is large enough for all of them is nobody's loss.
 Called by endings.py, allowances.py and raising.py, once the books are as if what they tell had been done.
-Holds: bounded by `_CLASSES`, `_MEMBERS` and `_TRIED`; the state is as it was afterwards.
+Holds: bounded by `_CLASSES`, `_MEMBERS`, `_TRIED` and `_WORK`; the state is as it was afterwards.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from muster_scheduler.domain.placement.place import Budget, amount_before, clust
 _CLASSES: Final = 64  # that wait in the pool, those of the workload's own project first
 _MEMBERS: Final = 64  # who are named; of more it is said that there are more
 _TRIED: Final = 8  # classes for which it is tried to make room; of any more it is taken for granted
+_WORK: Final = 16_000  # replicas that are looked at to try it; each try looks at all that run in the pool
 
 
 def taken_first(
@@ -77,7 +78,7 @@ def _who_could(
     """
     found: list[Bucket] = []
     makers: list[Bucket] = []
-    tried = 0
+    tries = _tries(world, pool)
     for bucket in _before(world, workload, pool):
         head = _head(world, bucket)
         if not _is_free(world, head, pool):
@@ -85,10 +86,16 @@ def _who_could(
         elif any(_fits(world, head, pool, cluster) for cluster in clusters):
             found.append(bucket)
         elif not head.preempted_by:
-            tried += 1
-            if tried > _TRIED or any(not each.lack for each in attempts(world, head, [pool])):
+            tries -= 1
+            if tries < 0 or any(not each.lack for each in attempts(world, head, [pool])):
                 makers.append(bucket)
     return _in_order(world, workload, found), _in_order(world, workload, makers)
+
+
+def _tries(world: World, pool: str) -> int:
+    """For how many classes it is tried to make room: the more runs there, the fewer, as each line tries anew."""
+    there = (world.workloads[each] for at, members in world.placed.items() if at[1] == pool for each in members)
+    return min(_TRIED, _WORK // max(1, sum(len(each.replicas) for each in there)))
 
 
 def _before(world: World, workload: Workload, pool: str) -> list[Bucket]:
