@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from muster_scheduler.domain import events
 from muster_scheduler.domain.answers.prospects import what_if
 from muster_scheduler.domain.asked.workloads import Stretch
+from muster_scheduler.domain.room.shrinking import give_up
 from tests.support.fleets import Fleet, node, request, role, whole, workload_id
 
 TAKER = 9
@@ -39,17 +40,25 @@ def crowded(cards: list[int], gangs: list[tuple[int, int]], victims: list[int]) 
 
 
 def held(fleet: Fleet) -> Counter[str]:
-    """How many cards are held on each node, by whom it stays with once the taker has its claim."""
+    """How many cards are held on each node, by whom it stays with or moves to once the taker has its claim."""
     found: Counter[str] = Counter()
     for each in fleet.world.workloads.values():
         if each.active:
             found.update(replica.node[1] for replica in each.replicas.values() for _ in replica.grant.shares)
+        if each.claim is not None and each.id != workload_id(TAKER):
+            found.update(planned.node[1] for planned in each.claim.planned for _ in planned.grant.shares)
     return found
 
 
 def fits(cards: list[int], taken: Counter[str], devices: int, size: int) -> bool:
     free = [number - taken[f"n{at}"] for at, number in enumerate(cards)]
-    return sum(max(each, 0) // devices for each in free) >= size
+    return min(free) >= 0 and sum(each // devices for each in free) >= size
+
+
+def displaced(fleet: Fleet) -> dict[str, bool]:
+    """Who is taken down for the taker, and whether it has a place to move to."""
+    found = (each for each in fleet.world.workloads.values() if each.preempted_by == workload_id(TAKER))
+    return {each.id: each.claim is not None for each in found}
 
 
 @settings(max_examples=300, deadline=None)
@@ -75,3 +84,18 @@ def test_nobody_gives_up_what_could_have_stayed(
         spared = min(gang.leaving.values(), key=lambda replica: replica.holder.rank)
         with_it = stays + Counter({spared.node[1]: len(spared.grant.shares)})
         assert not fits(cards, with_it, devices, size), f"{gang.id} gives up {spared.holder} for nothing"
+
+
+@settings(max_examples=300, deadline=None)
+@given(CARDS, GANGS, VICTIMS, st.integers(2, 4), st.integers(1, 3))
+def test_nobody_is_evicted_who_would_stay_or_move_with_all_surplus_gone(
+    cards: list[int], gangs: list[tuple[int, int]], victims: list[int], devices: int, size: int
+) -> None:
+    fleet, bare = crowded(cards, gangs, victims), crowded(cards, gangs, victims)
+    give_up(bare.world, {each.id: len(each.surplus()) for each in bare.world.workloads.values() if each.surplus()})
+    for each in (fleet, bare):
+        each.submit(TAKER, request(role(whole(devices), size), preemptible=False), project="q")
+    found, wanted = displaced(fleet), displaced(bare)
+    event(f"evicted: {bool(wanted)}, moves: {any(wanted.values())}")
+    assert set(found) <= set(wanted)
+    assert not [each for each, moves in found.items() if wanted[each] and not moves]

@@ -94,6 +94,21 @@ def test_several_who_are_let_in_at_once_get_what_all_of_them_need() -> None:
     assert all(fleet.workload(number).claim is not None for number in (8, 9))
 
 
+def test_who_can_move_to_what_a_gang_gives_up_moves_at_once() -> None:
+    """Room for the ninth is there without what the third gives up; a place for the first is not."""
+    fleet = crowd(4)
+    start(fleet, 1, request(role(whole(2))), "poor")
+    fleet.inventory("c1", [node("a", 4), node("c", 1)])
+    start(fleet, 2, elastic(1, 3), "poor")
+    fleet.inventory("c1", [node("a", 4), node("b", 2), node("c", 1), node("d", 1)])
+    start(fleet, 3, elastic(1, 3), "poor")
+    fleet.submit(9, request(role(whole(4)), preemptible=False), project="rich")
+    assert (given_up(fleet, 2), given_up(fleet, 3), evicted(fleet, 1)) == ([1, 2], [1, 2], [1])
+    claim = fleet.workload(1).claim
+    assert claim is not None
+    assert [planned.node for planned in claim.planned] == [("c1", "b")]
+
+
 def test_a_gang_that_has_to_leave_gives_nothing_up_before() -> None:
     fleet = crowd(4)
     start(fleet, 1, elastic(2, 4), "poor")

@@ -45,10 +45,14 @@ class SurplusFirst(NamedTuple):
 
 
 class _Beside(NamedTuple):
-    """What is found once gangs gave something up: so many members have room when these have left as well."""
+    """What is found once gangs gave something up: so many members have room when these have left as well.
+
+    moved: they have a place to go to at once; where they have none, they wait in the queue again.
+    """
 
     members: int
-    victims: tuple[str, ...]
+    victims: frozenset[str]
+    moved: bool
 
 
 Standings = Callable[[str], Standing]
@@ -94,9 +98,9 @@ def _interrupting(ask: Ask, key: ClassKey, standings: Standings) -> tuple[Room, 
 def _given_beside(ask: Ask, key: ClassKey, standings: Standings, gangs: list[Workload]) -> tuple[tuple[str, int], ...]:
     """What these gangs give up where others have to leave as well: no more than those who leave then make necessary.
 
-    Who leaves is found with all the surplus gone: so these are the fewest. What is then enough by its place nearly
-    always is by shares and limits; where it is not, because a queue has to hold less before it may take, every step of
-    the cut is tried in full.
+    Who leaves is found with all the surplus gone: so these are the fewest, and nobody else has to. What is then enough
+    by its place nearly always is by shares and limits; where it is not, because a queue has to hold less before it may
+    take, or because whoever leaves needs a place to move to, every step of the cut is tried in full.
     """
     everything = {gang.id: len(gang.surplus()) for gang in gangs}
     wanted = _found_after(everything, ask, key, standings)
@@ -105,9 +109,9 @@ def _given_beside(ask: Ask, key: ClassKey, standings: Standings, gangs: list[Wor
 
     def enough(cuts: Mapping[str, int]) -> bool:
         found = _found_after(cuts, ask, key, standings)
-        return found is not None and found.members >= wanted.members and len(found.victims) <= len(wanted.victims)
+        return found is not None and _as_gentle(found, wanted)
 
-    cuts = cut_beside(ask, gangs, wanted.members, wanted.victims)
+    cuts = cut_beside(ask, gangs, wanted.members, sorted(wanted.victims))
     return tuple(sorted((cuts if enough(cuts) else least(gangs, enough, _TRIED)).items()))
 
 
@@ -127,8 +131,14 @@ def _found_after(cuts: Mapping[str, int], ask: Ask, key: ClassKey, standings: St
     rooms = _interrupting(asked, key, standings) if asked is not None and not fits else ()
     world.journal.rollback(mark)
     if not rooms:
-        return _Beside(1, ()) if fits else None
-    return _Beside(len(rooms), tuple(sorted({name for room in rooms for name in room.victims})))
+        return _Beside(1, frozenset(), moved=False) if fits else None
+    victims = frozenset(name for room in rooms for name in room.victims)
+    return _Beside(len(rooms), victims, moved=any(room.moves for room in rooms))
+
+
+def _as_gentle(found: _Beside, wanted: _Beside) -> bool:
+    """Whether as many get room, nobody else leaves for it, and nobody waits again who could have moved at once."""
+    return found.members >= wanted.members and found.victims <= wanted.victims and found.moved >= wanted.moved
 
 
 def _fits(ask: Ask) -> bool:
