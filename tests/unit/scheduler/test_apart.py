@@ -309,3 +309,9 @@ def test_a_node_that_is_in_another_pool_by_now_still_fills_its_rack(kind: Worklo
     racks = {"a": "r1", "b": "r1", "c": "r2"}
     stand = [racks[name] for name in where(fleet, 1)]
     assert len(stand) == len(set(stand)), "its rack is full, whichever pool its node is in"
+
+
+def test_a_request_without_roles_shares_nothing_out() -> None:
+    fleet = Fleet(node("n1", 2))
+    fleet.submit(1, asks(BY_RACK, role(whole()))._replace(roles=()))
+    assert not fleet.workload(1).replicas, "and no exception comes out of the cycle"
