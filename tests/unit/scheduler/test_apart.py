@@ -7,45 +7,23 @@ import pytest
 from muster_kernel.reasons import FailureClass, WaitingReason
 from muster_scheduler.adapters.workload_rows import of_request, to_request
 from muster_scheduler.domain import events
-from muster_scheduler.domain.answers.explain import explain
 from muster_scheduler.domain.asked.requests import Role
 from muster_scheduler.domain.asked.terms import HOST_LABEL, Apart, Terms, Together, Wish
 from muster_scheduler.domain.asked.workloads import ReplicaState, Request, Stretch, Trials, WorkloadKind
 from muster_scheduler.domain.books.pools import NodePool, Strategy
 from muster_scheduler.domain.fleet.clusters import Profile
-from muster_scheduler.domain.fleet.nodes import Mig, Node
+from muster_scheduler.domain.fleet.nodes import Mig
+from tests.support.asking import waits, where, why
 from tests.support.fleets import Fleet, host, mig_slice, node, request, role, whole
+from tests.support.halls import at, hall
 
 BY_HOST = Apart(HOST_LABEL, required=True)
 BY_RACK = Apart("rack", required=True)
 
 
-def at(name: str, block: str, rack: str, number: int = 8) -> Node:
-    made = node(name, number)
-    made.labels = (("block", block), ("rack", rack))
-    return made
-
-
-def hall() -> Fleet:
-    """Two blocks of two racks of two nodes with eight cards."""
-    return Fleet(*(at(f"n{b}{r}{n}", f"b{b}", f"r{b}{r}") for b in range(2) for r in range(2) for n in range(2)))
-
-
 def asks(apart: Apart | None, *roles: Role, **more: object) -> Request:
     wish = Wish(apart=apart, **more)  # type: ignore[arg-type]
     return request(*roles)._replace(terms=Terms(topology=wish))
-
-
-def where(fleet: Fleet, number: int) -> list[str]:
-    """The node of each replica, by role and rank."""
-    replicas = fleet.workload(number).replicas
-    return [replicas[key].node[1] for key in sorted(replicas)]
-
-
-def waits(fleet: Fleet, number: int) -> tuple[WaitingReason, str]:
-    reason = explain(fleet.world, fleet.workload(number)).reason
-    assert reason is not None
-    return reason.code, reason.sentence()
 
 
 def test_no_two_replicas_share_a_node_though_one_would_hold_all() -> None:
@@ -128,7 +106,7 @@ def test_who_waits_to_be_apart_is_told_how_many_nodes_have_room() -> None:
     assert code is WaitingReason.APART
     assert sentence == "its replicas have to stand apart: it needs 3 nodes, and 2 have room for one now"
     helps = f"it preferred to stand apart by {HOST_LABEL} instead of requiring it"
-    assert helps in explain(fleet.world, fleet.workload(2)).unblockers
+    assert helps in why(fleet, 2).unblockers
     other = Fleet(*(node(f"n{n}", 2) for n in range(3)))
     other.submit(1, request(role(whole(2)), preemptible=False))
     other.submit(2, asks(BY_HOST._replace(required=False), role(whole(), 3)))
@@ -144,7 +122,7 @@ def test_too_many_replicas_are_told_how_many_would_do() -> None:
         WaitingReason.TOO_FEW_DOMAINS,
         "its replicas have to stand apart: it needs 4 nodes, and the pool has 3 that could hold one",
     )
-    assert explain(fleet.world, fleet.workload(1)).unblockers == (
+    assert why(fleet, 1).unblockers == (
         f"it preferred to stand apart by {HOST_LABEL} instead of requiring it",
         "it had at most 3 replicas",
     )

@@ -8,10 +8,10 @@ import pytest
 
 from muster_kernel.reasons import Constraint
 from muster_scheduler.domain import events
-from muster_scheduler.domain.answers.explain import Explanation, explain
 from muster_scheduler.domain.asked.rules import Rules
 from muster_scheduler.domain.asked.workloads import SECOND
 from muster_scheduler.domain.fleet.nodes import Node, NodeState
+from tests.support.asking import why
 from tests.support.fleets import START, Fleet, node, request, role, whole
 
 MINUTE = 60 * SECOND
@@ -30,14 +30,6 @@ def closed(
     made.drain_deadline = START + deadline * MINUTE if deadline else 0
     made.windows = ((START + window[0] * MINUTE, START + window[1] * MINUTE),) if window else ()
     return made
-
-
-def why(fleet: Fleet, number: int) -> Explanation:
-    digest = fleet.state.digest()
-    answer = explain(fleet.world, fleet.workload(number))
-    fleet.state.check()
-    assert fleet.state.digest() == digest, "a question has changed the state"
-    return answer
 
 
 def limit_trainings(fleet: Fleet, seconds: int) -> None:

@@ -6,13 +6,13 @@ import pytest
 
 from muster_kernel.reasons import Constraint, WaitingReason
 from muster_scheduler.domain import events
-from muster_scheduler.domain.answers.explain import Explanation, explain
 from muster_scheduler.domain.asked.quotas import Quota
 from muster_scheduler.domain.asked.rules import NodeTypes, Rules, tightened
 from muster_scheduler.domain.asked.terms import HOST_LABEL, Terms, Together, Toleration, stays
 from muster_scheduler.domain.asked.workloads import SECOND, Request, WorkloadKind
 from muster_scheduler.domain.books.queues import Project
 from muster_scheduler.domain.fleet.nodes import Node, NodeState
+from tests.support.asking import why
 from tests.support.fleets import START, Fleet, node, request, role, whole
 
 TYPE = "run.ai/type"
@@ -33,10 +33,6 @@ def typed(name: str, kind: str, number: int = 8) -> Node:
 
 def asks(*, size: int = 1, devices: int = 1, kind: WorkloadKind = WorkloadKind.TRAINING, **terms: object) -> Request:
     return request(role(whole(devices), size), kind=kind)._replace(terms=Terms(**terms))  # type: ignore[arg-type]
-
-
-def why(fleet: Fleet, number: int) -> Explanation:
-    return explain(fleet.world, fleet.workload(number))
 
 
 def where(fleet: Fleet, number: int) -> set[str]:

@@ -8,20 +8,14 @@ from muster_kernel.mig import CARDS
 from muster_kernel.quantities import GPU
 from muster_kernel.reasons import Constraint, FailureClass, WaitingReason
 from muster_scheduler.domain import events
-from muster_scheduler.domain.answers.explain import Explanation, explain
+from muster_scheduler.domain.answers.explain import explain
 from muster_scheduler.domain.answers.wording import asks
 from muster_scheduler.domain.asked.quotas import UserLimit
 from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState, Request
 from muster_scheduler.domain.fleet.clusters import Profile
 from muster_scheduler.domain.fleet.nodes import Mig, NodeState
+from tests.support.asking import why
 from tests.support.fleets import Fleet, device_memory, devices, host, mig_slice, node, portion, request, role, whole
-
-
-def why(fleet: Fleet, number: int) -> Explanation:
-    digest = fleet.state.digest()
-    answer = explain(fleet.world, fleet.workload(number))
-    assert fleet.state.digest() == digest, "a question has changed the state"
-    return answer
 
 
 def test_every_node_is_counted_once() -> None:

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from muster_kernel.reasons import Constraint
 from muster_scheduler.domain import events
-from muster_scheduler.domain.answers.explain import Explanation, explain
 from muster_scheduler.domain.asked.rules import NodeTypes
 from muster_scheduler.domain.asked.terms import Toleration
 from muster_scheduler.domain.asked.workloads import WorkloadKind
 from muster_scheduler.domain.books.queues import Department, Project
 from muster_scheduler.domain.fleet.nodes import Node
+from tests.support.asking import why
 from tests.support.fleets import Fleet, devices, node, request, role, whole
-
-
-def why(fleet: Fleet, number: int) -> Explanation:
-    digest = fleet.state.digest()
-    answer = explain(fleet.world, fleet.workload(number))
-    assert fleet.state.digest() == digest, "a question has changed the state"
-    return answer
 
 
 def tainted(name: str, number: int, *taints: tuple[str, str, str]) -> Node:

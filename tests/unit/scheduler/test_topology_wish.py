@@ -4,41 +4,19 @@ from __future__ import annotations
 
 from muster_kernel.reasons import FailureClass, WaitingReason
 from muster_scheduler.domain import events
-from muster_scheduler.domain.answers.explain import explain
 from muster_scheduler.domain.asked.terms import HOST_LABEL, Terms, Together, Wish
 from muster_scheduler.domain.asked.workloads import ReplicaState, Request, WorkloadKind
 from muster_scheduler.domain.books.pools import NodePool, Strategy
 from muster_scheduler.domain.fleet.clusters import Profile
-from muster_scheduler.domain.fleet.nodes import Device, Mig, Node
+from muster_scheduler.domain.fleet.nodes import Device, Mig
+from tests.support.asking import waits, where, why
 from tests.support.fleets import GIB, Fleet, host, mig_slice, node, portion, request, role, whole
-
-
-def at(name: str, block: str, rack: str, number: int = 8) -> Node:
-    made = node(name, number)
-    made.labels = (("block", block), ("rack", rack))
-    return made
-
-
-def hall() -> Fleet:
-    """Two blocks of two racks of two nodes with eight cards."""
-    return Fleet(*(at(f"n{b}{r}{n}", f"b{b}", f"r{b}{r}") for b in range(2) for r in range(2) for n in range(2)))
+from tests.support.halls import at, hall
 
 
 def asks(size: int, wish: Wish, *more: object) -> Request:
     roles = (role(whole(), size), *more)
     return request(*roles)._replace(terms=Terms(topology=wish))  # type: ignore[arg-type]
-
-
-def where(fleet: Fleet, number: int) -> list[str]:
-    """The node of each replica, by rank."""
-    replicas = fleet.workload(number).replicas
-    return [replicas[key].node[1] for key in sorted(replicas)]
-
-
-def waits(fleet: Fleet, number: int) -> tuple[WaitingReason, str]:
-    reason = explain(fleet.world, fleet.workload(number)).reason
-    assert reason is not None
-    return reason.code, reason.sentence()
 
 
 def test_a_gang_fills_a_rack_and_its_ranks_follow_the_nodes() -> None:
@@ -96,13 +74,13 @@ def test_a_level_that_no_node_has_is_the_reason() -> None:
     fleet = hall()
     fleet.submit(1, asks(2, Wish(required="zone")))
     assert waits(fleet, 1)[0] is WaitingReason.NO_SUCH_LEVEL
-    told = explain(fleet.world, fleet.workload(1)).unblockers
+    told = why(fleet, 1).unblockers
     assert told == (
         "it preferred one zone instead of requiring it",
         "nodes of node pool default had the label zone, one value for all that it needs",
     ), "not that it had fewer replicas: with one alone it waits as well"
     fleet.submit(2, asks(1, Wish(required="zone")))
-    assert explain(fleet.world, fleet.workload(2)).unblockers == told
+    assert why(fleet, 2).unblockers == told
     labelled = [node("n1", 8), node("n2", 8)]
     for each in labelled:
         each.labels = (("zone", "z"),)
@@ -276,9 +254,9 @@ def test_layouts_that_are_fixed_keep_the_wish_too() -> None:
 def test_why_says_that_a_wish_would_do() -> None:
     fleet = hall()
     fleet.submit(1, asks(33, Wish(required="block")))
-    helps = explain(fleet.world, fleet.workload(1)).unblockers
+    helps = why(fleet, 1).unblockers
     assert helps == ("it preferred one block instead of requiring it", "it had at most 32 replicas")
     fleet.submit(2, request(role(whole(), 40), preemptible=False))
-    helps = explain(fleet.world, fleet.workload(1)).unblockers
+    helps = why(fleet, 1).unblockers
     assert helps[0] == "it preferred one block instead of requiring it, and there was room"
     assert where(fleet, 1) == []
