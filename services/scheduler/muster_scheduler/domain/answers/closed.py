@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from muster_scheduler.domain.answers.rivals import taken_first
-from muster_scheduler.domain.answers.trying import taken_back
+from muster_scheduler.domain.answers.trying import has_room_in, taken_back
 from muster_scheduler.domain.answers.viewing import Viewer
 from muster_scheduler.domain.answers.wording import span
 from muster_scheduler.domain.asked.requests import Grant, Role, replica_count
@@ -24,7 +24,7 @@ from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.closures import Cause, Closure
 from muster_scheduler.domain.fleet.counts import counts_of
 from muster_scheduler.domain.fleet.nodes import Mig, Node, NodeState
-from muster_scheduler.domain.placement.place import Budget, amount_before, clusters_for, mig_of, place_gang
+from muster_scheduler.domain.placement.place import amount_before, clusters_for, mig_of
 from muster_scheduler.domain.placement.reasoning import closures
 from muster_scheduler.domain.placement.slicing import fit_there
 
@@ -83,7 +83,7 @@ def opened(world: World, workload: Workload, request: Request, pool: str, viewer
         for each in sets:
             with taken_back(world):
                 _open(world, each)
-                if _fits(world, workload, cluster, pool):
+                if has_room_in(world, workload, request, cluster, pool):
                     found.append(f"{_told(each)}{taken_first(world, workload, pool, [cluster], viewer)}")
     return found[:_NAMED]
 
@@ -100,7 +100,7 @@ def limited(world: World, workload: Workload, request: Request, pool: str, viewe
             with taken_back(world):
                 rules: Rules = project.rules._replace(**{field: limit})
                 world.queues.put(replace(project, rules=rules))
-                if _fits(world, workload, cluster, pool):
+                if has_room_in(world, workload, request, cluster, pool):
                     first = taken_first(world, workload, pool, [cluster], viewer)
                     return [f"{project.name} limited the run time of {whose} to {span(limit * SECOND)}{first}"]
     return []
@@ -135,7 +135,7 @@ def _closed_there(
         shut = [(capacity.nodes[n], each) for n, each in closures(capacity, asked, world.now).items()]
         roles = [role for role in request.roles if role.size]
         holding = [each for each in shut if each[1].cause in _HELPS and _holds(world, each[0], roles, mig)]
-        if holding and not _fits(world, workload, cluster, pool):  # else it waits for something else
+        if holding and not has_room_in(world, workload, request, cluster, pool):  # else it waits for something else
             yield cluster, capacity, sorted(holding, key=lambda each: (-each[0].idle, each[0].name))[:_MOST]
 
 
@@ -158,12 +158,6 @@ def _open(world: World, nodes: Sequence[_Shut]) -> None:
 def _ready(node: Node) -> Node:
     devices = [replace(device, entries={}) for device in node.devices]
     return replace(node, state=NodeState.READY, drain_deadline=0, windows=(), devices=devices)
-
-
-def _fits(world: World, workload: Workload, cluster: str, pool: str) -> bool:
-    roles = workload.request.roles if workload.request else ()
-    with taken_back(world):
-        return place_gang(world, workload, roles, cluster, pool, Budget()) is not None
 
 
 def _told(nodes: Sequence[_Shut]) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from muster_scheduler.domain.answers.rivals import taken_first
-from muster_scheduler.domain.answers.trying import has_room, taken_back
+from muster_scheduler.domain.answers.trying import has_room, has_room_in, taken_back
 from muster_scheduler.domain.answers.viewing import Viewer
 from muster_scheduler.domain.answers.wording import gpus
 from muster_scheduler.domain.asked.requests import Grant
@@ -20,7 +20,7 @@ from muster_scheduler.domain.asked.workloads import Request, Workload
 from muster_scheduler.domain.books.models import asked_of
 from muster_scheduler.domain.books.world import World, amount_of, owner_of
 from muster_scheduler.domain.fleet.eligibility import excluded
-from muster_scheduler.domain.placement.place import Budget, amount_before, clusters_for, mig_of, place_gang
+from muster_scheduler.domain.placement.place import amount_before, clusters_for, mig_of
 from muster_scheduler.domain.placement.slicing import fit_there
 from muster_scheduler.domain.placement.trial import emptied
 
@@ -143,11 +143,9 @@ def _on_cheapest(
 def _fits_without(
     world: World, workload: Workload, request: Request, cluster: str, pool: str, others: Iterable[Workload]
 ) -> bool:
-    mark = world.journal.mark()
-    _release(world, others)
-    fits = place_gang(world, workload, request.roles, cluster, pool, Budget(2_000)) is not None
-    world.journal.rollback(mark)
-    return fits
+    with taken_back(world):
+        _release(world, others)
+        return has_room_in(world, workload, request, cluster, pool)
 
 
 def _release(world: World, gone: Iterable[Workload]) -> None:

@@ -59,8 +59,12 @@ def barred(world: World, workload: Workload, request: Request, pool: str) -> Bar
 
 def has_room(world: World, workload: Workload, request: Request, pool: str) -> bool:
     """Whether the gang could be placed in the pool this moment, quotas aside."""
+    return any(
+        has_room_in(world, workload, request, cluster, pool) for cluster in clusters_for(world, workload, request, pool)
+    )
+
+
+def has_room_in(world: World, workload: Workload, request: Request, cluster: str, pool: str) -> bool:
+    """The same of one cluster's part of the pool."""
     with taken_back(world):
-        return any(
-            place_gang(world, workload, request.roles, cluster, pool, Budget()) is not None
-            for cluster in clusters_for(world, workload, request, pool)
-        )
+        return place_gang(world, workload, request.roles, cluster, pool, Budget()) is not None

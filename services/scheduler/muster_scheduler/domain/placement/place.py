@@ -179,7 +179,7 @@ def _place_on(
 
 def _grounds(roles: tuple[Role, ...], ground: ReplicaGround, budget: Budget) -> dict[str, ReplicaGround]:
     """Where each role is looked for; empty where not all of them find a place."""
-    if ground.apart is None or len(roles) < 2:  # noqa: PLR2004 - alone, or nobody: there is nothing to share out
+    if ground.apart is None or not roles[1:]:  # alone, or nobody: there is nothing to share out
         return dict.fromkeys((role.name for role in roles), ground)
     budget.visits -= len(roles) * len(ground.capacity.nodes)
     return shared_out(roles, ground, ground.apart)
