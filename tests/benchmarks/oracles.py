@@ -26,7 +26,8 @@ from muster_scheduler.domain.asked.terms import Wish
 from muster_scheduler.domain.books.pools import Strategy
 from muster_scheduler.domain.fleet.columns import columns_of
 from muster_scheduler.domain.fleet.topology import NOWHERE, topology_of
-from muster_scheduler.domain.gangs.place import Placement, Refusal, place_gang
+from muster_scheduler.domain.gangs.place import place_gang
+from muster_scheduler.domain.gangs.verdicts import Placement, Refusal
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 

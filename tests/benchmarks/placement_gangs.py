@@ -21,8 +21,9 @@ from muster_scheduler.domain.asked.terms import Wish
 from muster_scheduler.domain.fleet.columns import IDLE, Columns, empty
 from muster_scheduler.domain.fleet.taking import Run
 from muster_scheduler.domain.fleet.topology import Topology, topology_of
-from muster_scheduler.domain.gangs.place import Refusal, place_gang
+from muster_scheduler.domain.gangs.place import place_gang
 from muster_scheduler.domain.gangs.runs import expanded
+from muster_scheduler.domain.gangs.verdicts import Refusal
 
 BLOCK, RACK = "topology/block", "topology/rack"
 _BLOCKS, _DEVICES, _REPLICAS = 10, 8, 2_304

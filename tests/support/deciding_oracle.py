@@ -1,4 +1,4 @@
-"""Where a replica has to go, by the books and by brute force: every node is asked by `nodes.fit`.
+"""Where a replica has to go, by the books and by brute force: every node is asked by `fleet.fitting.fit`.
 
 Used by tests of domain/deciding. Slow and obvious: no index, no columns, no arrays.
 """
@@ -14,7 +14,8 @@ from typing import NamedTuple
 from muster_kernel.mig import CARDS
 from muster_scheduler.domain.asked.requests import Grant, Holder, Kind, Shape
 from muster_scheduler.domain.books.inventory import Inventory
-from muster_scheduler.domain.fleet.nodes import Device, Mig, Mode, Node, fit
+from muster_scheduler.domain.fleet.fitting import fit
+from muster_scheduler.domain.fleet.nodes import Device, Mig, Mode, Node
 from muster_scheduler.domain.journal import Journal
 
 

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from muster_scheduler.domain.asked.requests import Grant, Holder, Kind, Role, Shape, charge_of
 from muster_scheduler.domain.asked.terms import Wish
 from muster_scheduler.domain.books.inventory import Inventory
-from muster_scheduler.domain.fleet.nodes import Device, Mig, Node, NodeState, fit
+from muster_scheduler.domain.fleet.fitting import fit
+from muster_scheduler.domain.fleet.nodes import Device, Mig, Node, NodeState
 from muster_scheduler.domain.journal import Journal
 
 BLOCK, RACK = "block", "rack"

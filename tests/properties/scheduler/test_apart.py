@@ -15,8 +15,9 @@ from muster_scheduler.domain.fleet.topology import NOWHERE
 from muster_scheduler.domain.fleet.usable import Usable
 from muster_scheduler.domain.gangs.apart import one_each, spread_out
 from muster_scheduler.domain.gangs.choosing import NodeOrder
-from muster_scheduler.domain.gangs.place import Placement, Refusal, place_gang
+from muster_scheduler.domain.gangs.place import place_gang
 from muster_scheduler.domain.gangs.runs import expanded
+from muster_scheduler.domain.gangs.verdicts import Placement, Refusal
 from tests.support.apart_oracle import Place, place_of, possible
 from tests.support.fleets import Fleet, host, node, request, role
 from tests.support.gang_scenes import BLOCK, RACK, Scene, scene

@@ -15,11 +15,13 @@ from hypothesis import strategies as st
 from muster_scheduler.domain.asked.requests import Grant, Holder, Kind
 from muster_scheduler.domain.fleet.columns import columns_of
 from muster_scheduler.domain.fleet.counts import counts_of
-from muster_scheduler.domain.fleet.nodes import Mig, fit
+from muster_scheduler.domain.fleet.fitting import fit
+from muster_scheduler.domain.fleet.nodes import Mig
 from muster_scheduler.domain.fleet.taking import grants_of
 from muster_scheduler.domain.fleet.topology import topology_of
-from muster_scheduler.domain.gangs.place import Placement, Refusal, place_gang
+from muster_scheduler.domain.gangs.place import place_gang
 from muster_scheduler.domain.gangs.runs import expanded
+from muster_scheduler.domain.gangs.verdicts import Placement, Refusal
 from tests.support.gang_scenes import BLOCK, RACK, Scene, scene
 from tests.support.placement_oracle import fits
 from tests.support.placement_program import fewest_nodes

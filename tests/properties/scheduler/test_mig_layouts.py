@@ -14,7 +14,8 @@ import pytest
 from muster_kernel.mig import CARDS, Card, best_start
 from muster_scheduler.domain.asked.requests import Grant, Holder
 from muster_scheduler.domain.books.inventory import Inventory
-from muster_scheduler.domain.fleet.nodes import Mig, fit
+from muster_scheduler.domain.fleet.fitting import fit
+from muster_scheduler.domain.fleet.nodes import Mig
 from muster_scheduler.domain.journal import Journal
 from muster_scheduler.planning.layouts import Layout, Layouts, enumerate_layouts, profiles_of, taken
 from tests.support.fleets import devices, mig_slice, node

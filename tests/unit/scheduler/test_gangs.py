@@ -13,8 +13,9 @@ from muster_scheduler.domain.fleet.topology import Topology, flat, topology_of
 from muster_scheduler.domain.gangs.choosing import NodeOrder
 from muster_scheduler.domain.gangs.devices import Steps
 from muster_scheduler.domain.gangs.packing import pack
-from muster_scheduler.domain.gangs.place import Lack, Placement, Refusal, place_gang
+from muster_scheduler.domain.gangs.place import place_gang
 from muster_scheduler.domain.gangs.runs import Replica, expanded
+from muster_scheduler.domain.gangs.verdicts import Lack, Placement, Refusal
 
 GIB = 1 << 30
 _GPU = Shape(0, 0, Kind.WHOLE, 1)

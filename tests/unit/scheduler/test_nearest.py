@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from muster_scheduler.domain.answers.explain import explain
 from muster_scheduler.domain.answers.nearest import lack_of
 from muster_scheduler.domain.asked.requests import Grant, Holder, Shape
-from muster_scheduler.domain.fleet.nodes import Node, fit
+from muster_scheduler.domain.fleet.fitting import fit
+from muster_scheduler.domain.fleet.nodes import Node
 from tests.support.fleets import GIB, Fleet, device_memory, devices, host, node, portion, request, role, whole
 
 

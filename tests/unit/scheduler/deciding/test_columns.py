@@ -20,7 +20,8 @@ from muster_scheduler.domain.fleet.columns import (
     media_bit,
     row_of,
 )
-from muster_scheduler.domain.fleet.nodes import Device, Mig, Node, NodeState, fit
+from muster_scheduler.domain.fleet.fitting import fit
+from muster_scheduler.domain.fleet.nodes import Device, Mig, Node, NodeState
 from muster_scheduler.domain.fleet.taking import Run, give_back, grants_of, take
 from muster_scheduler.domain.journal import Journal
 

@@ -13,11 +13,11 @@ from typing import Final, NamedTuple
 
 from muster_kernel.mig import Card
 from muster_kernel.quantities import GPU
-from muster_kernel.sentences import Reason
 from muster_scheduler.domain.asked.quotas import Amount
 from muster_scheduler.domain.asked.requests import Kind, Role, Shape
 from muster_scheduler.domain.asked.terms import Wish
 from muster_scheduler.domain.books.kinds import Kinds
+from muster_scheduler.domain.books.trials import Trial
 from muster_scheduler.domain.deciding.seeking import Seeker
 from muster_scheduler.domain.fleet.columns import SLOTS, Columns, columns_of, differences, row_of, write_row
 from muster_scheduler.domain.fleet.eligibility import Eligibility
@@ -67,41 +67,6 @@ def _supply(nodes: list[Node]) -> Amount:
     others = sum(1 for node in there for device in node.devices if device.foreign or not device.healthy)
     cpu = sum(max(0, node.cpu - node.foreign_cpu) for node in there)
     return Amount((devices - others) * GPU, cpu, sum(max(0, node.memory - node.foreign_memory) for node in there))
-
-
-class Beside(NamedTuple):
-    """What nodes have beside what they have enough of.
-
-    devices: the most that a node with enough CPU and memory has; cpu (milli), memory (bytes): the most of one with
-    enough devices.
-    """
-
-    devices: int = 0
-    cpu: int = 0
-    memory: int = 0
-
-
-class Trial(NamedTuple):
-    """What became of a gang in an idle pool (see placement/trial.py).
-
-    `apart` says where it is its topology that keeps it out. `units` is what the pool has, in 1/7,000 GPU.
-    `short` is the first role of which no node holds a single replica
-    (None: every role fits alone); `devices`, `cpu` (milli) and `memory` (bytes) are the most that one node has of them.
-    `room` is how many replicas the idle nodes hold of a gang of one role that does not fit; 0: not counted.
-    `beside` is what they have beside what the short role needs. `largest_slice` is the most memory (bytes) of a slice
-    where a request for GPU memory gets one; None: it shares a card.
-    """
-
-    fits: bool
-    apart: Reason | None
-    units: int
-    short: Role | None
-    devices: int
-    cpu: int
-    memory: int
-    room: int = 0
-    beside: Beside = Beside()
-    largest_slice: int | None = None
 
 
 class Capacity:

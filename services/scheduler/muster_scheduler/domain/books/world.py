@@ -15,7 +15,7 @@ from muster_scheduler.domain.asked.courses import COURSE, turned
 from muster_scheduler.domain.asked.limits import FORGET_AFTER, FORGET_AT_ONCE, WAITING_EVERY, Limits
 from muster_scheduler.domain.asked.quotas import Amount
 from muster_scheduler.domain.asked.requests import Grant
-from muster_scheduler.domain.asked.workloads import SECOND, Ending, Replica, Request, Workload
+from muster_scheduler.domain.asked.workloads import Ending, Replica, Request, Workload
 from muster_scheduler.domain.books.accounts import Owner
 from muster_scheduler.domain.books.eligible import rules_of
 from muster_scheduler.domain.books.inventory import Inventory
@@ -25,6 +25,7 @@ from muster_scheduler.domain.books.queues import Queues
 from muster_scheduler.domain.books.standing import Kept
 from muster_scheduler.domain.books.stretches import Stretches
 from muster_scheduler.domain.books.timers import Timers
+from muster_scheduler.domain.books.times import times_of
 from muster_scheduler.domain.books.touched import Freed, Touched
 from muster_scheduler.domain.books.usual import Usual
 from muster_scheduler.domain.decisions import Assign, Queued, Taken, Waiting
@@ -296,31 +297,7 @@ class World:
 
     def times_of(self, workload: Workload) -> Iterator[int]:
         """When a workload has to be looked at, as far as is known now."""
-        if workload.phase in WAITING:
-            if workload.claim is None and workload.not_before > self.now:
-                yield workload.not_before
-        elif workload.phase is Phase.TERMINATING and workload.ending is Ending.RESTART:
-            yield workload.not_before
-        elif workload.phase in _OVER:
-            after = workload.request.auto_deletion if workload.request else None
-            if after is not None:
-                yield workload.finished + after * SECOND
-        elif workload.phase in ACTIVE:
-            yield from self._times_of_running(workload)
-        for _, not_before in workload.replacements.values():
-            yield not_before
-        yield from workload.avoid.values()
-
-    def _times_of_running(self, workload: Workload) -> Iterator[int]:
-        due = self.due(workload)
-        if due is not None:
-            yield due.at
-        if workload.calm_since:
-            yield workload.calm_since + self.limits.grow_after
-        if workload.below_since:
-            yield workload.below_since + self.limits.below_minimum
-        if workload.placed + self.limits.minimum_run > self.now:
-            yield workload.placed + self.limits.minimum_run
+        return times_of(workload, self.now, self.limits, self.due)
 
     def watch_node(self, node: Node) -> None:
         """Notes when a node that has to be empty for a while takes work again."""

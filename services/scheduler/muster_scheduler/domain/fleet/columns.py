@@ -4,7 +4,7 @@ Derived from the books (`Node` and `Device`), which stay the truth: whatever dec
 goes to the books, and the row is written anew from the node: one `Row`, or many flat records in one call. Read by the
 index, the batch kernel, gangs, strategies and room-making; changed by `write_row` and `rewriting.rewrite` (the books
 changed) and, on a scratch copy, by `taking.take`.
-Columns answer for slices where the cluster makes them on demand; where layouts are fixed, `nodes.fit` does.
+Columns answer for slices where the cluster makes them on demand; where layouts are fixed, `fleet.fitting.fit` does.
 Holds: row n is the n-th node by name; slot s is its s-th device in the order of slots; `differences` proves that every
 row equals what the books say.
 """

@@ -13,8 +13,7 @@ that is not says that the search ended at its budget.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,40 +30,12 @@ from muster_scheduler.domain.gangs.devices import Steps
 from muster_scheduler.domain.gangs.packing import pack
 from muster_scheduler.domain.gangs.runs import runs_of, take_all
 from muster_scheduler.domain.gangs.sums import enough
+from muster_scheduler.domain.gangs.verdicts import Lack, Placement, Refusal
 
 MANY: Final = 1 << 31  # units that a node takes where nothing bounds it; 100,000 nodes of it still add up exactly
 _POOL: Final = -1  # the level above the outermost: the whole pool
 _TRIES: Final = 64  # domains in which roles are tried together, a level
 _STEPS: Final = 20_000  # of the exact search, a level: some hundredths of a second
-
-
-class Placement(NamedTuple):
-    """One role in its place."""
-
-    role: str
-    runs: tuple[Run, ...]
-
-
-class Lack(StrEnum):
-    """What a gang lacks. ROOM: replicas find none. LEVEL: no node has the label. GROUPS: a size is no multiple."""
-
-    ROOM = "Room"
-    LEVEL = "Level"
-    GROUPS = "Groups"
-
-
-class Refusal(NamedTuple):
-    """Why a gang has no place. `room` of its `asked` replicas fit into the best domain of `level` (empty: the pool).
-
-    GROUPS: `asked` replicas do not divide into groups of `room`. proven: there is no place; else the search ended
-    before it could tell.
-    """
-
-    lack: Lack
-    level: str
-    asked: int
-    room: int
-    proven: bool = True
 
 
 def place_gang(

@@ -30,7 +30,8 @@ from muster_scheduler.domain.fleet.topology import NOWHERE, Topology
 from muster_scheduler.domain.fleet.usable import Mask
 from muster_scheduler.domain.gangs.apart import Domains
 from muster_scheduler.domain.gangs.choosing import NodeOrder
-from muster_scheduler.domain.gangs.place import Lack, Placement, Refusal, place_gang
+from muster_scheduler.domain.gangs.place import place_gang
+from muster_scheduler.domain.gangs.verdicts import Lack, Placement, Refusal
 
 
 class GangGround(NamedTuple):

@@ -19,7 +19,8 @@ from muster_scheduler.domain.books.pools import NodePool, Strategy
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.counts import Counts
 from muster_scheduler.domain.fleet.eligibility import Eligibility, excluded
-from muster_scheduler.domain.fleet.nodes import Mig, Node, fit
+from muster_scheduler.domain.fleet.fitting import fit
+from muster_scheduler.domain.fleet.nodes import Mig, Node
 from muster_scheduler.domain.fleet.topology import NOWHERE
 from muster_scheduler.domain.fleet.usable import Mask
 from muster_scheduler.domain.gangs.apart import Domains, spread_out

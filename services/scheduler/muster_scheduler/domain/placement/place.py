@@ -21,7 +21,8 @@ from muster_scheduler.domain.books.pools import Strategy
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.clusters import Cluster, Profile, Standing, refused
 from muster_scheduler.domain.fleet.eligibility import reluctant
-from muster_scheduler.domain.fleet.nodes import Mig, Node, fit
+from muster_scheduler.domain.fleet.fitting import fit
+from muster_scheduler.domain.fleet.nodes import Mig, Node
 from muster_scheduler.domain.fleet.taking import grants_of
 from muster_scheduler.domain.placement.ahead import find_ahead
 from muster_scheduler.domain.placement.gang import (

@@ -12,7 +12,8 @@ from muster_kernel.mig import Card, memory_of, smallest_for
 from muster_kernel.reasons import Constraint
 from muster_scheduler.domain.asked.requests import Grant, Kind, Role, Shape, charge_of, total_charge
 from muster_scheduler.domain.books.world import World
-from muster_scheduler.domain.fleet.nodes import Mig, Node, fit
+from muster_scheduler.domain.fleet.fitting import fit
+from muster_scheduler.domain.fleet.nodes import Mig, Node
 
 Roles = tuple[Role, ...]
 

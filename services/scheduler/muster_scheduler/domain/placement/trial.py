@@ -13,13 +13,15 @@ from muster_kernel.reasons import Constraint
 from muster_kernel.sentences import Reason
 from muster_scheduler.domain.asked.requests import Grant, Kind, Role, Shape
 from muster_scheduler.domain.asked.workloads import Workload
-from muster_scheduler.domain.books.capacity import Beside, Capacity, Trial
+from muster_scheduler.domain.books.capacity import Capacity
 from muster_scheduler.domain.books.eligible import eligibility_of
 from muster_scheduler.domain.books.pools import NodePool
+from muster_scheduler.domain.books.trials import Beside, Trial
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.counts import counts_of
 from muster_scheduler.domain.fleet.eligibility import ANY_NODE, mismatch
-from muster_scheduler.domain.fleet.nodes import Device, Mig, Node, NodeState, fit
+from muster_scheduler.domain.fleet.fitting import fit
+from muster_scheduler.domain.fleet.nodes import Device, Mig, Node, NodeState
 from muster_scheduler.domain.placement.gang import GangGround, by_columns, lacking, wish_of
 from muster_scheduler.domain.placement.place import Budget, mig_of, place_gang
 from muster_scheduler.domain.placement.slicing import asks_for_memory, largest_slice, ways

@@ -21,7 +21,7 @@ from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.books.classes import ClassKey
 from muster_scheduler.domain.books.standing import Standing
 from muster_scheduler.domain.books.world import World
-from muster_scheduler.domain.gangs.place import Refusal
+from muster_scheduler.domain.gangs.verdicts import Refusal
 from muster_scheduler.domain.placement.place import Budget
 from muster_scheduler.domain.room.giving import ask_of, by_taking, first_of
 from muster_scheduler.domain.room.moving import by_moving

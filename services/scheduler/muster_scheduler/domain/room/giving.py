@@ -21,7 +21,7 @@ from muster_scheduler.domain.books.standing import Standing
 from muster_scheduler.domain.books.world import World, owner_of
 from muster_scheduler.domain.fleet.columns import Columns
 from muster_scheduler.domain.fleet.taking import Run
-from muster_scheduler.domain.gangs.place import Placement, Refusal
+from muster_scheduler.domain.gangs.verdicts import Placement, Refusal
 from muster_scheduler.domain.placement.place import Budget, amount_before
 from muster_scheduler.domain.room import values
 from muster_scheduler.domain.room.bounds import Pool, may_take

@@ -20,8 +20,9 @@ from muster_scheduler.domain.asked.workloads import Request, Workload
 from muster_scheduler.domain.books.models import asked_of
 from muster_scheduler.domain.fleet.columns import Columns
 from muster_scheduler.domain.fleet.nodes import Node
-from muster_scheduler.domain.gangs.place import Placement, Refusal, place_gang
+from muster_scheduler.domain.gangs.place import place_gang
 from muster_scheduler.domain.gangs.runs import take_all
+from muster_scheduler.domain.gangs.verdicts import Placement, Refusal
 from muster_scheduler.domain.placement.gang import wish_of
 from muster_scheduler.domain.placement.place import amount_before
 from muster_scheduler.domain.placement.slicing import asks_for_memory, ways

@@ -16,7 +16,7 @@ from typing import Final
 from muster_kernel.lifecycle import ACTIVE
 from muster_scheduler.domain.asked.workloads import Replica, Workload
 from muster_scheduler.domain.books.world import World
-from muster_scheduler.domain.gangs.place import Placement, Refusal
+from muster_scheduler.domain.gangs.verdicts import Placement, Refusal
 from muster_scheduler.domain.room.sites import Ask, Room, Site, charge_placements, claim_of, next_run, without
 
 Enough = Callable[[Mapping[str, int]], bool]  # whether it is, when gangs give up so many replicas each

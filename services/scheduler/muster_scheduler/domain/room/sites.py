@@ -22,7 +22,8 @@ from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.columns import Columns
 from muster_scheduler.domain.fleet.topology import Topology
 from muster_scheduler.domain.fleet.usable import Mask
-from muster_scheduler.domain.gangs.place import Placement, Refusal, place_gang
+from muster_scheduler.domain.gangs.place import place_gang
+from muster_scheduler.domain.gangs.verdicts import Placement, Refusal
 from muster_scheduler.domain.placement.gang import by_columns, charge_runs, wish_of
 from muster_scheduler.domain.placement.place import Budget, amount_before, clusters_for, mig_of
 from muster_scheduler.domain.placement.slicing import ways

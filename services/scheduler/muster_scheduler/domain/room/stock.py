@@ -2,7 +2,7 @@
 
 Called by search.py and consolidate.py on a scratch copy of the columns; nothing here touches the books.
 Holds: lifting and putting back are inverse to each other, byte for byte, in whatever order they come; `room_on` is what
-`nodes.fit` would allow, replica by replica (the oracle of its tests).
+`fleet.fitting.fit` would allow, replica by replica (the oracle of its tests).
 """
 
 from __future__ import annotations

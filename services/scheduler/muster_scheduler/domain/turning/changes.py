@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -30,8 +30,8 @@ from muster_scheduler.domain.room.bounds import Pool, may_take
 from muster_scheduler.domain.room.listing import departing, tree_of
 from muster_scheduler.domain.room.sites import leaving_of
 from muster_scheduler.domain.room.values import Tree
-from muster_scheduler.domain.shares.tree import Shares
 from muster_scheduler.domain.turning.offers import Offers, Whom, whom_of
+from muster_scheduler.domain.turning.reweighing import Reweighed, reweighed
 
 _QUOTA: Final = LIMITED | {
     WaitingReason.OVER_QUOTA,
@@ -61,7 +61,7 @@ class Change:
         self._fits: dict[Shape, bool] = {}
         self._offers: list[Offers] = []  # of the first nodes
         self._free: dict[str, Amount] | None = None
-        self._moved: _Reweighed | None = None
+        self._moved: Reweighed | None = None
         self._takes: dict[tuple[str, Role, bool], bool] = {}
         self.givers: frozenset[str] | None = None
 
@@ -254,11 +254,11 @@ class Change:
             self.givers = beyond(self._world, self._standings(self._pool))
         return self.givers
 
-    def _reweighed(self) -> _Reweighed:
+    def _reweighed(self) -> Reweighed:
         if self._moved is None:
             standing = self._standings(self._pool)
             before = self._world.waiting.weighed.renew(self._pool, standing.shares)
-            self._moved = _reweighed(standing, before, self._givers())
+            self._moved = reweighed(standing, before, self._givers())
         return self._moved
 
 
@@ -266,33 +266,6 @@ def _at_least(key: ClassKey) -> Amount:
     """What a member asks for, and no more than it would be charged: of GPU memory nobody knows before it has a card."""
     asked = asked_by(key)
     return asked._replace(gpu=0) if asks_for_memory(key.roles) else asked
-
-
-class _Reweighed(NamedTuple):
-    """How fair shares differ from those under which classes were blocked: of whom they rose, whether a giver's fell."""
-
-    rose: frozenset[str]
-    fell: bool
-
-
-def _reweighed(standing: Standing, before: Shares | None, givers: frozenset[str]) -> _Reweighed:
-    if before == standing.shares:
-        return _Reweighed(frozenset(), fell=False)
-    rows = len(standing.queues)
-    if before is None or any((a is None) != (b is None) for a, b in zip(before, standing.shares, strict=True)):
-        return _Reweighed(frozenset(), fell=True)
-    rose: set[str] = set()
-    for old, new in zip(before, standing.shares, strict=True):
-        if old is None or new is None:
-            continue
-        if len(old) != rows:
-            return _Reweighed(frozenset(), fell=True)
-        for queue, was, now in zip(standing.queues, old, new, strict=True):
-            if now.fair > was.fair:
-                rose.add(queue.name)
-            elif now.fair < was.fair and queue.name in givers:
-                return _Reweighed(frozenset(), fell=True)
-    return _Reweighed(frozenset(rose), fell=False)
 
 
 def beyond(world: World, standing: Standing) -> frozenset[str]:

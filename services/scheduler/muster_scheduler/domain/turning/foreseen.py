@@ -21,7 +21,8 @@ from muster_scheduler.domain.books.eligible import rules_of
 from muster_scheduler.domain.books.models import asked_of
 from muster_scheduler.domain.fleet.clocks import certain_end
 from muster_scheduler.domain.fleet.eligibility import Eligibility
-from muster_scheduler.domain.gangs.place import Placement, Refusal, place_gang
+from muster_scheduler.domain.gangs.place import place_gang
+from muster_scheduler.domain.gangs.verdicts import Placement, Refusal
 from muster_scheduler.domain.placement.place import Budget, amount_before
 from muster_scheduler.domain.room.listing import held_of
 from muster_scheduler.domain.room.sites import Site

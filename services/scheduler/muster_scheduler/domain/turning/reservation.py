@@ -25,7 +25,8 @@ from muster_scheduler.domain.books.reserving import keep, let_go, within
 from muster_scheduler.domain.books.standing import Standing
 from muster_scheduler.domain.books.standings import standing_of
 from muster_scheduler.domain.books.world import World
-from muster_scheduler.domain.gangs.place import Refusal, place_gang
+from muster_scheduler.domain.gangs.place import place_gang
+from muster_scheduler.domain.gangs.verdicts import Refusal
 from muster_scheduler.domain.placement.place import Budget, amount_before, mig_of
 from muster_scheduler.domain.placement.slicing import fit_there
 from muster_scheduler.domain.room.sites import Site, sites_of

@@ -1,0 +1,47 @@
+"""When a workload has to be looked at again, by time alone. Pure: the world keeps the timers.
+
+Called by world.py for each workload that it watches, and by checks.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from muster_kernel.lifecycle import ACTIVE, WAITING, Phase
+from muster_scheduler.domain.asked.limits import Limits
+from muster_scheduler.domain.asked.workloads import SECOND, Ending, Workload
+from muster_scheduler.domain.fleet.clocks import Due
+
+_OVER: Final = frozenset({Phase.COMPLETED, Phase.FAILED})
+_Goes = Callable[[Workload], Due | None]  # when it has to go by time alone, and why
+
+
+def times_of(workload: Workload, now: int, limits: Limits, due: _Goes) -> Iterator[int]:
+    """When it has to be looked at, as far as is known `now`; in microseconds."""
+    if workload.phase in WAITING:
+        if workload.claim is None and workload.not_before > now:
+            yield workload.not_before
+    elif workload.phase is Phase.TERMINATING and workload.ending is Ending.RESTART:
+        yield workload.not_before
+    elif workload.phase in _OVER:
+        after = workload.request.auto_deletion if workload.request else None
+        if after is not None:
+            yield workload.finished + after * SECOND
+    elif workload.phase in ACTIVE:
+        yield from _times_of_running(workload, now, limits, due)
+    for _, not_before in workload.replacements.values():
+        yield not_before
+    yield from workload.avoid.values()
+
+
+def _times_of_running(workload: Workload, now: int, limits: Limits, due: _Goes) -> Iterator[int]:
+    goes = due(workload)
+    if goes is not None:
+        yield goes.at
+    if workload.calm_since:
+        yield workload.calm_since + limits.grow_after
+    if workload.below_since:
+        yield workload.below_since + limits.below_minimum
+    if workload.placed + limits.minimum_run > now:
+        yield workload.placed + limits.minimum_run
