@@ -1,7 +1,7 @@
 """Whether one replica fits on one node, on which devices, and what taking it does to the row. Kernels.
 
-Called by the index (an exact test on a hit) and by the batch (take, undo). They compute what `fleet.fitting.fit` says of
-the books and what `taking.take` does to columns; these two are the oracles.
+Called by the index (an exact test on a hit) and by the batch (take, undo). They compute what
+`fleet.fitting.fit` says of the books and what `taking.take` does to columns; these two are the oracles.
 Holds: `give` is the exact inverse of `take` in any order; a row never goes below zero by a choice that `choose` made.
 """
 
@@ -23,8 +23,8 @@ _IDLE_LAST = 1 << 60
 def choose(rows: Rows, tables: Geometry, shape: Ints64, n: int, strategy: int) -> tuple[int, int]:
     """The devices (a mask of slots) and starts (four bits a device) for one replica on node n, or (-1, 0).
 
-    Devices as `fleet.fitting.fit` takes them: the tightest shared card that is large enough, then an idle one, ties to the
-    lowest slot; a strategy other than 0 (spread): the emptiest first.
+    Devices as `fleet.fitting.fit` takes them: the tightest shared card that is large enough, then an idle one, ties
+    to the lowest slot; a strategy other than 0 (spread): the emptiest first.
     """
     if rows.cpu[n] < shape[CPU] or rows.memory[n] < shape[MEM]:
         return NOWHERE, 0
