@@ -18,7 +18,8 @@ from muster_scheduler.domain.books.models import asked_of, bar
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.eligibility import excluded
 from muster_scheduler.domain.fleet.nodes import Mode, Node
-from muster_scheduler.domain.placement.place import amount_before, eligible
+from muster_scheduler.domain.placement.cluster_choice import eligible
+from muster_scheduler.domain.placement.place import amount_before
 from muster_scheduler.domain.placement.slicing import ways
 from tests.support.apart_oracle import place_of, possible
 from tests.support.gang_scenes import Scene

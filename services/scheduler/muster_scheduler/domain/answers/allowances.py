@@ -25,7 +25,7 @@ from muster_scheduler.domain.asked.workloads import Request, Workload
 from muster_scheduler.domain.books.models import Bar
 from muster_scheduler.domain.books.queues import Project
 from muster_scheduler.domain.books.world import World
-from muster_scheduler.domain.placement.place import clusters_for
+from muster_scheduler.domain.placement.cluster_choice import clusters_for
 
 _W = WaitingReason
 _VERBS: Final = {

@@ -24,7 +24,8 @@ from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.closures import Cause, Closure
 from muster_scheduler.domain.fleet.counts import counts_of
 from muster_scheduler.domain.fleet.nodes import Mig, Node, NodeState
-from muster_scheduler.domain.placement.place import amount_before, clusters_for, mig_of
+from muster_scheduler.domain.placement.cluster_choice import clusters_for
+from muster_scheduler.domain.placement.place import amount_before, mig_of
 from muster_scheduler.domain.placement.reasoning import closures
 from muster_scheduler.domain.placement.slicing import fit_there
 

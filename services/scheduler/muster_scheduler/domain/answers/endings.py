@@ -20,7 +20,8 @@ from muster_scheduler.domain.asked.workloads import Request, Workload
 from muster_scheduler.domain.books.models import asked_of
 from muster_scheduler.domain.books.world import World, amount_of, owner_of
 from muster_scheduler.domain.fleet.eligibility import excluded
-from muster_scheduler.domain.placement.place import amount_before, clusters_for, mig_of
+from muster_scheduler.domain.placement.cluster_choice import clusters_for
+from muster_scheduler.domain.placement.place import amount_before, mig_of
 from muster_scheduler.domain.placement.slicing import fit_there
 from muster_scheduler.domain.placement.trial import emptied
 

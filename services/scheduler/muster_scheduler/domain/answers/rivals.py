@@ -22,7 +22,8 @@ from muster_scheduler.domain.books.buckets import Bucket
 from muster_scheduler.domain.books.classes import Place
 from muster_scheduler.domain.books.models import bar, beyond_limits
 from muster_scheduler.domain.books.world import World, owner_of
-from muster_scheduler.domain.placement.place import Budget, amount_before, clusters_for, place_gang
+from muster_scheduler.domain.placement.cluster_choice import clusters_for
+from muster_scheduler.domain.placement.place import Budget, amount_before, place_gang
 
 _CLASSES: Final = 64  # that wait in the pool, those of the workload's own project first
 _MEMBERS: Final = 64  # who are named; of more it is said that there are more

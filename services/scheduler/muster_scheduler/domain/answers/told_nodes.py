@@ -34,7 +34,8 @@ from muster_scheduler.domain.fleet.closures import closure_of
 from muster_scheduler.domain.fleet.clusters import Standing
 from muster_scheduler.domain.fleet.eligibility import excluded, models_of_node, types_of_node, untolerated
 from muster_scheduler.domain.fleet.nodes import Node
-from muster_scheduler.domain.placement.place import amount_before, mig_of, unsupported
+from muster_scheduler.domain.placement.cluster_choice import unsupported
+from muster_scheduler.domain.placement.place import amount_before, mig_of
 from muster_scheduler.domain.placement.slicing import fit_there
 from muster_scheduler.domain.placement.trial import emptied
 

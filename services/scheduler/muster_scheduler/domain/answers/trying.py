@@ -14,7 +14,8 @@ from muster_scheduler.domain.asked.workloads import Request, Workload
 from muster_scheduler.domain.books.models import Bar, bar
 from muster_scheduler.domain.books.trials import Trial
 from muster_scheduler.domain.books.world import World
-from muster_scheduler.domain.placement.place import Budget, able, amount_before, clusters_for, place_gang
+from muster_scheduler.domain.placement.cluster_choice import able, clusters_for
+from muster_scheduler.domain.placement.place import Budget, amount_before, place_gang
 from muster_scheduler.domain.placement.trial import try_out
 
 

@@ -1,4 +1,4 @@
-"""On which nodes a workload agrees to run: its node type, taints it puts up with, how close or how far apart it stands.
+"""Where a workload agrees to run: node type, taints, how close or how far apart, and which clusters it would prefer.
 
 Values only. Made by stream/intentions.py from the admitted spec, read by eligibility and placement.
 """
@@ -96,13 +96,26 @@ class Together(NamedTuple):
     required: bool
 
 
+class Label(NamedTuple):
+    """A label that nodes have. value: None stands for any."""
+
+    key: str
+    value: str | None = None
+
+
 class Terms(NamedTuple):
-    """What a workload says of nodes. node_type: empty stands for any."""
+    """What a workload says of nodes and clusters. node_type: empty stands for any.
+
+    preferred_clusters: tried before all others, in this order. data: clusters that have nodes with this label come
+    before those that have none.
+    """
 
     node_type: str = ""
     tolerations: tuple[Toleration, ...] = ()
     together: Together | None = None
     topology: Wish = Wish()
+    preferred_clusters: tuple[str, ...] = ()
+    data: Label | None = None
 
 
 ANYWHERE: Final = Terms()

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from muster_scheduler.domain.asked.requests import Grant, Holder, Share
+from muster_scheduler.domain.asked.terms import Label
 from muster_scheduler.domain.books.capacity import Capacity
 from muster_scheduler.domain.books.runs import count_extra, finder, put_many, put_run, take_back_many, take_back_run
 from muster_scheduler.domain.fleet.checks import check_node
@@ -49,6 +50,10 @@ class Inventory:
     def clusters_with(self, pool: str) -> tuple[str, ...]:
         """The clusters that have nodes in `pool`, by id."""
         return self._pools.get(pool, ())
+
+    def has_label(self, cluster: str, label: Label) -> bool:
+        """Whether a node of the cluster has it, in whatever pool."""
+        return any(there.usable.has_label(label) for (at, _), there in self._capacity.items() if at == cluster)
 
     def largest_device(self, cluster: str, pool: str) -> int:
         """Bytes of the largest card of a node pool."""

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from muster_scheduler.domain.asked.terms import HOST_LABEL
+from muster_scheduler.domain.asked.terms import HOST_LABEL, Label
 from muster_scheduler.domain.fleet.eligibility import (
     Eligibility,
     excluded,
@@ -35,7 +35,17 @@ _MOST: Final = 64  # masks and topologies that are remembered
 class Usable:
     """The nodes of one pool, by their ordinals."""
 
-    __slots__ = ("_by_models", "_by_types", "_nodes", "_of_type", "_ordinals", "_topologies", "special", "timeless")
+    __slots__ = (
+        "_by_models",
+        "_by_types",
+        "_labelled",
+        "_nodes",
+        "_of_type",
+        "_ordinals",
+        "_topologies",
+        "special",
+        "timeless",
+    )
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         """`nodes` by their ordinals."""
@@ -48,6 +58,7 @@ class Usable:
         self._by_models: dict[frozenset[str], Mask] = {}
         self._topologies: dict[tuple[str, ...], Topology] = {}
         self._ordinals: dict[tuple[str, str], int] = {}
+        self._labelled: dict[Label, bool] = {}
 
     def mask(self, asked: Eligibility, now: int) -> Mask:
         """The nodes that this eligibility may use: bool[n], the caller's own."""
@@ -103,6 +114,14 @@ class Usable:
         gladly = mask.copy()
         gladly[last] = False
         return gladly, mask
+
+    def has_label(self, label: Label) -> bool:
+        """Whether a node that is there has it, open or not."""
+        known = self._labelled.get(label)
+        if known is None:
+            known = any(node.present and node.has_label(label) for node in self._nodes)
+            _remember(self._labelled, label, known)
+        return known
 
     def topology(self, keys: tuple[str, ...]) -> Topology:
         """The domains that these labels form."""

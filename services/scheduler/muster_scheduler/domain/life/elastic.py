@@ -25,7 +25,8 @@ from muster_scheduler.domain.books.course import lost
 from muster_scheduler.domain.books.world import World, owner_of
 from muster_scheduler.domain.decisions import Scaled
 from muster_scheduler.domain.life.service import leave
-from muster_scheduler.domain.placement.place import Budget, place_replica, ready
+from muster_scheduler.domain.placement.cluster_choice import ready
+from muster_scheduler.domain.placement.place import Budget, place_replica
 from muster_scheduler.domain.placement.slicing import charge_there
 
 _AT_ONCE: Final = 256  # replicas that are added in one cycle

@@ -19,7 +19,8 @@ from muster_scheduler.domain.books.claims import claim_holder
 from muster_scheduler.domain.books.course import advance
 from muster_scheduler.domain.books.world import World, owner_of
 from muster_scheduler.domain.decisions import Scaled
-from muster_scheduler.domain.placement.place import Budget, place_replica, ready
+from muster_scheduler.domain.placement.cluster_choice import ready
+from muster_scheduler.domain.placement.place import Budget, place_replica
 from muster_scheduler.domain.placement.slicing import charge_there
 
 E = LifecycleEvent

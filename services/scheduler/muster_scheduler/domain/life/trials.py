@@ -17,7 +17,8 @@ from muster_scheduler.domain.books.claims import claim_holder
 from muster_scheduler.domain.books.course import advance
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.life.service import add_replica, replica_ended
-from muster_scheduler.domain.placement.place import Budget, ready
+from muster_scheduler.domain.placement.cluster_choice import ready
+from muster_scheduler.domain.placement.place import Budget
 
 E = LifecycleEvent
 

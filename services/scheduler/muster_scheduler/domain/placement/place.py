@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from muster_kernel.reasons import Constraint, Unsupported
+from muster_kernel.reasons import Constraint
 from muster_scheduler.domain.asked.courses import Planned
 from muster_scheduler.domain.asked.quotas import Amount
 from muster_scheduler.domain.asked.requests import Grant, Role, Shape, charge_of, replica_count, total_charge
@@ -19,12 +19,12 @@ from muster_scheduler.domain.books.claims import claim_holder
 from muster_scheduler.domain.books.models import asked_of
 from muster_scheduler.domain.books.pools import Strategy
 from muster_scheduler.domain.books.world import World
-from muster_scheduler.domain.fleet.clusters import Cluster, Profile, Standing, refused
 from muster_scheduler.domain.fleet.eligibility import reluctant
 from muster_scheduler.domain.fleet.fitting import fit
 from muster_scheduler.domain.fleet.nodes import Mig, Node
 from muster_scheduler.domain.fleet.taking import grants_of
 from muster_scheduler.domain.placement.ahead import find_ahead
+from muster_scheduler.domain.placement.cluster_choice import able
 from muster_scheduler.domain.placement.gang import (
     GangGround,
     by_columns,
@@ -55,49 +55,6 @@ class Budget:
     def spent(self) -> bool:
         """Whether the cycle has to come back later."""
         return self.visits <= 0
-
-
-def eligible(world: World, request: Request, cluster: Cluster | None) -> bool:
-    """Whether the cluster may be given this request now: admitted there, able to run it, and fresh."""
-    return able(request, cluster) and ready(world, cluster)
-
-
-def able(request: Request, cluster: Cluster | None) -> bool:
-    """Whether the cluster is allowed and its profile supports all that the request asks for."""
-    if cluster is None or cluster.profile is None or (request.clusters and cluster.id not in request.clusters):
-        return False
-    return unsupported(request, cluster.profile) is None
-
-
-def unsupported(request: Request, profile: Profile) -> Unsupported | None:
-    """The first thing in the request that a cluster with this profile refuses; None: nothing."""
-    for role in request.roles:
-        lack = refused(profile, role.shape, request.fields)
-        if lack is not None:
-            return lack
-    return None
-
-
-def ready(world: World, cluster: Cluster | None) -> bool:
-    """Whether new work may be given to the cluster now."""
-    if cluster is None:
-        return False
-    return cluster.standing(world.now, world.limits.stale_after) is Standing.READY
-
-
-def clusters_for(world: World, workload: Workload, request: Request, pool: str) -> list[str]:
-    """Eligible clusters with nodes in the pool: the project's own first, then by most idle devices, then by id."""
-    found = [c for c in world.inventory.clusters_with(pool) if eligible(world, request, world.clusters.get(c))]
-    if len(found) > 1:
-        project = world.queues.projects.get(workload.project)
-        home = project.home if project else ""
-        found.sort(key=lambda cluster: (cluster != home, -_idle(world, cluster, pool), cluster))
-    return found
-
-
-def _idle(world: World, cluster: str, pool: str) -> int:
-    capacity = world.inventory.capacity(cluster, pool)
-    return capacity.total if capacity else 0
 
 
 def charge_before(world: World, request: Request, pool: str) -> int:

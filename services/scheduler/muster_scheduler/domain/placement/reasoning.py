@@ -24,9 +24,10 @@ from muster_scheduler.domain.fleet.closures import Closure, closure_of, counted
 from muster_scheduler.domain.fleet.counts import counts_of
 from muster_scheduler.domain.fleet.eligibility import Eligibility, mismatch
 from muster_scheduler.domain.fleet.nodes import Node
+from muster_scheduler.domain.placement.cluster_choice import able, ready, unsupported
 from muster_scheduler.domain.placement.gang import GangGround, by_columns, lacking, wish_of
 from muster_scheduler.domain.placement.never import why_never
-from muster_scheduler.domain.placement.place import able, amount_before, mig_of, ready, unsupported
+from muster_scheduler.domain.placement.place import amount_before, mig_of
 from muster_scheduler.domain.placement.slicing import Roles, charge_there, fit_there, ways
 from muster_scheduler.domain.placement.trial import try_out
 

@@ -24,8 +24,9 @@ from muster_scheduler.domain.fleet.topology import Topology
 from muster_scheduler.domain.fleet.usable import Mask
 from muster_scheduler.domain.gangs.place import place_gang
 from muster_scheduler.domain.gangs.verdicts import Placement, Refusal
+from muster_scheduler.domain.placement.cluster_choice import clusters_for
 from muster_scheduler.domain.placement.gang import by_columns, charge_runs, wish_of
-from muster_scheduler.domain.placement.place import Budget, amount_before, clusters_for, mig_of
+from muster_scheduler.domain.placement.place import Budget, amount_before, mig_of
 from muster_scheduler.domain.placement.slicing import ways
 from muster_scheduler.domain.room.listing import departing, held_of, staying
 from muster_scheduler.domain.room.shadow import shut

@@ -23,8 +23,9 @@ from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.deciding.shapes import Terms
 from muster_scheduler.domain.fleet.clusters import Profile
 from muster_scheduler.domain.fleet.eligibility import Eligibility
+from muster_scheduler.domain.placement.cluster_choice import able, ready
 from muster_scheduler.domain.placement.gang import by_columns, wish_of
-from muster_scheduler.domain.placement.place import able, mig_of, ready
+from muster_scheduler.domain.placement.place import mig_of
 from muster_scheduler.domain.placement.slicing import asks_for_memory, sliced
 
 _PLAIN: Final = {Strategy.BINPACK, Strategy.SPREAD}

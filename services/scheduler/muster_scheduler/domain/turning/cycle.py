@@ -26,7 +26,8 @@ from muster_scheduler.domain.life.service import grow
 from muster_scheduler.domain.life.stale import evict_stale
 from muster_scheduler.domain.life.trials import begin_first, grow_trials
 from muster_scheduler.domain.placement.ahead import look_at_arrivals
-from muster_scheduler.domain.placement.place import Budget, amount_before, clusters_for, place_gang
+from muster_scheduler.domain.placement.cluster_choice import clusters_for
+from muster_scheduler.domain.placement.place import Budget, amount_before, place_gang
 from muster_scheduler.domain.placement.reasoning import why_not
 from muster_scheduler.domain.room.booking import carry_out
 from muster_scheduler.domain.room.evictions import OthersLeave, SurplusFirst, make_room

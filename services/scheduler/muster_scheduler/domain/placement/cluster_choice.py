@@ -1,0 +1,82 @@
+"""Which clusters may be given a workload, and in which order they are tried.
+
+Called by the cycle and by whoever makes room, for each pool in turn, and by explanations.
+Holds: the order depends on what the workload asks for, on its project, and on what the clusters have; it is a wish:
+whoever finds a place in a later cluster takes it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster_kernel.reasons import Unsupported
+from muster_scheduler.domain.asked.terms import Label
+from muster_scheduler.domain.asked.workloads import Request, Workload
+from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.fleet.clusters import Cluster, Profile, Standing, refused
+
+_NONE: Final[frozenset[str]] = frozenset()
+
+
+def eligible(world: World, request: Request, cluster: Cluster | None) -> bool:
+    """Whether the cluster may be given this request now: admitted there, able to run it, and fresh."""
+    return able(request, cluster) and ready(world, cluster)
+
+
+def able(request: Request, cluster: Cluster | None) -> bool:
+    """Whether the cluster is allowed and its profile supports all that the request asks for."""
+    if cluster is None or cluster.profile is None or (request.clusters and cluster.id not in request.clusters):
+        return False
+    return unsupported(request, cluster.profile) is None
+
+
+def unsupported(request: Request, profile: Profile) -> Unsupported | None:
+    """The first thing in the request that a cluster with this profile refuses; None: nothing."""
+    for role in request.roles:
+        lack = refused(profile, role.shape, request.fields)
+        if lack is not None:
+            return lack
+    return None
+
+
+def ready(world: World, cluster: Cluster | None) -> bool:
+    """Whether new work may be given to the cluster now."""
+    if cluster is None:
+        return False
+    return cluster.standing(world.now, world.limits.stale_after) is Standing.READY
+
+
+def clusters_for(world: World, workload: Workload, request: Request, pool: str) -> list[str]:
+    """The eligible clusters that have nodes in the pool, in the order in which they are tried.
+
+    First those that the workload prefers, in its order; then those that have its data; then the project's own; then by
+    most idle devices; then by id.
+    """
+    found = [c for c in world.inventory.clusters_with(pool) if eligible(world, request, world.clusters.get(c))]
+    if len(found) > 1:
+        _sort(world, workload, request, pool, found)
+    return found
+
+
+def _sort(world: World, workload: Workload, request: Request, pool: str, found: list[str]) -> None:
+    terms, project = request.terms, world.queues.projects.get(workload.project)
+    home = project.home if project else ""
+    wished = {cluster: rank for rank, cluster in enumerate(terms.preferred_clusters)}
+    last, data = len(wished), _with_data(world, found, terms.data)
+
+    def turn(cluster: str) -> tuple[int, bool, bool, int, str]:
+        away = cluster != home
+        return wished.get(cluster, last), cluster not in data, away, -_idle(world, cluster, pool), cluster
+
+    found.sort(key=turn)
+
+
+def _with_data(world: World, clusters: list[str], label: Label | None) -> frozenset[str]:
+    if label is None:
+        return _NONE
+    return frozenset(cluster for cluster in clusters if world.inventory.has_label(cluster, label))
+
+
+def _idle(world: World, cluster: str, pool: str) -> int:
+    capacity = world.inventory.capacity(cluster, pool)
+    return capacity.total if capacity else 0
