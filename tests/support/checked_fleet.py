@@ -67,7 +67,7 @@ class Checked(Fleet):
     def send(self, *incoming: events.Event, budget: Budget | None = None) -> list[d.Decision]:
         step = Step(self.now, incoming)
         copied = self._tell(step)  # before the state takes the nodes of an inventory for its own
-        promised = frozenset(self.state.world.claims)
+        promised, kept = frozenset(self.state.world.claims), frozenset(self.state.world.reserved)
         first = act(self.state, step)
         self._abort()
         second = act(self.state, step)
@@ -75,6 +75,7 @@ class Checked(Fleet):
         assert firm(first) == firm(second), "the same events were decided differently"
         laws.quotas_kept(self.state.world, second, promised)
         laws.evicted_for_somebody(self.state.world, second)
+        laws.in_the_first_cluster(self.state.world, second, promised, frozenset(pool for _, pool in kept))
         laws.wishes_kept(self.state.world)
         self.decisions += second
         self._commit()

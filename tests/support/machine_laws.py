@@ -12,7 +12,7 @@ from muster_kernel.lifecycle import ACTIVE, WAITING
 from muster_scheduler.domain import decisions as d
 from muster_scheduler.domain.asked.quotas import Account, Quota
 from muster_scheduler.domain.asked.requests import Role
-from muster_scheduler.domain.asked.terms import Wish
+from muster_scheduler.domain.asked.terms import Terms, Wish
 from muster_scheduler.domain.asked.workloads import Request, Workload
 from muster_scheduler.domain.books.models import asked_of, bar
 from muster_scheduler.domain.books.world import World
@@ -114,6 +114,33 @@ def _accounted(workload: Workload) -> int:
     return held + sum(each.grant.charge for each in planned)
 
 
+def in_the_first_cluster(
+    world: World, decided: Sequence[d.Decision], promised: frozenset[str], kept: frozenset[str]
+) -> None:
+    """What was placed now fits in no cluster that comes before its own: a cycle takes room, it makes none.
+
+    promised: those whose place was chosen earlier. kept: pools in which nodes were reserved, and may be so no longer.
+    """
+    for placed in decided:
+        workload = world.workloads[placed.workload] if isinstance(placed, d.Placed) else None
+        if workload is None or workload.request is None or workload.id in promised or workload.pool in kept:
+            continue
+        own = _rank(world, workload, workload.request.terms, workload.cluster)
+        for cluster in world.inventory.clusters_with(workload.pool):
+            if _rank(world, workload, workload.request.terms, cluster) < own:
+                fits_there = _fits_in(world, workload, workload.request, cluster, workload.pool)
+                assert not fits_there, f"{workload.id} is in {workload.cluster}, and {cluster} comes before it"
+
+
+def _rank(world: World, workload: Workload, terms: Terms, cluster: str) -> tuple[int, bool, bool]:
+    wished, data = terms.preferred_clusters, terms.data
+    nodes = [node for node in world.inventory.nodes.values() if node.cluster == cluster and node.present and data]
+    said = {value for node in nodes for key, value in node.labels if data and key == data.key}
+    has_data = bool(said) if data is None or data.value is None else data.value in said
+    first = wished.index(cluster) if cluster in wished else len(wished)
+    return first, not has_data, world.queues.projects[workload.project].home != cluster
+
+
 def evicted_for_somebody(world: World, decided: Sequence[d.Decision]) -> None:
     """Whoever is evicted leaves for one who has the room from then on: as a claim, or as its place."""
     placed = {each.workload for each in decided if isinstance(each, d.Placed)}
@@ -140,14 +167,19 @@ def _room_in(world: World, workload: Workload, request: Request, pool: str) -> t
     amount = amount_before(world, request, pool)
     if bar(world, workload, amount, pool):
         return None
-    asked, wish = asked_of(world, workload, amount.gpu), request.terms.topology
-    for cluster in world.inventory.clusters_with(pool):
-        if eligible(world, request, world.clusters.get(cluster)):
-            there = [n for n in world.inventory.nodes.values() if (n.cluster, n.pool) == (cluster, pool)]
-            open_ = [node for node in there if excluded(asked, node, world.now) is None]
-            if open_ and any(_possible(world, way, wish, open_) for way in ways(world, request.roles, cluster, pool)):
-                return cluster, pool
-    return None
+    clusters = world.inventory.clusters_with(pool)
+    return next(((each, pool) for each in clusters if _fits_in(world, workload, request, each, pool)), None)
+
+
+def _fits_in(world: World, workload: Workload, request: Request, cluster: str, pool: str) -> bool:
+    """Whether brute force finds a place there, quotas aside."""
+    if not eligible(world, request, world.clusters.get(cluster)):
+        return False
+    asked = asked_of(world, workload, amount_before(world, request, pool).gpu)
+    there = [n for n in world.inventory.nodes.values() if (n.cluster, n.pool) == (cluster, pool)]
+    open_ = [node for node in there if excluded(asked, node, world.now) is None]
+    wish = request.terms.topology
+    return bool(open_) and any(_possible(world, way, wish, open_) for way in ways(world, request.roles, cluster, pool))
 
 
 def _possible(world: World, roles: tuple[Role, ...], wish: Wish, nodes: list[Node]) -> bool:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from muster_scheduler.domain.asked.limits import Limits
 from muster_scheduler.domain.asked.requests import Role
-from muster_scheduler.domain.asked.terms import HOST_LABEL, Apart, Wish
+from muster_scheduler.domain.asked.terms import HOST_LABEL, Apart, Label, Terms, Wish
 from muster_scheduler.domain.asked.workloads import SECOND
 from muster_scheduler.domain.fleet.nodes import Node
 from tests.support.fleets import GIB, device_memory, devices, host, mig_slice, node, portion, role, whole
@@ -37,8 +37,21 @@ WISHES = (
     Wish(apart=Apart("rack", required=True)),
     Wish(apart=Apart("rack", required=False)),
 )
-PLACES = st.sampled_from(
-    [(pools, wish) for pools in (("default",), ("other", "default"), ("other",)) for wish in WISHES]
+CHOICES: tuple[tuple[tuple[str, ...], Label | None], ...] = (
+    ((), None),
+    ((), Label("rack", "r2")),
+    (("c2",), None),
+    (("c2", "c1"), None),
+    (("nowhere",), Label("block")),
+)
+"""The clusters that it prefers, and the label of its data, which only nodes of the first cluster have."""
+PLACES: st.SearchStrategy[tuple[tuple[str, ...], Terms]] = st.sampled_from(
+    [
+        (pools, Terms(topology=wish, preferred_clusters=preferred, data=data))
+        for pools in (("default",), ("other", "default"), ("other",))
+        for wish in WISHES
+        for preferred, data in CHOICES
+    ]
 )
 CROWD = st.lists(st.tuples(ROLES, st.sampled_from([25, 50, 75]), st.booleans(), st.sampled_from("pq")), max_size=8)
 GANG = st.none() | st.tuples(SHAPES, st.integers(1, 3), st.integers(1, 3), st.booleans())  # at least, and so many more

@@ -28,7 +28,7 @@ from muster_kernel.reasons import FailureClass
 from muster_scheduler.domain import decisions as d
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.requests import Role, Shape
-from muster_scheduler.domain.asked.terms import Terms, Wish
+from muster_scheduler.domain.asked.terms import Terms
 from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState, Stretch, Trials, WorkloadKind
 from muster_scheduler.domain.room.evictions import may_still_evict
 from tests.support import machine_laws as laws
@@ -87,11 +87,11 @@ class SchedulerMachine(Surroundings):
         priority: int,
         preemptible: bool,
         project: str,
-        place: tuple[tuple[str, ...], Wish],
+        place: tuple[tuple[str, ...], Terms],
         terminate: bool,
         active: bool,
     ) -> None:
-        pools, wish = place
+        pools, terms = place
         asked = request(
             *roles,
             priority=priority,
@@ -99,7 +99,7 @@ class SchedulerMachine(Surroundings):
             pools=pools,
             terminate_after_preemption=terminate,
             backoff_limit=2,
-        )._replace(terms=Terms(topology=wish))
+        )._replace(terms=terms)
         self.fleet.submit(number, asked, project=project, active=active)
         self.note(number)
 
