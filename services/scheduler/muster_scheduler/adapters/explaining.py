@@ -10,6 +10,7 @@ from muster.workload.v1 import workload_pb2
 from muster_scheduler.adapters import encoding
 from muster_scheduler.domain.answers.estimates import Estimate
 from muster_scheduler.domain.answers.explain import Explanation
+from muster_scheduler.domain.answers.growing import Growth
 from muster_scheduler.domain.answers.prospects import Displaced, Outlook, Prospect, Prospects
 from muster_scheduler.domain.answers.shares import QueueShare
 from muster_scheduler.domain.answers.viewing import Viewer
@@ -54,7 +55,13 @@ def explanation(workload: Workload, answer: Explanation) -> scheduler_pb2.Explan
         shares=[_share(each) for each in answer.shares],
         estimate=_estimate(answer.estimate) if answer.estimate else None,
         nearest=answer.nearest,
+        growth=_growth(answer.growth) if answer.growth else None,
     )
+
+
+def _growth(told: Growth) -> scheduler_pb2.Growth:
+    reason = workload_pb2.Reason(code=told.code, message=told.text)
+    return scheduler_pb2.Growth(replicas=told.has, wanted=told.wanted, reason=reason)
 
 
 def _estimate(told: Estimate) -> scheduler_pb2.StartEstimate:

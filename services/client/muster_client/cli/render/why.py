@@ -14,22 +14,40 @@ _WAITING = frozenset(phase.value for phase in WAITING)
 _LABEL = 13
 _WIDTH = 80
 _FIRM = "\u00a0"
-_WHEN = "It would start now if"
+_STARTS = "It would start now if"
+_GROWS = "It would have one more if"
 
 
 def why_text(told: scheduler_pb2.Explanation, now: datetime) -> str:
     """The explanation: what it waits for, what blocks it, how the nodes stand, and what would let it start."""
     phase = phase_word(told.phase)
     if phase not in _WAITING:
-        return _not_waiting(told, phase)
+        return _short_of(told, phase) if told.HasField("growth") else _not_waiting(told, phase)
     return f"{_headline(told, now)}\n\n{blocked_text(told, now)}"
 
 
 def blocked_text(told: scheduler_pb2.Explanation, now: datetime) -> str:
     """What blocks it, how the nodes stand, and what would let it start; also of one that would only wait."""
-    paragraphs = [_blocked(told, now)]
+    lines = _labelled("Blocked by", told.reason.message or told.reason.code or "not known yet")
+    lines += _standing(told)
+    if told.HasField("estimate"):
+        lines += _labelled("Starts", _estimate(told.estimate, now), further="  ")
+    return _with_help(lines, _STARTS, told)
+
+
+def _short_of(told: scheduler_pb2.Explanation, phase: str) -> str:
+    """How many replicas it runs with, and what stands against the next one."""
+    growth = told.growth
+    many = f"{growth.replicas} of the {growth.wanted} replicas that it would have"
+    headline = f"{told.name} does not wait: it is {phase}, with {many}."
+    lines = _labelled("Held back by", growth.reason.message or growth.reason.code)
+    return f"{headline}\n\n{_with_help([*lines, *_standing(told)], _GROWS, told)}"
+
+
+def _with_help(lines: list[str], when: str, told: scheduler_pb2.Explanation) -> str:
+    paragraphs = ["\n".join(lines)]
     if told.unblockers:
-        paragraphs.append(_unblockers(list(told.unblockers)))
+        paragraphs.append(_unblockers(when, list(told.unblockers)))
     return "\n\n".join(paragraphs)
 
 
@@ -51,8 +69,9 @@ def _headline(told: scheduler_pb2.Explanation, now: datetime) -> str:
     return text + (f" ({', '.join(beside)})." if beside else ".")
 
 
-def _blocked(told: scheduler_pb2.Explanation, now: datetime) -> str:
-    lines = _labelled("Blocked by", told.reason.message or told.reason.code or "not known yet")
+def _standing(told: scheduler_pb2.Explanation) -> list[str]:
+    """How the nodes stand, which come closest, what making room comes to, and how its queues stand."""
+    lines: list[str] = []
     if told.excluded:
         # A phrase is not broken: the spaces inside it are made firm while the lines are filled.
         phrases = [_phrase(each).replace(" ", _FIRM) for each in told.excluded]
@@ -61,9 +80,7 @@ def _blocked(told: scheduler_pb2.Explanation, now: datetime) -> str:
         lines += _labelled("Nearest", f"{_FIRM}· ".join(each.replace(" ", _FIRM) for each in told.nearest))
     lines += _listed("Room", [each.text for each in told.attempts])
     lines += _listed("Shares", [_share(each) for each in told.shares])
-    if told.HasField("estimate"):
-        lines += _labelled("Starts", _estimate(told.estimate, now), further="  ")
-    return "\n".join(lines)
+    return lines
 
 
 def _share(told: scheduler_pb2.QueueShare) -> str:
@@ -105,8 +122,8 @@ def _phrase(excluded: scheduler_pb2.ExcludedNodes) -> str:
     return text if text[:1].isdigit() else f"{excluded.nodes} {text}"
 
 
-def _unblockers(phrases: list[str]) -> str:
-    first, rest = f"  {_WHEN}    ", " " * (len(_WHEN) + 6)
+def _unblockers(when: str, phrases: list[str]) -> str:
+    first, rest = f"  {when}    ", " " * (len(when) + 6)
     ends = [", or"] * (len(phrases) - 1) + ["."]
     lines: list[str] = []
     for phrase, end in zip(phrases, ends, strict=True):

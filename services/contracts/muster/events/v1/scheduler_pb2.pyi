@@ -324,6 +324,7 @@ class Explanation(_message.Message):
     SHARES_FIELD_NUMBER: _builtins.int
     ESTIMATE_FIELD_NUMBER: _builtins.int
     NEAREST_FIELD_NUMBER: _builtins.int
+    GROWTH_FIELD_NUMBER: _builtins.int
     workload_id: _builtins.str
     """The workload."""
     name: _builtins.str
@@ -370,6 +371,12 @@ class Explanation(_message.Message):
     def nearest(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The nodes that come closest to holding one replica and what each lacks, such as n3 lacks 1 GPU."""
 
+    @_builtins.property
+    def growth(self) -> Global___Growth:
+        """Of one that runs with fewer replicas than it would have: how many, and why the next one is not there. Nodes, shares
+        and what would help are then about that one.
+        """
+
     def __init__(
         self,
         *,
@@ -388,14 +395,49 @@ class Explanation(_message.Message):
         shares: _abc.Iterable[Global___QueueShare] | None = ...,
         estimate: Global___StartEstimate | None = ...,
         nearest: _abc.Iterable[_builtins.str] | None = ...,
+        growth: Global___Growth | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["estimate", b"estimate", "queued_at", b"queued_at", "reason", b"reason"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["estimate", b"estimate", "growth", b"growth", "queued_at", b"queued_at", "reason", b"reason"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["asks", b"asks", "attempts", b"attempts", "estimate", b"estimate", "excluded", b"excluded", "name", b"name", "nearest", b"nearest", "node_pool", b"node_pool", "phase", b"phase", "project", b"project", "queued_at", b"queued_at", "rank", b"rank", "reason", b"reason", "shares", b"shares", "unblockers", b"unblockers", "workload_id", b"workload_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asks", b"asks", "attempts", b"attempts", "estimate", b"estimate", "excluded", b"excluded", "growth", b"growth", "name", b"name", "nearest", b"nearest", "node_pool", b"node_pool", "phase", b"phase", "project", b"project", "queued_at", b"queued_at", "rank", b"rank", "reason", b"reason", "shares", b"shares", "unblockers", b"unblockers", "workload_id", b"workload_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Explanation: _TypeAlias = Explanation  # noqa: Y015
+
+@_typing.final
+class Growth(_message.Message):
+    """How far a workload that runs is from all the replicas that it would have: trials up to their parallelism, an elastic
+    gang up to its most, a service up to what it is scaled to.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPLICAS_FIELD_NUMBER: _builtins.int
+    WANTED_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    replicas: _builtins.int
+    """How many it has."""
+    wanted: _builtins.int
+    """How many it would have now."""
+    @_builtins.property
+    def reason(self) -> _workload_pb2.Reason:
+        """Why the next one is not there: a waiting reason, or what holds back replicas of what runs alone."""
+
+    def __init__(
+        self,
+        *,
+        replicas: _builtins.int = ...,
+        wanted: _builtins.int = ...,
+        reason: _workload_pb2.Reason | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason", "replicas", b"replicas", "wanted", b"wanted"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Growth: _TypeAlias = Growth  # noqa: Y015
 
 @_typing.final
 class WorkloadWaiting(_message.Message):

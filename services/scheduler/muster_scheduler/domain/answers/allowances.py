@@ -87,7 +87,7 @@ def _enough(world: World, workload: Workload, request: Request, pool: str, viewe
         told, last = _allow_all(world, workload, request, pool)
         if last is None or barred(world, workload, request, pool) is not None:
             return [], ""
-        alone = len(told) == 1 and _is_quota(last)
+        alone = len(told) == 1 and _is_quota(last) and not workload.active  # nobody leaves for what only grows
         return told, _beside(world, workload, request, pool, viewer, others=alone)
 
 

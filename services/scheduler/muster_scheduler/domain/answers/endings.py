@@ -150,6 +150,10 @@ def _fits_without(
 
 
 def _release(world: World, gone: Iterable[Workload]) -> None:
+    gone = list(gone)
+    for each in gone:  # nor does it grow any more
+        world.journal.drop(world.hungry, each.id)
+        world.journal.drop(world.elastic, each.id)
     for workload, replica in [(each, replica) for each in gone for replica in each.everyone()]:
         if replica.charged:
             world.inventory.release(replica.holder, replica.node)

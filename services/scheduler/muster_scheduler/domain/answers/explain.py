@@ -16,6 +16,7 @@ from muster_scheduler.domain.answers.attempts import Attempt, Way, attempts
 from muster_scheduler.domain.answers.closed import limited, opened
 from muster_scheduler.domain.answers.endings import who_would_have_to_end
 from muster_scheduler.domain.answers.estimates import WITHOUT_ROOM, Estimate, estimate, kept_for
+from muster_scheduler.domain.answers.growing import Growth, growth_of
 from muster_scheduler.domain.answers.nearest import nearest
 from muster_scheduler.domain.answers.permitting import allowing, tolerating
 from muster_scheduler.domain.answers.raising import enough_quota
@@ -54,7 +55,8 @@ class Brief(NamedTuple):
 class Explanation(NamedTuple):
     """The whole answer. `excluded`: (constraint, nodes, phrase), the most frequent first; FITS last.
 
-    attempts: what making room comes to, where room lacks. shares: its project's and department's in its first pool,
+    Of what runs and has not all replicas that it would have, all of it is about the next one. attempts: what making
+    room comes to, where room lacks. shares: its project's and department's in its first pool,
     where room or quota lacks. nearest: the nodes that come closest and what each lacks.
     """
 
@@ -68,6 +70,7 @@ class Explanation(NamedTuple):
     shares: tuple[QueueShare, ...] = ()
     estimate: Estimate | None = None
     nearest: tuple[str, ...] = ()
+    growth: Growth | None = None
 
 
 def brief_of(workload: Workload) -> Brief:
@@ -85,7 +88,7 @@ def explain(world: World, workload: Workload, viewer: Viewer = EVERYONE) -> Expl
         return Explanation(None, "", "")
     brief = brief_of(workload)
     if workload.phase not in WAITING:
-        return Explanation(None, brief.asks, workload.pool or brief.pool)
+        return _running(world, workload, brief, viewer)
     reason = dominant(world, workload)
     helps = _helps(world, workload, request, reason, viewer)
     rank = world.waiting.ahead(workload.id) + 1 if workload.id in world.waiting else 0
@@ -101,6 +104,21 @@ def explain(world: World, workload: Workload, viewer: Viewer = EVERYONE) -> Expl
         shares_of(world, workload.project, brief.pool) if reason.code in WITHOUT_ROOM | _OF_QUOTA else (),
         estimate(world, workload, reason),
         nearest(looked) if reason.code in WITHOUT_ROOM | NEVER else (),
+    )
+
+
+def _running(world: World, workload: Workload, brief: Brief, viewer: Viewer) -> Explanation:
+    """Of what does not wait: what keeps it from more replicas, where it would have more."""
+    growth = growth_of(world, workload, viewer)
+    told = Explanation(None, brief.asks, workload.pool or brief.pool, growth=growth)
+    if growth is None or growth.asked.request is None:
+        return told
+    looked = look(world, growth.asked, growth.asked.request)
+    return told._replace(
+        excluded=excluded_nodes(world, growth.asked, growth.asked.request, looked),
+        unblockers=growth.helps,
+        shares=shares_of(world, workload.project, workload.pool) if growth.code in WITHOUT_ROOM | _OF_QUOTA else (),
+        nearest=nearest(looked) if growth.code in WITHOUT_ROOM | NEVER else (),
     )
 
 

@@ -14,6 +14,7 @@ from heapq import nsmallest
 from typing import Final
 
 from muster_scheduler.domain.answers.attempts import attempts
+from muster_scheduler.domain.answers.growers import grown_first
 from muster_scheduler.domain.answers.trying import taken_back
 from muster_scheduler.domain.answers.viewing import Viewer
 from muster_scheduler.domain.asked.quotas import Amount, Level
@@ -38,6 +39,8 @@ def taken_first(
 
     clusters: where there is one for the workload. kept: for whom nodes are kept, so that they come first.
     """
+    if workload.active:
+        return first_in_words(grown_first(world, workload), viewer)
     found, makers = _who_could(world, workload, pool, clusters)
     if any(each.reservation for each in (*found, *makers)):  # whom these hold back comes next
         with taken_back(world):
@@ -51,6 +54,8 @@ def taken_first(
 
 def own_first(world: World, workload: Workload, pool: str, viewer: Viewer) -> str:
     """The same of all who are ahead of it in its own project and whom no quota or limit bars from the pool."""
+    if workload.active:
+        return first_in_words(grown_first(world, workload, room=False), viewer)
     own = [bucket for bucket in _before(world, workload, pool) if bucket.key.project == workload.project]
     heads = [(bucket, _head(world, bucket)) for bucket in own]
     free = [b for b, head in heads if _is_free(world, head, pool) or _would_displace(world, head, pool)]

@@ -1,6 +1,7 @@
 """Whether a request would find a place: on its nodes if they were idle, and on them as they are now.
 
-Called by remedies.py and allowances.py, of requests that ask for something else than what was admitted.
+Called by remedies.py and allowances.py, of requests that ask for something else than what was admitted, and by
+growing.py of the next replica of what runs.
 Holds: the state is as it was afterwards.
 """
 
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from muster_scheduler.domain.answers.next_replica import place_next
 from muster_scheduler.domain.asked.workloads import Request, Workload
 from muster_scheduler.domain.books.models import Bar, bar
 from muster_scheduler.domain.books.trials import Trial
@@ -66,6 +68,8 @@ def has_room(world: World, workload: Workload, request: Request, pool: str) -> b
 
 
 def has_room_in(world: World, workload: Workload, request: Request, cluster: str, pool: str) -> bool:
-    """The same of one cluster's part of the pool."""
+    """The same of one cluster's part of the pool; of what runs, whether its next replica could be placed."""
     with taken_back(world):
+        if workload.active:
+            return place_next(world, world.workloads[workload.id])
         return place_gang(world, workload, request.roles, cluster, pool, Budget()) is not None

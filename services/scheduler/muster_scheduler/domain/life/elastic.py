@@ -54,7 +54,7 @@ def stretch(world: World, budget: Budget) -> None:
         added = _add(world, chosen, budget)
         if not added:
             world.waiting.stuck[chosen.id] = chosen.pool
-        if not added or _missing(chosen) is None:
+        if not added or missing(chosen) is None:
             del hungry[chosen.id]
     for each in hungry:
         world.timers.at(world.now, each)
@@ -67,7 +67,7 @@ def _may_grow(world: World, gang: Workload, promised: AbstractSet[str]) -> bool:
     pressed = bool(world.waiting.pressing.get(gang.pool)) or gang.pool in promised
     if not pressed and gang.calm_since and gang.id in world.waiting.stuck:
         return False
-    calm = not pressed and _missing(gang) is not None and gang.faults < FAULT_LIMIT and _runs(gang)
+    calm = not pressed and missing(gang) is not None and gang.faults < FAULT_LIMIT and undisturbed(gang)
     if calm != bool(gang.calm_since):
         world.set(gang, calm_since=world.now if calm else 0)
         if calm:
@@ -76,11 +76,19 @@ def _may_grow(world: World, gang: Workload, promised: AbstractSet[str]) -> bool:
     return due and ready(world, world.clusters.get(gang.cluster))
 
 
-def _runs(gang: Workload) -> bool:
+def undisturbed(gang: Workload) -> bool:
+    """Whether all of its replicas run, as far as anybody has heard."""
     return gang.phase is Phase.RUNNING and not any(each.ended or lost(each) for each in gang.replicas.values())
 
 
-def _missing(workload: Workload) -> int | None:
+def pressing(world: World, pool: str) -> int:
+    """How many wait for room in a pool, with those for whom it is being made: no gang grows there meanwhile."""
+    claims = (world.workloads[each].claim for each in world.claims)
+    promised = sum(1 for claim in claims if claim is not None and claim.pool == pool)
+    return world.waiting.pressing.get(pool, 0) + promised
+
+
+def missing(workload: Workload) -> int | None:
     """The lowest index that it would use and has not; None where it has all."""
     request = workload.request
     if request is None or request.stretch is None:
@@ -89,7 +97,8 @@ def _missing(workload: Workload) -> int | None:
     return next((rank for rank in range(least, most) if (role, rank) not in workload.replicas), None)
 
 
-def _role(workload: Workload) -> Role | None:
+def stretched(workload: Workload) -> Role | None:
+    """The role of which it may have more than its gang needs."""
     request = workload.request
     if request is None or request.stretch is None:
         return None
@@ -98,7 +107,7 @@ def _role(workload: Workload) -> Role | None:
 
 def _add(world: World, workload: Workload, budget: Budget) -> bool:
     """Places one more replica, as preemptible work. Whether there was room and quota for it."""
-    rank, role = _missing(workload), _role(workload)
+    rank, role = missing(workload), stretched(workload)
     if rank is None or role is None:
         return False
     units = charge_there(world, (role._replace(size=1),), workload.cluster, workload.pool)
