@@ -28,6 +28,7 @@ def grown_first(world: World, workload: Workload, *, room: bool = True) -> list[
 
     room: only those of others that grow for which there is room as well.
     """
+    workload = world.workloads[workload.id]  # what is asked for may be its next replica alone
     others = list(islice(_growing_before(world, workload), _LOOKED_AT))
     growing = [other for other in others if _would_grow(world, other, room=room)]
     return [*growing, *(_waiting(world, workload.pool) if is_elastic(workload) else ())]
