@@ -256,3 +256,15 @@ def test_of_very_many_small_workloads_those_of_one_node_are_named() -> None:
     for number in [int(each[-12:], 16) for each in on_first]:
         fleet.finish(number)
     assert fleet.workload(200).replicas
+
+
+def test_of_several_clusters_the_smallest_that_would_do_are_named() -> None:
+    fleet = Fleet(node("a1", 4), node("a2", 4), node("a3", 4), node("b1", 3, cluster="c2"), quota=20)
+    for number in (1, 2, 3):
+        fleet.submit(number, request(role(whole(4)), preemptible=False))
+    fleet.submit(4, request(role(whole(3)), preemptible=False))
+    fleet.submit(5, request(role(whole(2))))
+    assert [fleet.workload(number).cluster for number in (1, 2, 3, 4)] == ["c1", "c1", "c1", "c2"]
+    assert [told.partition(" ")[0] for told in why(fleet, 5).unblockers[:3]] == ["w4", "w1", "w2"]
+    fleet.finish(4)
+    assert fleet.workload(5).cluster == "c2"

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from heapq import nsmallest
+from itertools import islice
 from typing import Final
 
 from muster_scheduler.domain.answers.rivals import taken_first
@@ -51,19 +53,21 @@ def who_would_have_to_end(world: World, workload: Workload, request: Request, po
 def _who(
     world: World, workload: Workload, request: Request, pool: str, viewer: Viewer, kept: Sequence[Workload]
 ) -> list[str]:
-    found: list[str] = []
+    single: list[tuple[Workload, str]] = []
     sets: list[tuple[list[Workload], str]] = []
     for cluster in clusters_for(world, workload, request, pool):
         holding = _holding(world, cluster, pool, workload.id)
         looked_at = holding if len(holding) <= _LOOKED_AT else [*holding[: _LOOKED_AT - _LARGE], *holding[-_LARGE:]]
         enough = (each for each in looked_at if _fits_without(world, workload, request, cluster, pool, (each,)))
-        for each, _ in zip(enough, range(_LISTED - len(found)), strict=False):
-            first = _taken_by(world, workload, cluster, pool, (each,), viewer, kept)
-            found.append(f"{_told(each, viewer)} ended{first}")
-        together = [] if found else _together(world, workload, request, cluster, pool, holding)
+        single += [(each, cluster) for each in islice(enough, _LISTED)]
+        together = [] if single else _together(world, workload, request, cluster, pool, holding)
         sets += [(together, cluster)] if together else []
-    if found or not sets:
-        return found
+    if single:
+        smallest = nsmallest(_LISTED, single, key=lambda each: (_held(each[0]), each[0].id))
+        firsts = (_taken_by(world, workload, cluster, pool, (each,), viewer, kept) for each, cluster in smallest)
+        return [f"{_told(each, viewer)} ended{first}" for (each, _), first in zip(smallest, firsts, strict=True)]
+    if not sets:
+        return []
     gone, cluster = min(sets, key=lambda each: (len(each[0]), sum(map(_held, each[0])), each[1]))
     held = sum(map(_held, gone))
     first = _taken_by(world, workload, cluster, pool, gone, viewer, kept)
