@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from muster_scheduler.domain.asked.limits import Limits
 from muster_scheduler.domain.asked.requests import Role
-from muster_scheduler.domain.asked.terms import HOST_LABEL, Apart, Label, Terms, Wish
+from muster_scheduler.domain.asked.terms import ANYWHERE, HOST_LABEL, Apart, Label, Terms, Wish
 from muster_scheduler.domain.asked.workloads import SECOND
 from muster_scheduler.domain.fleet.nodes import Node
 from tests.support.fleets import GIB, device_memory, devices, host, mig_slice, node, portion, role, whole
@@ -37,23 +37,26 @@ WISHES = (
     Wish(apart=Apart("rack", required=True)),
     Wish(apart=Apart("rack", required=False)),
 )
-CHOICES: tuple[tuple[tuple[str, ...], Label | None], ...] = (
-    ((), None),
-    ((), Label("rack", "r2")),
-    (("c2",), None),
-    (("c2", "c1"), None),
-    (("nowhere",), Label("block")),
+CHOICES = (
+    ANYWHERE,
+    Terms(data=Label("data", "x")),
+    Terms(preferred_clusters=("c2",)),
+    Terms(preferred_clusters=("c2", "c1")),
+    Terms(preferred_clusters=("nowhere",), data=Label("data")),
 )
-"""The clusters that it prefers, and the label of its data, which only nodes of the first cluster have."""
+"""Which clusters are tried first. The data is in the second, if anywhere."""
 PLACES: st.SearchStrategy[tuple[tuple[str, ...], Terms]] = st.sampled_from(
     [
-        (pools, Terms(topology=wish, preferred_clusters=preferred, data=data))
+        (pools, choice._replace(topology=wish))
         for pools in (("default",), ("other", "default"), ("other",))
         for wish in WISHES
-        for preferred, data in CHOICES
+        for choice in CHOICES
     ]
 )
-CROWD = st.lists(st.tuples(ROLES, st.sampled_from([25, 50, 75]), st.booleans(), st.sampled_from("pq")), max_size=8)
+CROWD = st.lists(
+    st.tuples(ROLES, st.sampled_from([25, 50, 75]), st.booleans(), st.sampled_from("pq"), st.sampled_from(CHOICES)),
+    max_size=8,
+)
 GANG = st.none() | st.tuples(SHAPES, st.integers(1, 3), st.integers(1, 3), st.booleans())  # at least, and so many more
 NUMBERS = st.integers(1, 12)
 LIMITS = Limits(usage_weight=1000, usage_half_life=400 * SECOND)
@@ -71,9 +74,11 @@ def second() -> Node:
     return _at("r2", node("n2", cards=[*devices("c1-n2", 2), *devices("c1-n2m", 2, mig=True)]))
 
 
-def others() -> list[Node]:
-    """The nodes of the other cluster: one of four cards, one of three that have no names."""
-    return [node("m1", 4, cluster="c2", pool="other"), node("m2", 0, cluster="c2", slots=3)]
+def others(*, data: bool = True) -> list[Node]:
+    """The nodes of the other cluster: one of four cards, one of three that have no names, with the data or without."""
+    unnamed = node("m2", 0, cluster="c2", slots=3)
+    unnamed.labels = (("data", "x"),) if data else ()
+    return [node("m1", 4, cluster="c2", pool="other"), unnamed]
 
 
 def _at(rack: str, made: Node) -> Node:

@@ -68,9 +68,9 @@ class Surroundings(RuleBasedStateMachine):
         changed.windows = tuple((self.fleet.now + at * SECOND, self.fleet.now + (at + 60) * SECOND) for at in windows)
         self.fleet.inventory("c1", [changed, second()], profile=DYNAMIC)
 
-    @rule(lose=st.booleans())
-    def lose_node(self, lose: bool) -> None:
-        self.fleet.inventory("c2", [] if lose else others(), profile=DYNAMIC)
+    @rule(lose=st.booleans(), data=st.booleans())
+    def lose_node(self, lose: bool, data: bool) -> None:
+        self.fleet.inventory("c2", [] if lose else others(data=data), profile=DYNAMIC)
 
     @rule(quota=st.integers(0, 10))
     def change_quota(self, quota: int) -> None:

@@ -55,7 +55,7 @@ class SchedulerMachine(Surroundings):
         self,
         beside: bool,
         gang: tuple[Shape, int, int, bool] | None,
-        crowd: list[tuple[tuple[Role, ...], int, bool, str]],
+        crowd: list[tuple[tuple[Role, ...], int, bool, str, Terms]],
     ) -> None:
         twin = SchedulerMachine.twin if beside else None
         self.fleet = Checked(first(), second(), *others(), profile=DYNAMIC, quota=6, twin=twin)
@@ -65,9 +65,9 @@ class SchedulerMachine(Surroundings):
             self.train_elastic(12, *gang)
             self.fleet.wait(31)  # nobody else is there: it grows
             self.fleet.wait(31)
-        for number, (roles, priority, preemptible, project) in enumerate(crowd, 1):
+        for number, (roles, priority, preemptible, project, terms) in enumerate(crowd, 1):
             asked = request(*roles, priority=priority, preemptible=preemptible, backoff_limit=2)
-            self.fleet.submit(number, asked, project=project)
+            self.fleet.submit(number, asked._replace(terms=terms), project=project)
             self.note(number)
 
     @rule(
