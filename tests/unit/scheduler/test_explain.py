@@ -175,6 +175,13 @@ def test_claims_and_backoffs() -> None:
     pause = why(other, 1).reason
     assert pause is not None
     assert pause.sentence() == "it restarts after a pause, 40 s left"
+    assert why(other, 1).unblockers == (), "whoever ends, it starts when the pause is over"
+    other.submit(2, request(preemptible=False))
+    assert why(other, 1).unblockers == ("w2 (1 GPU, non-preemptible, Initializing) ended, and its pause was over",)
+    other.wait(40)
+    assert not other.workload(1).replicas
+    other.finish(2)
+    assert other.workload(1).replicas
 
 
 def test_what_runs_waits_for_nothing() -> None:

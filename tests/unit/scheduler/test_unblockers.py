@@ -268,3 +268,9 @@ def test_of_several_clusters_the_smallest_that_would_do_are_named() -> None:
     assert [told.partition(" ")[0] for told in why(fleet, 5).unblockers[:3]] == ["w4", "w1", "w2"]
     fleet.finish(4)
     assert fleet.workload(5).cluster == "c2"
+
+
+def test_to_ask_for_no_gpu_at_all_is_no_help() -> None:
+    fleet = Fleet(node("n1", 2), quota=2)
+    fleet.submit(1, request(role(whole(4), 3), preemptible=False))
+    assert not any("at most 0" in told for told in why(fleet, 1).unblockers)

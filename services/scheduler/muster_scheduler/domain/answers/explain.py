@@ -30,13 +30,12 @@ from muster_scheduler.domain.answers.remedies import (
 )
 from muster_scheduler.domain.answers.shares import QueueShare, shares_of
 from muster_scheduler.domain.answers.told_nodes import excluded_nodes, look
+from muster_scheduler.domain.answers.trying import barred, has_room
 from muster_scheduler.domain.answers.unhealthy import healthy_again
 from muster_scheduler.domain.answers.viewing import EVERYONE, Viewer
 from muster_scheduler.domain.answers.wording import asks
 from muster_scheduler.domain.asked.workloads import SECOND, Request, Workload
-from muster_scheduler.domain.books.models import bar
 from muster_scheduler.domain.books.world import World
-from muster_scheduler.domain.placement.place import amount_before
 from muster_scheduler.domain.placement.reasoning import why_not
 from muster_scheduler.domain.turning.reservation import behind
 
@@ -126,6 +125,8 @@ def _helps(world: World, workload: Workload, request: Request, reason: Reason, v
     """What would let it start; nothing where its room is made already."""
     if reason.code is WaitingReason.CLAIM:
         return []
+    if reason.code is WaitingReason.BACKOFF:
+        return [f"{text}, and its pause was over" for text in _after_its_pause(world, workload, request, viewer)]
     if reason.code is WaitingReason.NO_POOL:
         return other_pools(world, workload, request, viewer)
     if reason.code is WaitingReason.NO_CLUSTER:
@@ -143,6 +144,14 @@ def _helps(world: World, workload: Workload, request: Request, reason: Reason, v
         permits = (allowing, tolerating)
         return [*others, *(text for permit in permits for text in permit(world, workload, request, viewer)), *helps]
     return helps
+
+
+def _after_its_pause(world: World, workload: Workload, request: Request, viewer: Viewer) -> list[str]:
+    """What it would need then; nothing where there is room for it already."""
+    free = (pool for pool in request.pools if barred(world, workload, request, pool) is None)
+    if any(has_room(world, workload, request, pool) for pool in free):
+        return []
+    return _helps(world, workload, request, _of_this_moment(world, workload, request), viewer)
 
 
 def _room(world: World, workload: Workload, reason: Reason, viewer: Viewer) -> tuple[Attempt, ...]:
@@ -166,21 +175,25 @@ def dominant(world: World, workload: Workload) -> Reason:
     kept = world.waiting.reason(workload.id) or Reason(WaitingReason.NOT_EVALUATED)
     if kept.code in _AS_KEPT or workload.request is None:
         return kept
-    # The numbers are those of now: nobody looks again at a class that a release or another's ending cannot help.
+    return _of_this_moment(world, workload, workload.request)
+
+
+def _of_this_moment(world: World, workload: Workload, request: Request) -> Reason:
+    """With the numbers of now: nobody looks again at a class that a release or another's ending cannot help."""
     lacking = why_not(world, workload)
     if lacking.code in IN_VAIN:  # the cycle looks at quotas first, which costs less; no quota helps here
         return lacking
-    return _barred(world, workload, workload.request) or behind(world, workload) or lacking
+    return _barred(world, workload, request) or behind(world, workload) or lacking
 
 
 def _barred(world: World, workload: Workload, request: Request) -> Reason | None:
     """The first quota or limit that stands against it, where one does in each of its pools."""
     found: list[Reason] = []
     for pool in request.pools:
-        barred = bar(world, workload, amount_before(world, request, pool), pool)
-        if barred is None:
+        stands = barred(world, workload, request, pool)
+        if stands is None:
             return None
-        found.append(barred.reason)
+        found.append(stands.reason)
     return found[0] if found else None
 
 
@@ -188,13 +201,13 @@ def _unblockers(world: World, workload: Workload, request: Request, viewer: View
     """What would let it start, the smallest change first; each was tried out on the live state and taken back."""
     found: list[str] = []
     for pool in request.pools:
-        barred = bar(world, workload, amount_before(world, request, pool), pool)
-        if barred is None:
+        stands = barred(world, workload, request, pool)
+        if stands is None:
             found += who_would_have_to_end(world, workload, request, pool, viewer)
             found += opened(world, workload, request, pool, viewer)
             found += limited(world, workload, request, pool, viewer)
             found += healthy_again(world, workload, request, pool)
             found += enough_quota(world, workload, request, pool, viewer)
-        elif barred.reason.code is not WaitingReason.NO_PROJECT:
-            found += larger(world, workload, request, pool, barred, viewer)
+        elif stands.reason.code is not WaitingReason.NO_PROJECT:
+            found += larger(world, workload, request, pool, stands, viewer)
     return found

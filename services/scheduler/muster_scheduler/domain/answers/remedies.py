@@ -182,8 +182,9 @@ def _less(world: World, workload: Workload, request: Request, short: Role) -> li
         most = _most(
             world, workload, request, lambda size: _with(request, short, shape._replace(devices=size)), devices
         )
-        text = f"it asked for at most {gpus(most * GPU)} on one node"
-        found.append((_with(request, short, shape._replace(devices=most)), text))
+        if most:
+            text = f"it asked for at most {gpus(most * GPU)} on one node"
+            found.append((_with(request, short, shape._replace(devices=most)), text))
     if (cpu, memory) != (shape.cpu, shape.memory):
         least = [f"{format_milli_cpu(cpu)} CPU"] if cpu < shape.cpu else []
         least += [f"{format_bytes(memory)} of memory"] if memory < shape.memory else []
