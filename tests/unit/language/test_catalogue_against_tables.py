@@ -109,6 +109,9 @@ OUR_FIELDS: Final = {
     "topology_preferred": "as required",
     "topology_group": "as required",
     "topology_group_size": "as required",
+    "clusters": "elsewhere a workload names one cluster, by clusterId",
+    "preferred_clusters": "as clusters",
+    "data_label": "as clusters",
 }
 OUR_POLICIES: Final = {
     "worker.topology.required": "a field of ours",
@@ -119,6 +122,12 @@ OUR_POLICIES: Final = {
     "worker.topology.preferred": "a field of ours",
     "worker.topology.group": "a field of ours",
     "worker.topology.groupSize": "a field of ours",
+    "clusters": "a field of ours",
+    "preferredClusters": "a field of ours",
+    "dataLabel": "a field of ours",
+    "worker.clusters": "a field of ours",
+    "worker.preferredClusters": "a field of ours",
+    "worker.dataLabel": "a field of ours",
     "preemptible": "a field of ours on REST's priorityClass: it must be ruled where it is said",
     "worker.priorityClass": "our gangs have a class",
 }

@@ -25,6 +25,7 @@ NOT_ITS_MATTER: Final = frozenset(  # what the control plane does with a workloa
     | {"terminate_after_preemption", "usage", "user_id", "username"}
     | {"extended_resources", "node_type", "pod_affinity", "pod_affinity_scheduling_rule", "pod_affinity_topology"}
     | {"pod_anti_affinity", "pod_anti_affinity_scheduling_rule", "pod_anti_affinity_topology"}
+    | {"clusters", "preferred_clusters", "data_label"}
     | {"tolerations", "topology_group", "topology_group_size", "topology_preferred", "topology_required"}
 )
 # Code and data that would not be there, and what a cluster has to have: to run all the same would be another workload.
