@@ -11,9 +11,11 @@ from muster_scheduler.domain.answers.prospects import Outlook, what_if
 from muster_scheduler.domain.asked.quotas import Quota
 from muster_scheduler.domain.asked.requests import Role
 from muster_scheduler.domain.asked.terms import HOST_LABEL, Label, Terms
-from muster_scheduler.domain.asked.workloads import Request
+from muster_scheduler.domain.asked.workloads import ReplicaState, Request
 from muster_scheduler.domain.books.queues import Project
+from muster_scheduler.domain.fleet.clusters import Profile
 from muster_scheduler.domain.fleet.nodes import Node
+from tests.support.checked_fleet import Checked
 from tests.support.fleets import Fleet, node, request, role, whole
 
 DATA = Label("data", "x")
@@ -208,3 +210,26 @@ def test_what_if_names_the_cluster_to_which_it_then_goes() -> None:
     assert (prospect.outlook, prospect.cluster) == (Outlook.STARTS, "c2")
     fleet.send(asked)
     assert fleet.workload(1).cluster == prospect.cluster
+
+
+@pytest.mark.parametrize(
+    ("terms", "cluster"),
+    [
+        (Terms(), "c1"),
+        (Terms(preferred_clusters=("c3",)), "c3"),
+        (Terms(data=DATA), "c2"),
+        (Terms(data=Label("data", "y")), "c1"),
+    ],
+)
+def test_a_state_that_is_read_back_and_a_standby_choose_the_same(terms: Terms, cluster: str) -> None:
+    there = [node("a", 1, cluster=cluster) for cluster in ("c1", "c2", "c3")]
+    fleet = Checked(there[0], labelled(there[1], ("data", "x")), there[2], profile=Profile(), quota=9)
+    for number in (1, 2, 3):
+        fleet.submit(number)
+        fleet.run(number)
+        fleet.report(number, ReplicaState.SUCCEEDED, exit_code=0)
+    fleet.submit(4, request()._replace(terms=terms))
+    fleet.rebuild()
+    fleet.follow()
+    fleet.send(*(fleet.status(number, None, gone=True, exit_code=0) for number in (1, 2, 3)))
+    assert fleet.workload(4).cluster == cluster
