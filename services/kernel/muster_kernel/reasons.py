@@ -33,6 +33,7 @@ class WaitingReason(StrEnum):
     STORAGE_TOO_LARGE = "StorageTooLarge"
     NOT_ON_ONE_NODE = "NotOnOneNode"
     NO_SUCH_NODE = "NoSuchNode"
+    ONE_MODEL = "OneModel"
     TOO_LARGE_TOGETHER = "TooLargeTogether"
     OVER_LIMIT = "OverLimit"
     NO_WEIGHT = "NoWeight"
@@ -173,6 +174,7 @@ NEVER: Final = frozenset(
         WaitingReason.STORAGE_TOO_LARGE,
         WaitingReason.NOT_ON_ONE_NODE,
         WaitingReason.NO_SUCH_NODE,
+        WaitingReason.ONE_MODEL,
         WaitingReason.TOO_LARGE_TOGETHER,
         WaitingReason.TOO_LARGE_FOR_DOMAIN,
         WaitingReason.TOO_FEW_DOMAINS,

@@ -78,6 +78,16 @@ _BESIDE: Final = (
     "the most beside so many GPUs is {largest_cpu} CPU and {largest_bytes}"
 )
 _CLOSED: Final = "{closed:node that could hold it|nodes that could hold it} {why}"
+_ONE_MODEL: Final = (
+    "its {replicas:replica gets a MIG slice|replicas get MIG slices} of one GPU model, "
+    "and no model of its node pools holds them all, even if idle; the best has room for {room}"
+)
+# What is said instead where a number is 0, and so says nothing.
+_WITHOUT: Final = {
+    WaitingReason.DEVICE_TOO_SMALL: ("largest_bytes", _NONE_SHARED),
+    WaitingReason.SLICE_TOO_SMALL: ("largest_bytes", _NONE_SLICED),
+    WaitingReason.ONE_MODEL: ("room", _ONE_MODEL.partition(";")[0]),
+}
 # Why nodes take no new work: of one and of several.
 _CLOSED_WHY: Final = {
     "cordoned": ("is cordoned", "are cordoned"),
@@ -162,6 +172,10 @@ _CATALOGUE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ("requested", "requested_cpu", "requested_bytes", "largest_cpu", "largest_bytes"),
     ),
     WaitingReason.NO_SUCH_NODE: ("no node could hold one replica of it, even if idle", ()),
+    WaitingReason.ONE_MODEL: (
+        _ONE_MODEL,
+        ("replicas", "room"),
+    ),
     WaitingReason.TOO_LARGE_TOGETHER: (
         _TOGETHER,
         ("replicas", "requested", "largest", "room"),
@@ -276,6 +290,9 @@ def _why_closed(named: dict[str, int]) -> str:
 
 def _template(code: WaitingReason, named: dict[str, int]) -> str:
     """The sentence of a code, of what lacks alone: who reads two amounts looks for what is wrong with both."""
+    number, without = _WITHOUT.get(code, ("", ""))
+    if without and not named[number]:
+        return without
     match code:
         case WaitingReason.TOO_LARGE_TOGETHER if named["requested"] <= named["largest"]:
             return _MORE_THAN if named["room"] else _TOO_MANY
@@ -283,10 +300,6 @@ def _template(code: WaitingReason, named: dict[str, int]) -> str:
             return _NEVER_GROUPED
         case WaitingReason.TOPOLOGY if named["group"]:
             return _NOT_GROUPED
-        case WaitingReason.DEVICE_TOO_SMALL if not named["largest_bytes"]:
-            return _NONE_SHARED
-        case WaitingReason.SLICE_TOO_SMALL if not named["largest_bytes"]:
-            return _NONE_SLICED
         case WaitingReason.HOST_TOO_LARGE if named["requested_bytes"] <= named["largest_bytes"]:
             return _HOST_CPU
         case WaitingReason.HOST_TOO_LARGE if named["requested_cpu"] <= named["largest_cpu"]:

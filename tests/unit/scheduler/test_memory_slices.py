@@ -18,7 +18,19 @@ from muster_scheduler.domain.books.pools import NodePool
 from muster_scheduler.domain.books.queues import Project
 from muster_scheduler.domain.fleet.clusters import Profile
 from muster_scheduler.domain.fleet.nodes import Mig, Node
-from tests.support.fleets import GIB, Fleet, device_memory, devices, mig_slice, node, portion, request, role, whole
+from tests.support.fleets import (
+    GIB,
+    Fleet,
+    device_memory,
+    devices,
+    host,
+    mig_slice,
+    node,
+    portion,
+    request,
+    role,
+    whole,
+)
 
 CUT = NodePool(7, "c1", "default", 1, memory_as_slices=True)
 CARVES = Profile(mig=Mig.DYNAMIC)
@@ -245,6 +257,29 @@ def test_a_gang_that_is_too_large_is_told_how_many_the_model_with_the_most_room_
     reason = explain(made.world, made.workload(0)).reason
     assert reason is not None
     assert reason.numbers[-1] == 8, "two on each of the four small cards; the large one, which costs less, holds four"
+
+
+def test_a_gang_that_only_slices_of_several_models_would_hold_is_told_that_it_gets_those_of_one() -> None:
+    made = fleet(small("n1", 4), large("n2"))
+    made.submit(0, asks(18 * GIB, 12))
+    assert why(made, 0) == (
+        "its 12 replicas get MIG slices of one GPU model, and no model of its node pools holds them all, even if idle; "
+        "the best has room for 8"
+    )
+    assert explain(made.world, made.workload(0)).unblockers == ("it had at most 8 replicas",)
+    made.inventory("c1", [small("n1", 4), large("n2"), small("n3", 2)])
+    assert [share.profile for share in shares_of(made, 0)] == ["3g.20gb"] * 12, "equal slices, of one model"
+
+
+def test_of_roles_it_is_said_without_a_number_and_only_where_models_together_might_hold_each() -> None:
+    made = fleet(small("n1", 2), large("n2"))
+    for number, workers in enumerate((7, 9)):
+        made.submit(number, request(role(device_memory(18 * GIB), workers), role(host(), 1, "launcher")))
+    made.submit(2, request(role(device_memory(18 * GIB), 5), role(device_memory(4 * GIB), 3, "light")))
+    assert why(made, 0).startswith("its 8 replicas get MIG slices of one GPU model, and no model"), why(made, 0)
+    assert why(made, 0).endswith("even if idle"), "what one model has room for is not counted of roles that differ"
+    assert why(made, 1).startswith("needs 10 replicas at once"), why(made, 1)
+    assert why(made, 2).startswith("its 8 replicas get"), why(made, 2)
 
 
 @pytest.mark.parametrize("pools", [("default", "plain"), ("plain", "default")])

@@ -92,6 +92,7 @@ class Capacity:
         "largest",
         "leftover",
         "nodes",
+        "of_models",
         "supply",
         "trials",
         "usable",
@@ -118,6 +119,7 @@ class Capacity:
         self.supply = _supply(nodes)
         self.largest = max((device.memory for node in nodes for device in node.devices), default=0)
         self.trials: dict[tuple[tuple[Role, ...], Eligibility, Wish, tuple[str, ...], Mig], Trial] = {}
+        self.of_models: dict[tuple[tuple[tuple[Role, ...], ...], Eligibility], bool] = {}
         self.usable = Usable(nodes)
         self.boards: dict[str, tuple[Mix, Board]] = {}  # by strategy, of those that look ahead
         self.kinds: Kinds | None = None  # of classes, for batches

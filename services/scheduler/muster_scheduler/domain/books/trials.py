@@ -28,7 +28,8 @@ class Trial(NamedTuple):
     (None: every role fits alone); `devices`, `cpu` (milli) and `memory` (bytes) are the most that one node has of them.
     `room` is how many replicas the idle nodes hold of a gang of one role that does not fit; 0: not counted.
     `beside` is what they have beside what the short role needs. `largest_slice` is the most memory (bytes) of a slice
-    where a request for GPU memory gets one; None: it shares a card.
+    where a request for GPU memory gets one; None: it shares a card. `of_models`: slices of several GPU models together
+    are enough for each of its roles, where those of no one model hold it.
     """
 
     fits: bool
@@ -41,3 +42,4 @@ class Trial(NamedTuple):
     room: int = 0
     beside: Beside = Beside()
     largest_slice: int | None = None
+    of_models: bool = False

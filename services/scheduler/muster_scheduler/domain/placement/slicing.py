@@ -3,7 +3,9 @@
 Called by whoever places, counts or explains the roles of a workload in one pool of one cluster. What is placed then is
 a slice as any other: it is charged its sevenths, carved on demand, and its agent is told profile and start.
 Holds: roles stay what they are, the very same tuple, where they ask for no GPU memory, where nobody said so of the
-pool, and where the cluster does not carve on demand. Cards of several models are tried one model after the other.
+pool, and where the cluster does not carve on demand. Cards of several models are tried one model after the other: the
+replicas of a gang work in step, and one with a weaker slice would hold up all the others. A replica that joins later
+(a service's, a trial, one above the least of an elastic gang) may get another model's.
 """
 
 from __future__ import annotations

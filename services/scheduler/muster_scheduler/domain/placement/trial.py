@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+
 from muster_kernel.quantities import GPU
 from muster_kernel.reasons import Constraint
 from muster_kernel.sentences import Reason
@@ -19,7 +21,7 @@ from muster_scheduler.domain.books.pools import NodePool
 from muster_scheduler.domain.books.trials import Beside, Trial
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.counts import counts_of
-from muster_scheduler.domain.fleet.eligibility import ANY_NODE, mismatch
+from muster_scheduler.domain.fleet.eligibility import ANY_NODE, Eligibility, mismatch
 from muster_scheduler.domain.fleet.fitting import fit
 from muster_scheduler.domain.fleet.nodes import Device, Mig, Node, NodeState
 from muster_scheduler.domain.placement.gang import GangGround, by_columns, lacking, wish_of
@@ -45,7 +47,29 @@ def try_out(world: World, workload: Workload, roles: tuple[Role, ...], cluster: 
         tried = [_without_slices(roles, capacity.nodes)]
     best = max(tried, key=lambda trial: (trial.fits, trial.short is None, trial.room))
     short = next((role for role in roles if best.short and role.name == best.short.name), None)
-    return best._replace(short=short, largest_slice=slice_bytes)
+    of_models = not best.fits and short is None and _of_models(world, workload, roles, cluster, pool, capacity)
+    return best._replace(short=short, largest_slice=slice_bytes, of_models=of_models)
+
+
+def _of_models(
+    world: World, workload: Workload, roles: tuple[Role, ...], cluster: str, pool: str, capacity: Capacity
+) -> bool:
+    """Whether slices of several models together are enough for each role, by the pool's columns; remembered."""
+    cuts = tuple(tuple(way for (way,) in ways(world, (role,), cluster, pool)) for role in roles)
+    if all(len(cut) == 1 for cut in cuts):
+        return False
+    asked = _asked(world, workload)
+    known = capacity.of_models.get((cuts, asked))
+    if known is None:
+        made = _idle(world, _usable(capacity, asked), cluster, pool).inventory.capacity(cluster, pool)
+        known = capacity.of_models[cuts, asked] = made is not None and all(_enough(made, cut) for cut in cuts)
+    return known
+
+
+def _enough(idle: Capacity, cut: tuple[Role, ...]) -> bool:
+    """Whether idle nodes hold all replicas of a role where each node gives slices of its own model."""
+    counts = np.array([counts_of(idle.columns, role.shape, role.size) for role in cut])
+    return int(counts.max(axis=0).sum()) >= cut[0].size
 
 
 def _without_slices(roles: tuple[Role, ...], nodes: list[Node]) -> Trial:
@@ -58,15 +82,34 @@ def _known(
     world: World, workload: Workload, roles: tuple[Role, ...], cluster: str, pool: str, capacity: Capacity
 ) -> Trial:
     """As `try_out`, of roles as they are placed there; remembered."""
-    asked = eligibility_of(world.queues, workload, world.limits.grace)._replace(avoided=frozenset(), runs=None)
-    wish = wish_of(workload.request)
+    asked, wish = _asked(world, workload), wish_of(workload.request)
     key = roles, asked, wish, world.pools.named(cluster, pool).levels, mig_of(world, cluster)
     known = capacity.trials.get(key)
     if known is None:
-        usable = [node for node in capacity.nodes if mismatch(asked, node) is None]
         alone = Workload("", request=workload.request)
-        known = capacity.trials[key] = _try(world, alone, roles, usable, cluster, pool)
+        known = capacity.trials[key] = _try(world, alone, roles, _usable(capacity, asked), cluster, pool)
     return known
+
+
+def _asked(world: World, workload: Workload) -> Eligibility:
+    """Of which nodes it may be, whenever that is."""
+    return eligibility_of(world.queues, workload, world.limits.grace)._replace(avoided=frozenset(), runs=None)
+
+
+def _usable(capacity: Capacity, asked: Eligibility) -> list[Node]:
+    return [node for node in capacity.nodes if mismatch(asked, node) is None]
+
+
+def _idle(world: World, nodes: list[Node], cluster: str, pool: str) -> World:
+    """These nodes without anybody, in a fleet of its own: nothing is changed where something is tried on it.
+
+    Of what is said of the pool only its levels are part of the answer.
+    """
+    empty = World(world.limits)
+    empty.clusters = world.clusters
+    empty.pools.put(NodePool(0, cluster, pool, 0, levels=world.pools.named(cluster, pool).levels))
+    empty.inventory.put_nodes([emptied(node) for node in nodes])
+    return empty
 
 
 def _try(
@@ -74,12 +117,8 @@ def _try(
 ) -> Trial:
     if _fits_one(workload, roles, nodes, mig_of(world, cluster)):
         return Trial(True, None, _units(nodes), None, 0, *_hosts(nodes))
-    # A fleet of its own: of what is said of the pool only its levels are part of the answer, and nothing is changed.
-    empty, said = World(world.limits), NodePool(0, cluster, pool, 0, levels=world.pools.named(cluster, pool).levels)
-    empty.clusters = world.clusters
-    empty.pools.put(said)
-    idle = [emptied(node) for node in nodes]
-    empty.inventory.put_nodes(idle)
+    empty = _idle(world, nodes, cluster, pool)
+    idle, said = list(empty.inventory.nodes.values()), empty.pools.named(cluster, pool)
     fits = place_gang(empty, workload, roles, cluster, pool, Budget()) is not None
     mig = mig_of(world, cluster)
     short = None
