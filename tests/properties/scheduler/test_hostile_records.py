@@ -151,6 +151,8 @@ SPECS = st.builds(
     pod_anti_affinity_topology=NAMES,
     pod_anti_affinity_scheduling_rule=st.integers(0, 2),
     tolerations=st.lists(TOLERATIONS, max_size=2),
+    preferred_clusters=st.none() | st.builds(workload_pb2.StringList, values=st.lists(CLUSTERS | ODD, max_size=3)),
+    data_label=st.sampled_from(["", "rack", "rack=a", "=", "\x00=\x00"]) | ODD,
     backoff_limit=st.none() | NUMBERS,
     auto_deletion_seconds=st.none() | NUMBERS,
     completions=st.none() | NUMBERS,

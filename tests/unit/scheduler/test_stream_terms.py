@@ -5,7 +5,7 @@ from __future__ import annotations
 from muster.tenancy.v1 import tenancy_pb2
 from muster.workload.v1 import placement_pb2, workload_pb2
 from muster_scheduler.domain.asked.rules import NodeTypes, Rules
-from muster_scheduler.domain.asked.terms import ANYWHERE, HOST_LABEL, Apart, Together, Toleration, Wish
+from muster_scheduler.domain.asked.terms import ANYWHERE, HOST_LABEL, Apart, Label, Together, Toleration, Wish
 from muster_scheduler.stream.terms import node_types_of, rules_of, terms_of
 
 
@@ -55,6 +55,28 @@ def test_standing_apart() -> None:
     assert terms_of(spec).topology.apart == Apart("zone", required=True)
     spec.pod_anti_affinity = False
     assert terms_of(spec).topology == Wish()
+
+
+def test_preferred_clusters_keep_their_order_each_once_and_no_more_than_so_many() -> None:
+    spec = workload_pb2.WorkloadSpec()
+    spec.preferred_clusters.values.extend(["south", "", "north", "south", "x" * 400, "\x00"])
+    assert terms_of(spec).preferred_clusters == ("south", "north", "x" * 253, "\ufffd")
+    spec.preferred_clusters.values.extend(f"c{number}" for number in range(1000))
+    assert len(terms_of(spec).preferred_clusters) < 256
+
+
+def test_the_label_of_the_data_is_a_key_or_a_key_and_its_value() -> None:
+    for said, label in {
+        "imagenet": Label("imagenet"),
+        "example.com/imagenet=v1": Label("example.com/imagenet", "v1"),
+        "imagenet=": Label("imagenet", ""),
+        "a=b=c": Label("a", "b=c"),
+        "": None,
+        "=v1": None,
+    }.items():
+        assert terms_of(workload_pb2.WorkloadSpec(data_label=said)).data == label
+    long = terms_of(workload_pb2.WorkloadSpec(data_label="k=" + "v" * 1000)).data
+    assert long == Label("k", "v" * 379)
 
 
 def test_how_close_together_a_gang_runs() -> None:

@@ -12,6 +12,7 @@ from muster_scheduler.domain.asked.terms import (
     NO_EXECUTE,
     RELUCTANT,
     Apart,
+    Label,
     Terms,
     Together,
     Toleration,
@@ -20,7 +21,9 @@ from muster_scheduler.domain.asked.terms import (
 from muster_scheduler.stream import values
 
 _MOST_TOLERATIONS: Final = 256
+_MOST_CLUSTERS: Final = 256
 _LABEL_KEY: Final = 316  # characters at most
+_LABEL: Final = 381  # with the value
 _EFFECTS: Final = {
     placement_pb2.TAINT_EFFECT_NO_SCHEDULE: "NoSchedule",
     placement_pb2.TAINT_EFFECT_NO_EXECUTE: NO_EXECUTE,
@@ -29,14 +32,23 @@ _EFFECTS: Final = {
 
 
 def terms_of(spec: workload_pb2.WorkloadSpec) -> Terms:
-    """What the spec says of the nodes on which its replicas may run."""
+    """What the spec says of the nodes on which its replicas may run, and of clusters that come first."""
     kept = [each for each in spec.tolerations if not each.deleted][:_MOST_TOLERATIONS]
     return Terms(
         values.text(spec.node_type),
         tuple(sorted({_toleration(each) for each in kept}, key=repr)),
         _together(spec),
         _topology(spec),
+        _preferred(spec),
+        Label.said(values.text(spec.data_label, _LABEL)),
     )
+
+
+def _preferred(spec: workload_pb2.WorkloadSpec) -> tuple[str, ...]:
+    if not spec.HasField("preferred_clusters"):  # as nearly always: asking for the list would make one
+        return ()
+    named = (values.text(each) for each in spec.preferred_clusters.values[:_MOST_CLUSTERS])
+    return tuple(dict.fromkeys(each for each in named if each))
 
 
 def _topology(spec: workload_pb2.WorkloadSpec) -> Wish:

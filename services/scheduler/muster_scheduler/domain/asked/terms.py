@@ -102,6 +102,12 @@ class Label(NamedTuple):
     key: str
     value: str | None = None
 
+    @classmethod
+    def said(cls, text: str) -> Label | None:
+        """The label of `key` or `key=value`; None where there is no key."""
+        key, equals, value = text.partition("=")
+        return cls(key, value if equals else None) if key else None
+
 
 class Terms(NamedTuple):
     """What a workload says of nodes and clusters. node_type: empty stands for any.
