@@ -6,7 +6,9 @@ Called by reading.py.
 from __future__ import annotations
 
 from muster_kernel.quantities import MILLI, parse_gpu
+from muster_scheduler.domain.asked.terms import ANYWHERE, Label, Terms
 from muster_scheduler.domain.asked.workloads import SECOND, Request
+from muster_scheduler.simulation.fleets import Places
 from muster_scheduler.simulation.generators import Sort, Stream
 from muster_scheduler.simulation.members import Members
 from muster_scheduler.simulation.scenario import GIB, LARGEST_NODE, MOST_GPUS, MOST_JOBS, Ask, request_of
@@ -22,13 +24,9 @@ def project_of(each: Members, projects: set[str]) -> str:
     return name
 
 
-def request_in(each: Members, pools: list[str]) -> Request:
+def request_in(each: Members, places: Places) -> Request:
     """The request of a job."""
     devices, milli = _gpus(each)
-    wanted = each.words("pools", tuple(pools[:1]) or ("default",))
-    unknown = [pool for pool in wanted if pool not in pools]
-    if unknown:
-        each.wrong("pools", f"there is no node pool {unknown[0]!r}: there are {', '.join(pools) or 'none'}")
     ask = Ask(
         each.whole("replicas", 1, 1, _MOST_REPLICAS),
         devices,
@@ -37,10 +35,31 @@ def request_in(each: Members, pools: list[str]) -> Request:
         each.memory("memory", GIB),
         each.whole("priority", 50, 0, 1000),
         each.flag("preemptible", default=True),
-        wanted,
+        _known(each, "pools", places.pools, "node pool") or tuple(places.pools[:1]) or ("default",),
         each.whole("retries", 6, 0, 100),
+        _known(each, "clusters", places.clusters, "cluster"),
+        _choice(each, places),
     )
     return request_of(ask)
+
+
+def _choice(each: Members, places: Places) -> Terms:
+    """Which clusters are tried first."""
+    said = each.text("dataLabel", "")
+    data = Label.said(said)
+    if said and data is None:
+        each.wrong("dataLabel", f"{said!r} has no key: write key or key=value")
+    preferred = _known(each, "preferredClusters", places.clusters, "cluster")
+    return Terms(preferred_clusters=preferred, data=data) if preferred or data else ANYWHERE
+
+
+def _known(each: Members, name: str, there: list[str], what: str) -> tuple[str, ...]:
+    """Names of things that the scenario has to have."""
+    wanted = tuple(dict.fromkeys(each.words(name, ())))
+    unknown = [one for one in wanted if one not in there]
+    if unknown:
+        each.wrong(name, f"there is no {what} {unknown[0][:60]!r}: there are {', '.join(there) or 'none'}")
+    return wanted
 
 
 def _gpus(each: Members) -> tuple[int, int]:
@@ -56,7 +75,7 @@ def _gpus(each: Members) -> tuple[int, int]:
     return asked.devices, asked.milli or MILLI
 
 
-def stream_in(each: Members, projects: set[str], pools: list[str]) -> Stream:
+def stream_in(each: Members, projects: set[str], places: Places) -> Stream:
     """One stream of arrivals. How many come is said by count, perHour or load; count and load together say how long."""
     project = project_of(each, projects)
     count = each.whole("count", 0, 0, MOST_JOBS)
@@ -66,7 +85,7 @@ def stream_in(each: Members, projects: set[str], pools: list[str]) -> Stream:
         each.wrong("perHour", "count is given too: give one of them")
     if not any(name in each for name in ("count", "perHour", "load")):
         each.wrong("count", "nothing says how many come: give count, perHour or load")
-    sorts = tuple(_sort(one, number, pools) for number, one in enumerate(each.list("classes", 1000)))
+    sorts = tuple(_sort(one, number, places) for number, one in enumerate(each.list("classes", 1000)))
     if not sorts:
         each.wrong("classes", "there is no class: give at least one with its duration")
     begin, end = each.span("from", 0), each.span("until", 0)
@@ -76,11 +95,11 @@ def stream_in(each: Members, projects: set[str], pools: list[str]) -> Stream:
     return Stream(project, sorts, count, per_hour, load, begin, end)
 
 
-def _sort(one: Members, number: int, pools: list[str]) -> Sort:
+def _sort(one: Members, number: int, places: Places) -> Sort:
     sort = Sort(
         one.text("name", f"class{number}"),
         one.number("share", 1.0, 0.000001, MOST_GPUS),
-        request_in(one, pools),
+        request_in(one, places),
         one.span("duration", None, SECOND),
         one.number("spread", 0.0, 0, 5),
         one.number("failing", 0.0, 0, 1),

@@ -14,14 +14,12 @@ import yaml
 from muster_kernel.quantities import GPU
 from muster_scheduler.domain.asked.quotas import Quota
 from muster_scheduler.domain.asked.workloads import SECOND
-from muster_scheduler.domain.books.pools import NodePool, Strategy
 from muster_scheduler.simulation import asking, generators, traces
+from muster_scheduler.simulation.fleets import Places, fleet_in, places_of, pools_in
 from muster_scheduler.simulation.members import Members
 from muster_scheduler.simulation.problems import Problem, Unusable
 from muster_scheduler.simulation.scenario import (
     DAY,
-    GIB,
-    LARGEST_NODE,
     MOST_GPUS,
     MOST_JOBS,
     Change,
@@ -38,7 +36,6 @@ from muster_scheduler.simulation.scenario import (
 
 LARGEST_FILE: Final = 64 << 20
 _DEFAULT: Final = "default"
-_MOST_NODES: Final = 200_000
 _MOST_SAMPLES: Final = 100_000
 
 
@@ -79,14 +76,15 @@ def _scenario(root: Members, path: Path, days: float | None) -> Scenario:
     pace = _pace(root, days)
     seed = root.whole("seed", 1, 0, 1 << 40)
     name = root.text("name", path.stem)
-    fleet = tuple(_fleet(root))
-    pools = sorted({group.pool for group in fleet})
+    fleet = tuple(fleet_in(root))
+    places = places_of(fleet)
+    pools = places.pools
     departments = tuple(_departments(root, pools))
     tenants = tuple(_tenants(root, pools, {unit.department for unit in departments}))
     names = {tenant.project for tenant in tenants}
     jobs = [
-        *_listed(root, names, pools, pace.length if days is None else None),
-        *_drawn(root, names, pools, seed, pace, gpus_of(fleet)),
+        *_listed(root, names, places, pace.length if days is None else None),
+        *_drawn(root, names, places, seed, pace, gpus_of(fleet)),
         *_traced(root, path, tenants, fleet),
     ]
     jobs = [job for job in jobs if job.at <= pace.length]
@@ -95,7 +93,9 @@ def _scenario(root: Members, path: Path, days: float | None) -> Scenario:
     jobs.sort(key=lambda job: (job.at, job.name))
     outages = tuple(_outages(root, fleet))
     changes = tuple(_changes(root, tenants, pools))
-    return Scenario(name, pace, fleet, tenants, tuple(jobs), outages, changes, departments, tuple(_pools(root, fleet)))
+    return Scenario(
+        name, pace, fleet, tenants, tuple(jobs), outages, changes, departments, tuple(pools_in(root, fleet))
+    )
 
 
 def _pace(root: Members, days: float | None) -> Pace:
@@ -114,62 +114,6 @@ def _pace(root: Members, days: float | None) -> Pace:
     if pace.length // pace.sample > _MOST_SAMPLES:
         root.wrong("pace", f"sample is too short for so many days: at most {_MOST_SAMPLES:,} samples are taken")
     return pace
-
-
-def _fleet(root: Members) -> Iterator[NodeGroup]:
-    found: list[NodeGroup] = []
-    for cluster in root.list("clusters", 1000):
-        name = cluster.text("name")
-        found += [_group(nodes, name) for nodes in cluster.list("nodes", 10_000)]
-        cluster.done()
-    names = {(group.cluster, group.name) for group in found}
-    if not found:
-        root.wrong("clusters", "there is no node: give clusters with nodes")
-    if len(names) < len(found):
-        root.wrong("clusters", "two groups of nodes of a cluster have one name: give each a name of its own")
-    if gpus_of(tuple(found)) > MOST_GPUS or sum(group.nodes for group in found) > _MOST_NODES:
-        root.wrong("clusters", f"the fleet is too large: at most {MOST_GPUS:,} GPUs on {_MOST_NODES:,} nodes")
-        return
-    yield from found
-
-
-def _group(nodes: Members, cluster: str) -> NodeGroup:
-    group = NodeGroup(
-        cluster,
-        nodes.text("pool", "default"),
-        nodes.text("name", "node"),
-        nodes.whole("count", 1, 1, _MOST_NODES),
-        nodes.whole("gpus", 8, 0, LARGEST_NODE),
-        nodes.text("model", "A100-80GB"),
-        nodes.memory("gpuMemory", 80 * GIB),
-        nodes.cpu("cpu", 128_000),
-        nodes.memory("memory", 1024 * GIB),
-    )
-    nodes.done()
-    return group
-
-
-def _pools(root: Members, fleet: tuple[NodeGroup, ...]) -> Iterator[NodePool]:
-    """The node pools of which something is said, in each cluster that has nodes of that name."""
-    places = sorted({(group.pool, group.cluster) for group in fleet})
-    number = 0
-    for each in root.list("pools", 1000):
-        name, gpu, cpu = each.text("name"), _strategy(each, "gpu"), _strategy(each, "cpu")
-        clusters = [cluster for pool, cluster in places if pool == name]
-        if not clusters:
-            each.wrong("name", f"there is no node pool {name!r}: there are {', '.join(sorted({p for p, _ in places}))}")
-        for cluster in clusters:
-            number += 1
-            yield NodePool(number, cluster, name, 1, gpu, cpu)
-        each.done()
-
-
-def _strategy(each: Members, name: str) -> Strategy:
-    text = each.text(name, Strategy.BINPACK.value)
-    if text not in set(Strategy):
-        each.wrong(name, f"{text!r} is no strategy: allowed are {', '.join(Strategy)}")
-        return Strategy.BINPACK
-    return Strategy(text)
 
 
 def _departments(root: Members, pools: list[str]) -> Iterator[Unit]:
@@ -220,7 +164,7 @@ def _quotas(project: Members, pools: list[str]) -> tuple[tuple[str, Quota], ...]
     return tuple(quotas)
 
 
-def _listed(root: Members, projects: set[str], pools: list[str], length: int | None) -> Iterator[Job]:
+def _listed(root: Members, projects: set[str], places: Places, length: int | None) -> Iterator[Job]:
     """length: of the simulation, in microseconds, where the file says it; None: whoever comes later does not come."""
     seen: set[tuple[str, str]] = set()
     for number, each in enumerate(root.list("workloads")):
@@ -239,16 +183,16 @@ def _listed(root: Members, projects: set[str], pools: list[str], length: int | N
             project,
             at,
             each.span("duration", None, SECOND),
-            asking.request_in(each, pools),
+            asking.request_in(each, places),
             each.span("failsAfter", 0),
         )
         each.done()
 
 
-def _drawn(root: Members, projects: set[str], pools: list[str], seed: int, pace: Pace, gpus: int) -> tuple[Job, ...]:
+def _drawn(root: Members, projects: set[str], places: Places, seed: int, pace: Pace, gpus: int) -> tuple[Job, ...]:
     streams = []
     for each in root.list("arrivals", 10_000):
-        stream = asking.stream_in(each, projects, pools)
+        stream = asking.stream_in(each, projects, places)
         coming = generators.expected(stream, pace.length, gpus)
         if coming > MOST_JOBS:
             each.wrong("", f"{coming:,.0f} workloads would come: at most {MOST_JOBS:,} are simulated")

@@ -196,5 +196,6 @@ def _node(group: NodeGroup, number: int, name: str, state: NodeState = NodeState
         state=state,
         cpu=group.cpu,
         memory=group.memory,
+        labels=group.labels,
         devices=devices,
     )

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from muster_kernel.quantities import GPU, MILLI, UNITS_PER_MILLI
 from muster_scheduler.domain.asked.quotas import Quota
 from muster_scheduler.domain.asked.requests import Kind, Role, Shape, charge_of, total_charge
+from muster_scheduler.domain.asked.terms import ANYWHERE, Terms
 from muster_scheduler.domain.asked.workloads import SECOND, Request, WorkloadKind
 from muster_scheduler.domain.books.pools import NodePool
 
@@ -33,6 +34,7 @@ class NodeGroup(NamedTuple):
     gpu_memory: int = 80 * GIB
     cpu: int = 128_000
     memory: int = 1024 * GIB
+    labels: tuple[tuple[str, str], ...] = ()
 
 
 class Tenant(NamedTuple):
@@ -126,6 +128,8 @@ class Ask(NamedTuple):
     preemptible: bool = True
     pools: tuple[str, ...] = ("default",)
     retries: int = 6
+    clusters: tuple[str, ...] = ()
+    terms: Terms = ANYWHERE
 
 
 def request_of(ask: Ask) -> Request:
@@ -135,7 +139,7 @@ def request_of(ask: Ask) -> Request:
         generation=1,
         roles=(Role("worker", ask.replicas, shape, charge_of(shape)),),
         pools=ask.pools,
-        clusters=(),
+        clusters=tuple(sorted(ask.clusters)),
         fields=frozenset(),
         kind=WorkloadKind.DISTRIBUTED if ask.replicas > 1 else WorkloadKind.TRAINING,
         launcher_decides=False,
@@ -146,6 +150,7 @@ def request_of(ask: Ask) -> Request:
         auto_deletion=None,
         max_scale=0,
         spec=b"",
+        terms=ask.terms,
     )
 
 

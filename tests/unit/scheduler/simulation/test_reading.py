@@ -9,6 +9,7 @@ import pytest
 
 from muster_kernel.quantities import GPU
 from muster_scheduler.domain.asked.requests import Kind
+from muster_scheduler.domain.asked.terms import Label, Terms
 from muster_scheduler.domain.asked.workloads import SECOND
 from muster_scheduler.domain.books.pools import Strategy
 from muster_scheduler.simulation.members import span
@@ -62,6 +63,15 @@ def test_a_portion_is_a_portion(tmp_path: Path) -> None:
     assert (job.request.roles[0].shape.kind, job.request.roles[0].shape.milli) == (Kind.PORTION, 500)
 
 
+def test_jobs_say_in_which_clusters_they_would_rather_be(tmp_path: Path) -> None:
+    groups = "clusters: [{name: c, nodes: [{}]}, {name: d, nodes: [{name: n, labels: [data=x, zone=]}]}]\n"
+    said = "workloads: [{project: p, duration: 60, clusters: [d, c], preferredClusters: c, dataLabel: data=x}]\n"
+    scenario = read_scenario(written(tmp_path, groups + "projects: [{name: p}]\n" + said))
+    assert [group.labels for group in scenario.fleet] == [(), (("data", "x"), ("zone", ""))]
+    asked = scenario.jobs[0].request
+    assert (asked.clusters, asked.terms) == (("c", "d"), Terms(preferred_clusters=("c",), data=Label("data", "x")))
+
+
 def test_a_trace_of_our_own_brings_the_workloads(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("name,project,at,duration,gpus,replicas\na,p,1m,2h,4,2\n,p,0,90,0.5,1\n")
     scenario = read_scenario(written(tmp_path, SMALL + "trace: t.csv\n"))
@@ -96,6 +106,15 @@ def test_what_is_no_time_is_refused(text: str) -> None:
         (SMALL + "workloads: [{project: p, duration: 1m, gpus: 1.5}]\n", 6, "workloads[0].gpus", "portion"),
         (SMALL + "workloads: [{project: p, duration: 1m, gpus: 99}]\n", 6, "workloads[0].gpus", "at most 16"),
         (SMALL + "workloads: [{project: p, duration: 1m, pools: x}]\n", 6, "workloads[0].pools", "no node pool 'x'"),
+        (SMALL + "workloads: [{project: p, duration: 1m, clusters: x}]\n", 6, "workloads[0].clusters", "there are c"),
+        (
+            SMALL + "workloads: [{project: p, duration: 1m, preferredClusters: [c, x]}]\n",
+            6,
+            "workloads[0].preferredClusters",
+            "no cluster 'x'",
+        ),
+        (SMALL + "workloads: [{project: p, duration: 1m, dataLabel: =v}]\n", 6, "workloads[0].dataLabel", "no key"),
+        (SMALL.replace("gpus: 8", "labels: [a]"), 3, "clusters[0].nodes[0].labels", "write key=value"),
         (SMALL + "workloads: [{project: p, duration: 1m, preemptible: yes}]\n", 6, "workloads[0].preemptible", "true"),
         (SMALL + "arrivals: [{project: p, load: 1}]\n", 6, "arrivals[0].classes", "no class"),
         (SMALL + "arrivals: [{project: p, classes: [{duration: 1m}]}]\n", 6, "arrivals[0].count", "nothing says"),

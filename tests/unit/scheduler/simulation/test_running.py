@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from muster_kernel.quantities import GPU
 from muster_scheduler.domain.asked.quotas import Quota
+from muster_scheduler.domain.asked.terms import Label, Terms
 from muster_scheduler.domain.asked.workloads import SECOND
 from muster_scheduler.domain.books.pools import NodePool, Strategy
 from muster_scheduler.domain.state import State
@@ -137,3 +138,25 @@ def test_progress_is_told_at_every_sample() -> None:
     moments: list[int] = []
     Simulation(scenario(job("a", 0, 60)), lambda moment, _: moments.append(moment)).run()
     assert moments == [n * 60 * SECOND for n in range(121)]
+
+
+def test_jobs_go_to_the_clusters_that_they_prefer_and_to_their_data() -> None:
+    fleet = (
+        NodeGroup("c", "default", "n", 2, 8),
+        NodeGroup("d", "default", "n", 1, 8, labels=(("data", "x"),)),
+        NodeGroup("e", "default", "n", 1, 8),
+    )
+    asks = (
+        Ask(gpus=8, terms=Terms(preferred_clusters=("e", "d"))),
+        Ask(gpus=8, terms=Terms(data=Label("data", "x"))),
+        Ask(gpus=8, terms=Terms(preferred_clusters=("e", "d"))),
+        Ask(gpus=8, clusters=("d", "e")),
+    )
+    jobs = [job(f"j{number}", number, 600, ask) for number, ask in enumerate(asks)]
+    given = scenario(*jobs)._replace(fleet=fleet, tenants=(tenant(gpus=32),))
+    ran: list[tuple[str, str]] = []
+    simulation = Simulation(
+        given, lambda *_: ran.extend((w.name, w.cluster) for w in simulation.state.world.workloads.values())
+    )
+    simulation.run()
+    assert list(dict.fromkeys(each for each in ran if each[1])) == [("j0", "e"), ("j1", "d"), ("j2", "c"), ("j3", "e")]
