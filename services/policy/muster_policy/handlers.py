@@ -98,7 +98,8 @@ class Handlers:
     def _judge(self, submission: Submission, project: Project) -> tuple[Verdict, str]:
         submitted = submission.submitted
         base = submitted.base_spec if submitted.HasField("base_spec") else None
-        return self._bench.judge(submitted.spec, base, Context(project.node_pools, rest=submission.by_rest))
+        context = Context(project.node_pools, rest=submission.by_rest, cluster=submitted.asked_cluster)
+        return self._bench.judge(submitted.spec, base, context)
 
 
 def _carry_traces(unit: Unit, due: Sequence[Submission]) -> None:

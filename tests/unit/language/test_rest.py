@@ -205,6 +205,17 @@ def test_affinity_is_an_object() -> None:
     assert write_body(apart)["spec"]["podAntiAffinity"] == {"type": "Required", "key": "zone"}
 
 
+def test_where_a_workload_runs() -> None:
+    said: dict[str, Any] = {
+        "clusters": ["a", "b"],
+        "preferredClusters": ["b"],
+        "dataLabel": "fluid.io/s-default-imagenet=true",
+    }
+    spec = read(image="x", **said).spec
+    assert (list(spec.clusters.values), list(spec.preferred_clusters.values)) == (["a", "b"], ["b"])
+    assert {name: write_body(spec)["spec"][name] for name in said} == said
+
+
 def gang(**envelope: Any) -> Body:
     return read(Kind.DISTRIBUTED, envelope, image="x", numWorkers=2, distributedFramework="PyTorch")
 

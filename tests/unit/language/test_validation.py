@@ -38,6 +38,28 @@ def test_amounts_of_memory_that_are_none(text: str) -> None:
     assert [path for path, _ in found(spec_of(memory=text))] == ["spec.memory.value"]
 
 
+@pytest.mark.parametrize("text", ["=true", "a b", "a/b/c", "a=b=c", "-a", "a.b/", "A/b", f"a/{'b' * 64}"])
+def test_labels_of_data_that_are_none(text: str) -> None:
+    (violation,) = check_layer(spec_of(data_label=text))
+    assert violation.path == "spec.dataLabel.value"
+    assert "the key of a node label, or key=value, such as fluid.io/s-default-imagenet=true" in violation.text
+
+
+@pytest.mark.parametrize("text", ["data", "data=", "data=x.y", "fluid.io/s-default-imagenet=true"])
+def test_labels_of_data(text: str) -> None:
+    assert found(spec_of(data_label=text)) == []
+
+
+@pytest.mark.parametrize("name", ["North", "1a", "a-", "a.b", "a" * 64, ""])
+def test_names_that_no_cluster_can_have(name: str) -> None:
+    spec = spec_of()
+    for clusters in (spec.clusters, spec.preferred_clusters):
+        clusters.values.append(name)
+    said = check_layer(spec)
+    assert [each.path for each in said] == ["spec.clusters.value", "spec.preferredClusters.value"]
+    assert all("a lower-case letter, then lower-case letters, digits and -" in each.text for each in said)
+
+
 @pytest.mark.parametrize("text", ["-1", "1e400", "NaN", "0", "1G", "0.0001"])
 def test_amounts_of_cpu_that_are_none(text: str) -> None:
     assert [path for path, _ in found(spec_of(cpu=text))] == ["spec.cpu.value"]

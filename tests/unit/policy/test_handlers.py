@@ -6,8 +6,10 @@ import pytest
 
 from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
+from muster_policy.adapters.herald import admitted
 from muster_policy.domain.bench import Bench
 from muster_policy.domain.judging import Admitted, Rejected
+from muster_policy.domain.policy import NO_POLICY
 from muster_policy.errors import NotHeardYet
 from muster_policy.handlers import Batch, Handlers
 from muster_policy.ports import Project
@@ -29,6 +31,22 @@ async def test_a_submission_is_judged_once_and_answered_twice() -> None:
     await handlers.on_batch(no_unit(), Batch(submissions=[submission(1, needs=3), submission(1, generation=2)]))
     assert herald.again == [key]
     assert [each[1] for each in books.told] == [1, 2]
+
+
+async def test_the_scheduler_is_told_in_which_clusters_the_workload_may_run() -> None:
+    handlers, _, herald = house()
+    anywhere, somewhere, there = (submission(number) for number in (1, 2, 3))
+    for each in (somewhere, there):
+        each.submitted.spec.clusters.values.extend(["south", "north"])
+    there.submitted.asked_cluster = "south"
+    given = {each.key: each for each in (anywhere, somewhere, there)}
+    await handlers.on_batch(no_unit(), Batch([Project("team-a", 9, ())], list(given.values())))
+    told = {
+        key[0][-1]: list(admitted(given[key], verdict, NO_POLICY, "").admissible_clusters)
+        for key, verdict in herald.said
+        if isinstance(verdict, Admitted)
+    }
+    assert told == {"1": [], "2": ["north", "south"], "3": ["south"]}
 
 
 async def test_it_waits_for_its_project_and_others_do_not_wait_for_it() -> None:

@@ -59,6 +59,47 @@ def test_pools_of_the_workload_else_of_the_project() -> None:
         assert verdict.node_pools == pools
 
 
+def test_clusters_of_the_workload_or_the_one_that_was_asked_for() -> None:
+    policy = parse("defaults: {clusters: [south, north]}")
+    named = spec()
+    named.clusters.values.extend(["west", "east"])
+
+    def told(own: WorkloadSpec, cluster: str = "", house: Policy = NO_POLICY) -> tuple[str, ...]:
+        verdict = judge(own, None, house, Context(cluster=cluster))
+        assert isinstance(verdict, Admitted), verdict
+        return verdict.clusters
+
+    assert told(spec()) == ()
+    assert told(named) == ("east", "west")
+    assert told(spec(), "east") == told(named, "east") == ("east",)
+    assert told(spec(), house=policy) == ("north", "south")
+    assert told(named, house=policy) == ("east", "west")
+    assert told(spec(), "north", policy) == ("north",)
+
+
+def test_a_cluster_outside_of_those_that_a_default_allows_is_refused() -> None:
+    policy = parse("defaults: {clusters: [south, north]}", name="house")
+    verdict = judge(spec(), None, policy, Context(cluster="east"))
+    assert isinstance(verdict, Rejected)
+    ((issue),) = verdict.issues
+    assert (issue.path, issue.rule, issue.given) == ("clusters", "language", "east")
+    assert issue.details == "cluster east was asked for, but the workload may run in south, north only"
+    assert issue.allowed == "ask for one of south, north or for none, or add east to clusters"
+
+
+def test_rules_over_the_choice_of_clusters() -> None:
+    own = spec(data_label="fluid.io/s-default-other")
+    own.clusters.values.append("east")
+    rules = (
+        "rules: {clusters: {canEdit: false}, preferredClusters: {required: true}, dataLabel: {options: [{value: a}]}}"
+    )
+    assert set(refused(own, rules)) == {
+        ("clusters", "canEdit"),
+        ("preferredClusters", "required"),
+        ("dataLabel", "options"),
+    }
+
+
 def test_the_master_is_complete_in_the_effective_spec() -> None:
     own = spec(3, framework=1, workers=2, gpu_devices_request=2, image="img")
     own.master_spec.memory = "1Gi"
@@ -163,6 +204,11 @@ def test_the_bench_remembers_equal_questions_whatever_their_name(remembered: int
     assert same == digest
     assert isinstance(first, Admitted)
     assert not first.effective.HasField("name")
+    there, elsewhere = bench.judge(spec(name="a"), None, Context(cluster="east"))
+    assert isinstance(there, Admitted)
+    assert there.clusters == ("east",)
+    assert elsewhere != digest
+    bench.judge(spec(name="a"), None, Context())
     other, another = bench.judge(spec(name="a"), spec(), Context(("p",)))
     assert other is not first
     assert another != digest

@@ -91,6 +91,22 @@ async def test_only_who_could_submit_may_ask() -> None:
         await asked(draft(), draft(name="Not A Name"))
 
 
+async def test_a_cluster_in_which_the_workload_may_not_run_is_refused_at_once() -> None:
+    here, there = draft(name="new"), draft(name="new")
+    here.spec.clusters.values.extend(["north", "east"])
+    there.spec.clusters.values.extend(["north", "south"])
+    (told,) = await asked(here)
+    assert (told.asked_cluster, list(told.spec.clusters.values)) == ("east", ["north", "east"])
+    with pytest.raises(DraftRefused) as refused:
+        await asked(there)
+    ((violation),) = refused.value.violations
+    assert violation.field == "spec.clusters"
+    assert violation.description == (
+        "cluster east was asked for, but the workload may run in north, south only: "
+        "ask for one of north, south or for none, or add east to clusters"
+    )
+
+
 @pytest.mark.parametrize("count", [0, MOST + 1])
 async def test_a_question_has_its_bounds(count: int) -> None:
     with pytest.raises(BadQuestion, match="1 to 100"):

@@ -49,7 +49,7 @@ def admitted(submission: Submission, verdict: Admitted, policy: Policy, digest: 
         generation=submitted.generation,
         effective_spec=verdict.effective,
         requests=verdict.requests,
-        admissible_clusters=[submitted.asked_cluster] if submitted.asked_cluster else [],
+        admissible_clusters=verdict.clusters,
         sources=[Source(path=path, layer=layer.value) for path, layer in verdict.sources],
         warnings=verdict.warnings,
         policies=_policies(policy),

@@ -59,7 +59,8 @@ class Bench:
     def _digest(self, question: Question) -> str:
         own, below, context = question
         digest = hashlib.sha256(self._policy.version.encode())
-        for part in (own, below or b"-", "\0".join((*context.node_pools, "rest" if context.rest else "")).encode()):
+        around = "\0".join((*context.node_pools, "rest" if context.rest else "", context.cluster)).encode()
+        for part in (own, below or b"-", around):
             digest.update(len(part).to_bytes(8, "big"))
             digest.update(part)
         return digest.hexdigest()[:32]

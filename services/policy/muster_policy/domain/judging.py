@@ -16,6 +16,7 @@ from muster_language import (
     LayerName,
     Merged,
     WorkloadSpec,
+    check_cluster,
     check_effective,
     derive,
     is_preemptible,
@@ -35,24 +36,30 @@ DEFAULT_POOL: Final = "default"
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the verdict depends on beside the layers: the project's node pools, in order, and the channel's defaults.
+    """What the verdict depends on beside the layers: the project's node pools, in order, and what came with the call.
 
-    rest: the workload came by REST, whose services have another smallest scale.
+    rest: the workload came by REST, whose services have another smallest scale. cluster: the one that was asked for;
+    empty stands for none.
     """
 
     node_pools: tuple[str, ...] = ()
     rest: bool = False
+    cluster: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """It may run. `requests` are the language's ResourceRequest, one per role; `sources`: path -> layer."""
+    """It may run. `requests` are the language's ResourceRequest, one per role; `sources`: path -> layer.
+
+    clusters: those in which it may run; none stands for every one.
+    """
 
     effective: WorkloadSpec
     requests: tuple[Any, ...]
     sources: tuple[tuple[str, LayerName], ...]
     warnings: tuple[str, ...]
     node_pools: tuple[str, ...]
+    clusters: tuple[str, ...]
     preemptible: bool
     priority: int
 
@@ -76,7 +83,9 @@ def judge(own: WorkloadSpec, base: WorkloadSpec | None, policy: Policy, context:
     merged = merge(_layers(kind, own, base, policy))
     warnings = tuple(warnings_of(merged.spec))
     derive(merged, rest=context.rest)
-    found = [Objection(each.path, each.rule, each.given, each.allowed, each.details) for each in _language(merged)]
+    found = [
+        Objection(each.path, each.rule, each.given, each.allowed, each.details) for each in _language(merged, context)
+    ]
     found += objections(merged, policy.section(kind), policy)
     if found:
         return Rejected(tuple(found), warnings)
@@ -102,8 +111,8 @@ def _for_masters(defaults: WorkloadSpec, given: list[WorkloadSpec]) -> WorkloadS
     return without
 
 
-def _language(merged: Merged) -> list[Any]:
-    return list(check_effective(merged.spec))
+def _language(merged: Merged, context: Context) -> list[Any]:
+    return [*check_effective(merged.spec), *check_cluster(merged.spec, context.cluster)]
 
 
 def _admit(merged: Merged, context: Context, warnings: tuple[str, ...]) -> Admitted:
@@ -119,6 +128,7 @@ def _admit(merged: Merged, context: Context, warnings: tuple[str, ...]) -> Admit
         sources=tuple(merged.provenance.items()),
         warnings=warnings,
         node_pools=tuple(spec.node_pools.values) or context.node_pools or (DEFAULT_POOL,),
+        clusters=(context.cluster,) if context.cluster else tuple(sorted(spec.clusters.values)),
         preemptible=is_preemptible(spec),
         priority=priority_of(spec),
     )
