@@ -103,9 +103,11 @@ def _asked(request: Request | None, line: str) -> Request | None:
 
 
 def _ended(fleet: Fleet, numbers: list[int]) -> list[events.Event]:
-    """They end, and are gone."""
+    """They end, and are gone: who would replace what ends is deleted."""
+    replacing = [each for each in map(fleet.workload, numbers) if each.independent]
     each = [(number, at) for number in numbers for at in sorted(fleet.workload(number).replicas)]
     return [
+        *(events.DeletionRequested(f"end-{each.id}", each.id) for each in replacing),
         *(fleet.status(n, ReplicaState.SUCCEEDED, rank=r, role_name=name, exit_code=0) for n, (name, r) in each),
         *(fleet.status(n, None, rank=r, role_name=name, gone=True, exit_code=0) for n, (name, r) in each),
     ]

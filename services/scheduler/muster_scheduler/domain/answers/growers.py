@@ -31,7 +31,7 @@ def grown_first(world: World, workload: Workload, *, room: bool = True) -> list[
     workload = world.workloads[workload.id]  # what is asked for may be its next replica alone
     others = list(islice(_growing_before(world, workload), _LOOKED_AT))
     growing = [other for other in others if _would_grow(world, other, room=room)]
-    return [*growing, *(_waiting(world, workload.pool) if is_elastic(workload) else ())]
+    return [*growing, *(_waiting(world, workload) if is_elastic(workload) else ())]
 
 
 def _growing_before(world: World, workload: Workload) -> Iterator[Workload]:
@@ -60,11 +60,17 @@ def _would_grow(world: World, other: Workload, *, room: bool) -> bool:
         return not room or place_next(world, other)
 
 
-def _waiting(world: World, pool: str) -> Iterator[Workload]:
-    """The first of each class that waits for the pool and that no quota bars from it."""
+def _waiting(world: World, workload: Workload) -> Iterator[Workload]:
+    """Who waits for the pool and is barred from it by no quota.
+
+    In its own department whatever bars them: what the gang can do without may be what they lack.
+    """
+    pool, department = workload.pool, world.queues.department_name(workload.project)
     there = (each for each in world.waiting.buckets.values() if pool in each.key.pools)
-    for place in nsmallest(_LOOKED_AT, filter(None, map(world.waiting.first, there))):
-        head = world.workloads[place.id]
-        request = head.request
-        if request is not None and bar(world, head, amount_before(world, request, pool), pool) is None:
-            yield head
+    heads = ((at, each.key) for each in there if (at := world.waiting.first(each)) is not None)
+    for _, key in nsmallest(_LOOKED_AT, heads):
+        members = [world.workloads[each] for each in world.waiting.members(key, _LOOKED_AT + 1)]
+        project, request = key.project, members[0].request
+        own = project == workload.project or bool(department and department == world.queues.department_name(project))
+        if request is not None and (own or not bar(world, members[0], amount_before(world, request, pool), pool)):
+            yield from members
