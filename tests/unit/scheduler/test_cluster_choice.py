@@ -11,7 +11,7 @@ from muster_scheduler.domain.answers.prospects import Outlook, what_if
 from muster_scheduler.domain.asked.quotas import Quota
 from muster_scheduler.domain.asked.requests import Role
 from muster_scheduler.domain.asked.terms import HOST_LABEL, Label, Terms
-from muster_scheduler.domain.asked.workloads import ReplicaState, Request
+from muster_scheduler.domain.asked.workloads import ReplicaState, Request, WorkloadKind
 from muster_scheduler.domain.books.queues import Project
 from muster_scheduler.domain.fleet.clusters import Profile
 from muster_scheduler.domain.fleet.nodes import Node
@@ -25,7 +25,7 @@ def at_home(fleet: Fleet, cluster: str) -> None:
     fleet.send(events.ProjectChanged(Project("p", "d", {"default": Quota(100 * GPU)}, 0, home=cluster)))
 
 
-def choosy(*roles: Role, preferred: tuple[str, ...] = (), data: Label | None = None, **more: int) -> Request:
+def choosy(*roles: Role, preferred: tuple[str, ...] = (), data: Label | None = None, **more: object) -> Request:
     """A request that would rather be in some clusters than in others."""
     return request(*roles, **more)._replace(terms=Terms(preferred_clusters=preferred, data=data))  # type: ignore[arg-type]
 
@@ -233,3 +233,17 @@ def test_a_state_that_is_read_back_and_a_standby_choose_the_same(terms: Terms, c
     fleet.follow()
     fleet.send(*(fleet.status(number, None, gone=True, exit_code=0) for number in (1, 2, 3)))
     assert fleet.workload(4).cluster == cluster
+
+
+def test_a_service_that_is_updated_stays_in_its_cluster_until_it_is_placed_anew() -> None:
+    fleet = Fleet(node("a", 4), node("a", 2, cluster="c2"))
+    serving = choosy(role(whole(1)), kind=WorkloadKind.INFERENCE, preferred=("c1",))
+    fleet.submit(1, serving)
+    fleet.run(1)
+    fleet.submit(1, serving._replace(generation=2, terms=Terms(preferred_clusters=("c2",))))
+    assert fleet.workload(1).cluster == "c1"
+    fleet.report(1, ReplicaState.READY)
+    fleet.send(events.SuspendRequested("e", fleet.workload(1).id))
+    fleet.gone(1)
+    fleet.send(events.ResumeRequested("e", fleet.workload(1).id))
+    assert fleet.workload(1).cluster == "c2"

@@ -51,9 +51,9 @@ class Inventory:
         """The clusters that have nodes in `pool`, by id."""
         return self._pools.get(pool, ())
 
-    def has_label(self, cluster: str, label: Label) -> bool:
-        """Whether a node of the cluster has it, in whatever pool."""
-        return any(there.usable.has_label(label) for (at, _), there in self._capacity.items() if at == cluster)
+    def clusters_labelled(self, label: Label) -> frozenset[str]:
+        """The clusters of which a node has it, in whatever pool."""
+        return frozenset(cluster for (cluster, _), there in self._capacity.items() if there.usable.has_label(label))
 
     def largest_device(self, cluster: str, pool: str) -> int:
         """Bytes of the largest card of a node pool."""

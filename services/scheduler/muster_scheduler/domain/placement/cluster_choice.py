@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from muster_kernel.reasons import Unsupported
-from muster_scheduler.domain.asked.terms import Label
+from muster_scheduler.domain.asked.terms import Terms
 from muster_scheduler.domain.asked.workloads import Request, Workload
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.clusters import Cluster, Profile, Standing, refused
@@ -54,27 +54,19 @@ def clusters_for(world: World, workload: Workload, request: Request, pool: str) 
     """
     found = [c for c in world.inventory.clusters_with(pool) if eligible(world, request, world.clusters.get(c))]
     if len(found) > 1:
-        _sort(world, workload, request, pool, found)
+        project, terms = world.queues.projects.get(workload.project), request.terms
+        home = project.home if project else ""
+        found.sort(key=lambda cluster: (cluster != home, -_idle(world, cluster, pool), cluster))
+        if terms.preferred_clusters or terms.data is not None:
+            _wished_first(world, terms, found)
     return found
 
 
-def _sort(world: World, workload: Workload, request: Request, pool: str, found: list[str]) -> None:
-    terms, project = request.terms, world.queues.projects.get(workload.project)
-    home = project.home if project else ""
-    wished = {cluster: rank for rank, cluster in enumerate(terms.preferred_clusters)}
-    last, data = len(wished), _with_data(world, found, terms.data)
-
-    def turn(cluster: str) -> tuple[int, bool, bool, int, str]:
-        away = cluster != home
-        return wished.get(cluster, last), cluster not in data, away, -_idle(world, cluster, pool), cluster
-
-    found.sort(key=turn)
-
-
-def _with_data(world: World, clusters: list[str], label: Label | None) -> frozenset[str]:
-    if label is None:
-        return _NONE
-    return frozenset(cluster for cluster in clusters if world.inventory.has_label(cluster, label))
+def _wished_first(world: World, terms: Terms, clusters: list[str]) -> None:
+    """Moves those that are preferred, then those with the data, to the front; the others keep their order."""
+    rank = {cluster: n for n, cluster in enumerate(terms.preferred_clusters)}
+    near = world.inventory.clusters_labelled(terms.data) if terms.data is not None else _NONE
+    clusters.sort(key=lambda cluster: (rank.get(cluster, len(rank)), cluster not in near))
 
 
 def _idle(world: World, cluster: str, pool: str) -> int:
