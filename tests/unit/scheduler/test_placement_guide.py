@@ -38,19 +38,28 @@ GUIDES = Path(__file__).parents[3] / "docs" / "guides"
 NOW = datetime.fromtimestamp(START // 1_000_000, UTC)
 
 
-def examples(page: str) -> list[tuple[str, str, str]]:
-    """The workloads of a page, each with its cluster and what is said to become of it."""
-    text = (GUIDES / page).read_text()
-    cluster, *workloads = re.findall(r"^```yaml\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
-    told = re.findall(r"^```text\n(.*?)\n```", text, flags=re.DOTALL | re.MULTILINE)
-    return [(cluster, *each) for each in zip(workloads, told, strict=True)]
+def examples(page: str) -> list[tuple[list[str], str, str]]:
+    """The workloads of a page, each with its clusters and what is said to become of it.
+
+    A section that shows clusters stands on those, the others on the page's own.
+    """
+    found: list[tuple[list[str], str, str]] = []
+    page_has: list[str] = []
+    for section in re.split(r"^## ", (GUIDES / page).read_text(), flags=re.MULTILINE):
+        blocks = re.findall(r"^```yaml\n(.*?)^```", section, flags=re.DOTALL | re.MULTILINE)
+        told = re.findall(r"^```text\n(.*?)\n```", section, flags=re.DOTALL | re.MULTILINE)
+        clusters = [each for each in blocks if each.startswith("cluster:")]
+        page_has = page_has or clusters
+        workloads = [each for each in blocks if each not in clusters]
+        found += [(clusters or page_has, *each) for each in zip(workloads, told, strict=True)]
+    return found
 
 
 EXAMPLES = [*examples("placement.md"), *examples("gangs.md")]
 
 
-def over_the_wire(sent: Message) -> events.Event:
-    origin = Origin(reports("here").name, 0, 1, b"key", sent.SerializeToString(), ())
+def over_the_wire(sent: Message, cluster: str = "here") -> events.Event:
+    origin = Origin(reports(cluster).name, 0, 1, b"key", sent.SerializeToString(), ())
     read = type(sent).FromString(sent.SerializeToString())
     event = stream.translate(Event("id", sent.DESCRIPTOR.full_name, "source", "a", 0, NOW, read, origin, None))
     assert event is not None
@@ -59,7 +68,7 @@ def over_the_wire(sent: Message) -> events.Event:
 
 def inventory(file: ClusterFile, root: Path) -> Message:
     nodes = Nodes(root, file, lambda _: ())
-    order = agent_pb2.ReportOrder(cluster="here", instance="agent", start=1, sequence=1)
+    order = agent_pb2.ReportOrder(cluster=file.cluster, instance="agent", start=1, sequence=1)
     return message(InventoryReport(Declared(file.profile, nodes.reported(0.0))), order, 1, "")
 
 
@@ -77,6 +86,7 @@ def admitted(text: str) -> policy_pb2.WorkloadAdmitted:
         name="w",
         submitted_at=Timestamp(seconds=START // 1_000_000),
         node_pools=verdict.node_pools,
+        admissible_clusters=verdict.clusters,
         preemptible=verdict.preemptible,
         priority=verdict.priority,
     )
@@ -95,13 +105,15 @@ def test_the_pages_have_examples() -> None:
     assert len(EXAMPLES) >= 10
 
 
-@pytest.mark.parametrize(("cluster", "text", "told"), EXAMPLES)
-def test_what_the_page_says_is_so(cluster: str, text: str, told: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("clusters", "text", "told"), EXAMPLES)
+def test_what_the_page_says_is_so(clusters: list[str], text: str, told: str, tmp_path: Path) -> None:
+    files = [parse(each, where="page") for each in clusters]
     state = State()
     state.begin(START)
-    state.apply(events.ClusterRegistered("here"))
-    state.apply(events.ProjectChanged(Project("team-a", "", {"default": Quota(100 * GPU)}, 1)))
-    state.apply(over_the_wire(inventory(parse(cluster, where="page"), tmp_path)))
+    state.apply(events.ProjectChanged(Project("team-a", "", {"default": Quota(100 * GPU)}, 1, home=files[0].cluster)))
+    for number, file in enumerate(files):
+        state.apply(events.ClusterRegistered(file.cluster))
+        state.apply(over_the_wire(inventory(file, tmp_path / str(number)), file.cluster))
     state.apply(over_the_wire(admitted(text)))
     state.propose()
     state.plan()
