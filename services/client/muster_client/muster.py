@@ -231,7 +231,7 @@ class Muster:
         return (await self._calls.unary(self._workloads.DeleteWorkload, request)).workload
 
     async def why(self, workload: str, *, project: str = "") -> scheduler_pb2.Explanation:
-        """Why it waits, or is as it is, from the state of this moment."""
+        """Why it waits, runs with fewer replicas than it would have, or is as it is, from the state of this moment."""
         stub = explain_pb2_grpc.ExplainServiceStub(self._channel)
         at = reference_of(workload, project)
         request = explain_pb2.WhyRequest(workload_id=at.id, project=at.project, name=at.name)

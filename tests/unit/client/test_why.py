@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -134,3 +135,41 @@ def test_why_of_what_does_not_wait(muster: Command, world: World) -> None:
     world.add("bert", phase=workload_pb2.PHASE_RUNNING)
     world.explanation.CopyFrom(scheduler_pb2.Explanation(name="bert", phase=workload_pb2.PHASE_RUNNING))
     assert muster("why", "bert").out == "bert does not wait: it is Running.\n"
+
+
+def test_why_of_what_runs_with_fewer_replicas_than_it_would_have(muster: Command, world: World) -> None:
+    world.add("sweep", phase=workload_pb2.PHASE_RUNNING)
+    made = scheduler_pb2.Explanation(
+        name="sweep",
+        phase=workload_pb2.PHASE_RUNNING,
+        reason=workload_pb2.Reason(code="AllReady", message="all replicas are ready"),
+        growth=scheduler_pb2.Growth(
+            replicas=4,
+            wanted=6,
+            reason=workload_pb2.Reason(
+                code="OverLimit", message="the project uses 4 of the 4 GPUs that it may hold at most (1 short)"
+            ),
+        ),
+        excluded=[scheduler_pb2.ExcludedNodes(constraint="Fits", nodes=1, text="would do")],
+        shares=[scheduler_pb2.QueueShare(queue="search", gpu_held=4 * GPU, gpu_fair=8 * GPU, gpu_total=8 * GPU)],
+        unblockers=["search might hold 5 GPUs in node pool default"],
+    )
+    world.explanation.CopyFrom(made)
+    assert muster("why", "sweep").out.splitlines() == [
+        "sweep does not wait: it is Running, with 4 of the 6 replicas that it would have.",
+        "",
+        "  Held back by the project uses 4 of the 4 GPUs that it may hold at most (1",
+        "               short)",
+        "  Nodes        1 would do",
+        "  Shares       search holds 4, wants 0, deserves 0; fair share 8 of 8 GPUs",
+        "",
+        "  It would have one more if    search might hold 5 GPUs in node pool default.",
+    ]
+    told = json.loads(muster("why", "sweep", "--json").out)
+    assert told["growth"]["replicas"] == 4
+    assert told["growth"]["wanted"] == 6
+    assert told["growth"]["reason"]["code"] == "OverLimit"
+    made.growth.reason.message = ""
+    made.ClearField("unblockers")
+    world.explanation.CopyFrom(made)
+    assert muster("why", "sweep").out.splitlines()[2] == "  Held back by OverLimit"

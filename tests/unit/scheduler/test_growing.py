@@ -6,6 +6,7 @@ import pytest
 
 from muster_kernel.quantities import GPU
 from muster_kernel.reasons import Constraint, FailureClass
+from muster_scheduler.adapters.explaining import explanation
 from muster_scheduler.domain import events
 from muster_scheduler.domain.answers.explain import explain
 from muster_scheduler.domain.answers.growing import Growth
@@ -227,7 +228,7 @@ def test_a_replica_that_rests_says_how_long_and_no_other_reason(asked: Request) 
     fleet.send(fleet.status(1, None, rank=1, exit_code=3, failure=FailureClass.EXIT, gone=True))
     told = growth(fleet)
     assert (told.has, told.wanted, told.code) == (1, 2, "Backoff")
-    assert told.text == "the replica failed, and starts again after a pause, 10 s left"
+    assert told.text == "the pause after its failure, 10 s left"
     fleet.wait(10)
     assert why(fleet, 1).growth is None
 
@@ -235,19 +236,19 @@ def test_a_replica_that_rests_says_how_long_and_no_other_reason(asked: Request) 
 def test_an_elastic_gang_waits_for_calm_for_others_and_for_its_own() -> None:
     fleet = Fleet(node("a", 4), node("b", 2))
     fleet.submit(1, elastic(2, 6))
-    assert growth(fleet).text == "0 of its 2 replicas run, and it grows once all do"
+    assert growth(fleet).text == "its own replicas: 0 of 2 run, and it grows once all do"
     fleet.run(1)
     fleet.wait(10)
     told = growth(fleet)
     assert (told.has, told.wanted, told.code) == (2, 6, "GrowsLater")
-    assert told.text == "it grows once nobody has waited for room for 30 s: in 20 s, unless somebody does"
+    assert told.text == "30 s of calm: it grows once nobody has waited for room for so long, 20 s left"
     fleet.submit(2, request(role(whole(4))))
     fleet.submit(3, request(role(whole(4))))
     told = growth(fleet)
     assert (told.code, told.helps) == ("OthersWait", ())
-    assert told.text == "1 workload waits for room in node pool default, and it grows only while nobody does"
+    assert told.text == "1 workload that waits for room in node pool default: it grows only while nobody does"
     fleet.submit(4, request(role(whole(4))))
-    assert growth(fleet).text.startswith("2 workloads wait for room")
+    assert growth(fleet).text.startswith("2 workloads that wait for room")
 
 
 def test_an_elastic_gang_that_met_too_many_faults_grows_no_more() -> None:
@@ -261,7 +262,7 @@ def test_an_elastic_gang_that_met_too_many_faults_grows_no_more() -> None:
         fleet.run(1)
     told = growth(fleet)
     assert (told.has, told.wanted, told.code) == (3, 4, "FaultLimit")
-    assert told.text == "faults of the fleet ended 10 of its replicas: it grows no more"
+    assert told.text == "10 faults of the fleet that ended replicas of it: it grows no more"
 
 
 def test_who_grows_before_it_is_named() -> None:
@@ -315,3 +316,17 @@ def test_a_silent_cluster_takes_no_more() -> None:
     fleet.now += 40_000_000
     fleet.send()
     assert growth(fleet).text == "1 node that could hold it is in a silent cluster"
+
+
+def test_what_is_said_goes_out_with_its_numbers() -> None:
+    fleet = Fleet(node("a", 4))
+    fleet.project("p", {"default": 100}, limit=3)
+    started(fleet, series(9, 6))
+    made = explanation(fleet.workload(1), why(fleet, 1))
+    assert (made.growth.replicas, made.growth.wanted, made.growth.reason.code) == (3, 6, "OverLimit")
+    assert made.growth.reason.message == growth(fleet).text
+    assert list(made.unblockers) == ["p might hold 4 GPUs in node pool default"]
+    assert made.reason.code == "AllReady", "and what it is stays said"
+    fleet.project("p", {"default": 100})
+    fleet.submit(2, request(role(whole(8))))
+    assert not explanation(fleet.workload(2), why(fleet, 2)).HasField("growth")

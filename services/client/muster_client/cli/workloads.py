@@ -125,7 +125,7 @@ async def describe(workload: str, *, common: Common = _NO_OPTIONS) -> int:
 
 
 async def why(workload: str, *, common: Common = _NO_OPTIONS) -> int:
-    """Says why a workload waits, and what would let it start.
+    """Says why a workload waits, and what would let it start; or why it runs with fewer replicas than it would have.
 
     Args:
         workload: Its name or id.

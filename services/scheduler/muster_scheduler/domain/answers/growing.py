@@ -83,9 +83,9 @@ def _failed(world: World, workload: Workload, following: NextReplica) -> tuple[s
     """That earlier ends of its replicas keep the next one away."""
     left = following.not_before - world.now
     if left > 0:
-        return HeldBack.BACKOFF, f"the replica failed, and starts again after a pause, {_seconds(left)} s left"
+        return HeldBack.BACKOFF, f"the pause after its failure, {_seconds(left)} s left"
     if is_elastic(workload) and workload.faults >= FAULT_LIMIT:
-        return HeldBack.FAULTS, f"faults of the fleet ended {workload.faults} of its replicas: it grows no more"
+        return HeldBack.FAULTS, f"{workload.faults} faults of the fleet that ended replicas of it: it grows no more"
     return None
 
 
@@ -123,16 +123,19 @@ def _held_for_now(world: World, workload: Workload) -> tuple[str, str] | None:
         return None
     others, pool = _pressed(world, workload), workload.pool
     if others:
-        who = "1 workload waits" if others == 1 else f"{others} workloads wait"
-        return HeldBack.OTHERS_WAIT, f"{who} for room in node pool {pool}, and it grows only while nobody does"
+        who = "1 workload that waits" if others == 1 else f"{others} workloads that wait"
+        return HeldBack.OTHERS_WAIT, f"{who} for room in node pool {pool}: it grows only while nobody does"
     if not elastic.undisturbed(workload):
         running = sum(1 for each in workload.replicas.values() if each.state is ReplicaState.READY and not each.gone)
-        return HeldBack.NOT_WHOLE, f"{running} of its {len(workload.replicas)} replicas run, and it grows once all do"
+        return (
+            HeldBack.NOT_WHOLE,
+            f"its own replicas: {running} of {len(workload.replicas)} run, and it grows once all do",
+        )
     left = (workload.calm_since or world.now) + world.limits.grow_after - world.now
     if left <= 0:
         return None
-    calm = f"it grows once nobody has waited for room for {_seconds(world.limits.grow_after)} s"
-    return HeldBack.CALM, f"{calm}: in {_seconds(left)} s, unless somebody does"
+    calm = f"{_seconds(world.limits.grow_after)} s of calm: it grows once nobody has waited for room for so long"
+    return HeldBack.CALM, f"{calm}, {_seconds(left)} s left"
 
 
 def _pressed(world: World, workload: Workload) -> int:
