@@ -18,9 +18,9 @@ from muster_language.merging.layers import Cleared, Layer, LayerName, Merged, la
 from muster_language.merging.merge import merge
 from muster_language.merging.overlay import combine, overlay
 from muster_language.resources import is_preemptible, priority_of, resource_requests
+from muster_language.rules.clusters import check_clusters
 from muster_language.rules.effective import check_effective
 from muster_language.rules.issues import Issue
-from muster_language.rules.placement import check_cluster
 from muster_language.schemas.explain import explain
 from muster_language.spec import Kind, WorkloadSpec
 
@@ -40,7 +40,7 @@ __all__ = [
     "canonical",
     "catalogue",
     "changed_fields",
-    "check_cluster",
+    "check_clusters",
     "check_effective",
     "check_layer",
     "combine",

@@ -181,18 +181,6 @@ def test_anti_affinity_has_its_rule_and_does_not_contradict_what_has_to_be_close
     )
 
 
-def test_a_preferred_cluster_is_one_in_which_the_workload_may_run() -> None:
-    def of(allowed: list[str], preferred: list[str]) -> dict[str, str]:
-        clusters, wished = (workload_pb2.StringList(values=values) for values in (allowed, preferred))
-        return issues(spec_of(clusters=clusters, preferred_clusters=wished))
-
-    assert of([], ["a"]) == of(["a"], []) == of(["a", "b"], ["b", "a"]) == {}
-    said = "cluster c is preferred, but the workload may run in b, a only"
-    assert of(["b", "a"], ["a", "c"]) == {"preferredClusters": said}
-    many = [f"c{number}" for number in range(11)]
-    assert of(many, ["d"])["preferredClusters"].endswith("c8, c9, .. only")
-
-
 def test_groups_of_a_gang_are_named_and_sized_and_leave_nobody_over() -> None:
     def of(**said: object) -> dict[str, str]:
         return issues(spec_of(Kind.DISTRIBUTED, framework=workload_pb2.FRAMEWORK_PYTORCH, workers=8, **said))

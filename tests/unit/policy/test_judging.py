@@ -83,8 +83,20 @@ def test_a_cluster_outside_of_those_that_a_default_allows_is_refused() -> None:
     assert isinstance(verdict, Rejected)
     ((issue),) = verdict.issues
     assert (issue.path, issue.rule, issue.given) == ("clusters", "language", "east")
-    assert issue.details == "cluster east was asked for, but the workload may run in south, north only"
-    assert issue.allowed == "ask for one of south, north or for none, or add east to clusters"
+    assert issue.allowed == "south, north"
+    assert issue.details == (
+        "cluster east was asked for, but the workload may run in south, north only: "
+        "ask for one of these or for none, or add east to clusters"
+    )
+
+
+def test_a_preferred_cluster_outside_of_those_that_a_default_allows_is_refused() -> None:
+    own = spec()
+    own.preferred_clusters.values.extend(["north", "west"])
+    told = refused(own, "defaults: {clusters: [south, north]}")
+    assert told == {("preferredClusters", "language"): ("west", "south, north")}
+    own.clusters.values.extend(["west", "north"])
+    assert admitted(own, parse("defaults: {clusters: [south, north]}")).clusters == ("north", "west")
 
 
 def test_rules_over_the_choice_of_clusters() -> None:

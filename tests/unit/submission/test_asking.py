@@ -103,8 +103,12 @@ async def test_a_cluster_in_which_the_workload_may_not_run_is_refused_at_once() 
     assert violation.field == "spec.clusters"
     assert violation.description == (
         "cluster east was asked for, but the workload may run in north, south only: "
-        "ask for one of north, south or for none, or add east to clusters"
+        "ask for one of these or for none, or add east to clusters"
     )
+    here.spec.preferred_clusters.values.extend(["east", "west"])
+    with pytest.raises(DraftRefused) as refused:
+        await asked(here)
+    assert [each.field for each in refused.value.violations] == ["spec.preferredClusters"]
 
 
 @pytest.mark.parametrize("count", [0, MOST + 1])

@@ -24,7 +24,7 @@ Rule = Callable[[WorkloadSpec], Found]
 def check_effective(spec: WorkloadSpec) -> list[Issue]:
     """What the spec lacks or contradicts: mandatory and cross-field rules, then LAYER's on the merged values."""
     found: list[Issue] = []
-    for rule in (*_OF_KIND.get(int(spec.kind), ()), *_OF_WORKLOAD, *_OF_ROLES):
+    for rule in (*_OF_KIND.get(int(spec.kind), ()), placement.anti_affinity, *_OF_ROLES):
         found.extend(rule(spec))
     master = complete_master(spec)
     if master is not None:
@@ -51,5 +51,4 @@ _OF_KIND: Final[dict[int, tuple[Rule, ...]]] = {
     Kind.DISTRIBUTED: (_runnable, gang.gang),
     Kind.INFERENCE: (*_OF_ALL, serving.service, serving.scaling),
 }
-_OF_WORKLOAD: Final[tuple[Rule, ...]] = (placement.anti_affinity, placement.clusters)
 _OF_ROLES: Final[tuple[Rule, ...]] = (compute.gpu, compute.plain_limits, placement.affinity)

@@ -1,12 +1,11 @@
 """Where replicas are put: what belongs together is said whole, or not at all, and never against itself.
 
-Called for the workers' spec and for the completed spec of a master, or once for the workload where a rule speaks of it
-as a whole; `check_cluster` by submission and policy, who know which cluster was asked for.
+Called for the workers' spec and for the completed spec of a master.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from muster.workload.v1 import workload_pb2 as wl
@@ -14,7 +13,6 @@ from muster_language.rules.issues import Found, missing, wrong
 from muster_language.spec import WorkloadSpec
 
 _HOST: Final = "kubernetes.io/hostname"
-_NAMED: Final = 10  # clusters that a message lists
 
 
 def affinity(spec: WorkloadSpec) -> Found:
@@ -32,27 +30,6 @@ def anti_affinity(spec: WorkloadSpec) -> Found:
         if close in {key, _HOST}:
             said = f"replicas that have to stand apart by {key} cannot all have one {close}, as {name} wants"
             yield wrong("podAntiAffinity.key", key, f"a label inside of {close}, or the rule soft", said)
-
-
-def clusters(spec: WorkloadSpec) -> Found:
-    """Nobody prefers a cluster in which he may not run: the wish would never come true, and nobody would say so."""
-    allowed = spec.clusters.values
-    for name in spec.preferred_clusters.values if allowed else ():
-        if name not in allowed:
-            said = f"cluster {name} is preferred, but the workload may run in {_some(allowed)} only"
-            yield wrong("preferredClusters", name, f"one of {_some(allowed)}; or add {name} to clusters", said)
-
-
-def check_cluster(spec: WorkloadSpec, asked: str) -> Found:
-    """The cluster for which the workload was submitted is one in which it may run. asked: empty stands for none."""
-    allowed = spec.clusters.values
-    if asked and allowed and asked not in allowed:
-        said = f"cluster {asked} was asked for, but the workload may run in {_some(allowed)} only"
-        yield wrong("clusters", asked, f"ask for one of {_some(allowed)} or for none, or add {asked} to clusters", said)
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join([*names[:_NAMED], *([".."] if len(names) > _NAMED else [])])
 
 
 def _whole(spec: WorkloadSpec, field: str, word: str) -> Found:

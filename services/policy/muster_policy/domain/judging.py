@@ -16,7 +16,7 @@ from muster_language import (
     LayerName,
     Merged,
     WorkloadSpec,
-    check_cluster,
+    check_clusters,
     check_effective,
     derive,
     is_preemptible,
@@ -112,7 +112,7 @@ def _for_masters(defaults: WorkloadSpec, given: list[WorkloadSpec]) -> WorkloadS
 
 
 def _language(merged: Merged, context: Context) -> list[Any]:
-    return [*check_effective(merged.spec), *check_cluster(merged.spec, context.cluster)]
+    return [*check_effective(merged.spec), *check_clusters(merged.spec, context.cluster)]
 
 
 def _admit(merged: Merged, context: Context, warnings: tuple[str, ...]) -> Admitted:

@@ -17,7 +17,7 @@ from muster.tenancy.v1.tenancy_pb2 import Project
 from muster.workload.v1 import workload_pb2 as wl
 from muster_chassis.errors import PermissionDenied, ServiceError
 from muster_kernel.ids import check_name
-from muster_language import Violation, check_cluster, check_layer, read
+from muster_language import Violation, check_clusters, check_layer, read
 from muster_language.sensitive import places
 from muster_language.spec import kind_of
 from muster_submission.domain.access import Answer, Verb
@@ -175,7 +175,7 @@ class Drafts:
         named = naming(spec.name or None, spec.name_prefix or None)
         if isinstance(named, Problem) and not _said(problems, ("name", "namePrefix")):
             problems.append(Problem(f"spec.{named.path}", named.message))
-        problems.extend(_cluster(draft.cluster, spec))
+        problems.extend(_clusters(draft.cluster, spec))
         project = await self.project(draft.project, layer.namespace, rights, verb)
         if isinstance(project, Problem):
             problems.append(project)
@@ -257,15 +257,15 @@ def kind_word(spec: wl.WorkloadSpec) -> str:
     return known.document if known else str(spec.kind)
 
 
-def _cluster(cluster: str, spec: wl.WorkloadSpec) -> Iterable[Problem]:
-    """What is wrong with the cluster that is asked for; what defaults and templates say of it is for policy."""
+def _clusters(cluster: str, spec: wl.WorkloadSpec) -> Iterable[Problem]:
+    """What is wrong with the clusters of the draft itself; what defaults and templates say of them is for policy."""
     if cluster:
         try:
             check_name(cluster)
         except ValueError as error:
             yield Problem("cluster", str(error))
-    for issue in check_cluster(spec, cluster):
-        yield Problem(f"spec.{issue.path}", f"{issue.details}: {issue.allowed}")
+    for issue in check_clusters(spec, cluster):
+        yield Problem(f"spec.{issue.path}", issue.details)
 
 
 def _said(problems: Iterable[Problem], fields: Sequence[str]) -> bool:
