@@ -181,6 +181,7 @@ def decide(world: World, workload: Workload, key: ClassKey, budget: Budget, wake
         return
     refusal = _place(world, workload, request, budget)
     if refusal is None:
+        waker.entered(workload, workload.pool)
         if workload.id in world.hungry:
             fill(world, workload, budget)
         return
@@ -205,6 +206,7 @@ def decide(world: World, workload: Workload, key: ClassKey, budget: Budget, wake
     elif made:
         for room in made:
             carry_out(world, room)
+            waker.entered(room.taker, room.claim.pool)
             shed_all(world, room.shrinks)
     else:
         block(world, key, refusal if limited else behind(world, workload) or why_not(world, workload))

@@ -1,7 +1,8 @@
 """Whose turn it is: level by level down the tree, the queue that holds least of its fair share.
 
-Made by the cycle for its own length. Fair shares are made when two projects compete in a pool for the first time in it;
-what queues hold is read anew for every turn. Ties go to the name.
+Made by the cycle for its own length. Fair shares are made when two projects compete in a pool for the first time in it,
+and once more where a workload came into a pool in which it was not counted as waiting; what queues hold is read anew
+for every turn. Ties go to the name.
 Kept in heaps, so that a turn costs what has changed since the one before and not what waits. An entry of a heap is
 believed only where its key is what the books say now; where a key fell, `Queues.changed` has named it. Of a queue only
 the entry that came last counts: with each batch all keys change, and entries would be renewed that nobody needs.
@@ -65,6 +66,7 @@ class Turns:
         self._world = world
         self._pools: dict[str, _Pool] = {}
         self._standings: dict[str, Standing] = {}
+        self._firsts: dict[str, Standing] = {}  # of pools whose shares were made once more
         self.noted: int | None = None  # once all had their turn: where the journal stood when changes were noted
         world.queues.changed.clear()
         world.waiting.offered.clear()
@@ -107,8 +109,21 @@ class Turns:
         return standing
 
     def standings(self) -> Iterable[tuple[str, Standing]]:
-        """The pools whose fair shares were asked for, with these."""
-        return self._standings.items()
+        """The pools whose fair shares were asked for, with the first that were made."""
+        return {**self._standings, **self._firsts}.items()
+
+    def reweigh(self, pool: str) -> None:
+        """Somebody holds something there who waited for another pool: the shares of before do not know that.
+
+        Else it would be beyond its share by all that it holds, and whoever comes next could evict it at once; or not,
+        where nobody had asked for the shares yet.
+        """
+        standing = self._standings.pop(pool, None)
+        if standing is not None:
+            self._firsts.setdefault(pool, standing)
+            self._world.relented[pool] = None  # who was blocked under those is looked at in the next cycle
+        if pool in self._pools:
+            self._pools[pool].unorder()
 
     def _catch_up(self) -> None:
         queues, waiting = self._world.queues, self._world.waiting
@@ -156,6 +171,12 @@ class _Pool:
             self.members[project] = None
             if self._ordered:
                 self._push(project)
+
+    def unorder(self) -> None:
+        """Nobody knows any more who comes first: shares have changed."""
+        self._ordered = False
+        self._top, self._below = _Heap(), {}
+        self._stirred.clear()
 
     def renew(self, project: str) -> None:
         """What the project, or one of its department, holds has changed."""

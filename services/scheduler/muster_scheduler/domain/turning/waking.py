@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
+from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.books.classes import ClassKey
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.turning.changes import Change, beyond
@@ -73,6 +74,11 @@ class Waker:
                 world.waiting.wake_where(pool, change.takes)
         risen.clear()
         return bool(pools)
+
+    def entered(self, workload: Workload, pool: str) -> None:
+        """It holds something in the pool now; where it waited for it in another, fair shares are made once more."""
+        if workload.request is not None and pool not in workload.request.pools[:1]:
+            self._turns.reweigh(pool)
 
     def worth_room(self, key: ClassKey) -> bool:
         """Whether room may be made for a class that was woken for a place, which another one took."""
