@@ -25,7 +25,7 @@ REQUESTS: st.SearchStrategy[Request] = st.builds(
     ),
     st.sampled_from([whole(1), whole(1), whole(2), whole(2), whole(4), whole(5), portion(500), host()]),
     st.sampled_from([1, 1, 2, 3]),
-    st.sampled_from([50, 50, 75]),
+    st.sampled_from([25, 50, 50, 75, 100]),
     st.booleans(),
     st.sampled_from([("default",)] * 4 + [("lab",), ("lab", "default"), ("nope",)]),
 )
@@ -79,8 +79,8 @@ SCENES: st.SearchStrategy[Scene] = st.builds(
     POOLS,
     POOLS,
     st.one_of(st.just({}), POOLS),
-    st.lists(st.tuples(REQUESTS, st.sampled_from("ppq"), st.booleans()), min_size=6, max_size=12),
-    st.lists(st.integers(1, 10), max_size=2),
+    st.lists(st.tuples(REQUESTS, st.sampled_from("ppq"), st.booleans()), min_size=6, max_size=24),
+    st.lists(st.integers(1, 24), max_size=5),
 )
 
 

@@ -31,6 +31,34 @@ def test_who_would_take_the_place_first_is_said() -> None:
     assert [bool(fleet.workload(number).replicas) for number in (3, 4, 5, 6)] == [False, True, False, True]
 
 
+def test_who_would_displace_those_that_take_the_place_is_said() -> None:
+    fleet = Fleet(node("n1", 4))
+    fleet.project("p", {"default": 8})
+    fleet.submit(1, request(role(whole(4)), preemptible=False))
+    fleet.submit(2, request(role(whole(1)), priority=100))
+    fleet.submit(3, request(role(whole(4)), priority=75, preemptible=False))
+    fleet.submit(4, request(role(whole(2))))
+    told = "w1 (4 GPUs, non-preemptible, Initializing) ended, and w2 and w3 did not take the place first"
+    assert why(fleet, 4).unblockers == (told,), "beside w2 alone there is room for w4, and w3 is too late for a place"
+    fleet.finish(1)
+    assert fleet.workload(3).claim is not None, "it has w2 leave, and all of the node then"
+    assert not fleet.workload(4).replicas
+
+
+def test_what_is_kept_for_a_rival_is_others_once_it_has_its_place() -> None:
+    fleet = Fleet(node("n1", 4), node("n2", 2), quota=8)
+    fleet.project("q", {"default": 8})
+    for number, size in ((1, 4), (2, 2)):
+        fleet.submit(number, request(role(whole(size)), preemptible=False), project="q")
+    for number, size, priority in ((3, 3, 100), (4, 1, 100), (5, 1, 50)):
+        fleet.submit(number, request(role(whole(size)), priority=priority))
+    assert fleet.world.reserved == {("c1", "default"): fleet.workload(3).id}
+    told = "w1 (4 GPUs, non-preemptible, Initializing) ended, and w3 and w4 did not take the place first"
+    assert told in why(fleet, 5).unblockers
+    fleet.finish(1)
+    assert [bool(fleet.workload(number).replicas) for number in (3, 4, 5)] == [True, True, False]
+
+
 def test_who_could_take_the_place_in_another_project_is_said_unless_a_quota_stops_it() -> None:
     fleet = Fleet(node("n1", 2), quota=2)
     fleet.project("b", {"default": 0}, limit=0)

@@ -182,13 +182,18 @@ def _fits(world: World, workload: Workload, pool: str, cluster: str) -> bool:
 
 
 def _all_served(world: World, workload: Workload, rivals: list[Workload], pool: str, cluster: str) -> bool:
-    """Whether there is a place for it beside them: those of its own project come in their order, others in any."""
+    """Whether there is a place for it beside them: those of its own project come in their order, others in any.
+
+    Who comes too late for a place then is no loss, if it is preemptible: it takes nothing of those ahead of it. What
+    is not preemptible may have any preemptible work of its project leave.
+    """
     if len(rivals) > _MEMBERS:
         return False
     in_order = all(each.project == workload.project for each in rivals)
     with taken_back(world):
         for each in rivals:
-            if not _place(world, each, pool, cluster) and not in_order:
+            waits = in_order and each.request is not None and each.request.preemptible
+            if not _place(world, each, pool, cluster) and not waits:
                 return False
         return _place(world, workload, pool, cluster)
 
@@ -204,4 +209,6 @@ def _place(world: World, workload: Workload, pool: str, cluster: str) -> bool:
     if place_gang(world, workload, request.roles, cluster, pool, Budget(2_000)) is None:
         return False
     world.queues.charge(owner_of(workload), pool, amount)
+    for at in [at for at, head in world.reserved.items() if head == workload.id]:  # it is where it was to be
+        world.journal.drop(world.reserved, at)
     return True
