@@ -13,7 +13,7 @@ from enum import Enum, StrEnum
 from muster_kernel.mig import CARDS, Card
 from muster_kernel.quantities import MILLI
 from muster_scheduler.domain.asked.requests import Grant, Holder, Kind, Share
-from muster_scheduler.domain.asked.terms import HOST_LABEL, Label
+from muster_scheduler.domain.asked.terms import HOST_LABEL
 
 
 class Mode(StrEnum):
@@ -200,12 +200,6 @@ class Node:
         """The value of one of its labels; empty where it has none of that key. A node is its own host everywhere."""
         said = next((value for name, value in self.labels if name == key), "")
         return self.name if key == HOST_LABEL and not said else said
-
-    def has_label(self, wanted: Label) -> bool:
-        """Whether it has that label, with any value where none is given."""
-        if wanted.key == HOST_LABEL:
-            return wanted.value in {None, self.label(HOST_LABEL)}
-        return any(key == wanted.key and wanted.value in {None, value} for key, value in self.labels)
 
     @property
     def idle(self) -> int:
