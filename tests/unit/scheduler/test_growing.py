@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from muster_kernel.quantities import GPU
@@ -12,7 +14,8 @@ from muster_scheduler.domain.answers.explain import explain
 from muster_scheduler.domain.answers.growing import Growth
 from muster_scheduler.domain.answers.viewing import Viewer
 from muster_scheduler.domain.asked.limits import FAULT_LIMIT
-from muster_scheduler.domain.asked.quotas import ModelQuota, UserLimit
+from muster_scheduler.domain.asked.quotas import ModelQuota, Quota, UserLimit
+from muster_scheduler.domain.asked.rules import NodeTypes
 from muster_scheduler.domain.asked.terms import HOST_LABEL, Apart, Terms, Wish
 from muster_scheduler.domain.asked.workloads import ReplicaState, Request, Stretch, Trials, WorkloadKind
 from muster_scheduler.domain.fleet.nodes import Node, NodeState
@@ -63,6 +66,14 @@ def test_one_that_has_all_or_waits_is_told_nothing_of_growing(asked: Request) ->
     assert why(fleet, 1).growth is None
     fleet.submit(2, request(role(whole(8))))
     assert why(fleet, 2).growth is None
+
+
+def test_a_gang_that_cannot_grow_and_what_has_not_begun_are_told_nothing() -> None:
+    fleet = Fleet(node("a", 2))
+    fleet.submit(1, request(role(whole(1), 2)))
+    assert why(fleet, 1).growth is None
+    fleet.send(events.SuspendRequested("e", workload_id(1)))
+    assert why(fleet, 1).growth is None
 
 
 @EACH
@@ -163,6 +174,25 @@ def test_what_nothing_helps_is_told_before_a_limit() -> None:
     fleet.inventory("c1", [tainted])
     told = growth(fleet)
     assert (told.code, told.helps) == ("NotTolerated", ())
+
+
+def test_a_node_type_that_its_project_took_from_it_is_told_and_what_gives_it_back() -> None:
+    fleet = Fleet(node("a", 8))
+    fleet.project("p", {"default": 100}, limit=2)
+    started(fleet, series(9, 6))
+    project = fleet.world.queues.projects["p"]
+    quotas = {"default": Quota(100 * GPU, None, 1000)}
+    closed = replace(project, version=1, quotas=quotas, node_types=NodeTypes(training=("H100-80GB",)))
+    fleet.send(events.ProjectChanged(closed))
+    told = growth(fleet)
+    assert (told.has, told.code, told.helps) == (
+        2,
+        "WrongNodeType",
+        ("p allowed node type A100-80GB for trainings",),
+    )
+    opened = NodeTypes(training=("H100-80GB", "A100-80GB"))
+    fleet.send(events.ProjectChanged(replace(closed, version=2, node_types=opened)))
+    assert len(fleet.workload(1).replicas) == 6
 
 
 def _apart(asked: Request) -> Request:
@@ -277,6 +307,21 @@ def test_who_grows_before_it_is_named() -> None:
         "w1 (1 GPU, preemptible, Initializing) ended",
         f"{ended}, and w1 did not take the place first",
     )
+
+
+def test_who_rests_or_has_a_limit_of_its_own_is_in_nobodys_way() -> None:
+    fleet = Fleet(node("a", 4))
+    fleet.project("q", {"default": 100}, limit=1)
+    fleet.submit(4, request(preemptible=False))
+    fleet.submit(1, service(1, 3), project="q")
+    fleet.submit(2, service(1, 1))
+    fleet.submit(3, service(1, 3))
+    fleet.send(*(events.ScaleAdvised(workload_id(number), 3) for number in (1, 3)))
+    fleet.send(fleet.status(2, ReplicaState.FAILED, exit_code=3, failure=FailureClass.EXIT))
+    fleet.send(fleet.status(2, None, exit_code=3, failure=FailureClass.EXIT, gone=True))
+    assert growth(fleet, 1).code == "OverLimit"
+    assert growth(fleet, 2).code == "Backoff"
+    assert growth(fleet, 3).helps[-1] == "w4 (1 GPU, non-preemptible, Initializing) ended"
 
 
 def test_of_elastic_gangs_the_one_with_less_surplus_comes_first() -> None:

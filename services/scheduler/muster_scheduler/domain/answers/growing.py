@@ -23,6 +23,7 @@ from muster_scheduler.domain.answers.next_replica import (
     place_next,
     size_of,
 )
+from muster_scheduler.domain.answers.permitting import allowing
 from muster_scheduler.domain.answers.trying import asking, barred, has_room, taken_back
 from muster_scheduler.domain.answers.unhealthy import healthy_again
 from muster_scheduler.domain.answers.viewing import Viewer
@@ -150,6 +151,8 @@ def _seconds(micros: int) -> int:
 def _helps(world: World, asked: Workload, alone: Request, viewer: Viewer, reason: Reason) -> tuple[str, ...]:
     """What would give it one more replica; nothing where only another request would."""
     pool = asked.pool
+    if reason.code is WaitingReason.WRONG_NODE_TYPE:
+        return tuple(allowing(world, asked, alone, viewer))
     if reason.code not in FOR_ROOM:
         told = allowances(world, asked, alone, pool, viewer) if reason.code not in IN_VAIN else ""
         return (told,) if told else ()
