@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muster_kernel.lifecycle import Phase
-from muster_kernel.reasons import FailureClass
+from muster_kernel.reasons import ChangeReason, FailureClass
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.workloads import ReplicaState, Request, WorkloadKind
 from muster_scheduler.domain.decisions import Assign, Scaled
@@ -56,6 +56,22 @@ def test_a_server_that_exits_with_zero_is_replaced_too() -> None:
     fleet.wait(11)
     fleet.run(1)
     assert workload.phase is Phase.RUNNING
+
+
+def test_the_pause_of_a_service_with_no_replica_is_told_until_it_serves_again() -> None:
+    fleet = Fleet(node("n1"))
+    workload = fleet.submit(1, service(1))
+    fleet.send(fleet.status(1, None, exit_code=3, failure=FailureClass.EXIT, gone=True))
+    pause = "worker-0 starts again after a pause of {} s: worker-0 exited with {}"
+    assert (workload.phase, workload.message) == (Phase.INITIALIZING, pause.format(10, "3 (Exit)"))
+    fleet.wait(10)
+    fleet.run(1)
+    assert (workload.phase, workload.message) == (Phase.RUNNING, "")
+    fleet.send(fleet.status(1, None, exit_code=0, gone=True))
+    assert (workload.phase, workload.message) == (Phase.DEGRADED, pause.format(20, "0"))
+    fleet.wait(20)
+    fleet.run(1)
+    assert (workload.phase, workload.reason, workload.message) == (Phase.RUNNING, ChangeReason.ALL_READY, "")
 
 
 def test_scaling_within_what_the_spec_allows() -> None:
@@ -116,7 +132,14 @@ def test_a_waiting_service_takes_its_new_generation() -> None:
 
 def test_a_service_without_replicas_is_running() -> None:
     fleet = Fleet(node("n1", 1))
-    assert fleet.submit(1, service(0)).phase is Phase.RUNNING
+    workload = fleet.submit(1, service(0))
+    assert (workload.phase, workload.message) == (Phase.RUNNING, "it should have no replicas now")
+    fleet.send(events.ScaleAdvised(workload.id, 1))
+    fleet.run(1)
+    assert (workload.phase, workload.message) == (Phase.RUNNING, "")
+    fleet.send(events.ScaleAdvised(workload.id, 0))
+    fleet.gone(1)
+    assert (workload.phase, workload.message) == (Phase.RUNNING, "it should have no replicas now")
 
 
 def test_scale_advice_for_a_training_means_nothing() -> None:

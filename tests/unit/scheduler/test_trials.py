@@ -16,6 +16,7 @@ from muster_scheduler.domain import events
 from muster_scheduler.domain.answers.explain import explain
 from muster_scheduler.domain.asked.limits import FAULT_LIMIT
 from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState, Request, Trials
+from muster_scheduler.domain.decisions import PhaseChange
 from muster_scheduler.domain.fleet.nodes import NodeState
 from muster_scheduler.stream.roles import roles_of, trials_of
 from tests.support.fleets import Fleet, node, request, role, whole
@@ -91,7 +92,66 @@ def test_the_workloads_budget_is_spent_by_all_of_them() -> None:
     end(fleet, 1, code=4)
     failed = fleet.workload(1)
     assert (failed.phase, failed.reason) == (Phase.FAILED, ChangeReason.EXIT_LIMIT)
-    assert failed.message.startswith("trial 1")
+    assert failed.message == "trial 1 (failure 2, backoffLimit 1): worker-1 exited with 4 (Exit)"
+
+
+def told(fleet: Fleet) -> str:
+    """What people last heard of it."""
+    said = [each for each in fleet.decisions if isinstance(each, PhaseChange)][-1]
+    assert (said.reason, said.message) == (fleet.workload(1).reason, fleet.workload(1).message)
+    return f"{said.after}: {said.message}"
+
+
+def test_a_pause_in_which_nothing_runs_is_told_until_the_trial_runs_again() -> None:
+    fleet = Fleet(node("a", 8))
+    fleet.submit(1, series(3, 1, backoff_limit=2))
+    fleet.run(1)
+    assert told(fleet) == "Running: its trials run"
+    for number, pause in ((1, 10), (2, 20)):
+        end(fleet, 0, code=4)
+        assert not fleet.workload(1).everyone()
+        assert told(fleet) == (
+            f"Running: trial 0 (failure {number}, backoffLimit 2) starts again after a pause of {pause} s: "
+            "worker-0 exited with 4 (Exit)"
+        )
+        fleet.wait(pause)
+        fleet.report(1, ReplicaState.READY)
+        assert told(fleet) == "Running: its trials run"
+    end(fleet, 0, code=4)
+    assert told(fleet) == "Failed: trial 0 (failure 3, backoffLimit 2): worker-0 exited with 4 (Exit)"
+
+
+def test_a_pause_before_any_trial_ran_is_told_too_and_beside_others_that_run() -> None:
+    fleet = Fleet(node("a", 8))
+    fleet.submit(1, series(3, 2))
+    end(fleet, 1, code=4)
+    pause = "trial 1 (failure 1, backoffLimit 6) starts again after a pause of 10 s: worker-1 exited with 4 (Exit)"
+    assert told(fleet) == f"Initializing: {pause}"
+    fleet.send(fleet.status(1, ReplicaState.READY, rank=0))
+    assert told(fleet) == f"Running: {pause}"
+    fleet.wait(10)
+    end(fleet, 0)
+    assert told(fleet) == f"Running: {pause}"
+    fleet.send(fleet.status(1, ReplicaState.READY, rank=1))
+    assert told(fleet) == "Running: its trials run"
+
+
+def test_a_trial_that_was_told_to_start_again_and_is_done_is_told_no_longer() -> None:
+    fleet = Fleet(node("a", 8))
+    fleet.submit(1, series(2, 2))
+    fleet.run(1)
+    end(fleet, 1, code=4)
+    fleet.wait(10)
+    end(fleet, 1)
+    assert told(fleet) == "Running: its trials run"
+
+
+def test_a_fault_of_the_fleet_is_counted_against_its_own_limit() -> None:
+    fleet = Fleet(node("a", 8))
+    fleet.submit(1, series(2, 1, backoff_limit=0))
+    end(fleet, 0, code=1, failure=FailureClass.INFRASTRUCTURE)
+    said = f"trial 0 (fault 1 of the fleet, {FAULT_LIMIT} are allowed) starts again after a pause of 10 s"
+    assert told(fleet) == f"Initializing: {said}: worker-0 exited with 1 (Infrastructure)"
 
 
 @pytest.mark.parametrize(
@@ -109,6 +169,7 @@ def test_other_budgets(failure: FailureClass, times: int, reason: ChangeReason) 
         end(fleet, 0, code=1, failure=failure)
         fleet.wait(400)
     assert (fleet.workload(1).phase, fleet.workload(1).reason) == (Phase.FAILED, reason)
+    assert fleet.workload(1).message.endswith(f": worker-0 exited with 1 ({failure.value})")
 
 
 def test_what_is_done_stays_done_over_a_suspension() -> None:

@@ -19,6 +19,7 @@ from muster_scheduler.domain.books.course import advance, gone
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.events import AssignmentRefused, Order, ReplicaReported, Status
 from muster_scheduler.domain.life import elastic, service, stale, trials
+from muster_scheduler.domain.life.failures import how_it_ended
 from muster_scheduler.domain.tuples import new
 
 E = LifecycleEvent
@@ -218,7 +219,7 @@ def _first_failed(workload: Workload) -> Replica:
 
 def _failed(world: World, workload: Workload, replica: Replica) -> None:
     """A replica of a gang failed: the gang starts again, if the budget of that class of failure allows."""
-    text = _told(replica)
+    text = how_it_ended(replica)
     match replica.news.failure:
         case FailureClass.OUT_OF_MEMORY:
             advance(world, workload, E.BUDGET_SPENT, ChangeReason.OUT_OF_MEMORY, text)
@@ -259,13 +260,6 @@ def _restart(world: World, workload: Workload, text: str) -> None:
     world.set(workload, ending=Ending.RESTART, not_before=world.now + pause)
     world.timers.at(workload.not_before, workload.id)
     advance(world, workload, E.GANG_RESTART, ChangeReason.RESTART, text)
-
-
-def _told(replica: Replica) -> str:
-    who, news = f"{replica.holder.role}-{replica.holder.rank}", replica.news
-    ended = f"exited with {news.exit_code}" if news.exit_code is not None else "failed"
-    said = f": {news.message}" if news.message else ""
-    return f"{who} {ended} ({news.failure.value}){said}"[:1024]
 
 
 def on_assignment_refused(world: World, event: AssignmentRefused) -> None:

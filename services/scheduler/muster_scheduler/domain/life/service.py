@@ -8,6 +8,7 @@ gone; a new revision takes a place beside the old one where there is room, else 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from muster_kernel.lifecycle import ACTIVE, LifecycleEvent, Phase
 from muster_kernel.reasons import ChangeReason, FailureClass
@@ -19,11 +20,13 @@ from muster_scheduler.domain.books.claims import claim_holder
 from muster_scheduler.domain.books.course import advance
 from muster_scheduler.domain.books.world import World, owner_of
 from muster_scheduler.domain.decisions import Scaled
+from muster_scheduler.domain.life.failures import tell_pause, tell_ready
 from muster_scheduler.domain.placement.cluster_choice import ready
 from muster_scheduler.domain.placement.place import Budget, place_replica
 from muster_scheduler.domain.placement.slicing import charge_there
 
 E = LifecycleEvent
+NO_REPLICAS: Final = "it should have no replicas now"
 
 
 def wanted(workload: Workload) -> tuple[Role, ...]:
@@ -102,13 +105,17 @@ def add_replica(world: World, workload: Workload, role: Role, index: int, budget
     return True
 
 
-def replica_ended(world: World, workload: Workload, replica: Replica) -> None:
-    """A replica of a service is gone: its place is filled again after a pause that grows with its failures."""
+def replica_ended(world: World, workload: Workload, replica: Replica, who: str = "") -> None:
+    """A replica of a service is gone: its place is filled again after a pause that grows with its failures.
+
+    who: what people are told that it is, if not by its role and rank.
+    """
     holder = replica.holder
     if holder in workload.leaving or holder in workload.rolling:
         return
     key = (holder.role, holder.rank)
-    not_before = world.now + backoff(holder.k + 1)
+    pause = backoff(holder.k + 1)
+    not_before = world.now + pause
     replacements = {**workload.replacements, key: (holder.k + 1, not_before)}
     fault = replica.news.failure in {FailureClass.INFRASTRUCTURE, FailureClass.NONE}
     world.set(
@@ -121,6 +128,7 @@ def replica_ended(world: World, workload: Workload, replica: Replica) -> None:
     world.journal.put(workload.leaving, holder, replica)
     world.journal.put(world.hungry, workload.id, None)
     world.timers.at(not_before, workload.id)
+    tell_pause(world, workload, replica, who or f"{holder.role}-{holder.rank}", pause)
 
 
 def retire_one(world: World, workload: Workload) -> None:
@@ -204,10 +212,12 @@ def evaluate(world: World, workload: Workload) -> None:
         if workload.rolling:
             return
     if serving >= target:
-        advance(world, workload, E.ALL_READY, ChangeReason.ALL_READY)
+        tell_ready(world, workload, "" if target else NO_REPLICAS)
     elif workload.phase is Phase.UNKNOWN and not serving:
         advance(world, workload, E.NONE_READY, ChangeReason.CLUSTER_BACK)
     elif workload.phase is Phase.RUNNING:
-        advance(world, workload, E.SOME_LOST, ChangeReason.REPLICAS_LOST)
+        resting = workload.reason is ChangeReason.RESTART  # which says more
+        reason, said = (workload.reason, workload.message) if resting else (ChangeReason.REPLICAS_LOST, "")
+        advance(world, workload, E.SOME_LOST, reason, said)
     elif serving:
         advance(world, workload, E.SOME_READY, ChangeReason.SOME_READY)

@@ -8,6 +8,8 @@ after a pause, until the workload's budget is spent; what is done is not run aga
 
 from __future__ import annotations
 
+from typing import Final
+
 from muster_kernel.lifecycle import ACTIVE, LifecycleEvent, Phase
 from muster_kernel.reasons import ChangeReason, FailureClass
 from muster_scheduler.domain.asked.courses import Planned
@@ -16,11 +18,15 @@ from muster_scheduler.domain.asked.workloads import Ending, Replica, ReplicaStat
 from muster_scheduler.domain.books.claims import claim_holder
 from muster_scheduler.domain.books.course import advance
 from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.life.failures import LONGEST, how_it_ended, tell_ready
 from muster_scheduler.domain.life.service import add_replica, replica_ended
 from muster_scheduler.domain.placement.cluster_choice import ready
 from muster_scheduler.domain.placement.place import Budget
 
 E = LifecycleEvent
+_FLEETS: Final = frozenset({FailureClass.INFRASTRUCTURE, FailureClass.OURS, FailureClass.NONE})
+_UP: Final = frozenset({ReplicaState.READY, ReplicaState.SUCCEEDED})
+_SOME_RUN: Final = "its trials run"
 
 
 def wanted(workload: Workload, trials: Trials) -> list[int]:
@@ -98,11 +104,7 @@ def trial_ended(world: World, workload: Workload, replica: Replica) -> None:
     if holder in workload.leaving:
         return
     if replica.state is not ReplicaState.SUCCEEDED:
-        reason = _spent(workload, replica)
-        if reason is None:
-            replica_ended(world, workload, replica)
-        else:
-            advance(world, workload, E.BUDGET_SPENT, reason, f"trial {holder.rank}: {replica.news.message}"[:1024])
+        _trial_failed(world, workload, replica)
         return
     key = (holder.role, holder.rank)
     world.journal.drop(workload.replicas, key)
@@ -115,13 +117,31 @@ def trial_ended(world: World, workload: Workload, replica: Replica) -> None:
         world.rewrite(workload)
 
 
+def _trial_failed(world: World, workload: Workload, replica: Replica) -> None:
+    reason, who = _spent(workload, replica), f"trial {replica.holder.rank}{_count(workload, replica)}"
+    if reason is None:
+        replica_ended(world, workload, replica, who)
+    else:
+        advance(world, workload, E.BUDGET_SPENT, reason, f"{who}: {how_it_ended(replica)}"[:LONGEST])
+
+
+def _count(workload: Workload, replica: Replica) -> str:
+    """Which failure of all trials together this is, against how many are allowed."""
+    failure, request = replica.news.failure, workload.request
+    if failure is FailureClass.OUT_OF_MEMORY or request is None:
+        return ""
+    if failure in _FLEETS:
+        return f" (fault {workload.faults + 1} of the fleet, {FAULT_LIMIT} are allowed)"
+    return f" (failure {workload.exits + 1}, backoffLimit {request.backoff_limit})"
+
+
 def _spent(workload: Workload, replica: Replica) -> ChangeReason | None:
     """Why a failed trial is the end of the whole workload; None: it may run again."""
     request = workload.request
     match replica.news.failure:
         case FailureClass.OUT_OF_MEMORY:
             return ChangeReason.OUT_OF_MEMORY
-        case FailureClass.INFRASTRUCTURE | FailureClass.OURS | FailureClass.NONE:
+        case failure if failure in _FLEETS:
             return ChangeReason.INFRASTRUCTURE_LIMIT if workload.faults >= FAULT_LIMIT else None
         case _:
             limit = request.backoff_limit if request else 0
@@ -130,10 +150,20 @@ def _spent(workload: Workload, replica: Replica) -> ChangeReason | None:
 
 def evaluate(world: World, workload: Workload, trials: Trials) -> None:
     """What the trials say of the workload's phase: it runs as soon as one does, and ends with the last."""
-    alive = {ReplicaState.READY, ReplicaState.SUCCEEDED}
     if done(workload, trials):
         advance(world, workload, E.ALL_SUCCEEDED, ChangeReason.SUCCEEDED)
-    elif any(replica.state in alive for replica in workload.replicas.values()):
-        advance(world, workload, E.ALL_READY, ChangeReason.ALL_READY)
+    elif any(replica.state in _UP for replica in workload.replicas.values()):
+        if _still_down(workload):
+            advance(world, workload, E.ALL_READY, workload.reason, workload.message)
+        else:
+            tell_ready(world, workload, _SOME_RUN)
     elif workload.phase is Phase.UNKNOWN:
         advance(world, workload, E.NONE_READY, ChangeReason.CLUSTER_BACK)
+
+
+def _still_down(workload: Workload) -> bool:
+    """Whether a trial that is told to start again does not run yet."""
+    if workload.reason is not ChangeReason.RESTART:
+        return False
+    again = (workload.replicas.get(key) for key in workload.replacements)
+    return any(replica is None or replica.state not in _UP for replica in again)

@@ -22,7 +22,7 @@ from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.decisions import Placed
 from muster_scheduler.domain.life.elastic import begin, shed_all, stretch, yield_quota
 from muster_scheduler.domain.life.overdue import look_at_clocks
-from muster_scheduler.domain.life.service import grow
+from muster_scheduler.domain.life.service import NO_REPLICAS, grow
 from muster_scheduler.domain.life.stale import evict_stale
 from muster_scheduler.domain.life.trials import begin_first, grow_trials
 from muster_scheduler.domain.placement.ahead import look_at_arrivals
@@ -269,7 +269,7 @@ def settle(world: World, workload: Workload, cluster: str, pool: str, planned: t
     if request is not None and request.preemptible:
         world.waiting.wake_higher(workload.project, pool, request.priority)
     if not workload.replicas:
-        advance(world, workload, LifecycleEvent.ALL_READY, ChangeReason.ALL_READY)
+        advance(world, workload, LifecycleEvent.ALL_READY, ChangeReason.ALL_READY, NO_REPLICAS)
 
 
 def block(world: World, key: ClassKey, reason: Reason, *, tell: bool = True) -> None:

@@ -1,0 +1,44 @@
+"""What people read of a replica that ended, and of a workload in which one rests before it starts again.
+
+Called by reports (gangs), trials and services. Gangs change their phase when they rest; services and trials go on with
+the others, or with none at all, so what is told of them changes within the phase.
+Holds: what is told is part of the workload's course, so a rebuild tells the same.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster_kernel.lifecycle import ACTIVE, LifecycleEvent, Phase
+from muster_kernel.reasons import ChangeReason, FailureClass
+from muster_scheduler.domain.asked.workloads import SECOND, Replica, Workload
+from muster_scheduler.domain.books.course import advance
+from muster_scheduler.domain.books.world import World
+
+LONGEST: Final = 1024
+
+
+def how_it_ended(replica: Replica) -> str:
+    """The replica, its exit code and class of failure, and what its agent said beside them."""
+    who, news = f"{replica.holder.role}-{replica.holder.rank}", replica.news
+    ended = f"exited with {news.exit_code}" if news.exit_code is not None else "failed"
+    kind = f" ({news.failure.value})" if news.failure is not FailureClass.NONE else ""
+    said = f": {news.message}" if news.message else ""
+    return f"{who} {ended}{kind}{said}"[:LONGEST]
+
+
+def tell_pause(world: World, workload: Workload, replica: Replica, who: str, pause: int) -> None:
+    """Says that the replica, known to people as `who`, starts again after a pause in microseconds."""
+    if workload.phase not in ACTIVE:
+        return
+    text = f"{who} starts again after a pause of {pause // SECOND} s: {how_it_ended(replica)}"
+    world.set(workload, reason=ChangeReason.RESTART, message=text[:LONGEST])
+
+
+def tell_ready(world: World, workload: Workload, message: str = "") -> None:
+    """It runs as it should; one that runs already no longer speaks of a pause, or of another size."""
+    reason = ChangeReason.ALL_READY
+    if advance(world, workload, LifecycleEvent.ALL_READY, reason, message) is None:
+        return
+    if workload.phase is Phase.RUNNING and (workload.reason, workload.message) != (reason, message):
+        world.set(workload, reason=reason, message=message)
