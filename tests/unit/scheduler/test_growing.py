@@ -11,48 +11,16 @@ from muster_kernel.reasons import Constraint, FailureClass
 from muster_scheduler.adapters.explaining import explanation
 from muster_scheduler.domain import events
 from muster_scheduler.domain.answers.explain import explain
-from muster_scheduler.domain.answers.growing import Growth
 from muster_scheduler.domain.answers.viewing import Viewer
 from muster_scheduler.domain.asked.limits import FAULT_LIMIT
 from muster_scheduler.domain.asked.quotas import ModelQuota, Quota, UserLimit
 from muster_scheduler.domain.asked.rules import NodeTypes
 from muster_scheduler.domain.asked.terms import HOST_LABEL, Apart, Terms, Wish
-from muster_scheduler.domain.asked.workloads import ReplicaState, Request, Stretch, Trials, WorkloadKind
+from muster_scheduler.domain.asked.workloads import ReplicaState, Request, WorkloadKind
 from muster_scheduler.domain.fleet.nodes import Node, NodeState
 from tests.support.asking import why
 from tests.support.fleets import Fleet, device_memory, node, request, role, whole, workload_id
-
-
-def series(completions: int, at_once: int, devices: int = 1, **more: bool) -> Request:
-    return request(role(whole(devices)), **more)._replace(trials=Trials(completions, at_once))  # type: ignore[arg-type]
-
-
-def elastic(least: int, most: int, devices: int = 1, **more: bool) -> Request:
-    made = request(role(whole(devices), least), **more)  # type: ignore[arg-type]
-    return made._replace(stretch=Stretch("worker", least, most))
-
-
-def service(size: int, most: int, devices: int = 1, **more: bool) -> Request:
-    return request(role(whole(devices), size), kind=WorkloadKind.INFERENCE, max_scale=most, **more)  # type: ignore[arg-type]
-
-
-def started(fleet: Fleet, asked: Request, number: int = 1, *, project: str = "p") -> Fleet:
-    """It runs, has been told to have all that it may, and had time to take it."""
-    fleet.submit(number, asked, project=project)
-    fleet.run(number)
-    if asked.max_scale:
-        fleet.send(events.ScaleAdvised(workload_id(number), asked.max_scale))
-    fleet.wait(1)
-    fleet.wait(30)
-    fleet.run(number)
-    return fleet
-
-
-def growth(fleet: Fleet, number: int = 1) -> Growth:
-    found = why(fleet, number).growth
-    assert found is not None
-    return found
-
+from tests.support.growing import elastic, growth, series, service, started
 
 EACH = pytest.mark.parametrize(
     "asked", [series(9, 6), elastic(2, 6), service(1, 6)], ids=["trials", "elastic", "service"]
@@ -293,58 +261,6 @@ def test_an_elastic_gang_that_met_too_many_faults_grows_no_more() -> None:
     told = growth(fleet)
     assert (told.has, told.wanted, told.code) == (3, 4, "FaultLimit")
     assert told.text == "10 faults of the fleet that ended replicas of it: it grows no more"
-
-
-def test_who_grows_before_it_is_named() -> None:
-    fleet = Fleet(node("a", 3))
-    fleet.submit(3, request(preemptible=False))
-    fleet.submit(1, service(1, 3))
-    fleet.submit(2, service(1, 3))
-    fleet.send(*(events.ScaleAdvised(workload_id(number), 3) for number in (1, 2)))
-    ended = "w3 (1 GPU, non-preemptible, Initializing) ended"
-    assert growth(fleet, 1).helps == ("w2 (1 GPU, preemptible, Initializing) ended", ended)
-    assert growth(fleet, 2).helps == (
-        "w1 (1 GPU, preemptible, Initializing) ended",
-        f"{ended}, and w1 did not take the place first",
-    )
-
-
-def test_who_rests_or_has_a_limit_of_its_own_is_in_nobodys_way() -> None:
-    fleet = Fleet(node("a", 4))
-    fleet.project("q", {"default": 100}, limit=1)
-    fleet.submit(4, request(preemptible=False))
-    fleet.submit(1, service(1, 3), project="q")
-    fleet.submit(2, service(1, 1))
-    fleet.submit(3, service(1, 3))
-    fleet.send(*(events.ScaleAdvised(workload_id(number), 3) for number in (1, 3)))
-    fleet.send(fleet.status(2, ReplicaState.FAILED, exit_code=3, failure=FailureClass.EXIT))
-    fleet.send(fleet.status(2, None, exit_code=3, failure=FailureClass.EXIT, gone=True))
-    assert growth(fleet, 1).code == "OverLimit"
-    assert growth(fleet, 2).code == "Backoff"
-    assert growth(fleet, 3).helps[-1] == "w4 (1 GPU, non-preemptible, Initializing) ended"
-
-
-def test_of_elastic_gangs_the_one_with_less_surplus_comes_first() -> None:
-    fleet = Fleet(node("a", 5))
-    fleet.submit(3, request(preemptible=False))
-    fleet.submit(1, elastic(1, 4))
-    fleet.submit(2, elastic(1, 4))
-    for _ in range(2):
-        fleet.run(1)
-        fleet.run(2)
-        fleet.wait(30)
-    assert [len(fleet.workload(number).replicas) for number in (1, 2)] == [2, 2]
-    ended = "w3 (1 GPU, non-preemptible, Initializing) ended"
-    assert growth(fleet, 1).helps[0] == ended
-    assert growth(fleet, 2).helps[0] == f"{ended}, and w1 did not take the place first"
-
-
-def test_whoever_waits_for_the_same_limit_comes_before_a_gang_that_grows() -> None:
-    fleet = Fleet(node("a", 8))
-    fleet.project("p", {"default": 100}, limit=2)
-    started(fleet, elastic(2, 6))
-    fleet.submit(2)
-    assert growth(fleet).helps == ("p might hold 3 GPUs in node pool default, and w2 did not take the place first",)
 
 
 def test_workloads_of_other_projects_are_not_named() -> None:
