@@ -271,12 +271,21 @@ def test_a_gang_that_only_slices_of_several_models_would_hold_is_told_that_it_ge
     assert [share.profile for share in shares_of(made, 0)] == ["3g.20gb"] * 12, "equal slices, of one model"
 
 
+def test_where_one_model_has_the_slices_and_the_nodes_lack_something_else_models_are_not_spoken_of() -> None:
+    made = fleet(
+        node("n1", cpu=8_000, cards=devices("n1", 1, model="A100-40GB", memory=40 * GIB, mig=True)),
+        node("n2", cpu=8_000, cards=devices("n2", 1, model="H100-80GB", memory=80 * GIB, mig=True)),
+    )
+    made.submit(0, request(role(device_memory(18 * GIB)), role(host(8_000), 2, "launcher")))
+    assert why(made, 0) == "needs 3 replicas at once, more than the idle nodes of its node pool hold together"
+
+
 def test_of_roles_it_is_said_without_a_number_and_only_where_models_together_might_hold_each() -> None:
     made = fleet(small("n1", 2), large("n2"))
     for number, workers in enumerate((7, 9)):
         made.submit(number, request(role(device_memory(18 * GIB), workers), role(host(), 1, "launcher")))
     made.submit(2, request(role(device_memory(18 * GIB), 5), role(device_memory(4 * GIB), 3, "light")))
-    assert why(made, 0).startswith("its 8 replicas get MIG slices of one GPU model, and no model"), why(made, 0)
+    assert why(made, 0).startswith("its 7 replicas get MIG slices of one GPU model, and no model"), why(made, 0)
     assert why(made, 0).endswith("even if idle"), "what one model has room for is not counted of roles that differ"
     assert why(made, 1).startswith("needs 10 replicas at once"), why(made, 1)
     assert why(made, 2).startswith("its 8 replicas get"), why(made, 2)

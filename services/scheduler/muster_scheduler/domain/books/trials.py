@@ -29,7 +29,7 @@ class Trial(NamedTuple):
     `room` is how many replicas the idle nodes hold of a gang of one role that does not fit; 0: not counted.
     `beside` is what they have beside what the short role needs. `largest_slice` is the most memory (bytes) of a slice
     where a request for GPU memory gets one; None: it shares a card. `of_models`: slices of several GPU models together
-    are enough for each of its roles, where those of no one model hold it.
+    are enough for each of its roles, where those of no one model are.
     """
 
     fits: bool

@@ -54,7 +54,10 @@ def try_out(world: World, workload: Workload, roles: tuple[Role, ...], cluster: 
 def _of_models(
     world: World, workload: Workload, roles: tuple[Role, ...], cluster: str, pool: str, capacity: Capacity
 ) -> bool:
-    """Whether slices of several models together are enough for each role, by the pool's columns; remembered."""
+    """Whether slices of several models together are enough for each role, and those of one are not; remembered.
+
+    By the pool's columns, each role by itself.
+    """
     cuts = tuple(tuple(way for (way,) in ways(world, (role,), cluster, pool)) for role in roles)
     if all(len(cut) == 1 for cut in cuts):
         return False
@@ -62,14 +65,19 @@ def _of_models(
     known = capacity.of_models.get((cuts, asked))
     if known is None:
         made = _idle(world, _usable(capacity, asked), cluster, pool).inventory.capacity(cluster, pool)
-        known = capacity.of_models[cuts, asked] = made is not None and all(_enough(made, cut) for cut in cuts)
+        known = capacity.of_models[cuts, asked] = made is not None and _only_mixed(made, cuts)
     return known
 
 
-def _enough(idle: Capacity, cut: tuple[Role, ...]) -> bool:
-    """Whether idle nodes hold all replicas of a role where each node gives slices of its own model."""
-    counts = np.array([counts_of(idle.columns, role.shape, role.size) for role in cut])
-    return int(counts.max(axis=0).sum()) >= cut[0].size
+def _only_mixed(idle: Capacity, cuts: tuple[tuple[Role, ...], ...]) -> bool:
+    """Whether idle nodes hold each role where every node gives slices of its own model, and one of them only so."""
+    only_so = False
+    for cut in cuts:
+        counts = np.array([counts_of(idle.columns, role.shape, role.size) for role in cut])
+        if counts.max(axis=0).sum() < cut[0].size:
+            return False
+        only_so |= bool(counts.sum(axis=1).max() < cut[0].size)
+    return only_so
 
 
 def _without_slices(roles: tuple[Role, ...], nodes: list[Node]) -> Trial:
