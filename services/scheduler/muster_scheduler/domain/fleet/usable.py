@@ -8,7 +8,7 @@ nodes' reports alone, so that it never needs to be undone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
@@ -38,7 +38,8 @@ class Usable:
     __slots__ = (
         "_by_models",
         "_by_types",
-        "_labelled",
+        "_keys",
+        "_labels",
         "_nodes",
         "_of_type",
         "_ordinals",
@@ -58,7 +59,8 @@ class Usable:
         self._by_models: dict[frozenset[str], Mask] = {}
         self._topologies: dict[tuple[str, ...], Topology] = {}
         self._ordinals: dict[tuple[str, str], int] = {}
-        self._labelled: frozenset[Label] | None = None
+        self._labels: frozenset[tuple[str, str]] | None = None
+        self._keys: frozenset[str] = frozenset()
 
     def mask(self, asked: Eligibility, now: int) -> Mask:
         """The nodes that this eligibility may use: bool[n], the caller's own."""
@@ -117,9 +119,12 @@ class Usable:
 
     def has_label(self, label: Label) -> bool:
         """Whether a node that is there has it, open or not."""
-        if self._labelled is None:  # all at once: a fleet may have more data sets than are worth a walk each
-            self._labelled = frozenset(_labels_of(self._nodes))
-        return label in self._labelled
+        if self._labels is None:  # all at once: a fleet may have more data sets than are worth a walk each
+            present = [node for node in self._nodes if node.present]
+            hosts = ((HOST_LABEL, node.label(HOST_LABEL)) for node in present)
+            self._labels = frozenset(hosts).union(*(node.labels for node in present))
+            self._keys = frozenset(key for key, _ in self._labels)
+        return label.key in self._keys if label.value is None else label in self._labels
 
     def topology(self, keys: tuple[str, ...]) -> Topology:
         """The domains that these labels form."""
@@ -141,15 +146,6 @@ class Usable:
         if apart[-1] == HOST_LABEL:
             return replace(close, apart=np.arange(len(self._nodes), dtype=np.int32))
         return replace(close, apart=self.topology(apart).domain[-1])
-
-
-def _labels_of(nodes: Sequence[Node]) -> Iterator[Label]:
-    """What could be asked for of those that are there: each label with its value, and with any."""
-    for node in nodes:
-        if node.present:
-            for key, value in (*node.labels, (HOST_LABEL, node.label(HOST_LABEL))):
-                yield Label(key, value)
-                yield Label(key, None)
 
 
 def _remember(known: dict[K, V], key: K, value: V) -> None:
