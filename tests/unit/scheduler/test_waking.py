@@ -8,9 +8,10 @@ import pytest
 
 from muster_kernel.lifecycle import Phase
 from muster_kernel.quantities import GPU
-from muster_kernel.reasons import WaitingReason
+from muster_kernel.reasons import FailureClass, WaitingReason
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.quotas import Line, Quota, UserLimit
+from muster_scheduler.domain.asked.rules import Rules
 from muster_scheduler.domain.asked.workloads import ReplicaState
 from muster_scheduler.domain.books.queues import Project
 from muster_scheduler.domain.turning import cycle
@@ -206,3 +207,32 @@ def test_what_a_sibling_gives_back_lets_in_what_their_department_deserves() -> N
     assert fleet.world.waiting.reason(workload_id(3)).code is WaitingReason.OVER_QUOTA
     fleet.finish(1)
     assert fleet.workload(3).phase is Phase.INITIALIZING
+
+
+def failed(fleet: Fleet, number: int) -> None:
+    fleet.report(number, ReplicaState.FAILED, exit_code=1, failure=FailureClass.EXIT)
+    fleet.gone(number, exit_code=1)
+
+
+@pytest.mark.parametrize("project", ["p", "q"])
+def test_who_starts_again_after_a_pause_may_be_asked_to_leave_from_then_on(project: str) -> None:
+    fleet = Fleet(node("n1", 1), quota=0)
+    fleet.project("q", {"default": 1}, department="e")
+    fleet.submit(1, request(role(whole(1)), priority=25))
+    fleet.run(1)
+    failed(fleet, 1)
+    fleet.submit(2, request(role(whole(1)), priority=75), project=project)
+    assert fleet.workload(2).claim is None, "who pauses is not there to be evicted"
+    fleet.wait(10)
+    assert fleet.workload(2).claim is not None
+
+
+def test_whose_time_is_up_when_its_pause_ends_goes_in_the_same_cycle() -> None:
+    fleet = Fleet(node("n1", 1))
+    fleet.submit(1)
+    fleet.run(1)
+    fleet.wait(15)
+    failed(fleet, 1)
+    fleet.send(events.ProjectChanged(Project("p", "d", {"default": Quota(GPU)}, 0, Rules(training_time=20))))
+    fleet.wait(10)
+    assert fleet.workload(1).phase is Phase.STOPPING

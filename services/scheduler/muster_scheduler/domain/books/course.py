@@ -285,6 +285,7 @@ def _again(world: World, workload: Workload) -> None:
         world.touched.replicas[holder] = None
     advance(world, workload, E.ALL_GONE_SAME_DEVICES, ChangeReason.RESTART)
     world.rewrite(workload)
+    world.may_yield_again(workload)
 
 
 def lost(replica: Replica) -> bool:

@@ -258,6 +258,12 @@ class World:
         if workload.request is not None and workload.request.pools[:1] != (pool,):
             self.relent(workload)
 
+    def may_yield_again(self, workload: Workload) -> None:
+        """Nobody could evict it while it paused: who was refused meanwhile is tried, as where it came anew."""
+        if workload.request is not None and workload.request.preemptible:
+            self.waiting.wake_higher(workload.project, workload.pool, workload.request.priority)
+            self.queues.risen[workload.project, workload.pool] = None
+
     def leave_pool(self, workload: Workload) -> None:
         """Notes that the workload holds nothing in its pool any more."""
         members = self.placed.get((workload.cluster, workload.pool, workload.project))

@@ -119,6 +119,8 @@ def look_at_due(world: World) -> None:
                 world.waiting.add(workload)
         elif workload.phase is Phase.TERMINATING:
             restart_due(world, workload)
+            if workload.phase in ACTIVE:
+                look_at_clocks(world, workload)  # its time may be up already: what it ran before the pause counts
         elif workload.phase in {Phase.COMPLETED, Phase.FAILED}:
             _auto_delete(world, workload)
         elif workload.phase in ACTIVE:
