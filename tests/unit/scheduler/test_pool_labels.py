@@ -194,6 +194,24 @@ def test_what_a_gang_can_do_without_in_another_pool_helps_nobody_here() -> None:
     assert len(made.workload(1).surplus()) == 2
 
 
+@pytest.mark.parametrize("before", [True, False])
+def test_what_a_gang_can_do_without_on_a_node_that_has_moved_is_given_up_for_its_new_pool(*, before: bool) -> None:
+    made = Fleet(labelled("n1", 2, rack="r1"), labelled("n2", 2, rack="r3"), labelled("n3", 2, rack="r3"))
+    made.project("p", {"default": 100, "racky": 100})
+    made.submit(1, for_pool("default", role(whole(2)))._replace(stretch=Stretch("worker", 1, 3)))
+    made.run(1)
+    for _ in range(4):
+        made.wait(31)
+        made.run(1)
+    if before:
+        made.submit(2, for_pool("racky", role(whole(2)))._replace(preemptible=False))
+    made.send(events.NodePoolChanged(RACKY))
+    if not before:
+        made.submit(2, for_pool("racky", role(whole(2)))._replace(preemptible=False))
+    assert made.workload(2).claim is not None
+    assert len(made.workload(1).surplus()) == 1
+
+
 def test_what_is_given_back_on_a_node_that_has_moved_tries_nobody_in_its_old_pool(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

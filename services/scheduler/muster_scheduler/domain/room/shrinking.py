@@ -25,10 +25,13 @@ _SPARED: Final = 64  # gangs whose cut is made as small as can be; of more, the 
 
 
 def spare_of(site: Site) -> list[Workload]:
-    """The elastic gangs that have a surplus on nodes that the taker may use, by id."""
+    """The elastic gangs that have a surplus on nodes that the taker may use, by id.
+
+    Also such as came into another pool, from which these nodes were moved to this one.
+    """
     world = site.world
     named = (world.workloads[each] for each in sorted(world.elastic))
-    here = (w for w in named if (w.cluster, w.pool) == (site.cluster, site.pool) and w.phase in ACTIVE)
+    here = (w for w in named if w.cluster == site.cluster and w.phase in ACTIVE)
     return [w for w in here if any(_helps(site, replica) for replica in w.surplus())]
 
 

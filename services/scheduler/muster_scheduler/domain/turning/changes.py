@@ -123,8 +123,13 @@ class Change:
 
     @cached_property
     def _stretched(self) -> bool:
-        """Whether elastic gangs run in this pool, which others may ask for what they can do without."""
-        return any(self._world.workloads[name].pool == self._pool for name in self._world.elastic)
+        """Whether elastic gangs run on nodes of this pool, which others may ask for what they can do without."""
+        gangs = map(self._world.workloads.__getitem__, self._world.elastic)
+        return any(gang.pool == self._pool or self._stands_here(gang) for gang in gangs)
+
+    def _stands_here(self, gang: Workload) -> bool:
+        nodes = map(self._world.inventory.nodes.get, (replica.node for replica in gang.surplus()))
+        return any(node is not None and node.pool == self._pool for node in nodes)
 
     def _related(self, key: ClassKey) -> bool:
         department = self._world.queues.department_of(key.project)
