@@ -154,11 +154,24 @@ def test_a_fault_of_the_fleet_is_counted_against_its_own_limit() -> None:
     assert told(fleet) == f"Initializing: {said}: worker-0 exited with 1 (Infrastructure)"
 
 
+def test_a_failure_that_is_musters_own_is_not_taken_from_the_users_limit() -> None:
+    fleet = Fleet(node("a", 8))
+    fleet.submit(1, series(2, 1, backoff_limit=1))
+    for number in (1, 2, 3):
+        end(fleet, 0, code=1, failure=FailureClass.OURS)
+        assert told(fleet).startswith(f"Initializing: trial 0 (fault {number} of the fleet, {FAULT_LIMIT} are allowed)")
+        fleet.wait(400)
+    end(fleet, 0, code=1)
+    assert told(fleet).startswith("Initializing: trial 0 (failure 1, backoffLimit 1) starts again")
+    assert (fleet.workload(1).faults, fleet.workload(1).exits) == (3, 1)
+
+
 @pytest.mark.parametrize(
     ("failure", "times", "reason"),
     [
         (FailureClass.OUT_OF_MEMORY, 1, ChangeReason.OUT_OF_MEMORY),
         (FailureClass.INFRASTRUCTURE, FAULT_LIMIT + 1, ChangeReason.INFRASTRUCTURE_LIMIT),
+        (FailureClass.OURS, FAULT_LIMIT + 1, ChangeReason.INFRASTRUCTURE_LIMIT),
     ],
 )
 def test_other_budgets(failure: FailureClass, times: int, reason: ChangeReason) -> None:

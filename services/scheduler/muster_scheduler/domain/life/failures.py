@@ -2,7 +2,8 @@
 
 Called by reports (gangs), trials and services. Gangs change their phase when they rest; services and trials go on with
 the others, or with none at all, so what is told of them changes within the phase.
-Holds: what is told is part of the workload's course, so a rebuild tells the same.
+Holds: what is told is part of the workload's course, so a rebuild tells the same; a failure of the classes `FLEETS`
+is a fault of the fleet or of Muster itself, and is never taken from the budget that the user gave.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from muster_scheduler.domain.books.course import advance
 from muster_scheduler.domain.books.world import World
 
 LONGEST: Final = 1024
+FLEETS: Final = frozenset({FailureClass.INFRASTRUCTURE, FailureClass.OURS, FailureClass.NONE})
 
 
 def how_it_ended(replica: Replica) -> str:

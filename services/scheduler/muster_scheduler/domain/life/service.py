@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from muster_kernel.lifecycle import ACTIVE, LifecycleEvent, Phase
-from muster_kernel.reasons import ChangeReason, FailureClass
+from muster_kernel.reasons import ChangeReason
 from muster_scheduler.domain.asked.limits import backoff
 from muster_scheduler.domain.asked.quotas import Amount
 from muster_scheduler.domain.asked.requests import Role
@@ -20,7 +20,7 @@ from muster_scheduler.domain.books.claims import claim_holder
 from muster_scheduler.domain.books.course import advance
 from muster_scheduler.domain.books.world import World, owner_of
 from muster_scheduler.domain.decisions import Scaled
-from muster_scheduler.domain.life.failures import tell_pause, tell_ready
+from muster_scheduler.domain.life.failures import FLEETS, tell_pause, tell_ready
 from muster_scheduler.domain.placement.cluster_choice import ready
 from muster_scheduler.domain.placement.place import Budget, place_replica
 from muster_scheduler.domain.placement.slicing import charge_there
@@ -117,7 +117,7 @@ def replica_ended(world: World, workload: Workload, replica: Replica, who: str =
     pause = backoff(holder.k + 1)
     not_before = world.now + pause
     replacements = {**workload.replacements, key: (holder.k + 1, not_before)}
-    fault = replica.news.failure in {FailureClass.INFRASTRUCTURE, FailureClass.NONE}
+    fault = replica.news.failure in FLEETS
     world.set(
         workload,
         replacements=replacements,

@@ -18,13 +18,12 @@ from muster_scheduler.domain.asked.workloads import Ending, Replica, ReplicaStat
 from muster_scheduler.domain.books.claims import claim_holder
 from muster_scheduler.domain.books.course import advance
 from muster_scheduler.domain.books.world import World
-from muster_scheduler.domain.life.failures import LONGEST, how_it_ended, tell_ready
+from muster_scheduler.domain.life.failures import FLEETS, LONGEST, how_it_ended, tell_ready
 from muster_scheduler.domain.life.service import add_replica, replica_ended
 from muster_scheduler.domain.placement.cluster_choice import ready
 from muster_scheduler.domain.placement.place import Budget
 
 E = LifecycleEvent
-_FLEETS: Final = frozenset({FailureClass.INFRASTRUCTURE, FailureClass.OURS, FailureClass.NONE})
 _UP: Final = frozenset({ReplicaState.READY, ReplicaState.SUCCEEDED})
 _SOME_RUN: Final = "its trials run"
 
@@ -130,7 +129,7 @@ def _count(workload: Workload, replica: Replica) -> str:
     failure, request = replica.news.failure, workload.request
     if failure is FailureClass.OUT_OF_MEMORY or request is None:
         return ""
-    if failure in _FLEETS:
+    if failure in FLEETS:
         return f" (fault {workload.faults + 1} of the fleet, {FAULT_LIMIT} are allowed)"
     return f" (failure {workload.exits + 1}, backoffLimit {request.backoff_limit})"
 
@@ -141,7 +140,7 @@ def _spent(workload: Workload, replica: Replica) -> ChangeReason | None:
     match replica.news.failure:
         case FailureClass.OUT_OF_MEMORY:
             return ChangeReason.OUT_OF_MEMORY
-        case failure if failure in _FLEETS:
+        case failure if failure in FLEETS:
             return ChangeReason.INFRASTRUCTURE_LIMIT if workload.faults >= FAULT_LIMIT else None
         case _:
             limit = request.backoff_limit if request else 0
