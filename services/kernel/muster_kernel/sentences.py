@@ -96,7 +96,7 @@ _CLOSED_WHY: Final = {
     "silent": ("is in a silent cluster", "are in silent clusters"),
 }
 _CATALOGUE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
-    WaitingReason.NO_CLUSTER: ("no registered cluster is allowed for it", ()),
+    WaitingReason.NO_CLUSTER: ("no cluster in which it may run has nodes of its node pools", ()),
     WaitingReason.NO_POOL: ("no cluster has a node in the node pools it asks for", ()),
     WaitingReason.NO_PROJECT: ("its project is not known to the scheduler yet", ()),
     WaitingReason.NOT_SUPPORTED: (

@@ -84,6 +84,10 @@ def test_pools_and_clusters_that_are_not_there_are_named_beside_those_that_are()
     code, _, nodes, helps = said(fleet, 2)
     assert (code, helps) == ("NoCluster", ["it might use cluster c1"])
     assert nodes == ["2 are in cluster c1, not in west", "1 is in cluster c2, not in west"]
+    fleet.submit(4, request(pools=("old",), clusters=("c2",)))
+    none = ("NoCluster", "no cluster in which it may run has nodes of its node pools")
+    assert [said(fleet, number)[:2] for number in (2, 4)] == [none, none], "c2 is registered, without that node pool"
+    assert said(fleet, 4)[3] == ["it might use cluster c1"]
     fleet.submit(3, request(role(whole(2))))
     assert why(fleet, 1).unblockers == ("it asked for node pool default, and there was room",)
 
