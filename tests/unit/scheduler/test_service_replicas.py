@@ -6,7 +6,7 @@ from muster_kernel.lifecycle import Phase
 from muster_kernel.reasons import ChangeReason, FailureClass
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.workloads import ReplicaState, Request, WorkloadKind
-from muster_scheduler.domain.decisions import Assign, Scaled
+from muster_scheduler.domain.decisions import Assign, PhaseChange, Scaled
 from muster_scheduler.domain.placement.place import Budget
 from tests.support.fleets import Fleet, node, request, role, whole
 
@@ -80,6 +80,75 @@ def test_the_pause_of_a_service_with_no_replica_is_told_until_it_serves_again() 
     fleet.wait(20)
     fleet.run(1)
     assert (workload.phase, workload.reason, workload.message) == (Phase.RUNNING, ChangeReason.ALL_READY, "")
+
+
+def exits(fleet: Fleet, rank: int) -> None:
+    fleet.send(fleet.status(1, None, rank=rank, exit_code=1, failure=FailureClass.EXIT, gone=True))
+
+
+def test_a_pause_is_told_no_longer_once_the_replica_runs_though_another_one_is_silent() -> None:
+    fleet = Fleet(node("n1", 1), node("n2", 2))
+    workload = fleet.submit(1, service())
+    fleet.run(1)
+    exits(fleet, 0)
+    fleet.send(fleet.status(1, ReplicaState.LOST, rank=1))
+    assert workload.message.startswith("worker-0 starts again after a pause of 10 s")
+    fleet.wait(10)
+    fleet.send(fleet.status(1, ReplicaState.STARTING, rank=0))
+    assert workload.message.startswith("worker-0 starts again"), "it does not run yet"
+    fleet.send(fleet.status(1, ReplicaState.READY, rank=0))
+    told = workload.phase, workload.reason, workload.message
+    assert told == (Phase.DEGRADED, ChangeReason.REPLICAS_LOST, "")
+    said = [each for each in fleet.decisions if isinstance(each, PhaseChange)][-1]
+    assert (said.after, said.reason, said.message) == told
+
+
+def test_a_pause_is_told_no_longer_of_a_replica_that_falls_silent_itself() -> None:
+    fleet = Fleet(node("n1"))
+    workload = fleet.submit(1, service())
+    fleet.run(1)
+    exits(fleet, 0)
+    fleet.wait(10)
+    fleet.send(fleet.status(1, ReplicaState.LOST, rank=0))
+    assert (workload.phase, workload.reason, workload.message) == (Phase.DEGRADED, ChangeReason.REPLICAS_LOST, "")
+
+
+def test_a_pause_is_told_of_the_one_that_rests_and_of_no_other_that_failed_before() -> None:
+    fleet = Fleet(node("n1"))
+    workload = fleet.submit(1, service(3))
+    fleet.run(1)
+    exits(fleet, 0)
+    exits(fleet, 1)
+    assert workload.message.startswith("worker-1 starts again")
+    fleet.wait(10)
+    fleet.send(fleet.status(1, ReplicaState.READY, rank=0))
+    assert workload.message.startswith("worker-1 starts again")
+    fleet.send(fleet.status(1, ReplicaState.LOST, rank=0))
+    fleet.send(fleet.status(1, ReplicaState.READY, rank=1))
+    assert (workload.reason, workload.message) == (ChangeReason.REPLICAS_LOST, "")
+
+
+def test_a_pause_is_still_told_when_the_first_other_replica_serves() -> None:
+    fleet = Fleet(node("n1"))
+    workload = fleet.submit(1, service())
+    exits(fleet, 0)
+    pause = workload.message
+    assert workload.phase is Phase.INITIALIZING
+    fleet.send(fleet.status(1, ReplicaState.READY, rank=1))
+    assert (workload.phase, workload.reason, workload.message) == (Phase.DEGRADED, ChangeReason.RESTART, pause)
+
+
+def test_an_update_is_told_again_after_a_pause_in_it() -> None:
+    fleet = Fleet(node("n1"))
+    workload = fleet.submit(1, service())
+    fleet.run(1)
+    fleet.send(fleet.admitted(1, service(generation=2)))
+    fleet.send(fleet.status(1, None, rank=0, generation=2, exit_code=1, failure=FailureClass.EXIT, gone=True))
+    assert (workload.phase, workload.reason) == (Phase.UPDATING, ChangeReason.RESTART)
+    fleet.wait(10)
+    fleet.send(fleet.status(1, ReplicaState.READY, rank=0, generation=2))
+    assert workload.replicas["worker", 0].state is ReplicaState.READY
+    assert (workload.phase, workload.reason, workload.message) == (Phase.UPDATING, ChangeReason.NEW_REVISION, "")
 
 
 def test_scaling_within_what_the_spec_allows() -> None:

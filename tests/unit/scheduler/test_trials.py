@@ -136,6 +136,24 @@ def test_a_pause_before_any_trial_ran_is_told_too_and_beside_others_that_run() -
     assert told(fleet) == "Running: its trials run"
 
 
+def test_a_trial_that_runs_again_is_not_told_to_rest_because_another_one_does() -> None:
+    fleet = Fleet(node("a", 8))
+    fleet.submit(1, series(3, 2))
+    fleet.run(1)
+    end(fleet, 0, code=4)
+    end(fleet, 1, code=4)
+    fleet.wait(10)
+    fleet.send(fleet.status(1, ReplicaState.READY, rank=0))
+    assert told(fleet).startswith("Running: trial 1 (failure 2, backoffLimit 6) starts again after a pause of 10 s")
+    end(fleet, 0, code=4)
+    fleet.send(fleet.status(1, ReplicaState.READY, rank=1))
+    assert told(fleet).startswith("Running: trial 0 (failure 3, backoffLimit 6) starts again after a pause of 20 s")
+    end(fleet, 1, code=4)
+    fleet.wait(20)
+    fleet.send(fleet.status(1, ReplicaState.READY, rank=1))
+    assert told(fleet) == "Running: its trials run", "and no longer of trial 1, while trial 0 starts"
+
+
 def test_a_trial_that_was_told_to_start_again_and_is_done_is_told_no_longer() -> None:
     fleet = Fleet(node("a", 8))
     fleet.submit(1, series(2, 2))

@@ -8,16 +8,18 @@ is a fault of the fleet or of Muster itself, and is never taken from the budget 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from muster_kernel.lifecycle import ACTIVE, LifecycleEvent, Phase
 from muster_kernel.reasons import ChangeReason, FailureClass
-from muster_scheduler.domain.asked.workloads import SECOND, Replica, Workload
+from muster_scheduler.domain.asked.workloads import SECOND, Replica, ReplicaState, Workload
 from muster_scheduler.domain.books.course import advance
 from muster_scheduler.domain.books.world import World
 
 LONGEST: Final = 1024
 FLEETS: Final = frozenset({FailureClass.INFRASTRUCTURE, FailureClass.OURS, FailureClass.NONE})
+_COMING: Final = frozenset({ReplicaState.ASSIGNED, ReplicaState.CREATED, ReplicaState.STARTING})
 
 
 def how_it_ended(replica: Replica) -> str:
@@ -35,6 +37,20 @@ def tell_pause(world: World, workload: Workload, replica: Replica, who: str, pau
         return
     text = f"{who} starts again after a pause of {pause // SECOND} s: {how_it_ended(replica)}"
     world.set(workload, reason=ChangeReason.RESTART, message=text[:LONGEST])
+
+
+def pause_is_so(workload: Workload, who: Callable[[str, int], str]) -> bool:
+    """Whether a pause is told of a replica that still rests, or starts: one that runs or is silent does neither.
+
+    who: what people were told that a replica is, by its role and rank.
+    """
+    if workload.reason is not ChangeReason.RESTART:
+        return False
+    for role, rank in workload.replacements:
+        again = workload.replicas.get((role, rank))
+        if (again is None or again.state in _COMING) and workload.message.startswith(f"{who(role, rank)} "):
+            return True
+    return False
 
 
 def tell_ready(world: World, workload: Workload, message: str = "") -> None:

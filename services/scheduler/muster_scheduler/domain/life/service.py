@@ -20,13 +20,14 @@ from muster_scheduler.domain.books.claims import claim_holder
 from muster_scheduler.domain.books.course import advance
 from muster_scheduler.domain.books.world import World, owner_of
 from muster_scheduler.domain.decisions import Scaled
-from muster_scheduler.domain.life.failures import FLEETS, tell_pause, tell_ready
+from muster_scheduler.domain.life.failures import FLEETS, pause_is_so, tell_pause, tell_ready
 from muster_scheduler.domain.placement.cluster_choice import ready
 from muster_scheduler.domain.placement.place import Budget, place_replica
 from muster_scheduler.domain.placement.slicing import charge_there
 
 E = LifecycleEvent
 NO_REPLICAS: Final = "it should have no replicas now"
+_SOME_LACK: Final = {Phase.DEGRADED: ChangeReason.REPLICAS_LOST, Phase.UPDATING: ChangeReason.NEW_REVISION}
 
 
 def wanted(workload: Workload) -> tuple[Role, ...]:
@@ -105,6 +106,10 @@ def add_replica(world: World, workload: Workload, role: Role, index: int, budget
     return True
 
 
+def _name(role: str, rank: int) -> str:
+    return f"{role}-{rank}"
+
+
 def replica_ended(world: World, workload: Workload, replica: Replica, who: str = "") -> None:
     """A replica of a service is gone: its place is filled again after a pause that grows with its failures.
 
@@ -128,7 +133,7 @@ def replica_ended(world: World, workload: Workload, replica: Replica, who: str =
     world.journal.put(workload.leaving, holder, replica)
     world.journal.put(world.hungry, workload.id, None)
     world.timers.at(not_before, workload.id)
-    tell_pause(world, workload, replica, who or f"{holder.role}-{holder.rank}", pause)
+    tell_pause(world, workload, replica, who or _name(*key), pause)
 
 
 def retire_one(world: World, workload: Workload) -> None:
@@ -210,14 +215,27 @@ def evaluate(world: World, workload: Workload) -> None:
         if serving and len(workload.rolling) + serving > target:
             retire_one(world, workload)
         if workload.rolling:
+            _end_pause(world, workload)
             return
     if serving >= target:
         tell_ready(world, workload, "" if target else NO_REPLICAS)
     elif workload.phase is Phase.UNKNOWN and not serving:
         advance(world, workload, E.NONE_READY, ChangeReason.CLUSTER_BACK)
     elif workload.phase is Phase.RUNNING:
-        resting = workload.reason is ChangeReason.RESTART  # which says more
-        reason, said = (workload.reason, workload.message) if resting else (ChangeReason.REPLICAS_LOST, "")
-        advance(world, workload, E.SOME_LOST, reason, said)
+        advance(world, workload, E.SOME_LOST, *_said(workload, ChangeReason.REPLICAS_LOST))
+    elif workload.phase in _SOME_LACK:
+        _end_pause(world, workload)
     elif serving:
-        advance(world, workload, E.SOME_READY, ChangeReason.SOME_READY)
+        advance(world, workload, E.SOME_READY, *_said(workload, ChangeReason.SOME_READY))
+
+
+def _said(workload: Workload, reason: ChangeReason) -> tuple[ChangeReason, str]:
+    """The reason why some replicas do not serve, and a message: a pause that is told and lasts says more."""
+    return (workload.reason, workload.message) if pause_is_so(workload, _name) else (reason, "")
+
+
+def _end_pause(world: World, workload: Workload) -> None:
+    """Tells of a pause no longer once it is over, though others lack: people would look at the wrong replica."""
+    reason = _SOME_LACK.get(workload.phase)
+    if reason is not None and workload.reason is ChangeReason.RESTART and not pause_is_so(workload, _name):
+        world.set(workload, reason=reason, message="")

@@ -18,7 +18,7 @@ from muster_scheduler.domain.asked.workloads import Ending, Replica, ReplicaStat
 from muster_scheduler.domain.books.claims import claim_holder
 from muster_scheduler.domain.books.course import advance
 from muster_scheduler.domain.books.world import World
-from muster_scheduler.domain.life.failures import FLEETS, LONGEST, how_it_ended, tell_ready
+from muster_scheduler.domain.life.failures import FLEETS, LONGEST, how_it_ended, pause_is_so, tell_ready
 from muster_scheduler.domain.life.service import add_replica, replica_ended
 from muster_scheduler.domain.placement.cluster_choice import ready
 from muster_scheduler.domain.placement.place import Budget
@@ -116,8 +116,13 @@ def trial_ended(world: World, workload: Workload, replica: Replica) -> None:
         world.rewrite(workload)
 
 
+def _name(_role: str, rank: int) -> str:
+    return f"trial {rank}"
+
+
 def _trial_failed(world: World, workload: Workload, replica: Replica) -> None:
-    reason, who = _spent(workload, replica), f"trial {replica.holder.rank}{_count(workload, replica)}"
+    holder = replica.holder
+    reason, who = _spent(workload, replica), f"{_name(holder.role, holder.rank)}{_count(workload, replica)}"
     if reason is None:
         replica_ended(world, workload, replica, who)
     else:
@@ -152,17 +157,9 @@ def evaluate(world: World, workload: Workload, trials: Trials) -> None:
     if done(workload, trials):
         advance(world, workload, E.ALL_SUCCEEDED, ChangeReason.SUCCEEDED)
     elif any(replica.state in _UP for replica in workload.replicas.values()):
-        if _still_down(workload):
+        if pause_is_so(workload, _name):
             advance(world, workload, E.ALL_READY, workload.reason, workload.message)
         else:
             tell_ready(world, workload, _SOME_RUN)
     elif workload.phase is Phase.UNKNOWN:
         advance(world, workload, E.NONE_READY, ChangeReason.CLUSTER_BACK)
-
-
-def _still_down(workload: Workload) -> bool:
-    """Whether a trial that is told to start again does not run yet."""
-    if workload.reason is not ChangeReason.RESTART:
-        return False
-    again = (workload.replicas.get(key) for key in workload.replacements)
-    return any(replica is None or replica.state not in _UP for replica in again)
