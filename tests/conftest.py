@@ -23,7 +23,8 @@ TORCH_MISSING = "torch is not installed: `make test` leaves it out where less th
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Says with which seed this run draws its properties, so that it can be printed and given again."""
+    """Says with which seed this run draws its properties, and lets no shell say how wide answers are."""
+    os.environ.pop("COLUMNS", None)  # what it exports would fold tables that tests know as they are printed by default
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = seed()
     # pytest-asyncio asks for the current loop before it sets its own; Python 3.11 would make one, which nobody closes,
