@@ -170,6 +170,9 @@ def test_why_of_what_runs_with_fewer_replicas_than_it_would_have(muster: Command
     assert told["growth"]["wanted"] == 6
     assert told["growth"]["reason"]["code"] == "OverLimit"
     made.growth.reason.message = ""
+    made.growth.before = 3
     made.ClearField("unblockers")
     world.explanation.CopyFrom(made)
-    assert muster("why", "sweep").out.splitlines()[2] == "  Held back by OverLimit"
+    lines = muster("why", "sweep").out.splitlines()
+    assert lines[0].endswith("with 4 of the 6 replicas that it would have and 3 of the revision before.")
+    assert lines[2] == "  Held back by OverLimit"

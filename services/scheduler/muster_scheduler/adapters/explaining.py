@@ -61,7 +61,7 @@ def explanation(workload: Workload, answer: Explanation) -> scheduler_pb2.Explan
 
 def _growth(told: Growth) -> scheduler_pb2.Growth:
     reason = workload_pb2.Reason(code=told.code, message=told.text)
-    return scheduler_pb2.Growth(replicas=told.has, wanted=told.wanted, reason=reason)
+    return scheduler_pb2.Growth(replicas=told.has, wanted=told.wanted, reason=reason, before=told.before)
 
 
 def _estimate(told: Estimate) -> scheduler_pb2.StartEstimate:

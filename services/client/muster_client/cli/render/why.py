@@ -39,7 +39,8 @@ def _short_of(told: scheduler_pb2.Explanation, phase: str) -> str:
     """How many replicas it runs with, and what stands against the next one."""
     growth = told.growth
     many = f"{growth.replicas} of the {growth.wanted} replicas that it would have"
-    headline = f"{told.name} does not wait: it is {phase}, with {many}."
+    before = f" and {growth.before} of the revision before" if growth.before else ""
+    headline = f"{told.name} does not wait: it is {phase}, with {many}{before}."
     lines = _labelled("Held back by", growth.reason.message or growth.reason.code)
     return f"{headline}\n\n{_with_help([*lines, *_standing(told)], _GROWS, told)}"
 

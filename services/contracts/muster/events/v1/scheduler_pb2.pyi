@@ -416,10 +416,13 @@ class Growth(_message.Message):
     REPLICAS_FIELD_NUMBER: _builtins.int
     WANTED_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    BEFORE_FIELD_NUMBER: _builtins.int
     replicas: _builtins.int
     """How many it has."""
     wanted: _builtins.int
     """How many it would have now."""
+    before: _builtins.int
+    """How many a service that is updated still has of the revision before; `replicas` does not count them."""
     @_builtins.property
     def reason(self) -> _workload_pb2.Reason:
         """Why the next one is not there: a waiting reason, or what holds back replicas of what runs alone."""
@@ -430,10 +433,11 @@ class Growth(_message.Message):
         replicas: _builtins.int = ...,
         wanted: _builtins.int = ...,
         reason: _workload_pb2.Reason | None = ...,
+        before: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason", "replicas", b"replicas", "wanted", b"wanted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["before", b"before", "reason", b"reason", "replicas", b"replicas", "wanted", b"wanted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

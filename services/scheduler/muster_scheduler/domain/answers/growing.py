@@ -32,6 +32,7 @@ from muster_scheduler.domain.asked.terms import HOST_LABEL, Wish
 from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState, Request, Workload
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.life import elastic
+from muster_scheduler.domain.placement.cluster_choice import ready
 from muster_scheduler.domain.placement.gang import wish_of
 from muster_scheduler.domain.placement.reasoning import why_not
 
@@ -46,12 +47,14 @@ class HeldBack(StrEnum):
     NOT_WHOLE = "NotWhole"
     OTHERS_WAIT = "OthersWait"
     CALM = "GrowsLater"
+    UPDATE = "Update"
 
 
 class Growth(NamedTuple):
     """has: its replicas, of the `wanted` that it would have. code, text: why the next one is not there.
 
     asked: it, as if it asked for that one alone. helps: what would give it one more.
+    before: replicas that a service which is updated still has of the revision before; `has` does not count them.
     """
 
     has: int
@@ -60,6 +63,7 @@ class Growth(NamedTuple):
     text: str
     asked: Workload
     helps: tuple[str, ...] = ()
+    before: int = 0
 
 
 def growth_of(world: World, workload: Workload, viewer: Viewer) -> Growth | None:
@@ -69,15 +73,16 @@ def growth_of(world: World, workload: Workload, viewer: Viewer) -> Growth | None
         return None
     asked = asking_for_next(workload, request, size.next)
     alone = asked.request or request
+    before = len(workload.rolling)
     held = _failed(world, workload, size.next)
     if held is not None:
-        return Growth(size.has, size.wanted, *held, asked)
+        return Growth(size.has, size.wanted, *held, asked, before=before)
     reason = _reason(world, asked, alone, size)
-    held = _held_for_now(world, workload) if reason.code in _OF_THE_MOMENT else None
+    held = _updated(world, workload, reason) or _held_for_now(world, workload, reason)
     if held is not None:
-        return Growth(size.has, size.wanted, *held, asked)
+        return Growth(size.has, size.wanted, *held, asked, before=before)
     helps = () if _pressed(world, workload) else _helps(world, asked, alone, viewer, reason)
-    return Growth(size.has, size.wanted, reason.code.value, reason.sentence(), asked, helps)
+    return Growth(size.has, size.wanted, reason.code.value, reason.sentence(), asked, helps, before)
 
 
 def _failed(world: World, workload: Workload, following: NextReplica) -> tuple[str, str] | None:
@@ -118,9 +123,16 @@ def _has_room_anywhere(world: World, asked: Workload, alone: Request) -> bool:
         return place_next(world, loose)
 
 
-def _held_for_now(world: World, workload: Workload) -> tuple[str, str] | None:
+def _updated(world: World, workload: Workload, reason: Reason) -> tuple[str, str] | None:
+    """That its own update makes the room, or the quota, that its next replica lacks: nobody else has to end."""
+    if not workload.rolling or reason.code in IN_VAIN or not ready(world, world.clusters.get(workload.cluster)):
+        return None
+    return HeldBack.UPDATE, "its update: where a new replica finds no place, one of the revision before leaves for it"
+
+
+def _held_for_now(world: World, workload: Workload, reason: Reason) -> tuple[str, str] | None:
     """What keeps an elastic gang from growing beside room and quota."""
-    if not is_elastic(workload):
+    if not is_elastic(workload) or reason.code not in _OF_THE_MOMENT:
         return None
     others, pool = _pressed(world, workload), workload.pool
     if others:
