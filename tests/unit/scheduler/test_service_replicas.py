@@ -166,6 +166,41 @@ def test_scaling_within_what_the_spec_allows() -> None:
     assert not workload.leaving
 
 
+def test_what_is_wanted_again_before_it_is_gone_is_another_replica() -> None:
+    fleet = Fleet(node("n1"))
+    workload = fleet.submit(1, service(1))
+    fleet.run(1)
+    for replicas in (2, 1, 2):
+        fleet.send(events.ScaleAdvised(workload.id, replicas))
+    (old,) = workload.leaving
+    assert (old.rank, old.k, workload.replicas["worker", 1].holder.k) == (1, 0, 1)
+    fleet.send(fleet.status(1, None, rank=1, k=0, gone=True))
+    fleet.run(1)
+    assert (workload.phase, workload.leaving, len(workload.replicas)) == (Phase.RUNNING, {}, 2)
+
+
+def test_a_service_is_whole_once_the_replica_that_rests_is_not_wanted_any_more() -> None:
+    fleet = Fleet(node("n1"))
+    workload = fleet.submit(1, service())
+    fleet.send(events.ScaleAdvised(workload.id, 3))
+    fleet.run(1)
+    exits(fleet, 2)
+    assert (workload.phase, workload.reason) == (Phase.DEGRADED, ChangeReason.RESTART)
+    fleet.send(events.ScaleAdvised(workload.id, 2))
+    assert (workload.phase, workload.reason, workload.message) == (Phase.RUNNING, ChangeReason.ALL_READY, "")
+
+
+def test_a_pause_is_told_no_longer_of_a_replica_that_is_not_wanted_any_more() -> None:
+    fleet = Fleet(node("n1"))
+    workload = fleet.submit(1, service())
+    fleet.send(events.ScaleAdvised(workload.id, 3))
+    fleet.run(1)
+    fleet.send(fleet.status(1, ReplicaState.LOST, rank=0))
+    exits(fleet, 2)
+    fleet.send(events.ScaleAdvised(workload.id, 2))
+    assert (workload.phase, workload.reason, workload.message) == (Phase.DEGRADED, ChangeReason.REPLICAS_LOST, "")
+
+
 def test_a_new_revision_beside_the_old_one() -> None:
     fleet = Fleet(node("n1"))
     workload = fleet.submit(1, service())

@@ -8,7 +8,7 @@ is a fault of the fleet or of Muster itself, and is never taken from the budget 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from muster_kernel.lifecycle import ACTIVE, LifecycleEvent, Phase
@@ -39,14 +39,14 @@ def tell_pause(world: World, workload: Workload, replica: Replica, who: str, pau
     world.set(workload, reason=ChangeReason.RESTART, message=text[:LONGEST])
 
 
-def pause_is_so(workload: Workload, who: Callable[[str, int], str]) -> bool:
+def pause_is_so(workload: Workload, replaced: Iterable[tuple[str, int]], who: Callable[[str, int], str]) -> bool:
     """Whether a pause is told of a replica that still rests, or starts: one that runs or is silent does neither.
 
-    who: what people were told that a replica is, by its role and rank.
+    replaced: role and rank of those that failed and are wanted; who: what people were told that one of them is.
     """
     if workload.reason is not ChangeReason.RESTART:
         return False
-    for role, rank in workload.replacements:
+    for role, rank in replaced:
         again = workload.replicas.get((role, rank))
         if (again is None or again.state in _COMING) and workload.message.startswith(f"{who(role, rank)} "):
             return True

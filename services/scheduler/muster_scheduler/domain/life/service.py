@@ -7,7 +7,7 @@ gone; a new revision takes a place beside the old one where there is room, else 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Final
 
 from muster_kernel.lifecycle import ACTIVE, LifecycleEvent, Phase
@@ -191,7 +191,22 @@ def rescale(world: World, workload: Workload, replicas: int) -> None:
         world.journal.drop(workload.replicas, key)
     if surplus:
         world.rewrite(workload)
+    _tell_apart(world, workload, keep)
     world.journal.put(world.hungry, workload.id, None)
+    if after < before:
+        evaluate(world, workload)  # no report may follow: what it lacked may have been none but those
+
+
+def _tell_apart(world: World, workload: Workload, keep: Container[tuple[str, int]]) -> None:
+    """What is wanted again before it is gone is another replica: as the same one the accounts would lose it."""
+    replacements = dict(workload.replacements)
+    for holder in workload.leaving:
+        key = holder.role, holder.rank
+        k, not_before = replacements.get(key, (0, 0))
+        if key in keep and holder.generation == workload.generation and k <= holder.k:
+            replacements[key] = (holder.k + 1, not_before)
+    if replacements != workload.replacements:
+        world.set(workload, replacements=replacements)
 
 
 def roll_over(world: World, workload: Workload, request: Request) -> None:
@@ -229,13 +244,18 @@ def evaluate(world: World, workload: Workload) -> None:
         advance(world, workload, E.SOME_READY, *_said(workload, ChangeReason.SOME_READY))
 
 
+def _pause_is_so(workload: Workload) -> bool:
+    sizes = {role.name: role.size for role in wanted(workload)}
+    return pause_is_so(workload, [(role, i) for role, i in workload.replacements if i < sizes.get(role, 0)], _name)
+
+
 def _said(workload: Workload, reason: ChangeReason) -> tuple[ChangeReason, str]:
     """The reason why some replicas do not serve, and a message: a pause that is told and lasts says more."""
-    return (workload.reason, workload.message) if pause_is_so(workload, _name) else (reason, "")
+    return (workload.reason, workload.message) if _pause_is_so(workload) else (reason, "")
 
 
 def _end_pause(world: World, workload: Workload) -> None:
     """Tells of a pause no longer once it is over, though others lack: people would look at the wrong replica."""
     reason = _SOME_LACK.get(workload.phase)
-    if reason is not None and workload.reason is ChangeReason.RESTART and not pause_is_so(workload, _name):
+    if reason is not None and workload.reason is ChangeReason.RESTART and not _pause_is_so(workload):
         world.set(workload, reason=reason, message="")

@@ -157,7 +157,7 @@ def evaluate(world: World, workload: Workload, trials: Trials) -> None:
     if done(workload, trials):
         advance(world, workload, E.ALL_SUCCEEDED, ChangeReason.SUCCEEDED)
     elif any(replica.state in _UP for replica in workload.replicas.values()):
-        if pause_is_so(workload, _name):
+        if pause_is_so(workload, workload.replacements, _name):
             advance(world, workload, E.ALL_READY, workload.reason, workload.message)
         else:
             tell_ready(world, workload, _SOME_RUN)
