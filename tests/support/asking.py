@@ -26,6 +26,14 @@ def waits(fleet: Fleet, number: int) -> tuple[WaitingReason, str]:
     return reason.code, reason.sentence()
 
 
+def said(fleet: Fleet, number: int) -> tuple[str, str, list[str], list[str]]:
+    """Why it waits: the code, the sentence, what keeps which nodes out, and what would help."""
+    answer = why(fleet, number)
+    assert answer.reason is not None
+    nodes = [f"{many} {text}" for _, many, text in answer.excluded]
+    return answer.reason.code.value, answer.reason.sentence(), nodes, list(answer.unblockers)
+
+
 def where(fleet: Fleet, number: int) -> list[str]:
     """The node of each replica, by role and rank."""
     replicas = fleet.workload(number).replicas

@@ -36,7 +36,7 @@ def why_never(request: Request, charge: int, trials: Sequence[Trial], nodes: Seq
     if together:
         # Of all pools: one that has enough, but not the label of its level, is larger than those that are too small.
         most, room = max(trial.units for trial in trials), max(trial.room for trial in together)
-        if any(trial.of_models for trial in together):
+        if any(trial.of_models and trial.room == room for trial in together):  # else another pool holds more, unsliced
             sliced = tuple(role for role in request.roles if role.shape.kind is Kind.MEMORY)
             return Reason(WaitingReason.ONE_MODEL, (replica_count(sliced), room))
         numbers = (replica_count(request.roles), charge, most, room)
