@@ -44,7 +44,7 @@ def test_beside_room_for_all_new_ones_nothing_is_said() -> None:
 
 def test_a_revision_that_no_node_could_hold_is_told_as_that_while_others_serve() -> None:
     told = growth(updated(Fleet(node("a", 4)), whole(6)))
-    assert (told.has, told.before, told.code) == (0, 3, "TooLarge")
+    assert (told.has, told.before, told.code) == (0, 4, "TooLarge")
 
 
 def test_a_silent_cluster_and_a_pause_after_a_failure_come_before_the_update() -> None:

@@ -60,10 +60,28 @@ def grow(world: World, workload: Workload, budget: Budget) -> None:
     if placed:
         world.rewrite(workload)
         world.watch(workload)  # the node that it came to may have an end
-    elif missing and workload.rolling and not workload.leaving and not budget.spent:
+    elif not workload.leaving and not budget.spent and _lack_room(world, workload, missing, budget):
         retire_one(world, workload)
     if placed == len(missing) and not workload.rolling:
         world.journal.drop(world.hungry, workload.id)
+
+
+def _lack_room(world: World, workload: Workload, missing: Iterable[tuple[Role, int]], budget: Budget) -> bool:
+    """Whether replicas of a new revision lack nothing but the room of the old ones, those that have some being ready.
+
+    Else a revision that starts slowly, crashes or fits nowhere would have all those leave that serve.
+    """
+    starting = any(replica.state is not ReplicaState.READY for replica in workload.replicas.values())
+    if starting or not workload.rolling:
+        return False
+    awake = [each for each in missing if not _rests(world, workload, *each)]
+    mark = world.journal.mark()
+    for replica in workload.rolling.values():
+        world.inventory.release(replica.holder, replica.node)
+        world.unaccount(workload, replica)
+    fits = any(_placed(world, workload, role, index, budget) is not None for role, index in awake)
+    world.journal.rollback(mark)
+    return fits
 
 
 def _place_missing(
@@ -83,27 +101,32 @@ def _place_missing(
             continue
         found = add_replica(world, workload, role, index, budget)
         placed += found
-        rests = workload.replacements.get((role.name, index), (0, 0))[1] > world.now
-        if not found and not rests and not grouped:
+        if not found and not grouped and not _rests(world, workload, role, index):
             refused.add(role.name)
     return placed
 
 
 def add_replica(world: World, workload: Workload, role: Role, index: int, budget: Budget) -> bool:
     """Places one replica that is missing, unless it rests after a failure. Whether it has its place."""
-    k, not_before = workload.replacements.get((role.name, index), (0, 0))
-    if not_before > world.now:
-        return False
+    found = None if _rests(world, workload, role, index) else _placed(world, workload, role, index, budget)
+    if found is not None:
+        world.take(workload, [found])
+    return found is not None
+
+
+def _rests(world: World, workload: Workload, role: Role, index: int) -> bool:
+    return workload.replacements.get((role.name, index), (0, 0))[1] > world.now
+
+
+def _placed(world: World, workload: Workload, role: Role, index: int, budget: Budget) -> Replica | None:
+    """One replica, charged to a node with room for it; None where there is none, or no quota."""
     units = charge_there(world, (role._replace(size=1),), workload.cluster, workload.pool)
     amount = Amount(units, role.shape.cpu, role.shape.memory)
-    refusal = world.queues.refusal(owner_of(workload), workload.pool, amount)
-    found = place_replica(world, workload, role, index, k, budget) if refusal is None else None
-    if found is None:
-        return False
-    node, grant = found
-    holder = claim_holder(workload, role.name, index, k)
-    world.take(workload, [Replica(holder, node, grant)])
-    return True
+    if world.queues.refusal(owner_of(workload), workload.pool, amount) is not None:
+        return None
+    k = workload.replacements.get((role.name, index), (0, 0))[0]
+    found = place_replica(world, workload, role, index, k, budget)
+    return None if found is None else Replica(claim_holder(workload, role.name, index, k), *found)
 
 
 def _name(role: str, rank: int) -> str:
