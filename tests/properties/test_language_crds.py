@@ -15,7 +15,11 @@ from tests.support.specs import specs
 
 SCHEMAS = {made["spec"]["names"]["kind"]: schema_of(made) for made in definitions().values()}
 # Lists that are one value have the type text in a schema; these hold what no text with commas can say.
-LISTS = {row.name for row in catalogue().rows if row.name in {"node_pools", "image_pull_secrets", "clusters", "preferred_clusters"}}
+LISTS = {
+    row.name
+    for row in catalogue().rows
+    if row.name in {"node_pools", "image_pull_secrets", "clusters", "preferred_clusters"}
+}
 
 
 def texts_only(spec: Any) -> None:
