@@ -23,7 +23,7 @@ PURE_SUITES: Final = ("unit", "properties", "contracts", "simulation")  # in pro
 REAL_SUITES: Final = ("end_to_end", "rules", "integration")  # on a real Kafka and PostgreSQL; the longest files first
 # Real processes on a busy machine sometimes miss a deadline of a test. One more try, named RERUN in the output, tells
 # that from a fault; two failures in a row are one (docs/decisions/0004).
-PATIENCE: Final = ("--reruns", "1")
+PATIENCE: Final = ("--reruns", "1", "-raR")  # `-ra` alone counts those that were run again and names none
 # Tests on real servers wait as much as they compute. Each process has servers of its own; a file stays in one of them.
 TWO_AT_A_TIME: Final = ("--numprocesses", "2", "--dist", "loadfile")
 COVERED: Final = 95  # percent of the lines of the kernel and of every domain package
