@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from muster_scheduler.domain import events
 from muster_scheduler.domain.answers.growing import Growth
+from muster_scheduler.domain.asked.requests import Shape
 from muster_scheduler.domain.asked.workloads import Request, Stretch, Trials, WorkloadKind
 from tests.support.asking import why
 from tests.support.fleets import Fleet, request, role, whole, workload_id
+
+OTHER = whole(1, cpu=2_000)  # one GPU too, and another revision
 
 
 def series(completions: int, at_once: int, *, preemptible: bool = True) -> Request:
@@ -33,6 +36,13 @@ def started(fleet: Fleet, asked: Request, number: int = 1, *, project: str = "p"
     fleet.wait(1)
     fleet.wait(30)
     fleet.run(number)
+    return fleet
+
+
+def updated(fleet: Fleet, shape: Shape = OTHER) -> Fleet:
+    """A service of four replicas of one GPU runs, and its new revision asks for that shape."""
+    started(fleet, service(4, 4))
+    fleet.submit(1, service(4, 4)._replace(roles=(role(shape, 4),), generation=2))
     return fleet
 
 

@@ -45,7 +45,7 @@ def asks(amount: int, size: int = 1, *, preemptible: bool = True) -> Request:
     return request(role(device_memory(amount), size), preemptible=preemptible)
 
 
-def why(made: Fleet, number: int) -> str:
+def told(made: Fleet, number: int) -> str:
     """The sentence of why it waits; empty where it does not."""
     reason = explain(made.world, made.workload(number)).reason
     return reason.sentence() if reason else ""

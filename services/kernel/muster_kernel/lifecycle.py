@@ -141,7 +141,8 @@ REFUSED: Final = Verdict.REFUSED
 Cell = Phase | Verdict
 
 REQUESTS: Final = frozenset({LifecycleEvent.SUSPEND, LifecycleEvent.RESUME, LifecycleEvent.DELETE})
-FINAL: Final = frozenset({Phase.COMPLETED, Phase.FAILED, Phase.DELETED})
+OVER: Final = frozenset({Phase.COMPLETED, Phase.FAILED})
+FINAL: Final = OVER | {Phase.DELETED}
 ACTIVE: Final = frozenset({Phase.INITIALIZING, Phase.RUNNING, Phase.DEGRADED, Phase.UPDATING})
 WAITING: Final = frozenset({Phase.PENDING, Phase.RESUMING})
 RELEASING: Final = frozenset({Phase.TERMINATING, Phase.STOPPING, Phase.DELETING})

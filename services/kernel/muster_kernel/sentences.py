@@ -78,15 +78,15 @@ _BESIDE: Final = (
     "the most beside so many GPUs is {largest_cpu} CPU and {largest_bytes}"
 )
 _CLOSED: Final = "{closed:node that could hold it|nodes that could hold it} {why}"
-_ONE_MODEL: Final = (
+_NO_MODEL: Final = (
     "its {replicas:replica gets a MIG slice|replicas get MIG slices} of one GPU model, "
-    "and no model of its node pools holds them all, even if idle; the best has room for {room}"
+    "and no model of its node pools holds them all, even if idle"
 )
 # What is said instead where a number is 0, and so says nothing.
 _WITHOUT: Final = {
     WaitingReason.DEVICE_TOO_SMALL: ("largest_bytes", _NONE_SHARED),
     WaitingReason.SLICE_TOO_SMALL: ("largest_bytes", _NONE_SLICED),
-    WaitingReason.ONE_MODEL: ("room", _ONE_MODEL.partition(";")[0]),
+    WaitingReason.ONE_MODEL: ("room", _NO_MODEL),
 }
 # Why nodes take no new work: of one and of several.
 _CLOSED_WHY: Final = {
@@ -172,10 +172,7 @@ _CATALOGUE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ("requested", "requested_cpu", "requested_bytes", "largest_cpu", "largest_bytes"),
     ),
     WaitingReason.NO_SUCH_NODE: ("no node could hold one replica of it, even if idle", ()),
-    WaitingReason.ONE_MODEL: (
-        _ONE_MODEL,
-        ("replicas", "room"),
-    ),
+    WaitingReason.ONE_MODEL: (_NO_MODEL + "; the best has room for {room}", ("replicas", "room")),
     WaitingReason.TOO_LARGE_TOGETHER: (
         _TOGETHER,
         ("replicas", "requested", "largest", "room"),

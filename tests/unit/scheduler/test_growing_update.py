@@ -4,20 +4,10 @@ from __future__ import annotations
 
 from muster_kernel.reasons import FailureClass
 from muster_scheduler.adapters.explaining import explanation
-from muster_scheduler.domain.asked.requests import Shape
 from muster_scheduler.domain.asked.workloads import ReplicaState
 from tests.support.asking import why
-from tests.support.fleets import Fleet, node, role, whole
-from tests.support.growing import growth, service, started
-
-OTHER = whole(1, cpu=2_000)
-
-
-def updated(fleet: Fleet, shape: Shape = OTHER) -> Fleet:
-    """A service of four replicas runs, and its new generation asks for that shape."""
-    started(fleet, service(4, 4))
-    fleet.submit(1, service(4, 4)._replace(roles=(role(shape, 4),), generation=2))
-    return fleet
+from tests.support.fleets import Fleet, node, whole
+from tests.support.growing import growth, updated
 
 
 def test_one_that_leaves_for_a_new_one_is_not_called_a_lack_of_room() -> None:

@@ -20,13 +20,13 @@ from tests.support.fleets import (
     role,
     whole,
 )
-from tests.support.memory_slices import asks, fleet, large, shares_of, small, why
+from tests.support.memory_slices import asks, fleet, large, shares_of, small, told
 
 
 def test_what_no_slice_holds_is_told_the_largest_there_is() -> None:
     made = fleet(small("n1"), node("n2", 1))
     made.submit(0, asks(39 * GIB))
-    assert why(made, 0) == (
+    assert told(made, 0) == (
         "needs 39Gi of GPU memory on one GPU, which its node pools give as MIG slices; the largest has 38146Mi"
     )
     made.submit(1, asks(9 * GIB))
@@ -37,7 +37,7 @@ def test_what_no_slice_holds_is_told_the_largest_there_is() -> None:
 def test_a_gang_that_is_too_large_is_told_what_its_slices_cost(asked: Shape) -> None:
     made = fleet(small("n1"), small("n2"))
     made.submit(0, request(role(asked, 15)))
-    assert why(made, 0).startswith("needs 15 replicas with 2 1/7 GPUs at once")
+    assert told(made, 0).startswith("needs 15 replicas with 2 1/7 GPUs at once")
 
 
 def test_a_gang_that_is_too_large_is_told_how_many_the_model_with_the_most_room_holds() -> None:
@@ -51,7 +51,7 @@ def test_a_gang_that_is_too_large_is_told_how_many_the_model_with_the_most_room_
 def test_a_gang_that_only_slices_of_several_models_would_hold_is_told_that_it_gets_those_of_one() -> None:
     made = fleet(small("n1", 4), large("n2"))
     made.submit(0, asks(18 * GIB, 12))
-    assert why(made, 0) == (
+    assert told(made, 0) == (
         "its 12 replicas get MIG slices of one GPU model, and no model of its node pools holds them all, even if idle; "
         "the best has room for 8"
     )
@@ -77,7 +77,7 @@ def test_where_one_model_has_the_slices_and_the_nodes_lack_something_else_models
         node("n2", cpu=8_000, cards=devices("n2", 1, model="H100-80GB", memory=80 * GIB, mig=True)),
     )
     made.submit(0, request(role(device_memory(18 * GIB)), role(host(8_000), 2, "launcher")))
-    assert why(made, 0) == "needs 3 replicas at once, more than the idle nodes of its node pool hold together"
+    assert told(made, 0) == "needs 3 replicas at once, more than the idle nodes of its node pool hold together"
 
 
 def test_of_roles_it_is_said_without_a_number_and_only_where_models_together_might_hold_each() -> None:
@@ -85,10 +85,10 @@ def test_of_roles_it_is_said_without_a_number_and_only_where_models_together_mig
     for number, workers in enumerate((7, 9)):
         made.submit(number, request(role(device_memory(18 * GIB), workers), role(host(), 1, "launcher")))
     made.submit(2, request(role(device_memory(18 * GIB), 5), role(device_memory(4 * GIB), 3, "light")))
-    assert why(made, 0).startswith("its 7 replicas get MIG slices of one GPU model, and no model"), why(made, 0)
-    assert why(made, 0).endswith("even if idle"), "what one model has room for is not counted of roles that differ"
-    assert why(made, 1).startswith("needs 10 replicas at once"), why(made, 1)
-    assert why(made, 2).startswith("its 8 replicas get"), why(made, 2)
+    assert told(made, 0).startswith("its 7 replicas get MIG slices of one GPU model, and no model"), told(made, 0)
+    assert told(made, 0).endswith("even if idle"), "what one model has room for is not counted of roles that differ"
+    assert told(made, 1).startswith("needs 10 replicas at once"), told(made, 1)
+    assert told(made, 2).startswith("its 8 replicas get"), told(made, 2)
 
 
 @pytest.mark.parametrize("pools", [("default", "plain"), ("plain", "default")])
@@ -97,7 +97,7 @@ def test_of_several_pools_each_is_counted_as_it_gives_the_memory(pools: tuple[st
     made.submit(0, request(role(mig_slice("7g.40gb")), preemptible=False))
     made.submit(1, request(role(portion(950)), pools=("plain",), preemptible=False))
     made.submit(2, request(role(device_memory(36 * GIB)), pools=pools))
-    assert why(made, 2) == "0.45 GPU is asked for and 0.05 is free in the pool"
+    assert told(made, 2) == "0.45 GPU is asked for and 0.05 is free in the pool"
 
 
 @pytest.mark.parametrize("pools", [("default", "plain"), ("plain", "default")])
@@ -107,7 +107,7 @@ def test_of_several_pools_nodes_have_room_for_one_apart_as_each_gives_the_memory
     made.submit(1, request(role(whole()), pools=("plain",), preemptible=False))
     apart = Terms(topology=Wish(apart=Apart(HOST_LABEL, required=True)))
     made.submit(2, request(role(device_memory(9 * GIB), 2), pools=pools)._replace(terms=apart))
-    assert why(made, 2) == "its replicas have to stand apart: it needs 2 nodes, and 1 has room for one now"
+    assert told(made, 2) == "its replicas have to stand apart: it needs 2 nodes, and 1 has room for one now"
 
 
 def test_the_answer_names_what_would_help_and_counts_the_nodes() -> None:
@@ -124,4 +124,4 @@ def test_the_answer_names_what_would_help_and_counts_the_nodes() -> None:
 def test_a_pool_without_cards_in_mig_mode_says_so() -> None:
     made = fleet(node("n1", 1))
     made.submit(0, asks(9 * GIB))
-    assert "no GPU there is in MIG mode" in why(made, 0)
+    assert "no GPU there is in MIG mode" in told(made, 0)

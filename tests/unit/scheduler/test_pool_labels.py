@@ -180,7 +180,8 @@ def test_a_replica_that_is_made_anew_is_not_put_apart_from_those_that_moved() ->
     assert where(made, 1) == {moved}
 
 
-def test_what_a_gang_can_do_without_in_another_pool_helps_nobody_here() -> None:
+def stretched() -> Fleet:
+    """An elastic gang that stands on all three nodes of the default pool, two of which are in rack r3."""
     made = Fleet(labelled("n1", 2, rack="r1"), labelled("n2", 2, rack="r3"), labelled("n3", 2, rack="r3"))
     made.project("p", {"default": 100, "racky": 100})
     made.submit(1, for_pool("default", role(whole(2)))._replace(stretch=Stretch("worker", 1, 3)))
@@ -189,6 +190,11 @@ def test_what_a_gang_can_do_without_in_another_pool_helps_nobody_here() -> None:
         made.wait(31)
         made.run(1)
     assert where(made, 1) == {"n1", "n2", "n3"}
+    return made
+
+
+def test_what_a_gang_can_do_without_in_another_pool_helps_nobody_here() -> None:
+    made = stretched()
     made.send(events.NodePoolChanged(RACKY))
     made.submit(2, for_pool("default", role(whole(2)))._replace(priority=75))
     assert len(made.workload(1).surplus()) == 2
@@ -196,13 +202,7 @@ def test_what_a_gang_can_do_without_in_another_pool_helps_nobody_here() -> None:
 
 @pytest.mark.parametrize("before", [True, False])
 def test_what_a_gang_can_do_without_on_a_node_that_has_moved_is_given_up_for_its_new_pool(*, before: bool) -> None:
-    made = Fleet(labelled("n1", 2, rack="r1"), labelled("n2", 2, rack="r3"), labelled("n3", 2, rack="r3"))
-    made.project("p", {"default": 100, "racky": 100})
-    made.submit(1, for_pool("default", role(whole(2)))._replace(stretch=Stretch("worker", 1, 3)))
-    made.run(1)
-    for _ in range(4):
-        made.wait(31)
-        made.run(1)
+    made = stretched()
     if before:
         made.submit(2, for_pool("racky", role(whole(2)))._replace(preemptible=False))
     made.send(events.NodePoolChanged(RACKY))

@@ -3,20 +3,9 @@
 from __future__ import annotations
 
 from muster_kernel.reasons import FailureClass
-from muster_scheduler.domain.asked.requests import Shape
 from muster_scheduler.domain.asked.workloads import ReplicaState, Workload
-from tests.support.fleets import Fleet, node, role, whole
-from tests.support.growing import service, started
-
-OTHER = whole(1, cpu=2_000)
-
-
-def updated(cards: int, shape: Shape = OTHER) -> tuple[Fleet, Workload]:
-    """A service of four replicas with one card each, of which a new revision asks for that shape."""
-    fleet = Fleet(node("a", cards))
-    started(fleet, service(4, 4))
-    workload = fleet.submit(1, service(4, 4)._replace(roles=(role(shape, 4),), generation=2))
-    return fleet, workload
+from tests.support.fleets import Fleet, node, whole
+from tests.support.growing import updated
 
 
 def left(fleet: Fleet, workload: Workload) -> None:
@@ -28,7 +17,8 @@ def left(fleet: Fleet, workload: Workload) -> None:
 
 
 def test_the_next_old_one_leaves_once_the_new_one_is_ready() -> None:
-    fleet, workload = updated(4)
+    fleet = updated(Fleet(node("a", 4)))
+    workload = fleet.workload(1)
     for done in range(4):
         assert (len(workload.rolling), len(workload.leaving)) == (3 - done, 1)
         for _ in range(3):
@@ -40,7 +30,8 @@ def test_the_next_old_one_leaves_once_the_new_one_is_ready() -> None:
 
 
 def test_a_revision_that_crashes_sends_nobody_away() -> None:
-    fleet, workload = updated(8)
+    fleet = updated(Fleet(node("a", 8)))
+    workload = fleet.workload(1)
     fleet.send(fleet.status(1, ReplicaState.FAILED, rank=1, exit_code=3, failure=FailureClass.EXIT))
     fleet.send(fleet.status(1, None, rank=1, exit_code=3, failure=FailureClass.EXIT, gone=True))
     for _ in range(3):
@@ -49,14 +40,16 @@ def test_a_revision_that_crashes_sends_nobody_away() -> None:
 
 
 def test_a_revision_that_fits_nowhere_sends_nobody_away() -> None:
-    fleet, workload = updated(4, whole(6))
+    fleet = updated(Fleet(node("a", 4)), whole(6))
+    workload = fleet.workload(1)
     for _ in range(3):
         left(fleet, workload)
     assert (len(workload.replicas), len(workload.rolling), len(workload.leaving)) == (0, 4, 0)
 
 
 def test_for_a_larger_one_as_many_leave_as_it_takes() -> None:
-    fleet, workload = updated(4, whole(3))
+    fleet = updated(Fleet(node("a", 4)), whole(3))
+    workload = fleet.workload(1)
     for _ in range(5):
         left(fleet, workload)
     assert (len(workload.replicas), len(workload.rolling), len(workload.leaving)) == (1, 1, 0)

@@ -19,7 +19,7 @@ from muster_scheduler.domain.answers.wording import gpus, named_amount, shape_in
 from muster_scheduler.domain.asked.requests import Kind, Role, Shape, charge_of
 from muster_scheduler.domain.asked.terms import Wish
 from muster_scheduler.domain.asked.workloads import Request, Workload
-from muster_scheduler.domain.books.trials import Trial
+from muster_scheduler.domain.books.idle_trial import Trial
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.eligibility import types_of_node
 from muster_scheduler.domain.fleet.nodes import Node

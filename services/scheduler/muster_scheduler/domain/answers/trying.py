@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from muster_scheduler.domain.answers.next_replica import place_next
 from muster_scheduler.domain.asked.workloads import Request, Workload
+from muster_scheduler.domain.books.idle_trial import Trial
 from muster_scheduler.domain.books.models import Bar, bar
-from muster_scheduler.domain.books.trials import Trial
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.placement.cluster_choice import able, clusters_for
 from muster_scheduler.domain.placement.place import Budget, amount_before, place_gang

@@ -16,8 +16,8 @@ from muster_kernel.quantities import GPU
 from muster_scheduler.domain.asked.quotas import Amount
 from muster_scheduler.domain.asked.requests import Kind, Role, Shape
 from muster_scheduler.domain.asked.terms import Wish
+from muster_scheduler.domain.books.idle_trial import Trial
 from muster_scheduler.domain.books.kinds import Kinds
-from muster_scheduler.domain.books.trials import Trial
 from muster_scheduler.domain.deciding.seeking import Seeker
 from muster_scheduler.domain.fleet.columns import SLOTS, Columns, columns_of, differences, row_of, write_row
 from muster_scheduler.domain.fleet.eligibility import Eligibility

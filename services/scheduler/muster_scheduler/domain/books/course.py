@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from muster_kernel.lifecycle import ACTIVE, FINAL, RELEASING, WAITING, LifecycleEvent, Moved, Phase, Verdict, step
+from muster_kernel.lifecycle import ACTIVE, FINAL, OVER, RELEASING, WAITING, LifecycleEvent, Moved, Phase, Verdict, step
 from muster_kernel.reasons import ChangeReason
 from muster_scheduler.domain.asked.courses import stepped, taken_down
 from muster_scheduler.domain.asked.limits import KEEP_DEVICES
@@ -30,8 +30,7 @@ from muster_scheduler.domain.tuples import new
 E = LifecycleEvent
 _THERE: Final = ACTIVE | {Phase.UNKNOWN}
 _CLAIMING: Final = WAITING | {Phase.TERMINATING}
-_OVER: Final = frozenset({Phase.COMPLETED, Phase.FAILED})
-_TAKEN_DOWN: Final = RELEASING | _OVER
+_TAKEN_DOWN: Final = RELEASING | OVER
 _LIMITS: Final = frozenset({ChangeReason.RUN_TIME_LIMIT, ChangeReason.IDLE_LIMIT})
 
 
@@ -144,7 +143,7 @@ def _line_up(world: World, workload: Workload) -> None:
 def _take_down(world: World, workload: Workload, before: Phase) -> None:
     """Terminating, Stopping, Deleting, Completed, Failed: nothing of it is wanted any more."""
     drop_claim(world, workload)
-    if workload.phase in _OVER:
+    if workload.phase in OVER:
         world.note_times(workload)
         if workload.phase is Phase.COMPLETED:
             learn(world.usual, world.journal, workload)

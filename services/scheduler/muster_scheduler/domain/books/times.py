@@ -1,19 +1,17 @@
 """When a workload has to be looked at again, by time alone. Pure: the world keeps the timers.
 
-Called by world.py for each workload that it watches, and by checks.py.
+Called by world.py for each workload that it watches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final
 
-from muster_kernel.lifecycle import ACTIVE, WAITING, Phase
+from muster_kernel.lifecycle import ACTIVE, OVER, WAITING, Phase
 from muster_scheduler.domain.asked.limits import Limits
 from muster_scheduler.domain.asked.workloads import SECOND, Ending, Workload
 from muster_scheduler.domain.fleet.clocks import Due
 
-_OVER: Final = frozenset({Phase.COMPLETED, Phase.FAILED})
 _Goes = Callable[[Workload], Due | None]  # when it has to go by time alone, and why
 
 
@@ -24,7 +22,7 @@ def times_of(workload: Workload, now: int, limits: Limits, due: _Goes) -> Iterat
             yield workload.not_before
     elif workload.phase is Phase.TERMINATING and workload.ending is Ending.RESTART:
         yield workload.not_before
-    elif workload.phase in _OVER:
+    elif workload.phase in OVER:
         after = workload.request.auto_deletion if workload.request else None
         if after is not None:
             yield workload.finished + after * SECOND

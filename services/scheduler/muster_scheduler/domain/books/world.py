@@ -7,9 +7,8 @@ timers, which deriving.py makes anew from the truth. `decisions` and `touched` b
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
 
-from muster_kernel.lifecycle import ACTIVE, RELEASING, WAITING, Phase
+from muster_kernel.lifecycle import ACTIVE, OVER, RELEASING, WAITING, Phase
 from muster_kernel.sentences import Reason
 from muster_scheduler.domain.asked.courses import COURSE, turned
 from muster_scheduler.domain.asked.limits import FORGET_AFTER, FORGET_AT_ONCE, WAITING_EVERY, Limits
@@ -34,8 +33,6 @@ from muster_scheduler.domain.fleet.clusters import Cluster
 from muster_scheduler.domain.fleet.nodes import Node
 from muster_scheduler.domain.journal import Journal
 from muster_scheduler.domain.tuples import new
-
-_OVER: Final = frozenset({Phase.COMPLETED, Phase.FAILED})
 
 
 def owner_of(workload: Workload, *, surplus: bool = False) -> Owner:
@@ -322,4 +319,4 @@ class World:
             return bool(workload.leaving)
         if workload.ending is Ending.RESTART:
             return False  # promised to another, the devices that it keeps would be given twice
-        return workload.phase in RELEASING or workload.phase in _OVER
+        return workload.phase in RELEASING or workload.phase in OVER

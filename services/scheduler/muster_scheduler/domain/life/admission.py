@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster_kernel.lifecycle import ACTIVE, REFUSED, WAITING, DesiredPhase, LifecycleEvent, Phase
+from muster_kernel.lifecycle import ACTIVE, OVER, REFUSED, WAITING, DesiredPhase, LifecycleEvent, Phase
 from muster_kernel.reasons import ChangeReason
 from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.books.claims import drop_claim
@@ -61,7 +61,7 @@ def _told(event: Admitted) -> dict[str, Any]:
 
 def _new_generation(world: World, workload: Workload, event: Admitted) -> None:
     """A later generation: services roll over, what waits takes the new spec, what is final stays as it is."""
-    if workload.phase in {Phase.COMPLETED, Phase.FAILED} or not workload.inference:
+    if workload.phase in OVER or not workload.inference:
         return
     if workload.phase in ACTIVE:
         service.roll_over(world, workload, event.request)

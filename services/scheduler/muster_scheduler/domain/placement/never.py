@@ -14,7 +14,7 @@ from muster_kernel.reasons import WaitingReason
 from muster_kernel.sentences import Reason
 from muster_scheduler.domain.asked.requests import STORAGE, Kind, Shape, charge_of, replica_count
 from muster_scheduler.domain.asked.workloads import Request
-from muster_scheduler.domain.books.trials import Trial
+from muster_scheduler.domain.books.idle_trial import Trial
 from muster_scheduler.domain.fleet.nodes import Node
 
 _NEAREST: Final = (

@@ -17,8 +17,8 @@ from muster_scheduler.domain.asked.requests import Grant, Kind, Role, Shape
 from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.books.capacity import Capacity
 from muster_scheduler.domain.books.eligible import eligibility_of
+from muster_scheduler.domain.books.idle_trial import Beside, Trial
 from muster_scheduler.domain.books.pools import NodePool
-from muster_scheduler.domain.books.trials import Beside, Trial
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.counts import counts_of
 from muster_scheduler.domain.fleet.eligibility import ANY_NODE, Eligibility, mismatch

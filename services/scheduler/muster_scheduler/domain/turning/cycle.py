@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster_kernel.lifecycle import ACTIVE, WAITING, LifecycleEvent, Phase
+from muster_kernel.lifecycle import ACTIVE, OVER, WAITING, LifecycleEvent, Phase
 from muster_kernel.reasons import IN_VAIN, ChangeReason, WaitingReason
 from muster_kernel.sentences import Reason
 from muster_scheduler.domain.asked.courses import Claim, Planned, begun
@@ -121,7 +121,7 @@ def look_at_due(world: World) -> None:
             restart_due(world, workload)
             if workload.phase in ACTIVE:
                 look_at_clocks(world, workload)  # its time may be up already: what it ran before the pause counts
-        elif workload.phase in {Phase.COMPLETED, Phase.FAILED}:
+        elif workload.phase in OVER:
             _auto_delete(world, workload)
         elif workload.phase in ACTIVE:
             _look_at_running(world, workload)
