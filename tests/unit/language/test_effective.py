@@ -212,7 +212,7 @@ ITEMS: list[tuple[str, dict[str, Any], str]] = [
     ("environment", {"value": "SECRET"}, ""),
     ("environment", {"value": "SECRET:store"}, "environmentVariables.i.value"),
     ("environment", {"value": "SECRET:,k"}, "environmentVariables.i.value"),
-    ("git_sync", {"repository": "git@h:r", "path": "/a", "branch": "b", "revision": "c"}, "storage.git.i.branch"),
+    ("git_sync", {"repository": "git@h:r", "path": "/a", "branch": "b", "revision": "c"}, ""),
     ("git_sync", {"repository": "git@h:r", "path": "/a", "password": "p"}, "storage.git.i.username"),
     ("git_sync", {"repository": "git@h:r", "path": "/a", "password": "p", "username": "u"}, ""),
     ("s3", {"bucket": "b", "path": "/a", "access_key_id": "k", "secret_key": "s"}, ""),

@@ -40,8 +40,6 @@ def _toleration(item: Any) -> Iterator[Fault]:
 
 
 def _checkout(item: Any) -> Iterator[Fault]:
-    if item.branch and item.revision:
-        yield Fault("branch", "branch and revision both say what to check out", "one of them")
     if item.password and not (item.username or item.secret_name):
         yield Fault("username", "a password needs a username", "username, or secretName")
 

@@ -80,7 +80,6 @@ _ITEMS: Final = (
         f"!(has(self.operator) && self.operator.matches('(?i)^exists$') && {_said('value')})",
         "a toleration with Exists has no value",
     ),
-    Rule(("branch", "rev"), f"!({_said('branch')} && {_said('rev')})", "branch and rev both say what to check out"),
     Rule(("bucket", "key", "secret"), f"{_said('key')} == {_said('secret')}", "an access key has two halves"),
     Rule(
         ("claimName", "existingPvc"),
