@@ -10,6 +10,7 @@ from muster_cluster_agent.domain.launch import Places, calls, hostfile, process
 from muster_cluster_agent.domain.model import Assignment, Pattern, Probe, Revision, Run, Share, Slice, Template
 from muster_cluster_agent.domain.plan import (
     InvalidCommand,
+    InvalidProbe,
     MpiLauncher,
     MpiWorker,
     Plain,
@@ -217,7 +218,35 @@ def test_what_muster_sets_wins_over_the_user() -> None:
 def test_only_who_says_so_is_asked_for_readiness() -> None:
     silent = replace(revision(Pattern.SINGLE, ""), template=Template(command="true", ports=(8080,)))
     assert plans(silent)[0].probe is None
-    asked = replace(silent, template=Template(command="true", probe=Probe(path="/x", port=8080)))
+    asked = replace(silent, template=Template(command="true", ports=(8080,), probe=Probe(path="/x", port=8080)))
     assert plans(asked)[0].probe == Probe(path="/x", port=8080)
     without_port = replace(silent, template=Template(command="true", probe=Probe(path="/x")))
     assert plans(without_port)[0].probe is None
+
+
+def test_a_probe_asks_the_replica_itself_and_nothing_else() -> None:
+    """The agent asks from inside the machine, where an undeclared port is somebody else's (A15)."""
+    own = Template(command="true", ports=(8080,))
+    elsewhere = replace(revision(Pattern.SINGLE, ""), template=replace(own, probe=Probe(path="/", port=5432)))
+    with pytest.raises(
+        InvalidProbe, match=r"port 5432, which is not one of the workload's ports \(8080\).*MUSTER_PORT_5432"
+    ):
+        plans(elsewhere)
+    without = replace(revision(Pattern.SINGLE, ""), template=Template(command="true", probe=Probe(port=5432)))
+    with pytest.raises(InvalidProbe, match=r"\(none\)"):
+        plans(without)
+
+
+@pytest.mark.parametrize(
+    ("probe", "word"),
+    [
+        (Probe(path="/ HTTP/1.1\r\nX: y", port=8080), "path"),
+        (Probe(path="/", host="h\r\n\r\nPOST /api/v1/workloads HTTP/1.1", port=8080), "host"),
+        (Probe(path="/", host="h\x7f", port=8080), "host"),
+    ],
+)
+def test_a_probe_is_one_request(probe: Probe, word: str) -> None:
+    """A line break in the path or the host would let the agent send any request (A15)."""
+    one = replace(revision(Pattern.SINGLE, ""), template=Template(command="true", ports=(8080,), probe=probe))
+    with pytest.raises(InvalidProbe, match=f"the {word} of the readiness probe .* control characters are not allowed"):
+        plans(one)

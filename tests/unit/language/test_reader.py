@@ -177,6 +177,8 @@ def test_what_is_no_gpu_request(gpu: str) -> None:
         ("  ports: {items: {p: {value: 80}}}\n", "spec.ports.items.p.value: ports is not a mapping"),
         ("  ports: {items: {p: {value: {containr: 80}}}}\n", "containr: unknown field; did you mean container?"),
         ("  readinessProbe: {value: {port: 70000}}\n", "spec.readinessProbe.value.port: 70000 is too large"),
+        ("  readinessProbe: {value: {path: '/a b'}}\n", "path: /a b is not a path"),
+        ('  readinessProbe: {value: {host: "x\\r\\nPOST / HTTP/1.1"}}\n', "spec.readinessProbe.value.host: "),
         ("  nodePools: {value: [a, {b: c}]}\n", "spec.nodePools.value.1: an entry of the list is not a text"),
         ("  nodePools: {value: [a, a]}\n", "spec.nodePools.value: a is given twice"),
         ("  nodePools: {value: a b}\n", "spec.nodePools.value: a b is not a name"),

@@ -49,7 +49,8 @@ class Share:
 class Probe:
     """How to tell that a server can serve: HTTP GET on `path`, or a TCP connection where it is empty.
 
-    Times in seconds; 0: the back end's own. successes, failures: how many in a row change the mind.
+    Times in seconds; 0: the back end's own. successes, failures: how many in a row change the mind. host: the Host
+    header; the question itself always goes to the replica.
     """
 
     path: str = ""

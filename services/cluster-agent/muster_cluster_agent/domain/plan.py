@@ -23,6 +23,10 @@ class InvalidCommand(ValueError):
     """The command cannot be split into words, or there is none."""
 
 
+class InvalidProbe(ValueError):
+    """The readiness probe asks something other than the replica itself."""
+
+
 @dataclass(frozen=True, slots=True)
 class Plain:
     """The user's command as it stands. world > 1: one of several that meet at a common address."""
@@ -226,9 +230,30 @@ def _torch_launcher(revision: Revision, workers: list[_Member]) -> TorchLauncher
 
 
 def _probe(pattern: Pattern, template: Template) -> Probe | None:
-    """A service is asked on its first port where nothing else is said; anything else is asked only where it says so."""
-    if template.probe is not None and (template.probe.port or template.ports):
-        return template.probe
+    """Return how a replica is asked. A service without a probe is asked on its first port. Raises InvalidProbe."""
+    asked = template.probe
+    if asked is not None and (asked.port or template.ports):
+        _check_probe(asked, template.ports)
+        return asked
     if pattern is Pattern.SERVICE and template.ports:
         return Probe()
     return None
+
+
+def _check_probe(probe: Probe, ports: tuple[int, ...]) -> None:
+    """Refuse a probe by which the agent would speak to others than the replica, or in words of the user's choice.
+
+    The agent asks from inside the machine. An undeclared port is some other process there, and a line break in the
+    path or the host would end the header and let the probe send any request.
+    """
+    if probe.port and probe.port not in ports:
+        known = ", ".join(map(str, ports)) or "none"
+        raise InvalidProbe(
+            f"the readiness probe asks port {probe.port}, which is not one of the workload's ports ({known}): "
+            f"add it to ports; the server then finds the port to listen on in MUSTER_PORT_{probe.port}"
+        )
+    for name, text in (("path", probe.path), ("host", probe.host)):
+        if any(character <= " " or character == "\x7f" for character in text):
+            raise InvalidProbe(
+                f"the {name} of the readiness probe is {text!r}: spaces and control characters are not allowed"
+            )

@@ -2,7 +2,7 @@
 
 Used by the local back end: one task a replica that has something to be asked. Holds: unless its probe says otherwise, a
 replica is ready after one good answer and unready after three bad ones in a row, so that one slow answer does not take
-it out of its service.
+it out of its service. Only addresses on this machine that the replica was given are asked; its `host` is only a header.
 """
 
 from __future__ import annotations

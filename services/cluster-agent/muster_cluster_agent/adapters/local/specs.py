@@ -149,7 +149,7 @@ class SpecWriter:
         asked = plan.probe.port or next(iter(ports))
         return {
             "path": plan.probe.path,
-            "port": ports.get(asked, asked),
+            "port": ports[asked],  # its own, and no other process of this machine
             "host": plan.probe.host,
             "tls": plan.probe.tls,
             "pace": {

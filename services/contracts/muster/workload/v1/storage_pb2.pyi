@@ -206,9 +206,9 @@ class GitRepository(_message.Message):
     repository: _builtins.str
     """The address of the repository, by https or ssh."""
     branch: _builtins.str
-    """The branch to fetch."""
+    """The branch to clone. A revision is then checked out from it."""
     revision: _builtins.str
-    """The commit or tag to check out."""
+    """The commit or tag to check out after the clone."""
     path: _builtins.str
     """The folder inside the container in which the repository is checked out."""
     secret_name: _builtins.str

@@ -821,7 +821,7 @@ class ReadinessProbe(_message.Message):
     path: _builtins.str
     """The path of the HTTP GET that has to answer 200 to 399."""
     port: _builtins.int
-    """The port that is asked."""
+    """The port that is asked: one of the workload's own."""
     initial_delay_seconds: _builtins.int
     """How long to wait before the first question."""
     period_seconds: _builtins.int
@@ -833,7 +833,7 @@ class ReadinessProbe(_message.Message):
     failure_threshold: _builtins.int
     """How many questions in a row have to fail before a ready replica no longer counts as ready."""
     host: _builtins.str
-    """The host that is asked in place of the replica itself."""
+    """The name in the Host header of the question. The question itself always goes to the replica."""
     scheme: Global___ProbeScheme.ValueType
     """Whether the question goes by HTTP or by HTTPS."""
     def __init__(
