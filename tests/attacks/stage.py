@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from muster_stack.layout import Layout
-
 from tests.attacks.attack import Actor
 
 
