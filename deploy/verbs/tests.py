@@ -1,4 +1,4 @@
-"""`test`, `chaos` and `bench`: what runs the code.
+"""`test`, `chaos`, `attack` and `bench`: what runs the code.
 
 Called by people and by .ci/run. Holds: fast suites come first, the pure rooms keep their line coverage, and the last
 line of `test` is pytest's own.
@@ -97,6 +97,13 @@ def chaos() -> int:
     setup()
     flags = [f"--{name.lower()}={os.environ[name]}" for name in ("SEED", "KILLS") if os.environ.get(name)]
     become([PYTHON, ROOT / "tests" / "chaos" / "run.py", *flags])
+
+
+def attack() -> int:
+    """Tries every scripted attack on running stacks and judges whether they held; ONLY=B4 limits it to a row."""
+    setup()
+    only = os.environ.get("ONLY")
+    become([PYTHON, ROOT / "tests" / "attacks" / "run.py", *([f"--only={only}"] if only else [])])
 
 
 def bench() -> int:

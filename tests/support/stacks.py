@@ -30,18 +30,19 @@ class RunningStack:
 
 @contextmanager
 def running_stack(
-    folder: Path, clusters: Mapping[str, str], *, standby: bool = False, hold: bool = False
+    folder: Path, clusters: Mapping[str, str], *, standby: bool = False, hold: bool = False, auth: bool = False
 ) -> Iterator[RunningStack]:
     """Starts a stack with these cluster declarations (YAML by name) and waits until all of it is ready.
 
-    standby: a second scheduler follows. hold: agents accept assignments and start nothing. Raises StartFailed.
+    standby: a second scheduler follows. hold: agents accept assignments and start nothing. auth: calls need a token.
+    Raises StartFailed.
     """
     layout = Layout.of(folder)
     layout.make()
     for name, declaration in clusters.items():
         (layout.clusters / f"{name}.yaml").write_text(declaration)
     try:
-        start_detached(layout, keeper_command(layout, standby=standby, hold=hold), seconds=START_SECONDS)
+        start_detached(layout, keeper_command(layout, standby=standby, hold=hold, auth=auth), seconds=START_SECONDS)
         stack = Stack(layout)
         services = stack.status()["services"]
         yield RunningStack(layout, stack, services["submission"]["grpc"], services["kafka"]["bootstrap"])
