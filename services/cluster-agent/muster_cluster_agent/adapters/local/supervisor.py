@@ -9,7 +9,6 @@ written.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import json
 import os
@@ -19,10 +18,9 @@ import socket
 import time
 from typing import Any, Final
 
-from muster_cluster_agent.adapters.local import journal, procfs
+from muster_cluster_agent.adapters.local import child, journal, procfs
 from muster_cluster_agent.adapters.local.logfile import LogWriter
 
-_PR_SET_PDEATHSIG: Final = 1
 _PR_SET_NAME: Final = 15
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _PIPE_CHUNK: Final = 65536
@@ -31,14 +29,6 @@ _DEADLINE_CHECK: Final = 1.0  # seconds between two looks at the dead-man's file
 _KILL_CHECK: Final = 0.05  # seconds between two rounds of killing
 _NOT_FOUND: Final = 127
 _SIGNALLED: Final = 128  # plus the signal: the exit code of a command that a signal ended
-_NOT_EXECUTABLE: Final = 126
-
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
-def _prctl(option: int, argument: int | bytes) -> None:
-    if _libc.prctl(option, argument, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), f"prctl({option}) failed")
 
 
 class Supervisor:
@@ -61,7 +51,7 @@ class Supervisor:
         """Starts the command and stays until no process of the replica is left."""
         if self._journal.size() > 0:
             return  # an agent has declared this replica dead before we came: it must not start now
-        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        child.prctl(_PR_SET_CHILD_SUBREAPER, 1)
         if self._start():
             self._watch()
         self._end_rest()
@@ -75,7 +65,7 @@ class Supervisor:
         self._child = os.fork()
         if self._child == 0:
             os.close(go_write)
-            _become_command(self._spec, parent, go_read, error_write, output_write)
+            child.become_command(self._spec, parent, go_read, error_write, output_write)
         for end in (go_read, error_write, output_write):
             os.close(end)
         self._journal.append(
@@ -93,7 +83,7 @@ class Supervisor:
         return True
 
     def _refuse(self, number: int) -> None:
-        code = _NOT_FOUND if number in {errno.ENOENT, errno.ENOTDIR} else _NOT_EXECUTABLE
+        code = _NOT_FOUND if number in {errno.ENOENT, errno.ENOTDIR} else child.NOT_EXECUTABLE
         reason = f"{self._spec['argv'][0]}: {os.strerror(number)}"
         self._log.write(f"muster: cannot run {reason}\n".encode())
         with contextlib.suppress(ChildProcessError):
@@ -196,7 +186,7 @@ class Supervisor:
         code = self._exit if self._exit is not None else 255
         ended = {"event": "exited", "code": code, "signal": code - _SIGNALLED if code > _SIGNALLED else None}
         gone = {"event": "gone", "evidence": "no-process"}
-        refused = code in {_NOT_FOUND, _NOT_EXECUTABLE} and self._output_never_ran()
+        refused = code in {_NOT_FOUND, child.NOT_EXECUTABLE} and self._output_never_ran()
         lines = [] if refused else [ended]
         if _childless():
             self._journal.append(*lines, gone)
@@ -236,26 +226,6 @@ class Supervisor:
                     sender.sendto(self._spec["name"].encode(), f"/proc/self/fd/{folder}/{os.path.basename(target)}")
             finally:
                 os.close(folder)
-
-
-def _become_command(spec: dict[str, Any], parent: int, go: int, error: int, output: int) -> None:
-    """In the child: waits for the word, then becomes the user's command. Never returns."""
-    try:
-        _prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
-        if os.getppid() != parent or os.read(go, 1) != b"!":
-            os._exit(_NOT_EXECUTABLE)
-        os.setsid()
-        for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
-            signal.signal(number, signal.SIG_DFL)
-        null = os.open(os.devnull, os.O_RDONLY)
-        for source, target in ((null, 0), (output, 1), (output, 2)):
-            os.dup2(source, target)
-        os.chdir(spec["cwd"])
-        os.execvpe(spec["argv"][0], spec["argv"], spec["env"])  # noqa: S606  no shell is the point
-    except OSError as failure:
-        os.write(error, str(failure.errno or errno.EACCES).encode())
-    finally:
-        os._exit(_NOT_EXECUTABLE)
 
 
 def _wakeup_pipe() -> int:
@@ -303,5 +273,5 @@ def _renewed(file: str, otherwise: float) -> float:
 def supervise(folder: str) -> None:
     """The supervisor process itself: detached from the fork server, gone when its replica is."""
     os.setsid()
-    _prctl(_PR_SET_NAME, b"muster-replica")
+    child.prctl(_PR_SET_NAME, b"muster-replica")
     Supervisor(folder).run()

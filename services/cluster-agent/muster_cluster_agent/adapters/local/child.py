@@ -1,0 +1,52 @@
+"""The replica's own process between fork and exec: what it is given and what is taken from it.
+
+Called by the supervisor right after the fork, in the child. Standard library only. Holds: nothing of the user runs
+before the supervisor has written the process down; a step that fails ends the process, and its errno
+is told. Limits belong before the chdir: resources first, while the process may still set them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import signal
+from typing import Any, Final
+
+_PR_SET_PDEATHSIG: Final = 1
+NOT_EXECUTABLE: Final = 126
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def prctl(option: int, argument: int | bytes) -> None:
+    """Change one property of this process. Raises OSError."""
+    if _libc.prctl(option, argument, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl({option}) failed")
+
+
+def die_with(parent: int) -> None:
+    """Ask the kernel to kill this process when `parent` ends; ends it at once where that has happened already."""
+    prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    if os.getppid() != parent:
+        os._exit(NOT_EXECUTABLE)
+
+
+def become_command(spec: dict[str, Any], parent: int, go: int, error: int, output: int) -> None:
+    """Wait for the word, then become the user's command. Never returns; a failure's errno goes to `error`."""
+    try:
+        die_with(parent)
+        if os.read(go, 1) != b"!":
+            os._exit(NOT_EXECUTABLE)
+        os.setsid()
+        for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_DFL)
+        null = os.open(os.devnull, os.O_RDONLY)
+        for source, target in ((null, 0), (output, 1), (output, 2)):
+            os.dup2(source, target)
+        os.chdir(spec["cwd"])
+        os.execvpe(spec["argv"][0], spec["argv"], spec["env"])  # noqa: S606  no shell is the point
+    except OSError as failure:
+        os.write(error, str(failure.errno or errno.EACCES).encode())
+    finally:
+        os._exit(NOT_EXECUTABLE)
