@@ -78,6 +78,7 @@ class Consumer(ABC):
             unparked=unparked,
             begin=begin,
             consumer=name if stores_offsets else "",
+            health=bus.health,
         )
         self._database = database
         self._bus = bus

@@ -1,7 +1,8 @@
 """Whether this process can do its work, and what keeps it from it.
 
 Every part that may fail owns a named condition; the process serves while none of them is in trouble for longer than
-its grace. The gRPC health service, /healthz and a gauge all show this one state.
+its grace. The gRPC health service, /healthz and a gauge all show this one state. A degraded condition is shown in the
+same places, and the process goes on serving: only a part of its work waits.
 """
 
 from __future__ import annotations
@@ -30,10 +31,12 @@ class Health:
     grace: float = 5.0
     clock: Callable[[], float] = time.monotonic
     _troubles: dict[str, tuple[str, float]] = field(default_factory=dict)
+    _degraded: dict[str, str] = field(default_factory=dict)
 
     def good(self, condition: str) -> None:
         """`condition` holds."""
-        if self._troubles.pop(condition, None) is not None:
+        trouble, degraded = self._troubles.pop(condition, None), self._degraded.pop(condition, None)
+        if trouble is not None or degraded is not None:
             _log.info("condition is good again", condition=condition)
         CONDITION.labels(condition).set(1)
 
@@ -45,6 +48,18 @@ class Health:
         since = float("-inf") if at_once else known[1] if known else self.clock()
         self._troubles[condition] = (why, since)
         CONDITION.labels(condition).set(0)
+
+    def degraded(self, condition: str, why: str) -> None:
+        """A part of the work waits, and `why`; the process goes on serving. `good` ends it."""
+        if condition not in self._degraded:
+            _log.warning("condition is degraded", condition=condition, why=why)
+        self._degraded[condition] = why
+        CONDITION.labels(condition).set(0)
+
+    @property
+    def waiting(self) -> dict[str, str]:
+        """The degraded conditions, with their reasons."""
+        return dict(sorted(self._degraded.items()))
 
     @property
     def troubles(self) -> dict[str, str]:

@@ -3,29 +3,33 @@
 The consumer loops call `process` with what one poll brought, and `sweep` now and then for what waits. One batch is one
 transaction: inbox, handler, outbox, offsets. When it fails, its records are handled one by one; the one that fails
 again after bounded tries becomes a dead letter, and what follows of its aggregate is parked behind it. Only a record
-with an identity of ours and a version holds back others: anyone may write rubbish that names a workload.
+with an identity of ours and a version holds back others: anyone may write rubbish that names a workload. Records that
+wait for a slow or locked PostgreSQL are tried until it works, and health names them meanwhile.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from google.protobuf.message import Message
 
 from muster_chassis import logs, metrics, parking, tracing
 from muster_chassis.admission import Admission, Entry
-from muster_chassis.attempts import bounded, patiently
+from muster_chassis.attempts import Told, bounded, patiently
 from muster_chassis.breakers import Breakers, Tripped
 from muster_chassis.codec import Decoder, aggregate_of, inbox_key, place_key, version_of
 from muster_chassis.database import Database, OutcomeUnknown
 from muster_chassis.events import Event, Origin, Reject
+from muster_chassis.health import Health
 from muster_chassis.lease import Deposed
 from muster_chassis.parking import BEHIND, GAP, REJECTED, Waiting
 from muster_chassis.topics import Topic
 from muster_chassis.unit import Settlement, Unit
 
 _log = logs.get(__name__)
+_SLOW_TRIES: Final = 3  # of a whole batch; then its records are tried alone, each until it works
 
 Handler = Callable[[Unit, Sequence[Event]], Awaitable[None]]
 Place = tuple[str, int]
@@ -57,11 +61,11 @@ class Intake:
     """Handles the records of one consumer.
 
     begin: first statement of every transaction (a leader's fence). decoders: for topics whose records are not ours.
-    unparked: types that never wait behind a rejected one (inventory, heartbeats). reading: offsets are stored in the
-    transaction under this consumer's name.
+    unparked: types that never wait behind a rejected one (inventory, heartbeats). consumer: offsets are stored in the
+    transaction under this name. health: where it shows that records are tried again and again.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all but four by name, with a default
         self,
         database: Database,
         handler: Handler,
@@ -72,6 +76,7 @@ class Intake:
         unparked: Iterable[type[Message]] = (),
         begin: Callable[[Unit], Awaitable[None]] | None = None,
         consumer: str = "",
+        health: Health | None = None,
     ) -> None:
         self.database = database
         self.topics = {topic.name: topic for topic in topics}
@@ -85,6 +90,8 @@ class Intake:
         self._unparked = frozenset(cls.DESCRIPTOR.full_name for cls in unparked)
         self._begin = begin
         self._consumer = consumer
+        self._health = health or Health()
+        self._condition = f"records {next(iter(self.topics))}"  # a consumer is known by its first topic
 
     async def process(self, origins: Sequence[Origin], done: dict[Place, int]) -> None:
         """Handles records in their order. `done` is told the next offset of each partition as it becomes durable.
@@ -94,10 +101,10 @@ class Intake:
         """
         entries = [self._decode(origin) for origin in origins]
         try:
-            await patiently(lambda: self._once(entries))
+            await patiently(lambda: self._once(entries), told=self._told(entries), slow_tries=_SLOW_TRIES)
         except (Tripped, Deposed, OutcomeUnknown):
             raise
-        except Exception as error:  # noqa: BLE001 - whatever a handler raises is judged record by record
+        except Exception as error:  # noqa: BLE001 - what a handler raises is judged record by record
             _log.warning("a batch failed, its records are handled one by one", records=len(entries), error=repr(error))
         else:
             done.update(_next_offsets(origins))
@@ -123,6 +130,19 @@ class Intake:
             for row in rows:
                 await self._waiting(row)
                 settled += 1
+
+    def _told(self, entries: Sequence[Entry]) -> Told:
+        """Return what tells health that these records are tried again and again, and when they no longer are."""
+
+        def tell(why: str) -> None:
+            if not why:
+                self._health.good(self._condition)
+                return
+            first = entries[0].origin
+            place = f"{len(entries)} from {first.topic}, partition {first.partition}, offset {first.offset}"
+            self._health.degraded(self._condition, f"{place}: {why}")
+
+        return tell
 
     def _decode(self, origin: Origin) -> Entry:
         entry = self._read(origin)
@@ -216,7 +236,8 @@ class Intake:
 
     async def _alone(self, entry: Entry) -> None:
         """One record in a transaction of its own; a dead letter when it fails for good."""
-        reason, attempts = await bounded(lambda: self._once([entry]))
+        told = self._told([entry])
+        reason, attempts = await bounded(lambda: self._once([entry]), told=told)
         if not reason:
             return
 
@@ -227,7 +248,7 @@ class Intake:
                     await parking.park(unit, entry.parked(REJECTED, reason, attempts))
                 unit.settlement = Settlement({}, self._consumer, self.bus, self._stored([entry.origin]))
 
-        await patiently(give_up)
+        await patiently(give_up, told=told)
         self._note(entry.origin.topic, "rejected")
         _log.warning("a record goes to the dead letters", topic=entry.origin.topic, key=entry.key, reason=reason)
 
@@ -247,7 +268,8 @@ class Intake:
                 if version > seen:
                     unit.settlement = Settlement({entry.line: version})
 
-        reason, attempts = await bounded(handle)
+        told = self._told([entry])
+        reason, attempts = await bounded(handle, told=told)
         if not reason:
             HANDLED.labels(row.origin.topic, "done").inc()
             return
@@ -256,7 +278,7 @@ class Intake:
             async with self.database.unit(begin=self._begin) as unit:
                 await parking.refuse(unit, row, reason)
 
-        await patiently(keep)
+        await patiently(keep, told=told)
         _log.warning("a waiting record failed", topic=row.origin.topic, reason=reason, attempts=row.attempts + attempts)
 
     async def _counted(self, unit: Unit, row: Waiting, entry: Entry) -> tuple[int, int]:

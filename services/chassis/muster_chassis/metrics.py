@@ -98,9 +98,16 @@ class Exposition:
     It runs in a thread of its own, so that it still answers when the event loop does not.
     """
 
-    def __init__(self, listen: str, health: Callable[[], dict[str, str]]) -> None:
+    def __init__(
+        self,
+        listen: str,
+        health: Callable[[], dict[str, str]],
+        degraded: Callable[[], dict[str, str]] = dict,
+    ) -> None:
+        """`health`: what keeps the process from serving. `degraded`: which part of its work waits, and why."""
         host, _, port = listen.rpartition(":")
         self._health = health
+        self._degraded = degraded
         self._metrics = make_wsgi_app(REGISTRY)
         self._server: WSGIServer = make_server(host, int(port), self._answer, handler_class=_Quiet)
         self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
@@ -125,4 +132,5 @@ class Exposition:
         troubles = self._health()
         status = "200 OK" if not troubles else "503 Service Unavailable"
         start_response(status, [("Content-Type", "application/json")])
-        return [json.dumps({"serving": not troubles, "troubles": troubles}).encode()]
+        body = {"serving": not troubles, "troubles": troubles, "degraded": self._degraded()}
+        return [json.dumps(body).encode()]

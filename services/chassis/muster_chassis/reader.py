@@ -123,7 +123,7 @@ class Reader:
         while True:
             try:
                 return await self._handle(events)
-            except Retry:
+            except (Retry, TimeoutError):  # time is never poison
                 await backoff.pause()
 
 

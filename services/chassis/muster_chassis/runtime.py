@@ -133,7 +133,8 @@ async def _main(settings: _Configured, compose: Callable[[Runtime, _Configured],
         loop.add_signal_handler(number, runtime.stopping.set)
     # Without this, whoever asks would hear "ready" from a process that has not even opened its database.
     runtime.health.bad("start", "the service is still opening its parts", at_once=True)
-    exposition = Exposition(settings.metrics_listen, lambda: runtime.health.troubles)
+    health = runtime.health
+    exposition = Exposition(settings.metrics_listen, lambda: health.troubles, lambda: health.waiting)
     exposition.start()
     try:
         if await _unless_stopped(runtime, compose(runtime, settings)):

@@ -53,7 +53,7 @@ async def compose(runtime: Runtime, settings: TelemetrySettings) -> None:
     runtime.close_last(server.stop)
     accounts = PostgresAccounts()
     handlers = Handlers(accounts)
-    intake = Intake(database, Samples(handlers), [SAMPLES], DECODER)
+    intake = Intake(database, Samples(handlers), [SAMPLES], DECODER, health=runtime.health)
     await intake.breakers.look()
     stream = SampleStream(bus, intake, name=NAME, instance=settings.instance)
     relay = Relay(database, bus)

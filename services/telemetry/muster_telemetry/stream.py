@@ -127,7 +127,7 @@ class SampleStream:
                 await self._wait_for_resume()
 
     async def _wait_for_resume(self) -> None:
-        """Nearly everything was rejected: stands still until somebody resumes it, and says so."""
+        """Wait until an operator resumes the topic: nearly everything on it was rejected."""
         await patiently(lambda: self._intake.breakers.remember(SAMPLES.name))
         self._bus.health.bad(f"consumer {SAMPLES.name}", self._intake.breakers.stopped[SAMPLES.name], at_once=True)
         while SAMPLES.name in self._intake.breakers.stopped:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 import urllib.error
 import urllib.request
@@ -130,6 +131,30 @@ def test_a_trouble_counts_after_its_grace() -> None:
     assert state.serving
     state.bad("consumer", "stopped", at_once=True)
     assert not state.serving
+
+
+def test_a_degraded_condition_is_shown_and_the_process_serves() -> None:
+    state = health.Health(grace=0.0)
+    state.degraded("records muster.submissions", "the table is locked")
+    assert (state.serving, state.troubles) == (True, {})
+    assert state.waiting == {"records muster.submissions": "the table is locked"}
+    assert metrics.value(health.CONDITION, condition="records muster.submissions") == 0
+    state.good("records muster.submissions")
+    assert state.waiting == {}
+
+
+def test_the_side_door_names_what_is_degraded() -> None:
+    door = metrics.Exposition("127.0.0.1:0", dict, lambda: {"lane x": "topic x is missing"})
+    door.start()
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{door.port}/healthz") as answer:
+            assert json.loads(answer.read()) == {
+                "serving": True,
+                "troubles": {},
+                "degraded": {"lane x": "topic x is missing"},
+            }
+    finally:
+        door.stop()
 
 
 def test_the_side_door_answers_with_metrics_and_reasons() -> None:
