@@ -120,7 +120,12 @@ class DeadLettersPlane(PlaneService, dead_letters_pb2_grpc.DeadLettersServiceSer
             "ResumeConsumer",
             request,
             context,
-            dead_letters_pb2.ResumeConsumerResponse(topics=[request.topic] if request.topic else []),
+            dead_letters_pb2.ResumeConsumerResponse(
+                topics=[request.topic] if request.topic else [],
+                passed=request.count,
+                rejected=request.count // 2,
+                finished=True,
+            ),
         )
 
     async def RedriveDeadLetters(self, request: Any, context: Any) -> Any:

@@ -195,8 +195,10 @@ class Consumer(ABC):
         self._swept = now
         mine = {(tp.topic, tp.partition) for tp in consumer.assignment()}
         await self.intake.sweep(lambda place: place in mine)
-        if self.intake.breakers.stopped:
-            await self.intake.breakers.look()
+        breakers = self.intake.breakers
+        await breakers.progress()
+        if breakers.stopped or breakers.resumptions:
+            await breakers.look()
 
     async def _learn_ends(self, consumer: AIOKafkaConsumer) -> None:
         """For partitions that are new to it: where they end now, and whether their oldest records have gone."""

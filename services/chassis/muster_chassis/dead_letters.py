@@ -29,6 +29,7 @@ _log = logs.get(__name__)
 _PAGE: Final = 50
 _LARGEST_PAGE: Final = 500
 _MOST: Final = 1000
+_MOST_PASSED: Final = 1_000_000_000
 _WAIT: Final = 20.0
 _PAUSE: Final = 0.05
 _LIST: Final = """
@@ -49,6 +50,20 @@ _TAKE: Final = """
 SELECT id, event_id::text AS event_id, topic, aggregate, version FROM parked
 WHERE why = 'rejected' AND done_at IS NULL AND event_id = ANY($1::uuid[]) ORDER BY version, id FOR UPDATE
 """
+_RESUME: Final = """
+INSERT INTO resumptions AS r (topic, allowed, began, last) SELECT t, $2::bigint, $3, $3 FROM unnest($1::text[]) AS u(t)
+ON CONFLICT (topic) DO UPDATE SET allowed = excluded.allowed, passed = 0, rejected = 0, done = false,
+    began = excluded.began, last = excluded.last
+"""
+_IDLE: Final = """
+UPDATE resumptions SET done = true WHERE NOT done
+AND last < now() - CASE WHEN passed > 0 THEN interval '3 seconds' ELSE interval '15 seconds' END
+"""
+_PASSED: Final = """
+SELECT topic, passed, rejected, done FROM resumptions
+WHERE topic = ANY($1::text[]) OR ((NOT done OR last > now() - interval '1 minute') AND ($2 = '' OR topic = $2))
+"""
+"""The resumptions of a call: those that it began, and for one that waits on, those under way or just over."""
 _STATE: Final = "SELECT asked, done_at, reason FROM parked WHERE event_id = ANY($1::uuid[])"
 
 
@@ -110,17 +125,43 @@ class DeadLetters(dead_letters_pb2_grpc.DeadLettersServiceServicer):
         return answer
 
     async def ResumeConsumer(self, request: pb.ResumeConsumerRequest, context: Any) -> pb.ResumeConsumerResponse:
-        """Lets a consumer go on that stopped because too much was rejected."""
+        """Lets a consumer go on that stopped because too much was rejected, and says how much it passed."""
         if self._elsewhere(request.service):
             return pb.ResumeConsumerResponse()
+        _check_resumption(request)
+        asked = request.until_quiet or request.count
 
         async def resume(unit: Unit) -> pb.ResumeConsumerResponse:
             rows = await unit.connection.fetch(
                 "DELETE FROM breakers WHERE $1 = '' OR topic = $1 RETURNING topic", clean(request.topic, 300)
             )
-            return pb.ResumeConsumerResponse(topics=sorted(row["topic"] for row in rows))
+            topics = sorted(row["topic"] for row in rows)
+            if asked:
+                await unit.connection.execute(_RESUME, topics, request.count or None, unit.now)
+            return pb.ResumeConsumerResponse(topics=topics)
 
-        return await once(self._database, "ResumeConsumer", request, pb.ResumeConsumerResponse, resume)
+        answer = await once(self._database, "ResumeConsumer", request, pb.ResumeConsumerResponse, resume)
+        return await self._passed(request, answer, min(_WAIT / 2, remaining(context, _WAIT))) if asked else answer
+
+    async def _passed(
+        self, request: pb.ResumeConsumerRequest, answer: pb.ResumeConsumerResponse, seconds: float
+    ) -> pb.ResumeConsumerResponse:
+        """Waits until every resumption that was asked for is over, or for so many seconds."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while True:
+            await self._database.pool.execute(_IDLE)
+            rows = await self._database.pool.fetch(_PASSED, list(answer.topics), clean(request.topic, 300))
+            finished = all(row["done"] for row in rows)
+            if finished or loop.time() >= deadline:
+                break
+            await asyncio.sleep(4 * _PAUSE)
+        return pb.ResumeConsumerResponse(
+            topics=sorted(row["topic"] for row in rows),
+            passed=sum(row["passed"] for row in rows),
+            rejected=sum(row["rejected"] for row in rows),
+            finished=finished,
+        )
 
     async def _given_up(self, unit: Unit, wanted: list[str]) -> pb.DiscardDeadLettersResponse:
         rows = await unit.connection.fetch(_TAKE, wanted)
@@ -182,6 +223,19 @@ def dead_letters_service(database: Database) -> Service:
         dead_letters_pb2_grpc.add_DeadLettersServiceServicer_to_server,
         DeadLetters(database),
     )
+
+
+def _check_resumption(request: pb.ResumeConsumerRequest) -> None:
+    if request.count and request.until_quiet:
+        raise InvalidArgument(
+            f"count is {request.count} and until_quiet is set: give one of them",
+            violations=[Violation("until_quiet", "not with count")],
+        )
+    if request.count > _MOST_PASSED:
+        raise InvalidArgument(
+            f"count is {request.count}: 1 to {_MOST_PASSED:,} are allowed, 0 means no number",
+            violations=[Violation("count", f"0 to {_MOST_PASSED}")],
+        )
 
 
 def _origin(row: Any) -> Origin:

@@ -10,6 +10,7 @@ wait for a slow or locked PostgreSQL are tried until it works, and health names 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -20,7 +21,7 @@ from muster_chassis.admission import Admission, Entry
 from muster_chassis.attempts import Told, bounded, patiently
 from muster_chassis.breakers import Breakers, Tripped
 from muster_chassis.codec import Decoder, aggregate_of, inbox_key, place_key, version_of
-from muster_chassis.database import Database, OutcomeUnknown
+from muster_chassis.database import PASSING, Database, OutcomeUnknown
 from muster_chassis.events import Event, Origin, Reject
 from muster_chassis.health import Health
 from muster_chassis.lease import Deposed
@@ -99,6 +100,11 @@ class Intake:
         Returns when all are done, waiting, or dead letters. Raises Tripped where a topic's consumer must stop;
         Deposed and OutcomeUnknown for a leader; nothing else.
         """
+        await self._process(origins, done)
+        with suppress(*PASSING, TimeoutError):
+            await self.breakers.progress()  # only a report for operators: the next batch writes it
+
+    async def _process(self, origins: Sequence[Origin], done: dict[Place, int]) -> None:
         entries = [self._decode(origin) for origin in origins]
         try:
             await patiently(lambda: self._once(entries), told=self._told(entries), slow_tries=_SLOW_TRIES)

@@ -177,8 +177,15 @@ class DeadLetters(Resource):
         stub = dead_letters_pb2_grpc.DeadLettersServiceStub(self._channel)
         return await self._calls.unary(stub.DiscardDeadLetters, request)
 
-    async def resume(self, service: str, *, topic: str = "", key: str | None = None) -> Sequence[str]:
-        """Lets a consumer go on that stopped because too much was rejected; the topics that go on."""
-        request = dead_letters_pb2.ResumeConsumerRequest(service=service, topic=topic, idempotency_key=key or new_key())
+    async def resume(
+        self, service: str, *, topic: str = "", count: int = 0, until_quiet: bool = False, key: str | None = None
+    ) -> dead_letters_pb2.ResumeConsumerResponse:
+        """Let a consumer go on that stopped because too much was rejected; wait for `count` records or for quiet.
+
+        The answer says how many passed; where it is not `finished`, the same call waits on.
+        """
+        request = dead_letters_pb2.ResumeConsumerRequest(
+            service=service, topic=topic, count=count, until_quiet=until_quiet, idempotency_key=key or new_key()
+        )
         stub = dead_letters_pb2_grpc.DeadLettersServiceStub(self._channel)
-        return (await self._calls.unary(stub.ResumeConsumer, request)).topics
+        return await self._calls.unary(stub.ResumeConsumer, request)

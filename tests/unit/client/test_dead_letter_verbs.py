@@ -32,7 +32,18 @@ def test_dead_letters(muster: Command, world: World) -> None:
     assert "1 handled, 1 failed again" in redriven.out
     assert muster("dead-letters", "redrive").code == 2
     resumed = muster("dead-letters", "resume", "scheduler", "--topic", "muster.admissions")
-    assert "scheduler goes on with muster.admissions" in resumed.out
+    assert "scheduler goes on with muster.admissions\n" in resumed.out
+
+
+def test_a_resumption_says_how_many_passed(muster: Command) -> None:
+    counted = muster("dead-letters", "resume", "scheduler", "--topic", "muster.admissions", "--count", "30000")
+    assert (
+        counted.out == "scheduler goes on with muster.admissions: 30,000 records passed, 15,000 became dead letters\n"
+    )
+    quiet = muster("dead-letters", "resume", "scheduler", "--topic", "muster.admissions", "--until-quiet")
+    assert "0 records passed" in quiet.out
+    assert muster("dead-letters", "resume", "scheduler", "--count", "5", "--until-quiet").code == 2
+    assert muster("dead-letters", "resume", "scheduler", "--count", "-5").code == 2
 
 
 def test_dead_letters_are_shown_up_to_the_limit_and_the_rest_is_counted(muster: Command, world: World) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from muster.api.v1.dead_letters_pb2 import ResumeConsumerResponse
 from muster_client.cli.exits import Exit
 from muster_client.cli.options import Common
 from muster_client.cli.output import emit, note, say
@@ -118,18 +119,46 @@ def _check(ids: Iterable[str]) -> None:
             ) from None
 
 
-async def resume_consumer(service: str, *, topic: str = "", common: Common = _NO_OPTIONS) -> int:
+async def resume_consumer(
+    service: str,
+    *,
+    topic: str = "",
+    count: int = 0,
+    until_quiet: Annotated[bool, Parameter(negative="")] = False,
+    common: Common = _NO_OPTIONS,
+) -> int:
     """Lets a consumer go on that stopped because too much was rejected.
 
     Args:
         service: The service.
         topic: The topic; left out: every stopped one of the service.
+        count: Take in so many records before it may stop again, and wait for them.
+        until_quiet: Take in all records until at most half of them are rejected or no more come, and wait for that.
         common: Connection.
     """
+    if count < 0 or (count and until_quiet):
+        raise InvalidInput(f"--count {count}: a number of records from 1, and not with --until-quiet")
     async with common.muster() as muster:
-        topics = list(await muster.dead_letters.resume(service, topic=topic))
+        answer = await muster.dead_letters.resume(service, topic=topic, count=count, until_quiet=until_quiet)
+        while (count or until_quiet) and not answer.finished:
+            note(f"{answer.passed:,} records passed so far")
+            answer = await muster.dead_letters.resume(service, topic=topic, count=count, until_quiet=until_quiet)
     if common.json:
-        emit({"service": service, "topics": topics})
+        emit(
+            {
+                "service": service,
+                "topics": list(answer.topics),
+                "passed": answer.passed,
+                "rejected": answer.rejected,
+            }
+        )
     else:
-        say(f"{service} goes on with {', '.join(topics)}" if topics else f"{service}: no consumer was stopped")
+        say(_resumed(service, answer, counted=bool(count or until_quiet)))
     return Exit.OK
+
+
+def _resumed(service: str, answer: ResumeConsumerResponse, *, counted: bool) -> str:
+    if not answer.topics:
+        return f"{service}: no consumer was stopped"
+    text = f"{service} goes on with {', '.join(answer.topics)}"
+    return f"{text}: {answer.passed:,} records passed, {answer.rejected:,} became dead letters" if counted else text

@@ -298,22 +298,34 @@ class ResumeConsumerRequest(_message.Message):
     SERVICE_FIELD_NUMBER: _builtins.int
     TOPIC_FIELD_NUMBER: _builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    UNTIL_QUIET_FIELD_NUMBER: _builtins.int
     service: _builtins.str
     """The service."""
     topic: _builtins.str
     """The topic; empty: every stopped one of the service."""
     idempotency_key: _builtins.str
     """Makes a repeated call harmless."""
+    count: _builtins.int
+    """The consumer does not stop again before it has taken in so many records, at most 1,000,000,000; 0: it stops again
+    as soon as nearly everything is rejected.
+    """
+    until_quiet: _builtins.bool
+    """The consumer does not stop again before the topic is quiet: at most half of the last records were rejected, or no
+    more come. Not with count.
+    """
     def __init__(
         self,
         *,
         service: _builtins.str = ...,
         topic: _builtins.str = ...,
         idempotency_key: _builtins.str = ...,
+        count: _builtins.int = ...,
+        until_quiet: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["idempotency_key", b"idempotency_key", "service", b"service", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "idempotency_key", b"idempotency_key", "service", b"service", "topic", b"topic", "until_quiet", b"until_quiet"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -326,6 +338,15 @@ class ResumeConsumerResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPICS_FIELD_NUMBER: _builtins.int
+    PASSED_FIELD_NUMBER: _builtins.int
+    REJECTED_FIELD_NUMBER: _builtins.int
+    FINISHED_FIELD_NUMBER: _builtins.int
+    passed: _builtins.int
+    """How many records they have taken in since, with count or until_quiet."""
+    rejected: _builtins.int
+    """How many of these became dead letters."""
+    finished: _builtins.bool
+    """Whether count or until_quiet is reached, or no more records come; false: make the call again to wait on."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The topics that go on."""
@@ -334,10 +355,13 @@ class ResumeConsumerResponse(_message.Message):
         self,
         *,
         topics: _abc.Iterable[_builtins.str] | None = ...,
+        passed: _builtins.int = ...,
+        rejected: _builtins.int = ...,
+        finished: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "passed", b"passed", "rejected", b"rejected", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

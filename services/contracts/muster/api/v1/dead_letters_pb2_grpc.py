@@ -83,7 +83,8 @@ class DeadLettersServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ResumeConsumer(self, request, context):
-        """Lets a consumer go on that stopped because too much was rejected.
+        """Lets a consumer go on that stopped because too much was rejected. With count or until_quiet it waits until that
+        much has passed, as long as the caller does (20 s at most); the same call made again waits on.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

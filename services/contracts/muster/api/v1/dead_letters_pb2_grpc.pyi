@@ -23,7 +23,9 @@ class DeadLettersServiceStub:
     DiscardDeadLetters: _aio.UnaryUnaryMultiCallable[_dead_letters_pb2.DiscardDeadLettersRequest, _dead_letters_pb2.DiscardDeadLettersResponse]
     """Gives dead letters up for good and lets go on what waits behind them. NOT_FOUND where one does not wait."""
     ResumeConsumer: _aio.UnaryUnaryMultiCallable[_dead_letters_pb2.ResumeConsumerRequest, _dead_letters_pb2.ResumeConsumerResponse]
-    """Lets a consumer go on that stopped because too much was rejected."""
+    """Lets a consumer go on that stopped because too much was rejected. With count or until_quiet it waits until that
+    much has passed, as long as the caller does (20 s at most); the same call made again waits on.
+    """
 
 class DeadLettersServiceServicer(metaclass=_abc_1.ABCMeta):
     """Shows dead letters, tries them again, and gives them up."""
@@ -58,6 +60,8 @@ class DeadLettersServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _dead_letters_pb2.ResumeConsumerRequest,
         context: _aio.ServicerContext[_dead_letters_pb2.ResumeConsumerRequest, _abc.Awaitable[_dead_letters_pb2.ResumeConsumerResponse]],
     ) -> _abc.Awaitable[_dead_letters_pb2.ResumeConsumerResponse]:
-        """Lets a consumer go on that stopped because too much was rejected."""
+        """Lets a consumer go on that stopped because too much was rejected. With count or until_quiet it waits until that
+        much has passed, as long as the caller does (20 s at most); the same call made again waits on.
+        """
 
 def add_DeadLettersServiceServicer_to_server(servicer: DeadLettersServiceServicer, server: _aio.Server) -> None: ...
