@@ -5,17 +5,16 @@ Called by the verbs and by programs that set quotas. Holds: what is not exact in
 
 from __future__ import annotations
 
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from fractions import Fraction
 from typing import Final
 
 from muster.tenancy.v1 import tenancy_pb2 as books_pb2
+from muster_kernel.numbers import LONGEST, exact
 from muster_kernel.quantities import GPU, MILLI
 
 Number = int | float | str | Decimal
 
-
-_DIGITS: Final = 30
 MOST_GPUS: Final = 10_000_000
 MOST_WEIGHT: Final = 1000
 """The most that the control plane takes."""
@@ -25,10 +24,12 @@ def gpu_units(gpus: Number) -> int:
     """GPUs as the accounts count them, in 1/7,000. Raises ValueError for what is not exact there, or negative."""
     try:
         units = _fraction(gpus, MOST_GPUS) * GPU
-    except (ValueError, ZeroDivisionError):
-        raise ValueError(f"{gpus!r} is not a number of GPUs: expected 0 to {MOST_GPUS}, such as 4 or 0.5") from None
+    except ValueError:
+        raise ValueError(
+            f"{_shown(gpus)} is not a number of GPUs: expected 0 to {MOST_GPUS}, such as 4 or 0.5"
+        ) from None
     if units < 0 or units.denominator != 1:
-        raise ValueError(f"{gpus!r} is not a number of GPUs: expected 0 or more, in steps of 0.001")
+        raise ValueError(f"{_shown(gpus)} is not a number of GPUs: expected 0 or more, in steps of 0.001")
     return int(units)
 
 
@@ -36,32 +37,24 @@ def weight_milli(weight: Number) -> int:
     """A weight as quotas keep it, in thousandths. Raises ValueError for what is not exact there, or negative."""
     try:
         milli = _fraction(weight, MOST_WEIGHT) * MILLI
-    except (ValueError, ZeroDivisionError):
-        raise ValueError(f"{weight!r} is not a weight: expected 0 to {MOST_WEIGHT}, such as 2 or 0.5") from None
+    except ValueError:
+        raise ValueError(f"{_shown(weight)} is not a weight: expected 0 to {MOST_WEIGHT}, such as 2 or 0.5") from None
     if milli < 0 or milli.denominator != 1:
-        raise ValueError(f"{weight!r} is not a weight: expected 0 or more, in steps of 0.001")
+        raise ValueError(f"{_shown(weight)} is not a weight: expected 0 or more, in steps of 0.001")
     return int(milli)
 
 
 def _fraction(number: Number, most: int) -> Fraction:
-    """The number, exact. Raises ValueError and ZeroDivisionError.
-
-    What is too large is found before it is written out: 1e999999999 has a thousand million digits.
-    """
-    text = str(number)
-    if "e" in text.lower() and abs(_exponent(text)) > _DIGITS:
-        raise ValueError(f"{text} is out of range")
-    exact = Fraction(text)
-    if exact > most:
-        raise ValueError(f"{text} is out of range")
-    return exact
+    """The number, exact. Raises ValueError."""
+    found = exact(str(number))
+    if found > most:
+        raise ValueError(f"{_shown(number)} is out of range")
+    return found
 
 
-def _exponent(text: str) -> int:
-    try:
-        return Decimal(text).adjusted()
-    except InvalidOperation as error:
-        raise ValueError(f"{text} is no number") from error
+def _shown(number: Number) -> str:
+    text = repr(number)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}.."
 
 
 def pool_quota(pool: str, gpus: Number, *, limit: Number | None = None, weight: Number = 1) -> books_pb2.PoolQuota:

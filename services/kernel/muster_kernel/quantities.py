@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Final
+
+from muster_kernel.numbers import LONGEST as _LONGEST_TEXT
+from muster_kernel.numbers import exact
 
 GPU: Final = 7_000  # accounting units of one whole GPU
 MILLI: Final = 1_000  # milli-GPU of one whole GPU
@@ -23,7 +25,6 @@ LARGEST: Final = (1 << 63) - 1
 
 QUANTITY: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMGTPE]i?|[mk])?")
 QUANTITY_PATTERN: Final = r"^[0-9]+(\.[0-9]+)?([KMGTPE]i?|[mk])?$"
-_LONGEST_TEXT: Final = 40
 _POWERS: Final = {"K": 1, "k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 _WHOLE_BYTES: Final = re.compile(r"([0-9]{1,6})([KMGT]i?|k)?")  # at most 999,999 Ti: below LARGEST
 _BYTES: Final[dict[str, int]] = {
@@ -89,12 +90,10 @@ def parse_gpu(text: str) -> GpuRequest:
     Raises ValueError saying what is allowed.
     """
     try:
-        number = Decimal(text)
-    except InvalidOperation:
-        number = Decimal("NaN")
-    if not number.is_finite() or len(text) > _LONGEST_TEXT:
-        raise ValueError(f"{text[:_LONGEST_TEXT]!r} is not a GPU request: {_GPU_ALLOWED}")
-    return gpu_request(Fraction(number), given=text)
+        number = exact(text)
+    except ValueError:
+        raise ValueError(f"{text[:_LONGEST_TEXT]!r} is not a GPU request: {_GPU_ALLOWED}") from None
+    return gpu_request(number, given=text)
 
 
 _GPU_ALLOWED: Final = "0 is no GPU, 0.01 to 1 a portion in steps of 0.01, a whole number above 1 that many devices"

@@ -11,10 +11,12 @@ from typing import Final
 
 import yaml
 
+from muster_kernel.numbers import bound_yaml
 from muster_stack.errors import StackError
 from muster_stack.keeper.parts import Cluster
 from muster_stack.layout import Layout
 
+_Loader: Final = bound_yaml(yaml.SafeLoader)
 DEFAULTS: Final = ("north", "south")
 
 
@@ -33,7 +35,7 @@ def declared(layout: Layout) -> list[Cluster]:
     clusters = []
     for file in sorted(layout.clusters.glob("*.yaml")):
         try:
-            document = yaml.safe_load(file.read_text())
+            document = yaml.load(file.read_text(), _Loader)  # noqa: S506 - a SafeLoader
         except (OSError, ValueError, yaml.YAMLError) as error:
             raise StackError(f"{file} cannot be read as YAML: {error}") from error
         name = document.get("cluster") if isinstance(document, dict) else None

@@ -84,7 +84,7 @@ def test_the_least_that_a_file_has_to_say() -> None:
         ("cluster: c\nnodes: nonsense", "expected a list"),
         ("cluster: c\nlost_timeout: 10\nnodes: [{name: n}]", "at least 61"),
         ("cluster: c\nforeign: [{node: x}]\nnodes: [{name: n}]", "there is no node 'x'"),
-        ("cluster: c\nnodes: [{name: n, devices: {count: -1}}]", "a whole number from 0 on"),
+        ("cluster: c\nnodes: [{name: n, devices: {count: -1}}]", "a whole number from 0 to"),
         ("cluster: c\nnodes: [{name: n, devices: {count: 99999}}]", "99999 devices on one node; at most 1024"),
         ("cluster: c\nnodes: [{name: n, labels: {zone: [a]}}]", "nodes[0].labels: expected a text"),
         ("cluster: c\nnodes: [{name: n, labels: here}]", "nodes[0].labels: expected names with values"),

@@ -26,12 +26,14 @@ from muster.tenancy.v1 import tenancy_pb2 as books_pb2
 from muster_client.cli.failures import in_file, not_yaml
 from muster_client.errors import InvalidInput, Violation
 from muster_client.quotas import gpu_units, weight_milli
+from muster_kernel.numbers import bound_yaml
 from muster_kernel.quantities import parse_bytes, parse_milli_cpu
 from muster_language.documents.loading import load
 from muster_language.documents.nodes import Node
 from muster_language.documents.places import place_of
 
 Record = TypeVar("Record", books_pb2.Department, books_pb2.Project, books_pb2.NodePool)
+_Loader: Final = bound_yaml(yaml.SafeLoader)
 PLACEMENTS: Final = {
     "binpack": books_pb2.PLACEMENT_STRATEGY_BINPACK,
     "spread": books_pb2.PLACEMENT_STRATEGY_SPREAD,
@@ -63,7 +65,7 @@ def records(files: Iterable[Path], kind: type[Record]) -> list[Written[Record]]:
 def _of_file(path: Path, kind: type[Record]) -> list[Written[Record]]:
     try:
         text = path.read_text(encoding="utf-8")
-        loaded = list(yaml.safe_load_all(text))
+        loaded = list(yaml.load_all(text, _Loader))
     except OSError as problem:
         raise InvalidInput(f"{path}: {problem.strerror or problem}") from None
     except yaml.MarkedYAMLError as problem:

@@ -29,7 +29,9 @@ from muster.api.v1 import triggers_pb2
 from muster.events.v1 import cloudevent_pb2
 from muster_client.cli.failures import in_file, not_yaml
 from muster_client.errors import InvalidInput, Violation
+from muster_kernel.numbers import bound_yaml
 
+_Loader: Final = bound_yaml(yaml.SafeLoader)
 _TEXTS: Final = {
     "name": "name",
     "project": "project",
@@ -77,7 +79,7 @@ def read_event(path: Path) -> cloudevent_pb2.CloudEvent:
 
 def _mapping(path: Path, expected: str) -> Mapping[Any, Any]:
     try:
-        loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
+        loaded = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506 - a SafeLoader
     except OSError as problem:
         raise InvalidInput(f"{path}: {problem.strerror or problem}") from None
     except yaml.MarkedYAMLError as problem:

@@ -7,7 +7,7 @@ Holds: a secret is never written out; amounts compare in base units, so that 1Gi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from decimal import Decimal
+from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 from muster_language import Row
@@ -51,7 +51,7 @@ def within(row: Row, value: Any, rules: Rules, path: str) -> Found:
         yield _outside(path, "max", given, f"at most {rules.maximum.text}")
     if rules.step is not None:
         first = rules.minimum.amount if rules.minimum is not None else 0
-        if (Decimal(amount) - Decimal(first)) % Decimal(rules.step.amount):
+        if (Fraction(amount) - Fraction(first)) % Fraction(rules.step.amount):
             start = f" from {rules.minimum.text}" if rules.minimum is not None else ""
             yield _outside(path, "step", given, f"steps of {rules.step.text}{start}")
 

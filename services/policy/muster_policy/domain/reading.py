@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from muster_kernel.numbers import decimal
 from muster_kernel.quantities import parse_bytes, parse_milli_cpu
 from muster_language import Row, Violation, catalogue
 from muster_language.catalogue import nearest
 from muster_language.catalogue import value_types as of
 from muster_language.checks.bounds import refusal
 from muster_language.documents.nodes import Mapping, Node, Scalar, Sequence
-from muster_language.values import Refused, typed
+from muster_language.values import Refused, shown, typed
 from muster_policy.domain.policy import Bound, Options
 
 
@@ -73,11 +74,11 @@ class NodeReader:
             return None
         try:
             amount = comparable(row, node.text)
-        except (ValueError, ArithmeticError):
-            self.say(path, node, f"{node.text} is not a value of {row.path}")
+        except ValueError:
+            self.say(path, node, f"{shown(node.text)} is not a value of {row.path}")
             return None
         if path.endswith(".step") and amount <= 0:
-            self.say(path, node, f"{node.text} is no step", "a number above 0")
+            self.say(path, node, f"{shown(node.text)} is no step", "a number above 0")
             return None
         return Bound(amount, node.text)
 
@@ -113,13 +114,10 @@ class NodeReader:
 
 
 def comparable(row: Row, text: str) -> Decimal | int:
-    """The amount that bounds compare. Raises ValueError or ArithmeticError for a text that is none."""
+    """The amount that bounds compare. Raises ValueError for a text that is none."""
     if row.type == of.QUANTITY:
         return parse_milli_cpu(text) if row.quantity == "CPU" else parse_bytes(text)
-    amount = Decimal(text)
-    if not amount.is_finite():
-        raise ValueError(f"{text} is not a number")
-    return amount
+    return decimal(text)
 
 
 def join(path: str, word: str) -> str:

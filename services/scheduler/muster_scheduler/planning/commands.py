@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from fractions import Fraction
 from pathlib import Path
 from shutil import get_terminal_size
 from textwrap import wrap
@@ -18,6 +17,7 @@ from typing import Annotated, Any, Final, NoReturn
 from cyclopts import Parameter
 
 from muster_kernel.mig import CARDS
+from muster_kernel.numbers import exact
 from muster_scheduler.planning import drawing
 from muster_scheduler.planning.layouts import Layouts, enumerate_layouts, profiles_of
 from muster_scheduler.planning.level import answered, lines, read
@@ -25,7 +25,7 @@ from muster_scheduler.planning.level import answered, lines, read
 _INVALID: Final = 2
 _WIDE: Final = 160
 _LARGEST_FILE: Final = 64 << 20
-_LONGEST_NUMBER: Final = 40
+_SHOWN: Final = 40  # characters of a member that an error repeats
 _STDIN: Final = Path("-")
 
 AsJson = Annotated[bool, Parameter(name=["--json"], negative="", help="Print JSON, for programs.")]
@@ -120,7 +120,7 @@ def _load(file: Path) -> Any:
     if len(content) > _LARGEST_FILE:
         raise Unreadable(f"{file}: larger than {_LARGEST_FILE >> 20} MiB")
     try:
-        numbers: dict[str, Any] = {"parse_int": _number, "parse_float": _number, "parse_constant": _no_number}
+        numbers: dict[str, Any] = {"parse_int": exact, "parse_float": exact, "parse_constant": _no_number}
         return json.loads(content.decode(), object_pairs_hook=_object, **numbers)
     except UnicodeDecodeError as problem:
         raise Unreadable(f"{file}: byte {problem.start} is no UTF-8: JSON in UTF-8 is expected") from problem
@@ -136,23 +136,13 @@ def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(members)
     if len(found) < len(members):
         twice = next(name for name, times in Counter(name for name, _ in members).items() if times > 1)
-        raise ValueError(f"{twice[:_LONGEST_NUMBER]!r} stands twice in one object: which of them is meant?")
+        raise ValueError(f"{twice[:_SHOWN]!r} stands twice in one object: which of them is meant?")
     return found
 
 
 def _bytes_of(file: Path) -> bytes:
     with file.open("rb") as opened:
         return opened.read(_LARGEST_FILE + 1)
-
-
-def _number(text: str) -> Fraction:
-    if len(text) > _LONGEST_NUMBER or not -_LONGEST_NUMBER <= _exponent(text) <= _LONGEST_NUMBER:
-        raise ValueError(f"{text[:_LONGEST_NUMBER]} is a number of too many digits: at most {_LONGEST_NUMBER}")
-    return Fraction(text)
-
-
-def _exponent(text: str) -> int:
-    return int(text.lower().partition("e")[2] or 0)
 
 
 def _no_number(text: str) -> NoReturn:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from muster_kernel.numbers import real, whole
+
 LARGEST: Final = 256 << 10
 """Bytes that an event may have."""
 _JSON: Final = "application/json"
@@ -191,9 +193,11 @@ def unfit(value: object, path: str) -> str:
 
 
 def loads(raw: bytes) -> Any:
-    """JSON, strictly: no NaN or Infinity, no member twice, no bottomless nesting. Raises ValueError."""
+    """JSON, strictly: no NaN, no number beyond its bounds, no member twice, no deep nesting. Raises ValueError."""
     try:
-        return json.loads(raw.decode(), parse_constant=_refuse_constant, object_pairs_hook=_unique)
+        return json.loads(
+            raw.decode(), parse_constant=_refuse_constant, parse_float=real, parse_int=whole, object_pairs_hook=_unique
+        )
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except UnicodeDecodeError:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, InvalidOperation
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
@@ -19,6 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from muster_kernel.ids import is_uuid
+from muster_kernel.numbers import decimal
 from muster_submission.domain.fields import BY_NAME, GPU_UNITS, OPERATORS, ListField, Nature
 from muster_submission.domain.terms import LAST, Except, Interval, Look, Points, Term, Way, look
 
@@ -151,11 +152,11 @@ def _id(field: ListField, operator: str, value: str, _: Places) -> Iterable[Term
 
 def _number(field: ListField, operator: str, value: str, _: Places) -> Iterable[Term]:
     try:
-        units = Decimal(value.strip()) * GPU_UNITS
-    except InvalidOperation:
-        units = Decimal("NaN")
-    if not units.is_finite() or abs(units) > _LARGEST * GPU_UNITS:
-        raise BadFilter(f"filterBy {field.name}: {_short(value)} is no number up to {_LARGEST}")
+        units = decimal(value.strip()) * GPU_UNITS
+    except ValueError:
+        raise BadFilter(f"filterBy {field.name}: {_short(value)} is not a number") from None
+    if abs(units) > _LARGEST * GPU_UNITS:
+        raise BadFilter(f"filterBy {field.name}: {_short(value)} is out of range: -{_LARGEST} to {_LARGEST}")
     if operator in {"<=", ">="}:
         rounded = units.to_integral_value(ROUND_FLOOR if operator == "<=" else ROUND_CEILING)
         return _compared(field.column, operator, int(rounded))

@@ -8,17 +8,17 @@ object in it is decoded once more: the vendor's asynchronous client sends its bo
 from __future__ import annotations
 
 import json
-import math
 import re
 from typing import Any, Final
 
 from starlette.requests import Request
 
+from muster_kernel import numbers
 from muster_submission.rest.errors import BadBody, BodyTooLarge
 
 LARGEST: Final = 1 << 20
 DEEPEST: Final = 64
-_LONGEST_NUMBER: Final = 40  # characters; the interpreter refuses to convert integers of thousands of digits
+_LONGEST_LENGTH: Final = 12  # digits of a Content-Length
 _BRACKETS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
@@ -26,7 +26,7 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 async def read_bytes(request: Request, limit: int = LARGEST) -> bytes:
     """The body. Raises BodyTooLarge, without reading on."""
     told = request.headers.get("content-length", "0")
-    if not told.isdigit() or int(told[:_LONGEST_NUMBER]) > limit:
+    if not (told.isascii() and told.isdecimal()) or int(told[:_LONGEST_LENGTH]) > limit:
         raise BodyTooLarge(limit)
     read = bytearray()
     async for piece in request.stream():
@@ -140,16 +140,17 @@ def _constant(name: str) -> Any:
 
 
 def _number(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise BadBody(f"the number {text[:_LONGEST_NUMBER]} is too large to be read")
-    return value
+    try:
+        return numbers.real(text)
+    except ValueError as error:
+        raise BadBody(str(error)) from None
 
 
 def _integer(text: str) -> int:
-    if len(text) > _LONGEST_NUMBER:
-        raise BadBody(f"the number {text[:_LONGEST_NUMBER]}.. is too large to be read")
-    return int(text)
+    try:
+        return numbers.whole(text)
+    except ValueError as error:
+        raise BadBody(str(error)) from None
 
 
 def _kind(value: Any) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC
 from typing import Any, Final
 
 from muster.api.v1 import access_pb2 as api
 from muster.api.v1 import access_pb2_grpc
 from muster_chassis.database import Database
+from muster_chassis.moments import moment_of
 from muster_chassis.rpc import LOCAL, Caller, caller, once
 from muster_chassis.text import clean
 from muster_chassis.unit import Unit
@@ -164,12 +164,12 @@ class AccessRoom(access_pb2_grpc.AccessServiceServicer):
 
 
 def wanted_of(request: api.ListAuditRequest, rights: Rights) -> Wanted:
-    """Which lines are asked for, within what the caller may see. Raises BadQuestion and PermissionDenied."""
+    """Which lines are asked for, within what the caller may see. Raises InvalidArgument and PermissionDenied."""
     if any("\x00" in text or len(text) > _LONGEST for text in (request.who, request.what, request.project)):
         raise BadQuestion(f"who, what and project are texts of at most {_LONGEST} characters without NUL")
     if request.project or not rights.anywhere(Verb.AUDIT_READ):
         rights.require(Verb.AUDIT_READ, project=request.project)
-    since = request.since.ToDatetime(UTC) if request.HasField("since") else None
+    since = moment_of(request.since, "since") if request.HasField("since") else None
     return Wanted(since, None, request.who, request.what, request.project, rights.projects(Verb.AUDIT_READ))
 
 

@@ -20,7 +20,9 @@ from muster_cluster_agent.adapters.local.support import IGNORED_FIELDS, REFUSED_
 from muster_cluster_agent.domain.fleet import Device, Foreign, Identity, Mig, NodeState, Profile, Taint
 from muster_cluster_agent.domain.model import Slice
 from muster_cluster_agent.errors import ClusterFileError
+from muster_kernel.numbers import bound_yaml
 
+_Loader: Final = bound_yaml(yaml.SafeLoader)
 DEFAULT_POOL: Final = "default"
 _DERIVED: Final = uuid.UUID("6d757374-6572-5000-8000-64657669636e")
 _LEAST_LOST_TIMEOUT: Final = 61
@@ -82,8 +84,8 @@ class ClusterFile:
 def parse(text: str, *, where: str) -> ClusterFile:
     """The file's content. Raises ClusterFileError with every error that was found; `where` names the file in them."""
     try:
-        document = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a time such as 2027-13-45
+        document = yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: 2027-13-45, or 1,000 digits
         raise ClusterFileError(f"{where} is not valid YAML: {error}") from error
     reader = _Reader()
     result = _cluster(reader, document)
@@ -141,13 +143,13 @@ def _cluster(reader: _Reader, document: Any) -> ClusterFile | None:
         for index, raw in enumerate(reader.items(top.get("nodes"), "nodes"))
     ]
     _check_nodes(reader, nodes, foreign)
-    lost_timeout = reader.get(top, "lost_timeout", "file", float, 0.0) or None
+    lost_timeout = reader.get(top, "lost_timeout", "file", values.seconds, 0.0) or None
     if lost_timeout is not None and lost_timeout < _LEAST_LOST_TIMEOUT:
         reader.errors.append(f"file.lost_timeout: {lost_timeout} s; at least {_LEAST_LOST_TIMEOUT} s, or leave it out")
     return ClusterFile(
         cluster=name,
         nvml=reader.get(top, "devices", "file", values.choice("declared", "nvml"), "declared") == "nvml",
-        node_gone_after=reader.get(top, "node_gone_after", "file", float, 900.0),
+        node_gone_after=reader.get(top, "node_gone_after", "file", values.seconds, 900.0),
         lost_timeout=lost_timeout,
         log_budget=reader.get(top, "log_budget", "file", values.in_bytes, 16 << 20),
         profile=profile,

@@ -14,6 +14,9 @@ from muster_kernel.quantities import parse_bytes, parse_count, parse_milli_cpu
 
 _MOST_OF_A_NODE: Final = 1_024  # devices; a count with some zeros too many would fill the agent's memory
 
+_LARGEST_COUNT: Final = 2**31 - 1
+_LONGEST_SECONDS: Final = 10 * 366 * 86_400  # ten years; infinity and NaN are not durations
+
 E = TypeVar("E", bound=Enum)
 
 
@@ -47,9 +50,16 @@ def flag(value: Any) -> bool:
 
 def count(value: Any) -> int:
     """A whole number."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"expected a whole number from 0 on, not {value!r}")
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _LARGEST_COUNT:
+        raise ValueError(f"expected a whole number from 0 to {_LARGEST_COUNT}, not {value!r}")
     return value
+
+
+def seconds(value: Any) -> float:
+    """A time in seconds."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LONGEST_SECONDS:
+        raise ValueError(f"expected seconds from 0 to {_LONGEST_SECONDS}, not {value!r}")
+    return float(value)
 
 
 def slots(value: Any) -> int:
