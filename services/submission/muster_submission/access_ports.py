@@ -10,6 +10,7 @@ from muster_chassis.rpc import Caller
 from muster_chassis.unit import Unit
 from muster_submission.domain.access import Binding
 from muster_submission.domain.bindings import Holder, State
+from muster_submission.domain.refreshing import RefreshToken
 
 
 class AccessBooks(Protocol):
@@ -107,10 +108,30 @@ class TokenMaker(Protocol):
         """A token with which an application may call."""
         ...
 
-    async def refresh(self, application: str, credential: int, now: datetime) -> str:
+    async def refresh(self, application: str, credential: int, token: RefreshToken) -> str:
         """A token that can only be exchanged for another one."""
         ...
 
-    async def read_refresh(self, token: str) -> Caller:
-        """The application that a refresh token is for. Raises Unauthenticated."""
+    async def read_refresh(self, token: str) -> tuple[Caller, str]:
+        """The application that a refresh token is for, and the token's id. Raises Unauthenticated."""
+        ...
+
+
+class RefreshBooks(Protocol):
+    """Refresh tokens as rows."""
+
+    async def lock(self, unit: Unit, token: str) -> RefreshToken | None:
+        """The token of that id, locked until the transaction ends; None for one that ended."""
+        ...
+
+    async def add(self, unit: Unit, token: RefreshToken, ends_at: datetime) -> None:
+        """Writes a new token."""
+        ...
+
+    async def rotate(self, unit: Unit, token: str, successor: RefreshToken, ends_at: datetime) -> None:
+        """Writes the successor of a token."""
+        ...
+
+    async def end(self, unit: Unit, family: str) -> None:
+        """Ends all tokens of a family."""
         ...

@@ -16,6 +16,7 @@ from muster_submission.adapters.access import PostgresAccess
 from muster_submission.adapters.access_rules import PostgresRules
 from muster_submission.adapters.applications import PostgresApplications
 from muster_submission.adapters.audit import PostgresAudit, Refusals
+from muster_submission.adapters.refresh_tokens import PostgresRefreshTokens
 from muster_submission.adapters.signing import PostgresSigning
 from muster_submission.adapters.tokens import Tokens
 from muster_submission.handlers.access import Access
@@ -37,13 +38,21 @@ class AccessParts:
         self.database = database
         self.books = PostgresAccess(database.pool)
         self.refusals = Refusals(database)
-        self.access = Access(self.books, everyone_is_admin=settings.auth is AuthMode.OFF, note=self.refusals.note)
+        self.access = Access(
+            self.books,
+            own_issuer=settings.auth_own_issuer,
+            everyone_is_admin=settings.auth is AuthMode.OFF,
+            note=self.refusals.note,
+        )
         self.rules = PostgresRules(database.pool)
         self.application_books = PostgresApplications(database.pool)
         self.applications = Applications(self.application_books, self.books.stale)
         self.signing = PostgresSigning(database.pool, self.books.version)
         self.tokens = Tokens(settings.auth_own_issuer, self.signing)
-        self.exchange = Exchange(database, self.application_books, self.tokens, settings.auth_own_issuer)
+        self.refreshing = PostgresRefreshTokens()
+        self.exchange = Exchange(
+            database, self.application_books, self.refreshing, self.tokens, settings.auth_own_issuer
+        )
         self.authenticate = authenticator(settings, self.tokens.issuer)
         self.audit = PostgresAudit(database.pool)
 
@@ -93,3 +102,10 @@ class AccessParts:
         async with self.database.unit() as unit:
             if await self.signing.renew(unit):
                 unit.after_commit(self.books.stale)
+
+    async def forget(self, rows: int) -> None:
+        """Removes refresh tokens that ended. Called now and then."""
+        more = True
+        while more:
+            async with self.database.unit() as unit:
+                more = await self.refreshing.forget(unit, unit.now, rows)

@@ -65,6 +65,7 @@ class Upkeep:
                     pass
                 await self._firings.forget(identity.now(), _PRUNE_ROWS)
                 await self._access.renew()
+                await self._access.forget(_PRUNE_ROWS)
                 await self._secrets.forget(_PRUNE_ROWS)
             except (*TRANSIENT, asyncpg.PostgresError, TimeoutError) as error:
                 _log.warning("old rows could not be removed, tried again in a minute", error=repr(error))

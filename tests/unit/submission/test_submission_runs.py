@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -14,7 +14,7 @@ from muster.workload.v1 import workload_pb2 as wl
 from muster_chassis.errors import NotFound, PermissionDenied, Unauthenticated
 from muster_chassis.rpc import Caller
 from muster_submission.adapters import cel
-from muster_submission.domain.access import Binding, Grants, Role, Scope, ScopeKind, Verb
+from muster_submission.domain.access import TENANT, Binding, Grants, Role, Scope, ScopeKind, Verb
 from muster_submission.domain.cloudevents import CloudEvent
 from muster_submission.domain.expressions import Answer, Broken, Question, Schema
 from muster_submission.domain.triggers import Choice, Rule
@@ -82,6 +82,9 @@ class Everyone:
             raise Unauthenticated(f"application {application} was revoked")
         return await self.rights(Caller(application, credential=1))
 
+    async def of_recorded(self, subject: str, groups: Sequence[str], issuer: str) -> Rights:
+        return await self.rights(Caller(subject, tuple(groups), issuer))
+
 
 def grants(role: Role, *projects: str) -> Grants:
     return Grants([Binding(role, Scope(ScopeKind.PROJECT, one)) for one in projects], {"p": "d", "q": "d"})
@@ -106,7 +109,13 @@ def stored(rule: Rule = RULE) -> StoredRule:
     return StoredRule(rule, OWNER, 0, 1)
 
 
-RESEARCHER = Everyone(ada=grants(Role.RESEARCHER, "p"), robot=grants(Role.RESEARCHER, "p", "q"))
+RESEARCHER = Everyone(
+    ada=grants(Role.RESEARCHER, "p"),
+    robot=grants(Role.RESEARCHER, "p", "q"),
+    night=grants(Role.RESEARCHER, "p"),
+    root=Grants([Binding(Role.SYSTEM_ADMIN, TENANT)], {}),
+)
+ROBOT = "application/robot"
 
 
 async def test_a_run_is_for_the_rules_identity() -> None:
@@ -114,17 +123,16 @@ async def test_a_run_is_for_the_rules_identity() -> None:
     assert isinstance(found, Run)
     assert (found.owner.subject, found.owner.issuer, found.owner.trigger) == ("ada", "idp", "p/r")
     assert RESEARCHER.asked[-1] == Caller("ada", ("g",), "idp")
-    acting = await runs(RESEARCHER).of(stored(replace(RULE, run_as="robot")), event())
+    acting = await runs(RESEARCHER).of(stored(replace(RULE, run_as=ROBOT)), event())
     assert isinstance(acting, Run)
     assert (acting.owner.subject, acting.owner.issuer) == ("robot", "")
     for run_as, why in (
-        ("application/robot", ""),
         ("application/gone", "was revoked"),
-        ("stranger", "does not exist"),
+        ("robot", "never for another person"),
     ):
         tried = await runs(RESEARCHER).of(stored(replace(RULE, run_as=run_as)), event())
-        assert isinstance(tried, Failed) == bool(why)
-        assert why in (tried.why if isinstance(tried, Failed) else "")
+        assert isinstance(tried, Failed)
+        assert why in tried.why
     viewer = Everyone(ada=grants(Role.VIEWER, "p"))
     denied = await runs(viewer).of(stored(), event())
     assert isinstance(denied, Failed)
@@ -133,7 +141,8 @@ async def test_a_run_is_for_the_rules_identity() -> None:
 
 async def test_rights_count_where_the_run_would_be() -> None:
     chosen = replace(RULE, choices=(Choice("project", "data.p", ("p", "q")),))
-    there = await runs(RESEARCHER).of(stored(replace(chosen, run_as="robot")), event(b'{"p": "q"}'))
+    both = Everyone(ada=grants(Role.RESEARCHER, "p", "q"), robot=grants(Role.RESEARCHER, "p", "q"))
+    there = await runs(both).of(stored(replace(chosen, run_as=ROBOT)), event(b'{"p": "q"}'))
     assert isinstance(there, Run)
     assert there.draft.project.name == "q"
     hidden = await runs(RESEARCHER).of(stored(chosen), event(b'{"p": "q"}'))
@@ -211,6 +220,23 @@ def test_fields_are_read_as_a_documents_are() -> None:
     assert isinstance(fields(kind, {"ports": "x"}), str)
 
 
+async def test_an_application_that_gets_more_rights_later_gives_the_rule_none_of_them() -> None:
+    chosen = replace(RULE, run_as=ROBOT, choices=(Choice("project", "data.p", ("p", "q")),))
+    beyond = await runs(RESEARCHER).of(stored(chosen), event(b'{"p": "q"}'))
+    assert isinstance(beyond, Failed)
+    assert "does not exist" in beyond.why
+    gone = Everyone(robot=grants(Role.RESEARCHER, "p"))
+    left = await runs(gone).of(stored(replace(RULE, run_as=ROBOT)), event())
+    assert isinstance(left, Failed)
+
+
+async def test_an_application_that_wrote_its_own_rule_is_asked_once() -> None:
+    asked = Everyone(robot=grants(Role.RESEARCHER, "p"))
+    owned = StoredRule(replace(RULE, run_as=ROBOT), wl.Owner(subject="robot", issuer="muster"), 0, 1)
+    assert isinstance(await runs(asked).of(owned, event()), Run)
+    assert asked.asked == [Caller("robot", credential=1)]
+
+
 def rules(everyone: Everyone) -> Rules:
     drafts = Drafts(cast("Any", Tenancy()), cast("Any", Templates(template())))
     return Rules(cast("Any", None), cast("Any", None), drafts, Cel(), runs(everyone))
@@ -221,7 +247,13 @@ async def test_nobody_writes_a_rule_that_could_do_more_than_they() -> None:
     here = rules(RESEARCHER)
     assert (await here.check(RULE, admin)).run_as == ""
     assert (await here.check(replace(RULE, run_as="ada"), admin)).run_as == ""
-    assert (await here.check(replace(RULE, run_as="robot"), admin)).run_as == "robot"
+    night = "application/night"
+    assert (await here.check(replace(RULE, run_as=night), admin)).run_as == night
+    for run_as in (ROBOT, "application/root", "application/gone", "robot"):
+        with pytest.raises(PermissionDenied):
+            await here.check(replace(RULE, run_as=run_as), admin)
+    everything = Rights(Caller("root"), Grants([Binding(Role.SYSTEM_ADMIN, TENANT)], {}))
+    assert (await here.check(replace(RULE, run_as="application/root"), everything)).run_as == "application/root"
     with pytest.raises(NotFound):
         await here.check(replace(RULE, choices=(Choice("project", "data.p", ("q",)),)), admin)
     for role in (Role.RESEARCHER, Role.VIEWER):

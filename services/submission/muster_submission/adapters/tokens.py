@@ -7,19 +7,23 @@ alphabet of base64. Both follow only from the characters `>`, `?`, `~` and from 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Final
 
 import jwt
 
 from muster_chassis.errors import Unauthenticated
 from muster_chassis.rpc import CREDENTIAL, Caller, Issuer, TokenAuthenticator
+from muster_kernel.ids import is_uuid
 from muster_submission.adapters.signing import ALGORITHM, PostgresSigning
+from muster_submission.domain.refreshing import LIFETIME, RefreshToken
 
 ACCESS: Final = timedelta(hours=1)
-REFRESH: Final = timedelta(days=1)
 AUDIENCE: Final = "muster"
 _RENEWING: Final = "muster/renew"
+_ID: Final = "jti"
 
 
 class Tokens:
@@ -39,15 +43,28 @@ class Tokens:
         """A token with which an application may call."""
         return await self._make(application, credential, AUDIENCE, now, ACCESS)
 
-    async def refresh(self, application: str, credential: int, now: datetime) -> str:
-        """A token that can only be exchanged for another one."""
-        return await self._make(application, credential, _RENEWING, now, REFRESH)
+    async def refresh(self, application: str, credential: int, token: RefreshToken) -> str:
+        """A token that can only be exchanged for another one. The same argument gives the same claims."""
+        more = {_ID: token.id}
+        return await self._make(application, credential, _RENEWING, token.made_at, LIFETIME, more)
 
-    async def read_refresh(self, token: str) -> Caller:
-        """The application that a refresh token is for. Raises Unauthenticated."""
-        return await self._renewals(f"Bearer {token}")
+    async def read_refresh(self, token: str) -> tuple[Caller, str]:
+        """The application that a refresh token is for, and the token's id. Raises Unauthenticated."""
+        who = await self._renewals(f"Bearer {token}")
+        found = jwt.decode(token, options={"verify_signature": False}).get(_ID)  # verified by the line above
+        if not isinstance(found, str) or not is_uuid(found):
+            raise Unauthenticated("the refresh token has no id: log in with the application's secret")
+        return who, found
 
-    async def _make(self, application: str, credential: int, audience: str, now: datetime, lifetime: timedelta) -> str:
+    async def _make(
+        self,
+        application: str,
+        credential: int,
+        audience: str,
+        now: datetime,
+        lifetime: timedelta,
+        more: Mapping[str, str] = MappingProxyType({}),
+    ) -> str:
         keys = await self._signing.keys()
         if not keys:
             raise Unauthenticated("there is no key to sign tokens with yet: repeat the call", retry_after=1.0)
@@ -58,5 +75,6 @@ class Tokens:
             "iat": int(now.timestamp()),
             "exp": int((now + lifetime).timestamp()),
             CREDENTIAL: credential,
+            **more,
         }
         return jwt.encode(claims, keys[0].private, algorithm=ALGORITHM, headers={"kid": keys[0].kid})

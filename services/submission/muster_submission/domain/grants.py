@@ -61,6 +61,11 @@ def may_give(grants: Grants, binding: Binding) -> bool:
     )
 
 
+def within(inner: Grants, outer: Grants) -> bool:
+    """Whether the holder of `outer` could give every role that `inner` has: then `inner` may do nothing more."""
+    return all(may_give(outer, binding) for binding in inner.bindings)
+
+
 def _word(path: str, given: str, words: type[HolderKind | Role | ScopeKind]) -> list[Problem]:
     allowed = [str(word) for word in words]
     return [] if given in allowed else [Problem(path, f"{given[:60]!r} is none of {', '.join(allowed)}")]

@@ -7,7 +7,7 @@ exists.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from muster_chassis.errors import NotFound, PermissionDenied, ServiceError, Unauthenticated
@@ -16,6 +16,8 @@ from muster_submission.access_ports import AccessBooks
 from muster_submission.domain.access import EVERYTHING, Answer, Grants, Place, Verb
 from muster_submission.domain.bindings import State
 
+TRIGGER: Final = "trigger"
+"""The channel of a caller for whom a rule acts."""
 _REMEMBERED: Final = 10_000
 
 
@@ -106,9 +108,20 @@ class Rights:
 class Access:
     """Looks rights up. What is in the books counts within half a second, on every instance."""
 
-    def __init__(self, books: AccessBooks, *, everyone_is_admin: bool = False, note: Note = _nobody_listens) -> None:
-        """everyone_is_admin: authentication is switched off, and `local` is everyone who sends no token."""
+    def __init__(
+        self,
+        books: AccessBooks,
+        *,
+        own_issuer: str = "",
+        everyone_is_admin: bool = False,
+        note: Note = _nobody_listens,
+    ) -> None:
+        """own_issuer: the issuer of applications' tokens.
+
+        everyone_is_admin: authentication is switched off, and `local` is everyone who sends no token.
+        """
         self._books = books
+        self._own_issuer = own_issuer
         self._note = note
         self._everyone_is_admin = everyone_is_admin
         self._known: dict[Caller, Grants] = {}
@@ -132,6 +145,12 @@ class Access:
         state = await self._books.state()
         # -1: no secret has that version, so that one that is gone is refused as a revoked one is.
         return await self.rights(Caller(application, credential=state.credentials.get(application, -1)))
+
+    async def of_recorded(self, subject: str, groups: Sequence[str], issuer: str) -> Rights:
+        """The rights that a caller who was written down has now. Raises Unauthenticated for one that was revoked."""
+        if issuer and issuer == self._own_issuer:
+            return await self.of_application(subject)
+        return await self.rights(Caller(subject, tuple(groups), issuer, channel=TRIGGER))
 
     def _of_local(self) -> Grants:
         if not self._everyone_is_admin:

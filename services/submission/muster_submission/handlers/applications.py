@@ -12,6 +12,7 @@ import re
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import datetime
 from time import monotonic
 from typing import Final
 
@@ -21,15 +22,18 @@ from muster_chassis.errors import NotFound, ResourceExhausted, ServiceError, Una
 from muster_chassis.rpc import Caller
 from muster_chassis.unit import Unit
 from muster_kernel.ids import is_uuid
-from muster_submission.access_ports import Application, ApplicationBooks, TokenMaker
-from muster_submission.audit import Entry, audit
+from muster_submission.access_ports import Application, ApplicationBooks, RefreshBooks, TokenMaker
+from muster_submission.audit import DONE, Entry, audit
 from muster_submission.domain.access import Verb
 from muster_submission.domain.problems import Problem
 from muster_submission.domain.rates import Rates
+from muster_submission.domain.refreshing import LIFETIME as REFRESHABLE
+from muster_submission.domain.refreshing import Again, RefreshToken, Reused, Rotate, judge
 from muster_submission.errors import DraftRefused, NameTaken
 
 LIFETIME: Final = 3600
 """Seconds for which a token counts."""
+REUSED: Final = "the refresh token was used before or has ended, and with it all that follow from the same login"
 TOKEN: Final = "tokens.issue"  # noqa: S105 - what the audit calls it
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._@-]{0,98}")
 _NOBODYS: Final = hashlib.sha256(b"").digest()  # what the secret of an unknown application is compared with
@@ -100,9 +104,12 @@ class Applications:
 class Exchange:
     """Gives tokens for secrets. rates: tries by the address that asks."""
 
-    def __init__(self, database: Database, books: ApplicationBooks, tokens: TokenMaker, issuer: str) -> None:
+    def __init__(
+        self, database: Database, books: ApplicationBooks, refreshing: RefreshBooks, tokens: TokenMaker, issuer: str
+    ) -> None:
         self._database = database
         self._books = books
+        self._refreshing = refreshing
         self._tokens = tokens
         self._issuer = issuer
         self._rates = Rates(size=60.0, refill=2.0)
@@ -114,34 +121,68 @@ class Exchange:
         right = hmac.compare_digest(digest(secret), found.secret if found else _NOBODYS)
         if found is None or not right or not found.enabled:
             raise await self._refused(found, who, "the application's id or its secret is wrong")
-        return await self._issue(found, who)
+        async with self._database.unit() as unit:
+            first = RefreshToken(identity.event_id(), identity.event_id(), unit.now)
+            await self._refreshing.add(unit, first, unit.now + REFRESHABLE)
+            await self._used(unit, found, who)
+        return await self._issued(found, first, unit.now)
 
     async def by_refresh(self, token: str, who: Caller) -> Issued:
-        """A token for a refresh token. Raises Unauthenticated and ResourceExhausted."""
+        """A token for a refresh token, which gets a successor. Raises Unauthenticated and ResourceExhausted."""
         self._limit(who)
         try:
-            said = await self._tokens.read_refresh(token)
+            said, number = await self._tokens.read_refresh(token)
         except Unauthenticated as error:
             raise await self._refused(None, who, error.message) from error
         found = await self._books.find(said.subject)
         if found is None or not found.enabled or found.credential != said.credential:
             raise await self._refused(found, who, "the application was revoked or has a new secret")
-        return await self._issue(found, who)
-
-    async def _issue(self, found: Application, who: Caller) -> Issued:
         async with self._database.unit() as unit:
-            await self._books.used(unit, found.id)
-            await audit(unit, Entry(TOKEN, f"application/{found.id}"), who=self._as(found, who))
-            now = unit.now
+            successor = await self._successor(unit, number)
+            if successor is None:
+                await self._note(unit, found, who, Unauthenticated.reason, "refresh token used again")
+            else:
+                await self._used(unit, found, who)
+        if successor is None:
+            self._rates.charge(_address(who), monotonic(), _DEAR)
+            raise Unauthenticated(f"{REUSED}: log in with the application's secret")
+        return await self._issued(found, successor, unit.now)
+
+    async def _successor(self, unit: Unit, number: str) -> RefreshToken | None:
+        """The token that follows; None where there is none, and then the whole family has ended."""
+        known = await self._refreshing.lock(unit, number)
+        if known is None:
+            return None
+        match judge(known, unit.now):
+            case Rotate():
+                fresh = RefreshToken(identity.event_id(), known.family, unit.now)
+                await self._refreshing.rotate(unit, known.id, fresh, unit.now + REFRESHABLE)
+                return fresh
+            case Again(successor=successor, made_at=made_at):
+                return RefreshToken(successor, known.family, made_at)
+            case Reused():
+                await self._refreshing.end(unit, known.family)
+                return None
+
+    async def _issued(self, found: Application, refresh: RefreshToken, now: datetime) -> Issued:
         access = await self._tokens.access(found.id, found.credential, now)
-        return Issued(access, await self._tokens.refresh(found.id, found.credential, now))
+        return Issued(access, await self._tokens.refresh(found.id, found.credential, refresh))
+
+    async def _used(self, unit: Unit, found: Application, who: Caller) -> None:
+        await self._books.used(unit, found.id)
+        await self._note(unit, found, who)
+
+    async def _note(
+        self, unit: Unit, found: Application | None, who: Caller, outcome: str = DONE, detail: str = ""
+    ) -> None:
+        # An unknown id is not written down: people paste secrets into the wrong field.
+        target = f"application/{found.id}" if found else "application/unknown"
+        await audit(unit, Entry(TOKEN, target, outcome=outcome, detail=detail), who=self._as(found, who))
 
     async def _refused(self, found: Application | None, who: Caller, why: str) -> ServiceError:
         self._rates.charge(_address(who), monotonic(), _DEAR)
-        # An unknown id is not written down: people paste secrets into the wrong field.
-        target = f"application/{found.id}" if found else "application/unknown"
         async with self._database.unit() as unit:
-            await audit(unit, Entry(TOKEN, target, outcome=Unauthenticated.reason), who=self._as(found, who))
+            await self._note(unit, found, who, Unauthenticated.reason)
         return Unauthenticated(why)
 
     def _as(self, found: Application | None, who: Caller) -> Caller:

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from muster.workload.v1 import workload_pb2 as wl
-from muster_chassis.errors import ServiceError
-from muster_chassis.rpc import Caller
+from muster_chassis.errors import PermissionDenied, ServiceError
 from muster_language import Kind, check_layer, read
 from muster_language.spec import API_VERSION
 from muster_submission.domain.access import Verb
@@ -30,20 +29,19 @@ from muster_submission.ports import Base
 from muster_submission.trigger_ports import Expressions, StoredRule
 
 APPLICATION: Final = "application/"
-"""How `run_as` names an application; anything else is a subject."""
-CHANNEL: Final = "trigger"
+"""How `run_as` names an application, the only identity that a rule names."""
 _BARE: Final = re.compile(r"[0-9]+(\.[0-9]+)?|true|false")
 
 
 class Authority(Protocol):
     """Who may do what."""
 
-    async def rights(self, who: Caller) -> Rights:
-        """The rights of a caller."""
-        ...
-
     async def of_application(self, application: str) -> Rights:
         """The rights of an application, whichever secret it has now."""
+        ...
+
+    async def of_recorded(self, subject: str, groups: Sequence[str], issuer: str) -> Rights:
+        """The rights that a caller who was written down has now, person or application."""
         ...
 
 
@@ -125,22 +123,34 @@ class Runs:
         return Run(draft, acting_owner(stored))
 
     async def _forbidden(self, stored: StoredRule, project: str) -> str:
-        """Why the rule's identity may not make a run there; empty: it may."""
+        """Why the rule may not make a run there; empty: it may.
+
+        The identity and the writer both need the right at this moment: an application that got more roles since the
+        rule was written, or a writer who lost theirs, must not give the rule what its writer may not do.
+        """
         try:
-            rights = await self.identity(stored)
-            rights.require(Verb.WORKLOADS_CREATE, project=project)
+            for rights in await self.identities(stored):
+                rights.require(Verb.WORKLOADS_CREATE, project=project)
         except ServiceError as error:
             return str(error)
         return ""
 
-    async def identity(self, stored: StoredRule) -> Rights:
-        """The rights of those for whom a rule acts, as they are now."""
+    async def identities(self, stored: StoredRule) -> Sequence[Rights]:
+        """The rights, as they are now, of the writer of a rule and of the application that it names."""
         run_as, owner = stored.rule.run_as, stored.owner
-        if run_as.startswith(APPLICATION):
-            return await self._authority.of_application(run_as.removeprefix(APPLICATION))
-        if run_as:
-            return await self._authority.rights(Caller(run_as, channel=CHANNEL))
-        return await self._authority.rights(Caller(owner.subject, tuple(owner.groups), owner.issuer, channel=CHANNEL))
+        if run_as == f"{APPLICATION}{owner.subject}":
+            return (await self.of_run_as(run_as),)
+        writer = await self._authority.of_recorded(owner.subject, owner.groups, owner.issuer)
+        return (writer, await self.of_run_as(run_as)) if run_as else (writer,)
+
+    async def of_run_as(self, run_as: str) -> Rights:
+        """The rights of a named identity. Raises Unauthenticated for an unknown one, PermissionDenied for a person."""
+        if not run_as.startswith(APPLICATION):
+            raise PermissionDenied(
+                f"runAs names {run_as[:80]!r}: a trigger acts for its writer or for an application (application/ID), "
+                "never for another person"
+            )
+        return await self._authority.of_application(run_as.removeprefix(APPLICATION))
 
 
 def acting_owner(stored: StoredRule) -> wl.Owner:

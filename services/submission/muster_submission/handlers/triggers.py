@@ -12,12 +12,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from muster.workload.v1 import workload_pb2 as wl
+from muster_chassis.errors import PermissionDenied, Unauthenticated
 from muster_chassis.unit import Unit
 from muster_language.sensitive import has_sensitive
 from muster_submission.audit import Entry, audit
 from muster_submission.domain.access import Verb
 from muster_submission.domain.cloudevents import CloudEvent
 from muster_submission.domain.firings import Before, Drop, Load, Outcome, Start, Wait, decide, number
+from muster_submission.domain.grants import within
 from muster_submission.domain.names import run_name
 from muster_submission.domain.problems import Problem
 from muster_submission.domain.taken import PROJECT
@@ -77,7 +79,7 @@ class Rules:
         problems = _field_problems(rule, base)
         if problems:
             raise DraftRefused("the trigger", problems)
-        return _identity(rule, rights)
+        return await self._identity(rule, rights)
 
     async def save(self, unit: Unit, rule: Rule, owner: wl.Owner) -> StoredRule:
         """Makes the rule or changes the one of its name."""
@@ -116,6 +118,29 @@ class Rules:
             remembered=_remembered(before, unit),
         )
 
+    async def _identity(self, rule: Rule, rights: Rights) -> Rule:
+        """The rule with its identity. Raises PermissionDenied where it would give its writer more than they have."""
+        _require_choices(rule, rights)
+        own = f"{APPLICATION}{rights.who.subject}" if rights.who.credential is not None else ""
+        if not rule.run_as or rule.run_as in {own, rights.who.subject}:
+            return replace(rule, run_as=own)
+        rights.require(Verb.ACCESS_WRITE, project=rule.project)
+        await self._require_within(rule.run_as, rights)
+        return rule
+
+    async def _require_within(self, run_as: str, rights: Rights) -> None:
+        try:
+            named = await self._runs.of_run_as(run_as)
+        except Unauthenticated:
+            named = None
+        if named is None or not within(named.grants, rights.grants):
+            # One answer for an unknown application and for a mighty one: it must not tell who has which rights.
+            raise PermissionDenied(
+                f"runAs {run_as[:80]!r} is not allowed: no such application exists, or it has a role that "
+                f"{rights.who.subject} does not have in the same scope; leave runAs out, or name an application whose "
+                "roles are all among your own"
+            )
+
     async def _base(self, rule: Rule) -> Base:
         project = await self._drafts.project(rule.project, "")
         if isinstance(project, Refusal):
@@ -130,6 +155,14 @@ class Rules:
     async def _expression_problems(self, rule: Rule) -> list[Problem]:
         found = await self._expressions.check(rule.expressions(), rule.schema)
         return [Problem(f"trigger.{key}", why) for key, why in found.items()]
+
+
+def _require_choices(rule: Rule, rights: Rights) -> None:
+    """Raises where the rule could make a run in a project in which its writer may make none."""
+    for choice in rule.choices:
+        for project in choice.allowed if choice.path == PROJECT else ():
+            rights.require(Verb.WORKLOADS_CREATE, project=project)
+    rights.require(Verb.WORKLOADS_CREATE, project=rule.project)
 
 
 def _expected(rule: Rule, load: Load, unit: Unit) -> tuple[Outcome, str]:
@@ -164,16 +197,3 @@ def _unfit(read: wl.WorkloadSpec | str) -> str:
     if isinstance(read, str):
         return read
     return "is a credential, which no event chooses" if has_sensitive(read) else ""
-
-
-def _identity(rule: Rule, rights: Rights) -> Rule:
-    """The rule with its identity. Raises PermissionDenied where it would give its writer more than they have."""
-    for choice in rule.choices:
-        for project in choice.allowed if choice.path == PROJECT else ():
-            rights.require(Verb.WORKLOADS_CREATE, project=project)
-    rights.require(Verb.WORKLOADS_CREATE, project=rule.project)
-    own = f"{APPLICATION}{rights.who.subject}" if rights.who.credential is not None else ""
-    if not rule.run_as or rule.run_as in {own, rights.who.subject}:
-        return replace(rule, run_as=own)
-    rights.require(Verb.ACCESS_WRITE, project=rule.project)
-    return rule

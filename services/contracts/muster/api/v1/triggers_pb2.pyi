@@ -150,7 +150,7 @@ class Trigger(_message.Message):
     max_running: _builtins.int
     """The most of its runs at once; 0: no limit."""
     run_as: _builtins.str
-    """The identity whose rights count at every firing; empty: whoever applied the trigger last."""
+    """application/ID, whose rights count at every firing together with those of the writer; empty: the writer alone."""
     switched_off_because: _builtins.str
     """Why Muster has switched it off by itself; empty: it has not. Applying it clears this."""
     @_builtins.property

@@ -1,0 +1,121 @@
+"""The attacks on rights and credentials: each is held, and works once the part that prevents it is taken out."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.api.v1 import access_pb2 as api
+from muster.api.v1 import tenancy_pb2
+from muster_chassis.errors import Unauthenticated
+from muster_chassis.settings import AuthMode
+from muster_client.login import read_application
+from muster_stack import credentials
+from muster_stack.layout import Layout
+from muster_submission.domain.refreshing import RefreshToken, Rotate
+from muster_submission.handlers import applications, triggers
+from muster_submission.handlers.runs import Runs
+from tests.attacks.attack import Actor
+from tests.attacks.rows import a11_run_as, a13_refresh_tokens
+from tests.attacks.stage import Stage
+from tests.support.doors import Door, door, key
+
+PROJECT = "ours"
+
+
+async def _token(here: Door, application: str, secret: str) -> str:
+    asked = api.IssueTokenRequest(application=application, secret=secret)
+    return str((await here.tokens.IssueToken(asked)).access_token)
+
+
+async def _project_admin(here: Door, administrator: str) -> str:
+    """A token of an application that is admin of PROJECT and of nothing else."""
+    who = (("authorization", f"Bearer {administrator}"),)
+    await here.tenancy.CreateProject(
+        tenancy_pb2.CreateProjectRequest(name=PROJECT, idempotency_key=key()), metadata=who
+    )
+    name = f"lead-{secrets.token_hex(4)}"
+    made = await here.access.CreateApplication(api.CreateApplicationRequest(name=name), metadata=who)
+    rule = api.AccessRule(
+        holder_kind="application",
+        holder=made.application.id,
+        role="project-admin",
+        scope_kind="project",
+        scope=PROJECT,
+    )
+    await here.access.GrantRole(api.GrantRoleRequest(rule=rule, idempotency_key=key()), metadata=who)
+    return await _token(here, name, made.secret)
+
+
+@asynccontextmanager
+async def _stage(database: Any, kafka: str, folder: Path) -> AsyncIterator[tuple[Stage, Door]]:
+    layout = Layout(folder)
+    files = tuple(credentials.ensure(layout))
+    async with door(database, kafka, auth=AuthMode.JWT, auth_first_applications=files) as here:
+        administrator = await _token(here, *read_application(credentials.administrator(layout)))
+        tokens = {Actor.PROJECT_ADMIN: await _project_admin(here, administrator)}
+        assert here.app.settings.rest_listen is not None
+        yield (
+            Stage(
+                folder=str(folder),
+                grpc=here.app.settings.grpc_listen,
+                rest=here.app.settings.rest_listen,
+                bootstrap=kafka,
+                services={},
+                tokens=tokens,
+                project=PROJECT,
+                other_project="theirs",
+                admin_token=administrator,
+            ),
+            here,
+        )
+
+
+async def _minute_later(here: Door) -> None:
+    await here.app.database.pool.execute("UPDATE refresh_tokens SET rotated_at = rotated_at - interval '1 minute'")
+
+
+def _always_new(_token: RefreshToken, _now: datetime) -> Rotate:
+    return Rotate()
+
+
+async def test_attacks_with_copied_tokens_and_borrowed_rights_are_held(
+    database: Any, kafka: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with _stage(database, kafka, tmp_path) as (stage, here):
+        monkeypatch.setattr(a13_refresh_tokens, "let_time_pass", lambda _stage: _minute_later(here))
+        for attack in (*a11_run_as.ATTACKS, *a13_refresh_tokens.ATTACKS):
+            verdict = await attack.run(stage)
+            assert verdict.held, f"{attack.name}: {verdict.evidence}"
+
+
+async def test_without_rotation_a_copied_refresh_token_lives_on(
+    database: Any, kafka: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(applications, "judge", _always_new)
+    async with _stage(database, kafka, tmp_path) as (stage, here):
+        monkeypatch.setattr(a13_refresh_tokens, "let_time_pass", lambda _stage: _minute_later(here))
+        for attack in a13_refresh_tokens.ATTACKS:
+            assert not (await attack.run(stage)).held, attack.name
+
+
+async def test_without_the_comparison_of_rights_a_trigger_acts_for_an_admin(
+    database: Any, kafka: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def anyone(_self: Runs, _run_as: str) -> Any:
+        raise Unauthenticated("not asked")
+
+    async def no_comparison(_self: triggers.Rules, _run_as: str, _rights: Any) -> None:
+        return
+
+    monkeypatch.setattr(Runs, "of_run_as", anyone)
+    monkeypatch.setattr(triggers.Rules, "_require_within", no_comparison)
+    async with _stage(database, kafka, tmp_path) as (stage, _here):
+        for attack in a11_run_as.ATTACKS:
+            assert not (await attack.run(stage)).held, attack.name
