@@ -21,6 +21,7 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.table import Table
 
+from muster_client.cli.printable import hanging
 from muster_stack import preflight
 from muster_stack.errors import NotRunning, StackError, StartFailed
 from muster_stack.keeper import sweep
@@ -172,7 +173,7 @@ def _show(seen: Mapping[str, Any]) -> None:
     Console().print(table)
     for name, row in seen["services"].items():
         if row.get("why"):
-            sys.stdout.write(f"{name}: {row['why']}\n")
+            sys.stdout.write(hanging(f"{name}: {row['why']}") + "\n")
     if application := seen.get("application"):
         sys.stdout.write(f"calls need a token; the administrator's application is in {application}\n")
     if unregistered := seen.get("unregistered"):

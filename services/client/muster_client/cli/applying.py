@@ -10,12 +10,13 @@ from typing import Any
 
 from muster.workload.v1 import workload_pb2
 from muster_client.calls import new_key
-from muster_client.cli.documents import Files, Piece, read_files, refused, remark
+from muster_client.cli.documents import Files, Piece, read_files, refused, warn
 from muster_client.cli.exits import Exit, exit_of
 from muster_client.cli.failures import failure_json, show_failure
 from muster_client.cli.issues import in_document
 from muster_client.cli.options import Common
 from muster_client.cli.output import emit, say
+from muster_client.cli.printable import hanging
 from muster_client.cli.render.plain import plain
 from muster_client.cli.templates import apply_template, line_of
 from muster_client.errors import MusterError
@@ -39,7 +40,7 @@ async def apply(*, file: Files, cluster: str = "", key: str = "", common: Common
     """
     pieces = read_files(file, done="nothing was applied")
     if not common.json:
-        remark(pieces)
+        warn(pieces)
     base = key or new_key()
     missed = "nothing was applied" if len(pieces) == 1 else "this document was not applied"
     done: list[dict[str, Any]] = []
@@ -74,4 +75,8 @@ async def _apply(muster: Muster, piece: Piece, cluster: str, key: str, common: C
     word = phase.value if phase else str(workload.phase)
     line = f"{workload.name} in project {workload.project}: {applied.outcome} ({word})"
     told = {"outcome": applied.outcome, "workload": plain(workload)}
-    return told if common.json else told | {"line": "\n  ".join([line, *in_document(piece, workload.issues)])}
+    return (
+        told
+        if common.json
+        else told | {"line": "\n  ".join([line, *map(hanging, in_document(piece, workload.issues))])}
+    )

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from muster.api.v1 import explain_pb2
 from muster.api.v1.workloads_pb2 import WorkloadDraft
-from muster_client.cli.documents import Files, Piece, read_files, refused, remark
+from muster_client.cli.documents import Files, Piece, read_files, refused, warn
 from muster_client.cli.exits import Exit
 from muster_client.cli.issues import in_document
 from muster_client.cli.options import Common
@@ -39,7 +39,7 @@ async def what_if(*, file: Files, cluster: str = "", common: Common = _NO_OPTION
     if len(pieces) > _MOST:
         raise InvalidInput(f"{len(pieces)} documents in one question; 1 to {_MOST} are allowed: ask in several")
     if not common.json:
-        remark(pieces)
+        warn(pieces)
     answer = await _asked(pieces, cluster, common)
     if common.json:
         emit(answer)

@@ -72,7 +72,7 @@ def read_files(files: Sequence[Path], *, done: str = "nothing was submitted") ->
     return pieces
 
 
-def remark(pieces: Iterable[Piece]) -> None:
+def warn(pieces: Iterable[Piece]) -> None:
     """Says on stderr what refuses nothing, such as a member without effect."""
     for piece in pieces:
         for each in piece.document.warnings:

@@ -9,17 +9,16 @@ Called by `main`, and by the verbs that read documents. To a person:
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 from cyclopts import Argument, ArgumentOrderError, CycloptsError, MissingArgumentError
-from rich.console import Console
 
 from muster_client.cli.exits import Exit, exit_of
+from muster_client.cli.output import complain, json_text
+from muster_client.cli.printable import hanging
 from muster_client.errors import Detail, InvalidInput, MusterError, Unavailable, Violation
 
 
@@ -43,18 +42,18 @@ def not_yaml(path: Path, problem: yaml.MarkedYAMLError, *, done: str) -> MusterE
 def show_failure(problem: MusterError, *, as_json: bool) -> None:
     """Prints an error on stderr."""
     if as_json:
-        _line(json.dumps({"error": failure_json(problem), "exit": int(exit_of(problem))}, ensure_ascii=False))
+        complain(json_text({"error": failure_json(problem), "exit": int(exit_of(problem))}))
     else:
-        _line(failure_text(problem))
+        complain(failure_text(problem))
 
 
 def show_usage_error(problem: CycloptsError, *, as_json: bool) -> None:
     """Prints what is wrong with the command line on stderr."""
     text = _words(problem)
     if as_json:
-        _line(json.dumps({"error": {"code": "USAGE", "message": text}, "exit": int(Exit.INVALID)}, ensure_ascii=False))
+        complain(json_text({"error": {"code": "USAGE", "message": text}, "exit": int(Exit.INVALID)}))
     else:
-        _line(f"muster: {text}\n  `muster --help` lists the verbs, `muster VERB --help` what a verb takes")
+        complain(f"muster: {text}\n  `muster --help` lists the verbs, `muster VERB --help` what a verb takes")
 
 
 def _words(problem: CycloptsError) -> str:
@@ -99,15 +98,15 @@ def _placed(argument: Argument) -> str:
 
 def failure_text(problem: MusterError) -> str:
     """An error as a person reads it."""
-    lines = [violation_text(each, problem.source) for each in problem.violations]
+    lines = [hanging(violation_text(each, problem.source)) for each in problem.violations]
     if problem.source:
-        return "\n".join([*lines, problem.message])
+        return "\n".join([*lines, hanging(problem.message)])
     if isinstance(problem, Unavailable):
-        return "\n".join([f"muster: {_unavailable(problem)}", *lines])
+        return "\n".join([hanging(f"muster: {_unavailable(problem)}"), *lines])
     if lines:
         # The message of such an answer repeats its first violation: the places say it better.
-        return "\n".join([f"muster: {problem.message}" if len(lines) > 1 else "", *lines]).lstrip("\n")
-    return f"muster: {problem.message}"
+        return "\n".join([hanging(f"muster: {problem.message}") if len(lines) > 1 else "", *lines]).lstrip("\n")
+    return hanging(f"muster: {problem.message}")
 
 
 def failure_json(problem: MusterError) -> dict[str, Any]:
@@ -152,7 +151,3 @@ def violation_json(violation: Violation, source: str) -> dict[str, Any]:
     if violation.line:
         told |= {"line": violation.line, "column": violation.column}
     return told
-
-
-def _line(text: str) -> None:
-    Console(file=sys.stderr, highlight=False).print(text, markup=False, soft_wrap=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -10,7 +9,8 @@ from cyclopts import Parameter
 
 from muster_client.cli.exits import Exit
 from muster_client.cli.options import Common
-from muster_client.cli.output import emit_line, say
+from muster_client.cli.output import emit_line, say, write
+from muster_client.cli.printable import one_line
 from muster_client.cli.render.logs import Lines
 from muster_client.cli.render.plain import plain
 from muster_client.errors import InvalidInput
@@ -26,37 +26,33 @@ async def logs(
     follow: Annotated[bool, Parameter(name=["--follow", "-f"], negative="")] = False,
     replica: str = "",
     tail: int = 0,
+    raw: Annotated[bool, Parameter(negative="")] = False,
     common: Common = _NO_OPTIONS,
 ) -> int:
     """Prints what a workload's replicas wrote.
+
+    Colours stay; other control sequences are dropped or shown as escapes, since a log may come from anybody.
 
     Args:
         workload: Its name or id.
         follow: Go on as they write, until the workload ends.
         replica: Only this replica, such as worker-0.
         tail: Only this many of the last lines to begin with; 0: everything.
+        raw: The bytes as the replicas wrote them, control sequences included.
         common: Connection.
     """
     if tail < 0:
         raise InvalidInput(f"--tail {tail}: expected 0 (everything) or how many of the last lines")
-    lines = Lines(alone=bool(replica))
+    lines = Lines(alone=bool(replica), raw=raw)
     async with common.muster() as muster:
         found = await common.id_of(muster, workload)
         async for piece in muster.logs(found, replica=replica, follow=follow, tail=tail):
             if common.json:
                 emit_line({"replica": piece.replica, "text": piece.data.decode(errors="replace")})
             else:
-                _write(lines.take(piece.replica, piece.data))
-    _write(lines.rest())
+                write(lines.take(piece.replica, piece.data))
+    write(lines.rest())
     return Exit.OK
-
-
-def _write(data: bytes) -> None:
-    """Bytes as they came: a log is the user's own, in whatever encoding."""
-    if data:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
 
 
 async def watch(workload: str = "", *, common: Common = _NO_OPTIONS) -> int:
@@ -89,5 +85,5 @@ def _line(item: WatchItem) -> str:
     if item.workload is None:
         return ""
     now = datetime.now(UTC).strftime("%H:%M:%S")
-    what = item.text or item.event or item.workload.reason.message
-    return f"{now}  {item.workload.name:<24}  {phase_word(item.workload.phase):<12}  {what}".rstrip()
+    what = one_line(item.text or item.event or item.workload.reason.message)
+    return f"{now}  {one_line(item.workload.name):<24}  {phase_word(item.workload.phase):<12}  {what}".rstrip()

@@ -13,6 +13,7 @@ from muster.api.v1.dead_letters_pb2 import ResumeConsumerResponse
 from muster_client.cli.exits import Exit
 from muster_client.cli.options import Common
 from muster_client.cli.output import emit, note, say
+from muster_client.cli.printable import one_line
 from muster_client.cli.render import tables
 from muster_client.errors import InvalidInput
 
@@ -79,7 +80,10 @@ async def redrive(*ids: str, service: str = "", common: Common = _NO_OPTIONS) ->
     else:
         say(
             "\n".join(
-                [f"{answer.handled} handled, {answer.failed} failed again", *(f"  {each}" for each in answer.reasons)]
+                [
+                    f"{answer.handled} handled, {answer.failed} failed again",
+                    *(f"  {one_line(each)}" for each in answer.reasons),
+                ]
             )
         )
     return Exit.FAILED if answer.failed or answer.reasons else Exit.OK
@@ -102,7 +106,7 @@ async def discard(*ids: str, service: str = "", common: Common = _NO_OPTIONS) ->
         emit(answer)
     else:
         said = [f"{answer.discarded} given up, {answer.released} waited behind and may go on"]
-        said += [f"  {each}" for each in answer.reasons]
+        said += [f"  {one_line(each)}" for each in answer.reasons]
         said += [f"  {each}: no dead letter waits under this id" for each in answer.missing]
         say("\n".join(said))
     return Exit.FAILED if answer.reasons or answer.missing else Exit.OK

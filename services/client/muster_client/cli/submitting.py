@@ -9,12 +9,13 @@ from __future__ import annotations
 from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
 from muster_client.calls import new_key
-from muster_client.cli.documents import Files, Piece, read_files, refused, remark
+from muster_client.cli.documents import Files, Piece, read_files, refused, warn
 from muster_client.cli.exits import Exit, exit_of
 from muster_client.cli.failures import failure_json, show_failure
 from muster_client.cli.issues import in_document
 from muster_client.cli.options import Common
-from muster_client.cli.output import emit, notes, say
+from muster_client.cli.output import emit, remark, say
+from muster_client.cli.printable import hanging
 from muster_client.cli.render.plain import plain
 from muster_client.errors import MusterError, Unavailable
 from muster_client.muster import LONGEST_VERDICT, Muster
@@ -50,7 +51,7 @@ async def submit(
     """
     pieces = read_files(file)
     if not common.json:
-        remark(pieces)
+        warn(pieces)
     base = key or new_key()
     missed = "nothing was submitted" if len(pieces) == 1 else "this workload was not submitted"
     done: list[workload_pb2.Workload] = []
@@ -80,9 +81,9 @@ def _line(workload: workload_pb2.Workload, piece: Piece) -> str:
     phase = phase_of(workload)
     text = f"{workload.name} in project {workload.project}: {phase.value if phase else workload.phase}"
     if workload.issues:
-        text += "".join(f"\n  {issue}" for issue in in_document(piece, workload.issues))
+        text += "".join(f"\n  {hanging(issue)}" for issue in in_document(piece, workload.issues))
     elif phase is Phase.FAILED and workload.reason.message:
-        text += f"\n  {workload.reason.message}"
+        text += f"\n  {hanging(workload.reason.message)}"
     return f"{text}  ({workload.id})"
 
 
@@ -107,7 +108,7 @@ async def _wait(
         text = _progress(item.workload)
         if text not in told[-1:]:
             told.append(text)
-            notes().print(f"  {text}", markup=False, soft_wrap=True, style="dim")
+            remark(f"  {hanging(text)}")
 
     items = muster.watch(workload=workload.id)
     return await until(items, goal, workload.name, timeout, tell)

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from muster_client.cli.exits import Exit
 from muster_client.cli.options import Common
 from muster_client.cli.output import emit, say
+from muster_client.cli.printable import one_line
 from muster_client.cli.render import triggers as shown
 from muster_client.cli.trigger_files import read_event, read_trigger
 from muster_client.errors import InvalidInput
@@ -64,7 +65,7 @@ async def apply_triggers(*, file: Files, common: Common = _NO_OPTIONS) -> int:
         emit(made)
     else:
         for each in made:
-            say(f"trigger {each.name} in {each.project}: {each.event_type} starts {each.template}")
+            say(one_line(f"trigger {each.name} in {each.project}: {each.event_type} starts {each.template}"))
     return Exit.OK
 
 

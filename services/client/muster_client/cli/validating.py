@@ -6,7 +6,6 @@ Holds: every document of every file is looked at, whatever is wrong with the oth
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,7 +13,8 @@ from muster_client.cli.documents import Checked, Files, check_files
 from muster_client.cli.exits import Exit
 from muster_client.cli.failures import violation_json, violation_text
 from muster_client.cli.options import Common
-from muster_client.cli.output import emit, note, say
+from muster_client.cli.output import complain, emit, note, say
+from muster_client.cli.printable import hanging
 
 _NO_OPTIONS = Common()
 
@@ -56,7 +56,7 @@ def _report(checked: list[Checked], invalid: int) -> dict[str, Any]:
 def _show(checked: list[Checked], invalid: int) -> None:
     for each in checked:
         for one in each.violations:
-            print(violation_text(one, each.source), file=sys.stderr)  # noqa: T201 - as it is, in any width
+            complain(hanging(violation_text(one, each.source)))
         for one in each.warnings:
             note(violation_text(one, each.source))
     count = sum(len(each.violations) for each in checked)

@@ -57,8 +57,15 @@ _Dumper.add_representer(Quoted, _quoted)
 
 def _dump(head: dict[str, Any], metadata: dict[str, Any], parts: dict[str, Any]) -> str:
     document = {**head, **({"metadata": metadata} if metadata else {}), **parts}
+    text = _yaml(document, letters=True)
+    # A document is shown in terminals: what a terminal would obey or hide (ESC, U+202E) is written as an escape.
+    return text if all(char.isprintable() or char == "\n" for char in text) else _yaml(document, letters=False)
+
+
+def _yaml(document: dict[str, Any], *, letters: bool) -> str:
+    """letters: those beyond ASCII stay as they are; else each is an escape."""
     text: str = yaml.dump(
-        document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH, default_flow_style=False
+        document, Dumper=_Dumper, sort_keys=False, allow_unicode=letters, width=_WIDTH, default_flow_style=False
     )
     return text
 

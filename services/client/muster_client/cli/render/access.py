@@ -9,6 +9,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from rich.table import Table
 
 from muster.api.v1 import access_pb2 as api
+from muster_client.cli.printable import one_line
 from muster_client.cli.render.grid import grid
 
 
@@ -29,10 +30,13 @@ def caller(me: api.WhoAmIResponse) -> str:
     """Who somebody is, and what they have."""
     if me.open:
         return f"{me.subject}: authentication is switched off here, everyone may do everything"
-    vouched = f" (vouched for by {me.issuer})" if me.issuer else ""
-    groups = f"\ngroups: {', '.join(me.groups)}" if me.groups else ""
-    roles = "".join(f"\n  {rule.role} in {_scope(rule)}" for rule in me.rules) or "\n  no role: you may do nothing yet"
-    return f"{me.subject}{vouched}{groups}\nroles:{roles}"
+    vouched = f" (vouched for by {one_line(me.issuer)})" if me.issuer else ""
+    groups = f"\ngroups: {one_line(', '.join(me.groups))}" if me.groups else ""
+    roles = (
+        "".join(f"\n  {one_line(f'{rule.role} in {_scope(rule)}')}" for rule in me.rules)
+        or "\n  no role: you may do nothing yet"
+    )
+    return f"{one_line(me.subject)}{vouched}{groups}\nroles:{roles}"
 
 
 def applications(found: Sequence[api.Application]) -> Table:
@@ -64,9 +68,10 @@ def audit(found: Sequence[api.AuditEntry]) -> str:
         )
         for line in found
     ]
-    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    printed = [tuple(map(one_line, row)) for row in rows]
+    widths = [max(len(row[at]) for row in printed) for at in range(len(printed[0]))]
     return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in printed
     )
 
 

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from muster.workload.v1 import workload_pb2
+from muster_client.cli.printable import hanging, one_line
 from muster_client.cli.render.amounts import clock, span, time_of
 from muster_client.cli.render.grid import grid
 from muster_client.cli.render.plain import word_of
@@ -35,11 +36,11 @@ def _sections(workload: workload_pb2.Workload, now: datetime) -> Iterator[Text |
     yield _headline(workload)
     yield Padding(_facts(workload), (1, 0, 0, 2))
     if workload.issues:
-        yield from _section("Refused by policy", *(Text(each) for each in workload.issues))
+        yield from _section("Refused by policy", *(Text(one_line(each)) for each in workload.issues))
     if workload.replicas:
         yield from _section("Replicas", _replicas(workload))
     if workload.endpoints:
-        yield from _section("Endpoints", *(Text(each) for each in workload.endpoints))
+        yield from _section("Endpoints", *(Text(one_line(each)) for each in workload.endpoints))
     if workload.conditions:
         yield from _section("Conditions", _conditions(workload))
     yield from _section("Times", _times(workload, now))
@@ -52,9 +53,9 @@ def _section(heading: str, *parts: Text | Table) -> Iterator[Text | Padding]:
 
 
 def _headline(workload: workload_pb2.Workload) -> Text:
-    text = Text.assemble((workload.name, "bold"), " is ", coloured(phase_word(workload.phase)))
+    text = Text.assemble((one_line(workload.name), "bold"), " is ", coloured(phase_word(workload.phase)))
     if workload.reason.message:
-        text.append(f": {workload.reason.message}")
+        text.append(hanging(f": {workload.reason.message}"))
     return text
 
 
@@ -73,7 +74,7 @@ def _facts(workload: workload_pb2.Workload) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     for name, value in facts:
         if value:
-            table.add_row(Text(name, style="dim"), Text(value))
+            table.add_row(Text(name, style="dim"), Text(one_line(value)))
     return table
 
 

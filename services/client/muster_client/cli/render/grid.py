@@ -16,6 +16,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from muster_client.cli.printable import one_line
+
 Cell = str | Text
 _GAP: Final = 2
 _LAST: Final = 12
@@ -29,9 +31,10 @@ class Grid(Table):
     def __init__(self, headings: Sequence[str], rows: Sequence[Sequence[Cell]], numbers: frozenset[str]) -> None:
         super().__init__(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold", show_edge=False)
         self._headings = tuple(headings)
-        self._cells = rows
+        # Before anything is measured, and as text: a name such as [/] would be markup to rich, and an error.
+        self._cells = [[_printable(cell) for cell in row] for row in rows]
         self._numbers = numbers
-        cells = zip(headings, *([_plain(cell) for cell in row] for row in rows), strict=True)
+        cells = zip(headings, *([cell.plain for cell in row] for row in self._cells), strict=True)
         self._wanted = [max(len(each) for each in column) for column in cells]
         last = len(headings) - 1
         for index, heading in enumerate(headings):
@@ -42,7 +45,7 @@ class Grid(Table):
                 no_wrap=not fold,
                 overflow="fold" if fold else "ellipsis",
             )
-        for row in rows:
+        for row in self._cells:
             self.add_row(*row)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -98,5 +101,5 @@ def grid(headings: Sequence[str], rows: Iterable[Sequence[Cell]], *, right: Iter
     return Grid(headings, [list(row) for row in rows], frozenset(right))
 
 
-def _plain(cell: Cell) -> str:
-    return cell.plain if isinstance(cell, Text) else cell
+def _printable(cell: Cell) -> Text:
+    return Text(one_line(cell)) if isinstance(cell, str) else Text(one_line(cell.plain), style=cell.style)

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from muster.fleet.v1 import fleet_pb2
 from muster.tenancy.v1 import tenancy_pb2
+from muster_client.cli.printable import one_line
 from muster_client.cli.render.amounts import clock, cores, gpus, memory, time_of
 from muster_client.cli.render.grid import grid
 from muster_kernel.sentences import is_one
@@ -67,7 +68,7 @@ def shares(items: Iterable[fleet_pb2.Account]) -> Table:
 def promises(items: Iterable[fleet_pb2.Account]) -> str:
     """Where quotas promise more than can be kept, each once, with the pool; empty where all of them can be."""
     told = {f"{each.node_pool}: {said}": None for each in items for said in each.warnings}
-    return "".join(f"\n{each}" for each in told)
+    return "".join(f"\n{one_line(each)}" for each in told)
 
 
 def departments(items: Iterable[tenancy_pb2.Department]) -> Table:
@@ -114,12 +115,13 @@ def project(one: tenancy_pb2.Project) -> str:
             parts.append(f"{limit.workload_limit} {'workload' if limit.workload_limit == 1 else 'workloads'} at once")
         where = f"in {limit.node_pool}" if limit.node_pool else "in all"
         lines.append(f"Each user   at most {' and '.join(parts) or 'anything'} {where}")
-    return "\n".join(lines)
+    return "\n".join(map(one_line, lines))
 
 
 def department(one: tenancy_pb2.Department) -> str:
     """Everything about a department."""
-    return "\n".join([f"Department  {one.name} (number {one.id}, version {one.version})", *_common(one)])
+    lines = [f"Department  {one.name} (number {one.id}, version {one.version})", *_common(one)]
+    return "\n".join(map(one_line, lines))
 
 
 def _common(unit: Unit) -> list[str]:

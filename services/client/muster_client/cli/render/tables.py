@@ -16,6 +16,7 @@ from rich.text import Text
 from muster.api.v1 import dead_letters_pb2, templates_pb2, usage_pb2
 from muster.fleet.v1 import fleet_pb2
 from muster.workload.v1 import workload_pb2
+from muster_client.cli.printable import one_line
 from muster_client.cli.render.amounts import age, cores, memory, time_of
 from muster_client.cli.render.grid import grid
 from muster_client.words import TERMINAL, cluster_state_word, kind_word, node_state_word, phase_of, phase_word
@@ -144,6 +145,7 @@ def dead_letters(items: Iterable[dead_letters_pb2.DeadLetter], now: datetime) ->
     ]
     for each in letters:
         since = age(time_of(each.at), now)
-        parts.append(Text(f"{each.id:{ids}}  {each.service:{wide}}  {each.attempts:>5}  {each.parked:>6}  {since:>4}"))
-        parts.append(Padding(Text(f"{each.topic.removeprefix('muster.')}: {each.reason}"), (0, 0, 0, 2)))
+        row = f"{each.id:{ids}}  {each.service:{wide}}  {each.attempts:>5}  {each.parked:>6}  {since:>4}"
+        parts.append(Text(one_line(row)))
+        parts.append(Padding(Text(one_line(f"{each.topic.removeprefix('muster.')}: {each.reason}")), (0, 0, 0, 2)))
     return Group(*parts)

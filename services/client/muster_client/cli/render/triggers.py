@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from muster.api.v1 import triggers_pb2 as api
+from muster_client.cli.printable import one_line
 from muster_client.cli.render.amounts import age, time_of
 from muster_client.cli.render.grid import grid
 from muster_client.cli.render.plain import plain
@@ -53,7 +54,7 @@ def trigger(found: api.GetTriggerResponse) -> str:
     lines += _limits(told)
     if told.switched_off_because:
         lines.append(f"  switched off: {told.switched_off_because}")
-    return "\n".join(lines)
+    return "\n".join(map(one_line, lines))
 
 
 def firings(items: Iterable[api.Firing], now: datetime) -> Group:
@@ -64,11 +65,11 @@ def firings(items: Iterable[api.Firing], now: datetime) -> Group:
     parts: list[RenderableType] = [Text(f"{'ID':36}  {'AGE':>4}  {'NO':>4}  OUTCOME", style="bold")]
     for each in items:
         since = age(time_of(each.fired_at), now)
-        parts.append(Text(f"{each.id:36}  {since:>4}  {each.number:>4}  {_WORDS.get(each.outcome, '?')}"))
+        parts.append(Text(one_line(f"{each.id:36}  {since:>4}  {each.number:>4}  {_WORDS.get(each.outcome, '?')}")))
         told = f"{each.trigger}: {each.source} {each.event_id}"
         told += f", workload {each.workload}" if each.workload else ""
         told += f", {each.why}" if each.why else ""
-        parts.append(Padding(Text(told), (0, 0, 0, 2)))
+        parts.append(Padding(Text(one_line(told)), (0, 0, 0, 2)))
     return Group(*parts)
 
 
@@ -76,13 +77,13 @@ def fired(firing: api.Firing) -> str:
     """What came of one firing, as a sentence."""
     outcome = _WORDS.get(firing.outcome, "?")
     what = f"firing {firing.number} of trigger {firing.trigger} by {firing.source} {firing.event_id}: {outcome}"
-    return f"{what} {firing.workload}".rstrip() + (f" ({firing.why})" if firing.why else "")
+    return one_line(f"{what} {firing.workload}".rstrip() + (f" ({firing.why})" if firing.why else ""))
 
 
 def prospect(found: api.TestTriggerResponse) -> str:
     """What a trigger would do, with the run's own layer."""
     if not found.matches:
-        return f"nothing: {found.why}"
+        return one_line(f"nothing: {found.why}")
     outcome = _WORDS.get(found.outcome, "?")
     first = f"{outcome}: {found.workload}" if found.workload else outcome
     lines = [first + (f" ({found.why})" if found.why else "")]
@@ -90,7 +91,7 @@ def prospect(found: api.TestTriggerResponse) -> str:
         lines.append("but this event has fired the trigger before, within its window: nothing would happen")
     if found.HasField("spec"):
         lines += ["what the run says above its template:", *_members(found.spec)]
-    return "\n".join(lines)
+    return "\n".join(map(one_line, lines))
 
 
 def _members(spec: Message) -> list[str]:
