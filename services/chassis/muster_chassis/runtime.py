@@ -2,7 +2,8 @@
 
 `__main__.py` calls `run(name, settings, compose)`. Compose is the service's composition root: it opens resources with
 `runtime.enter`, names eternal tasks with `runtime.eternal`, and returns. Holds: an eternal task that ends is an error
-and ends the process (its keeper starts it again); a stop is bounded, and in the order intake, drain, close.
+and ends the process (its keeper starts it again); so does a loop that stands still (watchdog.py); a stop is bounded,
+and in the order intake, drain, close.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from muster_chassis import logs, tracing
 from muster_chassis.health import Health
 from muster_chassis.metrics import Exposition
 from muster_chassis.settings import Settings
+from muster_chassis.watchdog import WATCHDOG
 
 _log = logs.get(__name__)
 _LAST_SECONDS: Final = 2.0
@@ -136,6 +138,7 @@ async def _main(settings: _Configured, compose: Callable[[Runtime, _Configured],
     health = runtime.health
     exposition = Exposition(settings.metrics_listen, lambda: health.troubles, lambda: health.waiting)
     exposition.start()
+    watched = asyncio.create_task(WATCHDOG.run(settings.stall_seconds), name="watchdog")
     try:
         if await _unless_stopped(runtime, compose(runtime, settings)):
             runtime.health.good("start")
@@ -144,6 +147,7 @@ async def _main(settings: _Configured, compose: Callable[[Runtime, _Configured],
         else:
             await runtime.live()
     finally:
+        watched.cancel()
         exposition.stop()
     _log.info("stopped")
 

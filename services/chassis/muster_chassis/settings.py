@@ -47,6 +47,13 @@ class Settings(BaseSettings):
     metrics_listen: Address = Field(description="Where Prometheus reads this process, HOST:PORT.")
     log_level: str = Field(default="info", description="debug, info, warning or error.")
     shutdown_seconds: float = Field(default=10.0, gt=0, le=300, description="Bound for a graceful stop, in seconds.")
+    stall_seconds: float = Field(
+        default=10.0,
+        ge=1,
+        le=3600,
+        description="For how long the event loop may stand still; then the process writes every stack to its log and "
+        "ends, and its keeper starts it again.",
+    )
     otlp_endpoint: str | None = Field(
         default=None,
         validation_alias="OTEL_EXPORTER_OTLP_ENDPOINT",

@@ -30,6 +30,7 @@ from muster_chassis.rpc.server import Server
 from muster_chassis.runtime import Runtime
 from muster_chassis.topics import ADMISSIONS, ADVICE, SUBMISSIONS, TENANCY, Topic, assignments, owned_by, reports
 from muster_chassis.unit import ASSIGNMENTS
+from muster_chassis.watchdog import long_section
 from muster_scheduler import heap, stream
 from muster_scheduler.adapters.highest import highest_epoch
 from muster_scheduler.adapters.outgoing import Publisher
@@ -53,6 +54,7 @@ _FOLLOW: Final = 30.0
 _FOLLOW_SHARE: Final = 200  # a standby reads along for at most one part in so many of its time
 _SHORT: Final = 0.02
 _DRAIN: Final = 3.0
+_REBUILD: Final = 600.0  # seconds for which a rebuild or a compilation may hold the loop
 _KEPT: Final = timedelta(days=7)
 _READ: Final = (SUBMISSIONS, TENANCY, ADMISSIONS, ADVICE)
 
@@ -113,7 +115,8 @@ class Scheduler:
 
     async def run(self) -> None:
         """Follows and leads, for ever. What it decides with is compiled first: a lease would run out meanwhile."""
-        await asyncio.to_thread(warm_up)
+        with long_section(_REBUILD):
+            await asyncio.to_thread(warm_up)
         await self._leadership.run(self._lead, self._follow)
 
     async def over(self) -> list[str]:
@@ -149,7 +152,7 @@ class Scheduler:
 
     async def _read(self) -> State:
         async with self._database.pool.acquire() as connection:
-            with heap.filling():
+            with heap.filling(), long_section(_REBUILD):
                 return await load(connection, self._settings.limits(), micros(identity.now()))  # type: ignore[arg-type]
 
     async def _lead(self, term: Term) -> None:
@@ -190,7 +193,8 @@ class Scheduler:
 
     async def _republish(self, handlers: Handlers, term: Term) -> None:
         async with self._database.unit(begin=term.fence) as unit:
-            await handlers.republish(unit)
+            with long_section(_REBUILD):
+                await handlers.republish(unit)
 
     async def _work(self, handlers: Handlers, consumer: AssignedConsumer, relay: Relay, term: Term) -> None:
         try:

@@ -171,7 +171,10 @@ class Child:
         if self.part.owns_group:
             kill_group(process.pid)
         if self._wanted.is_set():
-            self._say(f"{self.part.name} {_how(self.last_exit)}; it is started again")
+            self._say(f"{self.part.name} {_how(self.last_exit)}{self._stalled()}; it is started again")
+
+    def _stalled(self) -> str:
+        return f": its event loop stood still, {self.log} says where" if logs.stood_still(Path(self.log)) else ""
 
     async def _watch(self) -> None:
         while True:

@@ -18,7 +18,17 @@ LIMIT: Final = 32_000_000  # bytes
 _END: Final = 16_000  # bytes that are looked at for the last lines
 _LINE: Final = 400  # characters
 _CAUSES: Final = 20  # lines of one failure
+_STALLED: Final = "Timeout ("  # how faulthandler begins
 _PAUSE: Final = 60.0  # seconds between two looks
+
+
+def stood_still(log: Path) -> bool:
+    """Whether the process that wrote the log ended itself because its event loop stood still.
+
+    The stacks are then the last that it wrote, below `Timeout (0:00:10)!`: no log line of its own follows.
+    """
+    written = _end(log).rpartition(_STALLED)
+    return bool(written[1]) and not any(line.startswith("{") for line in written[2].splitlines())
 
 
 def last_lines(log: Path, lines: int = 5) -> str:
@@ -26,14 +36,17 @@ def last_lines(log: Path, lines: int = 5) -> str:
 
     Of a line that tells of a failure only its cause is shown: cut off, a traceback would show where it began.
     """
+    shown = [part for line in _end(log).splitlines()[-lines:] for part in _causes(line)]
+    return "\n".join(line[:_LINE] for line in shown[-max(lines, _CAUSES) :])
+
+
+def _end(log: Path) -> str:
     try:
         with log.open("rb") as content:
             content.seek(max(log.stat().st_size - _END, 0))
-            end = content.read().decode(errors="replace")
+            return content.read().decode(errors="replace")
     except OSError:
         return ""
-    shown = [part for line in end.splitlines()[-lines:] for part in _causes(line)]
-    return "\n".join(line[:_LINE] for line in shown[-max(lines, _CAUSES) :])
 
 
 def _causes(line: str) -> list[str]:

@@ -1,0 +1,62 @@
+"""A service whose event loop stands still says where and ends; what declares a long section goes on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+PROGRAM = """
+import asyncio, re, sys
+from muster_chassis.runtime import Runtime, run
+from muster_chassis.settings import Settings
+from muster_chassis.watchdog import long_section
+
+def stands_in_c(length):
+    re.match("(a+)+$", "a" * length + "b")  # one call in C that gives the interpreter's lock to nobody
+
+async def compose(runtime, settings):
+    async def work():
+        if sys.argv[1] == "stands":
+            stands_in_c(60)
+        with long_section(60.0):
+            stands_in_c(int(sys.argv[2]))
+        runtime.stopping.set()
+        await asyncio.Event().wait()
+    runtime.eternal("work", work)
+
+run("test", Settings, compose)
+"""
+
+
+def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    settings = {
+        "MUSTER_INSTANCE": "test-0",
+        "MUSTER_KAFKA_BOOTSTRAP": "127.0.0.1:1",
+        "MUSTER_METRICS_LISTEN": "127.0.0.1:0",
+        "MUSTER_STALL_SECONDS": "1",
+    }
+    return subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=os.environ | settings,
+        timeout=120,
+    )
+
+
+def test_a_loop_that_stands_in_c_ends_the_process_which_says_where() -> None:
+    ended = _run("stands", "0")
+    assert ended.returncode == 1
+    assert "Timeout (0:00:01)!" in ended.stderr
+    assert "in stands_in_c" in ended.stderr
+    assert "stopped" not in ended.stderr
+
+
+def test_a_declared_section_may_hold_the_loop_for_longer() -> None:
+    """25 characters are backtracked for about two seconds."""
+    ended = _run("declares", "25")
+    assert ended.returncode == 0, ended.stderr
+    assert "stopped" in ended.stderr
+    assert "Timeout" not in ended.stderr
