@@ -46,6 +46,9 @@ def usage() -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Runs one verb and answers its exit code; 2 where there is no such verb."""
+    if not arguments:
+        print(usage())
+        return 0
     if len(arguments) != 1 or arguments[0] not in VERBS:
         print(usage(), file=sys.stderr)
         return 2

@@ -12,6 +12,7 @@ from typing import Any
 from google.rpc import code_pb2
 
 from muster.api.v1 import workloads_pb2, workloads_pb2_grpc
+from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
 from tests.support.plane_world import Failure, PlaneService, error_status
 
@@ -49,6 +50,8 @@ class WorkloadsPlane(PlaneService, workloads_pb2_grpc.WorkloadsServiceServicer):
             name = next((line.split()[-1] for line in asked.draft.yaml.splitlines() if "name:" in line), "typed")
             project = asked.draft.project or "team-a"
             made = self._world.add(name.strip("{}"), project=project, phase=workload_pb2.PHASE_PENDING)
+            if "InteractiveWorkload" in asked.draft.yaml:
+                made.spec.kind = options_pb2.KIND_WORKSPACE
             return workloads_pb2.SubmitWorkloadResponse(workload=made)
 
         return await self._do("SubmitWorkload", request, context, act)

@@ -21,7 +21,7 @@ from muster_language.resources import is_preemptible, priority_of, resource_requ
 from muster_language.rules.clusters import check_clusters
 from muster_language.rules.effective import check_effective
 from muster_language.rules.issues import Issue
-from muster_language.schemas.explain import explain
+from muster_language.schemas.explain import explain, field_like
 from muster_language.spec import Kind, WorkloadSpec
 
 __all__ = [
@@ -46,6 +46,7 @@ __all__ = [
     "combine",
     "derive",
     "explain",
+    "field_like",
     "is_preemptible",
     "language_layer",
     "merge",

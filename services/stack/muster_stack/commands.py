@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -55,7 +55,7 @@ def up(
     try:
         preflight.check(layout)
         if detach:
-            _show(start_detached(layout, argv))
+            _show(start_detached(layout, argv, tell=_Progress(layout)))
             return 0
     except StackError as error:
         return _complain(error)
@@ -105,8 +105,32 @@ def keeper_command(
     return [sys.executable, *module, "--data", str(layout.root), "--log-level", log_level, *flags]
 
 
-def start_detached(layout: Layout, argv: list[str], *, seconds: float = _START_DEADLINE) -> dict[str, Any]:
-    """Starts a keeper that outlives us and waits until everything is ready; returns the status. Raises StartFailed."""
+class _Progress:
+    """Says on stderr what has become ready, a line a part, while `muster up -d` waits."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._begun = time.monotonic()
+        self._ready: set[str] = set()
+        sys.stderr.write(f"starting a stack in {layout.root}; its log is {layout.log('keeper')}\n")
+
+    def __call__(self, status: Mapping[str, Any]) -> None:
+        for name, row in status["services"].items():
+            if row["state"] == "ready" and name not in self._ready:
+                self._ready.add(name)
+                sys.stderr.write(f"  {time.monotonic() - self._begun:5.1f} s  {name} is ready\n")
+
+
+def start_detached(
+    layout: Layout,
+    argv: list[str],
+    *,
+    seconds: float = _START_DEADLINE,
+    tell: Callable[[Mapping[str, Any]], None] | None = None,
+) -> dict[str, Any]:
+    """Starts a keeper that outlives us and waits until everything is ready; returns the status. Raises StartFailed.
+
+    `tell` hears of each status on the way.
+    """
     layout.make()
     log = layout.log("keeper")
     begin = log.stat().st_size if log.exists() else 0
@@ -116,7 +140,7 @@ def start_detached(layout: Layout, argv: list[str], *, seconds: float = _START_D
         with suppress(NotRunning):  # it is still fetching, or has not yet opened its socket
             known = State.load(layout).keeper
             if known is not None and known.pid == keeper:  # not another one, which holds the folder already
-                return Stack(layout).wait_ready(max(deadline - time.monotonic(), 0), give_up=True)
+                return Stack(layout).wait_ready(max(deadline - time.monotonic(), 0), give_up=True, tell=tell)
         time.sleep(_POLL)
     with log.open("rb") as output:
         output.seek(begin)

@@ -51,6 +51,7 @@ async def test_nobody_gets_in_without_a_token_and_everything_works_with_one(monk
                 await nobody.access.who_am_i()
         monkeypatch.setenv("MUSTER_HOME", str(stack.layout.root))
         async with Muster() as admin:
+            assert (await admin.access.who_am_i()).subject_name == "admin"
             for name in ("vision", "web"):
                 await admin.projects.create(name)
             researcher = await _let_in(admin, address, "researcher", "vision")

@@ -13,6 +13,7 @@ from muster.api.v1 import access_pb2 as api
 from muster_client import Muster
 from muster_client.cli.access import moment
 from muster_client.cli.exits import Exit
+from muster_client.cli.render.access import caller
 from muster_client.errors import InvalidInput, Unauthenticated
 from tests.support.plane_world import World
 from tests.unit.client.conftest import Command
@@ -54,6 +55,7 @@ def test_what_is_not_said_in_full_changes_nothing(muster: Command, world: World,
 
 def test_who_one_is_and_what_one_may_do(muster: Command, world: World) -> None:
     assert "authentication is switched off" in muster("access", "whoami").out
+
     assert muster("access", "can", "workloads.read", "-p", "vision").out == "yes\n"
     refused = muster("access", "can", "workloads.delete", "--cluster", "east")
     assert (refused.code, refused.out) == (Exit.NOT_ALLOWED, "no\n")
@@ -162,3 +164,8 @@ async def test_the_local_stacks_secret_goes_to_no_other_server(
         with pytest.raises(Unauthenticated):
             await muster.access.who_am_i()
     assert len(world.asked("IssueToken")) == 1
+
+
+def test_an_application_is_called_by_its_name() -> None:
+    me = api.WhoAmIResponse(subject="0192d3c4-0000-7000-8000-000000000000", subject_name="nightly")
+    assert caller(me).startswith("application nightly (0192d3c4-0000-7000-8000-000000000000)")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from muster.api.v1 import usage_pb2
@@ -195,6 +196,26 @@ def test_usage(muster: Command, world: World) -> None:
     world.usage.append(usage_pb2.WorkloadUsage(name="bert", project="team-a", gpu_seconds=7200.5))
     assert "7,200.5" in muster("usage").out
     assert json.loads(muster("usage", "--json").out)[0]["gpuSeconds"] == 7200.5
+
+
+@pytest.mark.parametrize(
+    ("path", "answer"),
+    [
+        ("imagePulPolicy", "imagePulPolicy is neither a kind of workload nor a field; did you mean imagePullPolicy?"),
+        ("spec.imagePulPolicy.value", "did you mean imagePullPolicy.value?"),
+        ("trainning", "trainning is not a kind of workload; did you mean TrainingWorkload?"),
+        ("gpu.valu", "gpu has no member valu; it has no members"),
+        ("bogus", "bogus is neither a kind of workload nor a field: `muster explain` lists the kinds"),
+    ],
+)
+def test_explain_helps_with_what_is_not_there(muster: Command, path: str, answer: str) -> None:
+    ran = muster("explain", path, server=False)
+    assert ran.code == 3
+    assert answer in ran.err
+
+
+def test_explain_knows_a_kind_by_the_first_word_of_its_name(muster: Command) -> None:
+    assert "KIND:        InteractiveWorkload" in muster("explain", "Interactive", server=False).out
 
 
 def test_explain_needs_no_control_plane(muster: Command) -> None:

@@ -220,3 +220,26 @@ def test_submit_and_wait_for_the_end(muster: Command, world: World, good: str) -
     assert ran.code == 1, "it failed, so the command failed"
     assert "bert: Running in north" in ran.err
     assert "bert: Failed in north" in ran.err
+
+
+def test_the_wait_for_a_workspace_ends_when_it_runs(muster: Command, world: World, tmp_path: Path) -> None:
+    path = tmp_path / "workspace.yaml"
+    path.write_text(
+        "apiVersion: run.ai/v2alpha1\nkind: InteractiveWorkload\nmetadata: {name: desk}\n"
+        "spec: {image: {value: python}, command: {value: sleep 60}}\n"
+    )
+    snapshot = workloads_pb2.WATCH_ITEM_KIND_SNAPSHOT
+    running = workload_pb2.Workload(name="desk", phase=workload_pb2.PHASE_RUNNING)
+    world.watches = [[workloads_pb2.WatchWorkloadsResponse(kind=snapshot, workload=running)]]
+    assert muster("submit", "-f", str(path), "--wait", "--timeout", "20").code == 0
+
+
+def test_the_wait_for_what_no_cluster_takes_ends_with_the_reason(muster: Command, world: World, good: str) -> None:
+    snapshot = workloads_pb2.WATCH_ITEM_KIND_SNAPSHOT
+    waiting = workload_pb2.Workload(name="bert", phase=workload_pb2.PHASE_PENDING)
+    waiting.reason.code, waiting.reason.message = "NotSupported", "2 clusters do not support fields that it sets"
+    world.watches = [[workloads_pb2.WatchWorkloadsResponse(kind=snapshot, workload=waiting)]]
+    ran = muster("submit", "-f", good, "--wait", "--timeout", "20")
+    assert ran.code == 1
+    assert "waits until the fleet has a cluster that takes it: 2 clusters do not support" in ran.err
+    assert "`muster why" in ran.err

@@ -92,7 +92,7 @@ def test_a_trigger_is_shown_with_all_that_it_says(files: Path, muster: Command, 
     muster("triggers", "apply", "-f", "on-new-data.yaml")
     shown = muster("triggers", "get", "on-new-data").out
     for said in (
-        "version 1: yes",
+        "version 1, enabled",
         "2 runs have not ended, 1 firings wait",
         "org.example.dataset.* from /datasets, /imports/* about vision/* where data.rows > 1000",
         "DATASET = data.uri",

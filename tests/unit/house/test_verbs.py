@@ -103,8 +103,13 @@ def test_a_failed_command_ends_its_verb_with_its_code() -> None:
 
 def test_an_unknown_verb_is_answered_with_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert table.main(["dance"]) == 2
-    assert table.main([]) == 2
     said = capsys.readouterr().err
+    assert all(verb in said for verb in table.VERBS)
+
+
+def test_no_verb_is_a_question_and_no_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+    assert table.main([]) == 0
+    said = capsys.readouterr().out
     assert all(verb in said for verb in table.VERBS)
 
 

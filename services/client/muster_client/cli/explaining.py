@@ -54,10 +54,31 @@ def _text(path: str) -> str:
     """The text for a path; a field without a kind is looked up in every kind, the commonest first."""
     documents = [*(kind.document for kind in _KINDS), _COLOSSAL]
     tries = [path, *(f"{name}.spec.{path.removeprefix('spec.')}" for name in documents)]
-    problem: LookupError | None = None
+    problems: list[str] = []
     for each in tries:
         try:
             return language.explain(each)
         except LookupError as found:
-            problem = problem or found
-    raise NotFound(str(problem.args[0]) if problem and problem.args else f"{path}: nothing to explain")
+            problems.append(str(found.args[0]))
+    raise NotFound(_nothing(path, problems))
+
+
+def _nothing(path: str, problems: list[str]) -> str:
+    """What is said of a path without a text. problems: of the path as a kind, then as a field of each kind."""
+    first, *rest = path.removeprefix("spec.").split(".")
+    if not _is_unknown_kind(first) or "did you mean" in problems[0]:
+        return problems[0]
+    if member := next((each for each in problems if "has no member" in each), ""):
+        return member
+    unknown = f"{first} is neither a kind of workload nor a field"
+    if near := language.field_like(first):
+        return f"{unknown}; did you mean {'.'.join([near, *rest])}?"
+    return f"{unknown}: `muster explain` lists the kinds, `muster explain KIND` its fields"
+
+
+def _is_unknown_kind(word: str) -> bool:
+    try:
+        language.explain(word)
+    except LookupError:
+        return True
+    return False

@@ -37,7 +37,7 @@ async def logs(
         workload: Its name or id.
         follow: Go on as they write, until the workload ends.
         replica: Only this replica, such as worker-0.
-        tail: Only this many of the last lines to begin with; 0: everything.
+        tail: Only this many of the last lines of each replica to begin with; 0: everything.
         raw: The bytes as the replicas wrote them, control sequences included.
         common: Connection.
     """

@@ -17,14 +17,16 @@ from muster_client.cli.options import Common
 from muster_client.cli.output import emit, remark, say
 from muster_client.cli.printable import hanging
 from muster_client.cli.render.plain import plain
-from muster_client.errors import MusterError, Unavailable
+from muster_client.errors import MusterError, NotNow, Unavailable
 from muster_client.muster import LONGEST_VERDICT, Muster
 from muster_client.watching import WatchItem, until
 from muster_client.words import TERMINAL, phase_of, phase_word
 from muster_kernel.lifecycle import Phase
+from muster_kernel.reasons import WaitingReason
 
 _NO_OPTIONS = Common()
 _SERVES = frozenset({Phase.RUNNING})
+_SERVICES = frozenset({options_pb2.KIND_INFERENCE, options_pb2.KIND_WORKSPACE})
 
 
 async def submit(
@@ -43,7 +45,8 @@ async def submit(
 
     Args:
         file: A file of documents; - reads standard input. May be given several times.
-        wait: Wait until each has ended, or serves (inference); exit 1 where one failed. --no-wait: not even for policy.
+        wait: Wait until each has ended, or runs (inference, workspaces); exit 1 where one failed. --no-wait: not even
+            for policy.
         timeout: Seconds to wait at most with --wait; exit 4 afterwards.
         cluster: The only cluster in which they may run.
         key: Idempotency key: repeating a command with the same key does nothing twice. Made anew where it is left out.
@@ -73,8 +76,24 @@ async def submit(
                 say(_line(workload, piece))
             done.append(workload)
         if wait:
-            done = [await _wait(muster, each, timeout, quiet=common.json) for each in done]
+            done = [await _waited(muster, each, timeout, failed, quiet=common.json) for each in done]
     return _result(done, failed, as_json=common.json)
+
+
+async def _waited(
+    muster: Muster,
+    workload: workload_pb2.Workload,
+    timeout: float | None,
+    failed: list[MusterError],
+    *,
+    quiet: bool,
+) -> workload_pb2.Workload:
+    """The workload at the end of the wait; one that no cluster takes goes on waiting, and is told in `failed`."""
+    try:
+        return await _wait(muster, workload, timeout, quiet=quiet)
+    except NotNow as problem:
+        failed.append(problem)
+        return workload
 
 
 def _line(workload: workload_pb2.Workload, piece: Piece) -> str:
@@ -98,12 +117,22 @@ def _repeatable(problem: Unavailable, key: str) -> Unavailable:
 async def _wait(
     muster: Muster, workload: workload_pb2.Workload, timeout: float | None, *, quiet: bool
 ) -> workload_pb2.Workload:
-    """The workload once it has ended or serves; every phase it enters meanwhile is a line for a person."""
-    goal = _SERVES if workload.spec.kind == options_pb2.KIND_INFERENCE else TERMINAL
+    """The workload once it has ended, or serves its users; every phase it enters meanwhile is a line for a person.
+
+    Raises NotNow as soon as no cluster of the fleet takes what it sets: no capacity that returns would help it.
+    """
+    goal = _SERVES if workload.spec.kind in _SERVICES else TERMINAL
     told: list[str] = []
 
     def tell(item: WatchItem) -> None:
-        if item.workload is None or quiet:
+        if item.workload is None:
+            return
+        if item.workload.reason.code == WaitingReason.NOT_SUPPORTED:
+            raise NotNow(
+                f"{workload.name} waits until the fleet has a cluster that takes it: {item.workload.reason.message}\n"
+                f"  `muster why {workload.name}` names the fields, `muster delete {workload.name}` gives it up"
+            )
+        if quiet:
             return
         text = _progress(item.workload)
         if text not in told[-1:]:

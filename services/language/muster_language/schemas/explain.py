@@ -39,6 +39,11 @@ def explain(path: str) -> str:
     return _page(root, trail)
 
 
+def field_like(word: str) -> str | None:
+    """The field of any kind that a word without a kind seems to mean; None where none is near."""
+    return nearest(word, [row.yaml for row in catalogue().rows if row.yaml])
+
+
 def _document(word: str) -> Node:
     if word.casefold() in {COLOSSAL_KIND.casefold(), "colossalai", "colossalaijobs"}:
         return colossal()
@@ -52,7 +57,17 @@ def _document(word: str) -> Node:
 
 
 def _kind_by_word(word: str) -> Kind | None:
-    return next((kind for kind in Kind if word.casefold() in {kind.word, f"{kind.word}s"}), None)
+    """The kind by its short word, or by the name of its documents without `Workload` (Interactive)."""
+    said = word.casefold()
+    return next(
+        (
+            kind
+            for kind in Kind
+            for short in (kind.word, kind.document.removesuffix("Workload").casefold())
+            if said in {short, f"{short}s"}
+        ),
+        None,
+    )
 
 
 def _find(root: Node, words: list[str]) -> list[Node]:

@@ -89,14 +89,19 @@ class Stack:
         """Kafka comes back empty, on its port, as another cluster, whose id is returned."""
         return str(self._ask({"do": "wipe_kafka"}))
 
-    def wait_ready(self, seconds: float = 60.0, *, give_up: bool = False) -> dict[str, Any]:
+    def wait_ready(
+        self, seconds: float = 60.0, *, give_up: bool = False, tell: Callable[[dict[str, Any]], None] | None = None
+    ) -> dict[str, Any]:
         """Waits until all parts are ready; returns the status. StartFailed names those that are not.
 
-        `give_up`: also at once, with the end of its log, where a part dies at every start.
+        `give_up`: also at once, with the end of its log, where a part dies at every start. `tell` hears of each status
+        on the way.
         """
         deadline = time.monotonic() + seconds
         while True:
             status = self.status()
+            if tell is not None:
+                tell(status)
             if status["ready"]:
                 return status
             if give_up and (dead := [(name, row) for name, row in status["services"].items() if row.get("hopeless")]):

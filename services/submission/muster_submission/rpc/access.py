@@ -88,8 +88,14 @@ class AccessRoom(access_pb2_grpc.AccessServiceServicer):
         who = caller()
         await self._rights()  # one whose application was revoked is nobody
         own = [_rule(rule) for rule in await self._rules.all() if _holds(rule, who)]
+        application = None if who.credential is None else await self._application_books.find(who.subject)
         return api.WhoAmIResponse(
-            subject=who.subject, issuer=who.issuer, groups=who.groups, rules=own, open=who == LOCAL
+            subject=who.subject,
+            issuer=who.issuer,
+            groups=who.groups,
+            rules=own,
+            open=who == LOCAL,
+            subject_name=application.name if application else "",
         )
 
     async def CanI(self, request: api.CanIRequest, context: Any) -> api.CanIResponse:

@@ -36,7 +36,11 @@ def caller(me: api.WhoAmIResponse) -> str:
         "".join(f"\n  {one_line(f'{rule.role} in {_scope(rule)}')}" for rule in me.rules)
         or "\n  no role: you may do nothing yet"
     )
-    return f"{one_line(me.subject)}{vouched}{groups}\nroles:{roles}"
+    return f"{one_line(_subject(me))}{vouched}{groups}\nroles:{roles}"
+
+
+def _subject(me: api.WhoAmIResponse) -> str:
+    return f"application {me.subject_name} ({me.subject})" if me.subject_name else me.subject
 
 
 def applications(found: Sequence[api.Application]) -> Table:

@@ -41,7 +41,7 @@ def trigger(found: api.GetTriggerResponse) -> str:
     """All of one trigger, its rule as the API has it."""
     told = found.trigger
     lines = [
-        f"trigger {told.name} in {told.project}, version {told.version}: {_enabled(told)}",
+        f"trigger {told.name} in {told.project}, version {told.version}, {_standing(told)}",
         f"  fired {told.fired} times, {found.running} runs have not ended, {found.waiting} firings wait",
         f"  takes {told.event_type} from {', '.join(told.event_sources)}"
         + (f" about {told.event_subject}" if told.event_subject else "")
@@ -113,6 +113,12 @@ def _limits(told: api.Trigger) -> list[str]:
     drops = told.excess.policy == api.TRIGGER_EXCESS_POLICY_DROP
     above = "is dropped" if drops else f"waits {told.excess.deadline.ToSeconds()} s, {told.excess.most} at most"
     return [f"  limits: {' and '.join(limits)}; what is above {above}"]
+
+
+def _standing(told: api.Trigger) -> str:
+    if told.switched_off_because:
+        return "stopped after errors"
+    return "enabled" if told.enabled else "disabled"
 
 
 def _enabled(told: api.Trigger) -> str:

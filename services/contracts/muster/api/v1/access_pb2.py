@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1amuster/api/v1/access.proto\x12\rmuster.api.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd7\x01\n\nAccessRule\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x13\n\x0bholder_kind\x18\x02 \x01(\t\x12\x0e\n\x06holder\x18\x03 \x01(\t\x12\x0e\n\x06issuer\x18\x04 \x01(\t\x12\x0c\n\x04role\x18\x05 \x01(\t\x12\x12\n\nscope_kind\x18\x06 \x01(\t\x12\r\n\x05scope\x18\x07 \x01(\t\x12.\n\ncreated_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\ncreated_by\x18\t \x01(\t\x12\x13\n\x0bholder_name\x18\n \x01(\t\"T\n\x10GrantRoleRequest\x12\'\n\x04rule\x18\x01 \x01(\x0b\x32\x19.muster.api.v1.AccessRule\x12\x17\n\x0fidempotency_key\x18\x02 \x01(\t\"<\n\x11GrantRoleResponse\x12\'\n\x04rule\x18\x01 \x01(\x0b\x32\x19.muster.api.v1.AccessRule\"8\n\x11RevokeRoleRequest\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x17\n\x0fidempotency_key\x18\x02 \x01(\t\"=\n\x12RevokeRoleResponse\x12\'\n\x04rule\x18\x01 \x01(\x0b\x32\x19.muster.api.v1.AccessRule\"`\n\x16ListAccessRulesRequest\x12\x0e\n\x06holder\x18\x01 \x01(\t\x12\x0f\n\x07project\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\r\x12\x12\n\npage_token\x18\x04 \x01(\t\"\\\n\x17ListAccessRulesResponse\x12(\n\x05rules\x18\x01 \x03(\x0b\x32\x19.muster.api.v1.AccessRule\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x0f\n\rWhoAmIRequest\"y\n\x0eWhoAmIResponse\x12\x0f\n\x07subject\x18\x01 \x01(\t\x12\x0e\n\x06issuer\x18\x02 \x01(\t\x12\x0e\n\x06groups\x18\x03 \x03(\t\x12(\n\x05rules\x18\x04 \x03(\x0b\x32\x19.muster.api.v1.AccessRule\x12\x0c\n\x04open\x18\x05 \x01(\x08\"Q\n\x0b\x43\x61nIRequest\x12\x0c\n\x04verb\x18\x01 \x01(\t\x12\x0f\n\x07project\x18\x02 \x01(\t\x12\x12\n\ndepartment\x18\x03 \x01(\t\x12\x0f\n\x07\x63luster\x18\x04 \x01(\t\"\x1f\n\x0c\x43\x61nIResponse\x12\x0f\n\x07\x61llowed\x18\x01 \x01(\x08\"\xa9\x01\n\x0b\x41pplication\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0f\n\x07\x65nabled\x18\x03 \x01(\x08\x12.\n\ncreated_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\ncreated_by\x18\x05 \x01(\t\x12+\n\x07used_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"(\n\x18\x43reateApplicationRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\\\n\x19\x43reateApplicationResponse\x12/\n\x0b\x61pplication\x18\x01 \x01(\x0b\x32\x1a.muster.api.v1.Application\x12\x0e\n\x06secret\x18\x02 \x01(\t\"@\n\x17ListApplicationsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"e\n\x18ListApplicationsResponse\x12\x30\n\x0c\x61pplications\x18\x01 \x03(\x0b\x32\x1a.muster.api.v1.Application\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"/\n\x18RotateApplicationRequest\x12\x13\n\x0b\x61pplication\x18\x01 \x01(\t\"\\\n\x19RotateApplicationResponse\x12/\n\x0b\x61pplication\x18\x01 \x01(\x0b\x32\x1a.muster.api.v1.Application\x12\x0e\n\x06secret\x18\x02 \x01(\t\"H\n\x18RevokeApplicationRequest\x12\x13\n\x0b\x61pplication\x18\x01 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x02 \x01(\t\"L\n\x19RevokeApplicationResponse\x12/\n\x0b\x61pplication\x18\x01 \x01(\x0b\x32\x1a.muster.api.v1.Application\"\x90\x01\n\x10ListAuditRequest\x12)\n\x05since\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0b\n\x03who\x18\x02 \x01(\t\x12\x0c\n\x04what\x18\x03 \x01(\t\x12\x0f\n\x07project\x18\x04 \x01(\t\x12\x11\n\tpage_size\x18\x05 \x01(\r\x12\x12\n\npage_token\x18\x06 \x01(\t\"\xe6\x01\n\nAuditEntry\x12\n\n\x02id\x18\x01 \x01(\x04\x12&\n\x02\x61t\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07subject\x18\x03 \x01(\t\x12\x0e\n\x06issuer\x18\x04 \x01(\t\x12\x0c\n\x04verb\x18\x05 \x01(\t\x12\x0e\n\x06target\x18\x06 \x01(\t\x12\x0f\n\x07project\x18\x07 \x01(\t\x12\x0f\n\x07outcome\x18\x08 \x01(\t\x12\x0f\n\x07\x63hannel\x18\t \x01(\t\x12\x0c\n\x04peer\x18\n \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x0b \x01(\t\x12\x14\n\x0csubject_name\x18\x0c \x01(\t\"X\n\x11ListAuditResponse\x12*\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x19.muster.api.v1.AuditEntry\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"O\n\x11IssueTokenRequest\x12\x13\n\x0b\x61pplication\x18\x01 \x01(\t\x12\x0e\n\x06secret\x18\x02 \x01(\t\x12\x15\n\rrefresh_token\x18\x03 \x01(\t\"U\n\x12IssueTokenResponse\x12\x14\n\x0c\x61\x63\x63\x65ss_token\x18\x01 \x01(\t\x12\x12\n\nexpires_in\x18\x02 \x01(\r\x12\x15\n\rrefresh_token\x18\x03 \x01(\t2\x89\x07\n\rAccessService\x12N\n\tGrantRole\x12\x1f.muster.api.v1.GrantRoleRequest\x1a .muster.api.v1.GrantRoleResponse\x12Q\n\nRevokeRole\x12 .muster.api.v1.RevokeRoleRequest\x1a!.muster.api.v1.RevokeRoleResponse\x12`\n\x0fListAccessRules\x12%.muster.api.v1.ListAccessRulesRequest\x1a&.muster.api.v1.ListAccessRulesResponse\x12\x45\n\x06WhoAmI\x12\x1c.muster.api.v1.WhoAmIRequest\x1a\x1d.muster.api.v1.WhoAmIResponse\x12?\n\x04\x43\x61nI\x12\x1a.muster.api.v1.CanIRequest\x1a\x1b.muster.api.v1.CanIResponse\x12\x66\n\x11\x43reateApplication\x12\'.muster.api.v1.CreateApplicationRequest\x1a(.muster.api.v1.CreateApplicationResponse\x12\x63\n\x10ListApplications\x12&.muster.api.v1.ListApplicationsRequest\x1a\'.muster.api.v1.ListApplicationsResponse\x12\x66\n\x11RotateApplication\x12\'.muster.api.v1.RotateApplicationRequest\x1a(.muster.api.v1.RotateApplicationResponse\x12\x66\n\x11RevokeApplication\x12\'.muster.api.v1.RevokeApplicationRequest\x1a(.muster.api.v1.RevokeApplicationResponse\x12N\n\tListAudit\x12\x1f.muster.api.v1.ListAuditRequest\x1a .muster.api.v1.ListAuditResponse2a\n\x0cTokenService\x12Q\n\nIssueToken\x12 .muster.api.v1.IssueTokenRequest\x1a!.muster.api.v1.IssueTokenResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1amuster/api/v1/access.proto\x12\rmuster.api.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd7\x01\n\nAccessRule\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x13\n\x0bholder_kind\x18\x02 \x01(\t\x12\x0e\n\x06holder\x18\x03 \x01(\t\x12\x0e\n\x06issuer\x18\x04 \x01(\t\x12\x0c\n\x04role\x18\x05 \x01(\t\x12\x12\n\nscope_kind\x18\x06 \x01(\t\x12\r\n\x05scope\x18\x07 \x01(\t\x12.\n\ncreated_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\ncreated_by\x18\t \x01(\t\x12\x13\n\x0bholder_name\x18\n \x01(\t\"T\n\x10GrantRoleRequest\x12\'\n\x04rule\x18\x01 \x01(\x0b\x32\x19.muster.api.v1.AccessRule\x12\x17\n\x0fidempotency_key\x18\x02 \x01(\t\"<\n\x11GrantRoleResponse\x12\'\n\x04rule\x18\x01 \x01(\x0b\x32\x19.muster.api.v1.AccessRule\"8\n\x11RevokeRoleRequest\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x17\n\x0fidempotency_key\x18\x02 \x01(\t\"=\n\x12RevokeRoleResponse\x12\'\n\x04rule\x18\x01 \x01(\x0b\x32\x19.muster.api.v1.AccessRule\"`\n\x16ListAccessRulesRequest\x12\x0e\n\x06holder\x18\x01 \x01(\t\x12\x0f\n\x07project\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\r\x12\x12\n\npage_token\x18\x04 \x01(\t\"\\\n\x17ListAccessRulesResponse\x12(\n\x05rules\x18\x01 \x03(\x0b\x32\x19.muster.api.v1.AccessRule\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x0f\n\rWhoAmIRequest\"\x8f\x01\n\x0eWhoAmIResponse\x12\x0f\n\x07subject\x18\x01 \x01(\t\x12\x0e\n\x06issuer\x18\x02 \x01(\t\x12\x0e\n\x06groups\x18\x03 \x03(\t\x12(\n\x05rules\x18\x04 \x03(\x0b\x32\x19.muster.api.v1.AccessRule\x12\x0c\n\x04open\x18\x05 \x01(\x08\x12\x14\n\x0csubject_name\x18\x06 \x01(\t\"Q\n\x0b\x43\x61nIRequest\x12\x0c\n\x04verb\x18\x01 \x01(\t\x12\x0f\n\x07project\x18\x02 \x01(\t\x12\x12\n\ndepartment\x18\x03 \x01(\t\x12\x0f\n\x07\x63luster\x18\x04 \x01(\t\"\x1f\n\x0c\x43\x61nIResponse\x12\x0f\n\x07\x61llowed\x18\x01 \x01(\x08\"\xa9\x01\n\x0b\x41pplication\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0f\n\x07\x65nabled\x18\x03 \x01(\x08\x12.\n\ncreated_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\ncreated_by\x18\x05 \x01(\t\x12+\n\x07used_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"(\n\x18\x43reateApplicationRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\\\n\x19\x43reateApplicationResponse\x12/\n\x0b\x61pplication\x18\x01 \x01(\x0b\x32\x1a.muster.api.v1.Application\x12\x0e\n\x06secret\x18\x02 \x01(\t\"@\n\x17ListApplicationsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"e\n\x18ListApplicationsResponse\x12\x30\n\x0c\x61pplications\x18\x01 \x03(\x0b\x32\x1a.muster.api.v1.Application\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"/\n\x18RotateApplicationRequest\x12\x13\n\x0b\x61pplication\x18\x01 \x01(\t\"\\\n\x19RotateApplicationResponse\x12/\n\x0b\x61pplication\x18\x01 \x01(\x0b\x32\x1a.muster.api.v1.Application\x12\x0e\n\x06secret\x18\x02 \x01(\t\"H\n\x18RevokeApplicationRequest\x12\x13\n\x0b\x61pplication\x18\x01 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x02 \x01(\t\"L\n\x19RevokeApplicationResponse\x12/\n\x0b\x61pplication\x18\x01 \x01(\x0b\x32\x1a.muster.api.v1.Application\"\x90\x01\n\x10ListAuditRequest\x12)\n\x05since\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0b\n\x03who\x18\x02 \x01(\t\x12\x0c\n\x04what\x18\x03 \x01(\t\x12\x0f\n\x07project\x18\x04 \x01(\t\x12\x11\n\tpage_size\x18\x05 \x01(\r\x12\x12\n\npage_token\x18\x06 \x01(\t\"\xe6\x01\n\nAuditEntry\x12\n\n\x02id\x18\x01 \x01(\x04\x12&\n\x02\x61t\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07subject\x18\x03 \x01(\t\x12\x0e\n\x06issuer\x18\x04 \x01(\t\x12\x0c\n\x04verb\x18\x05 \x01(\t\x12\x0e\n\x06target\x18\x06 \x01(\t\x12\x0f\n\x07project\x18\x07 \x01(\t\x12\x0f\n\x07outcome\x18\x08 \x01(\t\x12\x0f\n\x07\x63hannel\x18\t \x01(\t\x12\x0c\n\x04peer\x18\n \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x0b \x01(\t\x12\x14\n\x0csubject_name\x18\x0c \x01(\t\"X\n\x11ListAuditResponse\x12*\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x19.muster.api.v1.AuditEntry\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"O\n\x11IssueTokenRequest\x12\x13\n\x0b\x61pplication\x18\x01 \x01(\t\x12\x0e\n\x06secret\x18\x02 \x01(\t\x12\x15\n\rrefresh_token\x18\x03 \x01(\t\"U\n\x12IssueTokenResponse\x12\x14\n\x0c\x61\x63\x63\x65ss_token\x18\x01 \x01(\t\x12\x12\n\nexpires_in\x18\x02 \x01(\r\x12\x15\n\rrefresh_token\x18\x03 \x01(\t2\x89\x07\n\rAccessService\x12N\n\tGrantRole\x12\x1f.muster.api.v1.GrantRoleRequest\x1a .muster.api.v1.GrantRoleResponse\x12Q\n\nRevokeRole\x12 .muster.api.v1.RevokeRoleRequest\x1a!.muster.api.v1.RevokeRoleResponse\x12`\n\x0fListAccessRules\x12%.muster.api.v1.ListAccessRulesRequest\x1a&.muster.api.v1.ListAccessRulesResponse\x12\x45\n\x06WhoAmI\x12\x1c.muster.api.v1.WhoAmIRequest\x1a\x1d.muster.api.v1.WhoAmIResponse\x12?\n\x04\x43\x61nI\x12\x1a.muster.api.v1.CanIRequest\x1a\x1b.muster.api.v1.CanIResponse\x12\x66\n\x11\x43reateApplication\x12\'.muster.api.v1.CreateApplicationRequest\x1a(.muster.api.v1.CreateApplicationResponse\x12\x63\n\x10ListApplications\x12&.muster.api.v1.ListApplicationsRequest\x1a\'.muster.api.v1.ListApplicationsResponse\x12\x66\n\x11RotateApplication\x12\'.muster.api.v1.RotateApplicationRequest\x1a(.muster.api.v1.RotateApplicationResponse\x12\x66\n\x11RevokeApplication\x12\'.muster.api.v1.RevokeApplicationRequest\x1a(.muster.api.v1.RevokeApplicationResponse\x12N\n\tListAudit\x12\x1f.muster.api.v1.ListAuditRequest\x1a .muster.api.v1.ListAuditResponse2a\n\x0cTokenService\x12Q\n\nIssueToken\x12 .muster.api.v1.IssueTokenRequest\x1a!.muster.api.v1.IssueTokenResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -48,42 +48,42 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTACCESSRULESRESPONSE']._serialized_end=755
   _globals['_WHOAMIREQUEST']._serialized_start=757
   _globals['_WHOAMIREQUEST']._serialized_end=772
-  _globals['_WHOAMIRESPONSE']._serialized_start=774
-  _globals['_WHOAMIRESPONSE']._serialized_end=895
-  _globals['_CANIREQUEST']._serialized_start=897
-  _globals['_CANIREQUEST']._serialized_end=978
-  _globals['_CANIRESPONSE']._serialized_start=980
-  _globals['_CANIRESPONSE']._serialized_end=1011
-  _globals['_APPLICATION']._serialized_start=1014
-  _globals['_APPLICATION']._serialized_end=1183
-  _globals['_CREATEAPPLICATIONREQUEST']._serialized_start=1185
-  _globals['_CREATEAPPLICATIONREQUEST']._serialized_end=1225
-  _globals['_CREATEAPPLICATIONRESPONSE']._serialized_start=1227
-  _globals['_CREATEAPPLICATIONRESPONSE']._serialized_end=1319
-  _globals['_LISTAPPLICATIONSREQUEST']._serialized_start=1321
-  _globals['_LISTAPPLICATIONSREQUEST']._serialized_end=1385
-  _globals['_LISTAPPLICATIONSRESPONSE']._serialized_start=1387
-  _globals['_LISTAPPLICATIONSRESPONSE']._serialized_end=1488
-  _globals['_ROTATEAPPLICATIONREQUEST']._serialized_start=1490
-  _globals['_ROTATEAPPLICATIONREQUEST']._serialized_end=1537
-  _globals['_ROTATEAPPLICATIONRESPONSE']._serialized_start=1539
-  _globals['_ROTATEAPPLICATIONRESPONSE']._serialized_end=1631
-  _globals['_REVOKEAPPLICATIONREQUEST']._serialized_start=1633
-  _globals['_REVOKEAPPLICATIONREQUEST']._serialized_end=1705
-  _globals['_REVOKEAPPLICATIONRESPONSE']._serialized_start=1707
-  _globals['_REVOKEAPPLICATIONRESPONSE']._serialized_end=1783
-  _globals['_LISTAUDITREQUEST']._serialized_start=1786
-  _globals['_LISTAUDITREQUEST']._serialized_end=1930
-  _globals['_AUDITENTRY']._serialized_start=1933
-  _globals['_AUDITENTRY']._serialized_end=2163
-  _globals['_LISTAUDITRESPONSE']._serialized_start=2165
-  _globals['_LISTAUDITRESPONSE']._serialized_end=2253
-  _globals['_ISSUETOKENREQUEST']._serialized_start=2255
-  _globals['_ISSUETOKENREQUEST']._serialized_end=2334
-  _globals['_ISSUETOKENRESPONSE']._serialized_start=2336
-  _globals['_ISSUETOKENRESPONSE']._serialized_end=2421
-  _globals['_ACCESSSERVICE']._serialized_start=2424
-  _globals['_ACCESSSERVICE']._serialized_end=3329
-  _globals['_TOKENSERVICE']._serialized_start=3331
-  _globals['_TOKENSERVICE']._serialized_end=3428
+  _globals['_WHOAMIRESPONSE']._serialized_start=775
+  _globals['_WHOAMIRESPONSE']._serialized_end=918
+  _globals['_CANIREQUEST']._serialized_start=920
+  _globals['_CANIREQUEST']._serialized_end=1001
+  _globals['_CANIRESPONSE']._serialized_start=1003
+  _globals['_CANIRESPONSE']._serialized_end=1034
+  _globals['_APPLICATION']._serialized_start=1037
+  _globals['_APPLICATION']._serialized_end=1206
+  _globals['_CREATEAPPLICATIONREQUEST']._serialized_start=1208
+  _globals['_CREATEAPPLICATIONREQUEST']._serialized_end=1248
+  _globals['_CREATEAPPLICATIONRESPONSE']._serialized_start=1250
+  _globals['_CREATEAPPLICATIONRESPONSE']._serialized_end=1342
+  _globals['_LISTAPPLICATIONSREQUEST']._serialized_start=1344
+  _globals['_LISTAPPLICATIONSREQUEST']._serialized_end=1408
+  _globals['_LISTAPPLICATIONSRESPONSE']._serialized_start=1410
+  _globals['_LISTAPPLICATIONSRESPONSE']._serialized_end=1511
+  _globals['_ROTATEAPPLICATIONREQUEST']._serialized_start=1513
+  _globals['_ROTATEAPPLICATIONREQUEST']._serialized_end=1560
+  _globals['_ROTATEAPPLICATIONRESPONSE']._serialized_start=1562
+  _globals['_ROTATEAPPLICATIONRESPONSE']._serialized_end=1654
+  _globals['_REVOKEAPPLICATIONREQUEST']._serialized_start=1656
+  _globals['_REVOKEAPPLICATIONREQUEST']._serialized_end=1728
+  _globals['_REVOKEAPPLICATIONRESPONSE']._serialized_start=1730
+  _globals['_REVOKEAPPLICATIONRESPONSE']._serialized_end=1806
+  _globals['_LISTAUDITREQUEST']._serialized_start=1809
+  _globals['_LISTAUDITREQUEST']._serialized_end=1953
+  _globals['_AUDITENTRY']._serialized_start=1956
+  _globals['_AUDITENTRY']._serialized_end=2186
+  _globals['_LISTAUDITRESPONSE']._serialized_start=2188
+  _globals['_LISTAUDITRESPONSE']._serialized_end=2276
+  _globals['_ISSUETOKENREQUEST']._serialized_start=2278
+  _globals['_ISSUETOKENREQUEST']._serialized_end=2357
+  _globals['_ISSUETOKENRESPONSE']._serialized_start=2359
+  _globals['_ISSUETOKENRESPONSE']._serialized_end=2444
+  _globals['_ACCESSSERVICE']._serialized_start=2447
+  _globals['_ACCESSSERVICE']._serialized_end=3352
+  _globals['_TOKENSERVICE']._serialized_start=3354
+  _globals['_TOKENSERVICE']._serialized_end=3451
 # @@protoc_insertion_point(module_scope)

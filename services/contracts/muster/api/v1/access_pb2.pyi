@@ -271,12 +271,15 @@ class WhoAmIResponse(_message.Message):
     GROUPS_FIELD_NUMBER: _builtins.int
     RULES_FIELD_NUMBER: _builtins.int
     OPEN_FIELD_NUMBER: _builtins.int
+    SUBJECT_NAME_FIELD_NUMBER: _builtins.int
     subject: _builtins.str
     """The subject."""
     issuer: _builtins.str
     """Who vouches for it; empty where authentication is switched off."""
     open: _builtins.bool
     """Whether authentication is switched off, so that everyone may do everything."""
+    subject_name: _builtins.str
+    """The name of the application that the subject is; empty for a person."""
     @_builtins.property
     def groups(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Its groups."""
@@ -293,10 +296,11 @@ class WhoAmIResponse(_message.Message):
         groups: _abc.Iterable[_builtins.str] | None = ...,
         rules: _abc.Iterable[Global___AccessRule] | None = ...,
         open: _builtins.bool = ...,
+        subject_name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups", "issuer", b"issuer", "open", b"open", "rules", b"rules", "subject", b"subject"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups", "issuer", b"issuer", "open", b"open", "rules", b"rules", "subject", b"subject", "subject_name", b"subject_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
