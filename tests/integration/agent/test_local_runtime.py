@@ -175,7 +175,7 @@ def test_supervisors_import_the_standard_library_alone() -> None:
     package = "muster_cluster_agent.adapters.local"
     allowed = {"muster_cluster_agent", "muster_cluster_agent.adapters", package}
     assert names == allowed | {
-        f"{package}.{name}" for name in ("forkserver", "journal", "logfile", "procfs", "supervisor")
+        f"{package}.{name}" for name in ("child", "forkserver", "journal", "limits", "logfile", "procfs", "supervisor")
     }
 
 

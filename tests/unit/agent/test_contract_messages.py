@@ -13,6 +13,7 @@ from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
 from muster_cluster_agent.adapters import decode, encode
 from muster_cluster_agent.domain.actions import Refuse
+from muster_cluster_agent.domain.budgets import Limits
 from muster_cluster_agent.domain.fleet import (
     Device,
     Difference,
@@ -123,11 +124,15 @@ def test_a_spec_becomes_a_template() -> None:
             host="h",
         ),
         master_spec=workload_pb2.WorkloadSpec(command="other"),
+        cpu="500m",
+        memory="1Gi",
+        memory_limit="2Gi",
     )
     newest = decode.assignment(ID, spec.SerializeToString(), {}).newest
     assert newest.template.env == (("A", "1"),)
     assert newest.template.ports == (80,)
     assert newest.template.probe == Probe("/x", 0, 2.0, 0.0, 3.0, 4, 5, tls=True, host="h")
+    assert newest.template.limits == Limits(cpu=500, memory=1 << 30, memory_limit=2 << 30)
     assert (newest.ignored, newest.cleaned) == (("image",), False)
     assert newest.master is not None
     assert newest.master.command == "other"

@@ -11,7 +11,9 @@ from typing import Final
 from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
 from muster_cluster_agent.adapters.local.support import SECRET
+from muster_cluster_agent.domain.budgets import Limits
 from muster_cluster_agent.domain.model import Pattern, Probe, Template
+from muster_kernel.quantities import parse_bytes, parse_milli_cpu
 
 _TOKEN: Final = "JUPYTER_TOKEN"  # noqa: S105  what Jupyter reads its token from
 CLEANED: Final = frozenset({workload_pb2.CLEAN_POD_POLICY_ALL, workload_pb2.CLEAN_POD_POLICY_RUNNING})
@@ -48,6 +50,12 @@ def template(spec: workload_pb2.WorkloadSpec) -> Template:
         working_dir=spec.working_dir,
         ports=tuple(dict.fromkeys(port.container for port in spec.ports if not port.deleted and port.container)),
         probe=_probe(spec.readiness_probe) if spec.HasField("readiness_probe") else None,
+        limits=Limits(
+            cpu=parse_milli_cpu(spec.cpu) if spec.cpu else 0,
+            cpu_limit=parse_milli_cpu(spec.cpu_limit) if spec.cpu_limit else 0,
+            memory=parse_bytes(spec.memory) if spec.memory else 0,
+            memory_limit=parse_bytes(spec.memory_limit) if spec.memory_limit else 0,
+        ),
     )
 
 

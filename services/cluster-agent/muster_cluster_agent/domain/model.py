@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import Final
 
+from muster_cluster_agent.domain.budgets import Limits, Spent
+
 WORKER: Final = "worker"
 RunKey = tuple[int, int]  # (generation, attempt): later ones compare greater
 
@@ -74,6 +76,7 @@ class Template:
     working_dir: str = ""
     ports: tuple[int, ...] = ()
     probe: Probe | None = None
+    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,11 +185,15 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How the command ended: exit code (128 + n for signal n), and when, in seconds since 1970."""
+    """How the command ended: exit code (128 + n for signal n), and when, in seconds since 1970.
+
+    spent: the budget that was used up before it; None where none was.
+    """
 
     code: int
     at: float
     reason: str = ""
+    spent: Spent | None = None
 
 
 @dataclass(frozen=True, slots=True)

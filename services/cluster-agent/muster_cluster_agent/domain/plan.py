@@ -7,9 +7,10 @@ have to be READY first.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+from muster_cluster_agent.domain.budgets import Limits
 from muster_cluster_agent.domain.model import Assignment, Pattern, Probe, ReplicaKey, Revision, Run, Share, Template
 from muster_kernel import ids
 from muster_kernel.torchrun import torchrun_of
@@ -96,6 +97,7 @@ class ReplicaPlan(ReplicaKey):
     anonymous: int
     grace: float
     after: tuple[str, ...] = ()
+    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +164,7 @@ def _plan(
         anonymous=member.run.anonymous,
         grace=assignment.grace,
         after=tuple(worker.name for worker in workers) if launching else (),
+        limits=template.limits,
     )
 
 

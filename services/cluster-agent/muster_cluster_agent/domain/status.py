@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from muster_cluster_agent.domain.budgets import Spent
 from muster_cluster_agent.domain.model import Failure, NodeHealth, NodeView, Observed, Pattern, State, Status
 from muster_kernel.reasons import FailureClass, classify_exit
 
@@ -25,6 +26,12 @@ _BY_EXIT: Final = {
     FailureClass.NONE: Failure.NONE,
     FailureClass.RETRYABLE_EXIT: Failure.RETRYABLE_EXIT,
     FailureClass.EXIT: Failure.EXIT,
+}
+_BY_SPENT: Final = {
+    Spent.MEMORY: Failure.OUT_OF_MEMORY,
+    Spent.MACHINE_MEMORY: Failure.INFRASTRUCTURE,  # it kept within its own limit
+    Spent.PROCESSES: Failure.EXIT,
+    Spent.FILE: Failure.EXIT,
 }
 
 
@@ -62,6 +69,8 @@ def failure_of(replica: Observed) -> Failure:
     if replica.ended is not None:
         if replica.pattern is Pattern.SERVICE and replica.ended.code == 0:
             return Failure.RETRYABLE_EXIT  # a server that ends has failed, whatever it says of itself
+        if replica.ended.spent in _BY_SPENT:
+            return _BY_SPENT[replica.ended.spent]
         return _BY_EXIT[classify_exit(replica.ended.code)]
     if replica.fault or replica.gone:
         return Failure.START if replica.fault_is_start else Failure.INFRASTRUCTURE

@@ -19,7 +19,7 @@ from typing import Any, Final, Self, TypeVar
 
 import structlog
 
-from muster_cluster_agent.adapters.local import cluster_file, logfile, machine, nvml, procfs
+from muster_cluster_agent.adapters.local import cgroups, cluster_file, logfile, machine, nvml, procfs
 from muster_cluster_agent.adapters.local.addresses import Ports
 from muster_cluster_agent.adapters.local.nodes import Nodes
 from muster_cluster_agent.adapters.local.nursery import Nursery
@@ -76,7 +76,8 @@ class LocalBackend:
         self._nursery = Nursery(state.root / "supervisors.err")
         self._ports = Ports(str(state.root))
         self._services = Services(self._ports)
-        self._writer = SpecWriter(state, machine.find(state.root / "tools"), self._ports)
+        self._groups = cgroups.find(self.declared.budgets.processes)
+        self._writer = SpecWriter(state, machine.find(state.root / "tools"), self._ports, self._groups)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="local-backend")
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -93,6 +94,12 @@ class LocalBackend:
 
     async def open(self) -> None:
         """Finds what runs and begins to watch it."""
+        if self._groups.missing:
+            log.warning(
+                "replicas_not_limited",
+                controllers=", ".join(self._groups.missing),
+                why="no control group of these can be made here; the kernel takes replicas first where memory ends",
+            )
         await self._blocking(self._nodes.look)
         for replica in await self._blocking(self._store.load):
             self._watcher.adopt(replica)

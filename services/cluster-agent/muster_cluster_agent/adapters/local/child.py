@@ -2,7 +2,7 @@
 
 Called by the supervisor right after the fork, in the child. Standard library only. Holds: nothing of the user runs
 before the supervisor has written the process down; a step that fails ends the process, and its errno
-is told. Limits belong before the chdir: resources first, while the process may still set them.
+is told. Limits come first, while the process may still set them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import errno
 import os
 import signal
 from typing import Any, Final
+
+from muster_cluster_agent.adapters.local import limits
 
 _PR_SET_PDEATHSIG: Final = 1
 NOT_EXECUTABLE: Final = 126
@@ -39,11 +41,12 @@ def become_command(spec: dict[str, Any], parent: int, go: int, error: int, outpu
         if os.read(go, 1) != b"!":
             os._exit(NOT_EXECUTABLE)
         os.setsid()
-        for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+        for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         null = os.open(os.devnull, os.O_RDONLY)
         for source, target in ((null, 0), (output, 1), (output, 2)):
             os.dup2(source, target)
+        limits.enter(spec.get("budget", {}))
         os.chdir(spec["cwd"])
         os.execvpe(spec["argv"][0], spec["argv"], spec["env"])  # noqa: S606  no shell is the point
     except OSError as failure:

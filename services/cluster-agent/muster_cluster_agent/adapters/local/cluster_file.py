@@ -10,13 +10,14 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 import yaml
 
 from muster_cluster_agent.adapters.local import values
 from muster_cluster_agent.adapters.local.support import IGNORED_FIELDS, REFUSED_FIELDS
+from muster_cluster_agent.domain.budgets import PROCESSES, RESERVE, Defaults
 from muster_cluster_agent.domain.fleet import Device, Foreign, Identity, Mig, NodeState, Profile, Taint
 from muster_cluster_agent.domain.model import Slice
 from muster_cluster_agent.errors import ClusterFileError
@@ -28,6 +29,7 @@ _DERIVED: Final = uuid.UUID("6d757374-6572-5000-8000-64657669636e")
 _LEAST_LOST_TIMEOUT: Final = 61
 _TOP: Final = frozenset(
     {"cluster", "devices", "pool_label", "node_gone_after", "lost_timeout", "log_budget", "profile", "nodes", "foreign"}
+    | {"budgets"}
 )
 _NODE: Final = frozenset(
     {"name", "labels", "taints", "cpu", "memory", "state", "drain_deadline", "devices", "anonymous"}
@@ -39,6 +41,9 @@ _FOREIGN: Final = frozenset({"node", "cpu", "memory", "devices", "anonymous", "r
 _PROFILE: Final = frozenset(
     {"identity", "portions", "memory_requests", "memory_isolation", "mig", "ends_replicas_itself"}
 )
+_BUDGETS: Final = frozenset({"memory", "processes", "disk", "disk_reserve"})
+_LEAST_MEMORY: Final = 16 << 20  # less does not hold an interpreter
+_LEAST_PROCESSES: Final = 16
 _STATES: Final = ("READY", "CORDONED", "DRAINING", "OUT_OF_SERVICE")
 
 T = TypeVar("T")
@@ -79,6 +84,7 @@ class ClusterFile:
     log_budget: int
     profile: Profile
     nodes: tuple[DeclaredNode, ...]
+    budgets: Defaults = field(default_factory=Defaults)
 
 
 def parse(text: str, *, where: str) -> ClusterFile:
@@ -154,7 +160,24 @@ def _cluster(reader: _Reader, document: Any) -> ClusterFile | None:
         log_budget=reader.get(top, "log_budget", "file", values.in_bytes, 16 << 20),
         profile=profile,
         nodes=tuple(nodes),
+        budgets=_budgets(reader, top.get("budgets") or {}),
     )
+
+
+def _budgets(reader: _Reader, raw: Any) -> Defaults:
+    """What a replica may use at most where its workload does not say it."""
+    source = reader.mapping(raw, "budgets", _BUDGETS)
+    found = Defaults(
+        memory=reader.get(source, "memory", "budgets", values.in_bytes, 0),
+        processes=reader.get(source, "processes", "budgets", values.count, PROCESSES),
+        disk=reader.get(source, "disk", "budgets", values.in_bytes, 0),
+        disk_reserve=reader.get(source, "disk_reserve", "budgets", values.in_bytes, RESERVE),
+    )
+    if found.memory and found.memory < _LEAST_MEMORY:
+        reader.errors.append(f"budgets.memory: {found.memory} bytes; at least {_LEAST_MEMORY}, or leave it out")
+    if found.processes < _LEAST_PROCESSES:
+        reader.errors.append(f"budgets.processes: {found.processes}; at least {_LEAST_PROCESSES}, or leave it out")
+    return found
 
 
 def _check_nodes(reader: _Reader, nodes: list[DeclaredNode], foreign: Mapping[str, Foreign]) -> None:

@@ -7,6 +7,7 @@ late cannot both win; a line that was torn by a crash is ignored by readers and 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -16,6 +17,7 @@ from typing import Any, Final
 FILE: Final = "journal"
 SPEC: Final = "spec.json"
 STOP: Final = "stop"
+_FULL_SECONDS: Final = 0.5  # between two tries to write to a full disk
 
 Line = dict[str, Any]
 
@@ -30,8 +32,10 @@ class Journal:
     def __init__(self, folder: str, *, wait: bool = False) -> None:
         """Opens and locks it; raises Locked where another process has it, FileNotFoundError where there is no folder.
 
-        wait: the supervisor waits for the lock, since an agent that only looks whether it is held has it for a moment.
+        wait: the supervisor waits for the lock, since an agent that only looks whether it is held has it for a moment,
+        and for room on a full disk.
         """
+        self._patient = wait
         self._file = os.open(os.path.join(folder, FILE), os.O_RDWR | os.O_APPEND)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -45,9 +49,26 @@ class Journal:
         """Appends the lines and returns when the disk has them."""
         stamp = {"at": time.time(), "monotonic": time.monotonic()}
         text = "".join(json.dumps(line | stamp, separators=(",", ":")) + "\n" for line in lines)
-        os.write(self._file, (b"\n" if self._torn else b"") + text.encode())
+        while not self._written(text.encode()):
+            time.sleep(_FULL_SECONDS)
         self._torn = False
         os.fdatasync(self._file)
+
+    def _written(self, text: bytes) -> bool:
+        """Whether the disk took the lines. A supervisor waits for room: one that gave up would end its replica."""
+        start = b"\n" if self._torn else b""
+        try:
+            count = os.write(self._file, start + text)
+        except OSError as error:
+            if self._patient and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+                return False
+            raise
+        if count == len(start) + len(text):
+            return True
+        self._torn = True
+        if not self._patient:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return False
 
     def size(self) -> int:
         """Bytes in the file."""

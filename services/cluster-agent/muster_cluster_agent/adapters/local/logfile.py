@@ -1,16 +1,20 @@
 """A replica's log within a budget: segments named by their offset, the oldest dropped first.
 
 Written by the supervisor, read by the agent. Standard library only.
-Holds: a position in the log (bytes since the replica's start) means the same for ever, also after older bytes are gone.
+Holds: a position in the log (bytes since the replica's start) means the same for ever, also after older bytes are gone;
+a full disk costs lines of the log and never the replica.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import Final
 
 SEGMENTS: Final = 4
 _PREFIX: Final = "log."
+_LEAST_BURST: Final = 1 << 20
+_SECONDS_A_BUDGET: Final = 4.0
 
 
 def segments(folder: str) -> list[tuple[int, str]]:
@@ -37,29 +41,49 @@ class LogWriter:
         existing = segments(folder)
         self._start = existing[-1][0] + os.path.getsize(existing[-1][1]) if existing else 0
         self._size = 0
-        self._file = self._open()
+        self._file = self._open(self._start)
 
     def write(self, chunk: bytes) -> None:
-        """Appends; a full segment is followed by a new one. A full disk loses log lines, never the replica."""
-        try:
-            os.write(self._file, chunk)
-        except OSError:
-            return
-        self._size += len(chunk)
-        if self._size >= self._limit:
-            self._turn()
+        """Append; a full segment is followed by a new one. A full disk loses log lines, never the replica."""
+        with contextlib.suppress(OSError):
+            self._size += os.write(self._file, chunk)
+            if self._size >= self._limit:
+                self._turn()
 
     def _turn(self) -> None:
+        """Begin the next segment and drop the oldest. Raises OSError, and then goes on in this one."""
+        following = self._open(self._start + self._size)
         os.close(self._file)
-        self._start += self._size
-        self._size = 0
-        self._file = self._open()
+        self._start, self._size, self._file = self._start + self._size, 0, following
         for _, path in segments(self._folder)[:-SEGMENTS]:
             os.unlink(path)
 
-    def _open(self) -> int:
-        path = os.path.join(self._folder, f"{_PREFIX}{self._start:015d}")
+    def _open(self, start: int) -> int:
+        path = os.path.join(self._folder, f"{_PREFIX}{start:015d}")
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+
+class Throttle:
+    """How many bytes may be copied now: a burst of one budget, then a quarter of a budget each second.
+
+    A command that prints at full speed waits for its log, as it would for a slow terminal; without that it costs a
+    core for the copying and the disk its bandwidth, only to drop nearly all of it again.
+    """
+
+    def __init__(self, budget: int, now: float) -> None:
+        self._burst = float(max(_LEAST_BURST, budget))
+        self._rate = self._burst / _SECONDS_A_BUDGET
+        self._left = self._burst
+        self._at = now
+
+    def take(self, amount: int, now: float) -> None:
+        """Count what was copied."""
+        self._left = min(self._burst, self._left + (now - self._at) * self._rate) - amount
+        self._at = now
+
+    def pause(self, now: float) -> float:
+        """Seconds until the next chunk may be copied; 0: now."""
+        return max(0.0, -self._left / self._rate - (now - self._at))
 
 
 def read_from(folder: str, position: int, limit: int) -> tuple[int, bytes]:

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from muster_cluster_agent.adapters.local import journal, procfs
 from muster_cluster_agent.adapters.local.state import StateFolder, replace_file, sync_folder, write_synced
+from muster_cluster_agent.domain.budgets import Spent, spent_sentence
 from muster_cluster_agent.domain.model import Ended, Observed, Pattern
 
 CALLS: Final = "calls.json"
@@ -76,7 +77,7 @@ def facts(replica: Replica, service: tuple[str, ...] = ()) -> Observed:
     refused, abandoned, gone = replica.line("refused"), replica.line("abandoned"), replica.line("gone")
     ended = None
     if exited is not None:
-        ended = Ended(int(exited["code"]), float(exited["at"]), _why(refused, spec.get("record")))
+        ended = Ended(int(exited["code"]), float(exited["at"]), *_why(refused, spec, exited))
     return Observed(
         name=replica.name,
         workload_id=replica.workload_id,
@@ -109,15 +110,23 @@ def facts(replica: Replica, service: tuple[str, ...] = ()) -> Observed:
     )
 
 
-def _why(refused: dict[str, Any] | None, record: dict[str, Any] | None) -> str:
-    """What is known of an end beside its code: why it could not be run, or which rank of a torchrun failed first."""
+def _why(refused: dict[str, Any] | None, spec: Spec, exited: dict[str, Any]) -> tuple[str, Spent | None]:
+    """What is known of an end apart from its code.
+
+    Why it could not be run, the budget that it used up, or which rank of a torchrun failed first.
+    """
     if refused is not None:
-        return str(refused["reason"])
+        return str(refused["reason"]), None
+    if exited.get("spent") and exited["code"]:
+        spent, budget = Spent(exited["spent"]), spec.get("budget", {})
+        limits = {Spent.MEMORY: "memory", Spent.PROCESSES: "processes", Spent.FILE: "file"}
+        return spent_sentence(spent, int(budget.get(limits.get(spent, ""), 0))), spent
+    record = spec.get("record")
     if record is None or record.get("ok"):
-        return ""
+        return "", None
     if "rank" in record:
-        return f"rank {record['rank']} ended first, with {record.get('exit_code')}"
-    return str(record.get("error", ""))[:500]
+        return f"rank {record['rank']} ended first, with {record.get('exit_code')}", None
+    return str(record.get("error", ""))[:500], None
 
 
 def _stop_reason(spec: Spec, stopping: Any, exited: Any, abandoned: Any) -> str:

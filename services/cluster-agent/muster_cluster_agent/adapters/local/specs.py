@@ -13,11 +13,13 @@ from typing import Any, Final
 
 from muster_cluster_agent.adapters.local import procfs
 from muster_cluster_agent.adapters.local.addresses import Ports
+from muster_cluster_agent.adapters.local.cgroups import Groups
 from muster_cluster_agent.adapters.local.cluster_file import ClusterFile
 from muster_cluster_agent.adapters.local.machine import Machine
 from muster_cluster_agent.adapters.local.replicas import CALLS, Replica, ReplicaStore, write_text
 from muster_cluster_agent.adapters.local.state import StateFolder
 from muster_cluster_agent.domain import launch, usage
+from muster_cluster_agent.domain.budgets import budget_of
 from muster_cluster_agent.domain.model import Pattern
 from muster_cluster_agent.domain.plan import MpiLauncher, ReplicaPlan, TorchLauncher, Torchrun
 
@@ -27,9 +29,10 @@ _DEAD_MAN_MARGIN: Final = 60.0  # seconds by which a supervisor gives up before 
 class SpecWriter:
     """Writes specs for one state folder on one machine."""
 
-    def __init__(self, state: StateFolder, machine: Machine, ports: Ports) -> None:
-        """Keeps no state of its own beside the ports."""
+    def __init__(self, state: StateFolder, machine: Machine, ports: Ports, groups: Groups) -> None:
+        """Keep no state but the ports."""
         self._state = state
+        self._groups = groups
         self._machine = machine
         self._ports = ports
 
@@ -67,6 +70,8 @@ class SpecWriter:
             "log": {"folder": str(self._state.log(plan.name)), "budget": file.log_budget},
             "notify": str(self._state.socket),
         }
+        budget = budget_of(plan.limits, file.budgets, self._groups.memory)
+        spec["budget"] = self._groups.described(plan.name, budget)
         spec["service_port"] = self._service_port(plan, others)
         spec["probe"] = self._probe(plan, ports)
         if file.lost_timeout is not None:

@@ -18,8 +18,8 @@ import socket
 import time
 from typing import Any, Final
 
-from muster_cluster_agent.adapters.local import child, journal, procfs
-from muster_cluster_agent.adapters.local.logfile import LogWriter
+from muster_cluster_agent.adapters.local import child, journal, limits, procfs
+from muster_cluster_agent.adapters.local.logfile import LogWriter, Throttle
 
 _PR_SET_NAME: Final = 15
 _PR_SET_CHILD_SUBREAPER: Final = 36
@@ -39,7 +39,9 @@ class Supervisor:
         self._folder = folder
         self._journal = journal.Journal(folder, wait=True)
         self._spec: dict[str, Any] = journal.read_spec(folder)
+        self._budget: dict[str, Any] = self._spec.get("budget", {})
         self._log = LogWriter(self._spec["log"]["folder"], int(self._spec["log"]["budget"]))
+        self._throttle = Throttle(int(self._spec["log"]["budget"]), time.monotonic())
         self._child = 0
         self._output = -1
         self._exit: int | None = None
@@ -52,9 +54,23 @@ class Supervisor:
         if self._journal.size() > 0:
             return  # an agent has declared this replica dead before we came: it must not start now
         child.prctl(_PR_SET_CHILD_SUBREAPER, 1)
-        if self._start():
+        if self._limited() and self._start():
             self._watch()
         self._end_rest()
+        limits.remove(self._budget)
+
+    def _limited(self) -> bool:
+        """Set the replica's limits. False where they cannot be set: it is not run without them."""
+        try:
+            limits.make(self._budget)
+        except OSError as failure:
+            me = os.getpid()
+            self._journal.append(
+                {"event": "supervised", "pid": me, "start": procfs.start_time(me), "boot": procfs.boot_id()}
+            )
+            self._refuse(child.NOT_EXECUTABLE, f"its limits cannot be set: {failure}")
+            return False
+        return True
 
     def _start(self) -> bool:
         """Forks the command, writes down who it is, and only then lets it run. False where it could not be run."""
@@ -77,17 +93,18 @@ class Supervisor:
         failed = os.read(error_read, 64)
         os.close(error_read)
         if failed:
-            self._refuse(int(failed))
+            number = int(failed)
+            code = _NOT_FOUND if number in {errno.ENOENT, errno.ENOTDIR} else child.NOT_EXECUTABLE
+            self._refuse(code, f"{self._spec['argv'][0]}: {os.strerror(number)}")
             return False
         self._notify()
         return True
 
-    def _refuse(self, number: int) -> None:
-        code = _NOT_FOUND if number in {errno.ENOENT, errno.ENOTDIR} else child.NOT_EXECUTABLE
-        reason = f"{self._spec['argv'][0]}: {os.strerror(number)}"
+    def _refuse(self, code: int, reason: str) -> None:
         self._log.write(f"muster: cannot run {reason}\n".encode())
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(self._child, 0)
+        if self._child:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self._child, 0)
         self._exit = code
         self._journal.append(
             {"event": "refused", "code": code, "reason": reason}, {"event": "exited", "code": code, "signal": None}
@@ -99,22 +116,27 @@ class Supervisor:
         poller.register(self._output, select.POLLIN)
         poller.register(self._wakeup, select.POLLIN)
         os.set_blocking(self._output, False)
+        open_output = True
         # Who asked before the journal named us could wake nobody; who asks from now on does.
         self._read_stop()
         while self._exit is None:
-            for descriptor, _ in poller.poll(self._patience()):
-                if descriptor == self._output:
-                    if not self._copy(_PIPE_CHUNK):
-                        poller.unregister(self._output)
-                else:
+            pause = self._throttle.pause(time.monotonic()) if open_output else 0.0
+            if open_output:
+                poller.modify(self._output, 0 if pause else select.POLLIN)
+            for descriptor, _ in poller.poll(self._patience(pause)):
+                if descriptor == self._wakeup:
                     _empty(self._wakeup)
                     self._read_stop()
+                else:  # within a pause only where the other end was closed: what is left is one pipe full
+                    open_output = self._copy(_PIPE_CHUNK)
+                    if not open_output:
+                        poller.unregister(self._output)
             self._reap()
             self._check_deadlines()
 
-    def _patience(self) -> int | None:
-        """Milliseconds until the next deadline has to be looked at; None: none has to."""
-        waits = []
+    def _patience(self, pause: float) -> int | None:
+        """Milliseconds until the next deadline has to be looked at, or the log goes on; None: nothing is due."""
+        waits = [pause] if pause else []
         if self._kill_at is not None:
             waits.append(max(0.0, self._kill_at - time.monotonic()))
         if self._spec.get("deadline"):
@@ -128,6 +150,7 @@ class Supervisor:
         except BlockingIOError:
             return True
         self._log.write(chunk)
+        self._throttle.take(len(chunk), time.monotonic())
         return bool(chunk)
 
     def _reap(self) -> None:
@@ -185,6 +208,8 @@ class Supervisor:
                 self._log.write(chunk)
         code = self._exit if self._exit is not None else 255
         ended = {"event": "exited", "code": code, "signal": code - _SIGNALLED if code > _SIGNALLED else None}
+        if spent := self._spent(code):
+            ended["spent"] = spent
         gone = {"event": "gone", "evidence": "no-process"}
         refused = code in {_NOT_FOUND, child.NOT_EXECUTABLE} and self._output_never_ran()
         lines = [] if refused else [ended]
@@ -198,6 +223,12 @@ class Supervisor:
             self._journal.append(gone)
         self._journal.close()
         self._notify()
+
+    def _spent(self, code: int) -> str:
+        """Which budget was used up; empty: none."""
+        if code == _SIGNALLED + signal.SIGXFSZ:
+            return "file"
+        return limits.spent(self._budget) if code else ""
 
     def _output_never_ran(self) -> bool:
         return any(line.get("event") == "refused" for line in journal.read(self._folder))

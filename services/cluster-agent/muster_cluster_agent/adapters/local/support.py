@@ -13,8 +13,26 @@ from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
 
 HONOURED: Final = frozenset(
-    {"args", "clean_pod_policy", "command", "completions", "cpu", "environment", "framework", "gpu_devices_request"}
-    | {"gpu_memory_request", "gpu_portion_request", "gpu_request_type", "master_spec", "memory", "mig_profile"}
+    {
+        "args",
+        "clean_pod_policy",
+        "command",
+        "completions",
+        "cpu",
+        "cpu_limit",
+        "environment",
+        "framework",
+        "gpu_devices_request",
+    }
+    | {
+        "gpu_memory_request",
+        "gpu_portion_request",
+        "gpu_request_type",
+        "master_spec",
+        "memory",
+        "memory_limit",
+        "mig_profile",
+    }
     | {"notebook_token", "parallelism", "ports", "processes", "readiness_probe", "slots_per_worker", "workers"}
     | {"working_dir"}
 )
@@ -31,10 +49,10 @@ NOT_ITS_MATTER: Final = frozenset(  # what the control plane does with a workloa
 # Code and data that would not be there, and what a cluster has to have: to run all the same would be another workload.
 REFUSED: Final = frozenset({"git_sync", "jupyter", "s3", "tensorboard"})
 IGNORED: Final = frozenset(
-    {"allow_privilege_escalation", "autoscaler_class", "capabilities", "config_map_volumes", "cpu_limit"}
+    {"allow_privilege_escalation", "autoscaler_class", "capabilities", "config_map_volumes"}
     | {"create_home_dir", "data_volumes", "drop_all_capabilities", "empty_dir_volumes", "exposed_urls"}
     | {"gpu_memory_limit", "gpu_portion_limit", "host_ipc", "host_network", "image", "image_pull_policy"}
-    | {"image_pull_secrets", "is_private_service_url", "large_shm", "memory_limit", "metric", "metric_name"}
+    | {"image_pull_secrets", "is_private_service_url", "large_shm", "metric", "metric_name"}
     | {"mount_propagation", "nfs", "pvcs"}
     | {"read_only_root_filesystem", "run_as_gid", "run_as_non_root", "run_as_uid", "run_as_user"}
     | {"scale_to_zero_retention_seconds", "seccomp_profile", "secret_volumes", "service_type", "stdin"}
