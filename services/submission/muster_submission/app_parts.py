@@ -78,6 +78,7 @@ from muster_submission.handlers.tenancy import Projects
 from muster_submission.handlers.triggers import Rules
 from muster_submission.handlers.usage import Accounts
 from muster_submission.rest.edge import Edge
+from muster_submission.rest.origins import Origins
 from muster_submission.rest.parts import Parts
 from muster_submission.rest.routes import operations
 from muster_submission.rpc.agent_gateway import AgentGateway
@@ -297,4 +298,5 @@ class Application:
             tenant_id=self.settings.tenant_id,
             scheduler=self.scheduler,
         )
-        return Edge(operations(parts), self.access_parts.authenticate)
+        origins = Origins(self.settings.public_hosts)
+        return Edge(operations(parts), self.access_parts.authenticate, origins=origins)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from muster_chassis.settings import Address, ServiceSettings
+
+PublicHost = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,253}(:[0-9]{1,5})?$")]
 
 
 class SubmissionSettings(ServiceSettings):
@@ -15,6 +17,13 @@ class SubmissionSettings(ServiceSettings):
 
     rest_listen: Address | None = Field(
         default=None, description="Where the REST API listens, HOST:PORT; it is not served where this is not set."
+    )
+    public_hosts: tuple[PublicHost, ...] = Field(
+        default=(),
+        max_length=50,
+        description="Names under which clients reach the REST API besides the loopback and its own address, a JSON "
+        'list of HOST or HOST:PORT: ["muster.example.com"]. Requests for other hosts and of pages of other origins '
+        "are refused.",
     )
     vouches_itself: ClassVar[bool] = True
     auth_own_issuer: str = Field(

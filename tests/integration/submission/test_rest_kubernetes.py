@@ -12,6 +12,7 @@ from tests.support.waiting import eventually
 
 RUN_AI = "/apis/run.ai/v2alpha1/namespaces/runai-team-a"
 TRAININGS = f"{RUN_AI}/trainingworkloads"
+JSON = {"content-type": "application/json"}
 YAML = {"content-type": "application/yaml"}
 
 
@@ -100,9 +101,9 @@ async def what_is_refused(here: Door) -> None:
     status(await here.http.post(TRAININGS.replace("team-a", "nobody"), json=training("third")), 404, "NotFound")
     status(await here.http.get(f"{TRAININGS}/third"), 404, "NotFound")
     status(await here.http.post(f"{TRAININGS}?dryRun=All", json=training("third")), 400, "BadRequest")
-    status(await here.http.post(TRAININGS, content=b'{"kind": 1, "kind": 2}'), 400, "BadRequest")
+    status(await here.http.post(TRAININGS, content=b'{"kind": 1, "kind": 2}', headers=JSON), 400, "BadRequest")
     status(await here.http.post(TRAININGS, content=b"a: " + b"[" * 100_000, headers=YAML), 422, "Invalid")
-    status(await here.http.post(TRAININGS, content=b" " * (2 << 20)), 413, "RequestEntityTooLarge")
+    status(await here.http.post(TRAININGS, content=b" " * (2 << 20), headers=JSON), 413, "RequestEntityTooLarge")
     await bad_text(here)
     status(await here.http.get("/apis/run.ai/v2alpha1"), 404, "NotFound")
     status(await here.http.patch(f"{TRAININGS}/second", json={}), 405, "MethodNotAllowed")

@@ -18,6 +18,7 @@ from tests.support.sdk import judge
 from tests.support.waiting import eventually
 
 EXAMPLE = json.loads((Path(__file__).parents[2] / "data" / "rest" / "training.json").read_text())
+JSON = {"content-type": "application/json"}
 TRAININGS = "/api/v1/workloads/trainings"
 
 
@@ -101,7 +102,16 @@ async def the_example(here: Door) -> None:
 
 async def plain_curl(here: Door) -> None:
     data = json.dumps(body("by-curl"))
-    argv = ["curl", "-sS", "--fail", "-d", data, f"{here.http.base_url}".rstrip("/") + TRAININGS]
+    argv = [
+        "curl",
+        "-sS",
+        "--fail",
+        "-H",
+        "content-type: application/json",
+        "-d",
+        data,
+        f"{here.http.base_url}".rstrip("/") + TRAININGS,
+    ]
     said = await asyncio.to_thread(subprocess.run, argv, capture_output=True, check=True)
     assert json.loads(said.stdout)["name"] == "by-curl"
 
@@ -127,8 +137,8 @@ async def what_is_wrong(here: Door) -> None:
         assert field in [one["field"] for one in said["violations"]], said
     assert (await here.http.get(f"{TRAININGS}/not-an-id")).status_code == 400
     assert (await here.http.get(f"{TRAININGS}/{ANY_CLUSTER}")).status_code == 404
-    assert (await here.http.post(TRAININGS, content=b"[" * 100_000)).status_code == 400
-    assert (await here.http.post(TRAININGS, content=b" " * (10 << 20))).status_code == 413
+    assert (await here.http.post(TRAININGS, content=b"[" * 100_000, headers=JSON)).status_code == 400
+    assert (await here.http.post(TRAININGS, content=b" " * (10 << 20), headers=JSON)).status_code == 413
     assert await here.app.database.pool.fetchval("SELECT count(*) FROM workloads") == before
 
 

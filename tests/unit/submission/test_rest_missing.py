@@ -42,7 +42,7 @@ def test_no_route_of_the_client_is_unknown(router: Router, method: str, path: st
 
 async def test_what_is_not_offered_says_why() -> None:
     edge = Edge(missing.operations([]), everyone_is_local)
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=edge), base_url="http://muster") as http:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=edge), base_url="http://127.0.0.1") as http:
         response = await http.get("/api/v1/users")
         older = await http.delete("/v1/k8s/clusters/1/projects/2")
     assert (response.status_code, response.json()["code"]) == (501, 501)

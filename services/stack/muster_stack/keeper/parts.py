@@ -220,6 +220,8 @@ class _Maker:
         if name == SUBMISSION:
             first = [str(path) for path in credentials.ensure(self._layout)]
             return {
+                # The one setting of the user's that is passed on: a proxy in front of the stack is the user's as well.
+                "MUSTER_PUBLIC_HOSTS": os.environ.get("MUSTER_PUBLIC_HOSTS", "[]"),
                 "MUSTER_AUTH": "jwt" if self._state.options.auth else "off",
                 "MUSTER_AUTH_FIRST_APPLICATIONS": json.dumps(first),
                 "MUSTER_SECRET_KEYS_FILE": str(sealing_keys.ensure(self._layout.sealing_keys)),

@@ -37,6 +37,7 @@ _MESSAGES: Final[dict[int, str]] = {
     404: "Resource id not found.",
     405: "Method not allowed.",
     413: "Request body is too large.",
+    415: "Unsupported media type.",
     429: "Too many requests.",
     500: "Something went wrong.",
     501: "Not implemented.",

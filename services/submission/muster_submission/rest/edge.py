@@ -23,6 +23,7 @@ from muster_chassis.rpc import Authenticator, Caller, as_service_error, set_call
 from muster_submission.rest import answers, kubernetes
 from muster_submission.rest.errors import Busy
 from muster_submission.rest.operation import Operation
+from muster_submission.rest.origins import Origins
 from muster_submission.rest.query_names import check_query
 from muster_submission.rest.router import Router
 
@@ -41,12 +42,19 @@ REQUESTS: Final = metrics.histogram(
 
 
 class Edge:
-    """The ASGI application. longest: seconds that a request may take."""
+    """The ASGI application. longest: seconds that a request may take; origins: which hosts it is called by."""
 
-    def __init__(self, operations: Sequence[Operation], authenticate: Authenticator, longest: float = 30.0) -> None:
+    def __init__(
+        self,
+        operations: Sequence[Operation],
+        authenticate: Authenticator,
+        longest: float = 30.0,
+        origins: Origins | None = None,
+    ) -> None:
         self._router = Router(operations)
         self._authenticate = authenticate
         self._longest = longest
+        self._origins = origins or Origins()
         self._under_way = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -67,6 +75,7 @@ class Edge:
         try:
             if self._under_way > _MOST:
                 raise Busy(f"{_MOST} requests are under way; repeat this one", retry_after=1.0)
+            self._origins.check(request)
             operation, values = self._router.find(request.method, request.url.path)
             name = operation.name
             request.scope["path_params"] = values

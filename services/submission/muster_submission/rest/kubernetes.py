@@ -21,6 +21,7 @@ _REASONS: Final = {
     404: "NotFound",
     405: "MethodNotAllowed",
     413: "RequestEntityTooLarge",
+    415: "UnsupportedMediaType",
     422: "Invalid",
     429: "TooManyRequests",
     501: "NotAcceptable",

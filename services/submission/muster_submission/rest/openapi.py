@@ -20,6 +20,7 @@ _EDGE: Final = {
     404: "There is no such resource, or the caller may not see it.",
     409: "What is there does not allow it: its name is taken, its state forbids it, or another change came first.",
     413: "The body is too large.",
+    415: "The body's media type is not taken.",
     429: "Too many requests.",
     500: "Something went wrong in the service.",
     503: "A part behind the service does not answer; try again.",
@@ -134,7 +135,7 @@ def _answers(one: Operation) -> dict[int, Answer]:
     """The operation's own answers, and those that the edge gives for everyone."""
     added = {400, 429, 500, 503, 504}  # 400: a query may have names that the route does not know
     if one.body is not None:
-        added |= {404, 413}  # what a body names may be hidden too
+        added |= {404, 413, 415}  # what a body names may be hidden too
     if _parameters(one):
         added |= {404}
     if not one.public:

@@ -17,7 +17,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 Json = Mapping[str, Any]
 SINCE: Final = "2.18"
 MUSTER: Final = "muster"
-ADDED: Final = frozenset({409, 413, 429, 501, 504})
+ADDED: Final = frozenset({409, 413, 415, 429, 501, 504})
 """Statuses that the operations of 2.18 do not have, but for a few."""
 
 
@@ -77,7 +77,7 @@ class Operation:
     path: with `{name}` for parameters; each of them without a Parameter of its own is a plain string.
     name: the operationId, unique and lower snake case. tag: the group in the document.
     answers: successes and refusals of its own; what all may answer (400 and 404 where something is sent or named, 401,
-    403, 409 where something changes, 413 for bodies, 429, 500, 503, 504) is added to the document.
+    403, 409 where something changes, 413 and 415 for bodies, 429, 500, 503, 504) is added to the document.
     since: the version of the API that knew it first; `muster` for what only Muster has.
     public: needs no token.
     """

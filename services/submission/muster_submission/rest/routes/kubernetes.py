@@ -95,7 +95,7 @@ class _Routes:
         resource = self._resource
         base = f"/apis/{resource.api}/namespaces/{{namespace}}/{resource.plural}"
         word, refused = resource.word.lower(), Answer("Refused.", STATUS)
-        errors = dict.fromkeys((400, 401, 403, 404, 413, 429, 500, 503, 504), refused)
+        errors = dict.fromkeys((400, 401, 403, 404, 413, 415, 429, 500, 503, 504), refused)
         dry_run = Parameter("dryRun", "Not offered: it has to be left out.", {"maxLength": 0, "type": "string"})
         made = {201: Answer("The object.", _OBJECT), 409: refused, 422: refused}
         gone = {200: Answer("It goes away.", STATUS), 409: refused}
