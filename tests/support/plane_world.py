@@ -42,6 +42,8 @@ class World:
 
     workloads: dict[str, workload_pb2.Workload] = field(default_factory=dict)
     projects: list[str] = field(default_factory=lambda: ["team-a"])
+    documents: dict[str, str] = field(default_factory=dict)
+    """What `get -o yaml` answers, by the name of the workload; else a document with its name alone."""
     records: dict[str, Any] = field(default_factory=dict)
     """Departments, projects and node pools that were made, by name."""
     calls: list[tuple[str, Any]] = field(default_factory=list)

@@ -85,7 +85,8 @@ class WorkloadsPlane(PlaneService, workloads_pb2_grpc.WorkloadsServiceServicer):
     async def GetWorkload(self, request: Any, context: Any) -> Any:
         async def act(asked: Any, asked_context: Any) -> Any:
             found = await self._found(asked.workload, asked_context)
-            return workloads_pb2.GetWorkloadResponse(workload=found, yaml=f"metadata:\n  name: {found.name}\n")
+            text = self._world.documents.get(found.name, f"metadata:\n  name: {found.name}\n")
+            return workloads_pb2.GetWorkloadResponse(workload=found, yaml=text)
 
         return await self._do("GetWorkload", request, context, act)
 

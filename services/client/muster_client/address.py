@@ -1,7 +1,7 @@
 """Where the control plane is, and whose word counts.
 
-What was said, then the environment, then the stack on this machine.
-Called by the SDK's constructor where no address is given, and by the command line. Reads one small file at most.
+What was said, then the environment, then what `muster login` stored, then the stack on this machine.
+Called by the SDK's constructor where no address is given, and by the command line. Reads a few small files at most.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 from typing import Final
 
+from muster_client import logins
 from muster_client.errors import Unavailable
 
 SERVER_VARIABLE: Final = "MUSTER_SERVER"
@@ -26,7 +27,7 @@ def data_folder() -> Path:
 
 def find_server(given: str | None = None) -> str:
     """The address of the control plane, as host:port. Raises Unavailable where nothing says one."""
-    address = given or os.environ.get(SERVER_VARIABLE) or _local_stack()
+    address = given or os.environ.get(SERVER_VARIABLE) or logins.current() or _local_stack()
     if address is None:
         raise Unavailable(
             f"no control plane is known: no stack runs in {data_folder()}. Start one with `muster up`, "
@@ -35,22 +36,22 @@ def find_server(given: str | None = None) -> str:
     return address
 
 
-def find_token(given: str | None = None) -> str | None:
-    """The bearer token, or None where nobody gave one."""
-    return given or os.environ.get(TOKEN_VARIABLE) or None
+def find_token(given: str | None = None, server: str = "") -> str | None:
+    """The bearer token: as given, as in the environment, or as stored for `server`; None where there is none."""
+    return given or os.environ.get(TOKEN_VARIABLE) or (logins.token_of(server) if server else None)
 
 
 def find_application(server: str | None = None) -> Path | None:
     """The file with the id and secret to log in with; None where calls need none.
 
-    That of this machine's stack is used for that stack alone: no other server is told its secret.
+    That of this machine's stack is used for that stack alone, and a stored one for its own server: no other server is
+    told a secret.
     """
     given = os.environ.get(APPLICATION_VARIABLE)
     if given:
         return Path(given)
-    if server or os.environ.get(SERVER_VARIABLE):
-        return None
-    return _local_application()
+    named = server or os.environ.get(SERVER_VARIABLE) or logins.current()
+    return logins.application_of(named) if named else _local_application()
 
 
 def _local_application() -> Path | None:

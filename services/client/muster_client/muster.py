@@ -63,7 +63,7 @@ class Muster:
     ) -> None:
         self.server = find_server(server)
         self._channel = grpc.aio.insecure_channel(self.server, options=CHANNEL_OPTIONS)
-        login = Login(self._channel, find_token(token), find_application(server))
+        login = Login(self._channel, find_token(token, self.server), find_application(server))
         self._calls = Calls(self.server, login, patience or Patience(), on_retry)
         self._workloads = workloads_pb2_grpc.WorkloadsServiceStub(self._channel)
         self._watcher = Watcher(self._calls, self._workloads)

@@ -93,7 +93,7 @@ def data_folder(wanted: Path, runs_as: Account | None) -> Path:
     if wanted.is_symlink():
         return wanted.readlink()
     _make_place()
-    _forget_orphans()
+    forget_orphans()
     real = _ROOTS_PLACE / hashlib.sha256(os.fsencode(wanted)).hexdigest()[:12]
     real.mkdir(mode=0o755, exist_ok=True)
     (real / "origin").write_text(str(wanted))
@@ -105,7 +105,8 @@ def _make_place() -> None:
     _ROOTS_PLACE.mkdir(mode=0o755, parents=True, exist_ok=True)
 
 
-def _forget_orphans() -> None:
+def forget_orphans() -> None:
+    """Deletes the halves whose data folder no longer links to them."""
     # A data folder that was deleted by hand leaves its half here: nothing points to it any more.
     for origin in _ROOTS_PLACE.glob("*/origin"):
         link = Path(origin.read_text())

@@ -26,7 +26,7 @@ from muster.workload.v1 import workload_pb2
 from muster_client.cli.failures import show_failure, show_usage_error
 from muster_client.cli.output import emit, emit_line, note, say
 from muster_client.cli.printable import coloured_line, json_safe, one_line, printable
-from muster_client.cli.render import access, describe, organisation, prospects, tables, triggers, why
+from muster_client.cli.render import access, describe, organisation, prospects, tables, triggers, why, wide
 from muster_client.cli.render.logs import Lines
 from muster_client.errors import Detail, InvalidInput, NotFound, Unavailable, Violation
 from tests.support.hostile_text import filled, harm_in, hostile_texts
@@ -67,6 +67,8 @@ RENDERERS: Final[dict[str, Callable[[str], RenderableType]]] = {
     "triggers.firings": lambda text: triggers.firings([filled(triggers_pb2.Firing, text)], NOW),
     "triggers.fired": lambda text: triggers.fired(filled(triggers_pb2.Firing, text)),
     "triggers.prospect": lambda text: triggers.prospect(filled(triggers_pb2.TestTriggerResponse, text)),
+    "wide.workloads": lambda text: wide.workloads([filled(workload_pb2.Workload, text)], NOW),
+    "wide.node": lambda text: wide.node(filled(fleet_pb2.NodeView, text)),
     "why.why_text": lambda text: why.why_text(filled(scheduler_pb2.Explanation, text), NOW),
     "why.blocked_text": lambda text: why.blocked_text(filled(scheduler_pb2.Explanation, text), NOW),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +28,7 @@ def no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("MUSTER_SERVER", "MUSTER_TOKEN", "MUSTER_PROJECT", "MUSTER_APPLICATION"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("MUSTER_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("COLUMNS", "80")
 
 
@@ -71,8 +72,8 @@ class Command:
         self._server = server
         self._captured = captured
 
-    def __call__(self, *arguments: str, server: bool = True) -> Ran:
-        """Runs it; one that waits for what never comes is interrupted.
+    def __call__(self, *arguments: str, server: bool = True, rest: Sequence[str] = ()) -> Ran:
+        """Runs it; `rest` stands last, such as a command behind --. One that waits for what never comes is interrupted.
 
         A watch that broke off begins anew, and what its test had prepared for it has been told: it would stand still.
         Interrupted it ends as after Ctrl-C, with 130, and the test fails.
@@ -81,7 +82,7 @@ class Command:
         watchdog = threading.Timer(LONGEST, _interrupt)
         watchdog.start()
         try:
-            code = run([*arguments, *(["--server", self._server] if server else [])])
+            code = run([*arguments, *(["--server", self._server] if server else []), *rest])
         finally:
             watchdog.cancel()
             watchdog.join()

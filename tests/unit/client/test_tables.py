@@ -19,7 +19,7 @@ from muster.fleet.v1 import fleet_pb2
 from muster.options.v1 import options_pb2
 from muster.tenancy.v1 import tenancy_pb2
 from muster.workload.v1 import workload_pb2
-from muster_client.cli.render import access, describe, organisation, tables, triggers
+from muster_client.cli.render import access, describe, organisation, tables, triggers, wide
 from muster_client.cli.render import grid as grids
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -51,6 +51,8 @@ TABLES: dict[str, Callable[[], RenderableType]] = {
         [fleet_pb2.Cluster(id=LONG, nodes=10_000, devices=80_000, free_devices=0.5, agent_instance=ID)], NOW
     ),
     "tables.nodes": lambda: tables.nodes([node()]),
+    "wide.workloads": lambda: wide.workloads([workload()], NOW),
+    "wide._devices": lambda: wide._devices(node()),
     "tables.usage": lambda: tables.usage(
         [usage_pb2.WorkloadUsage(project=PROJECT, name=LONG, gpu_seconds=1234567890.5)]
     ),

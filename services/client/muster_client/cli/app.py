@@ -32,6 +32,7 @@ _STACK: Final = Group("A stack on this machine", sort_key=30)
 _PLANNING: Final = Group("For planning", sort_key=40)
 
 _VERBS: Final = (
+    ("run", f"{_HERE}.running:run", "Run a command on GPUs as if it ran here.", _WORKLOADS),
     ("submit", f"{_HERE}.submitting:submit", "Submit the workloads of a file.", _WORKLOADS),
     ("apply", f"{_HERE}.applying:apply", "Make the workloads and templates of a file as it says.", _WORKLOADS),
     ("validate", f"{_HERE}.validating:validate", "Check files without submitting them.", _WORKLOADS),
@@ -44,8 +45,11 @@ _VERBS: Final = (
     ("watch", f"{_HERE}.following:watch", "Follow what happens to workloads.", _WORKLOADS),
     ("suspend", f"{_HERE}.workloads:suspend", "Stop a workload and keep its place in the books.", _WORKLOADS),
     ("resume", f"{_HERE}.workloads:resume", "Let a suspended workload run again.", _WORKLOADS),
-    ("delete", f"{_HERE}.workloads:delete", "Delete workloads.", _WORKLOADS),
+    ("scale", f"{_HERE}.scaling:scale", "Change how many replicas a service has.", _WORKLOADS),
+    ("delete", f"{_HERE}.deleting:delete", "Delete workloads.", _WORKLOADS),
     ("explain", f"{_HERE}.explaining:explain", "Explain the fields of the workload language.", _WORKLOADS),
+    ("login", f"{_HERE}.logging_in:login", "Store an address and credentials for the commands to come.", _FLEET),
+    ("logout", f"{_HERE}.logging_in:logout", "Forget them.", _FLEET),
     ("audit", f"{_HERE}.access:audit", "List who did what, and what was refused.", _FLEET),
     ("usage", f"{_HERE}.operations:usage", "Show who has used how much.", _FLEET),
 )
@@ -110,6 +114,7 @@ _GROUPS: Final = (
     }),
     ("nodes", "The nodes and who holds their devices.", {
         "list": ("fleet:list_nodes", "List nodes."),
+        "describe": ("fleet:describe_node", "Tell everything about one node."),
         "force-gone": ("fleet:force_gone", "Declare that nothing on a node runs any more."),
     }),
     ("dead-letters", "What a service could not handle.", {
@@ -123,6 +128,7 @@ _INSTALLED: Final = {
     "up": ("Start a stack on this machine.", _STACK),
     "down": ("Stop it.", _STACK),
     "status": ("Show how it is.", _STACK),
+    "reset": ("Delete all its data.", _STACK),
     "demo": ("Run every kind of workload on a stack of its own and check what happened.", _STACK),
     "fair-share": ("Divide GPUs among queues by the scheduler's own rules.", _PLANNING),
     "mig": ("Show how a GPU can be cut into MIG instances.", _PLANNING),
@@ -166,7 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Runs the command; returns its exit code."""
-    wants_json = "--json" in arguments
+    wants_json = "--json" in _ours(arguments)
     try:
         answer = build()(_with_stdin(_with_default_verb(arguments)), exit_on_error=False, print_error=False)
         if inspect.iscoroutine(answer):
@@ -194,7 +200,13 @@ def run(arguments: Sequence[str]) -> int:
 
 def _with_stdin(words: Sequence[str]) -> list[str]:
     """A lone hyphen as the path that it is: the parser takes everything that begins with one for an option."""
-    return ["./-" if word == "-" else word for word in words]
+    ours = _ours(words)
+    return [*("./-" if word == "-" else word for word in ours), *words[len(ours) :]]
+
+
+def _ours(words: Sequence[str]) -> Sequence[str]:
+    """The words before --: what stands behind it is a command of the user's own."""
+    return words[: words.index("--")] if "--" in words else words
 
 
 def _mistake(problem: Exception) -> Broken:

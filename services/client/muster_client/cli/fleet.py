@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from muster_client.cli.exits import Exit
 from muster_client.cli.options import Common
 from muster_client.cli.output import emit, say
-from muster_client.cli.render import tables
+from muster_client.cli.render import tables, wide
+from muster_client.errors import InvalidInput, NotFound
 from muster_client.words import cluster_state_word
 
 _NO_OPTIONS = Common()
@@ -73,6 +74,28 @@ async def list_nodes(*, cluster: str = "", common: Common = _NO_OPTIONS) -> int:
         emit(found)
     else:
         say(tables.nodes(found) if found else "no nodes: no agent has reported yet")
+    return Exit.OK
+
+
+async def describe_node(node: str, *, cluster: str = "", common: Common = _NO_OPTIONS) -> int:
+    """Tells everything about one node: its state, what is free on it, and who holds its devices.
+
+    Args:
+        node: Its name.
+        cluster: Its cluster, where several have a node of this name.
+        common: Connection.
+    """
+    async with common.muster() as muster:
+        found = [each async for each in muster.nodes.list(cluster=cluster) if each.name == node]
+    if not found:
+        raise NotFound(f"{node}: no cluster has a node of this name; `muster nodes` lists them")
+    if len(found) > 1:
+        clusters = ", ".join(sorted(each.cluster for each in found))
+        raise InvalidInput(f"{node}: several clusters have one ({clusters}); say which with --cluster")
+    if common.json:
+        emit(found[0])
+    else:
+        say(wide.node(found[0]))
     return Exit.OK
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from google.protobuf.message import Message
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -19,6 +19,8 @@ from rich.segment import Segment
 from muster_client.cli.printable import json_safe, printable
 from muster_client.cli.render.plain import plain
 
+_WIDEST: Final = 2000
+
 
 class Terminal(Console):
     """A console whose text is printable: rich itself passes ESC and the bidirectional controls on.
@@ -26,9 +28,14 @@ class Terminal(Console):
     Text is taken as it is: a name in square brackets is no markup, and `:warning:` is no emoji.
     """
 
-    def __init__(self, *, stderr: bool = False) -> None:
+    def __init__(self, *, stderr: bool = False, width: int | None = None) -> None:
         super().__init__(
-            file=sys.stderr if stderr else sys.stdout, highlight=False, markup=False, emoji=False, soft_wrap=False
+            file=sys.stderr if stderr else sys.stdout,
+            width=width,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            soft_wrap=False,
         )
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
@@ -47,13 +54,13 @@ def notes() -> Terminal:
     return Terminal(stderr=True)
 
 
-def say(text: RenderableType) -> None:
-    """One thing for a person, on stdout."""
+def say(text: RenderableType, *, wide: bool = False) -> None:
+    """One thing for a person, on stdout. `wide`: as wide as it is, whatever the terminal's width."""
     if isinstance(text, str):
         console().print(text, soft_wrap=True)  # a line is not broken to the width
         return
-    shown = console()
-    if shown.is_terminal:
+    shown = Terminal(width=_WIDEST) if wide else console()
+    if shown.is_terminal and not wide:
         shown.print(text)
         return
     with shown.capture() as captured:

@@ -10,14 +10,15 @@ from typing import Annotated, Final, Literal
 from cyclopts import Parameter
 
 from muster.workload.v1 import workload_pb2
-from muster_client.cli.exits import Exit, exit_of
-from muster_client.cli.failures import show_failure
+from muster_client.cli.exits import Exit
 from muster_client.cli.options import Common
 from muster_client.cli.output import emit, say
-from muster_client.cli.render import tables
+from muster_client.cli.printable import one_line
+from muster_client.cli.render import tables, wide
 from muster_client.cli.render.describe import describe as described
 from muster_client.cli.render.why import why_text
-from muster_client.errors import InvalidInput, MusterError
+from muster_client.cli.selecting import Selectors, in_order, selected, selectors
+from muster_client.errors import InvalidInput
 from muster_client.muster import Muster
 from muster_client.words import phase_of, phase_word
 from muster_kernel.lifecycle import Phase
@@ -36,13 +37,15 @@ class _Wish:
 
 _SUSPEND: Final = _Wish("suspension", lambda muster, found: muster.suspend(found), Phase.STOPPED)
 _RESUME: Final = _Wish("resumption", lambda muster, found: muster.resume(found), Phase.RUNNING)
-_DELETE: Final = _Wish("deletion", lambda muster, found: muster.delete(found), Phase.DELETED)
 
 
 async def list_workloads(
     prefix: str = "",
     *,
     phase: Annotated[list[str] | None, Parameter(negative="")] = None,
+    selector: Selectors = None,
+    sort: Annotated[str, Parameter(allow_leading_hyphen=True)] = "",
+    output: Annotated[Literal["table", "wide", "name", "json"], Parameter(name=["--output", "-o"])] = "table",
     deleted: Annotated[bool, Parameter(negative="")] = False,
     limit: int = 0,
     common: Common = _NO_OPTIONS,
@@ -52,6 +55,9 @@ async def list_workloads(
     Args:
         prefix: Only names that begin so.
         phase: Only workloads in this phase, such as Running. May be given several times.
+        selector: Only workloads with these labels: key=value, key!=value, key; several by commas.
+        sort: By name, project, kind, phase, place, owner or age; with a minus before it (--sort=-age) downwards.
+        output: A table, one with more columns (wide), one name a line, or JSON.
         deleted: Also deleted ones.
         limit: At most this many; 0: all.
         common: Connection.
@@ -59,20 +65,33 @@ async def list_workloads(
     if limit < 0:
         raise InvalidInput(f"--limit {limit}: expected 0 (all) or how many at most")
     phases = [_phase(word) for word in phase or ()]
+    labels = selectors(selector)
+    in_order((), sort or "name")  # a column that does not exist is said before anything is asked
     found: list[workload_pb2.Workload] = []
     async with common.muster() as muster:
         wanted = muster.list(project=common.project or "", phases=phases, name_prefix=prefix, include_deleted=deleted)
         async for each in wanted:
-            found.append(each)
+            if selected(each, labels):
+                found.append(each)
             if limit and len(found) >= limit:
                 break
-    if common.json:
-        emit(found)
-    elif found:
-        say(tables.workloads(found, datetime.now(UTC)))
-    else:
-        say("no workloads; `muster submit -f FILE` makes one")
+    _show(in_order(found, sort) if sort else found, "json" if common.json else output)
     return Exit.OK
+
+
+def _show(found: list[workload_pb2.Workload], output: str) -> None:
+    now = datetime.now(UTC)
+    match output:
+        case "json":
+            emit(found)
+        case "name":
+            say("\n".join(one_line(each.name) for each in found))
+        case _ if not found:
+            say("no workloads; `muster submit -f FILE` makes one")
+        case "wide":
+            say(wide.workloads(found, now), wide=True)
+        case _:
+            say(tables.workloads(found, now))
 
 
 def _phase(word: str) -> Phase:
@@ -166,30 +185,6 @@ async def resume(
         common: Connection.
     """
     return await _act(workload, _RESUME, wait=wait, timeout=timeout, common=common)
-
-
-async def delete(
-    workload: str, /, *more: str, wait: bool = False, timeout: float | None = None, common: Common = _NO_OPTIONS
-) -> int:
-    """Deletes workloads; what still runs of them is stopped.
-
-    Args:
-        workload: Its name or id.
-        more: Further names or ids.
-        wait: Wait until nothing of them is left.
-        timeout: Seconds to wait at most for each; exit 4 afterwards.
-        common: Connection.
-    """
-    worst = 0
-    for each in (workload, *more):
-        try:
-            code = await _act(each, _DELETE, wait=wait, timeout=timeout, common=common)
-        except MusterError as problem:
-            # One name that is wrong does not keep the others from being deleted.
-            show_failure(problem, as_json=common.json)
-            code = exit_of(problem)
-        worst = worst or code
-    return worst
 
 
 async def _act(workload: str, wish: _Wish, *, wait: bool, timeout: float | None, common: Common) -> int:

@@ -1,0 +1,73 @@
+"""Tables with everything that a list knows, for wide terminals, and one node told in full. Pure: now is an argument."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from muster.fleet.v1 import fleet_pb2
+from muster.workload.v1 import workload_pb2
+from muster_client.cli.printable import one_line
+from muster_client.cli.render.amounts import age, cores, memory, time_of
+from muster_client.cli.render.describe import asks
+from muster_client.cli.render.grid import grid
+from muster_client.cli.render.tables import coloured, ready
+from muster_client.words import kind_word, node_state_word, phase_word
+
+
+def workloads(items: Iterable[workload_pb2.Workload], now: datetime) -> Table:
+    """One line a workload, with what it asks for, where it runs, whose it is, and its id."""
+    return grid(
+        ["NAME", "PROJECT", "KIND", "PHASE", "READY", "AGE", "ASKS FOR", "PLACE", "NODES", "OWNER", "ID"],
+        (
+            [
+                each.name,
+                each.project,
+                kind_word(each.spec.kind),
+                coloured(phase_word(each.phase)),
+                ready(each),
+                age(time_of(each.created_at), now),
+                asks(each),
+                f"{each.cluster}/{each.node_pool}" if each.cluster else "-",
+                ", ".join(sorted({one.node for one in each.replicas if one.node})) or "-",
+                each.owner.subject,
+                each.id,
+            ]
+            for each in items
+        ),
+        right=["READY", "AGE"],
+    )
+
+
+def node(told: fleet_pb2.NodeView) -> Group:
+    """Everything about a node: its state, what is free on it, its taints, and who holds its devices."""
+    facts = [
+        ("Cluster", told.cluster),
+        ("Node pool", told.pool),
+        ("State", node_state_word(told.state)),
+        ("CPU", f"{cores(told.free_cpu_milli)} of {cores(told.cpu_milli)} cores free"),
+        ("Memory", f"{memory(told.free_memory_bytes)} of {memory(told.memory_bytes)} free"),
+        ("Taints", ", ".join(f"{each.key}={each.value}:{each.effect}" for each in told.taints)),
+    ]
+    parts: list[RenderableType] = [Text(one_line(told.name), style="bold")]
+    parts += [Text(one_line(f"  {name:<11}{value}")) for name, value in facts if value]
+    parts.append(Text("\nDevices", style="bold"))
+    if not told.devices:
+        return Group(*parts, Text("  none"))
+    return Group(*parts, Padding(_devices(told), (0, 0, 0, 2)))
+
+
+def _devices(told: fleet_pb2.NodeView) -> Table:
+    return grid(
+        ["UUID", "MODEL", "MODE", "FREE", "HELD BY"],
+        (
+            [each.uuid, each.model, each.mode, f"{each.free_milli / 1000:g}", ", ".join(each.workloads) or "-"]
+            for each in told.devices
+        ),
+        right=["FREE"],
+    )
