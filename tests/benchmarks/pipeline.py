@@ -70,7 +70,7 @@ async def latency(rate: float, seconds: float) -> dict[str, object]:
                 began = time.time()
                 sent = await _paced(muster, stamps, rate, int(rate * seconds))
                 started = await _stamped(stamps, {at.name for at in sent})
-            roads = await decisions.roads(stack.bootstrap, began, "bench")
+            roads = await decisions.roads(stack.kafka, began, "bench")
     waits = [(started[at.name] - at.monotonic_ns) / 1e6 for at in sent]
     wall = time.time() - time.monotonic()
     for at in sent:
@@ -131,7 +131,7 @@ async def sustained(offered: float, seconds: float) -> dict[str, object]:
                 acknowledged = await _bulk(muster, offered, seconds)
                 ended = time.time()
                 await asyncio.sleep(1.0)
-            roads = await decisions.roads(stack.bootstrap, began, "bench")
+            roads = await decisions.roads(stack.kafka, began, "bench")
     placed = [road["WorkloadPlaced"] for road in roads.values() if "WorkloadPlaced" in road]
     half = began + (ended - began) / 2
     return {

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
+from muster_chassis.broker import Broker
 from muster_chassis.bus import Bus, BusLost, MemoryIdentity, Session
 from muster_chassis.outbox import Relay
 from muster_chassis.topics import SUBMISSIONS, owned_by
@@ -75,7 +76,7 @@ async def test_without_the_comparison_events_are_lost(database: Any, own_kafka: 
 
 
 async def test_work_on_the_old_bus_ends_when_it_is_another(own_kafka: EmbeddedKafka) -> None:
-    bus = Bus(own_kafka.bootstrap, client="t", identity=MemoryIdentity(), owned=owned_by("policy"))
+    bus = Bus(Broker(own_kafka.bootstrap), client="t", identity=MemoryIdentity(), owned=owned_by("policy"))
     told: list[str] = []
 
     async def tell(cluster_id: str) -> None:

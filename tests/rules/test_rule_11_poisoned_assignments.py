@@ -21,6 +21,7 @@ from muster.api.v1 import fleet_pb2_grpc
 from muster.events.v1 import agent_pb2, dead_letter_pb2
 from muster.fleet.v1 import fleet_pb2
 from muster_chassis import kafka as client
+from muster_chassis.broker import Broker
 from muster_chassis.health import Health
 from muster_chassis.numbers import LEAP
 from muster_chassis.topics import assignments
@@ -75,15 +76,15 @@ async def _poison(producer: AIOKafkaProducer, topic: str) -> None:
 async def _floor(kafka: str) -> int:
     """The highest epoch of a topic on which a leader has written 3, and others poison."""
     topic = assignments("west")
-    await client.create_topics(kafka, [topic], client="test")
-    producer = client.producer(kafka, client="test")
+    await client.create_topics(Broker(kafka), [topic], client="test")
+    producer = client.producer(Broker(kafka), client="test")
     await producer.start()
     try:
         await producer.send_and_wait(topic.name, None, workload_id(1).encode(), headers=_headers("3", OURS))
         await _poison(producer, topic.name)
     finally:
         await client.stop(producer)
-    return await highest.highest_epoch(kafka, [topic.name], client="test", last=2)
+    return await highest.highest_epoch(Broker(kafka), [topic.name], client="test", last=2)
 
 
 async def test_what_is_not_ours_does_not_count_before_a_takeover(kafka: str) -> None:

@@ -17,6 +17,7 @@ import pytest
 from muster.api.v1 import dead_letters_pb2 as pb
 from muster.api.v1 import dead_letters_pb2_grpc
 from muster_chassis import runtime as runtime_module
+from muster_chassis.broker import Security
 from muster_chassis.codec import LARGEST_VALUE
 from muster_chassis.events import Event
 from muster_chassis.group_consumer import GroupConsumer
@@ -106,7 +107,7 @@ class _Stuck(dead_letters_pb2_grpc.DeadLettersServiceServicer):
 
 async def _answer_without_a_deadline(monkeypatch: pytest.MonkeyPatch, longest: float) -> str:
     """The code that a caller gets who has set no deadline; WAITS where none comes within 2 s."""
-    monkeypatch.setattr(server_module, "CallInterceptor", lambda _, **more: CallInterceptor(everyone_is_local, longest))
+    monkeypatch.setattr(server_module, "CallInterceptor", lambda _, public: CallInterceptor(everyone_is_local, longest))
     stuck = service(
         pb.DESCRIPTOR.services_by_name["DeadLettersService"],
         dead_letters_pb2_grpc.add_DeadLettersServiceServicer_to_server,
@@ -179,7 +180,9 @@ async def _left_over_after_a_stop(database: Any, kafka: str, kind: type[Runtime]
 
 async def _service(here: Station, answer: Any, kind: type[Runtime], holding: asyncio.Event) -> None:
     """A service that is told to stop while it handles its first batch."""
-    runtime = kind(Settings(instance="p", kafka_bootstrap="k:1", metrics_listen="127.0.0.1:0"))
+    runtime = kind(
+        Settings(instance="p", kafka_bootstrap="k:1", kafka_security=Security.PLAINTEXT, metrics_listen="127.0.0.1:0")
+    )
     relay, consumer = _made(here, answer)
     runtime.eternal("relay", relay.run)
     runtime.drain(lambda: relay.drain(3))

@@ -26,6 +26,7 @@ from muster.fleet.v1 import fleet_pb2
 from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
 from muster_chassis import kafka, topics
+from muster_chassis.broker import Broker
 from muster_cluster_agent.end import end
 from muster_kernel.ids import uuid7
 
@@ -96,6 +97,7 @@ class AgentProcess:
         settings = {
             "MUSTER_INSTANCE": "agent-t",
             "MUSTER_KAFKA_BOOTSTRAP": self.bootstrap,
+            "MUSTER_KAFKA_SECURITY": "plaintext",
             "MUSTER_METRICS_LISTEN": f"127.0.0.1:{free_port()}",
             "MUSTER_CLUSTER_FILE": str(self.file),
             "MUSTER_STATE_DIR": str(self.state),
@@ -207,9 +209,9 @@ async def scheduler(bootstrap: str) -> AsyncIterator[Scheduler]:
     """The topics of a cluster, with somebody who writes and reads them."""
     reports = topics.reports(CLUSTER)
     wanted = [topics.assignments(CLUSTER), reports, topics.SAMPLES, topics.DEAD_LETTERS]
-    await kafka.create_topics(bootstrap, wanted, client="test")
-    producer = kafka.producer(bootstrap, client="test")
-    consumer = kafka.consumer(bootstrap, client="test")
+    await kafka.create_topics(Broker(bootstrap), wanted, client="test")
+    producer = kafka.producer(Broker(bootstrap), client="test")
+    consumer = kafka.consumer(Broker(bootstrap), client="test")
     await producer.start()
     await consumer.start()
     read = [TopicPartition(topic.name, p) for topic in wanted[1:] for p in range(topic.partitions)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
+from collections.abc import Mapping
 from itertools import pairwise
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -25,11 +26,14 @@ Roads = dict[str, dict[str, float]]
 """Wall-clock seconds by workload id and step."""
 
 
-async def roads(bootstrap: str, since: float, cluster: str) -> Roads:
-    """When each workload that was submitted after `since` reached each step, its Assignment in `cluster` last."""
+async def roads(kafka: Mapping[str, str], since: float, cluster: str) -> Roads:
+    """When each workload that was submitted after `since` reached each step, its Assignment in `cluster` last.
+
+    kafka: how aiokafka's clients connect.
+    """
     seen: Roads = defaultdict(dict)
     for topic, event in {**STEPS, assignments(cluster).name: "Assignment"}.items():
-        for workload, at in await _times(bootstrap, topic, event):
+        for workload, at in await _times(kafka, topic, event):
             if at >= since:
                 seen[workload].setdefault(event, at)
     return seen
@@ -47,8 +51,8 @@ def stages(found: Roads) -> dict[str, float]:
     return medians
 
 
-async def _times(bootstrap: str, topic: str, event: str) -> list[tuple[str, float]]:
-    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, auto_offset_reset="earliest")
+async def _times(kafka: Mapping[str, str], topic: str, event: str) -> list[tuple[str, float]]:
+    consumer = AIOKafkaConsumer(**kafka, enable_auto_commit=False, auto_offset_reset="earliest")
     await consumer.start()
     found = []
     try:

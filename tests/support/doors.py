@@ -41,6 +41,7 @@ from muster.options.v1 import options_pb2
 from muster.tenancy.v1 import tenancy_pb2 as tenancy
 from muster.workload.v1 import workload_pb2 as wl
 from muster_chassis import kafka as bus
+from muster_chassis.broker import Broker, Security
 from muster_chassis.rpc import channel
 from muster_chassis.runtime import Runtime
 from muster_chassis.settings import AuthMode
@@ -187,6 +188,7 @@ def settings(database: Any, kafka: str, **more: Any) -> SubmissionSettings:
     return SubmissionSettings(
         instance="submission-0",
         kafka_bootstrap=kafka,
+        kafka_security=Security.PLAINTEXT,
         metrics_listen="127.0.0.1:0",
         database_url=SecretStr(database.url("submission")),
         database_schema="submission",
@@ -212,7 +214,7 @@ async def running(configured: SubmissionSettings) -> AsyncIterator[Application]:
 @asynccontextmanager
 async def door(database: Any, kafka: str, **more: Any) -> AsyncIterator[Door]:
     """Submission with everything around it."""
-    await bus.create_topics(kafka, FIXED, client="tests")
+    await bus.create_topics(Broker(kafka), FIXED, client="tests")
     configured = settings(database, kafka, **more)
     async with AsyncExitStack() as stack:
         policy = await stack.enter_async_context(station("policy", database.url("policy"), kafka))

@@ -56,6 +56,7 @@ def front_door(*, profile: Path | None = None) -> Iterator[FrontDoor]:
         settings = {
             "MUSTER_INSTANCE": "submission-0",
             "MUSTER_KAFKA_BOOTSTRAP": f"127.0.0.1:{free_port()}",
+            "MUSTER_KAFKA_SECURITY": "plaintext",
             "MUSTER_DATABASE_URL": postgres.server.url("submission", DATABASE),
             "MUSTER_DATABASE_SCHEMA": "submission",
             "MUSTER_GRPC_LISTEN": ports["grpc"],

@@ -75,6 +75,7 @@ async def service(room: str, folder: Path, *, database: str, kafka: str, **more:
         "MUSTER_DATABASE_URL": database,
         "MUSTER_DATABASE_SCHEMA": room,
         "MUSTER_KAFKA_BOOTSTRAP": kafka,
+        "MUSTER_KAFKA_SECURITY": "plaintext",
         "MUSTER_GRPC_LISTEN": grpc,
         "MUSTER_METRICS_LISTEN": metrics,
         "MUSTER_INSTANCE": f"{room}-0",

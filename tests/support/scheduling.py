@@ -21,6 +21,7 @@ from muster.options.v1 import options_pb2
 from muster.tenancy.v1 import tenancy_pb2
 from muster.workload.v1 import workload_pb2
 from muster_chassis import identity, kafka
+from muster_chassis.broker import Broker, Security
 from muster_chassis.codec import encode_headers
 from muster_chassis.runtime import Runtime
 from muster_chassis.settings import AuthMode
@@ -38,6 +39,7 @@ def settings(url: str, bootstrap: str, *, instance: str = "scheduler-0", **optio
     return SchedulerSettings(
         instance=instance,
         kafka_bootstrap=bootstrap,
+        kafka_security=Security.PLAINTEXT,
         metrics_listen="127.0.0.1:0",
         database_url=SecretStr(url),
         database_schema="scheduler",
@@ -252,9 +254,9 @@ class Neighbours:
         await consumer.start()
         try:
             names = [DECISIONS.name, assignments(cluster).name]
-            counts = await kafka.partitions_of(self._bootstrap, names, client="listener")
+            counts = await kafka.partitions_of(Broker(self._bootstrap), names, client="listener")
             while len(counts) < len(names):
-                counts = await kafka.partitions_of(self._bootstrap, names, client="listener")
+                counts = await kafka.partitions_of(Broker(self._bootstrap), names, client="listener")
             partitions = [TopicPartition(name, n) for name, count in counts.items() for n in range(count)]
             consumer.assign(partitions)
             await consumer.seek_to_beginning(*partitions)
@@ -310,7 +312,7 @@ def _now() -> Timestamp:
 async def neighbours(bootstrap: str, cluster: str) -> AsyncIterator[Neighbours]:
     """The other rooms, with their topics."""
     others = [topic for topic in FIXED if topic.owner != "scheduler"]
-    await kafka.create_topics(bootstrap, others, client="neighbours")
+    await kafka.create_topics(Broker(bootstrap), others, client="neighbours")
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap, acks="all")
     await producer.start()
     made = Neighbours(producer, bootstrap)

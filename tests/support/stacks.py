@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from muster_stack.bus.identities import ADMIN, Identities, client_options
 from muster_stack.commands import end, keeper_command, start_detached
 from muster_stack.keeper.control import Stack
 from muster_stack.layout import Layout
@@ -26,6 +27,11 @@ class RunningStack:
     stack: Stack
     server: str
     bootstrap: str
+
+    @property
+    def kafka(self) -> dict[str, str]:
+        """How aiokafka's clients connect as the stack itself, which may read everything."""
+        return client_options(self.bootstrap, Identities(self.layout.bus_identities).of(ADMIN))
 
 
 @contextmanager

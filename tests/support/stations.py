@@ -16,6 +16,7 @@ from pydantic import SecretStr
 
 from muster.events.v1 import submission_pb2
 from muster_chassis.assigned_consumer import AssignedConsumer
+from muster_chassis.broker import Broker
 from muster_chassis.bus import Bus, DatabaseIdentity
 from muster_chassis.codec import MessageDecoder
 from muster_chassis.database import Database
@@ -112,7 +113,7 @@ async def station(
 ) -> AsyncIterator[Station]:
     """A service called `name` with the topics that it owns, closed at the end. `watch`: runs the bus's watch."""
     opened = await Database.open(settings(url, name, **options), source=name)
-    bus = kind(kafka, client=name, identity=DatabaseIdentity(opened), owned=[*owned_by(name), DEAD_LETTERS])
+    bus = kind(Broker(kafka), client=name, identity=DatabaseIdentity(opened), owned=[*owned_by(name), DEAD_LETTERS])
     here = Station(name, opened, bus)
     try:
         await bus.open()

@@ -48,7 +48,7 @@ class AssignedConsumer(Consumer):
 
     async def _open(self, session: Session) -> AIOKafkaConsumer:
         consumer = kafka.consumer(
-            self._bus.bootstrap, client=f"{self._bus.client}-{self.name}", committed_only=self._committed_only
+            self._bus.broker, client=f"{self._bus.client}-{self.name}", committed_only=self._committed_only
         )
         try:
             await consumer.start()

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 from muster_chassis import kafka, logs, metrics
 from muster_chassis.backoff import Backoff
+from muster_chassis.broker import Broker
 from muster_chassis.database import PASSING, Database
 from muster_chassis.health import Health
 from muster_chassis.kafka import KAFKA_TROUBLE
@@ -103,20 +104,21 @@ class Bus:
 
     def __init__(
         self,
-        bootstrap: str,
+        broker: Broker,
         *,
         client: str,
         identity: IdentityStore,
         owned: Iterable[Topic] = (),
         health: Health | None = None,
     ) -> None:
-        self.bootstrap = bootstrap
+        self.broker = broker
         self.client = client
         self.health = health or Health()
         self._identity = identity
         self._owned = {topic.name: topic for topic in owned}
-        self._probe = kafka.Probe(bootstrap, f"{client}-watch")
+        self._probe = kafka.Probe(broker, f"{client}-watch")
         self._session: Session | None = None
+        self._mark = broker.mark()
         self._opened = asyncio.Event()
         self._on_change: list[Callable[[str], Awaitable[None]]] = []
 
@@ -149,13 +151,18 @@ class Bus:
                 await backoff.pause()
 
     async def check(self) -> bool:
-        """One comparison; whether it could be made. After a change everyone's session has ended."""
+        """One comparison; whether it could be made. After a change everyone's session has ended.
+
+        A new password ends it too: clients of aiokafka log in with the one that they were made with.
+        """
         try:
             seen = await self._probe.cluster_id()
-            if self._session is None or self._session.cluster_id != seen:
+            mark = await asyncio.to_thread(self.broker.mark)
+            if self._session is None or self._session.cluster_id != seen or self._mark != mark:
                 await self._begin(seen)
+                self._mark = mark
         except KAFKA_TROUBLE as error:
-            self.health.bad("kafka", f"{self.bootstrap} does not answer: {error!r}")
+            self.health.bad("kafka", f"{self.broker.bootstrap} does not answer: {error!r}")
             return False
         except PASSING as error:
             self.health.bad("database", repr(error))
@@ -201,7 +208,7 @@ class Bus:
         backoff = Backoff()
         while True:
             try:
-                await kafka.create_topics(self.bootstrap, wanted, client=self.client)
+                await kafka.create_topics(self.broker, wanted, client=self.client)
                 return
             except KAFKA_TROUBLE as error:
                 self.health.bad("kafka", f"topics cannot be created: {error!r}")
@@ -212,9 +219,9 @@ class Bus:
         backoff = Backoff(first=_TOPIC_PAUSE, last=1.0)
         while True:
             try:
-                found = await kafka.partitions_of(self.bootstrap, names, client=self.client)
+                found = await kafka.partitions_of(self.broker, names, client=self.client)
             except KAFKA_TROUBLE as error:
-                self.health.bad("topics", f"{self.bootstrap} does not answer: {error!r}")
+                self.health.bad("topics", f"{self.broker.bootstrap} does not answer: {error!r}")
             else:
                 missing = [name for name in names if name not in found]
                 if not missing:
@@ -236,10 +243,12 @@ class Bus:
         if changed:
             CHANGES.inc()
             _log.warning("Kafka is another cluster: beginning anew on it", before=known, now=seen)
+        elif self._session is not None:
+            _log.info("the password of Kafka was replaced: connecting again", user=self.broker.user)
         self._opened.clear()
         if old is not None:
             old.ended.set()
-        await kafka.create_topics(self.bootstrap, self._owned.values(), client=self.client)
+        await kafka.create_topics(self.broker, self._owned.values(), client=self.client)
         if changed:
             for action in self._on_change:
                 await action(seen)

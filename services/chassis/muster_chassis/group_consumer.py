@@ -40,7 +40,7 @@ class GroupConsumer(Consumer):
     async def _open(self, session: Session) -> AIOKafkaConsumer:
         self._committed.clear()
         consumer = kafka.consumer(
-            self._bus.bootstrap,
+            self._bus.broker,
             client=f"{self._bus.client}-{self.name}",
             group=f"{self.name}@{session.cluster_id}",
             group_instance=self._instance,

@@ -18,6 +18,7 @@ from aiokafka.producer import sender
 from aiokafka.protocol.metadata import MetadataRequest
 
 from muster_chassis import logs
+from muster_chassis.broker import Broker
 from muster_chassis.topics import Topic
 
 _log = logs.get(__name__)
@@ -38,13 +39,13 @@ RuntimeError: under uvloop aiokafka may write to a connection that the broker ha
 """
 
 
-def producer(bootstrap: str, *, client: str, transactional_id: str | None = None) -> AIOKafkaProducer:
+def producer(broker: Broker, *, client: str, transactional_id: str | None = None) -> AIOKafkaProducer:
     """An idempotent producer that waits for all replicas; with a `transactional_id` it fences older ones of that id.
 
     No linger: records that come while a request is under way travel together in the next one.
     """
     return AIOKafkaProducer(
-        bootstrap_servers=bootstrap,
+        **broker.options(),
         client_id=client,
         acks="all",
         enable_idempotence=True,
@@ -60,7 +61,7 @@ def producer(bootstrap: str, *, client: str, transactional_id: str | None = None
 
 
 def consumer(
-    bootstrap: str,
+    broker: Broker,
     *,
     client: str,
     group: str | None = None,
@@ -73,7 +74,7 @@ def consumer(
     committed_only: skips records of transactions that were aborted or are open (assignments).
     """
     return AIOKafkaConsumer(
-        bootstrap_servers=bootstrap,
+        **broker.options(),
         client_id=client,
         group_id=group,
         group_instance_id=group_instance,
@@ -142,8 +143,8 @@ def seen(answer: asyncio.Future[Any]) -> None:
 class Probe:
     """Asks a broker, over one kept connection, which cluster it belongs to."""
 
-    def __init__(self, bootstrap: str, client: str) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, broker: Broker, client: str) -> None:
+        self._broker = broker
         self._name = client
         self._client: AIOKafkaClient | None = None
 
@@ -164,21 +165,19 @@ class Probe:
 
     async def _ask(self) -> str:
         if self._client is None:
-            self._client = AIOKafkaClient(
-                bootstrap_servers=self._bootstrap, client_id=self._name, request_timeout_ms=3_000
-            )
+            self._client = AIOKafkaClient(**self._broker.options(), client_id=self._name, request_timeout_ms=3_000)
             await self._client.bootstrap()
         node = self._client.get_random_node()
         answer: Any = await self._client.send(node, MetadataRequest([], allow_auto_topic_creation=False))
         return str(answer.cluster_id)
 
 
-async def create_topics(bootstrap: str, topics: Iterable[Topic], *, client: str) -> None:
+async def create_topics(broker: Broker, topics: Iterable[Topic], *, client: str) -> None:
     """Creates what is missing of `topics`; what exists stays as it is. Raises one of KAFKA_TROUBLE."""
     wanted = [NewTopic(topic.name, topic.partitions, 1, topic_configs=topic.config) for topic in topics]
     if not wanted:
         return
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap, client_id=client, request_timeout_ms=_REQUEST_MS)
+    admin = AIOKafkaAdminClient(**broker.options(), client_id=client, request_timeout_ms=_REQUEST_MS)
     try:
         await admin.start()
         for new in wanted:
@@ -191,9 +190,9 @@ async def create_topics(bootstrap: str, topics: Iterable[Topic], *, client: str)
         await stop(admin)
 
 
-async def partitions_of(bootstrap: str, names: Iterable[str], *, client: str) -> Mapping[str, int]:
+async def partitions_of(broker: Broker, names: Iterable[str], *, client: str) -> Mapping[str, int]:
     """How many partitions each of `names` has; those that do not exist are left out."""
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap, client_id=client, request_timeout_ms=_REQUEST_MS)
+    admin = AIOKafkaAdminClient(**broker.options(), client_id=client, request_timeout_ms=_REQUEST_MS)
     try:
         await admin.start()
         described = await admin.describe_topics(list(names))

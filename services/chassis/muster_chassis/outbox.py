@@ -173,7 +173,7 @@ class Relay:
     @asynccontextmanager
     async def _producing(self) -> AsyncIterator[AIOKafkaProducer]:
         client = f"{self._bus.client}-{self._label}"
-        producer = kafka.producer(self._bus.bootstrap, client=client, transactional_id=self._transactional_id)
+        producer = kafka.producer(self._bus.broker, client=client, transactional_id=self._transactional_id)
         try:
             await producer.start()
             yield producer

@@ -63,7 +63,7 @@ class Reader:
             try:
                 async with self._bus.session() as session:
                     consumer = kafka.consumer(
-                        self._bus.bootstrap, client=f"{self._bus.client}-reader", committed_only=self._committed_only
+                        self._bus.broker, client=f"{self._bus.client}-reader", committed_only=self._committed_only
                     )
                     await consumer.start()
                     await self._read(consumer, session, backoff)

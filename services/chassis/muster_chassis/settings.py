@@ -15,6 +15,8 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from muster_chassis.broker import Broker, CredentialError, Security, read_password
+
 
 class AuthMode(StrEnum):
     """Who a caller is: `off` makes everyone `local` (the embedded stack only), `jwt` asks for a token."""
@@ -44,6 +46,17 @@ class Settings(BaseSettings):
         description="Stable name of this process among its kind; the group instance id on Kafka.",
     )
     kafka_bootstrap: str = Field(min_length=1, description="Kafka brokers, HOST:PORT separated by commas.")
+    kafka_security: Security = Field(
+        default=Security.SASL_SSL,
+        description="sasl_ssl, sasl_plaintext (a broker on the loopback), or plaintext (no authentication at all).",
+    )
+    kafka_user: str = Field(default="", max_length=200, description="The SCRAM user of this process.")
+    kafka_password_file: Path | None = Field(
+        default=None, description="The file with its password, readable by its owner only; read again when replaced."
+    )
+    kafka_ca: Path | None = Field(
+        default=None, description="Certificates (PEM) that sasl_ssl trusts; the system's where it is not set."
+    )
     metrics_listen: Address = Field(description="Where Prometheus reads this process, HOST:PORT.")
     log_level: str = Field(default="info", description="debug, info, warning or error.")
     shutdown_seconds: float = Field(default=10.0, gt=0, le=300, description="Bound for a graceful stop, in seconds.")
@@ -59,6 +72,31 @@ class Settings(BaseSettings):
         validation_alias="OTEL_EXPORTER_OTLP_ENDPOINT",
         description="Where spans are exported to; nothing is exported where it is not set.",
     )
+
+    @property
+    def broker(self) -> Broker:
+        """Where Kafka is, and as whom this process connects."""
+        return Broker(
+            self.kafka_bootstrap, self.kafka_security, self.kafka_user, self.kafka_password_file, self.kafka_ca
+        )
+
+    @model_validator(mode="after")
+    def _can_log_in(self) -> Self:
+        if self.kafka_security is Security.PLAINTEXT:
+            return self
+        if not self.kafka_user or self.kafka_password_file is None:
+            raise ValueError(
+                f"MUSTER_KAFKA_SECURITY={self.kafka_security} needs MUSTER_KAFKA_USER and MUSTER_KAFKA_PASSWORD_FILE; "
+                "a broker without authentication needs MUSTER_KAFKA_SECURITY=plaintext"
+            )
+        try:
+            read_password(self.kafka_password_file)
+            self.broker.context()
+        except CredentialError as error:
+            raise ValueError(str(error)) from error
+        except OSError as error:
+            raise ValueError(f"MUSTER_KAFKA_CA={self.kafka_ca} cannot be used: {error}") from error
+        return self
 
 
 class DatabaseSettings(BaseSettings):
@@ -139,37 +177,6 @@ class IssuerSettings(BaseModel):
         return key
 
 
-class CallKind(StrEnum):
-    """What a call holds while it is under way: each kind has limits of its own."""
-
-    UNARY = "unary"
-    WATCH = "watch"
-    LOG = "log"
-    AGENT = "agent"
-    OPEN = "open"  # without a token: health checks, the exchange of tokens
-    OPEN_STREAM = "open-stream"  # without a token: watches of health, reflection
-    REST = "rest"
-
-
-class CallLimit(BaseModel):
-    """Of one kind of call: `reserve` of `most` is kept for administrators.
-
-    caller 0: no limit of its own for one caller, as for a service that calls for others.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    most: int = Field(ge=1, le=100_000, description="Calls under way in all.")
-    caller: int = Field(default=0, ge=0, le=100_000, description="Of one caller; 0: as many as in all.")
-    reserve: int = Field(default=0, ge=0, le=100_000, description="Of `most`, kept for administrators.")
-
-    @model_validator(mode="after")
-    def _leaves_something(self) -> Self:
-        if self.reserve >= self.most:
-            raise ValueError(f"reserve is {self.reserve} of {self.most}: it has to leave something for everyone else")
-        return self
-
-
 class RpcSettings(BaseSettings):
     """The gRPC server and who may call it."""
 
@@ -183,12 +190,6 @@ class RpcSettings(BaseSettings):
         default=(),
         max_length=20,
         description='Whose tokens count, a JSON list: [{"issuer": .., "audience": .., "jwks_url": ..}].',
-    )
-
-    call_limits: dict[CallKind, CallLimit] = Field(
-        default_factory=dict,
-        description="How many calls may be under way at once, by kind (unary, watch, log, agent, open, open-stream, "
-        'rest); what is left out keeps its default: {"watch": {"most": 1000, "caller": 100, "reserve": 100}}.',
     )
 
     @model_validator(mode="after")

@@ -13,6 +13,8 @@ from typing import Final
 
 PARTITIONS: Final = 12
 RETENTION_MS: Final = 7 * 24 * 3600 * 1000
+CLUSTERS: Final = "muster.clusters."
+"""How the names of the clusters' topics begin."""
 _CLUSTER_ID: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _CLUSTER_TOPIC: Final = re.compile(r"muster\.clusters\.([a-z]([-a-z0-9]*[a-z0-9])?)\.(assignments|reports)")
 
@@ -26,10 +28,18 @@ class Cleanup(StrEnum):
     """Records that a newer one of the same key has replaced."""
 
 
+SERVICES: Final = ("submission", "policy", "scheduler", "telemetry")
+AGENTS: Final = "agents"
+"""Among writers and readers: the agent of each cluster; of a topic of one cluster, that cluster's agent alone."""
+OUTSIDE: Final = "outside"
+"""Among writers: programs that are no part of Muster, each with an identity of its own."""
+
+
 @dataclass(frozen=True, slots=True)
 class Topic:
     """One topic. `owner` creates it; `ours`: only Muster's services write to it, so mass rejection means a fault.
 
+    writers, readers: services, AGENTS or OUTSIDE. The broker holds them to it (acls.py).
     `versioned`: its records may carry the version of their aggregate, and one that is rejected holds back its
     successors. On the others (reports, samples) a record brings an order of its own and holds nothing back.
     """
@@ -37,6 +47,8 @@ class Topic:
     name: str
     owner: str
     meaning: str
+    writers: tuple[str, ...]
+    readers: tuple[str, ...]
     cleanup: Cleanup = Cleanup.DELETE
     partitions: int = PARTITIONS
     ours: bool = True
@@ -55,21 +67,66 @@ class Topic:
         return {"cleanup.policy": "delete", "retention.ms": str(RETENTION_MS), "max.message.bytes": "2097152"}
 
 
-SUBMISSIONS: Final = Topic("muster.submissions", "submission", "What users ask for: submissions, changes, intents.")
+SUBMISSIONS: Final = Topic(
+    "muster.submissions",
+    "submission",
+    "What users ask for: submissions, changes, intents.",
+    writers=("submission",),
+    readers=("policy", "scheduler"),
+)
 TENANCY: Final = Topic(
-    "muster.tenancy", "submission", "Departments, projects, quotas, templates as they are now.", Cleanup.COMPACT
+    "muster.tenancy",
+    "submission",
+    "Departments, projects, quotas, templates as they are now.",
+    writers=("submission",),
+    readers=("policy", "scheduler"),
+    cleanup=Cleanup.COMPACT,
 )
-ADMISSIONS: Final = Topic("muster.admissions", "policy", "Verdicts: admitted with the effective spec, or rejected.")
-DECISIONS: Final = Topic("muster.decisions", "scheduler", "Everything that the scheduler decides about a workload.")
+ADMISSIONS: Final = Topic(
+    "muster.admissions",
+    "policy",
+    "Verdicts: admitted with the effective spec, or rejected.",
+    writers=("policy",),
+    readers=("submission", "scheduler"),
+)
+DECISIONS: Final = Topic(
+    "muster.decisions",
+    "scheduler",
+    "Everything that the scheduler decides about a workload.",
+    writers=("scheduler",),
+    readers=("submission",),
+)
 SAMPLES: Final = Topic(
-    "muster.samples", "telemetry", "Intervals of GPU and inference use, written by agents.", versioned=False
+    "muster.samples",
+    "telemetry",
+    "Intervals of GPU and inference use, written by agents.",
+    writers=(AGENTS,),
+    readers=("telemetry",),
+    versioned=False,
 )
-ADVICE: Final = Topic("muster.advice", "telemetry", "Accounted usage, advice to scale, idleness.")
+ADVICE: Final = Topic(
+    "muster.advice",
+    "telemetry",
+    "Accounted usage, advice to scale, idleness.",
+    writers=("telemetry",),
+    readers=("submission", "scheduler"),
+)
 TRIGGERS: Final = Topic(
-    "muster.triggers", "submission", "CloudEvents from outside that start runs.", ours=False, versioned=False
+    "muster.triggers",
+    "submission",
+    "CloudEvents from outside that start runs.",
+    writers=(OUTSIDE,),
+    readers=("submission",),
+    ours=False,
+    versioned=False,
 )
 DEAD_LETTERS: Final = Topic(
-    "muster.dead-letters", "scheduler", "What could not be handled, with the reason.", versioned=False
+    "muster.dead-letters",
+    "scheduler",
+    "What could not be handled, with the reason.",
+    writers=(*SERVICES, AGENTS),
+    readers=(),
+    versioned=False,
 )
 
 FIXED: Final = (SUBMISSIONS, TENANCY, ADMISSIONS, DECISIONS, SAMPLES, ADVICE, TRIGGERS, DEAD_LETTERS)
@@ -79,10 +136,12 @@ _BY_NAME: Final = {topic.name: topic for topic in FIXED}
 def assignments(cluster: str) -> Topic:
     """The desired state of one cluster."""
     return Topic(
-        f"muster.clusters.{_checked(cluster)}.assignments",
+        f"{CLUSTERS}{_checked(cluster)}.assignments",
         "scheduler",
         "Exactly what should run on the cluster; a tombstone releases.",
-        Cleanup.COMPACT,
+        writers=("scheduler",),
+        readers=("scheduler", AGENTS),
+        cleanup=Cleanup.COMPACT,
         partitions=1,
     )
 
@@ -90,9 +149,11 @@ def assignments(cluster: str) -> Topic:
 def reports(cluster: str) -> Topic:
     """What the agent of one cluster sees."""
     return Topic(
-        f"muster.clusters.{_checked(cluster)}.reports",
+        f"{CLUSTERS}{_checked(cluster)}.reports",
         "scheduler",
         "Inventory, replica status, held assignments, heartbeats.",
+        writers=(AGENTS,),
+        readers=("scheduler",),
         partitions=1,
         versioned=False,
     )

@@ -32,7 +32,7 @@ async def compose(runtime: Runtime, settings: AgentSettings) -> None:
     backend = await runtime.enter(LocalBackend(settings.cluster_file, state))
     cluster = backend.declared.cluster
     identity = FolderIdentity(state.root / "bus")
-    bus = Bus(settings.kafka_bootstrap, client=f"agent-{cluster}", identity=identity, health=runtime.health)
+    bus = Bus(settings.broker, client=f"agent-{cluster}", identity=identity, health=runtime.health)
     runtime.close_last(bus.close)
     reporter = KafkaReporter(bus, cluster, state.instance, state.start)
     gateway = Gateway(settings.submission_address, cluster, state.instance, backend, settings.application_file)

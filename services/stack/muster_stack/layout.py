@@ -68,6 +68,11 @@ class Layout:
         return self.root / "credentials"
 
     @property
+    def bus_identities(self) -> Path:
+        """The users of Kafka, one file each; 0700, its files 0600."""
+        return self.credentials / "kafka"
+
+    @property
     def sealing_keys(self) -> Path:
         """Under which submission stores credentials of specs."""
         return self.root / "sealing-keys"

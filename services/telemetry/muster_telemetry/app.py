@@ -40,7 +40,7 @@ async def compose(runtime: Runtime, settings: TelemetrySettings) -> None:
     database = await Database.open(settings, source=NAME, migrations=migrations)
     runtime.close_last(database.close)
     bus = Bus(
-        settings.kafka_bootstrap,
+        settings.broker,
         client=settings.instance,
         identity=DatabaseIdentity(database),
         owned=owned_by(NAME),

@@ -22,6 +22,7 @@ from muster_chassis import logs
 from muster_chassis.attempts import patiently
 from muster_chassis.backoff import Backoff
 from muster_chassis.breakers import Tripped
+from muster_chassis.broker import MECHANISM, Broker
 from muster_chassis.bus import Bus, BusLost
 from muster_chassis.database import TRANSIENT
 from muster_chassis.events import Event, Origin
@@ -97,7 +98,7 @@ class SampleStream:
     async def _live(self, cluster_id: str, backoff: Backoff) -> None:
         with tempfile.TemporaryDirectory(prefix="muster-faust-") as folder:
             group = f"{self._name}-{cluster_id}"
-            app = build(self._bus.bootstrap, self._feed, group=group, instance=self._instance, folder=Path(folder))
+            app = build(self._bus.broker, self._feed, group=group, instance=self._instance, folder=Path(folder))
             try:
                 async with asyncio.timeout(_START_SECONDS):
                     await app.start()
@@ -137,13 +138,14 @@ class SampleStream:
         self._bus.health.good(f"consumer {SAMPLES.name}")
 
 
-def build(bootstrap: str, feed: Any, *, group: str, instance: str, folder: Path) -> faust.App:
+def build(broker: Broker, feed: Any, *, group: str, instance: str, folder: Path) -> faust.App:
     """A Faust app that reads muster.samples and writes nothing to Kafka: no tables, no topics of its own."""
     logging.getLogger("faust").setLevel(logging.WARNING)
     logging.getLogger("mode").setLevel(logging.WARNING)
     app = faust.App(
         group,
-        broker=";".join(f"kafka://{address.strip()}" for address in bootstrap.split(",")),
+        broker=";".join(f"kafka://{address.strip()}" for address in broker.bootstrap.split(",")),
+        broker_credentials=_credentials(broker),
         loop=asyncio.get_running_loop(),
         datadir=folder,
         store="memory://",
@@ -159,6 +161,15 @@ def build(bootstrap: str, feed: Any, *, group: str, instance: str, folder: Path)
     )
     app.agent(app.topic(SAMPLES.name, key_serializer="raw", value_serializer="raw"), name="samples")(feed)
     return app
+
+
+def _credentials(broker: Broker) -> faust.SASLCredentials | None:
+    """As whom Faust logs in; None where the broker asks for no login. Raises CredentialError."""
+    if not broker.authenticated:
+        return None
+    return faust.SASLCredentials(
+        username=broker.user, password=broker.password(), ssl_context=broker.context(), mechanism=MECHANISM
+    )
 
 
 def origin_of(event: EventT[Any]) -> Origin:

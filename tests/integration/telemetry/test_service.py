@@ -14,6 +14,7 @@ from muster.api.v1 import dead_letters_pb2, dead_letters_pb2_grpc
 from muster.events.v1.agent_pb2 import UsageSampled
 from muster.events.v1.telemetry_pb2 import UsageAccounted
 from muster_chassis import identity, kafka
+from muster_chassis.broker import Broker
 from muster_chassis.codec import MessageDecoder, encode_headers
 from muster_chassis.rpc import channel
 from muster_chassis.topics import ADVICE, SAMPLES
@@ -89,7 +90,7 @@ async def counted(url: str, expected: float) -> None:
 
 @asynccontextmanager
 async def agent(bootstrap: str) -> AsyncIterator[Agent]:
-    producer = kafka.producer(bootstrap, client="agent")
+    producer = kafka.producer(Broker(bootstrap), client="agent")
     await producer.start()
     try:
         yield Agent(producer)
@@ -187,7 +188,7 @@ async def test_it_outlives_kafka_and_an_emptied_one(database: Any, own_kafka: An
 
         async def topics() -> Any:
             try:
-                return await kafka.partitions_of(own_kafka.bootstrap, [SAMPLES.name], client="test")
+                return await kafka.partitions_of(Broker(own_kafka.bootstrap), [SAMPLES.name], client="test")
             except kafka.KAFKA_TROUBLE:
                 return None
 

@@ -10,6 +10,7 @@ from muster_chassis.settings import ServiceSettings
 _GOOD = {
     "MUSTER_INSTANCE": "policy-0",
     "MUSTER_KAFKA_BOOTSTRAP": "127.0.0.1:9092",
+    "MUSTER_KAFKA_SECURITY": "plaintext",
     "MUSTER_METRICS_LISTEN": "127.0.0.1:9100",
     "MUSTER_GRPC_LISTEN": "127.0.0.1:7070",
     "MUSTER_DATABASE_URL": "postgresql://policy:secret@/muster?host=/run/pg",

@@ -70,8 +70,14 @@ class _Broker:
 
     records: ClassVar[list[tuple[str, bytes, list[tuple[str, bytes]]]]] = []
 
-    def __init__(self, *, bootstrap_servers: str) -> None:
-        assert bootstrap_servers == "127.0.0.1:9092"
+    def __init__(self, **connection: str) -> None:
+        assert connection == {
+            "bootstrap_servers": "127.0.0.1:9092",
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "SCRAM-SHA-512",
+            "sasl_plain_username": "producer-send",
+            "sasl_plain_password": "swordfish",
+        }
 
     async def __aenter__(self) -> Self:
         return self
@@ -86,7 +92,10 @@ class _Broker:
 def test_the_event_starts_the_run_of_the_trigger(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (program,) = (text for text in blocks("guide.md", "python") if "aiokafka" in text)
     monkeypatch.setattr("aiokafka.AIOKafkaProducer", _Broker)
-    monkeypatch.setattr("sys.argv", ["send.py", "127.0.0.1:9092"])
+    (tmp_path / "password").write_text("swordfish\n")
+    monkeypatch.setenv("MUSTER_KAFKA_BOOTSTRAP", "127.0.0.1:9092")
+    monkeypatch.setenv("MUSTER_KAFKA_USER", "producer-send")
+    monkeypatch.setenv("MUSTER_KAFKA_PASSWORD_FILE", str(tmp_path / "password"))
     exec(compile(program, "guide.md", "exec"), {"__name__": "__main__"})  # noqa: S102  what the guide says
     ((topic, value, headers),) = _Broker.records
     assert topic == TRIGGERS.name

@@ -80,7 +80,7 @@ def test_exit_codes() -> None:
 @pytest.fixture
 async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     async with Muster("127.0.0.1:1") as muster:
-        yield Scene(muster, Diary(), "127.0.0.1:1", tmp_path)
+        yield Scene(muster, Diary(), {"bootstrap_servers": "127.0.0.1:1"}, tmp_path)
 
 
 @pytest.mark.parametrize("name", [name for name in DOCUMENTS if name != "trigger"])

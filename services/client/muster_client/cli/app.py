@@ -129,6 +129,8 @@ _INSTALLED: Final = {
     "down": ("Stop it.", _STACK),
     "status": ("Show how it is.", _STACK),
     "reset": ("Delete all its data.", _STACK),
+    "bus": ("Who may use Kafka.", _STACK),
+    "keys": ("Keys and passwords of a stack.", _STACK),
     "demo": ("Run every kind of workload on a stack of its own and check what happened.", _STACK),
     "fair-share": ("Divide GPUs among queues by the scheduler's own rules.", _PLANNING),
     "mig": ("Show how a GPU can be cut into MIG instances.", _PLANNING),

@@ -105,7 +105,7 @@ class KafkaReporter:
             await self._idle.wait()
 
     async def _connected(self, backoff: Backoff) -> None:
-        producer = kafka.producer(self._bus.bootstrap, client=f"agent-{self._cluster}")
+        producer = kafka.producer(self._bus.broker, client=f"agent-{self._cluster}")
         try:
             await producer.start()
             await self._begin()

@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError
 
 from muster.fleet.v1 import fleet_pb2
 from muster_chassis import kafka, logs
+from muster_chassis.broker import Broker
 from muster_chassis.kafka import KAFKA_TROUBLE
 from muster_chassis.numbers import LARGEST_EPOCH, LEAP, epoch_after, number
 
@@ -27,7 +28,7 @@ _SECONDS: Final = 8.0
 _POLL_MS: Final = 200
 
 
-async def highest_epoch(bootstrap: str, topics: Sequence[str], *, client: str, last: int = 0) -> int:
+async def highest_epoch(broker: Broker, topics: Sequence[str], *, client: str, last: int = 0) -> int:
     """The highest epoch on `topics`; 0 where there is none. Raises TimeoutError where Kafka does not answer in time.
 
     last: the database's own epoch; what lies further beyond it than any takeover leads is ignored.
@@ -36,16 +37,16 @@ async def highest_epoch(bootstrap: str, topics: Sequence[str], *, client: str, l
         return 0
     try:
         async with asyncio.timeout(_SECONDS):
-            return await _read(bootstrap, topics, client, last)
+            return await _read(broker, topics, client, last)
     except KAFKA_TROUBLE as error:
         raise TimeoutError(f"the assignment topics could not be read: {error!r}") from error
 
 
-async def _read(bootstrap: str, topics: Sequence[str], client: str, last: int) -> int:
-    consumer = kafka.consumer(bootstrap, client=f"{client}-epochs", committed_only=True)
+async def _read(broker: Broker, topics: Sequence[str], client: str, last: int) -> int:
+    consumer = kafka.consumer(broker, client=f"{client}-epochs", committed_only=True)
     await consumer.start()
     try:
-        there = await kafka.partitions_of(bootstrap, topics, client=f"{client}-epochs")
+        there = await kafka.partitions_of(broker, topics, client=f"{client}-epochs")
         partitions = [TopicPartition(name, number) for name, count in there.items() for number in range(count)]
         if not partitions:
             return 0

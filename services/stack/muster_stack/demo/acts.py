@@ -10,7 +10,7 @@ import asyncio
 import json
 import time
 import urllib.request
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -117,7 +117,7 @@ async def event(scene: Scene) -> str:
     await scene.muster.templates.apply(scene.document("template"), project=PROJECT, key="demo-template")
     await scene.muster.triggers.apply(scene.trigger("trigger"), key="demo-trigger")
     identity = f"demo-{time.time_ns()}"
-    await _publish(scene.bootstrap, identity, times=2)
+    await _publish(scene.kafka, identity, times=2)
     entry = await scene.diary.find(
         lambda each: identity in each.workload.caused_by, seconds=START, what="an event starts a run"
     )
@@ -129,7 +129,7 @@ async def event(scene: Scene) -> str:
     return f"{entry.workload.name}, once for an event that came twice"
 
 
-async def _publish(bootstrap: str, identity: str, *, times: int) -> None:
+async def _publish(kafka: Mapping[str, str], identity: str, *, times: int) -> None:
     headers = {
         "ce_specversion": "1.0",
         "ce_id": identity,
@@ -137,7 +137,7 @@ async def _publish(bootstrap: str, identity: str, *, times: int) -> None:
         "ce_type": "org.example.dataset.ready",
         "content-type": "application/json",
     }
-    async with AIOKafkaProducer(bootstrap_servers=bootstrap, acks="all") as producer:
+    async with AIOKafkaProducer(**kafka, acks="all") as producer:
         for _ in range(times):
             await producer.send_and_wait(
                 TRIGGERS_TOPIC,

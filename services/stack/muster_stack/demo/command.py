@@ -22,12 +22,14 @@ from rich.console import Console, RenderableType
 from muster_client import Muster, MusterError, pool_quota
 from muster_client.cli.render import tables
 from muster_stack import preflight
-from muster_stack.demo.acts import ACTS, Act
+from muster_stack.bus.identities import Identities, client_options
+from muster_stack.demo.acts import ACTS, TRIGGERS_TOPIC, Act
 from muster_stack.demo.diary import Diary, DidNotHappen
 from muster_stack.demo.house import House, own_stack
 from muster_stack.demo.scene import PROJECT, Scene
 from muster_stack.demo.screen import Outcome, Screen
 from muster_stack.errors import NoRoom, StackError
+from muster_stack.keeper.control import Stack
 from muster_stack.layout import Layout
 
 _MEMORY: Final = 3_500_000_000  # bytes: the stack, and six processes that import torch
@@ -101,7 +103,7 @@ async def _play(acts: Sequence[Act], screen: Screen, house: House) -> tuple[list
         await _prepare(muster)
         scratch = house.layout.root / "scratch"
         scratch.mkdir()
-        scene = Scene(muster, diary, house.services["kafka"]["bootstrap"], scratch)
+        scene = Scene(muster, diary, await asyncio.to_thread(_outsider, house), scratch)
         beside = [
             tasks.create_task(diary.keep(muster), name="watch"),
             tasks.create_task(_redraw(acts, screen, diary, outcomes), name="screen"),
@@ -112,6 +114,13 @@ async def _play(acts: Sequence[Act], screen: Screen, house: House) -> tuple[list
         for task in beside:
             task.cancel()
     return [outcomes[act.title] for act in acts], farewell
+
+
+def _outsider(house: House) -> dict[str, str]:
+    """How a program outside connects to Kafka, under an identity of its own."""
+    name = Stack(house.layout).grant_producer(TRIGGERS_TOPIC, "demo")
+    identity = Identities(house.layout.bus_identities).of(name)
+    return client_options(house.services["kafka"]["bootstrap"], identity)
 
 
 async def _prepare(muster: Muster) -> None:

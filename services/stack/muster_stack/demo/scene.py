@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -29,11 +30,11 @@ _WORKLOAD_MARK: Final = "MUSTER_WORKLOAD_ID"
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One run of the demo."""
+    """One run of the demo. kafka: how an outsider's producer (aiokafka) connects."""
 
     muster: Muster
     diary: Diary
-    bootstrap: str
+    kafka: Mapping[str, str]
     scratch: Path
 
     def document(self, name: str) -> str:

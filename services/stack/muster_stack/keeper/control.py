@@ -5,6 +5,10 @@ The server half is part of house.py's process; `Stack` is the client half, used 
     {"do": "status"}                              {"ok": {"ready": true, "services": {..}}}
     {"do": "kill", "name": "policy", "signal": 9} {"ok": true}        what dies is restarted
     {"do": "wipe_kafka"}                          {"ok": "<new cluster id>"}
+    {"do": "grant", "cluster": "east"}            {"ok": "agent-east"}        an identity on Kafka, its file is there
+    {"do": "grant", "topic": .., "name": "etl"}   {"ok": "producer-etl"}
+    {"do": "revoke", "name": "producer-etl"}      {"ok": null}
+    {"do": "rotate_kafka"}                        {"ok": ["broker", ..]}      new passwords for all of Kafka
     {"do": "stop"}                                {"ok": true}        the keeper ends everything, then itself
     anything else                                 {"error": ".."}
 """
@@ -110,6 +114,22 @@ class Stack:
             if time.monotonic() > deadline:
                 raise StartFailed(f"not ready within {seconds:g} s: {'; '.join(_unready(status))}")
             time.sleep(_POLL)
+
+    def grant_agent(self, cluster: str) -> str:
+        """An identity on Kafka for the agent of a cluster; its name, which is also that of its password file."""
+        return str(self._ask({"do": "grant", "cluster": cluster}))
+
+    def grant_producer(self, topic: str, name: str) -> str:
+        """An identity on Kafka for a program outside that writes `topic`; its name."""
+        return str(self._ask({"do": "grant", "topic": topic, "name": name}))
+
+    def revoke(self, name: str) -> None:
+        """Takes away an identity that was given out."""
+        self._ask({"do": "revoke", "name": name})
+
+    def rotate_kafka(self) -> list[str]:
+        """New passwords for every identity on Kafka; their names."""
+        return [str(name) for name in self._ask({"do": "rotate_kafka"})]
 
     def stop(self, seconds: float = _DEADLINE) -> None:
         """Ends it; returns when the keeper is gone. Raises NotRunning, TimeoutError."""

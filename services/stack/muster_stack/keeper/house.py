@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
+from muster_stack.bus.access import Access
 from muster_stack.errors import AlreadyRunning, StackError
+from muster_stack.kafka import KafkaServer
 from muster_stack.keeper import control, sweep
 from muster_stack.keeper.child import Child, Phase
 from muster_stack.keeper.logs import keep_short
@@ -23,6 +25,7 @@ from muster_stack.keeper.parts import KAFKA, SUBMISSION, Parts, marks
 from muster_stack.keeper.state import State, describe, ourselves, read
 from muster_stack.layout import Layout
 
+_REQUESTS: Final = ("status", "kill", "wipe_kafka", "grant", "revoke", "rotate_kafka", "stop")
 _REGISTER_PAUSE: Final = 1.0
 
 
@@ -38,6 +41,7 @@ class Keeper:
         self._unregistered = set(register)
         self._registered = asyncio.Event()
         self._stopping = asyncio.Event()
+        self._changing_kafka = asyncio.Lock()
         self._hurry = False
         self._children = {part.name: Child(part, self._write, say) for part in parts.all}
 
@@ -132,12 +136,22 @@ class Keeper:
             case {"do": "kill", "name": str(name), "signal": int(number)}:
                 return self._child(name).send(number)
             case {"do": "wipe_kafka"}:
-                return await self._wipe_kafka()
+                async with self._changing_kafka:
+                    return await self._wipe_kafka()
+            case {"do": "grant", "cluster": str(cluster)}:
+                return await self._grant(lambda access: access.grant_agent(cluster))
+            case {"do": "grant", "topic": str(topic), "name": str(name)}:
+                return await self._grant(lambda access: access.grant_producer(topic, name))
+            case {"do": "revoke", "name": str(name)}:
+                return await self._grant(lambda access: access.revoke(name))
+            case {"do": "rotate_kafka"}:
+                async with self._changing_kafka:
+                    return await self._rotate_kafka()
             case {"do": "stop"}:
                 self._told_to_stop()
                 return True
             case _:
-                raise StackError(f"unknown request {request}; there are status, kill, wipe_kafka and stop")
+                raise StackError(f"unknown request {request}; there are {', '.join(_REQUESTS)}")
 
     def _status(self) -> dict[str, Any]:
         ready = all(child.phase is Phase.READY for child in self._children.values()) and not self._unregistered
@@ -154,15 +168,41 @@ class Keeper:
             raise StackError(f"there is no part {name!r}; there are {', '.join(self._children)}")
         return self._children[name]
 
-    async def _wipe_kafka(self) -> str:
+    def _kafka(self) -> KafkaServer:
         if self._parts.kafka is None:
             raise StackError("this stack has no Kafka of its own")
+        return self._parts.kafka
+
+    async def _grant(self, change: Callable[[Access], str | None]) -> str | None:
+        """Changes who may use Kafka; returns what `change` did, once the broker knows it."""
+        kafka = self._kafka()
+        if kafka.access is None:
+            raise StackError("this stack's Kafka takes every client")
+        async with self._changing_kafka:
+            try:
+                name = await asyncio.to_thread(change, kafka.access)
+            except ValueError as error:
+                raise StackError(str(error)) from error
+            await asyncio.to_thread(kafka.settle)
+        return name
+
+    async def _rotate_kafka(self) -> list[str]:
+        """New passwords for all; the broker's start ends every connection that was opened with an old one."""
+        names = await asyncio.to_thread(self._kafka().rotate)
         child = self._child(KAFKA)
-        await child.drop(grace=0)
-        await asyncio.to_thread(self._parts.kafka.wipe)
+        await child.drop()
         child.want()
         await child.until_ready()
-        broker = await asyncio.to_thread(self._parts.kafka.ready)
+        return names
+
+    async def _wipe_kafka(self) -> str:
+        kafka = self._kafka()
+        child = self._child(KAFKA)
+        await child.drop(grace=0)
+        await asyncio.to_thread(kafka.wipe)
+        child.want()
+        await child.until_ready()
+        broker = await asyncio.to_thread(kafka.ready)
         return broker.cluster_id if broker else ""
 
 

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from muster_stack import credentials, kafka, postgres, sealing_keys
+from muster_stack.bus.access import Access
+from muster_stack.bus.identities import Identities
 from muster_stack.kafka import KafkaServer
 from muster_stack.keeper import probes
 from muster_stack.keeper.child import Part, nothing
@@ -81,6 +83,7 @@ def compose(state: State, runtime: kafka.Runtime, clusters: Sequence[Cluster]) -
         controller_port=state.ports["kafka.controller"],
         log=layout.log(KAFKA),
         runtime=runtime,
+        access=Access(Identities(layout.bus_identities), [cluster.name for cluster in clusters]),
     )
     database = PostgresServer(
         layout.postgres, sockets=layout.sockets, secrets_file=layout.secrets, log=layout.log(POSTGRES)
@@ -109,6 +112,7 @@ def _kafka_part(broker: KafkaServer, layout: Layout) -> Part:
         command=lambda: broker.command(env=marks(layout, KAFKA)),
         ready=probes.of_kafka(broker),
         prepare=broker.prepare,
+        settle=broker.settle,
         stop_grace=kafka.STOP_GRACE,
         addresses=(("bootstrap", broker.bootstrap),),
         calm=_SERVER_CALM,
@@ -151,7 +155,7 @@ class _Maker:
         def environment() -> dict[str, str]:
             # Asked at every start: the password exists only after PostgreSQL's first one.
             own = {"MUSTER_DATABASE_URL": self._database.url(schema), "MUSTER_DATABASE_SCHEMA": schema}
-            return {**self._shared(name), **own, **self._particular(name)}
+            return {**self._shared(name, schema), **own, **self._particular(name)}
 
         return self._part(name, f"muster_{schema}", environment)
 
@@ -170,7 +174,7 @@ class _Maker:
         def prepare() -> None:
             folder.mkdir(parents=True, exist_ok=True)
 
-        return self._part(name, "muster_cluster_agent", lambda: {**self._shared(name), **own}, prepare)
+        return self._part(name, "muster_cluster_agent", lambda: {**self._shared(name, name), **own}, prepare)
 
     def _part(
         self,
@@ -201,7 +205,7 @@ class _Maker:
         """What the service listens for, each with a port of its own."""
         return ("grpc", "metrics", REST) if name == SUBMISSION else ("grpc", "metrics")
 
-    def _shared(self, name: str) -> dict[str, str]:
+    def _shared(self, name: str, user: str) -> dict[str, str]:
         # The user's own MUSTER_* settings are meant for the command line, not for services that we configure.
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("MUSTER_")}
         return {
@@ -209,6 +213,9 @@ class _Maker:
             **marks(self._layout, name),
             "PYTHONUNBUFFERED": "1",
             "MUSTER_KAFKA_BOOTSTRAP": self._broker.bootstrap,
+            "MUSTER_KAFKA_SECURITY": "sasl_plaintext",
+            "MUSTER_KAFKA_USER": user,
+            "MUSTER_KAFKA_PASSWORD_FILE": str(self._layout.bus_identities / user),
             "MUSTER_GRPC_LISTEN": self.address(name),
             "MUSTER_METRICS_LISTEN": self.address(name, "metrics"),
             "MUSTER_INSTANCE": name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -158,15 +158,17 @@ class Workloads(workloads_pb2_grpc.WorkloadsServiceServicer):
         token = page_token(page.last, wanted.canonical()) if page.full else ""
         return api.ListWorkloadsResponse(workloads=page.workloads, next_page_token=token, cursor=str(page.head))
 
-    def WatchWorkloads(
+    async def WatchWorkloads(
         self, request: api.WatchWorkloadsRequest, context: Any
-    ) -> AsyncGenerator[api.WatchWorkloadsResponse]:
+    ) -> AsyncIterator[api.WatchWorkloadsResponse]:
         """Workloads as they are, then every change."""
-        return self._watching.watch(request, self._rights)
+        async for item in self._watching.watch(request, self._rights):
+            yield item
 
-    def StreamLogs(self, request: api.StreamLogsRequest, context: Any) -> AsyncGenerator[api.StreamLogsResponse]:
+    async def StreamLogs(self, request: api.StreamLogsRequest, context: Any) -> AsyncIterator[api.StreamLogsResponse]:
         """The log of a workload's replicas."""
-        return self._logs.read(request, self._rights)
+        async for piece in self._logs.read(request, self._rights):
+            yield piece
 
     async def SuspendWorkload(self, request: api.SuspendWorkloadRequest, context: Any) -> api.SuspendWorkloadResponse:
         """Asks that a workload is suspended."""

@@ -1,0 +1,112 @@
+"""Users and rules of the stack's Kafka survive what may happen to it: a wipe, a rotation, an old copy, an upgrade."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from muster_chassis.acls import of_agent
+from muster_stack.bus import admin
+from muster_stack.bus.access import Access
+from muster_stack.bus.identities import ADMIN, Identities, Identity
+from muster_stack.bus.wire import Connection, LoginRefused
+from muster_stack.embedded import EmbeddedKafka
+from muster_stack.kafka_probe import probe
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[EmbeddedKafka]:
+    with EmbeddedKafka(guarded=True, clusters=["north"]) as server:
+        yield server
+
+
+def _port(server: EmbeddedKafka) -> int:
+    return int(server.bootstrap.rpartition(":")[2])
+
+
+def _identity(server: EmbeddedKafka, name: str) -> Identity:
+    assert server.access is not None
+    return server.access.identities.of(name)
+
+
+def _connect(server: EmbeddedKafka, identity: Identity) -> Connection:
+    return Connection(_port(server), identity, seconds=5)
+
+
+def _known(server: EmbeddedKafka) -> tuple[set[str], set[str]]:
+    """Users, and users with rules."""
+    with _connect(server, _identity(server, ADMIN)) as connection:
+        return set(admin.users(connection)), {rule.user for rule in admin.acls(connection)}
+
+
+def _wanted(server: EmbeddedKafka) -> set[str]:
+    assert server.access is not None
+    return {identity.user for identity in server.access.identities.all().values()}
+
+
+def test_a_wiped_kafka_knows_every_user_and_rule_before_anything_connects(guarded: EmbeddedKafka) -> None:
+    before = guarded.client("policy")
+    guarded.wipe()
+    users, ruled = _known(guarded)
+    assert users == _wanted(guarded)
+    assert ruled == {"submission", "policy", "scheduler", "telemetry", "agent-north"}
+    assert guarded.client("policy") == before
+    assert probe(_port(guarded)) is None, "a client without a login is told who the broker is"
+
+
+def test_a_cluster_that_comes_later_gets_its_agent_and_loses_it_again(guarded: EmbeddedKafka) -> None:
+    assert guarded.access is not None
+    name = guarded.access.grant_agent("east")
+    guarded.settle()
+    with _connect(guarded, _identity(guarded, name)), _connect(guarded, _identity(guarded, ADMIN)) as connection:
+        assert admin.acls(connection) >= set(of_agent("east"))
+    gone = _identity(guarded, name)
+    guarded.access.revoke(name)
+    guarded.settle()
+    with pytest.raises(LoginRefused):
+        _connect(guarded, gone)
+    assert name not in _known(guarded)[1]
+
+
+def test_after_a_rotation_old_passwords_and_old_connections_are_worth_nothing(guarded: EmbeddedKafka) -> None:
+    old = {name: _identity(guarded, name) for name in ("policy", "agent-north", ADMIN, "broker")}
+    with _connect(guarded, old["policy"]) as still_open:
+        names = guarded.rotate()
+        with pytest.raises(OSError, match=r"closed|reset|Broken"):
+            admin.users(still_open)
+    assert set(names) == {"broker", ADMIN, "submission", "policy", "scheduler", "telemetry", "agent-north"}
+    for identity in old.values():
+        with pytest.raises(LoginRefused):
+            _connect(guarded, identity)
+    for name in old:
+        assert probe(_port(guarded), _identity(guarded, name)) is not None
+    assert _known(guarded)[0] == _wanted(guarded)
+
+
+def test_a_kafka_from_before_a_rotation_begins_again_and_takes_the_new_passwords(guarded: EmbeddedKafka) -> None:
+    broker = probe(_port(guarded), _identity(guarded, ADMIN))
+    guarded.stop()
+    log, copy = guarded.folder / "kafka" / "log", guarded.folder / "copy"
+    shutil.copytree(log, copy)
+    guarded.start()
+    guarded.rotate()
+    guarded.stop()
+    shutil.rmtree(log)
+    copy.rename(log)
+    after = guarded.start()
+    assert broker is not None
+    assert after.cluster_id != broker.cluster_id
+    assert _known(guarded)[0] == _wanted(guarded)
+
+
+def test_a_folder_without_logins_is_taken_over() -> None:
+    with EmbeddedKafka() as server:
+        before = probe(_port(server))
+        server.stop()
+        server.guard(Access(Identities(server.layout.bus_identities), ["north"]))
+        after = server.start()
+        assert before is not None
+        assert after.cluster_id != before.cluster_id
+        assert _known(server)[0] == _wanted(server)
