@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
-from muster_cluster_agent.adapters.local import readiness
+from muster_cluster_agent.adapters.local import cgroups, journal, readiness
+from muster_cluster_agent.adapters.local.backend import LocalBackend
+from muster_cluster_agent.adapters.local.state import StateFolder
 from muster_cluster_agent.domain import plan
-from muster_cluster_agent.domain.model import Assignment, Pattern, Probe, Revision, Run, Template
+from muster_cluster_agent.domain.actions import Create
+from muster_cluster_agent.domain.model import Assignment, Observed, Pattern, Probe, Revision, Run, Template
+from muster_cluster_agent.end import end
+from tests.support.agent_loops import assignment
+from tests.support.waiting import eventually
 
 RUN = Run("worker", 0, 1, "n-0")
 
@@ -48,3 +62,71 @@ async def test_an_unchecked_probe_sends_any_request_to_any_port(monkeypatch: pyt
         monkeypatch.setattr(plan, "_check_probe", lambda _probe, _ports: None)
         attack = probe_of(forged)
         assert b"POST /forged" in await received(attack, attack.port, seen)
+
+
+MEMORY = cgroups.find(1024).controllers.get("memory")
+
+
+@pytest_asyncio.fixture
+async def backend(tmp_path: Path) -> AsyncIterator[LocalBackend]:
+    (tmp_path / "c.yaml").write_text("cluster: c\nbudgets: {memory: 64Mi, processes: 20}\nnodes: [{name: n-0}]\n")
+    state = StateFolder(tmp_path / "state")
+    async with LocalBackend(tmp_path / "c.yaml", state) as local:
+        yield local
+    state.close()
+    assert await asyncio.to_thread(end, state.root) == 0
+
+
+async def exit_code(backend: LocalBackend, number: int, program: str) -> int:
+    """How a replica that runs this Python program ends."""
+    wanted = assignment(number, f"{sys.executable} -c '{program}'")
+    (made,) = plan.replica_plans(wanted, wanted.newest)
+    await backend.act(Create(made))
+
+    async def look() -> Observed:
+        return next(one for one in await backend.list() if one.name == made.name)
+
+    ended = (await eventually(look, lambda one: one.gone, within=60)).ended
+    assert ended is not None
+    return ended.code
+
+
+@pytest.mark.skipif(MEMORY is None, reason="no writable memory control group here")
+async def test_a_replica_takes_what_it_wants_without_a_budget(
+    backend: LocalBackend, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    left = Path(f"/dev/shm/muster-test-{tmp_path.name}")
+    memory = "x = bytearray(150 << 20)"
+    shared = f'open("{left}", "wb").write(bytes(1 << 20))'
+    forks = "import os, time\nfor _ in range(40):\n  if os.fork() == 0:\n    time.sleep(1)\n    os._exit(0)"
+    assert await exit_code(backend, 1, memory) == 137
+    assert await exit_code(backend, 2, forks) != 0
+    assert await exit_code(backend, 3, shared) == 0
+    assert not await asyncio.to_thread(left.exists)
+    monkeypatch.setattr(cgroups.Groups, "described", lambda *_: {})
+    assert [await exit_code(backend, 4, memory), await exit_code(backend, 5, forks)] == [0, 0]
+    assert await exit_code(backend, 6, shared) == 0
+    assert await asyncio.to_thread(left.exists)
+    await asyncio.to_thread(left.unlink)
+
+
+def flood(folder: Path, program: str) -> float:
+    """Seconds that a supervisor takes for a command that prints 8 MiB, with a budget of 4 MiB of log."""
+    folder.mkdir()
+    spec = {"name": "w", "argv": ["head", "-c", "8M", "/dev/zero"], "env": {"PATH": os.environ["PATH"]}, "cwd": "/"}
+    spec |= {"log": {"folder": str(folder / "log"), "budget": 4 << 20}}
+    (folder / journal.SPEC).write_text(json.dumps(spec))
+    (folder / journal.FILE).write_text("")
+    began = time.monotonic()
+    code = (
+        f"{program}; from muster_cluster_agent.adapters.local.supervisor import supervise; supervise({str(folder)!r})"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    return time.monotonic() - began
+
+
+def test_a_log_flows_unless_throttled(tmp_path: Path) -> None:
+    unthrottled = "from muster_cluster_agent.adapters.local import logfile; logfile.Throttle.pause = lambda *_: 0.0"
+    slow, fast = flood(tmp_path / "slow", "pass"), flood(tmp_path / "fast", unthrottled)
+    assert slow > 3.5
+    assert fast < slow / 2
