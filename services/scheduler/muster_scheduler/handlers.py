@@ -199,5 +199,5 @@ def republish(world: World) -> None:
             world.rewrite(workload)
             continue
         grace, reason = world.limits.grace, workload.reason.value
-        run = (workload.generation, workload.attempt)
+        run = (workload.revision, workload.attempt)
         world.decide(decisions.Release(workload.cluster, workload.id, *run, grace, reason))

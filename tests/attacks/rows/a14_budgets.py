@@ -91,10 +91,10 @@ async def _shared_memory(stage: Stage) -> Verdict:
 
 async def _log_flood(stage: Stage) -> Verdict:
     """At full speed a pipe carries gigabytes a second; one budget at once and a quarter of it a second may pass."""
-    folders = (stage.data / "clusters").rglob("logs/*/log.*")
+    folders = (stage.data / "agents").rglob("logs/*/log.*")
     before = {path: int(path.name.removeprefix("log.")) for path in folders}
     await _ended(stage, _FLOOD)
-    after = [path for path in (stage.data / "clusters").rglob("logs/*/log.*") if path not in before]
+    after = [path for path in (stage.data / "agents").rglob("logs/*/log.*") if path not in before]
     written = max((int(path.name.removeprefix("log.")) + path.stat().st_size for path in after), default=0)
     said = f"{written >> 20} MiB passed in six seconds"
     return held(said) if 0 < written < 100 << 20 else broken(said)

@@ -172,13 +172,13 @@ def assignment(workload: Workload, *, epoch: int, instance: str, grace: int) -> 
 
 
 def _of_newest(workload: Workload, replica: Replica) -> bool:
-    return (replica.holder.generation, replica.holder.attempt) == (workload.generation, workload.attempt)
+    return (replica.holder.generation, replica.holder.attempt) == (workload.revision, workload.attempt)
 
 
 def _revision(record: fleet_pb2.Assignment, workload: Workload, request: Request, replicas: Iterable[Replica]) -> None:
     held = list(replicas)
     attempt = min((replica.holder.attempt for replica in held), default=workload.attempt)
-    revision = record.revisions.add(generation=request.generation, attempt=attempt)
+    revision = record.revisions.add(generation=request.run, attempt=attempt)
     revision.spec.ParseFromString(request.spec)
     add_runs(revision.runs, spots_of(held))
     if request.stretch is not None:

@@ -51,6 +51,7 @@ class WorkloadBody(msgspec.Struct, frozen=True, omit_defaults=True):
     endpoints: tuple[str, ...] = ()
     conditions: tuple[tuple[str, bool, str, str], ...] = ()
     replacements: list[tuple[tuple[str, int], tuple[int, int]]] = msgspec.field(default_factory=list)
+    failures: list[tuple[tuple[str, int], int]] = msgspec.field(default_factory=list)
     old_generation: int = 0
     preemptions: int = 0
     ran: int = 0
@@ -76,7 +77,7 @@ class ReplicaBody(msgspec.Struct, frozen=True, omit_defaults=True):
     news: News = NO_NEWS
 
 
-_APART: Final = frozenset({"avoid", "replacements", "old_generation"})
+_APART: Final = frozenset({"avoid", "replacements", "failures", "old_generation"})
 """Fields of a body that are not a workload's attributes as they stand."""
 _PLAIN: Final = tuple(name for name in WorkloadBody.__struct_fields__ if name not in _APART)
 _TURNS: Final = tuple(name for name in _PLAIN if name in COURSE)
@@ -105,6 +106,7 @@ def of_workload(workload: Workload) -> str:
             WorkloadBody,
             avoid=sorted(workload.avoid.items()),
             replacements=sorted(workload.replacements.items()),
+            failures=sorted(workload.failures.items()),
             old_generation=workload.old.generation if workload.old else 0,
         )
     )
@@ -138,6 +140,7 @@ def to_workload(row: Any, words: dict[str, str]) -> tuple[Workload, int]:
         setattr(workload, name, said.get(name, ""))
     workload.course = turned(course, {name: getattr(read, name) for name in _TURNS})
     workload.avoid, workload.replacements = dict(read.avoid), dict(read.replacements)
+    workload.failures = dict(read.failures)
     return workload, read.old_generation
 
 

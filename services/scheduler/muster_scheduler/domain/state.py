@@ -196,7 +196,7 @@ def canonical(world: World) -> object:
     return nodes, clusters, projects, departments, pools, accounts, sorted(world.claims), workloads
 
 
-_KEYED: Final = ("replicas", "leaving", "rolling", "avoid", "replacements")
+_KEYED: Final = ("replicas", "leaving", "rolling", "avoid", "replacements", "failures")
 _plain: Final = attrgetter(*(each.name for each in fields(Workload) if each.name not in _KEYED))
 _keyed: Final = attrgetter(*_KEYED)
 

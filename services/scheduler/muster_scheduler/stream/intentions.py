@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, Final
 
 from muster.options.v1 import options_pb2
@@ -20,6 +21,29 @@ _KINDS: Final = {
     options_pb2.KIND_INFERENCE: WorkloadKind.INFERENCE,
 }
 _DEFAULT_BACKOFF_LIMIT: Final = 6
+# What of a spec says how many replicas there are, or what happens to the workload: no replica is another one by it.
+_NOT_OF_A_REPLICA: Final = (
+    "min_scale",
+    "max_scale",
+    "metric",
+    "metric_name",
+    "target",
+    "autoscaler_class",
+    "scale_to_zero_retention_seconds",
+    "auto_deletion_seconds",
+    "backoff_limit",
+    "related_urls",
+    "annotations",
+)
+
+
+def _replica_digest(spec: workload_pb2.WorkloadSpec) -> str:
+    """A digest of the fields that make a replica."""
+    rest = workload_pb2.WorkloadSpec()
+    rest.CopyFrom(spec)
+    for name in _NOT_OF_A_REPLICA:
+        rest.ClearField(name)
+    return hashlib.blake2b(rest.SerializeToString(deterministic=True), digest_size=16).hexdigest()
 
 
 def admitted(message: Any, _: Event | None = None) -> domain.Admitted:
@@ -46,6 +70,7 @@ def admitted(message: Any, _: Event | None = None) -> domain.Admitted:
         terms=terms_of(spec),
         trials=trials_of(spec),
         stretch=stretch,
+        replica=_replica_digest(spec),
     )
     return domain.Admitted(
         workload=values.workload_id(message.workload_id),

@@ -92,6 +92,30 @@ class Request(NamedTuple):
     terms: Terms = ANYWHERE
     trials: Trials | None = None  # then `roles` is the one replica that each of them is
     stretch: Stretch | None = None  # then `roles` is what the gang needs
+    replica: str = ""  # a digest of what of the spec makes a replica; empty: not known, then nothing is like it
+    revision: int = 0  # the earlier generation whose replicas this one keeps; 0: it has its own
+
+    @property
+    def run(self) -> int:
+        """The generation that the names of its replicas carry."""
+        return self.revision or self.generation
+
+    def keeps_replicas_of(self, other: Request) -> bool:
+        """Whether a replica of the other request is one of this: they differ in how many there are, at most."""
+        return bool(self.replica) and self._apart_from_scale() == other._apart_from_scale()
+
+    def _apart_from_scale(self) -> Request:
+        roles = tuple(role._replace(size=0) for role in self.roles)
+        return self._replace(
+            generation=0,
+            revision=0,
+            roles=roles,
+            fields=frozenset(),
+            max_scale=0,
+            auto_deletion=None,
+            backoff_limit=0,
+            spec=b"",
+        )
 
 
 class News(NamedTuple):
@@ -178,6 +202,7 @@ class Workload(OnCourse):
     finished: int = 0
     scale: int | None = None  # wanted replicas of an inference service, where advised
     replacements: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)  # -> (next k, not before)
+    failures: dict[tuple[str, int], int] = field(default_factory=dict)  # of its command, in a row, by role and rank
     old: Request | None = None  # the request of the revision that is being replaced
 
     @property
@@ -189,6 +214,11 @@ class Workload(OnCourse):
     def generation(self) -> int:
         """The generation of its spec; 0 before admission."""
         return self.request.generation if self.request else 0
+
+    @property
+    def revision(self) -> int:
+        """The generation that its replicas are named by; 0 before admission."""
+        return self.request.run if self.request else 0
 
     @property
     def inference(self) -> bool:

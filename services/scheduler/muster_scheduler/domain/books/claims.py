@@ -53,7 +53,7 @@ def promised_holder(workload: Workload, claim: Claim, planned: Planned) -> Holde
 
 def claim_holder(workload: Workload, role: str, index: int, k: int = 0) -> Holder:
     """The holder that a replica of the workload's next (or current) run is."""
-    return Holder(workload.id, workload.generation, workload.attempt, role, index, k)
+    return Holder(workload.id, workload.revision, workload.attempt, role, index, k)
 
 
 def waits_for_nobody(claim: Claim | None) -> bool:

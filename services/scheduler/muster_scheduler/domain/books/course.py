@@ -150,7 +150,7 @@ def _take_down(world: World, workload: Workload, before: Phase) -> None:
     _give_back_kept(world, workload)
     if before in _THERE:
         course = workload.course
-        run = workload.cluster, workload.id, workload.generation, course.attempt
+        run = workload.cluster, workload.id, workload.revision, course.attempt
         world.decide(new(Release, (*run, world.limits.grace, course.reason.value)))
         for replica in workload.everyone():
             if not replica.gone:  # who waits may count on it from now on

@@ -232,7 +232,7 @@ class World:
         workload.replicas = {}
         self.touched.workloads[workload.id] = None
         if workload.replacements or workload.below_since or workload.calm_since or workload.resized:
-            self.set(workload, replacements={}, below_since=0, calm_since=0, resized=0)
+            self.set(workload, replacements={}, failures={}, below_since=0, calm_since=0, resized=0)
         self.leave_pool(workload)
 
     def depart(self, workload: Workload) -> None:

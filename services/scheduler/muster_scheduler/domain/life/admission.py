@@ -60,8 +60,14 @@ def _told(event: Admitted) -> dict[str, Any]:
 
 
 def _new_generation(world: World, workload: Workload, event: Admitted) -> None:
-    """A later generation: services roll over, what waits takes the new spec, what is final stays as it is."""
+    """A later generation: services roll over, what waits takes the new spec, what is final stays as it is.
+
+    A service whose replicas stay as they are keeps them: only how many there are changes.
+    """
     if workload.phase in OVER or not workload.inference:
+        return
+    if workload.phase in ACTIVE and workload.request is not None and event.request.keeps_replicas_of(workload.request):
+        service.resize(world, workload, event.request)
         return
     if workload.phase in ACTIVE:
         service.roll_over(world, workload, event.request)

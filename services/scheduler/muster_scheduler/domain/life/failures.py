@@ -35,7 +35,8 @@ def tell_pause(world: World, workload: Workload, replica: Replica, who: str, pau
     """Says that the replica, known to people as `who`, starts again after a pause in microseconds."""
     if workload.phase not in ACTIVE:
         return
-    text = f"{who} starts again after a pause of {pause // SECOND} s: {how_it_ended(replica)}"
+    after = f" after a pause of {pause // SECOND} s" if pause else ""
+    text = f"{who} starts again{after}: {how_it_ended(replica)}"
     world.set(workload, reason=ChangeReason.RESTART, message=text[:LONGEST])
 
 

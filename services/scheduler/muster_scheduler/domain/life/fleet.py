@@ -173,7 +173,7 @@ def _is_ours(workload: Workload, cluster: str, generation: int, attempt: int) ->
     if workload.cluster != cluster:
         return False
     runs = {(replica.holder.generation, replica.holder.attempt) for replica in workload.everyone()}
-    return (generation, attempt) in runs or (generation, attempt) == (workload.generation, workload.attempt)
+    return (generation, attempt) in runs or (generation, attempt) == (workload.revision, workload.attempt)
 
 
 def _correct(world: World, workload: Workload, cluster: str, generation: int, attempt: int) -> None:
@@ -234,7 +234,7 @@ def declare_gone(world: World, workload: Workload, node: str | None, why: str) -
 def give_up(world: World, workload: Workload, why: str) -> None:
     """An Unknown workload's replicas count as gone: it is queued again as the next attempt."""
     world.decide(
-        Release(workload.cluster, workload.id, workload.generation, workload.attempt, world.limits.grace, "GivenUp")
+        Release(workload.cluster, workload.id, workload.revision, workload.attempt, world.limits.grace, "GivenUp")
     )
     for replica in workload.everyone():
         if not replica.gone:

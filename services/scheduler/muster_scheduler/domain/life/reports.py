@@ -267,7 +267,7 @@ def on_assignment_refused(world: World, event: AssignmentRefused) -> None:
     workload = world.workloads.get(event.workload)
     if workload is None or workload.cluster != event.cluster or workload.phase is not Phase.INITIALIZING:
         return
-    if (event.generation, event.attempt) != (workload.generation, workload.attempt):
+    if (event.generation, event.attempt) != (workload.revision, workload.attempt):
         return
     permanent = event.retry_after == 0
     avoid = dict(workload.avoid)

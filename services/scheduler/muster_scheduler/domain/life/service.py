@@ -1,8 +1,9 @@
 """Inference services: how many replicas stand, how one is replaced, how a new revision takes over.
 
 Called by reports (a replica failed, became ready, went), by admission (a new generation) and by the cycle (fill up).
-Holds: a failing replica is replaced without limit but with a growing pause, under a new k and only after the old one is
-gone; a new revision takes a place beside the old one where there is room, else in its stead, one at a time.
+Holds: a failing replica is replaced without limit but with a pause that grows with the failures of its own command,
+under a new k and only after the old one is gone; a new revision takes a place next to the old one where there is room,
+else in its stead, one at a time.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from collections.abc import Container, Iterable
 from typing import Final
 
 from muster_kernel.lifecycle import ACTIVE, LifecycleEvent, Phase
-from muster_kernel.reasons import ChangeReason
-from muster_scheduler.domain.asked.limits import backoff
+from muster_kernel.reasons import ChangeReason, FailureClass
+from muster_scheduler.domain.asked.limits import BACKOFF_FIRST, HEALTHY_AFTER, SETTLED_AFTER, backoff
 from muster_scheduler.domain.asked.quotas import Amount
 from muster_scheduler.domain.asked.requests import Role
 from muster_scheduler.domain.asked.workloads import Replica, ReplicaState, Request, Workload
@@ -134,7 +135,7 @@ def _name(role: str, rank: int) -> str:
 
 
 def replica_ended(world: World, workload: Workload, replica: Replica, who: str = "") -> None:
-    """A replica of a service is gone: its place is filled again after a pause that grows with its failures.
+    """A replica of a service is gone: its place is filled again, after a pause where it failed by itself.
 
     who: what people are told that it is, if not by its role and rank.
     """
@@ -142,13 +143,14 @@ def replica_ended(world: World, workload: Workload, replica: Replica, who: str =
     if holder in workload.leaving or holder in workload.rolling:
         return
     key = (holder.role, holder.rank)
-    pause = backoff(holder.k + 1)
+    failures, pause = _failures_and_pause(world, workload, replica)
     not_before = world.now + pause
     replacements = {**workload.replacements, key: (holder.k + 1, not_before)}
     fault = replica.news.failure in FLEETS
     world.set(
         workload,
         replacements=replacements,
+        failures={**workload.failures, key: failures},
         faults=workload.faults + (1 if fault else 0),
         exits=workload.exits + (0 if fault else 1),
     )
@@ -157,6 +159,20 @@ def replica_ended(world: World, workload: Workload, replica: Replica, who: str =
     world.journal.put(world.hungry, workload.id, None)
     world.timers.at(not_before, workload.id)
     tell_pause(world, workload, replica, who or _name(*key), pause)
+
+
+def _failures_and_pause(world: World, workload: Workload, replica: Replica) -> tuple[int, int]:
+    """Return how often its command has failed in a row, and the pause before the next start, in microseconds.
+
+    A replica that was taken down (a lost node, a stack that stops) has not failed: it is replaced at once, but where it
+    was taken down right after its start, so that a machine which cannot keep it is not asked without end.
+    """
+    news = replica.news
+    ran = (news.finished or world.now) - news.started if news.started else 0
+    before = workload.failures.get((replica.holder.role, replica.holder.rank), 0) if ran < HEALTHY_AFTER else 0
+    if news.failure in FLEETS and (news.failure is not FailureClass.NONE or news.exit_code is None):
+        return before, 0 if ran >= SETTLED_AFTER else BACKOFF_FIRST
+    return before + 1, backoff(before + 1)
 
 
 def retire_one(world: World, workload: Workload) -> None:
@@ -203,6 +219,19 @@ def rescale(world: World, workload: Workload, replicas: int) -> None:
     """Takes advice on the number of replicas, within what the spec allows."""
     before = sum(role.size for role in wanted(workload))
     world.set(workload, scale=replicas)
+    _take_size(world, workload, before)
+
+
+def resize(world: World, workload: Workload, request: Request) -> None:
+    """A new generation whose replicas are those of the one before: they stay, and only their number may change."""
+    before = sum(role.size for role in wanted(workload))
+    world.rebook(workload, request._replace(revision=workload.revision))
+    _take_size(world, workload, before)
+    world.rewrite(workload)
+
+
+def _take_size(world: World, workload: Workload, before: int) -> None:
+    """Send away what is not wanted any more, and have placed what is. before: how many were wanted."""
     after = sum(role.size for role in wanted(workload))
     if workload.phase not in ACTIVE or before == after:
         return
@@ -226,7 +255,7 @@ def _tell_apart(world: World, workload: Workload, keep: Container[tuple[str, int
     for holder in workload.leaving:
         key = holder.role, holder.rank
         k, not_before = replacements.get(key, (0, 0))
-        if key in keep and holder.generation == workload.generation and k <= holder.k:
+        if key in keep and holder.generation == workload.revision and k <= holder.k:
             replacements[key] = (holder.k + 1, not_before)
     if replacements != workload.replacements:
         world.set(workload, replacements=replacements)
@@ -239,7 +268,7 @@ def roll_over(world: World, workload: Workload, request: Request) -> None:
     for replica in workload.replicas.values():
         world.journal.put(workload.rolling, replica.holder, replica)
         world.touched.replicas[replica.holder] = None
-    world.set(workload, old=old, replicas={}, replacements={}, scale=None)
+    world.set(workload, old=old, replicas={}, replacements={}, failures={}, scale=None)
     world.journal.put(world.hungry, workload.id, None)
     advance(world, workload, E.REVISION_STARTED, ChangeReason.NEW_REVISION)
     world.rewrite(workload)

@@ -84,7 +84,7 @@ def charge_gang(
     found = find(workload, roles, ground)
     if isinstance(found, Refusal):
         return None
-    run = workload.id, workload.generation, workload.attempt
+    run = workload.id, workload.revision, workload.attempt
     return charge_runs(world.inventory, ground.capacity, run, roles, found)
 
 

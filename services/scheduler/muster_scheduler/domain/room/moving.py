@@ -112,7 +112,7 @@ def _moved(ask: Ask, movers: list[Workload]) -> tuple[Room, ...]:
 
 
 def _claim(site: Site, mover: Workload, homes: _Homes, row: int, names: set[str]) -> Claim:
-    run = (mover.generation, mover.attempt + 1)
+    run = (mover.revision, mover.attempt + 1)
     planned = charge_placements(site, mover, homes.roles(row), homes.found[row], run)
     return claim_of(site, planned, names, run)
 

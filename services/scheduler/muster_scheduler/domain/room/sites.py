@@ -165,5 +165,5 @@ def claim_of(site: Site, planned: tuple[Planned, ...], waits_for: set[str], run:
 
 
 def next_run(workload: Workload) -> tuple[int, int]:
-    """Generation and attempt of the run that a waiting workload is about to begin."""
-    return workload.generation, workload.attempt
+    """Revision and attempt of the run that a waiting workload is about to begin."""
+    return workload.revision, workload.attempt

@@ -107,7 +107,7 @@ def _begin(world: World, place: tuple[str, str], capacity: Capacity, settled: Se
     _, workloads, starts, ordinals, grants, spots, *_ = settled
     for workload, start, ordinal, grant, spot in zip(workloads, starts, ordinals, grants, spots, strict=True):
         begun, request = start.begun, workload.request
-        generation = request.generation if request is not None else 0
+        generation = request.run if request is not None else 0
         holder = Holder(workload.id, generation, begun.attempt, spot[0], spot[1], 0)
         holders.append(holder)
         workload.cluster = cluster
