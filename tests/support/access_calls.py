@@ -179,6 +179,7 @@ RPCS: Final[Sequence[Rpc]] = (
         VISION,
         workload=api.WorkloadRef(project="vision", name="seen"),
     ),
+    _rpc("workloads", "ListWorkloadEvents", Verb.WORKLOADS_READ, VISION, workload=SEEN),
     _rpc("explain", "Why", Verb.WORKLOADS_READ, VISION, workload_id=SEEN),
     _rpc("workloads", "StreamLogs", Verb.WORKLOADS_LOGS, VISION, workload=SEEN),
     _rpc("workloads", "WatchWorkloads of one", Verb.WORKLOADS_READ, VISION, workload=SEEN),

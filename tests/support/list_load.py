@@ -69,8 +69,8 @@ FROM made ORDER BY n
 """
 _MOVE: Final = """
 SELECT keep_progress(now(), $1::uuid[], $2::boolean[], $3::smallint[], $4::smallint[], $5::text[], $5::text[],
-                     $6::integer[], $7::text[], $8::text[], $9::bigint[], $4::smallint[], $10::bigint[], $10::bigint[],
-                     $10::bigint[], $11::bytea[], $12::integer[], $13::timestamptz[], $14::timestamptz[])
+                     NULL::uuid[], $6::integer[], $7::text[], $8::text[], $9::bigint[], $4::smallint[], $10::bigint[],
+                     $10::bigint[], $10::bigint[], $11::bytea[], $12::integer[], $13::timestamptz[], $14::timestamptz[])
 """
 
 

@@ -105,6 +105,21 @@ class WorkloadsPlane(PlaneService, workloads_pb2_grpc.WorkloadsServiceServicer):
 
         return await self._do("ListWorkloads", request, context, act)
 
+    async def ListWorkloadEvents(self, request: Any, context: Any) -> Any:
+        async def act(asked: Any, asked_context: Any) -> Any:
+            found = await self._found(asked.workload, asked_context)
+            told = [
+                workloads_pb2.WorkloadEvent(
+                    number=1, event="PhaseChanged", text="it runs", phase=found.phase, attempt=1
+                ),
+                workloads_pb2.WorkloadEvent(event="WorkloadSubmitted", text="acknowledged"),
+            ]
+            start = int(asked.page_token or 0)
+            token = str(start + 1) if start + 1 < len(told) else ""
+            return workloads_pb2.ListWorkloadEventsResponse(events=told[start : start + 1], next_page_token=token)
+
+        return await self._do("ListWorkloadEvents", request, context, act)
+
     async def SuspendWorkload(self, request: Any, context: Any) -> Any:
         answer = workloads_pb2.SuspendWorkloadResponse
         return await self._grant("SuspendWorkload", request, context, workload_pb2.PHASE_STOPPED, answer)

@@ -41,6 +41,7 @@ from muster_client.words import TERMINAL
 from muster_kernel.lifecycle import Phase
 
 LONGEST_VERDICT: Final = 5.0
+_LARGEST_PAGE: Final = 500
 
 
 class Muster:
@@ -168,6 +169,21 @@ class Muster:
             request = workloads_pb2.ListWorkloadsRequest(filter=wanted, page_size=page_size, page_token=token)
             answer = await self._calls.unary(self._workloads.ListWorkloads, request)
             return answer.workloads, answer.next_page_token
+
+        return pages(page)
+
+    def events(
+        self, workload: str, *, project: str = "", page_size: int = 200
+    ) -> AsyncIterator[workloads_pb2.WorkloadEvent]:
+        """What happened to a workload, newest first, its acknowledgement last; pages are fetched as they are needed."""
+        meant = reference_of(workload, project)
+
+        async def page(token: str) -> tuple[Sequence[workloads_pb2.WorkloadEvent], str]:
+            request = workloads_pb2.ListWorkloadEventsRequest(
+                workload=meant, page_size=min(page_size, _LARGEST_PAGE), page_token=token
+            )
+            answer = await self._calls.unary(self._workloads.ListWorkloadEvents, request)
+            return answer.events, answer.next_page_token
 
         return pages(page)
 

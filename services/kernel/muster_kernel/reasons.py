@@ -105,6 +105,36 @@ class ChangeReason(StrEnum):
     AUTO_DELETED = "AutoDeleted"
 
 
+class PreemptionCause(StrEnum):
+    """Why a workload gives its place up though nothing of it failed."""
+
+    RECLAIM = "Reclaim"
+    PREEMPTION = "Preemption"
+    CONSOLIDATION = "Consolidation"
+    DRAIN = "Drain"
+    LIMIT = "Limit"
+    NODE_LOST = "NodeLost"
+
+    @property
+    def sentence(self) -> str:
+        """The cause for a person. The workload that takes the place is OTHER: whoever reads may not know its name."""
+        return _CAUSES[self]
+
+
+OTHER: Final = "another workload"
+"""What a workload is called in a stored text; its name is filled in for each reader who may know it."""
+HIDDEN: Final = "a workload of another project"
+"""What it is called to a reader who may not know its name."""
+_CAUSES: Final[dict[str, str]] = {
+    PreemptionCause.RECLAIM: f"gives its place to {OTHER}: its project holds more than its fair share",
+    PreemptionCause.PREEMPTION: f"gives its place to {OTHER} of its project, which may displace it",
+    PreemptionCause.CONSOLIDATION: f"moves elsewhere so that {OTHER} fits",
+    PreemptionCause.DRAIN: "leaves its node, which has to be empty",
+    PreemptionCause.LIMIT: f"gives its place to {OTHER}: a limit of their project or department is reached",
+    PreemptionCause.NODE_LOST: "gives its place up: a node with replicas that it needs does not answer",
+}
+
+
 class Constraint(StrEnum):
     """What excluded a node for a request, counted in an explanation."""
 

@@ -95,6 +95,13 @@ _CLOSED_WHY: Final = {
     "down": ("is out of service", "are out of service"),
     "silent": ("is in a silent cluster", "are in silent clusters"),
 }
+# A department's quota or limit for a reader who may not see the department: with its figures he could compute what
+# other projects hold.
+_DEPARTMENT: Final = {
+    "Quota": "its department has too little quota left for non-preemptible work",
+    "Limit": "its department is at its limit",
+    "NoWeight": "its department uses what it deserves, and has no weight beyond that",
+}
 _CATALOGUE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     WaitingReason.NO_CLUSTER: ("no cluster in which it may run has nodes of its node pools", ()),
     WaitingReason.NO_POOL: ("no cluster has a node in the node pools it asks for", ()),
@@ -268,9 +275,16 @@ class Reason:
         """The numbers under their names."""
         return dict(zip(number_names(self.code), self.numbers, strict=True))
 
-    def sentence(self) -> str:
-        """The reason for a person."""
+    @property
+    def of_department(self) -> bool:
+        """Whether it is about what a department holds, which is more than its reader's own work."""
+        return self.named().get("queue") == 1
+
+    def sentence(self, *, department: bool = True) -> str:
+        """The reason for a person. department: whether he may know what his department holds and deserves."""
         named = self.named()
+        if self.of_department and not department:
+            return _DEPARTMENT[self.code.value.rpartition("Over")[2]]
         shown = {name: _shown(name, value) for name, value in named.items()}
         if self.code is WaitingReason.NODES_UNAVAILABLE:
             shown = {"closed": _Counted(sum(named.values())), "why": _Counted(_why_closed(named))}

@@ -163,7 +163,12 @@ class Fleet(fleet_pb2_grpc.FleetServiceServicer):
             said = f"{len(request.projects)} projects are named: at most {_LARGEST_PAGE}, or none for all"
             raise InvalidArgument(said, violations=[Violation("projects", said)])
         async with self._desk.reading() as state:
-            found = accounts(state.world, frozenset(request.projects) or None, shares=request.with_shares)
+            found = accounts(
+                state.world,
+                frozenset(request.projects) or None,
+                explaining.viewer(request.readable),
+                shares=request.with_shares,
+            )
         return fleet_pb2.ListAccountsResponse(accounts=found)
 
     async def ForceGoneNode(

@@ -86,6 +86,7 @@ from muster_submission.rpc.applying import Applying
 from muster_submission.rpc.dead_letters import AllDeadLetters
 from muster_submission.rpc.explain import Explain
 from muster_submission.rpc.fleet import Fleet
+from muster_submission.rpc.happenings import Happenings
 from muster_submission.rpc.known_pools import KnownPools
 from muster_submission.rpc.logs import LogReading
 from muster_submission.rpc.policies import Policies
@@ -233,6 +234,7 @@ class Application:
                 Watching(self.reading, self.feed),
                 LogReading(self.reading, self.feed, self.agents),
                 Applying(self.database, self.drafts, self.apply, self.access),
+                Happenings(self.reading),
             ),
         )
         self.runtime.eternal("single submissions", servicer.together.run)

@@ -49,13 +49,18 @@ class NewWorkload:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of the change log: what happened to a workload and what it is after that."""
+    """One line of the change log: what happened to a workload and what it is after that.
+
+    at: when it happened. other: the id of the workload that the text calls "another workload"; "" for none.
+    """
 
     workload_id: str
     event: str
     text: str
     before: int
     after: Progress
+    at: datetime
+    other: str = ""
 
 
 @dataclass(frozen=True, slots=True)

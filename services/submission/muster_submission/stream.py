@@ -115,13 +115,13 @@ def _news(event: Event) -> News:
 
 
 def _plain(event: Event, message: Any, fact: p.Fact) -> News:
-    return News(message.workload_id, event.type.rpartition(".")[2], event.version, fact)
+    return News(message.workload_id, event.type.rpartition(".")[2], event.version, event.time, fact)
 
 
 def _admitted(event: Event, message: policy_pb2.WorkloadAdmitted) -> News:
     effective = message.effective_spec.SerializeToString()
     fact = p.Admitted(message.generation, min(sum(one.count * one.gpu_charge for one in message.requests), _CHARGE))
-    return News(message.workload_id, "WorkloadAdmitted", event.version, fact, effective_spec=effective)
+    return News(message.workload_id, "WorkloadAdmitted", event.version, event.time, fact, effective_spec=effective)
 
 
 def _rejected(event: Event, message: policy_pb2.WorkloadRejected) -> News:
@@ -154,6 +154,7 @@ def _moved(event: Event, message: scheduler_pb2.PhaseChanged) -> News:
         message.workload_id,
         "PhaseChanged",
         event.version,
+        fact.at,
         fact,
         status=status.SerializeToString(),
         pods=len(message.replicas),
@@ -169,7 +170,7 @@ _CONVERT: Final[dict[type[Message], Callable[[Event, Any], News]]] = {
     scheduler_pb2.WorkloadQueued: lambda e, m: _plain(e, m, p.Queued(clean(m.node_pool, 100))),
     scheduler_pb2.WorkloadClaimed: lambda e, m: _plain(e, m, p.Claimed(clean(m.cluster, 100), len(m.waits_for))),
     scheduler_pb2.WorkloadWaiting: lambda e, m: _plain(e, m, p.Waiting(_why(m.explanation.reason))),
-    scheduler_pb2.WorkloadPreempted: lambda e, m: _plain(e, m, p.Preempted(clean(m.by_name, 100), _why(m.why))),
+    scheduler_pb2.WorkloadPreempted: lambda e, m: _plain(e, m, p.Preempted(_why(m.why))),
     scheduler_pb2.WorkloadScaled: lambda e, m: _plain(e, m, p.Scaled(getattr(m, "from"), m.to)),
     scheduler_pb2.RequestRefused: lambda e, m: _plain(e, m, p.RequestRefused(_why(m.reason))),
 }
@@ -178,7 +179,8 @@ _CONVERT: Final[dict[type[Message], Callable[[Event, Any], News]]] = {
 def _why(reason: wl.Reason) -> p.Why:
     if not reason.code and not reason.message:
         return p.NO_REASON
-    return p.Why(clean(reason.code, 200), clean(reason.message, _TEXT))
+    other = reason.other_workload_id if is_uuid(reason.other_workload_id) else ""
+    return p.Why(clean(reason.code, 200), clean(reason.message, _TEXT), other)
 
 
 def _moment(given: Timestamp, otherwise: datetime) -> datetime:

@@ -37,7 +37,7 @@ DECISIONS = st.one_of(
     st.builds(p.Queued, WORDS),
     st.builds(p.Placed, st.integers(0, 3), WORDS, WORDS, st.integers(0, 9)),
     st.builds(p.Waiting, WHYS),
-    st.builds(p.Preempted, WORDS, WHYS),
+    st.builds(p.Preempted, WHYS),
     st.builds(p.Scaled, st.integers(0, 9), st.integers(0, 9)),
     st.builds(
         p.PhaseMoved, st.none(), PHASES, st.integers(0, 3), WHYS, st.just(AT), st.sampled_from([None, *DesiredPhase])
@@ -102,7 +102,7 @@ def test_a_batch_is_its_parts(told: list[tuple[int, p.Decision]], size: int) -> 
     news = []
     for number, fact in told:
         versions[number] += 1
-        news.append(News(f"w{number}", "E", versions[number], fact, status=b"s%d" % versions[number]))
+        news.append(News(f"w{number}", "E", versions[number], AT, fact, status=b"s%d" % versions[number]))
     start = {f"w{number}": Progress() for number in range(3)}
     whole = fold(start, news)
     parts = dict(start)

@@ -35,6 +35,9 @@ def workload() -> workload_pb2.Workload:
     made.spec.kind = options_pb2.KIND_DISTRIBUTED
     made.replicas.add(role="worker", index=9999, state="READY", node=OTHER, devices=[f"GPU-{ID}"] * 8)
     made.conditions.add(type="ImageAndVolumesIgnored", status=True, reason={"message": "image had no effect " * 9})
+    attempt = made.attempts.add(number=10**6, cluster=CLUSTER, cause={"message": "because " * 30})
+    for moment in (attempt.placed_at, attempt.running_at, attempt.ended_at):
+        moment.FromDatetime(NOW)
     return made
 
 
@@ -117,6 +120,7 @@ TABLES: dict[str, Callable[[], RenderableType]] = {
         ],
         NOW,
     ),
+    "describe._attempts": lambda: describe._attempts(workload(), NOW),
     "describe._replicas": lambda: describe._replicas(workload()),
     "describe._conditions": lambda: describe._conditions(workload()),
 }

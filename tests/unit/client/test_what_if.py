@@ -59,16 +59,16 @@ def test_what_would_displace_others_names_them(muster: Command, world: World, do
             ],
             displaced=[
                 explain_pb2.Displaced(name="old", project="team-a", gpu_charge=GPU // 2, by=1),
-                explain_pb2.Displaced(gpu_charge=2 * GPU, moves=True),
+                explain_pb2.Displaced(moves=True),
             ],
             unfinished=True,
         )
     )
     assert muster("what-if", "-f", document).out.splitlines() == [
         "bert in team-a would start once 1 workload has made room: 1 GPU in node pool h100 of north, on n1.",
-        "2 workloads would give their places up (2.5 GPUs):",
+        "2 workloads would give their places up:",
         "  old of team-a (0.5 GPU), for bert",
-        "  a workload that you may not see (2 GPUs), for another workload that waits, and move",
+        "  a workload that you may not see, for another workload that waits, and move",
         "The scheduler did not look at everything within one question: what waits here might start.",
     ]
 

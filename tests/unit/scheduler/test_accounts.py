@@ -6,6 +6,7 @@ from muster.fleet.v1 import fleet_pb2
 from muster_kernel.quantities import GPU
 from muster_scheduler.adapters.accounts import accounts
 from muster_scheduler.domain.answers.shares import all_shares
+from muster_scheduler.domain.answers.viewing import EVERYONE
 from tests.support.fleets import GIB, Fleet, node, request, role, whole
 
 
@@ -19,7 +20,7 @@ def test_held_and_asked_for() -> None:
     fleet.submit(1, request(role(whole(2), 2), preemptible=False))
     fleet.submit(2, request(role(whole(3)), pools=("default", "other")))
     fleet.submit(3, request(role(whole(1)), pools=("big",)), project="q")
-    found = accounts(fleet.world, None)
+    found = accounts(fleet.world, None, EVERYONE)
     assert [(one.project, one.node_pool, one.pending_workloads) for one in found] == [
         ("p", "default", 1),
         ("q", "big", 0),
@@ -38,10 +39,9 @@ def test_fair_shares_are_told_where_they_are_asked_for() -> None:
     fleet.submit(1, request(role(whole(3)), preemptible=False))
     fleet.submit(2, request(role(whole(8))), project="q")
     fleet.submit(3, request(role(whole(4))), project="q")
-    assert not any(one.HasField("gpu_fair") for one in accounts(fleet.world, None))
-    told = {
-        one.project: (one.gpu_deserved / GPU, one.gpu_fair / GPU) for one in accounts(fleet.world, None, shares=True)
-    }
+    assert not any(one.HasField("gpu_fair") for one in accounts(fleet.world, None, EVERYONE))
+    found = accounts(fleet.world, None, EVERYONE, shares=True)
+    told = {one.project: (one.gpu_deserved / GPU, one.gpu_fair / GPU) for one in found}
     assert told == {"p": (4, 3), "q": (2, 4)}
 
 
@@ -49,7 +49,7 @@ def test_what_could_never_run_there_waits_and_is_not_asked_for() -> None:
     fleet = Fleet(node("n1", 4), quota=4)
     fleet.submit(1, request(role(whole(9))))
     fleet.submit(2, request(role(whole(3))))
-    (found,) = accounts(fleet.world, None, shares=True)
+    (found,) = accounts(fleet.world, None, EVERYONE, shares=True)
     assert (found.pending_workloads, amounts(found.requested)) == (1, (3, 1000, 1))
     assert found.requested.gpu == all_shares(fleet.world, "default")["p"].wanted
 
@@ -57,5 +57,5 @@ def test_what_could_never_run_there_waits_and_is_not_asked_for() -> None:
 def test_only_the_projects_that_are_asked_for() -> None:
     fleet = Fleet(node("n1", 4))
     fleet.submit(1, request(role(whole(1))))
-    assert accounts(fleet.world, frozenset({"q"})) == []
-    assert [one.project for one in accounts(fleet.world, frozenset({"p"}))] == ["p"]
+    assert accounts(fleet.world, frozenset({"q"}), EVERYONE) == []
+    assert [one.project for one in accounts(fleet.world, frozenset({"p"}), EVERYONE)] == ["p"]

@@ -8,13 +8,14 @@ from muster_kernel.quantities import GPU
 from muster_scheduler.adapters.accounts import accounts
 from muster_scheduler.domain import events
 from muster_scheduler.domain.answers.overpromised import Promises
+from muster_scheduler.domain.answers.viewing import EVERYONE, Viewer
 from muster_scheduler.domain.asked.quotas import Line, Quota
 from muster_scheduler.domain.books.queues import Department, Project
 from tests.support.fleets import GIB, Fleet, node, request, role, whole
 
 
-def told(fleet: Fleet, project: str = "p") -> tuple[str, ...]:
-    return Promises(fleet.world, "default").of(project)
+def told(fleet: Fleet, project: str = "p", viewer: Viewer = EVERYONE) -> tuple[str, ...]:
+    return Promises(fleet.world, "default").of(project, viewer)
 
 
 def fleet_of(*, department: Quota | None, each: int = 8, gpus: int = 16) -> Fleet:
@@ -84,6 +85,6 @@ def test_of_a_project_that_takes_no_part_there_nothing_is_said() -> None:
 def test_accounts_tell_it_where_shares_are_asked_for() -> None:
     fleet = fleet_of(department=Quota(10 * GPU))
     fleet.submit(1, request(role(whole(1))))
-    (plain,), (with_shares,) = accounts(fleet.world, None), accounts(fleet.world, None, shares=True)
+    (plain,), (with_shares,) = accounts(fleet.world, None, EVERYONE), accounts(fleet.world, None, EVERYONE, shares=True)
     assert not plain.warnings
     assert tuple(with_shares.warnings) == told(fleet)

@@ -157,9 +157,9 @@ def test_a_victim_that_the_caller_may_not_see_has_no_name() -> None:
     told = whole(explain_pb2.WhatIfResponse(displaced=victims), [], rights())
     assert [(each.workload_id, each.name, each.project, each.gpu_charge) for each in told.displaced] == [
         ("mine", "mine", "p", 7000),
-        ("", "", "", 7000),
+        ("", "", "", 0),
     ]
-    assert [(each.replicas_given_up, each.replicas) for each in told.displaced] == [(1, 3)] * 2
+    assert [(each.replicas_given_up, each.replicas) for each in told.displaced] == [(1, 3), (0, 0)]
 
 
 def test_an_answer_may_name_the_workloads_that_the_caller_may_read() -> None:

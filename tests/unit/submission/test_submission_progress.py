@@ -8,11 +8,13 @@ from datetime import UTC, datetime
 import pytest
 
 from muster_kernel.lifecycle import DesiredPhase, Phase
+from muster_kernel.reasons import PreemptionCause
 from muster_submission.domain import progress as p
 from muster_submission.domain.progress import Changed, Progress, Why, apply
 from muster_submission.domain.requests import AlreadySo, Ask, Impossible, Request, judge
 from muster_submission.domain.verdicts import issue
 
+ID = "0190a5d4-9f2e-7c3a-8b1d-2e3f4a5b6c7d"
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -50,9 +52,9 @@ def test_sentences() -> None:
     assert after(p.Waiting(Why("OverQuota"))).text == "waits: OverQuota"
     assert after(p.Claimed("east", 1)).text == "has a claim in cluster east and waits for 1 workload to end"
     assert after(p.Placed(1, "east", "", 1)).text == "placed in cluster east, node pool default: 1 replica"
-    assert (
-        after(p.Preempted("vip", Why("Preempted", "higher priority"))).text == "gives its place to vip: higher priority"
-    )
+    taken = after(p.Preempted(Why("Reclaim", PreemptionCause.RECLAIM.sentence, ID)))
+    assert taken.text == "gives its place to another workload: its project holds more than its fair share"
+    assert taken.progress.why.other == ID
     assert after(p.Scaled(1, 3)).text == "has 3 replicas instead of 1"
     assert after(p.RequestRefused(Why("", "it has ended"))).text == "a request was refused: it has ended"
     assert after(moved(Phase.RUNNING, why=Why("AllReady"))).text == "Creating -> Running: AllReady"

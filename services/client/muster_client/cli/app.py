@@ -39,6 +39,7 @@ _VERBS: Final = (
     ("list", f"{_HERE}.workloads:list_workloads", "List workloads.", _WORKLOADS),
     ("get", f"{_HERE}.workloads:get", "Show one workload.", _WORKLOADS),
     ("describe", f"{_HERE}.workloads:describe", "Tell everything about one workload.", _WORKLOADS),
+    ("events", f"{_HERE}.happenings:events", "List what happened to a workload.", _WORKLOADS),
     ("why", f"{_HERE}.workloads:why", "Say why a workload waits.", _WORKLOADS),
     ("what-if", f"{_HERE}.asking:what_if", "Say what would become of workloads, without submitting them.", _WORKLOADS),
     ("logs", f"{_HERE}.following:logs", "Print the log of a workload.", _WORKLOADS),

@@ -14,6 +14,7 @@ from muster.fleet.v1 import fleet_pb2
 from muster_kernel.reasons import IN_VAIN
 from muster_scheduler.domain.answers.overpromised import Promises
 from muster_scheduler.domain.answers.shares import QueueShare, all_shares
+from muster_scheduler.domain.answers.viewing import Viewer
 from muster_scheduler.domain.books.buckets import Bucket
 from muster_scheduler.domain.books.world import World
 
@@ -43,7 +44,9 @@ class _Account:
     pending: int = 0
 
 
-def accounts(world: World, projects: Container[str] | None, *, shares: bool = False) -> list[fleet_pb2.Account]:
+def accounts(
+    world: World, projects: Container[str] | None, viewer: Viewer, *, shares: bool = False
+) -> list[fleet_pb2.Account]:
     """The accounts of these projects (None: of all), by project and node pool. shares: with the fair shares."""
     found: dict[tuple[str, str], _Account] = {}
     _held(world, projects, found)
@@ -52,11 +55,11 @@ def accounts(world: World, projects: Container[str] | None, *, shares: bool = Fa
             _asked(bucket, found)
     told = [_message(project, pool, found[project, pool]) for project, pool in sorted(found)]
     if shares:
-        _add_shares(world, told)
+        _add_shares(world, told, viewer)
     return told
 
 
-def _add_shares(world: World, told: Iterable[fleet_pb2.Account]) -> None:
+def _add_shares(world: World, told: Iterable[fleet_pb2.Account], viewer: Viewer) -> None:
     by_pool: dict[str, tuple[dict[str, QueueShare], Promises]] = {}
     for account in told:
         pool = account.node_pool
@@ -64,7 +67,7 @@ def _add_shares(world: World, told: Iterable[fleet_pb2.Account]) -> None:
             by_pool[pool] = all_shares(world, pool), Promises(world, pool)
         shares, promises = by_pool[pool]
         share = shares.get(account.project)
-        account.warnings.extend(promises.of(account.project))
+        account.warnings.extend(promises.of(account.project, viewer))
         if share is not None:
             account.gpu_fair, account.gpu_deserved = share.fair, share.deserved
 

@@ -18,13 +18,16 @@ from muster.fleet.v1 import fleet_pb2
 from muster.workload.v1 import workload_pb2
 from muster_kernel.ids import is_uuid, replica_name
 from muster_kernel.lifecycle import DesiredPhase, Phase
-from muster_kernel.reasons import ChangeReason
+from muster_kernel.reasons import ChangeReason, PreemptionCause
 from muster_scheduler.domain.asked.requests import Grant, Kind, Share
 from muster_scheduler.domain.asked.workloads import SECOND, Replica, ReplicaState, Request, Workload
 from muster_scheduler.domain.decisions import PhaseChange
 
 PHASES: Final = {phase: workload_pb2.Phase.Value(f"PHASE_{phase.name}") for phase in Phase}
 DESIRED: Final = {phase: workload_pb2.DesiredPhase.Value(f"DESIRED_PHASE_{phase.name}") for phase in DesiredPhase}
+CAUSES: Final = {
+    cause: scheduler_pb2.PreemptionCause.Value(f"PREEMPTION_CAUSE_{cause.name}") for cause in PreemptionCause
+}
 _PREFIX: Final = "GPU-"
 _UUID_BYTES: Final = 16
 _ENDED: Final = frozenset({ReplicaState.SUCCEEDED, ReplicaState.FAILED})
@@ -185,6 +188,12 @@ def _revision(record: fleet_pb2.Assignment, workload: Workload, request: Request
         revision.least, revision.most = request.stretch.least, request.stretch.most
 
 
+def reason_of(reason: ChangeReason, message: str, preempted_by: str) -> workload_pb2.Reason:
+    """Why a phase changed. preempted_by: the id of the workload that took its place, told where that is the reason."""
+    other = preempted_by if reason is ChangeReason.PREEMPTED else ""
+    return workload_pb2.Reason(code=reason.value, message=message or SENTENCES[reason], other_workload_id=other)
+
+
 def phase_changed(workload: Workload, change: PhaseChange, replicas: Iterable[Replica]) -> scheduler_pb2.PhaseChanged:
     """The event of a phase. `replicas`: those to show; none where a later event of the transaction has them."""
     return scheduler_pb2.PhaseChanged(
@@ -193,7 +202,7 @@ def phase_changed(workload: Workload, change: PhaseChange, replicas: Iterable[Re
         attempt=change.attempt,
         **{"from": PHASES[change.before]},
         to=PHASES[change.after],
-        reason=workload_pb2.Reason(code=change.reason.value, message=change.message or SENTENCES[change.reason]),
+        reason=reason_of(change.reason, change.message, workload.preempted_by),
         at=timestamp(change.at),
         replicas=[replica_of(replica) for replica in replicas],
         endpoints=workload.endpoints,

@@ -13,7 +13,7 @@ from muster_scheduler.domain.answers.explain import Explanation
 from muster_scheduler.domain.answers.growing import Growth
 from muster_scheduler.domain.answers.prospects import Displaced, Outlook, Prospect, Prospects
 from muster_scheduler.domain.answers.shares import QueueShare
-from muster_scheduler.domain.answers.viewing import Viewer
+from muster_scheduler.domain.answers.viewing import EVERYONE, Viewer
 from muster_scheduler.domain.asked.workloads import Workload
 
 _OUTLOOKS: Final = {
@@ -25,16 +25,18 @@ _OUTLOOKS: Final = {
 
 def viewer(readable: pb.Readable) -> Viewer:
     """Who asks; nobody sees what was not said to be his to read."""
-    return Viewer(None if readable.everything else frozenset(readable.projects))
+    if readable.everything:
+        return EVERYONE
+    return Viewer(frozenset(readable.projects), frozenset(readable.departments))
 
 
 def explanation(workload: Workload, answer: Explanation) -> scheduler_pb2.Explanation:
     """Why a workload waits, or is as it is."""
     reason = answer.reason
     if reason is not None:
-        said = workload_pb2.Reason(code=reason.code.value, message=reason.sentence())
+        said = workload_pb2.Reason(code=reason.code.value, message=reason.sentence(department=answer.figures))
     else:
-        text = workload.message or encoding.SENTENCES[workload.reason]
+        text = answer.message or encoding.SENTENCES[workload.reason]
         said = workload_pb2.Reason(code=workload.reason.value, message=text)
     return scheduler_pb2.Explanation(
         workload_id=workload.id,

@@ -84,8 +84,8 @@ def event_of(decision: d.Event, world: World, placements: Placements, *, latest:
             return _waiting(workload, reason)
         case d.Claimed(cluster=cluster, planned=planned, waits_for=waits_for):
             return _claimed(workload, cluster, planned, waits_for)
-        case d.Preempted(attempt=attempt, by=by):
-            return _preempted(world, workload, attempt, by)
+        case d.Preempted() | d.Evicted():
+            return _preempted(workload, decision)
         case d.Scaled(before=before, after=after):
             return scheduler_pb2.WorkloadScaled(
                 workload_id=workload.id, generation=workload.generation, **{"from": before}, to=after
@@ -97,10 +97,11 @@ def event_of(decision: d.Event, world: World, placements: Placements, *, latest:
 
 def _waiting(workload: Workload, reason: Reason) -> scheduler_pb2.WorkloadWaiting:
     brief = brief_of(workload)
+    # What is published is stored and read by all who read the workload; `why` tells figures to those who may see them.
     explanation = scheduler_pb2.Explanation(
         workload_id=workload.id,
         name=workload.name,
-        reason=workload_pb2.Reason(code=reason.code.value, message=reason.sentence()),
+        reason=workload_pb2.Reason(code=reason.code.value, message=reason.sentence(department=False)),
         asks=brief.asks,
         node_pool=brief.pool,
         queued_at=encoding.timestamp(workload.queued),
@@ -123,16 +124,15 @@ def _claimed(
     return made
 
 
-def _preempted(world: World, workload: Workload, attempt: int, by: str) -> scheduler_pb2.WorkloadPreempted:
-    taker = world.workloads.get(by)
-    name = taker.name if taker else by
+def _preempted(workload: Workload, decision: d.Preempted | d.Evicted) -> scheduler_pb2.WorkloadPreempted:
+    by, cause = decision.by if isinstance(decision, d.Preempted) else "", decision.cause
     return scheduler_pb2.WorkloadPreempted(
         workload_id=workload.id,
         generation=workload.generation,
-        attempt=attempt,
+        attempt=decision.attempt,
         by=by,
-        by_name=name,
-        why=workload_pb2.Reason(code="HigherPriority", message=f"{name} has a higher priority in the same project"),
+        why=workload_pb2.Reason(code=cause.value, message=cause.sentence, other_workload_id=by),
+        cause=encoding.CAUSES[cause],
     )
 
 

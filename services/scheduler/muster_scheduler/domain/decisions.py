@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from muster_kernel.lifecycle import DesiredPhase, Phase
-from muster_kernel.reasons import ChangeReason
+from muster_kernel.reasons import ChangeReason, PreemptionCause
 from muster_kernel.sentences import Reason
 from muster_scheduler.domain.asked.courses import Planned
 
@@ -48,11 +48,20 @@ class Waiting(NamedTuple):
 
 
 class Preempted(NamedTuple):
-    """A workload gives its place up."""
+    """A workload gives its place to another one."""
 
     workload: str
     attempt: int
     by: str
+    cause: PreemptionCause
+
+
+class Evicted(NamedTuple):
+    """A workload gives its place up and none takes it."""
+
+    workload: str
+    attempt: int
+    cause: PreemptionCause
 
 
 class Scaled(NamedTuple):
@@ -132,7 +141,7 @@ class Burst(NamedTuple):
             yield Assign(self.cluster, change.workload)
 
 
-Event = Queued | Claimed | Placed | Waiting | Preempted | Scaled | PhaseChange | Refused
+Event = Queued | Claimed | Placed | Waiting | Preempted | Evicted | Scaled | PhaseChange | Refused
 Decision = Event | Assign | Release
 Taken = Decision | Burst
 

@@ -23,6 +23,7 @@ from muster_submission.adapters import views
 from muster_submission.adapters.reading import Reading
 from muster_submission.adapters.views import ChangeRow
 from muster_submission.domain.filters import Subject
+from muster_submission.domain.others import Other
 
 _log = logs.get(__name__)
 _RING: Final = 5_000
@@ -40,7 +41,7 @@ WATCHERS = metrics.gauge(
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One entry, with the workload as it is after it."""
+    """One entry, with the workload as it is after it. other: the workload that its text and reason are about."""
 
     seq: int
     subject: Subject
@@ -49,6 +50,7 @@ class Change:
     event: str
     text: str
     workload: Workload
+    other: Other | None
 
 
 class Feed:
@@ -175,4 +177,5 @@ def _change(entry: ChangeRow, whole: Workload) -> Change:
         event=row["event"],
         text=row["text"],
         workload=shown,
+        other=views.other(row),
     )

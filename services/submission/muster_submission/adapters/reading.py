@@ -20,6 +20,7 @@ from muster_submission.adapters.places import DirectoryBooks
 from muster_submission.adapters.views import ChangeRow
 from muster_submission.domain.cursors import Reach
 from muster_submission.domain.filters import Filter
+from muster_submission.domain.others import Other
 
 _HEAD: Final = "SELECT greatest((SELECT max(seq) FROM changes), (SELECT seq FROM changes_floor)) AS head"
 _REACH: Final = "SELECT seq AS floor, greatest((SELECT max(seq) FROM changes), seq) AS head FROM changes_floor"
@@ -39,15 +40,24 @@ SELECT {views.COLUMNS}, s.asked_cluster, l.moved_at, nullif(l.deleted_at, '-infi
        l.phase AS last_phase
 FROM {views.SOURCE} JOIN workload_list l ON l.id = w.id WHERE w.id = ANY ($1)
 """  # noqa: S608 - constants only
-_HISTORY: Final = """
-SELECT seq, at, event, text, previous, phase, reason_code, cluster FROM workload_history
-WHERE workload_id = $1 ORDER BY seq DESC OFFSET $2 LIMIT $3
-"""
-_CHANGES: Final = """
-SELECT seq, workload_id::text AS workload_id, project, name, kind, event, text, previous, phase, desired, reason_code,
-       reason_message, generation, attempt, cluster, node_pool
-FROM changes WHERE seq > $1 ORDER BY seq LIMIT $2
-"""
+_HAPPENED: Final = f"""
+SELECT h.seq, h.at, h.event, h.text, h.previous, h.phase, h.reason_code, h.cluster, h.attempt, {views.OTHER_COLUMNS}
+FROM workload_history h LEFT JOIN workloads o ON o.id = h.other
+WHERE h.workload_id = $1
+"""  # noqa: S608 - constants only
+_HISTORY: Final = f"{_HAPPENED} ORDER BY h.seq DESC OFFSET $2 LIMIT $3"
+_BEFORE: Final = f"{_HAPPENED} AND h.seq < $2 ORDER BY h.seq DESC LIMIT $3"
+_RUNS: Final = f"{_HAPPENED} AND (h.event = 'WorkloadPlaced' OR h.previous <> h.phase) ORDER BY h.seq DESC LIMIT $2"
+_OTHERS: Final = f"""
+SELECT w.id::text AS id, {views.OTHER_COLUMNS} FROM workloads w JOIN workloads o ON o.id = w.reason_other
+WHERE w.id = ANY ($1)
+"""  # noqa: S608 - constants only
+_CHANGES: Final = f"""
+SELECT c.seq, c.workload_id::text AS workload_id, c.project, c.name, c.kind, c.event, c.text, c.previous, c.phase,
+       c.desired, c.reason_code, c.reason_message, c.generation, c.attempt, c.cluster, c.node_pool,
+       {views.OTHER_COLUMNS}
+FROM changes c LEFT JOIN workloads o ON o.id = c.other WHERE c.seq > $1 ORDER BY c.seq LIMIT $2
+"""  # noqa: S608 - constants only
 _PRUNE: Final = """
 WITH old AS (
     SELECT seq FROM changes WHERE seq <= (SELECT min(seq) + $2 FROM changes) AND at < $1::timestamptz ORDER BY seq
@@ -95,7 +105,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """One entry of a workload's history."""
+    """One entry of a workload's history. other: the workload that its text is about."""
 
     seq: int
     at: datetime
@@ -105,6 +115,8 @@ class Happened:
     phase: int
     reason: str
     cluster: str
+    attempt: int = 0
+    other: Other | None = None
 
 
 class Reading:
@@ -156,20 +168,20 @@ class Reading:
 
     async def history(self, workload_id: str, offset: int, limit: int) -> list[Happened]:
         """What happened to a workload, newest first; its beginning is not among it."""
-        rows = await self._pool.fetch(_HISTORY, workload_id, offset, limit)
-        return [
-            Happened(
-                row["seq"],
-                row["at"],
-                row["event"],
-                row["text"],
-                row["previous"],
-                row["phase"],
-                row["reason_code"],
-                row["cluster"],
-            )
-            for row in rows
-        ]
+        return [_happened(row) for row in await self._pool.fetch(_HISTORY, workload_id, offset, limit)]
+
+    async def history_before(self, workload_id: str, seq: int, limit: int) -> list[Happened]:
+        """The same, of what comes before the entry `seq`: a page that new entries do not move."""
+        return [_happened(row) for row in await self._pool.fetch(_BEFORE, workload_id, seq, limit)]
+
+    async def runs(self, workload_id: str, limit: int) -> list[Happened]:
+        """The newest entries in which it got a place or entered another phase, oldest first."""
+        return [_happened(row) for row in reversed(await self._pool.fetch(_RUNS, workload_id, limit))]
+
+    async def others(self, ids: Iterable[str]) -> dict[str, Other]:
+        """By workload the one that its reason is about, where it is about one that is known."""
+        rows = await self._pool.fetch(_OTHERS, list(ids))
+        return {row["id"]: other for row in rows if (other := views.other(row))}
 
     async def reach(self) -> Reach:
         """What the change log holds."""
@@ -188,6 +200,21 @@ class Reading:
     async def forget(self, before: Any, at_most: int) -> bool:
         """Drops what histories hold from before a moment, a bounded number. Returns whether anything went."""
         return await self._pool.fetchval(_FORGET, before, at_most) is not None
+
+
+def _happened(row: Any) -> Happened:
+    return Happened(
+        row["seq"],
+        row["at"],
+        row["event"],
+        row["text"],
+        row["previous"],
+        row["phase"],
+        row["reason_code"],
+        row["cluster"],
+        row["attempt"],
+        views.other(row),
+    )
 
 
 def _listed(row: Any) -> Listed:

@@ -13,12 +13,15 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from muster.workload.v1 import workload_pb2 as wl
 from muster_language.sensitive import mask
+from muster_submission.domain.others import Other
 
 COLUMNS: Final = """
 w.id::text AS id, w.project, w.name, w.kind, w.phase, w.desired, w.reason_code, w.reason_message, w.generation,
 w.attempt, w.cluster, w.node_pool, w.verdict, w.judged, w.held, w.status, w.created_at, w.started_at, w.finished_at,
 s.spec, s.effective_spec, s.issues, s.owner, s.origin, s.caused_by, s.asked_cluster
 """
+OTHER_COLUMNS: Final = "o.id::text AS other_id, o.project AS other_project, o.name AS other_name"
+"""Of the workload that a text is about, joined as o."""
 SOURCE: Final = "workloads w JOIN workload_specs s ON s.workload_id = w.id"
 
 
@@ -56,6 +59,11 @@ def workload(row: Any) -> wl.Workload:
         shown.finished_at.FromDatetime(row["finished_at"])
     moment(shown, row)
     return shown
+
+
+def other(row: Any) -> Other | None:
+    """The workload that a text is about, from a row that has OTHER_COLUMNS."""
+    return Other(row["other_id"], row["other_project"], row["other_name"]) if row["other_id"] else None
 
 
 def moment(shown: wl.Workload, row: Any) -> None:

@@ -1,6 +1,6 @@
 """The books of workloads in PostgreSQL: made, numbered, locked and kept in sets, a statement a step.
 
-Called by handlers within their transaction. The functions that it calls stand in the migrations 0001 and 0002.
+Called by handlers within their transaction. The functions that it calls stand in the migrations 0001, 0002 and 0009.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from muster_submission.ports import Base, Batch, Line, NewWorkload
 
 _MAKE: Final = "SELECT make_workloads($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
 _LOCK: Final = """
-SELECT id::text AS id, phase, desired, reason_code, reason_message, generation, attempt, cluster, node_pool,
-       gpu_charge, held, verdict, judged, admissions, decisions, started_at, finished_at
+SELECT id::text AS id, phase, desired, reason_code, reason_message, coalesce(reason_other::text, '') AS reason_other,
+       generation, attempt, cluster, node_pool, gpu_charge, held, verdict, judged, admissions, decisions,
+       started_at, finished_at
 FROM workloads WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE
 """
 _KEEP: Final = """
-SELECT keep_progress($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
+SELECT keep_progress($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)
 """
-_LOG: Final = "SELECT log_changes($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
+_LOG: Final = "SELECT log_changes($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
 _VERDICTS: Final = "SELECT keep_verdicts($1, $2, $3)"
 _SHOW: Final = f"SELECT {views.COLUMNS} FROM {views.SOURCE} WHERE w.id = $1"  # noqa: S608 - constants only
 _NEW_SPEC: Final = """
@@ -100,7 +101,12 @@ class PostgresWorkloads:
         )
         after = (await self.lock(unit, [workload_id]))[workload_id]
         line = Line(
-            workload_id, "SpecChanged", f"generation {generation} is asked for", phases.number(after.phase), after
+            workload_id,
+            "SpecChanged",
+            f"generation {generation} is asked for",
+            phases.number(after.phase),
+            after,
+            unit.now,
         )
         await self._log(unit, [line])
 
@@ -120,6 +126,7 @@ class PostgresWorkloads:
             [phases.desired_number(one.desired) for one in values],
             [one.why.code for one in values],
             [one.why.message for one in values],
+            [one.why.other or None for one in values],
             [one.attempt for one in values],
             [one.cluster for one in values],
             [one.node_pool for one in values],
@@ -146,6 +153,8 @@ class PostgresWorkloads:
             [phases.desired_number(line.after.desired) for line in lines],
             [line.after.why.code for line in lines],
             [line.after.why.message for line in lines],
+            [line.other or None for line in lines],
+            [line.at for line in lines],
             [line.after.generation for line in lines],
             [line.after.attempt for line in lines],
             [line.after.cluster for line in lines],
@@ -154,11 +163,11 @@ class PostgresWorkloads:
 
 
 def _progress(row: Any) -> Progress:
-    code, message = row["reason_code"], row["reason_message"]
+    code, message, other = row["reason_code"], row["reason_message"], row["reason_other"]
     return Progress(
         phase=phases.PHASES[row["phase"] - 1],
         desired=phases.DESIRED[row["desired"] - 1],
-        why=Why(code, message) if code or message else NO_REASON,
+        why=Why(code, message, other) if code or message else NO_REASON,
         generation=row["generation"],
         attempt=row["attempt"],
         cluster=row["cluster"],

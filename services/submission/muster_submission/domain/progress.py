@@ -22,10 +22,14 @@ REFUSED: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """A code for programs and a sentence for people; both empty where there is nothing to say."""
+    """A code for programs and a sentence for people; both empty where there is nothing to say.
+
+    other: the id of the workload that the sentence calls "another workload"; its name is filled in for each reader.
+    """
 
     code: str = ""
     message: str = ""
+    other: str = ""
 
 
 NO_REASON: Final = Why()
@@ -116,7 +120,6 @@ class Waiting:
 class Preempted:
     """It gives its place up."""
 
-    by_name: str
     why: Why
 
 
@@ -217,8 +220,8 @@ def _decision(before: Progress, fact: Decision) -> _Changes:
             return _placed(before, fact)
         case Waiting(why=why):
             return {"why": why}, f"waits: {why.message or why.code}"
-        case Preempted(by_name=name, why=why):
-            return {"why": why}, f"gives its place to {name or 'others'}: {why.message or why.code}"
+        case Preempted(why=why):
+            return {"why": why}, why.message or why.code
         case Scaled(before=few, after=many):
             return {}, f"has {_count(many, 'replica')} instead of {few}"
         case RequestRefused(why=why):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from muster_chassis import metrics
@@ -34,6 +35,8 @@ class News:
     workload_id: str
     event: str
     version: int
+    at: datetime
+    """When it happened, as far as the writer says; else when it was written."""
     fact: Fact
     status: bytes | None = None
     pods: int = 0
@@ -77,7 +80,9 @@ def fold(before: dict[str, Progress], news: Sequence[News]) -> Batch:
             continue
         batch.progress[one.workload_id] = outcome.progress
         if outcome.text:
-            line = Line(one.workload_id, one.event, outcome.text[:_TEXT], phases.number(known.phase), outcome.progress)
+            other = getattr(getattr(one.fact, "why", None), "other", "")
+            text, was = outcome.text[:_TEXT], phases.number(known.phase)
+            line = Line(one.workload_id, one.event, text, was, outcome.progress, one.at, other)
             batch.lines.append(line)
             _bring(batch, one)
     return batch

@@ -29,7 +29,7 @@ def event(rows: Rows, shown: wl.Workload, one: Happened) -> dict[str, Any]:
         "id": f"{shown.id}.{one.seq}",
         "type": "Warning" if one.event in _WARNINGS or one.phase == _FAILED else "Normal",
         "clusterId": cluster_of(one.cluster or shown.cluster),
-        "message": one.text,
+        "message": rows.said(one.text, one.other),
         "reason": one.reason or one.event,
         "source": "muster",
         "involvedObject": {
@@ -44,7 +44,9 @@ def event(rows: Rows, shown: wl.Workload, one: Happened) -> dict[str, Any]:
 def record(rows: Rows, shown: wl.Workload, one: Happened) -> dict[str, Any]:
     """A record of the history: a change of phase where there was one, else an event."""
     if one.phase != one.previous:
-        spec: dict[str, Any] = {"phaseUpdate": {"phase": phase_word(one.phase), "phaseMessage": one.text}}
+        spec: dict[str, Any] = {
+            "phaseUpdate": {"phase": phase_word(one.phase), "phaseMessage": rows.said(one.text, one.other)}
+        }
         return {"meta": {"creationTimestamp": time(one.at), "type": "PhaseUpdate"}, "spec": spec}
     return {
         "meta": {"creationTimestamp": time(one.at), "type": "Event"},

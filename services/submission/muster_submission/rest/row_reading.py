@@ -12,15 +12,17 @@ from typing import Any, Final
 
 import asyncpg
 
+from muster_submission.adapters import views
 from muster_submission.rest.workload_rows import Lasting, Rows, lasting_of
 
 KEPT: Final = 10_000
-MOVING: Final = """
+MOVING: Final = f"""
 SELECT w.id::text AS id, w.project, w.phase, w.reason_code, w.reason_message, w.generation, w.attempt, w.cluster,
        w.node_pool, w.judged, w.status, w.finished_at, l.moved_at, nullif(l.deleted_at, '-infinity') AS deleted_at,
-       l.gpus, l.phase AS last_phase
-FROM workloads w JOIN workload_list l ON l.id = w.id WHERE w.id = ANY ($1)
-"""
+       l.gpus, l.phase AS last_phase, {views.OTHER_COLUMNS}
+FROM workloads w JOIN workload_list l ON l.id = w.id LEFT JOIN workloads o ON o.id = w.reason_other
+WHERE w.id = ANY ($1)
+"""  # noqa: S608 - constants only
 LASTING: Final = """
 SELECT w.id::text AS id, w.name, w.kind, w.created_at, s.spec, s.effective_spec, s.owner, s.origin, s.caused_by,
        s.asked_cluster, s.issues

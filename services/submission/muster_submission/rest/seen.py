@@ -44,9 +44,9 @@ class Seeing:
         named = any("clusterId" in one for one in request.query_params.getlist("filterBy"))
         return await self.parts.reading.directory.now(clusters=named)
 
-    def rows(self, directory: Directory) -> Rows:
-        """A writer of rows."""
-        return Rows(self.parts.tenant_id, directory)
+    async def rows(self, directory: Directory) -> Rows:
+        """A writer of rows for the caller."""
+        return Rows(self.parts.tenant_id, directory, await self.scope())
 
     async def one(self, request: Request) -> wl.Workload:
         """The workload in the path. Raises NoSuchWorkload."""

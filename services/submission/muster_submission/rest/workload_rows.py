@@ -20,10 +20,12 @@ from muster.tenancy.v1.tenancy_pb2 import Department, Project
 from muster.workload.v1 import workload_pb2 as wl
 from muster_kernel.lifecycle import Phase
 from muster_language.resources import is_preemptible, resource_requests
+from muster_submission.adapters import views
 from muster_submission.adapters.places import Directory
 from muster_submission.domain import phases
 from muster_submission.domain.fields import GPU_UNITS, KIND_WORDS, SOURCE_WORDS
 from muster_submission.domain.fleet import ANY_CLUSTER, cluster_uuid
+from muster_submission.domain.others import Other, filled
 
 MIG_PROFILES: Final = frozenset(
     ["1g.5gb", "1g.10gb", "2g.10gb", "2g.20gb", "3g.20gb", "3g.40gb", "4g.20gb", "4g.40gb", "7g.40gb", "7g.80gb"]
@@ -116,6 +118,8 @@ class Rows:
 
     tenant_id: int
     directory: Directory
+    scope: frozenset[str] | None = frozenset()
+    """The projects whose workloads the caller may read, and so be told of by name; None: all."""
 
     def row(self, row: Any, lasting: Lasting) -> bytes:
         """One workload as JSON. row: the columns of row_reading.MOVING."""
@@ -132,7 +136,7 @@ class Rows:
             "deletedAt": None if row["deleted_at"] is None else time(row["deleted_at"]),
             "completedAt": None if row["finished_at"] is None else time(row["finished_at"]),
             "phase": phase_word(row["last_phase"]),
-            "phaseMessage": row["reason_message"] or lasting.said,
+            "phaseMessage": self.said(row["reason_message"], views.other(row)) or lasting.said,
             "k8sPhase": _K8S.get(known, "Unknown"),
             "conditions": [_condition(one) for one in status.conditions],
             "actionsSupport": {"delete": known not in _LEAVING, "suspend": known not in _STOPPABLE},
@@ -149,6 +153,10 @@ class Rows:
             },
         }
         return b"{" + lasting.json + b"," + msgspec.json.encode(told)[1:]
+
+    def said(self, text: str, other: Other | None) -> str:
+        """A stored text for the caller."""
+        return filled(text, other, self.scope)
 
     def place(self, project: str, cluster: str) -> dict[str, str]:
         """Where something belongs: project, department, and the cluster of that name, else the project's own."""

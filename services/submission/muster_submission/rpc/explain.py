@@ -76,7 +76,12 @@ def free(names: Iterable[tuple[str, str]], held: Collection[tuple[str, str]]) ->
 def readable(rights: Rights) -> api.Readable:
     """Whose workloads an answer may name to the caller."""
     projects = rights.projects(Verb.WORKLOADS_READ)
-    return api.Readable(everything=projects is None, projects=sorted(projects or ()))
+    departments = rights.departments(Verb.DEPARTMENTS_READ)
+    return api.Readable(
+        everything=projects is None and departments is None,
+        projects=sorted(projects or ()),
+        departments=sorted(departments or ()),
+    )
 
 
 def whole(
@@ -99,16 +104,11 @@ def whole(
 
 
 def _displaced(one: api.Displaced, places: list[int], rights: Rights) -> api.Displaced:
-    """Who would give a place up, without a name where the caller may not see it."""
-    told = api.Displaced(
-        gpu_charge=one.gpu_charge,
-        by=places[one.by - 1] if one.by else 0,
-        moves=one.moves,
-        replicas_given_up=one.replicas_given_up,
-        replicas=one.replicas,
-    )
+    """Who would give a place up; of one that the caller may not see neither its name nor what it holds."""
+    told = api.Displaced(by=places[one.by - 1] if one.by else 0, moves=one.moves)
     if rights.allows(Verb.WORKLOADS_READ, project=one.project):
         told.workload_id, told.name, told.project = one.workload_id, one.name, one.project
+        told.gpu_charge, told.replicas_given_up, told.replicas = one.gpu_charge, one.replicas_given_up, one.replicas
     return told
 
 

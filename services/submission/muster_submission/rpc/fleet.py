@@ -17,6 +17,7 @@ from muster_submission.audit import Entry, passed_on
 from muster_submission.domain.access import Verb
 from muster_submission.handlers.access import Access, Rights
 from muster_submission.handlers.node_pools import NodePools
+from muster_submission.rpc.explain import readable
 
 _STUB: Final = fleet_pb2_grpc.FleetServiceStub
 _Changed = TypeVar("_Changed", api.RegisterClusterResponse, api.AdoptClusterResponse, api.ForceGoneNodeResponse)
@@ -70,8 +71,12 @@ class Fleet(fleet_pb2_grpc.FleetServiceServicer):
 
     async def ListAccounts(self, request: api.ListAccountsRequest, context: Any) -> api.ListAccountsResponse:
         """What the projects that the caller may see hold and ask for in each node pool."""
-        seen = (await self._rights()).projects(Verb.PROJECTS_READ)
-        answer = await self._scheduler.ask(_STUB, "ListAccounts", request, api.ListAccountsResponse, context)
+        rights = await self._rights()
+        seen = rights.projects(Verb.PROJECTS_READ)
+        asked = api.ListAccountsRequest(
+            projects=request.projects, with_shares=request.with_shares, readable=readable(rights)
+        )
+        answer = await self._scheduler.ask(_STUB, "ListAccounts", asked, api.ListAccountsResponse, context)
         if seen is not None:
             shown = [one for one in answer.accounts if one.project in seen]
             del answer.accounts[:]

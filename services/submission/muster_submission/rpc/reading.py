@@ -15,6 +15,7 @@ from muster_submission.domain.filters import Filter
 from muster_submission.domain.terms import Term
 from muster_submission.errors import BadQuestion, NoSuchWorkload
 from muster_submission.handlers.access import Rights
+from muster_submission.rpc.naming import name_others
 
 _LONGEST = 500
 
@@ -47,6 +48,7 @@ async def find(reading: Reading, ref: api.WorkloadRef, rights: Rights, verb: Ver
     if found is None:
         raise absent
     rights.require(verb, project=found.project, absent=absent)
+    await name_others(reading, [found], rights.projects(Verb.WORKLOADS_READ))
     return found
 
 

@@ -11,15 +11,18 @@ from dataclasses import replace
 from typing import Final
 
 from muster.api.v1 import workloads_pb2 as api
+from muster.workload.v1 import workload_pb2 as wl
 from muster_chassis.text import clean
 from muster_submission.adapters.feed import Change, Feed
 from muster_submission.adapters.reading import Reading
 from muster_submission.domain.access import Verb
 from muster_submission.domain.cursors import BadToken, TooOld, go_on, read_cursor
 from muster_submission.domain.filters import Filter
+from muster_submission.domain.others import filled
 from muster_submission.domain.snapshots import Shown
 from muster_submission.errors import BadQuestion, CursorTooOld, Stopping
 from muster_submission.handlers.access import Rights
+from muster_submission.rpc.naming import name_other, name_others
 from muster_submission.rpc.reading import filter_of, find
 
 _PAGE: Final = 500
@@ -55,7 +58,7 @@ class Watching:
                 if replace(wanted, scope=scope).takes(change.subject, change.before, change.after) and not shown.has(
                     change.subject.workload_id, change.seq
                 ):
-                    yield _item(change)
+                    yield _item(change, scope)
 
     async def _filter(self, request: api.WatchWorkloadsRequest, rights: Rights) -> Filter:
         wanted = await filter_of(self._reading, request.filter, rights)
@@ -83,6 +86,7 @@ class Watching:
         while True:
             page = await self._reading.page(wanted, _PAGE, after)
             shown.add(page.last if page.full else "", page.head)
+            await name_others(self._reading, page.workloads, wanted.scope)
             for workload in page.workloads:
                 yield api.WatchWorkloadsResponse(
                     kind=api.WATCH_ITEM_KIND_SNAPSHOT, workload=workload, cursor=str(shown.start)
@@ -106,11 +110,17 @@ class Watching:
         raise Stopping("this instance stops: watch again with the last cursor", retry_after=1.0)
 
 
-def _item(change: Change) -> api.WatchWorkloadsResponse:
+def _item(change: Change, scope: frozenset[str] | None) -> api.WatchWorkloadsResponse:
+    """A change for one watcher; the change itself is shared with the others."""
+    workload = change.workload
+    if change.other is not None:
+        workload = wl.Workload()
+        workload.CopyFrom(change.workload)
+        name_other(workload.reason, change.other, scope)
     return api.WatchWorkloadsResponse(
         kind=api.WATCH_ITEM_KIND_CHANGE,
-        workload=change.workload,
+        workload=workload,
         cursor=str(change.seq),
         event=change.event,
-        text=change.text,
+        text=filled(change.text, change.other, scope),
     )

@@ -31,8 +31,10 @@ from muster_submission.handlers.drafts import Checked, Drafts, Refusal
 from muster_submission.handlers.intents import Intents
 from muster_submission.handlers.submit import Acknowledged, Order, Submit
 from muster_submission.rpc.applying import Applying, creating
+from muster_submission.rpc.happenings import Happenings
 from muster_submission.rpc.judging import judged
 from muster_submission.rpc.logs import LogReading
+from muster_submission.rpc.naming import name_others
 from muster_submission.rpc.reading import filter_of, find, owner, page_of
 from muster_submission.rpc.watch import Watching
 
@@ -49,6 +51,7 @@ class Mounted:
     watching: Watching
     logs: LogReading
     applying: Applying
+    happenings: Happenings
 
 
 class Workloads(workloads_pb2_grpc.WorkloadsServiceServicer):
@@ -79,6 +82,7 @@ class Workloads(workloads_pb2_grpc.WorkloadsServiceServicer):
         self._watching = mounted.watching
         self._logs = mounted.logs
         self._applying = mounted.applying
+        self._happenings = mounted.happenings
 
     async def SubmitWorkload(self, request: api.SubmitWorkloadRequest, context: Any) -> api.SubmitWorkloadResponse:
         """Acknowledges a workload, and waits for policy's verdict as long as the caller wants."""
@@ -143,7 +147,9 @@ class Workloads(workloads_pb2_grpc.WorkloadsServiceServicer):
 
     async def GetWorkload(self, request: api.GetWorkloadRequest, context: Any) -> api.GetWorkloadResponse:
         """One workload, with its spec as a document."""
-        shown = await find(self._reading, request.workload, await self._rights())
+        rights = await self._rights()
+        shown = await find(self._reading, request.workload, rights)
+        await self._happenings.add_attempts(shown, rights)
         namespace = await self._drafts.namespace(shown.project)
         document = write(shown.spec, namespace=namespace, metadata_name=shown.name)
         return api.GetWorkloadResponse(workload=shown, yaml=document)
@@ -155,8 +161,15 @@ class Workloads(workloads_pb2_grpc.WorkloadsServiceServicer):
         if after and not is_uuid(after):
             raise BadQuestion("page_token is not one of this list: begin with an empty one")
         page = await self._reading.page(wanted, size, after)
+        await name_others(self._reading, page.workloads, wanted.scope)
         token = page_token(page.last, wanted.canonical()) if page.full else ""
         return api.ListWorkloadsResponse(workloads=page.workloads, next_page_token=token, cursor=str(page.head))
+
+    async def ListWorkloadEvents(
+        self, request: api.ListWorkloadEventsRequest, context: Any
+    ) -> api.ListWorkloadEventsResponse:
+        """What happened to a workload, newest first."""
+        return await self._happenings.page(request, await self._rights())
 
     async def WatchWorkloads(
         self, request: api.WatchWorkloadsRequest, context: Any

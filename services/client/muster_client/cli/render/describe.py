@@ -43,6 +43,8 @@ def _sections(workload: workload_pb2.Workload, now: datetime) -> Iterator[Text |
         yield from _section("Endpoints", *(Text(one_line(each)) for each in workload.endpoints))
     if workload.conditions:
         yield from _section("Conditions", _conditions(workload))
+    if workload.attempts:
+        yield from _section("Attempts", _attempts(workload, now))
     yield from _section("Times", _times(workload, now))
 
 
@@ -163,6 +165,35 @@ def _conditions(workload: workload_pb2.Workload) -> Table:
     )
 
 
+def _attempts(workload: workload_pb2.Workload, now: datetime) -> Table:
+    """Each start: when it began, how long it ran, and why it ended."""
+    return grid(
+        ["ATTEMPT", "PLACED", "RAN FOR", "CLUSTER", "ENDED"],
+        ([str(each.number), _begun(each), _ran(each, now), each.cluster, _ended(each)] for each in workload.attempts),
+        right=["ATTEMPT", "RAN FOR"],
+    )
+
+
+def _begun(attempt: workload_pb2.Attempt) -> str:
+    return clock(time_of(attempt.placed_at)).removesuffix(" UTC")
+
+
+def _ran(attempt: workload_pb2.Attempt, now: datetime) -> str:
+    seconds = _seconds(attempt, now)
+    return "-" if seconds is None else span(seconds)
+
+
+def _seconds(attempt: workload_pb2.Attempt, now: datetime) -> float | None:
+    """For how long it ran; None: it never did."""
+    begun = time_of(attempt.running_at)
+    return None if begun is None else ((time_of(attempt.ended_at) or now) - begun).total_seconds()
+
+
+def _ended(attempt: workload_pb2.Attempt) -> str:
+    ended = time_of(attempt.ended_at)
+    return "-" if ended is None else f"{ended:%H:%M:%S}: {attempt.cause.message}"
+
+
 def _times(workload: workload_pb2.Workload, now: datetime) -> Table:
     created, started = time_of(workload.created_at), time_of(workload.started_at)
     finished = time_of(workload.finished_at)
@@ -170,6 +201,9 @@ def _times(workload: workload_pb2.Workload, now: datetime) -> Table:
     for name, moment in (("Submitted", created), ("Started", started), ("Ended", finished)):
         if moment is not None:
             table.add_row(Text(name, style="dim"), clock(moment), f"{span((now - moment).total_seconds())} ago")
-    if started is not None:
-        table.add_row(Text("Ran for", style="dim"), span(((finished or now) - started).total_seconds()), "")
+    ran = [seconds for each in workload.attempts if (seconds := _seconds(each, now)) is not None]
+    if started is not None and not workload.attempts:
+        ran = [((finished or now) - started).total_seconds()]
+    if ran:
+        table.add_row(Text("Ran for", style="dim"), span(sum(ran)), "" if len(ran) == 1 else f"in {len(ran)} attempts")
     return table

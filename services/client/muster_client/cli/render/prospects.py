@@ -53,9 +53,11 @@ def _workloads(count: int) -> str:
 
 def displaced_text(answer: explain_pb2.WhatIfResponse) -> str:
     """Who would give a place up."""
-    total = sum(each.gpu_charge for each in answer.displaced)
     count = len(answer.displaced)
-    lines = [f"{_said(count, sum(1 for each in answer.displaced if each.replicas_given_up))} ({_gpus(total)}):"]
+    # Of those whom the reader may not see, what they hold is not told, and so no sum.
+    known = all(each.name for each in answer.displaced)
+    total = f" ({_gpus(sum(each.gpu_charge for each in answer.displaced))})" if known else ""
+    lines = [f"{_said(count, sum(1 for each in answer.displaced if each.replicas_given_up))}{total}:"]
     lines += [f"  {_victim(each, answer)}" for each in answer.displaced[:_LISTED]]
     if count > _LISTED:
         lines.append(f"  and {count - _LISTED} more")
@@ -77,7 +79,8 @@ def _victim(each: explain_pb2.Displaced, answer: explain_pb2.WhatIfResponse) -> 
     moves = ", and move" if each.moves else ""
     if each.replicas_given_up:
         return f"{who} gives up {each.replicas_given_up} of its {each.replicas} replicas{_worth(each)}, for {by}"
-    return f"{who} ({_gpus(each.gpu_charge)}), for {by}{moves}"
+    much = f" ({_gpus(each.gpu_charge)})" if each.name else ""
+    return f"{who}{much}, for {by}{moves}"
 
 
 def _worth(each: explain_pb2.Displaced) -> str:

@@ -28,31 +28,31 @@ from muster.events.v1 import scheduler_pb2 as muster_dot_events_dot_v1_dot_sched
 from muster.policy.v1 import policy_pb2 as muster_dot_policy_dot_v1_dot_policy__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bmuster/api/v1/explain.proto\x12\rmuster.api.v1\x1a\x1dmuster/api/v1/workloads.proto\x1a\x1dmuster/events/v1/policy.proto\x1a muster/events/v1/scheduler.proto\x1a\x1dmuster/policy/v1/policy.proto\"k\n\nWhyRequest\x12\x13\n\x0bworkload_id\x18\x01 \x01(\t\x12\x0f\n\x07project\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12)\n\x08readable\x18\x04 \x01(\x0b\x32\x17.muster.api.v1.Readable\"0\n\x08Readable\x12\x12\n\neverything\x18\x01 \x01(\x08\x12\x10\n\x08projects\x18\x02 \x03(\t\"A\n\x0bWhyResponse\x12\x32\n\x0b\x65xplanation\x18\x01 \x01(\x0b\x32\x1d.muster.events.v1.Explanation\"\x9e\x01\n\rWhatIfRequest\x12,\n\x06\x64rafts\x18\x01 \x03(\x0b\x32\x1c.muster.api.v1.WorkloadDraft\x12\x34\n\x08\x61\x64mitted\x18\x02 \x03(\x0b\x32\".muster.events.v1.WorkloadAdmitted\x12)\n\x08readable\x18\x03 \x01(\x0b\x32\x17.muster.api.v1.Readable\"}\n\x0eWhatIfResponse\x12*\n\tprospects\x18\x01 \x03(\x0b\x32\x17.muster.api.v1.Prospect\x12+\n\tdisplaced\x18\x02 \x03(\x0b\x32\x18.muster.api.v1.Displaced\x12\x12\n\nunfinished\x18\x03 \x01(\x08\"\xae\x02\n\x08Prospect\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07project\x18\x02 \x01(\t\x12\'\n\x07outlook\x18\x03 \x01(\x0e\x32\x16.muster.api.v1.Outlook\x12\x0f\n\x07\x63luster\x18\x04 \x01(\t\x12\x11\n\tnode_pool\x18\x05 \x01(\t\x12*\n\x05nodes\x18\x06 \x03(\x0b\x32\x1b.muster.api.v1.ProspectNode\x12\x32\n\x0b\x65xplanation\x18\x07 \x01(\x0b\x32\x1d.muster.events.v1.Explanation\x12\x31\n\x06issues\x18\x08 \x03(\x0b\x32!.muster.policy.v1.ComplianceIssue\x12\x10\n\x08warnings\x18\t \x03(\t\x12\x11\n\twaits_for\x18\n \x01(\r\"B\n\x0cProspectNode\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x10\n\x08replicas\x18\x02 \x01(\r\x12\x12\n\ngpu_charge\x18\x03 \x01(\x04\"\x9b\x01\n\tDisplaced\x12\x13\n\x0bworkload_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0f\n\x07project\x18\x03 \x01(\t\x12\x12\n\ngpu_charge\x18\x04 \x01(\x04\x12\r\n\x05moves\x18\x06 \x01(\x08\x12\n\n\x02\x62y\x18\x05 \x01(\r\x12\x19\n\x11replicas_given_up\x18\x07 \x01(\r\x12\x10\n\x08replicas\x18\x08 \x01(\r*x\n\x07Outlook\x12\x17\n\x13OUTLOOK_UNSPECIFIED\x10\x00\x12\x12\n\x0eOUTLOOK_STARTS\x10\x01\x12\x18\n\x14OUTLOOK_STARTS_AFTER\x10\x02\x12\x11\n\rOUTLOOK_WAITS\x10\x03\x12\x13\n\x0fOUTLOOK_REFUSED\x10\x04\x32\x95\x01\n\x0e\x45xplainService\x12<\n\x03Why\x12\x19.muster.api.v1.WhyRequest\x1a\x1a.muster.api.v1.WhyResponse\x12\x45\n\x06WhatIf\x12\x1c.muster.api.v1.WhatIfRequest\x1a\x1d.muster.api.v1.WhatIfResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bmuster/api/v1/explain.proto\x12\rmuster.api.v1\x1a\x1dmuster/api/v1/workloads.proto\x1a\x1dmuster/events/v1/policy.proto\x1a muster/events/v1/scheduler.proto\x1a\x1dmuster/policy/v1/policy.proto\"k\n\nWhyRequest\x12\x13\n\x0bworkload_id\x18\x01 \x01(\t\x12\x0f\n\x07project\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12)\n\x08readable\x18\x04 \x01(\x0b\x32\x17.muster.api.v1.Readable\"E\n\x08Readable\x12\x12\n\neverything\x18\x01 \x01(\x08\x12\x10\n\x08projects\x18\x02 \x03(\t\x12\x13\n\x0b\x64\x65partments\x18\x03 \x03(\t\"A\n\x0bWhyResponse\x12\x32\n\x0b\x65xplanation\x18\x01 \x01(\x0b\x32\x1d.muster.events.v1.Explanation\"\x9e\x01\n\rWhatIfRequest\x12,\n\x06\x64rafts\x18\x01 \x03(\x0b\x32\x1c.muster.api.v1.WorkloadDraft\x12\x34\n\x08\x61\x64mitted\x18\x02 \x03(\x0b\x32\".muster.events.v1.WorkloadAdmitted\x12)\n\x08readable\x18\x03 \x01(\x0b\x32\x17.muster.api.v1.Readable\"}\n\x0eWhatIfResponse\x12*\n\tprospects\x18\x01 \x03(\x0b\x32\x17.muster.api.v1.Prospect\x12+\n\tdisplaced\x18\x02 \x03(\x0b\x32\x18.muster.api.v1.Displaced\x12\x12\n\nunfinished\x18\x03 \x01(\x08\"\xae\x02\n\x08Prospect\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07project\x18\x02 \x01(\t\x12\'\n\x07outlook\x18\x03 \x01(\x0e\x32\x16.muster.api.v1.Outlook\x12\x0f\n\x07\x63luster\x18\x04 \x01(\t\x12\x11\n\tnode_pool\x18\x05 \x01(\t\x12*\n\x05nodes\x18\x06 \x03(\x0b\x32\x1b.muster.api.v1.ProspectNode\x12\x32\n\x0b\x65xplanation\x18\x07 \x01(\x0b\x32\x1d.muster.events.v1.Explanation\x12\x31\n\x06issues\x18\x08 \x03(\x0b\x32!.muster.policy.v1.ComplianceIssue\x12\x10\n\x08warnings\x18\t \x03(\t\x12\x11\n\twaits_for\x18\n \x01(\r\"B\n\x0cProspectNode\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x10\n\x08replicas\x18\x02 \x01(\r\x12\x12\n\ngpu_charge\x18\x03 \x01(\x04\"\x9b\x01\n\tDisplaced\x12\x13\n\x0bworkload_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0f\n\x07project\x18\x03 \x01(\t\x12\x12\n\ngpu_charge\x18\x04 \x01(\x04\x12\r\n\x05moves\x18\x06 \x01(\x08\x12\n\n\x02\x62y\x18\x05 \x01(\r\x12\x19\n\x11replicas_given_up\x18\x07 \x01(\r\x12\x10\n\x08replicas\x18\x08 \x01(\r*x\n\x07Outlook\x12\x17\n\x13OUTLOOK_UNSPECIFIED\x10\x00\x12\x12\n\x0eOUTLOOK_STARTS\x10\x01\x12\x18\n\x14OUTLOOK_STARTS_AFTER\x10\x02\x12\x11\n\rOUTLOOK_WAITS\x10\x03\x12\x13\n\x0fOUTLOOK_REFUSED\x10\x04\x32\x95\x01\n\x0e\x45xplainService\x12<\n\x03Why\x12\x19.muster.api.v1.WhyRequest\x1a\x1a.muster.api.v1.WhyResponse\x12\x45\n\x06WhatIf\x12\x1c.muster.api.v1.WhatIfRequest\x1a\x1d.muster.api.v1.WhatIfResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'muster.api.v1.explain_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_OUTLOOK']._serialized_start=1218
-  _globals['_OUTLOOK']._serialized_end=1338
+  _globals['_OUTLOOK']._serialized_start=1239
+  _globals['_OUTLOOK']._serialized_end=1359
   _globals['_WHYREQUEST']._serialized_start=173
   _globals['_WHYREQUEST']._serialized_end=280
   _globals['_READABLE']._serialized_start=282
-  _globals['_READABLE']._serialized_end=330
-  _globals['_WHYRESPONSE']._serialized_start=332
-  _globals['_WHYRESPONSE']._serialized_end=397
-  _globals['_WHATIFREQUEST']._serialized_start=400
-  _globals['_WHATIFREQUEST']._serialized_end=558
-  _globals['_WHATIFRESPONSE']._serialized_start=560
-  _globals['_WHATIFRESPONSE']._serialized_end=685
-  _globals['_PROSPECT']._serialized_start=688
-  _globals['_PROSPECT']._serialized_end=990
-  _globals['_PROSPECTNODE']._serialized_start=992
-  _globals['_PROSPECTNODE']._serialized_end=1058
-  _globals['_DISPLACED']._serialized_start=1061
-  _globals['_DISPLACED']._serialized_end=1216
-  _globals['_EXPLAINSERVICE']._serialized_start=1341
-  _globals['_EXPLAINSERVICE']._serialized_end=1490
+  _globals['_READABLE']._serialized_end=351
+  _globals['_WHYRESPONSE']._serialized_start=353
+  _globals['_WHYRESPONSE']._serialized_end=418
+  _globals['_WHATIFREQUEST']._serialized_start=421
+  _globals['_WHATIFREQUEST']._serialized_end=579
+  _globals['_WHATIFRESPONSE']._serialized_start=581
+  _globals['_WHATIFRESPONSE']._serialized_end=706
+  _globals['_PROSPECT']._serialized_start=709
+  _globals['_PROSPECT']._serialized_end=1011
+  _globals['_PROSPECTNODE']._serialized_start=1013
+  _globals['_PROSPECTNODE']._serialized_end=1079
+  _globals['_DISPLACED']._serialized_start=1082
+  _globals['_DISPLACED']._serialized_end=1237
+  _globals['_EXPLAINSERVICE']._serialized_start=1362
+  _globals['_EXPLAINSERVICE']._serialized_end=1511
 # @@protoc_insertion_point(module_scope)

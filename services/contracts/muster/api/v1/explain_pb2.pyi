@@ -99,21 +99,27 @@ class Readable(_message.Message):
 
     EVERYTHING_FIELD_NUMBER: _builtins.int
     PROJECTS_FIELD_NUMBER: _builtins.int
+    DEPARTMENTS_FIELD_NUMBER: _builtins.int
     everything: _builtins.bool
     """All of them."""
     @_builtins.property
     def projects(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Those of these projects."""
 
+    @_builtins.property
+    def departments(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What these departments hold and deserve may be told, too."""
+
     def __init__(
         self,
         *,
         everything: _builtins.bool = ...,
         projects: _abc.Iterable[_builtins.str] | None = ...,
+        departments: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["everything", b"everything", "projects", b"projects"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["departments", b"departments", "everything", b"everything", "projects", b"projects"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -330,7 +336,7 @@ class Displaced(_message.Message):
     project: _builtins.str
     """Its project; empty where the caller may not see it."""
     gpu_charge: _builtins.int
-    """What it would give up, in 1/7,000 GPU."""
+    """What it would give up, in 1/7,000 GPU; 0 where the caller may not see it, as the two figures of replicas are."""
     moves: _builtins.bool
     """It moves: it starts again elsewhere as soon as it has left."""
     by: _builtins.int

@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from muster.api.v1 import explain_pb2 as _explain_pb2
 from muster.fleet.v1 import fleet_pb2 as _fleet_pb2
 import builtins as _builtins
 import sys
@@ -255,21 +256,27 @@ class ListAccountsRequest(_message.Message):
 
     PROJECTS_FIELD_NUMBER: _builtins.int
     WITH_SHARES_FIELD_NUMBER: _builtins.int
+    READABLE_FIELD_NUMBER: _builtins.int
     with_shares: _builtins.bool
     """Also the fair shares, which take longer."""
     @_builtins.property
     def projects(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Only these projects'; empty: all. At most 500."""
 
+    @_builtins.property
+    def readable(self) -> _explain_pb2.Readable:
+        """What warnings may tell of departments; submission fills it in for the scheduler, whatever a caller writes here."""
+
     def __init__(
         self,
         *,
         projects: _abc.Iterable[_builtins.str] | None = ...,
         with_shares: _builtins.bool = ...,
+        readable: _explain_pb2.Readable | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["readable", b"readable"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["projects", b"projects", "with_shares", b"with_shares"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["projects", b"projects", "readable", b"readable", "with_shares", b"with_shares"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -635,6 +635,126 @@ class WatchWorkloadsResponse(_message.Message):
 Global___WatchWorkloadsResponse: _TypeAlias = WatchWorkloadsResponse  # noqa: Y015
 
 @_typing.final
+class ListWorkloadEventsRequest(_message.Message):
+    """Which events of a workload."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKLOAD_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    page_size: _builtins.int
+    """At most this many, 1 to 500; 0: 50."""
+    page_token: _builtins.str
+    """Where the page before ended; bound to the workload."""
+    @_builtins.property
+    def workload(self) -> Global___WorkloadRef:
+        """The workload."""
+
+    def __init__(
+        self,
+        *,
+        workload: Global___WorkloadRef | None = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["workload", b"workload"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "workload", b"workload"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListWorkloadEventsRequest: _TypeAlias = ListWorkloadEventsRequest  # noqa: Y015
+
+@_typing.final
+class WorkloadEvent(_message.Message):
+    """One thing that happened to a workload."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    AT_FIELD_NUMBER: _builtins.int
+    EVENT_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    PREVIOUS_FIELD_NUMBER: _builtins.int
+    PHASE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    CLUSTER_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
+    OTHER_WORKLOAD_ID_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """Grows with every event; 0: the beginning."""
+    event: _builtins.str
+    """What happened, such as WorkloadPlaced."""
+    text: _builtins.str
+    """One sentence for people."""
+    previous: _workload_pb2.Phase.ValueType
+    """The phase before; PHASE_UNSPECIFIED: there was none."""
+    phase: _workload_pb2.Phase.ValueType
+    """The phase after it."""
+    reason: _builtins.str
+    """Why the phase is what it is, for programs; empty where nothing is said."""
+    cluster: _builtins.str
+    """The cluster in which it was then; empty: in none."""
+    attempt: _builtins.int
+    """The start to which it belongs; 0: it happened before the first place."""
+    other_workload_id: _builtins.str
+    """The id of the other workload that the sentence is about; left out for a caller who may not read that workload."""
+    @_builtins.property
+    def at(self) -> _timestamp_pb2.Timestamp:
+        """When it happened."""
+
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        at: _timestamp_pb2.Timestamp | None = ...,
+        event: _builtins.str = ...,
+        text: _builtins.str = ...,
+        previous: _workload_pb2.Phase.ValueType = ...,
+        phase: _workload_pb2.Phase.ValueType = ...,
+        reason: _builtins.str = ...,
+        cluster: _builtins.str = ...,
+        attempt: _builtins.int = ...,
+        other_workload_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["at", b"at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "attempt", b"attempt", "cluster", b"cluster", "event", b"event", "number", b"number", "other_workload_id", b"other_workload_id", "phase", b"phase", "previous", b"previous", "reason", b"reason", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WorkloadEvent: _TypeAlias = WorkloadEvent  # noqa: Y015
+
+@_typing.final
+class ListWorkloadEventsResponse(_message.Message):
+    """A page of events."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EVENTS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Where the next page begins; empty: this was the last."""
+    @_builtins.property
+    def events(self) -> _containers.RepeatedCompositeFieldContainer[Global___WorkloadEvent]:
+        """The events, newest first."""
+
+    def __init__(
+        self,
+        *,
+        events: _abc.Iterable[Global___WorkloadEvent] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListWorkloadEventsResponse: _TypeAlias = ListWorkloadEventsResponse  # noqa: Y015
+
+@_typing.final
 class SuspendWorkloadRequest(_message.Message):
     """Which workload to suspend."""
 

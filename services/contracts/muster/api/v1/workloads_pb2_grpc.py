@@ -60,6 +60,11 @@ class WorkloadsServiceStub:
                 request_serializer=muster_dot_api_dot_v1_dot_workloads__pb2.ListWorkloadsRequest.SerializeToString,
                 response_deserializer=muster_dot_api_dot_v1_dot_workloads__pb2.ListWorkloadsResponse.FromString,
                 _registered_method=True)
+        self.ListWorkloadEvents = channel.unary_unary(
+                '/muster.api.v1.WorkloadsService/ListWorkloadEvents',
+                request_serializer=muster_dot_api_dot_v1_dot_workloads__pb2.ListWorkloadEventsRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_workloads__pb2.ListWorkloadEventsResponse.FromString,
+                _registered_method=True)
         self.WatchWorkloads = channel.unary_stream(
                 '/muster.api.v1.WorkloadsService/WatchWorkloads',
                 request_serializer=muster_dot_api_dot_v1_dot_workloads__pb2.WatchWorkloadsRequest.SerializeToString,
@@ -133,6 +138,13 @@ class WorkloadsServiceServicer:
 
     def ListWorkloads(self, request, context):
         """Workloads, newest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListWorkloadEvents(self, request, context):
+        """What happened to a workload, newest first. Watch it with its id for what happens next.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -215,6 +227,11 @@ def add_WorkloadsServiceServicer_to_server(servicer, server):
                     servicer.ListWorkloads,
                     request_deserializer=muster_dot_api_dot_v1_dot_workloads__pb2.ListWorkloadsRequest.FromString,
                     response_serializer=muster_dot_api_dot_v1_dot_workloads__pb2.ListWorkloadsResponse.SerializeToString,
+            ),
+            'ListWorkloadEvents': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListWorkloadEvents,
+                    request_deserializer=muster_dot_api_dot_v1_dot_workloads__pb2.ListWorkloadEventsRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_workloads__pb2.ListWorkloadEventsResponse.SerializeToString,
             ),
             'WatchWorkloads': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchWorkloads,
@@ -388,6 +405,33 @@ class WorkloadsService:
             '/muster.api.v1.WorkloadsService/ListWorkloads',
             muster_dot_api_dot_v1_dot_workloads__pb2.ListWorkloadsRequest.SerializeToString,
             muster_dot_api_dot_v1_dot_workloads__pb2.ListWorkloadsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListWorkloadEvents(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.WorkloadsService/ListWorkloadEvents',
+            muster_dot_api_dot_v1_dot_workloads__pb2.ListWorkloadEventsRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_workloads__pb2.ListWorkloadEventsResponse.FromString,
             options,
             channel_credentials,
             insecure,

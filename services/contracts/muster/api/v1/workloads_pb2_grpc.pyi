@@ -29,6 +29,8 @@ class WorkloadsServiceStub:
     """One workload, by id or by project and name."""
     ListWorkloads: _aio.UnaryUnaryMultiCallable[_workloads_pb2.ListWorkloadsRequest, _workloads_pb2.ListWorkloadsResponse]
     """Workloads, newest first."""
+    ListWorkloadEvents: _aio.UnaryUnaryMultiCallable[_workloads_pb2.ListWorkloadEventsRequest, _workloads_pb2.ListWorkloadEventsResponse]
+    """What happened to a workload, newest first. Watch it with its id for what happens next."""
     WatchWorkloads: _aio.UnaryStreamMultiCallable[_workloads_pb2.WatchWorkloadsRequest, _workloads_pb2.WatchWorkloadsResponse]
     """Workloads as they are, then every change. FAILED_PRECONDITION where the cursor is too old: list again."""
     SuspendWorkload: _aio.UnaryUnaryMultiCallable[_workloads_pb2.SuspendWorkloadRequest, _workloads_pb2.SuspendWorkloadResponse]
@@ -91,6 +93,14 @@ class WorkloadsServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_workloads_pb2.ListWorkloadsRequest, _abc.Awaitable[_workloads_pb2.ListWorkloadsResponse]],
     ) -> _abc.Awaitable[_workloads_pb2.ListWorkloadsResponse]:
         """Workloads, newest first."""
+
+    @_abc_1.abstractmethod
+    def ListWorkloadEvents(
+        self,
+        request: _workloads_pb2.ListWorkloadEventsRequest,
+        context: _aio.ServicerContext[_workloads_pb2.ListWorkloadEventsRequest, _abc.Awaitable[_workloads_pb2.ListWorkloadEventsResponse]],
+    ) -> _abc.Awaitable[_workloads_pb2.ListWorkloadEventsResponse]:
+        """What happened to a workload, newest first. Watch it with its id for what happens next."""
 
     @_abc_1.abstractmethod
     def WatchWorkloads(

@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from muster.fleet.v1 import fleet_pb2 as _fleet_pb2
 from muster.workload.v1 import workload_pb2 as _workload_pb2
 import builtins as _builtins
@@ -20,6 +21,46 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _PreemptionCause:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _PreemptionCauseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PreemptionCause.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    PREEMPTION_CAUSE_UNSPECIFIED: _PreemptionCause.ValueType  # 0
+    """Not said."""
+    PREEMPTION_CAUSE_RECLAIM: _PreemptionCause.ValueType  # 1
+    """Another project takes back what this one holds beyond its fair share."""
+    PREEMPTION_CAUSE_PREEMPTION: _PreemptionCause.ValueType  # 2
+    """A workload of its own project ranks above it."""
+    PREEMPTION_CAUSE_CONSOLIDATION: _PreemptionCause.ValueType  # 3
+    """It moves elsewhere so that another workload fits."""
+    PREEMPTION_CAUSE_DRAIN: _PreemptionCause.ValueType  # 4
+    """Its node has to be empty."""
+    PREEMPTION_CAUSE_LIMIT: _PreemptionCause.ValueType  # 5
+    """Its project or department is at a limit, and the workload that takes its place ranks above it."""
+    PREEMPTION_CAUSE_NODE_LOST: _PreemptionCause.ValueType  # 6
+    """A node with replicas that it needs does not answer."""
+
+class PreemptionCause(_PreemptionCause, metaclass=_PreemptionCauseEnumTypeWrapper):
+    """Why a workload gives its place up though nothing of it failed."""
+
+PREEMPTION_CAUSE_UNSPECIFIED: PreemptionCause.ValueType  # 0
+"""Not said."""
+PREEMPTION_CAUSE_RECLAIM: PreemptionCause.ValueType  # 1
+"""Another project takes back what this one holds beyond its fair share."""
+PREEMPTION_CAUSE_PREEMPTION: PreemptionCause.ValueType  # 2
+"""A workload of its own project ranks above it."""
+PREEMPTION_CAUSE_CONSOLIDATION: PreemptionCause.ValueType  # 3
+"""It moves elsewhere so that another workload fits."""
+PREEMPTION_CAUSE_DRAIN: PreemptionCause.ValueType  # 4
+"""Its node has to be empty."""
+PREEMPTION_CAUSE_LIMIT: PreemptionCause.ValueType  # 5
+"""Its project or department is at a limit, and the workload that takes its place ranks above it."""
+PREEMPTION_CAUSE_NODE_LOST: PreemptionCause.ValueType  # 6
+"""A node with replicas that it needs does not answer."""
+Global___PreemptionCause: _TypeAlias = PreemptionCause  # noqa: Y015
 
 @_typing.final
 class WorkloadQueued(_message.Message):
@@ -477,7 +518,7 @@ Global___WorkloadWaiting: _TypeAlias = WorkloadWaiting  # noqa: Y015
 
 @_typing.final
 class WorkloadPreempted(_message.Message):
-    """A workload gives its place up."""
+    """A workload gives its place up. Names of other workloads are never part of it: who reads it may not know them."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -485,8 +526,8 @@ class WorkloadPreempted(_message.Message):
     GENERATION_FIELD_NUMBER: _builtins.int
     ATTEMPT_FIELD_NUMBER: _builtins.int
     BY_FIELD_NUMBER: _builtins.int
-    BY_NAME_FIELD_NUMBER: _builtins.int
     WHY_FIELD_NUMBER: _builtins.int
+    CAUSE_FIELD_NUMBER: _builtins.int
     workload_id: _builtins.str
     """The workload."""
     generation: _builtins.int
@@ -494,12 +535,12 @@ class WorkloadPreempted(_message.Message):
     attempt: _builtins.int
     """The attempt that ends."""
     by: _builtins.str
-    """The workload that takes the place."""
-    by_name: _builtins.str
-    """The name of that workload."""
+    """The id of the workload that takes the place; empty: none does."""
+    cause: Global___PreemptionCause.ValueType
+    """Why, for programs."""
     @_builtins.property
     def why(self) -> _workload_pb2.Reason:
-        """Why."""
+        """Why; the text calls the other one "another workload"."""
 
     def __init__(
         self,
@@ -508,12 +549,12 @@ class WorkloadPreempted(_message.Message):
         generation: _builtins.int = ...,
         attempt: _builtins.int = ...,
         by: _builtins.str = ...,
-        by_name: _builtins.str = ...,
         why: _workload_pb2.Reason | None = ...,
+        cause: Global___PreemptionCause.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["why", b"why"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "by", b"by", "by_name", b"by_name", "generation", b"generation", "why", b"why", "workload_id", b"workload_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "by", b"by", "cause", b"cause", "generation", b"generation", "why", b"why", "workload_id", b"workload_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

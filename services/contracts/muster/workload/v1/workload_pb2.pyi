@@ -1849,19 +1849,25 @@ class Reason(_message.Message):
 
     CODE_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
+    OTHER_WORKLOAD_ID_FIELD_NUMBER: _builtins.int
     code: _builtins.str
     """A word from the catalogue of reasons, such as QuotaExceeded."""
     message: _builtins.str
-    """One sentence for people, with the numbers."""
+    """One sentence for people, with the numbers. Another workload is named only to a caller who may read it."""
+    other_workload_id: _builtins.str
+    """The id of the other workload that the reason is about, such as the one that took the place; left out for a caller
+    who may not read that workload.
+    """
     def __init__(
         self,
         *,
         code: _builtins.str = ...,
         message: _builtins.str = ...,
+        other_workload_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "message", b"message"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "message", b"message", "other_workload_id", b"other_workload_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2024,6 +2030,8 @@ class Workload(_message.Message):
     FINISHED_AT_FIELD_NUMBER: _builtins.int
     CAUSED_BY_FIELD_NUMBER: _builtins.int
     ASKED_CLUSTER_FIELD_NUMBER: _builtins.int
+    ATTEMPTS_FIELD_NUMBER: _builtins.int
+    TRIALS_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Its id, a UUIDv7."""
     project: _builtins.str
@@ -2092,6 +2100,14 @@ class Workload(_message.Message):
     def finished_at(self) -> _timestamp_pb2.Timestamp:
         """When it ended."""
 
+    @_builtins.property
+    def attempts(self) -> _containers.RepeatedCompositeFieldContainer[Global___Attempt]:
+        """Its last starts, the oldest first, at most 20; filled in where one workload is asked for, not in lists and watches."""
+
+    @_builtins.property
+    def trials(self) -> Global___TrialProgress:
+        """How far a series of trials is; absent for every other workload."""
+
     def __init__(
         self,
         *,
@@ -2118,13 +2134,95 @@ class Workload(_message.Message):
         finished_at: _timestamp_pb2.Timestamp | None = ...,
         caused_by: _builtins.str = ...,
         asked_cluster: _builtins.str = ...,
+        attempts: _abc.Iterable[Global___Attempt] | None = ...,
+        trials: Global___TrialProgress | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_effective_spec", b"_effective_spec", "created_at", b"created_at", "effective_spec", b"effective_spec", "finished_at", b"finished_at", "owner", b"owner", "reason", b"reason", "spec", b"spec", "started_at", b"started_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_effective_spec", b"_effective_spec", "created_at", b"created_at", "effective_spec", b"effective_spec", "finished_at", b"finished_at", "owner", b"owner", "reason", b"reason", "spec", b"spec", "started_at", b"started_at", "trials", b"trials"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_effective_spec", b"_effective_spec", "asked_cluster", b"asked_cluster", "attempt", b"attempt", "caused_by", b"caused_by", "cluster", b"cluster", "conditions", b"conditions", "created_at", b"created_at", "desired", b"desired", "effective_spec", b"effective_spec", "endpoints", b"endpoints", "finished_at", b"finished_at", "generation", b"generation", "id", b"id", "issues", b"issues", "name", b"name", "node_pool", b"node_pool", "origin", b"origin", "owner", b"owner", "phase", b"phase", "project", b"project", "reason", b"reason", "replicas", b"replicas", "spec", b"spec", "started_at", b"started_at"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_effective_spec", b"_effective_spec", "asked_cluster", b"asked_cluster", "attempt", b"attempt", "attempts", b"attempts", "caused_by", b"caused_by", "cluster", b"cluster", "conditions", b"conditions", "created_at", b"created_at", "desired", b"desired", "effective_spec", b"effective_spec", "endpoints", b"endpoints", "finished_at", b"finished_at", "generation", b"generation", "id", b"id", "issues", b"issues", "name", b"name", "node_pool", b"node_pool", "origin", b"origin", "owner", b"owner", "phase", b"phase", "project", b"project", "reason", b"reason", "replicas", b"replicas", "spec", b"spec", "started_at", b"started_at", "trials", b"trials"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__effective_spec: _TypeAlias = _typing.Literal["effective_spec"]  # noqa: Y015
     _WhichOneofArgType__effective_spec: _TypeAlias = _typing.Literal["_effective_spec", b"_effective_spec"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__effective_spec) -> _WhichOneofReturnType__effective_spec | None: ...
 
 Global___Workload: _TypeAlias = Workload  # noqa: Y015
+
+@_typing.final
+class Attempt(_message.Message):
+    """One start of a workload: from its place to the moment in which it was told to end."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    CLUSTER_FIELD_NUMBER: _builtins.int
+    PLACED_AT_FIELD_NUMBER: _builtins.int
+    RUNNING_AT_FIELD_NUMBER: _builtins.int
+    ENDED_AT_FIELD_NUMBER: _builtins.int
+    CAUSE_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """Its number."""
+    cluster: _builtins.str
+    """The cluster."""
+    @_builtins.property
+    def placed_at(self) -> _timestamp_pb2.Timestamp:
+        """When it got its place."""
+
+    @_builtins.property
+    def running_at(self) -> _timestamp_pb2.Timestamp:
+        """When it first ran; absent: it never did."""
+
+    @_builtins.property
+    def ended_at(self) -> _timestamp_pb2.Timestamp:
+        """When it ended, or was told to end; absent: it goes on."""
+
+    @_builtins.property
+    def cause(self) -> Global___Reason:
+        """Why it ended, with the workload that took its place where one did."""
+
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        cluster: _builtins.str = ...,
+        placed_at: _timestamp_pb2.Timestamp | None = ...,
+        running_at: _timestamp_pb2.Timestamp | None = ...,
+        ended_at: _timestamp_pb2.Timestamp | None = ...,
+        cause: Global___Reason | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "ended_at", b"ended_at", "placed_at", b"placed_at", "running_at", b"running_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "cluster", b"cluster", "ended_at", b"ended_at", "number", b"number", "placed_at", b"placed_at", "running_at", b"running_at"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Attempt: _TypeAlias = Attempt  # noqa: Y015
+
+@_typing.final
+class TrialProgress(_message.Message):
+    """How far a series of trials is."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DONE_FIELD_NUMBER: _builtins.int
+    TOTAL_FIELD_NUMBER: _builtins.int
+    AT_ONCE_FIELD_NUMBER: _builtins.int
+    done: _builtins.int
+    """How many have succeeded."""
+    total: _builtins.int
+    """How many have to succeed."""
+    at_once: _builtins.int
+    """How many may run at once."""
+    def __init__(
+        self,
+        *,
+        done: _builtins.int = ...,
+        total: _builtins.int = ...,
+        at_once: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_once", b"at_once", "done", b"done", "total", b"total"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TrialProgress: _TypeAlias = TrialProgress  # noqa: Y015

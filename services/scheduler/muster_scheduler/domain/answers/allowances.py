@@ -74,17 +74,17 @@ def allowances(world: World, workload: Workload, request: Request, pool: str, vi
     return " and ".join(told) + beside
 
 
-def allowed_beside(world: World, workload: Workload, request: Request, pool: str) -> str:
+def allowed_beside(world: World, workload: Workload, request: Request, pool: str, viewer: Viewer) -> str:
     """All that would have to be allowed together, room aside; empty where nothing is enough."""
     with taken_back(world):
-        told, _ = _allow_all(world, workload, request, pool)
+        told, _ = _allow_all(world, workload, request, pool, viewer)
         return " and ".join(told) if barred(world, workload, request, pool) is None else ""
 
 
 def _enough(world: World, workload: Workload, request: Request, pool: str, viewer: Viewer) -> tuple[list[str], str]:
     """What would have to be allowed, and what has to be so beside it; nothing where that would not be enough."""
     with taken_back(world):
-        told, last = _allow_all(world, workload, request, pool)
+        told, last = _allow_all(world, workload, request, pool, viewer)
         if last is None or barred(world, workload, request, pool) is not None:
             return [], ""
         alone = len(told) == 1 and _is_quota(last) and not workload.active  # nobody leaves for what only grows
@@ -113,7 +113,9 @@ def _weight(
         return [told + _beside(world, workload, request, pool, viewer, others=False)]
 
 
-def _allow_all(world: World, workload: Workload, request: Request, pool: str) -> tuple[list[str], Reason | None]:
+def _allow_all(
+    world: World, workload: Workload, request: Request, pool: str, viewer: Viewer
+) -> tuple[list[str], Reason | None]:
     """Allows in the books, one after the other, what stands in the way; what was allowed, and what stood there last."""
     told: list[str] = []
     last: Reason | None = None
@@ -122,17 +124,22 @@ def _allow_all(world: World, workload: Workload, request: Request, pool: str) ->
         if closed is None or closed.reason.code not in _VERBS or closed.reason == last:
             break
         last = closed.reason
-        told.append(_allow(world, workload, pool, closed))
+        told.append(_allow(world, workload, pool, closed, viewer))
     return told, last
 
 
-def _allow(world: World, workload: Workload, pool: str, closed: Bar) -> str:
-    """Writes into the books that as much is deserved, or may be held, as it takes, and says so."""
+def _allow(world: World, workload: Workload, pool: str, closed: Bar, viewer: Viewer) -> str:
+    """Writes into the books that as much is deserved, or may be held, as it takes, and says so.
+
+    Of a department that the viewer may not see no amount is told: it is what others hold, and his own.
+    """
     refusal, project = closed.reason, world.queues.projects[workload.project]
     if refusal.code is _W.USER_RUNS_ENOUGH:
         return _allow_running(world, project, pool, refusal.numbers[0] + 1)
     allowed = refusal.numbers[1] + refusal.numbers[2]
-    told = f"{_whose(world, workload, refusal)} {_VERBS[refusal.code]} {_shown(refusal.code, allowed)}"
+    hidden = refusal.of_department and not viewer.sees_department(world.queues.department_name(workload.project))
+    amount = _more(refusal.code) if hidden else _shown(refusal.code, allowed)
+    told = f"{_whose(world, workload, refusal)} {_VERBS[refusal.code]} {amount}"
     if closed.model:
         _put_model(world, workload, closed, allowed)
         return f"{told} of {closed.model}, which is what node pool {pool} has"
@@ -217,6 +224,12 @@ def _whose(world: World, workload: Workload, refusal: Reason) -> str:
     if refusal.numbers[-1] == Level.DEPARTMENT and department is not None:
         return f"department {department.name}"
     return workload.project
+
+
+def _more(code: WaitingReason) -> str:
+    if code in _CPU:
+        return "more CPU"
+    return "more memory" if code in _MEMORY else "more GPUs"
 
 
 def _shown(code: WaitingReason, amount: int) -> str:

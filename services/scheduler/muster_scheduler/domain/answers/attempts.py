@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from muster_kernel.quantities import format_bytes, format_gpu, format_milli_cpu
+from muster_scheduler.domain.answers.viewing import EVERYONE, Viewer
 from muster_scheduler.domain.answers.wording import gpus
 from muster_scheduler.domain.asked.workloads import SECOND, Workload
 from muster_scheduler.domain.books.standing import Standing
@@ -47,7 +48,9 @@ class Attempt(NamedTuple):
     text: str
 
 
-def attempts(world: World, workload: Workload, pools: Sequence[str] | None = None) -> tuple[Attempt, ...]:
+def attempts(
+    world: World, workload: Workload, pools: Sequence[str] | None = None, viewer: Viewer = EVERYONE
+) -> tuple[Attempt, ...]:
     """What the ways to make room come to for a workload that has quota but no place. pools: only these of its own."""
     if workload.preempted_by:
         return (Attempt(Way.RECLAIM, "returning", "it gave its own place up, and takes nobody's to come back"),)
@@ -57,12 +60,12 @@ def attempts(world: World, workload: Workload, pools: Sequence[str] | None = Non
     several = len({site.pool for site in sites}) > 1
     for site in sites:
         where = f"in node pool {site.pool}: " if several else ""
-        found |= dict.fromkeys(each._replace(text=where + each.text) for each in _at(site, workload))
+        found |= dict.fromkeys(each._replace(text=where + each.text) for each in _at(site, workload, viewer))
         world.journal.rollback(mark)
     return tuple(found)
 
 
-def _at(site: Site, workload: Workload) -> Iterator[Attempt]:
+def _at(site: Site, workload: Workload, viewer: Viewer) -> Iterator[Attempt]:
     ask, standing = ask_of(site, (workload,), Budget()), standing_of(site.world, site.pool)
     row = standing.projects.get(workload.project)
     if ask is None or ask.over or row is None:
@@ -74,14 +77,14 @@ def _at(site: Site, workload: Workload) -> Iterator[Attempt]:
     tree = tree_of(site.world, standing)
     ask = ask._replace(taker=ask.taker._replace(queue=row))
     mark = site.world.journal.mark()
-    yield _reclaim(ask, standing, tree)
+    yield _reclaim(ask, standing, tree, viewer)
     site.world.journal.rollback(mark)  # what the next way plans for it may be on the same node
     if tree.loose[row].any():
         yield _preempt(ask, standing)
-    yield from _out_of_reach(site, standing)
+    yield from _out_of_reach(site, standing, viewer)
 
 
-def _reclaim(ask: Ask, standing: Standing, tree: Tree) -> Attempt:
+def _reclaim(ask: Ask, standing: Standing, tree: Tree, viewer: Viewer) -> Attempt:
     made = from_others(ask, standing, tree)
     if not isinstance(made, NoRoom):
         return _would_leave(Way.RECLAIM, made, "of other projects")
@@ -90,6 +93,8 @@ def _reclaim(ask: Ask, standing: Standing, tree: Tree) -> Attempt:
     match made.obstacle:
         case Obstacle.SHARE:
             text = f"{project} would hold {shown(first)}, and its fair share is {shown(second)}"
+        case Obstacle.NOTHING if second and not viewer.everywhere:  # less what is free, it is what others hold
+            text = f"what is free, and what others hold beyond their shares, is less than the {shown(second)} it needs"
         case Obstacle.NOTHING if second:
             there = f"at most {shown(first)} of the {shown(second)} that it needs"
             text = f"free, or held by others beyond their shares: {there}"
@@ -117,12 +122,13 @@ def _would_leave(way: Way, rooms: tuple[Room, ...], whose: str) -> Attempt:
     return Attempt(way, "", f"{_workloads(len(rooms[0].victims))} {whose} would leave for it")
 
 
-def _out_of_reach(site: Site, standing: Standing) -> Iterator[Attempt]:
+def _out_of_reach(site: Site, standing: Standing, viewer: Viewer) -> Iterator[Attempt]:
     """What nobody may be asked for in this pool: work that is not preemptible, or has hardly begun."""
     books = site.world.queues
     bound = sum(books.account(project, site.pool).bound.gpu for project in standing.projects)
     if bound:
-        text = f"work that is not preemptible holds {format_gpu(bound)} of the {gpus(standing.total.gpu)} there"
+        much = f"{format_gpu(bound)} of the {gpus(standing.total.gpu)}" if viewer.everywhere else "some of the GPUs"
+        text = f"work that is not preemptible holds {much} there"
         yield Attempt(Way.RECLAIM, "non-preemptible", text)
     young, least = _young(site), site.world.limits.minimum_run
     if young:

@@ -69,7 +69,7 @@ def _who(
     if not sets:
         return []
     gone, cluster = min(sets, key=lambda each: (len(each[0]), sum(map(_held, each[0])), each[1]))
-    held = sum(map(_held, gone))
+    held = sum(map(_held, gone)) if all(map(viewer.sees, gone)) else 0  # less his own, it is what others hold
     first = _taken_by(world, workload, cluster, pool, gone, viewer, kept)
     return [f"{viewer.names(gone)} ended{f' ({gpus(held)} together)' if held else ''}{first}"]
 
@@ -171,6 +171,8 @@ def _held(workload: Workload) -> int:
 
 
 def _told(other: Workload, viewer: Viewer) -> str:
+    if not viewer.sees(other):
+        return viewer.name(other)
     kind = "preemptible" if other.request and other.request.preemptible else "non-preemptible"
     held = f"{gpus(_held(other))}, " if _held(other) else ""  # it may be CPU and memory that are waited for
     return f"{viewer.name(other)} ({held}{kind}, {other.phase.value})"

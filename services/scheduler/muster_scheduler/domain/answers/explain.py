@@ -56,7 +56,9 @@ class Explanation(NamedTuple):
 
     Of what runs and has not all replicas that it would have, all of it is about the next one. attempts: what making
     room comes to, where room lacks. shares: its project's and department's in its first pool,
-    where room or quota lacks. nearest: the nodes that come closest and what each lacks.
+    where room or quota lacks. nearest: the nodes that come closest and what each lacks. message: what is told of one
+    that does not wait, with the names that its viewer may know. figures: whether the viewer may read those of its
+    department.
     """
 
     reason: Reason | None
@@ -70,6 +72,8 @@ class Explanation(NamedTuple):
     estimate: Estimate | None = None
     nearest: tuple[str, ...] = ()
     growth: Growth | None = None
+    message: str = ""
+    figures: bool = True
 
 
 def brief_of(workload: Workload) -> Brief:
@@ -84,7 +88,7 @@ def explain(world: World, workload: Workload, viewer: Viewer = EVERYONE) -> Expl
     """The whole answer, from the state of this moment, as its viewer may read it."""
     request = workload.request
     if request is None:
-        return Explanation(None, "", "")
+        return Explanation(None, "", "", message=workload.message)
     brief = brief_of(workload)
     if workload.phase not in WAITING:
         return _running(world, workload, brief, viewer)
@@ -100,23 +104,27 @@ def explain(world: World, workload: Workload, viewer: Viewer = EVERYONE) -> Expl
         excluded_nodes(world, workload, request, looked),
         tuple(helps),
         _room(world, workload, reason, viewer),
-        shares_of(world, workload.project, brief.pool) if reason.code in WITHOUT_ROOM | _OF_QUOTA else (),
+        shares_of(world, workload.project, brief.pool, viewer) if reason.code in WITHOUT_ROOM | _OF_QUOTA else (),
         estimate(world, workload, reason),
         nearest(looked) if reason.code in WITHOUT_ROOM | NEVER else (),
+        figures=viewer.sees_department(world.queues.department_name(workload.project)),
     )
 
 
 def _running(world: World, workload: Workload, brief: Brief, viewer: Viewer) -> Explanation:
     """Of what does not wait: what keeps it from more replicas, where it would have more."""
     growth = growth_of(world, workload, viewer)
-    told = Explanation(None, brief.asks, workload.pool or brief.pool, growth=growth)
+    message = viewer.filled(workload.message, world.workloads.get(workload.preempted_by))
+    told = Explanation(None, brief.asks, workload.pool or brief.pool, growth=growth, message=message)
     if growth is None or growth.asked.request is None:
         return told
     looked = look(world, growth.asked, growth.asked.request)
     return told._replace(
         excluded=excluded_nodes(world, growth.asked, growth.asked.request, looked),
         unblockers=growth.helps,
-        shares=shares_of(world, workload.project, workload.pool) if growth.code in WITHOUT_ROOM | _OF_QUOTA else (),
+        shares=shares_of(world, workload.project, workload.pool, viewer)
+        if growth.code in WITHOUT_ROOM | _OF_QUOTA
+        else (),
         nearest=nearest(looked) if growth.code in WITHOUT_ROOM | NEVER else (),
     )
 
@@ -157,7 +165,7 @@ def _after_its_pause(world: World, workload: Workload, request: Request, viewer:
 def _room(world: World, workload: Workload, reason: Reason, viewer: Viewer) -> tuple[Attempt, ...]:
     """What making room came to, where room lacks; for whom it waits, where it was made."""
     if reason.code in WITHOUT_ROOM:
-        return (*kept_for(world, workload, viewer), *attempts(world, workload))
+        return (*kept_for(world, workload, viewer), *attempts(world, workload, viewer=viewer))
     leaving = [world.workloads[each] for each in workload.claim.waits_for] if workload.claim else []
     return (Attempt(Way.RECLAIM, "", f"{viewer.names(leaving)} {_verb(leaving)} for it"),) if leaving else ()
 

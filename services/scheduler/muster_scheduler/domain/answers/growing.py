@@ -82,7 +82,8 @@ def growth_of(world: World, workload: Workload, viewer: Viewer) -> Growth | None
     if held is not None:
         return Growth(size.has, size.wanted, *held, asked, before=before)
     helps = () if _pressed(world, workload) else _helps(world, asked, alone, viewer, reason)
-    return Growth(size.has, size.wanted, reason.code.value, reason.sentence(), asked, helps, before)
+    text = reason.sentence(department=viewer.sees_department(world.queues.department_name(workload.project)))
+    return Growth(size.has, size.wanted, reason.code.value, text, asked, helps, before)
 
 
 def _failed(world: World, workload: Workload, following: NextReplica) -> tuple[str, str] | None:

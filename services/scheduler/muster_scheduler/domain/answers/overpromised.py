@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from muster_kernel.quantities import format_bytes, format_milli_cpu
+from muster_scheduler.domain.answers.viewing import Viewer
 from muster_scheduler.domain.answers.wording import gpus
 from muster_scheduler.domain.asked.quotas import Account, Line
 from muster_scheduler.domain.books.standing import STEPS, Queue
@@ -16,6 +17,8 @@ from muster_scheduler.domain.books.standings import standing_of
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.shares.tree import TOP
 
+_DEPARTMENT = "its department promises its projects, or holds, more than its quota allows"
+_POOL = "all in the pool deserve more together than it has"
 _RESOURCES = range(len(STEPS))  # as in `Amount`
 
 
@@ -32,8 +35,11 @@ class Promises:
                 own = _line(queues[row], at).deserved if queues[row].quota else self._below[row][at]
                 self._below[queues[row].parent][at] += own or 0
 
-    def of(self, project: str) -> tuple[str, ...]:
-        """What of it touches a project, in sentences; none where all can be kept."""
+    def of(self, project: str, viewer: Viewer) -> tuple[str, ...]:
+        """What of it touches a project, in sentences; none where all can be kept.
+
+        Of a department that the viewer may not see, and of the pool, no amounts are told but to who may see them all.
+        """
         row = self._standing.projects.get(project)
         if row is None:
             return ()
@@ -42,9 +48,13 @@ class Promises:
         if queue.parent != TOP:
             over = self._standing.queues[queue.parent]
             name = f"department {over.name}"
-            told += _above_use(over, name, books.department_account(over.name, pool))
-            told += self._department(over, queue.parent, name)
-        return (*told, *self._pool())
+            above = [
+                *_above_use(over, name, books.department_account(over.name, pool)),
+                *self._department(over, queue.parent, name),
+            ]
+            told += above if viewer.sees_department(over.name) or not above else [_DEPARTMENT]
+        beyond = tuple(self._pool())
+        return (*told, *(beyond if viewer.everywhere or not beyond else (_POOL,)))
 
     def _department(self, over: Queue, row: int, name: str) -> Iterator[str]:
         for at in _RESOURCES if over.quota else ():

@@ -53,17 +53,17 @@ def what_would_fit(world: World, workload: Workload, request: Request, viewer: V
     ]
     if not told and short.shape.kind is Kind.SLICE and any(d.mig for n in nodes_of(world, request) for d in n.devices):
         told.append(_profiles_there(world, request))
-    return [*told, *_joined(world, workload, request, short)]
+    return [*told, *_joined(world, workload, request, short, viewer)]
 
 
-def _joined(world: World, workload: Workload, request: Request, short: Role) -> Iterator[str]:
+def _joined(world: World, workload: Workload, request: Request, short: Role, viewer: Viewer) -> Iterator[str]:
     """That nodes which are large enough joined its first pool, and what would have to be allowed beside."""
     for pool in request.pools[:1]:
         text = f"{_nodes_for(short, wish_of(request))} joined node pool {pool}"
         if barred(world, workload, request, pool) is None:
             yield text
             continue
-        allowed = allowed_beside(world, workload, request, pool)
+        allowed = allowed_beside(world, workload, request, pool, viewer)
         if allowed:
             yield f"{text} and {allowed}"
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from muster_scheduler.domain.answers.viewing import Viewer
 from muster_scheduler.domain.books.standing import Standing
 from muster_scheduler.domain.books.standings import standing_of
 from muster_scheduler.domain.books.world import World
@@ -26,14 +27,18 @@ class QueueShare(NamedTuple):
     total: int
 
 
-def shares_of(world: World, project: str, pool: str) -> tuple[QueueShare, ...]:
-    """The project's, then its department's if that has a quota there; none where no quota names the pool's GPUs."""
+def shares_of(world: World, project: str, pool: str, viewer: Viewer) -> tuple[QueueShare, ...]:
+    """The project's, then its department's if that has a quota there; none where no quota names the pool's GPUs.
+
+    A department that the viewer may not see is left out: what it holds, less his own, is what others hold.
+    """
     standing = standing_of(world, pool)
     row = standing.projects.get(project)
     if row is None or standing.shares[0] is None:
         return ()
     parent = standing.queues[row].parent
     bounded = parent != TOP and standing.queues[parent].quota is not None
+    bounded = bounded and viewer.sees_department(standing.queues[parent].name)
     return tuple(_share(world, standing, each) for each in ((row, parent) if bounded else (row,)))
 
 

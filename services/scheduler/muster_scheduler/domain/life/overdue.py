@@ -7,9 +7,11 @@ Holds: a limit of time ends in Stopped and is no failure; leaving a node costs n
 from __future__ import annotations
 
 from muster_kernel.lifecycle import ACTIVE, LifecycleEvent
+from muster_kernel.reasons import PreemptionCause
 from muster_scheduler.domain.asked.workloads import Ending, Workload
 from muster_scheduler.domain.books.course import advance
 from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.decisions import Evicted
 from muster_scheduler.domain.fleet.clocks import Due
 from muster_scheduler.domain.life.elastic import leave_node
 from muster_scheduler.domain.life.service import move_away
@@ -33,4 +35,5 @@ def _carry_out(world: World, workload: Workload, due: Due) -> None:
         move_away(world, workload, due.node)
     elif not leave_node(world, workload, due.node):
         world.set(workload, ending=Ending.MOVED)
+        world.decide(Evicted(workload.id, workload.attempt, PreemptionCause.DRAIN))
         advance(world, workload, LifecycleEvent.GANG_RESTART, due.reason, due.message)

@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Container
 
 from muster_kernel.lifecycle import ACTIVE, LifecycleEvent
-from muster_kernel.reasons import ChangeReason
+from muster_kernel.reasons import ChangeReason, PreemptionCause
 from muster_scheduler.domain.asked.workloads import SECOND, Ending, Replica, ReplicaState, Workload
 from muster_scheduler.domain.books.course import advance, lost
 from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.decisions import Evicted
 
 
 def watch_strength(world: World, workload: Workload, states: Container[ReplicaState]) -> None:
@@ -52,6 +53,7 @@ def evict_stale(world: World) -> None:
         if workload.phase in ACTIVE and since and since + world.limits.below_minimum <= world.now:
             text = _told(workload, (world.now - since) // SECOND)
             world.set(workload, ending=Ending.MOVED)
+            world.decide(Evicted(workload.id, workload.attempt, PreemptionCause.NODE_LOST))
             advance(world, workload, LifecycleEvent.GANG_RESTART, ChangeReason.BELOW_MINIMUM, text)
 
 

@@ -5,8 +5,10 @@ Called by the cycle with what room/evictions.py found.
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from muster_kernel.lifecycle import LifecycleEvent
-from muster_kernel.reasons import ChangeReason
+from muster_kernel.reasons import ChangeReason, PreemptionCause
 from muster_scheduler.domain.asked.courses import Claim
 from muster_scheduler.domain.asked.workloads import Ending, Workload
 from muster_scheduler.domain.books.course import advance
@@ -20,16 +22,26 @@ def carry_out(world: World, room: Room) -> None:
     """Books the claim for the taker and sends the victims away: their room is counted once, with the taker."""
     world.waiting.remove(room.taker.id)
     _book(world, room.taker, room.claim)
+    movers = {mover.id for mover, _ in room.moves}
     for victim_id in room.victims:
         victim = world.workloads[victim_id]
         for replica in victim.everyone():
             world.unaccount(victim, replica)
         world.set(victim, ending=Ending.PREEMPTED, preempted_by=room.taker.id)
-        world.decide(Preempted(victim.id, victim.attempt, room.taker.id))
-        why = f"by {room.taker.name or room.taker.id}"
-        advance(world, victim, LifecycleEvent.PREEMPTED, ChangeReason.PREEMPTED, why)
+        cause = _cause(room, victim, movers)
+        world.decide(Preempted(victim.id, victim.attempt, room.taker.id, cause))
+        advance(world, victim, LifecycleEvent.PREEMPTED, ChangeReason.PREEMPTED, f"it {cause.sentence}")
     for mover, claim in room.moves:
         _book(world, mover, claim)
+
+
+def _cause(room: Room, victim: Workload, movers: Container[str]) -> PreemptionCause:
+    """Why the victim has to leave; a text of it never names the taker, whom the victim's readers may not know."""
+    if victim.id in movers:
+        return PreemptionCause.CONSOLIDATION
+    if room.over_limit:
+        return PreemptionCause.LIMIT
+    return PreemptionCause.PREEMPTION if victim.project == room.taker.project else PreemptionCause.RECLAIM
 
 
 def _book(world: World, workload: Workload, claim: Claim) -> None:

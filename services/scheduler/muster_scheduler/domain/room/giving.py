@@ -188,4 +188,5 @@ def _room(ask: Ask, victims: list[Workload]) -> Room:
         raise AssertionError(f"{workload.id} fitted with {len(victims)} victims and no longer does")  # noqa: TRY004
     names = tuple(victim.id for victim in victims)
     planned = charge_placements(site, workload, site.roles, placements, next_run(workload))
-    return Room(workload, claim_of(site, planned, set(names), next_run(workload)), names)
+    claim = claim_of(site, planned, set(names), next_run(workload))
+    return Room(workload, claim, names, over_limit=bool(ask.over))

@@ -38,7 +38,8 @@ class Room(NamedTuple):
     """The outcome for one taker: where it goes, and who has to leave for it (of those who leave for none before it).
 
     moves: those of the victims who only move, each with the claim on its new place. shrinks: elastic gangs, and how
-    many of the replicas that they can do without each gives up.
+    many of the replicas that they can do without each gives up. over_limit: a limit of its project or department was in
+    its way, and no lack of places.
     """
 
     taker: Workload
@@ -46,6 +47,7 @@ class Room(NamedTuple):
     victims: tuple[str, ...]
     moves: tuple[tuple[Workload, Claim], ...] = ()
     shrinks: tuple[tuple[str, int], ...] = ()
+    over_limit: bool = False
 
 
 class Site(NamedTuple):

@@ -68,7 +68,7 @@ class Histories:
     async def _page(self, request: Request, member: str, form: Form) -> Response:
         shown = await self._seeing.one(request)
         offset, limit = queries.stretch(request)
-        rows = self._seeing.rows(await self._seeing.directory(request))
+        rows = await self._seeing.rows(await self._seeing.directory(request))
         found = await self._parts.reading.history(shown.id, offset, limit + 1)
         # The beginning comes last, behind all that is stored; where nothing more is stored, this page may have room.
         if len(found) <= limit and (found or await self._ends_at(shown.id, offset)):

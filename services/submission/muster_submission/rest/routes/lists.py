@@ -85,7 +85,7 @@ class Lists:
         asked = queries.list_question(request, directory, await self._seeing.scope())
         ids = await self._parts.reading.lists.ids(asked)
         limit = asked.limit - 1
-        rows = await self._rows.rows(ids[:limit], self._seeing.rows(directory))
+        rows = await self._rows.rows(ids[:limit], await self._seeing.rows(directory))
         more = b',"next":%d' % (asked.offset + limit) if len(ids) > limit else b""
         return Response(b'{"workloads":[' + b",".join(rows) + b"]" + more + b"}", media_type=JSON)
 
@@ -98,7 +98,7 @@ class Lists:
     async def get(self, request: Request) -> Response:
         """One workload of any kind."""
         shown = await self._seeing.one(request)
-        rows = await self._rows.rows([shown.id], self._seeing.rows(await self._seeing.directory(request)))
+        rows = await self._rows.rows([shown.id], await self._seeing.rows(await self._seeing.directory(request)))
         if not rows:
             raise NoSuchWorkload(f"workload {shown.id} does not exist any more")
         return Response(rows[0], media_type=JSON)

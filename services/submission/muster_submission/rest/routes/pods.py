@@ -98,7 +98,7 @@ class Pods:
         directory = await self._seeing.directory(request)
         asked = queries.list_question(request, directory, await self._seeing.scope(), FIELDS)
         found: list[dict[str, Any]] = []
-        rows, need, after, seen = self._seeing.rows(directory), asked.need, "", 0
+        rows, need, after, seen = await self._seeing.rows(directory), asked.need, "", 0
         stride = min(need, PAGE_LIMIT)
         while len(found) < need:
             if seen >= FURTHEST:
@@ -124,7 +124,7 @@ class Pods:
         offset, limit = queries.stretch(request)
         deleted = requests.flag(request, "deleted")
         listed = await self._seeing.listed(request)
-        rows = self._seeing.rows(await self._seeing.directory(request))
+        rows = await self._seeing.rows(await self._seeing.directory(request))
         found = _pods(rows, listed, _ALL, full=True) if deleted is (listed.deleted_at is not None) else []
         more = {"next": offset + limit} if len(found) > offset + limit else {}
         return answer({"pods": found[offset : offset + limit], **more})
