@@ -4,12 +4,13 @@ Called by `run.py` after the stack is down, and by its own tests on histories wi
 Pure: values in, a verdict out.
 Nothing that a service of Muster says about itself is believed here; a phase counts only as what the client was told.
 
-What is judged (the four must be 0):
+What is judged (the five must be 0):
   lost              an acknowledged workload that the client never saw end, or was told to be Completed without a
                     journal's exit 0
   double_allocated  moments at which the intervals [start, gone] of replicas ask more of a device than it has
   duplicate_starts  two process starts of one (workload, generation, attempt, replica), or two attempts of a workload
                     alive at once
+  complaints        tracebacks and the like in the logs of Muster's own services
   left_over         replicas with a start and no gone, and processes that still carry a replica's mark
 """
 
@@ -62,6 +63,8 @@ class History:
     """The last phase that the client was told, by workload id."""
     marked_processes: Sequence[str] = ()
     """Processes that still run and carry a replica's mark, for people."""
+    complaints: Sequence[str] = ()
+    """What the services' logs must not hold, as `complaints.read` found it."""
     device_memory: Mapping[str, int] = field(default_factory=dict)
     """Bytes by device; memory requests on a device that is not listed cannot be judged and count as double."""
 
@@ -76,11 +79,12 @@ class Verdict:
     double_allocated: tuple[str, ...]
     duplicate_starts: tuple[str, ...]
     left_over: tuple[str, ...]
+    complaints: tuple[str, ...] = ()
 
     @property
     def clean(self) -> bool:
         """Whether nothing was found and everything acknowledged has ended."""
-        found = self.lost or self.double_allocated or self.duplicate_starts or self.left_over
+        found = self.lost or self.double_allocated or self.duplicate_starts or self.left_over or self.complaints
         return not found and self.terminal == self.acknowledged
 
 
@@ -108,6 +112,7 @@ def judge(history: History) -> Verdict:
         double_allocated=tuple(_double_allocated(lives, history.device_memory)),
         duplicate_starts=(*_started_twice(history.journal), *_attempts_overlap(lives)),
         left_over=(*_never_gone(lives), *history.marked_processes),
+        complaints=tuple(history.complaints),
     )
 
 

@@ -1,8 +1,8 @@
 """`make chaos SEED=1 KILLS=30`: workloads flow while everything is killed, and an outside checker judges.
 
-The last line is one JSON object; the exit status is 0 only if nothing was lost, doubled or left over and all that was
-acknowledged has ended. Findings go to stderr, a sentence each, with the folder that holds journals, logs and the
-ledger.
+The last line is one JSON object; the exit status is 0 only if nothing was lost, doubled or left over, no service
+complained in its log, and all that was acknowledged has ended. Findings go to stderr, a sentence each, with the folder
+that holds journals, logs and the ledger.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from muster_client import Muster
-from tests.chaos import checker, clusters, journals, killer, ledger
+from tests.chaos import checker, clusters, complaints, journals, killer, ledger
 from tests.chaos.driver import Driver
 from tests.chaos.plan import ChaosPlan, draw
 from tests.support.stacks import RunningStack, running_stack
@@ -67,6 +67,7 @@ def run(plan: ChaosPlan, folder: Path) -> Outcome:
         journal=entries,
         acknowledged=frozenset(told.acknowledged),
         last_phase=told.phases,
+        complaints=complaints.read(stack.layout.logs),
         marked_processes=[f"process {pid} of {replica}" for pid, replica in killer.marked(stack.layout.key)],
     )
     return Outcome(checker.judge(history), hits, time.monotonic() - began)
@@ -103,7 +104,13 @@ async def _progress(driver: Driver, hunter: killer.Killer) -> None:
 
 
 def _findings(verdict: checker.Verdict) -> list[str]:
-    return [*verdict.lost, *verdict.double_allocated, *verdict.duplicate_starts, *verdict.left_over]
+    return [
+        *verdict.lost,
+        *verdict.double_allocated,
+        *verdict.duplicate_starts,
+        *verdict.left_over,
+        *verdict.complaints,
+    ]
 
 
 def _summary(seed: int, outcome: Outcome) -> dict[str, object]:
@@ -119,6 +126,7 @@ def _summary(seed: int, outcome: Outcome) -> dict[str, object]:
         "double_allocated": len(verdict.double_allocated),
         "duplicate_starts": len(verdict.duplicate_starts),
         "left_over": len(verdict.left_over),
+        "complaints": len(verdict.complaints),
     }
 
 

@@ -107,7 +107,7 @@ class _Stuck(dead_letters_pb2_grpc.DeadLettersServiceServicer):
 
 async def _answer_without_a_deadline(monkeypatch: pytest.MonkeyPatch, longest: float) -> str:
     """The code that a caller gets who has set no deadline; WAITS where none comes within 2 s."""
-    monkeypatch.setattr(server_module, "CallInterceptor", lambda _, public: CallInterceptor(everyone_is_local, longest))
+    monkeypatch.setattr(server_module, "CallInterceptor", lambda _, **more: CallInterceptor(everyone_is_local, longest))
     stuck = service(
         pb.DESCRIPTOR.services_by_name["DeadLettersService"],
         dead_letters_pb2_grpc.add_DeadLettersServiceServicer_to_server,

@@ -177,6 +177,37 @@ class IssuerSettings(BaseModel):
         return key
 
 
+class CallKind(StrEnum):
+    """What a call holds while it is under way: each kind has limits of its own."""
+
+    UNARY = "unary"
+    WATCH = "watch"
+    LOG = "log"
+    AGENT = "agent"
+    OPEN = "open"  # without a token: health checks, the exchange of tokens
+    OPEN_STREAM = "open-stream"  # without a token: watches of health, reflection
+    REST = "rest"
+
+
+class CallLimit(BaseModel):
+    """Of one kind of call: `reserve` of `most` is kept for administrators.
+
+    caller 0: no limit of its own for one caller, as for a service that calls for others.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    most: int = Field(ge=1, le=100_000, description="Calls under way in all.")
+    caller: int = Field(default=0, ge=0, le=100_000, description="Of one caller; 0: as many as in all.")
+    reserve: int = Field(default=0, ge=0, le=100_000, description="Of `most`, kept for administrators.")
+
+    @model_validator(mode="after")
+    def _leaves_something(self) -> Self:
+        if self.reserve >= self.most:
+            raise ValueError(f"reserve is {self.reserve} of {self.most}: it has to leave something for everyone else")
+        return self
+
+
 class RpcSettings(BaseSettings):
     """The gRPC server and who may call it."""
 
@@ -190,6 +221,12 @@ class RpcSettings(BaseSettings):
         default=(),
         max_length=20,
         description='Whose tokens count, a JSON list: [{"issuer": .., "audience": .., "jwks_url": ..}].',
+    )
+
+    call_limits: dict[CallKind, CallLimit] = Field(
+        default_factory=dict,
+        description="How many calls may be under way at once, by kind (unary, watch, log, agent, open, open-stream, "
+        'rest); what is left out keeps its default: {"watch": {"most": 1000, "caller": 100, "reserve": 100}}.',
     )
 
     @model_validator(mode="after")

@@ -12,11 +12,18 @@ from muster_chassis.outbox import Relay
 from muster_chassis.retention import Retention
 from muster_chassis.rpc import Server
 from muster_chassis.runtime import Runtime
+from muster_chassis.settings import CallKind
 from muster_submission.app_parts import NAME, Application
 from muster_submission.rest.server import RestServer
 from muster_submission.rpc.tokens import PUBLIC
 from muster_submission.settings import SubmissionSettings
 
+KINDS: Final = {
+    "/muster.api.v1.WorkloadsService/StreamLogs": CallKind.LOG,
+    "/muster.api.v1.AgentGatewayService/Connect": CallKind.AGENT,
+    "/muster.api.v1.AgentGatewayService/FetchSecrets": CallKind.AGENT,
+}
+"""Methods whose calls have limits of their own."""
 _DRAIN_SECONDS: Final = 3.0
 _DELETED_KEPT: Final = 7
 _FORGOTTEN_AFTER: Final = 14
@@ -42,7 +49,10 @@ async def compose(runtime: Runtime, settings: SubmissionSettings) -> Application
         await app.access_parts.begin(unit)
     upkeep = app.upkeep()
     relay = Relay(database, bus)
-    server = Server(settings, app.services(), runtime.health, app.access_parts.authenticate, PUBLIC)
+    access = app.access_parts
+    server = Server(
+        settings, app.services(), runtime.health, access.authenticate, PUBLIC, limiter=access.limiter, kinds=KINDS
+    )
     retention = Retention(
         database, deletable=lambda: upkeep.ended(_DELETED_KEPT), forgotten=lambda: upkeep.ended(_FORGOTTEN_AFTER)
     )

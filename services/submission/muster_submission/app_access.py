@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from muster.api.v1 import access_pb2, access_pb2_grpc
 from muster_chassis.database import Database
-from muster_chassis.rpc import Service, authenticator, service
-from muster_chassis.settings import AuthMode
+from muster_chassis.rpc import LIMITS, Caller, Limiter, Service, authenticator, service
+from muster_chassis.settings import AuthMode, CallKind
 from muster_chassis.unit import Unit
 from muster_submission.adapters.access import PostgresAccess
 from muster_submission.adapters.access_rules import PostgresRules
@@ -19,6 +19,7 @@ from muster_submission.adapters.audit import PostgresAudit, Refusals
 from muster_submission.adapters.refresh_tokens import PostgresRefreshTokens
 from muster_submission.adapters.signing import PostgresSigning
 from muster_submission.adapters.tokens import Tokens
+from muster_submission.domain.access import Verb
 from muster_submission.handlers.access import Access
 from muster_submission.handlers.applications import Applications, Exchange
 from muster_submission.handlers.bootstrap import ensure_first, read_first
@@ -55,6 +56,12 @@ class AccessParts:
         )
         self.authenticate = authenticator(settings, self.tokens.issuer)
         self.audit = PostgresAudit(database.pool)
+        self.limiter = Limiter(dict(LIMITS) | settings.call_limits, self._privileged)
+
+    async def _privileged(self, kind: CallKind, who: Caller) -> bool:
+        """Agents have no limit of their own, and the reserve is kept for administrators of the tenant."""
+        rights = await self.access.rights(who)
+        return rights.anywhere(Verb.AGENTS_CONNECT) if kind is CallKind.AGENT else rights.allows(Verb.ACCESS_WRITE)
 
     def grants(self, tenancy: Tenancy) -> Grants:
         """What gives and takes roles; it looks up the places that rules name."""

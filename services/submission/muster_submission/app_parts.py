@@ -301,4 +301,6 @@ class Application:
             scheduler=self.scheduler,
         )
         origins = Origins(self.settings.public_hosts)
-        return Edge(operations(parts), self.access_parts.authenticate, origins=origins)
+        return Edge(
+            operations(parts), self.access_parts.authenticate, origins=origins, limiter=self.access_parts.limiter
+        )

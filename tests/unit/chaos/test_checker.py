@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.chaos import complaints
 from tests.chaos.checker import WHOLE, Entry, Held, History, judge
 
 GPU = "GPU-0"
@@ -118,3 +121,20 @@ def test_double_allocation_agrees_with_counting_every_moment(spans: list[tuple[i
     verdict = judge(history(*lives, phases={f"w{i}": "Completed" for i in range(len(spans))}))
     over = any(sum(m for start, length, m in spans if start <= t < start + length) > WHOLE for t in range(72))
     assert bool(verdict.double_allocated) == over
+
+
+def test_a_traceback_in_a_service_log_is_found(tmp_path: Path) -> None:
+    trace = "Traceback (most recent call last):\n  File x\nValueError: token was created in a different Context"
+    lines = [json.dumps({"event": "running"}), json.dumps({"event": "a call failed unexpectedly", "exception": trace})]
+    (tmp_path / "policy.log").write_text("\n".join([*lines, lines[1]]))
+    (tmp_path / "submission.log.1").write_text("Timeout (0:00:10)!\n")
+    (tmp_path / "scheduler.log").write_text(lines[0])
+    (tmp_path / "kafka.log").write_text(trace)
+    found = complaints.read(tmp_path)
+    assert found == [
+        "policy.log: a call failed unexpectedly: ValueError: token was created in a different Context (2 times)",
+        "submission.log.1: Timeout (0:00:10)! (1 times)",
+    ]
+    verdict = judge(replace(CLEAN, complaints=found))
+    assert verdict.complaints == tuple(found)
+    assert not verdict.clean

@@ -12,12 +12,14 @@ from muster_chassis.rpc.caller import LOCAL, NOBODY, Caller, caller, set_caller
 from muster_chassis.rpc.grouping import Together
 from muster_chassis.rpc.idempotency import LONGEST_KEY, KeyReused, once
 from muster_chassis.rpc.interceptor import CallInterceptor, outgoing, remaining
+from muster_chassis.rpc.limits import LIMITS, Limiter
 from muster_chassis.rpc.server import LARGEST_MESSAGE, Server, Service, channel, service
 from muster_chassis.rpc.status import as_service_error, passed_on, status_of
 
 __all__ = [
     "CREDENTIAL",
     "LARGEST_MESSAGE",
+    "LIMITS",
     "LOCAL",
     "LONGEST_KEY",
     "NOBODY",
@@ -26,6 +28,7 @@ __all__ = [
     "Caller",
     "Issuer",
     "KeyReused",
+    "Limiter",
     "Server",
     "Service",
     "Together",

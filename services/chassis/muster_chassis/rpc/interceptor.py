@@ -1,29 +1,40 @@
-"""Around every call: who calls, until when, under which trace, how long it took, and what an error becomes.
+"""Around every call: who calls, whether there is room, until when, under which trace, and what an error becomes.
 
-One interceptor, so that the order of these is written down once: trace, then identity, then deadline, then the method.
+One interceptor, so that the order of these is written down once: trace, then identity, then the limits, then the
+request's bytes are read and decoded, then the method. To gRPC every method takes a stream of bytes: only so is it
+called before the request has come, and whoever calls is known before anything of his is decoded.
 Health and reflection need no token: a probe has none.
+Holds: a call's whole life is one task, so that what is begun in it (a span, a context variable, an iterator) ends in
+it, also where the caller goes away.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
+from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
 import grpc
+from google.protobuf.message import DecodeError
 from grpc_status import rpc_status
 from opentelemetry.trace import SpanKind
 
 from muster_chassis import logs, metrics, tracing
+from muster_chassis.errors import DeadlineExceeded, InvalidArgument
 from muster_chassis.rpc.auth import Authenticator
-from muster_chassis.rpc.caller import NOBODY, set_caller
+from muster_chassis.rpc.caller import NOBODY, Caller, set_caller
+from muster_chassis.rpc.limits import Limiter
 from muster_chassis.rpc.status import as_service_error, internal, status_of
+from muster_chassis.settings import CallKind
 
 _log = logs.get(__name__)
 _OPEN: Final = ("/grpc.health.", "/grpc.reflection.")
+_REQUEST_SECONDS: Final = 10.0
+"""For the request of a stream, and of a call without a token, to come."""
 
 CALLS = metrics.histogram(
     "muster_rpc_seconds",
@@ -32,6 +43,13 @@ CALLS = metrics.histogram(
     action="Slow or failing: the trace of a failing call is in the log.",
     labels=("method", "code"),
 )
+UNDECODABLE = metrics.counter(
+    "muster_rpc_undecodable_total",
+    unit="requests",
+    meaning="gRPC requests whose bytes are no message of the method's type.",
+    action="Goes on: a client of another version, or somebody is trying; the log names the caller.",
+    labels=("method",),
+)
 
 Behaviour = Callable[[Any, Any], Any]
 
@@ -39,15 +57,23 @@ Behaviour = Callable[[Any, Any], Any]
 class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc,unused-ignore]
     """longest: seconds that a unary call may take where the client has set no deadline, or a later one.
 
-    public: methods that are called without a token, by `NOBODY`.
+    public: methods that are called without a token, by `NOBODY`. limiter: how many calls may be under way; kinds: of
+    which kind methods are that are neither plain calls nor watches.
     """
 
     def __init__(
-        self, authenticate: Authenticator, longest: float = 30.0, public: Collection[str] = frozenset()
+        self,
+        authenticate: Authenticator,
+        longest: float = 30.0,
+        public: Collection[str] = frozenset(),
+        limiter: Limiter | None = None,
+        kinds: Mapping[str, CallKind] | None = None,
     ) -> None:
         self._authenticate = authenticate
         self._longest = longest
         self._public = public
+        self._limiter = limiter or Limiter()
+        self._kinds = kinds or {}
 
     async def intercept_service(
         self,
@@ -56,48 +82,62 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc,unused-i
     ) -> Any:
         """Wraps the method's handler, whichever of the four kinds it is."""
         handler = await continuation(handler_call_details)
+        if handler is None:
+            return None
         method = str(handler_call_details.method)
-        if handler is None or method.startswith(_OPEN):
-            return handler
-        codecs = (handler.request_deserializer, handler.response_serializer)
-        if handler.unary_unary:
-            return grpc.unary_unary_rpc_method_handler(self._answer(method, handler.unary_unary), *codecs)
-        if handler.stream_unary:
-            return grpc.stream_unary_rpc_method_handler(self._answer(method, handler.stream_unary), *codecs)
-        if handler.unary_stream:
-            return grpc.unary_stream_rpc_method_handler(self._stream(method, handler.unary_stream), *codecs)
-        return grpc.stream_stream_rpc_method_handler(self._stream(method, handler.stream_stream), *codecs)
+        behaviour = handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream
+        kind = self._kind(method, streams=bool(handler.response_streaming))
+        read = _Reader(method, handler.request_deserializer, streams=bool(handler.request_streaming))
+        if handler.response_streaming:
+            wrapped = self._stream(method, kind, read, behaviour)
+            return grpc.stream_stream_rpc_method_handler(wrapped, None, handler.response_serializer)
+        wrapped = self._answer(method, kind, read, behaviour)
+        return grpc.stream_unary_rpc_method_handler(wrapped, None, handler.response_serializer)
 
-    def _answer(self, method: str, behaviour: Behaviour) -> Behaviour:
-        async def call(request: Any, context: Any) -> Any:
+    def _kind(self, method: str, *, streams: bool) -> CallKind:
+        if self._is_open(method):
+            return CallKind.OPEN_STREAM if streams else CallKind.OPEN
+        return self._kinds.get(method, CallKind.WATCH if streams else CallKind.UNARY)
+
+    def _answer(self, method: str, kind: CallKind, read: _Reader, behaviour: Behaviour) -> Behaviour:
+        longest = min(self._longest, _REQUEST_SECONDS) if self._is_open(method) else self._longest
+
+        async def call(requests: Any, context: Any) -> Any:
             with self._around(method, context) as outcome:
                 try:
                     async with asyncio.timeout(self._seconds(context)):
-                        await self._identify(method, context)
-                        return await behaviour(request, context)
+                        who = await self._identify(method, context)
+                        async with self._limiter.admitted(kind, who):
+                            request = await read(requests, longest)
+                            return await behaviour(request, context)
                 except Exception as error:  # noqa: BLE001 - every error becomes a status here
                     await self._fail(context, error, outcome)
 
         return call
 
-    def _stream(self, method: str, behaviour: Behaviour) -> Behaviour:
-        async def call(request: Any, context: Any) -> AsyncIterator[Any]:
+    def _stream(self, method: str, kind: CallKind, read: _Reader, behaviour: Behaviour) -> Behaviour:
+        async def call(requests: Any, context: Any) -> None:
             with self._around(method, context) as outcome:
                 try:
-                    await self._identify(method, context)
-                    async for item in behaviour(request, context):
-                        yield item
+                    who = await self._identify(method, context)
+                    async with self._limiter.admitted(kind, who):
+                        await _send(behaviour(await read(requests, _REQUEST_SECONDS), context), context)
                 except Exception as error:  # noqa: BLE001 - every error becomes a status here
                     await self._fail(context, error, outcome)
 
         return call
 
-    async def _identify(self, method: str, context: Any) -> None:
-        if method in self._public:
+    def _is_open(self, method: str) -> bool:
+        return method in self._public or method.startswith(_OPEN)
+
+    async def _identify(self, method: str, context: Any) -> Caller:
+        if self._is_open(method):
             who = NOBODY
         else:
             who = await self._authenticate(_metadata(context, "authorization"))
-        set_caller(replace(who, channel="grpc", peer=str(context.peer() or "")))
+        who = replace(who, channel="grpc", peer=str(context.peer() or ""))
+        set_caller(who)
+        return who
 
     def _seconds(self, context: Any) -> float:
         remaining = context.time_remaining()
@@ -128,6 +168,50 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc,unused-i
             status = status_of(known)
         outcome["code"] = known.code.name if known else "INTERNAL"
         await context.abort_with_status(rpc_status.to_status(status))
+
+
+class _Reader:
+    """Reads what a method is called with: one message, or an iterator of them."""
+
+    def __init__(self, method: str, decode: Callable[[bytes], Any] | None, *, streams: bool) -> None:
+        self._method = method
+        self._decode = decode
+        self._streams = streams
+
+    async def __call__(self, requests: AsyncIterator[bytes], seconds: float) -> Any:
+        """Raises InvalidArgument for a request that cannot be decoded, DeadlineExceeded for one that does not come."""
+        if self._streams:
+            return self._each(requests)
+        try:
+            async with asyncio.timeout(seconds):
+                raw = await anext(aiter(requests), None)
+        except TimeoutError as error:
+            raise DeadlineExceeded(f"the request of {self._method} did not come within {seconds:g} s") from error
+        if raw is None:
+            raise InvalidArgument(f"{self._method} was called without a request")
+        return self._decoded(raw)
+
+    async def _each(self, requests: AsyncIterator[bytes]) -> AsyncGenerator[Any]:
+        async for raw in requests:
+            yield self._decoded(raw)
+
+    def _decoded(self, raw: bytes) -> Any:
+        try:
+            return self._decode(raw) if self._decode is not None else raw
+        except (DecodeError, ValueError) as error:
+            UNDECODABLE.labels(self._method).inc()
+            told = f"the request of {self._method} cannot be decoded: its {len(raw)} bytes are no message of that type"
+            raise InvalidArgument(told, reason="UNDECODABLE") from error
+
+
+async def _send(answers: Any, context: Any) -> None:
+    """Sends what a streaming method yields; one that sends for itself is awaited."""
+    if inspect.isawaitable(answers):
+        await answers
+        return
+    async with aclosing(answers):
+        async for item in answers:
+            await context.write(item)
 
 
 def _metadata(context: Any, name: str) -> str | None:

@@ -7,7 +7,7 @@ condition has been in trouble beyond its grace.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,9 +20,11 @@ from grpc_reflection.v1alpha import reflection
 from muster_chassis.health import Health
 from muster_chassis.rpc.auth import Authenticator, authenticator
 from muster_chassis.rpc.interceptor import CallInterceptor
-from muster_chassis.settings import RpcSettings
+from muster_chassis.rpc.limits import INTERNAL, Limiter
+from muster_chassis.settings import CallKind, RpcSettings
 
 LARGEST_MESSAGE: Final = 16 << 20
+_UNKNOWN: Final = 1000  # calls whose caller is being found out; beyond that gRPC itself refuses
 _WATCH_SECONDS: Final = 0.25
 _OPTIONS: Final = [
     ("grpc.max_receive_message_length", LARGEST_MESSAGE),
@@ -31,6 +33,7 @@ _OPTIONS: Final = [
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.server_handshake_timeout_ms", 10_000),
     # Two processes on one port would each get half of the calls; the second one must fail instead.
     ("grpc.so_reuseport", 0),
 ]
@@ -67,15 +70,23 @@ class Server:
         health: Health,
         authenticate: Authenticator | None = None,
         public: Collection[str] = frozenset(),
+        limiter: Limiter | None = None,
+        kinds: Mapping[str, CallKind] | None = None,
     ) -> None:
-        """authenticate: says who calls, where the settings alone do not tell; public: methods without a token."""
+        """authenticate: says who calls, where the settings alone do not tell; public: methods without a token.
+
+        limiter: how many calls may be under way; kinds: of which kind a method is that is no plain call or watch.
+        """
+        limiter = limiter or Limiter(dict(INTERNAL) | settings.call_limits)
         self._health = health
         self._names = [one.name for one in services]
         self._servicer = HealthServicer()
         self._server = grpc.aio.server(
-            interceptors=[CallInterceptor(authenticate or authenticator(settings), public=public)],
+            interceptors=[
+                CallInterceptor(authenticate or authenticator(settings), public=public, limiter=limiter, kinds=kinds)
+            ],
             options=_OPTIONS,
-            maximum_concurrent_rpcs=1000,
+            maximum_concurrent_rpcs=limiter.most + _UNKNOWN,
         )
         for one in services:
             one.add(one.servicer, self._server)

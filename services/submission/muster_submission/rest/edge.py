@@ -19,7 +19,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from muster_chassis import logs, metrics, tracing
-from muster_chassis.rpc import Authenticator, Caller, as_service_error, set_caller
+from muster_chassis.rpc import NOBODY, Authenticator, Caller, Limiter, as_service_error, set_caller
+from muster_chassis.settings import CallKind
 from muster_submission.rest import answers, kubernetes
 from muster_submission.rest.errors import Busy
 from muster_submission.rest.operation import Operation
@@ -28,7 +29,7 @@ from muster_submission.rest.query_names import check_query
 from muster_submission.rest.router import Router
 
 _log = logs.get(__name__)
-_MOST: Final = 1000  # requests at once, as gRPC allows calls
+_MOST: Final = 2000  # requests at once, those among them whose caller is still being found out
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,100}")
 _GONE: Final = 499  # never sent: whoever asked has hung up
 
@@ -42,7 +43,11 @@ REQUESTS: Final = metrics.histogram(
 
 
 class Edge:
-    """The ASGI application. longest: seconds that a request may take; origins: which hosts it is called by."""
+    """The ASGI application.
+
+    longest: seconds that a request may take; origins: which hosts it is called by; limiter: how many requests may be
+    under way.
+    """
 
     def __init__(
         self,
@@ -50,11 +55,13 @@ class Edge:
         authenticate: Authenticator,
         longest: float = 30.0,
         origins: Origins | None = None,
+        limiter: Limiter | None = None,
     ) -> None:
         self._router = Router(operations)
         self._authenticate = authenticate
         self._longest = longest
         self._origins = origins or Origins()
+        self._limiter = limiter or Limiter()
         self._under_way = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -80,11 +87,13 @@ class Edge:
             name = operation.name
             request.scope["path_params"] = values
             async with asyncio.timeout(self._longest):
-                if not operation.public:
-                    set_caller(await self._caller(request))
-                if operation.shown and not kubernetes.speaks(request.url.path):
-                    check_query(request, operation)
-                return name, await operation.handler(request)
+                who = NOBODY if operation.public else await self._caller(request)
+                set_caller(who)
+                kind = CallKind.OPEN if operation.public else CallKind.REST
+                async with self._limiter.admitted(kind, who, _connection(request)):
+                    if operation.shown and not kubernetes.speaks(request.url.path):
+                        check_query(request, operation)
+                    return name, await operation.handler(request)
         except ClientDisconnect:
             return name, answers.nothing(_GONE)
         except Exception as error:  # noqa: BLE001 - every error becomes an answer here
@@ -97,6 +106,10 @@ class Edge:
         who = await self._authenticate(request.headers.get("authorization"))
         channel = "kubernetes" if kubernetes.speaks(request.url.path) else "rest"
         return replace(who, channel=channel, peer=request.client.host if request.client else "")
+
+
+def _connection(request: Request) -> str:
+    return f"{request.client.host}:{request.client.port}" if request.client else ""
 
 
 def _refusal(request: Request, error: Exception, trace: str) -> Response:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import Any, Final
 
 from muster.api.v1 import agent_gateway_pb2 as api
@@ -54,8 +54,9 @@ class AgentGateway(agent_gateway_pb2_grpc.AgentGatewayServiceServicer):
         _log.info("an agent connected", cluster=hello.cluster, instance=hello.instance)
         listening = asyncio.create_task(_listen(request_iterator, stream), name=f"agent {hello.cluster}")
         try:
-            async for question in guarded(_questions(stream), check):
-                yield question
+            async with aclosing(guarded(_questions(stream), check)) as questions:
+                async for question in questions:
+                    yield question
         finally:
             self._agents.disconnect(stream)
             listening.cancel()

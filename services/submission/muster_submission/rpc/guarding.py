@@ -6,7 +6,7 @@ Called by logs and by the agents' gateway. Holds: a stream ends within a second 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Final, TypeVar
 
@@ -15,7 +15,7 @@ _END: Final = object()
 T = TypeVar("T")
 
 
-async def guarded(items: AsyncIterator[T], check: Callable[[], Awaitable[None]]) -> AsyncIterator[T]:
+async def guarded(items: AsyncIterator[T], check: Callable[[], Awaitable[None]]) -> AsyncGenerator[T]:
     """The items, as long as `check` does not raise."""
     coming: asyncio.Task[T | object] | None = None
     try:

@@ -6,7 +6,7 @@ without. What has ended can be read as long as its agent keeps the log.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Final
 
@@ -37,7 +37,7 @@ class LogReading:
 
     async def read(
         self, request: api.StreamLogsRequest, rights: Callable[[], Awaitable[Rights]]
-    ) -> AsyncIterator[api.StreamLogsResponse]:
+    ) -> AsyncGenerator[api.StreamLogsResponse]:
         """The pieces of a log. Raises NoSuchWorkload, PermissionDenied, NoAgent, LogTrouble and ReaderTooSlow.
 
         rights: those of the caller as they are now; asked again as long as the log is read.
@@ -52,8 +52,11 @@ class LogReading:
         pieces = self._agents.read(
             shown.cluster, shown.id, replica=request.replica, follow=request.follow, tail_lines=request.tail_lines
         )
-        async with aclosing(pieces):  # a caller that goes away stops the agent now, not at some later collection
-            async for piece in guarded(pieces, lambda: _check(shown, rights)):
+        # A caller that goes away stops the agent now, not at some later collection. First ends what reads the pieces:
+        # an iterator that still waits for the next one cannot be closed.
+        watched = guarded(pieces, lambda: _check(shown, rights))
+        async with aclosing(pieces), aclosing(watched):
+            async for piece in watched:
                 answer = api.StreamLogsResponse(replica=piece.replica, data=piece.data)
                 if piece.HasField("at"):
                     answer.at.CopyFrom(piece.at)

@@ -6,7 +6,8 @@ Holds: between the snapshot's end and the end of the stream every change in view
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Final
 
@@ -38,7 +39,7 @@ class Watching:
 
     async def watch(
         self, request: api.WatchWorkloadsRequest, rights: Callable[[], Awaitable[Rights]]
-    ) -> AsyncIterator[api.WatchWorkloadsResponse]:
+    ) -> AsyncGenerator[api.WatchWorkloadsResponse]:
         """The items of one watch. Raises BadQuestion, NoSuchWorkload, CursorTooOld, Stopping, and Unauthenticated.
 
         rights: those of the caller as they are now; asked anew for each stretch of changes, so that what is taken from
@@ -50,15 +51,16 @@ class Watching:
             if request.cursor:
                 position = await self._after(request.cursor)
             else:
-                async for item in self._snapshot(wanted, shown):
-                    yield item
+                async with aclosing(self._snapshot(wanted, shown)) as snapshot:
+                    async for item in snapshot:
+                        yield item
                 position = shown.start
                 yield api.WatchWorkloadsResponse(kind=api.WATCH_ITEM_KIND_SNAPSHOT_END, cursor=str(position))
-            async for change, scope in self._changes(position, rights):
-                if replace(wanted, scope=scope).takes(change.subject, change.before, change.after) and not shown.has(
-                    change.subject.workload_id, change.seq
-                ):
-                    yield _item(change, scope)
+            async with aclosing(self._changes(position, rights)) as changes:
+                async for change, scope in changes:
+                    taken = replace(wanted, scope=scope).takes(change.subject, change.before, change.after)
+                    if taken and not shown.has(change.subject.workload_id, change.seq):
+                        yield _item(change, scope)
 
     async def _filter(self, request: api.WatchWorkloadsRequest, rights: Rights) -> Filter:
         wanted = await filter_of(self._reading, request.filter, rights)
@@ -81,7 +83,7 @@ class Watching:
             raise CursorTooOld(found.why)
         return found
 
-    async def _snapshot(self, wanted: Filter, shown: Shown) -> AsyncIterator[api.WatchWorkloadsResponse]:
+    async def _snapshot(self, wanted: Filter, shown: Shown) -> AsyncGenerator[api.WatchWorkloadsResponse]:
         after = ""
         while True:
             page = await self._reading.page(wanted, _PAGE, after)
@@ -97,7 +99,7 @@ class Watching:
 
     async def _changes(
         self, position: int, rights: Callable[[], Awaitable[Rights]]
-    ) -> AsyncIterator[tuple[Change, frozenset[str] | None]]:
+    ) -> AsyncGenerator[tuple[Change, frozenset[str] | None]]:
         while not self._feed.closed:
             news = await self._feed.after(position)
             scope = (await rights()).projects(Verb.WORKLOADS_READ)

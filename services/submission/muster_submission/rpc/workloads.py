@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -171,17 +171,15 @@ class Workloads(workloads_pb2_grpc.WorkloadsServiceServicer):
         """What happened to a workload, newest first."""
         return await self._happenings.page(request, await self._rights())
 
-    async def WatchWorkloads(
+    def WatchWorkloads(
         self, request: api.WatchWorkloadsRequest, context: Any
-    ) -> AsyncIterator[api.WatchWorkloadsResponse]:
+    ) -> AsyncGenerator[api.WatchWorkloadsResponse]:
         """Workloads as they are, then every change."""
-        async for item in self._watching.watch(request, self._rights):
-            yield item
+        return self._watching.watch(request, self._rights)
 
-    async def StreamLogs(self, request: api.StreamLogsRequest, context: Any) -> AsyncIterator[api.StreamLogsResponse]:
+    def StreamLogs(self, request: api.StreamLogsRequest, context: Any) -> AsyncGenerator[api.StreamLogsResponse]:
         """The log of a workload's replicas."""
-        async for piece in self._logs.read(request, self._rights):
-            yield piece
+        return self._logs.read(request, self._rights)
 
     async def SuspendWorkload(self, request: api.SuspendWorkloadRequest, context: Any) -> api.SuspendWorkloadResponse:
         """Asks that a workload is suspended."""
