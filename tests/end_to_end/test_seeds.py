@@ -111,8 +111,10 @@ def seeds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seeds]:
     folder = tmp_path_factory.mktemp("stack")
     for parent in (folder, folder.parent, folder.parent.parent):
         parent.chmod(0o711)  # root's PostgreSQL runs as another user, who must get through
-    with running_stack(folder / "data", {"north": NORTH}) as running:
-        here = Seeds(running, tmp_path_factory.mktemp("seeds"))
+    programs = tmp_path_factory.mktemp("seeds")
+    programs.chmod(0o755)  # replicas of root's stack are other users
+    with running_stack(folder / "data", {"north": f"{NORTH}roots: [{{path: {programs}}}]\n"}) as running:
+        here = Seeds(running, programs)
         here("projects", "create", "team-a", "--quota", "8")
         here("apply", "-f", str(SEEDS / f"{TEMPLATE}.yaml"))
         files = [here.file(each, runnable(each, here.folder)) for each in EXAMPLES]

@@ -20,10 +20,12 @@ import pytest
 
 from muster_cluster_agent.adapters.local import procfs
 from muster_cluster_agent.adapters.local.replicas import Replica, ReplicaStore
+from muster_cluster_agent.adapters.local.workdirs import digest_of
 from muster_cluster_agent.domain.model import Status
 from muster_cluster_agent.domain.reports import ReportBook
 from tests.rules.test_rule_07_agents_say_gone_only_when_it_is import local
 from tests.support.agent_loops import Told, assignment, release, running
+from tests.support.agents import workload_id
 from tests.support.backends import FakeBackend
 from tests.support.waiting import until
 
@@ -65,8 +67,8 @@ def test_without_the_journal_it_does_not(tmp_path: Path) -> None:
 
 async def _starts_after_both_were_killed(folder: Path) -> int:
     """The supervisor dies while no agent is there, and the assignment stands. How often is the command started?"""
-    marks = folder / "marks"
-    wanted = assignment(1, f"sh -c 'echo >> {marks}; sleep 1000'")
+    marks = folder / "state" / "work" / digest_of(workload_id(1)) / "keep" / "marks"
+    wanted = assignment(1, "sh -c 'echo >> ${MUSTER_WORKLOAD_DIR}/marks; sleep 1000'".replace("'", '"'))
     async with local(folder) as backend:
         told = Told()
         async with running(backend, told) as agent:

@@ -81,8 +81,8 @@ class AgentProcess:
 
     @property
     def state(self) -> Path:
-        """Its state folder."""
-        return self.root / "state"
+        """Its state folder: not below the root, which its replicas may read."""
+        return self.root.with_name(f"{self.root.name}-state")
 
     @property
     def file(self) -> Path:
@@ -92,8 +92,9 @@ class AgentProcess:
     def start(self, cluster_file: str = CLUSTER_FILE) -> None:
         """Starts it; the cluster file is written where there is none."""
         self.root.mkdir(parents=True, exist_ok=True)
+        self.root.chmod(0o755)  # programs of tests lie here, and replicas of root are other users
         if not self.file.exists():
-            self.file.write_text(cluster_file)
+            self.file.write_text(f"{cluster_file}\nroots: [{{path: {self.root}}}]\n")
         settings = {
             "MUSTER_INSTANCE": "agent-t",
             "MUSTER_KAFKA_BOOTSTRAP": self.bootstrap,

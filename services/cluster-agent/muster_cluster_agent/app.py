@@ -29,7 +29,11 @@ async def compose(runtime: Runtime, settings: AgentSettings) -> None:
     """Opens every part and names the eternal tasks."""
     state = StateFolder(settings.state_dir)
     runtime.close_last(state.aclose)
-    backend = await runtime.enter(LocalBackend(settings.cluster_file, state))
+    backend = await runtime.enter(
+        LocalBackend(
+            settings.cluster_file, state, data=settings.data_dir, confined=settings.application_file is not None
+        )
+    )
     cluster = backend.declared.cluster
     identity = FolderIdentity(state.root / "bus")
     bus = Bus(settings.broker, client=f"agent-{cluster}", identity=identity, health=runtime.health)

@@ -3,7 +3,8 @@
 AgentError
     ClusterFileError    the cluster file cannot be used        (the agent does not start; a running one keeps the last
     good one) StateFolderError    the state folder belongs to another agent, or cannot be written BackendError
-    the back end does not answer           (looked at again) BadRecord           a record that is no assignment
+    the back end does not answer           (looked at again) NotAllowed          a replica
+    asks for what its project was not given       (it does not start) BadRecord           a record that is no assignment
     (dead letter; architecture rule 11) SecretsError    nobody hands out a workload's credentials (tried again)
 
 None becomes a gRPC code: agents serve no calls of users.
@@ -26,6 +27,10 @@ class StateFolderError(AgentError):
 
 class BackendError(AgentError):
     """The back end does not answer."""
+
+
+class NotAllowed(BackendError):
+    """A replica asks for what its project was not given on this machine: it does not start."""
 
 
 class BadRecord(AgentError):

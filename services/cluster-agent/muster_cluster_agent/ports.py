@@ -77,13 +77,18 @@ class Backend(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StatusReport:
-    """A replica changed. `endpoints`: the workload's own; `ignored`: fields of the spec that have no effect here."""
+    """A replica changed.
+
+    endpoints: the workload's own. ignored: fields of the spec that have no effect here. folders: where its run works,
+    and what outlives it.
+    """
 
     status: Status
     endpoints: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     log_tail: bytes = b""
     traceparent: str | None = None
+    folders: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

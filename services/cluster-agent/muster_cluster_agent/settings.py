@@ -15,6 +15,9 @@ class AgentSettings(Settings):
     cluster_file: Path = Field(description="The file that declares the cluster.")
     state_dir: Path = Field(description="The agent's own folder; one agent a folder.")
     submission_address: Address = Field(description="Where submission serves the agents' gateway, HOST:PORT.")
+    data_dir: Path | None = Field(
+        default=None, description="The stack's data folder, which no replica may reach; without one the state folder."
+    )
     hold: bool = Field(default=False, description="Accept assignments and start nothing (benchmarks).")
     application_file: Path | None = Field(
         default=None, description='The application that the agent logs in with: {"id": .., "secret": ..}.'

@@ -198,10 +198,19 @@ def _show(seen: Mapping[str, Any]) -> None:
     for name, row in seen["services"].items():
         if row.get("why"):
             sys.stdout.write(hanging(f"{name}: {row['why']}") + "\n")
+    for name, level in seen.get("confinement", {}).items():
+        sys.stdout.write(hanging(_confinement(name, level)) + "\n")
     if application := seen.get("application"):
         sys.stdout.write(f"calls need a token; the administrator's application is in {application}\n")
     if unregistered := seen.get("unregistered"):
         sys.stdout.write(f"not registered yet: {', '.join(unregistered)}\n")
+
+
+def _confinement(cluster: str, level: str) -> str:
+    word, _, why = level.partition(": ")
+    if word == "none":
+        return f"replicas of {cluster} are not confined, they can do what the stack itself can do: {why}"
+    return f"replicas of {cluster} are confined: {level}"
 
 
 def _duration(seconds: float) -> str:

@@ -112,6 +112,13 @@ class Layout:
         """The locked state folder of one cluster's agent."""
         return self.root / "agents" / cluster
 
+    def confinement(self, cluster: str) -> str:
+        """How far the agent confines its replicas, as it has written it down; empty: it has not yet."""
+        try:
+            return (self.agent(cluster) / "confinement").read_text(encoding="utf-8").strip()
+        except OSError:
+            return ""
+
     def log(self, service: str) -> Path:
         """The log file of one process."""
         return self.logs / f"{service}.log"

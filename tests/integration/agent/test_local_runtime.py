@@ -27,6 +27,7 @@ from muster_cluster_agent.domain.plan import replica_plans
 from muster_cluster_agent.end import end
 from muster_cluster_agent.errors import StateFolderError
 from tests.support.agent_loops import assignment
+from tests.support.agents import workload_id
 from tests.support.waiting import eventually, eventually_now
 
 SHIMS = Path(readiness.__file__).parent / "shims"
@@ -112,15 +113,14 @@ async def test_an_agent_that_comes_back_wakes_whoever_has_not_taken_its_wish_up(
     assert (await gone(backend, name)).stop_reason == "Deleted"
 
 
-async def test_within_its_grace_a_child_of_an_ended_command_may_finish(backend: LocalBackend, tmp_path: Path) -> None:
-    done = tmp_path / "saved"
-    child = f'trap "sleep 0.3; touch {done}; exit" TERM; touch {tmp_path}/armed; while true; do sleep 0.02; done'
-    (tmp_path / "child.sh").write_text(child)
-    name = await start(backend, f"sh -c 'sh {tmp_path}/child.sh & wait'")
-    await asyncio.to_thread(eventually_now, (tmp_path / "armed").exists, within=60)
+async def test_within_its_grace_a_child_of_an_ended_command_may_finish(backend: LocalBackend) -> None:
+    child = 'trap "sleep 0.3; touch saved; exit" TERM; touch armed; while true; do sleep 0.02; done'
+    name = await start(backend, f"sh -c '({child}) & wait'")
+    work = backend._workdirs.folders(workload_id(1), name).work
+    await asyncio.to_thread(eventually_now, (work / "armed").exists, within=60)
     await backend.act(Stop(name, 20.0, "released"))
     await gone(backend, name)
-    assert done.exists()
+    assert (work / "saved").exists()
 
 
 async def test_what_a_command_leaves_behind_goes_with_it(backend: LocalBackend) -> None:
@@ -173,10 +173,21 @@ def test_supervisors_import_the_standard_library_alone() -> None:
     )
     names = set(said.stdout.strip("[]\n").replace("'", "").split(", "))
     package = "muster_cluster_agent.adapters.local"
-    allowed = {"muster_cluster_agent", "muster_cluster_agent.adapters", package}
-    assert names == allowed | {
-        f"{package}.{name}" for name in ("child", "forkserver", "journal", "limits", "logfile", "procfs", "supervisor")
-    }
+    domain = "muster_cluster_agent.domain"
+    allowed = {"muster_cluster_agent", "muster_cluster_agent.adapters", package, domain, f"{domain}.confinement"}
+    own = (
+        "child",
+        "confine",
+        "forkserver",
+        "journal",
+        "landlock",
+        "limits",
+        "logfile",
+        "mounts",
+        "procfs",
+        "supervisor",
+    )
+    assert names == allowed | {f"{package}.{name}" for name in own}
 
 
 def test_a_supervisor_that_comes_late_starts_nothing(tmp_path: Path) -> None:
@@ -297,7 +308,7 @@ async def test_readiness_needs_one_good_answer_and_three_bad_ones() -> None:
 
 async def test_nobody_listening_is_no_answer(tmp_path: Path) -> None:
     port = Ports("nobody").take()
-    for question in (readiness.tcp(port), readiness.http(port, "x"), readiness.unix(tmp_path / "s")):
+    for question in (readiness.tcp(port), readiness.http(port, "x"), readiness.unix(tmp_path, "s")):
         assert not await readiness._ask(question, 2.0)
 
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from muster_cluster_agent.adapters.local.replicas import CALLS, Replica, ReplicaStore, write_text
+from muster_cluster_agent.adapters.local.replicas import CALLS, Replica, ReplicaStore
 from muster_cluster_agent.adapters.local.state import StateFolder
+from muster_cluster_agent.adapters.local.workdirs import Folders, Workdirs
 from tests.chaos.checker import Entry, Held
 from tests.chaos.journals import read_state_folder
 
@@ -35,13 +36,21 @@ def state(tmp_path: Path) -> Iterator[StateFolder]:
     folder.close()
 
 
+def given(state: StateFolder) -> Folders:
+    """The folders of the replica, with what its launcher asks of its workers."""
+    workdirs = Workdirs(state.work)
+    folders = workdirs.folders("w", "w-0-g2-a3-launcher-0-r0")
+    workdirs.make(folders, "w", None)
+    workdirs.give(folders, {CALLS: json.dumps([{"env": SPEC["env"]}])}, None)
+    return folders
+
+
 def removed(state: StateFolder) -> Path:
     """The root of a folder whose one replica, a launcher, was held and then removed."""
     store = ReplicaStore(state)
-    assert store.create(SPEC, LINES)
-    state.log(SPEC["name"]).mkdir()
-    write_text(state.log(SPEC["name"]) / CALLS, json.dumps([{"env": SPEC["env"]}]))
-    store.remove(Replica(SPEC, LINES))
+    spec = {**SPEC, "given": str(given(state).given)}
+    assert store.create(spec, LINES)
+    store.remove(Replica(spec, LINES))
     return state.root
 
 
@@ -63,6 +72,5 @@ def test_a_removed_replica_is_known_after_a_restart_and_counted_by_the_checker(s
 
 def test_what_a_process_is_given_is_for_the_agents_user_alone(state: StateFolder) -> None:
     assert ReplicaStore(state).create(SPEC)
-    write_text(state.root / CALLS, "[]")
-    for path in (state.replica(SPEC["name"]) / "spec.json", state.root / CALLS):
+    for path in (state.replica(SPEC["name"]) / "spec.json", given(state).given / CALLS):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600

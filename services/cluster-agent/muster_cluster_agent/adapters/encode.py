@@ -5,7 +5,6 @@ Used by the Kafka reporter alone. Pure translation: nothing is decided here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -35,6 +34,7 @@ _MESSAGE_LIMIT: Final = 1000
 _LOG_LIMIT: Final = 4000
 _VALUE_LIMIT: Final = 64 << 10
 _IGNORED: Final = "FieldIgnored"
+_WORKING: Final = "WorkingFolder"
 
 
 def timestamp(seconds: float | None) -> Timestamp | None:
@@ -76,7 +76,7 @@ def _status_changed(report: StatusReport, order: agent_pb2.ReportOrder) -> agent
         attempt=status.attempt,
         status=replica_status(status, report.log_tail),
         endpoints=report.endpoints,
-        conditions=_conditions(report.ignored, order.observed_at),
+        conditions=_conditions(report, order.observed_at),
     )
 
 
@@ -100,12 +100,18 @@ def replica_status(status: Status, log_tail: bytes = b"") -> fleet_pb2.ReplicaSt
     )
 
 
-def _conditions(ignored: Sequence[str], since: Timestamp) -> list[workload_pb2.Condition]:
-    if not ignored:
-        return []
-    text = f"the local back end runs commands on the machine itself: {', '.join(ignored)} had no effect"
-    reason = workload_pb2.Reason(code=_IGNORED, message=text)
-    return [workload_pb2.Condition(type="ImageAndVolumesIgnored", status=True, reason=reason, since=since)]
+def _conditions(report: StatusReport, since: Timestamp) -> list[workload_pb2.Condition]:
+    found = []
+    if report.ignored:
+        text = f"the local back end runs commands on the machine itself: {', '.join(report.ignored)} had no effect"
+        found.append(("ImageAndVolumesIgnored", _IGNORED, text))
+    if report.folders:
+        text = f"this run works in {report.folders[0]}; {report.folders[1]} stays for later runs (MUSTER_WORKLOAD_DIR)"
+        found.append(("WorkingFolder", _WORKING, text))
+    return [
+        workload_pb2.Condition(type=kind, status=True, reason=workload_pb2.Reason(code=code, message=text), since=since)
+        for kind, code, text in found
+    ]
 
 
 def _held(held: Held) -> agent_pb2.HeldAssignment:
@@ -194,6 +200,7 @@ def _profile(profile: Profile) -> fleet_pb2.ClusterProfile:
         refused_fields=profile.refused_fields,
         service_types=profile.service_types,
         request_gateway=profile.request_gateway,
+        confinement=profile.confinement,
     )
 
 

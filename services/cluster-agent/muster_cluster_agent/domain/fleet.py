@@ -52,6 +52,7 @@ class Profile:
     refused_fields: tuple[str, ...] = ()
     service_types: tuple[str, ...] = ()
     request_gateway: bool = False
+    confinement: str = ""  # how far replicas are confined, and why not further
 
 
 @dataclass(frozen=True, slots=True)

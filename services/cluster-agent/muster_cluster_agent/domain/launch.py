@@ -37,6 +37,7 @@ class Places:
     shims: str
     tools: str  # a folder with agent-rsh, put on the launcher's PATH
     base_env: tuple[tuple[str, str], ...]
+    work_env: tuple[tuple[str, str], ...] = ()  # its folders; the user does not set these
     master_port: int = 0
     ports: dict[int, int] = field(default_factory=dict)
     mpi_prefix: str = ""
@@ -60,8 +61,10 @@ def process(plan: ReplicaPlan, places: Places) -> Process:
     argv, launch_env = _launch(plan, places)
     env = {
         **dict(places.base_env),
+        "NCCL_HOSTID": plan.name,  # replicas meet over TCP: the sockets that NCCL uses within one host are confined
         **dict(plan.env),
         **_identity(plan),
+        **dict(places.work_env),
         **_devices(plan),
         **_ports(places),
         **launch_env,

@@ -245,6 +245,7 @@ class Observed(ReplicaKey):
     charge: int = 0  # what it holds of devices, in 1/7,000 GPU
     project: str = ""
     workload: str = ""
+    folders: tuple[str, ...] = ()  # where it works: that of its run, and the one that outlives attempts
 
     @property
     def key(self) -> RunKey:

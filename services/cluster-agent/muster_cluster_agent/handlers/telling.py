@@ -108,6 +108,7 @@ class Telling:
                         one,
                         endpoints=replica.service if one.state is State.READY else (),
                         ignored=case.ignored if one.state is State.READY else (),
+                        folders=replica.folders if one.state is State.READY else (),
                         log_tail=tail if one.state is State.FAILED else b"",
                         traceparent=case.traceparent,
                     )

@@ -58,6 +58,7 @@ def _profile(profile: Profile) -> fleet_pb2.ClusterProfile:
         refused_fields=profile.refused_fields,
         service_types=profile.service_types,
         request_gateway=profile.request_gateway,
+        confinement=profile.confinement,
     )
 
 

@@ -102,6 +102,7 @@ def _profile(profile: fleet_pb2.ClusterProfile) -> Profile:
         refused_fields=tuple(profile.refused_fields),
         service_types=tuple(profile.service_types),
         request_gateway=profile.request_gateway,
+        confinement=values.text(profile.confinement),
     )
 
 

@@ -150,7 +150,7 @@ async def patient(scene: Scene) -> str:
     """A training is suspended, gives its device back, and goes on later where it was."""
     workload = await scene.submit("patient")
     await scene.diary.becomes(workload.id, Phase.RUNNING, seconds=START)
-    await _until_checkpoint(scene, "patient")
+    await _until_checkpoint(scene, workload.id, "patient")
     await scene.muster.suspend(workload.id, key="demo-suspend")
     await scene.diary.becomes(workload.id, Phase.STOPPED, seconds=START)
     left = processes_of(workload.id)
@@ -163,10 +163,9 @@ async def patient(scene: Scene) -> str:
     return f"went on at step {summary['resumed_at']} of {summary['steps']}, attempt {summary['attempt']}"
 
 
-async def _until_checkpoint(scene: Scene, name: str) -> None:
-    kept = scene.scratch / f"{name}.json"
+async def _until_checkpoint(scene: Scene, workload_id: str, name: str) -> None:
     deadline = time.monotonic() + START
-    while not kept.exists():
+    while not scene.kept(workload_id, f"{name}.json"):
         if time.monotonic() > deadline:
             raise DidNotHappen(f"{name} made no step within {START:g} s")
         await asyncio.sleep(0.05)
@@ -178,7 +177,7 @@ async def preempted(scene: Scene) -> str:
     entry = await scene.diary.becomes(background.id, Phase.RUNNING, seconds=START)
     places = {replica.node for replica in entry.workload.replicas}
     _require(places == {"south-0"}, f"it was placed on {places}; the other node is being drained")
-    await _until_checkpoint(scene, "background")
+    await _until_checkpoint(scene, background.id, "background")
     urgent = await scene.submit("urgent")
     await scene.diary.until(
         background.id,

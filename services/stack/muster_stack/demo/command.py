@@ -101,9 +101,8 @@ async def _play(acts: Sequence[Act], screen: Screen, house: House) -> tuple[list
     outcomes: dict[str, Outcome] = {}
     async with Muster(house.services["submission"]["grpc"]) as muster, asyncio.TaskGroup() as tasks:
         await _prepare(muster)
-        scratch = house.layout.root / "scratch"
-        scratch.mkdir()
-        scene = Scene(muster, diary, await asyncio.to_thread(_outsider, house), scratch)
+        agents = house.layout.root / "agents"
+        scene = Scene(muster, diary, await asyncio.to_thread(_outsider, house), agents)
         beside = [
             tasks.create_task(diary.keep(muster), name="watch"),
             tasks.create_task(_redraw(acts, screen, diary, outcomes), name="screen"),

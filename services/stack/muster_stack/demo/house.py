@@ -7,6 +7,7 @@ on and the folder is gone.
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import signal
 import subprocess
@@ -67,9 +68,11 @@ def _folder() -> tuple[Path, Layout]:
 
 
 def _declare_clusters(layout: Layout) -> None:
+    programs = Path(str(resources.files("muster_stack.demo") / "workloads")).resolve()
     for name in CLUSTERS:
         text = (resources.files("muster_stack.demo") / "clusters" / f"{name}.yaml").read_text()
-        (layout.clusters / f"{name}.yaml").write_text(text)
+        # The demo's programs are the folder that its workloads name; without the root replicas could not read them.
+        (layout.clusters / f"{name}.yaml").write_text(f"{text}roots: [{{path: {json.dumps(str(programs))}}}]\n")
 
 
 async def _start(layout: Layout, show: Show) -> dict[str, Any]:

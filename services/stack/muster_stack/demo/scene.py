@@ -20,11 +20,13 @@ import yaml
 from muster.api.v1 import triggers_pb2
 from muster.workload.v1 import workload_pb2
 from muster_client import Muster, Phase
+from muster_kernel import ids
 from muster_stack.demo.diary import Diary, DidNotHappen, Entry
 from muster_stack.processes import environment, pids
 
 PROJECT: Final = "research"
 START: Final = 150.0  # seconds that anything may take at most to begin or to end
+_DIGEST: Final = 16  # characters by which an agent names the folder of a workload
 _WORKLOAD_MARK: Final = "MUSTER_WORKLOAD_ID"
 
 
@@ -35,13 +37,18 @@ class Scene:
     muster: Muster
     diary: Diary
     kafka: Mapping[str, str]
-    scratch: Path
+    agents: Path  # the state folders of the clusters' agents
 
     def document(self, name: str) -> str:
         """A document of the demo, with the folders of this machine filled in."""
         text = (resources.files("muster_stack.demo") / "documents" / f"{name}.yaml").read_text()
         programs = resources.files("muster_stack.demo") / "workloads"
-        return Template(text).safe_substitute(programs=str(programs), scratch=str(self.scratch))
+        return Template(text).safe_substitute(programs=str(Path(str(programs)).resolve()))
+
+    def kept(self, workload_id: str, name: str) -> bool:
+        """Whether a workload has a file in the folder that it keeps over its starts."""
+        pattern = f"*/work/{ids.digest(workload_id)[:_DIGEST]}/keep/{name}"
+        return any(self.agents.glob(pattern))
 
     def trigger(self, name: str) -> triggers_pb2.Trigger:
         """A trigger of the demo."""

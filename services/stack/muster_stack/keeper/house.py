@@ -25,6 +25,7 @@ from muster_stack.keeper.parts import KAFKA, SUBMISSION, Parts, marks
 from muster_stack.keeper.state import State, describe, ourselves, read
 from muster_stack.layout import Layout
 
+_AGENT: Final = "agent-"
 _REQUESTS: Final = ("status", "kill", "wipe_kafka", "grant", "revoke", "rotate_kafka", "stop")
 _REGISTER_PAUSE: Final = 1.0
 
@@ -161,7 +162,13 @@ class Keeper:
             "unregistered": sorted(self._unregistered),
             "application": self._state.application,
             "services": rows,
+            "confinement": self._confinement(),
         }
+
+    def _confinement(self) -> dict[str, str]:
+        """By cluster, how far replicas are confined, where its agent has told already."""
+        clusters = [name.removeprefix(_AGENT) for name in self._children if name.startswith(_AGENT)]
+        return {name: level for name in clusters if (level := self._layout.confinement(name))}
 
     def _child(self, name: str) -> Child:
         if name not in self._children:

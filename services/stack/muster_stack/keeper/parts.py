@@ -164,6 +164,7 @@ class _Maker:
         own = {
             "MUSTER_CLUSTER_FILE": str(cluster.file),
             "MUSTER_STATE_DIR": str(self._layout.agent(cluster.name)),
+            "MUSTER_DATA_DIR": str(self._layout.root),
             "MUSTER_SUBMISSION_ADDRESS": self.address(SUBMISSION),
             "MUSTER_HOLD": "true" if self._state.options.hold else "false",
         }

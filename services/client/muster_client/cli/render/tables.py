@@ -78,7 +78,7 @@ def templates(items: Iterable[templates_pb2.Template]) -> Table:
 def clusters(items: Iterable[fleet_pb2.Cluster], now: datetime) -> Table:
     """One line a cluster."""
     return grid(
-        ["CLUSTER", "STATE", "NODES", "GPUS", "FREE", "HEARD", "AGENT"],
+        ["CLUSTER", "STATE", "NODES", "GPUS", "FREE", "HEARD", "CONFINED", "AGENT"],
         (
             [
                 each.id,
@@ -87,6 +87,7 @@ def clusters(items: Iterable[fleet_pb2.Cluster], now: datetime) -> Table:
                 str(each.devices),
                 f"{each.free_devices:g}",
                 age(time_of(each.heard_at), now),
+                each.profile.confinement.partition(":")[0] or "-",
                 each.agent_instance or "-",
             ]
             for each in items

@@ -10,17 +10,21 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
 import structlog
 
-from muster_cluster_agent.adapters.local import cgroups, cluster_file, logfile, machine, nvml, procfs
+from muster_cluster_agent.adapters.local import access, cgroups, cluster_file, logfile, machine, nvml, procfs
 from muster_cluster_agent.adapters.local.addresses import Ports
+from muster_cluster_agent.adapters.local.confiner import Confiner, Private
+from muster_cluster_agent.adapters.local.leftovers import Leftovers
 from muster_cluster_agent.adapters.local.nodes import Nodes
 from muster_cluster_agent.adapters.local.nursery import Nursery
 from muster_cluster_agent.adapters.local.register import Register
@@ -29,6 +33,7 @@ from muster_cluster_agent.adapters.local.services import Services
 from muster_cluster_agent.adapters.local.specs import SpecWriter
 from muster_cluster_agent.adapters.local.state import StateFolder
 from muster_cluster_agent.adapters.local.watcher import Watcher
+from muster_cluster_agent.adapters.local.workdirs import Owner, Workdirs
 from muster_cluster_agent.domain.actions import (
     ALREADY,
     DONE,
@@ -45,7 +50,7 @@ from muster_cluster_agent.domain.actions import (
 from muster_cluster_agent.domain.fleet import Fleet
 from muster_cluster_agent.domain.model import NodeHealth, NodeView, Observed
 from muster_cluster_agent.domain.plan import ReplicaPlan
-from muster_cluster_agent.errors import BackendError, ClusterFileError
+from muster_cluster_agent.errors import BackendError, ClusterFileError, NotAllowed
 from muster_cluster_agent.ports import Changed, LogPiece
 from muster_kernel import ids
 
@@ -54,7 +59,6 @@ _NODES_A_LOOK: Final = 100  # where there are more nodes, their switches are loo
 _SCAN_SECONDS: Final = 10.0
 _NVML_LOOKS: Final = 80  # looks at the switches between two looks at the devices
 _THREADS: Final = 4
-_LOGS_KEPT: Final = 2000  # log folders of removed replicas; the oldest go first
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -63,12 +67,21 @@ log = structlog.get_logger(__name__)
 class LocalBackend:
     """All replicas of one state folder. Use `open` and `close`, or as an async context manager."""
 
-    def __init__(self, file: Path, state: StateFolder) -> None:
-        """Reads the cluster file. Raises ClusterFileError."""
+    def __init__(self, file: Path, state: StateFolder, *, data: Path | None = None, confined: bool = False) -> None:
+        """Reads the cluster file. Raises ClusterFileError.
+
+        data: the stack's data folder, which no replica may reach. confined: no replica starts unconfined, unless the
+        cluster file says so.
+        """
         self._file = file
         self._file_stamp = file.stat().st_mtime_ns
-        self.declared = _read_file(file)
+        self._private = Private(tuple({str(folder) for folder in (state.root, data or state.root)}), str(state.lock))
+        self.declared = _read_file(file, self._private)
         self._state = state
+        self._workdirs = Workdirs(state.work)
+        here = machine.find(state.root / "tools")
+        self._confiner = Confiner(here, state.root / "accounts", self._private, required=confined)
+        self._leftovers = Leftovers(state, self._workdirs)
         self._store = ReplicaStore(state)
         self._replicas = Register()
         self._watcher = Watcher(state, self._store, self._replicas, self._found)
@@ -77,7 +90,7 @@ class LocalBackend:
         self._ports = Ports(str(state.root))
         self._services = Services(self._ports)
         self._groups = cgroups.find(self.declared.budgets.processes)
-        self._writer = SpecWriter(state, machine.find(state.root / "tools"), self._ports, self._groups)
+        self._writer = SpecWriter(state, here, self._ports, self._groups, self._workdirs, self._confiner)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="local-backend")
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -93,13 +106,16 @@ class LocalBackend:
     # ------------------------------------------------------------------------------------------------ life of the agent
 
     async def open(self) -> None:
-        """Finds what runs and begins to watch it."""
+        """Finds what runs and begins to watch it. Raises ClusterFileError."""
         if self._groups.missing:
             log.warning(
                 "replicas_not_limited",
                 controllers=", ".join(self._groups.missing),
                 why="no control group of these can be made here; the kernel takes replicas first where memory ends",
             )
+        await self._blocking(partial(self._confiner.settle, self.declared.access))
+        await self._blocking(partial(self._state.tell_confinement, self._confiner.ability.text))
+        log.info("confinement", found=self._confiner.ability.text)
         await self._blocking(self._nodes.look)
         for replica in await self._blocking(self._store.load):
             self._watcher.adopt(replica)
@@ -133,7 +149,8 @@ class LocalBackend:
 
     async def fleet(self) -> Fleet:
         """The nodes and devices of now."""
-        return Fleet(self.declared.profile, self._nodes.reported(time.time()))
+        profile = replace(self.declared.profile, confinement=self._confiner.ability.text)
+        return Fleet(profile, self._nodes.reported(time.time()))
 
     async def nodes(self) -> Mapping[str, NodeView]:
         """The nodes as reconciling needs them."""
@@ -155,6 +172,17 @@ class LocalBackend:
     async def log_tail(self, name: str, limit: int) -> bytes:
         """The last lines of a replica's log, at most `limit` bytes."""
         return await self._blocking(lambda: logfile.tail(str(self._state.log(name)), limit))
+
+    async def kept(self) -> Sequence[Owner]:
+        """Whose working folders are kept here although nothing of them runs."""
+        owners = await self._blocking(lambda: tuple(self._workdirs.owners()))
+        return [owner for owner in owners if not self._replicas.of(owner.workload_id)]
+
+    async def forget(self, workload_ids: Iterable[str]) -> None:
+        """Removes the working folders and logs of deleted workloads; one that has replicas here keeps them."""
+        for workload_id in workload_ids:
+            if not self._replicas.of(workload_id):
+                await self._blocking(partial(self._leftovers.remove, workload_id))
 
     async def renew(self, sent_at: float) -> None:
         """Supervisors with a dead-man's deadline read here when the bus was last reached."""
@@ -197,7 +225,11 @@ class LocalBackend:
         refusal = self._refusal(plan)
         if refusal is not None:
             return refusal
-        spec = self._writer.spec(plan, self._nodes.boot(plan.node), self.declared, self._replicas.of(plan.workload_id))
+        try:
+            others = self._replicas.of(plan.workload_id)
+            spec = self._writer.spec(plan, self._nodes.boot(plan.node), self.declared, others)
+        except NotAllowed as error:
+            return await self._abandon(plan, str(error))
         replica = Replica(spec, [], starting=True)
         self._replicas.add(replica)
         try:
@@ -235,7 +267,8 @@ class LocalBackend:
     async def _abandon(self, plan: ReplicaPlan, message: str) -> Answer:
         if plan.name in self._replicas:
             return ALREADY
-        spec = self._writer.spec(plan, self._nodes.boot(plan.node), self.declared, self._replicas.of(plan.workload_id))
+        others = self._replicas.of(plan.workload_id)
+        spec = self._writer.spec(plan, self._nodes.boot(plan.node), self.declared, others, starts=False)
         stamp = {"at": time.time(), "monotonic": time.monotonic(), "by": "agent"}
         lines: list[dict[str, Any]] = [
             {"event": "abandoned", "reason": message, "start_failed": True, **stamp},
@@ -300,13 +333,14 @@ class LocalBackend:
             if stamp == self._file_stamp and not again:
                 return False
             self._file_stamp = stamp
-            before, self.declared = self.declared, _read_file(self._file)
+            before, self.declared = self.declared, _read_file(self._file, self._private)
             if before == self.declared:
                 return False
         except (OSError, ClusterFileError) as error:
             log.error("cluster_file_refused", error=str(error))  # noqa: TRY400  the sentence is the whole story
             return False
         self._nodes.declare(self.declared)
+        self._confiner.follow(self.declared.access)
         return True
 
     async def _scan(self) -> None:
@@ -317,18 +351,8 @@ class LocalBackend:
                 if not replica.gone:
                     self._watcher.reread(replica.name)
                     await asyncio.sleep(0)
-            await self._blocking(self._drop_old_logs)
+            await self._blocking(partial(self._leftovers.tidy, tuple(self._replicas)))
             self._watcher.tell_fleet()
-
-    def _drop_old_logs(self) -> None:
-        """Logs of removed replicas stay within a number; each has its own budget in bytes."""
-        folders = [path for path in (self._state.root / "logs").iterdir() if path.name not in self._replicas]
-        if len(folders) <= _LOGS_KEPT:
-            return
-        for path in sorted(folders, key=lambda p: p.stat().st_mtime)[:-_LOGS_KEPT]:
-            for file in path.iterdir():
-                file.unlink(missing_ok=True)
-            path.rmdir()
 
     def _processes_of(self, node: str) -> Sequence[tuple[int, int]]:
         return self._store.processes([r for r in self._replicas if r.spec["node"] == node and not r.gone])
@@ -348,10 +372,13 @@ class LocalBackend:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
 
-def _read_file(path: Path) -> cluster_file.ClusterFile:
+def _read_file(path: Path, private: Private) -> cluster_file.ClusterFile:
     try:
         text = path.read_text()
     except OSError as error:
         raise ClusterFileError(f"{path} cannot be read: {error.strerror} (MUSTER_CLUSTER_FILE)") from error
     file = cluster_file.parse(text, where=path.name)
+    errors = access.check(file.access, private.folders, root=os.geteuid() == 0)
+    if errors:
+        raise ClusterFileError("\n".join(f"{path.name}: {error}" for error in errors))
     return nvml.fill(file) if file.nvml else file

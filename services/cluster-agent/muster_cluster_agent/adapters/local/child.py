@@ -2,7 +2,7 @@
 
 Called by the supervisor right after the fork, in the child. Standard library only. Holds: nothing of the user runs
 before the supervisor has written the process down; a step that fails ends the process, and its errno
-is told. Limits come first, while the process may still set them.
+is told. Limits come first, while the process may still set them; after the confinement it may not.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ import os
 import signal
 from typing import Any, Final
 
-from muster_cluster_agent.adapters.local import limits
+from muster_cluster_agent.adapters.local import confine, limits
+from muster_cluster_agent.domain.confinement import of_spec
 
 _PR_SET_PDEATHSIG: Final = 1
 NOT_EXECUTABLE: Final = 126
+ERROR_BYTES: Final = 512
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -35,7 +37,11 @@ def die_with(parent: int) -> None:
 
 
 def become_command(spec: dict[str, Any], parent: int, go: int, error: int, output: int) -> None:
-    """Wait for the word, then become the user's command. Never returns; a failure's errno goes to `error`."""
+    """Wait for the word, then become the user's command. Never returns.
+
+    What failed goes to `error`: its errno, and a text where the command itself is not to blame.
+    """
+    blame = ""
     try:
         die_with(parent)
         if os.read(go, 1) != b"!":
@@ -46,10 +52,18 @@ def become_command(spec: dict[str, Any], parent: int, go: int, error: int, outpu
         null = os.open(os.devnull, os.O_RDONLY)
         for source, target in ((null, 0), (output, 1), (output, 2)):
             os.dup2(source, target)
+        blame = "its limits could not be set"
         limits.enter(spec.get("budget", {}))
+        blame = "it could not be confined"
+        if spec.get("confinement"):
+            confine.apply(of_spec(spec["confinement"]))
+        die_with(parent)  # a change of the user has cleared the wish
+        blame = spec["cwd"]
         os.chdir(spec["cwd"])
+        blame = ""
         os.execvpe(spec["argv"][0], spec["argv"], spec["env"])  # noqa: S606  no shell is the point
     except OSError as failure:
-        os.write(error, str(failure.errno or errno.EACCES).encode())
+        text = f"{blame}: {failure.strerror or failure}" if blame else ""
+        os.write(error, f"{failure.errno or errno.EACCES} {text}".encode()[:ERROR_BYTES])
     finally:
         os._exit(NOT_EXECUTABLE)

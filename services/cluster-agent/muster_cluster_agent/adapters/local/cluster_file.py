@@ -15,7 +15,8 @@ from typing import Any, Final, TypeVar
 
 import yaml
 
-from muster_cluster_agent.adapters.local import values
+from muster_cluster_agent.adapters.local import access, values
+from muster_cluster_agent.adapters.local.access import NOTHING, Access
 from muster_cluster_agent.adapters.local.support import IGNORED_FIELDS, REFUSED_FIELDS
 from muster_cluster_agent.domain.budgets import PROCESSES, RESERVE, Defaults
 from muster_cluster_agent.domain.fleet import Device, Foreign, Identity, Mig, NodeState, Profile, Taint
@@ -30,6 +31,7 @@ _LEAST_LOST_TIMEOUT: Final = 61
 _TOP: Final = frozenset(
     {"cluster", "devices", "pool_label", "node_gone_after", "lost_timeout", "log_budget", "profile", "nodes", "foreign"}
     | {"budgets"}
+    | access.KEYS
 )
 _NODE: Final = frozenset(
     {"name", "labels", "taints", "cpu", "memory", "state", "drain_deadline", "devices", "anonymous"}
@@ -85,6 +87,7 @@ class ClusterFile:
     profile: Profile
     nodes: tuple[DeclaredNode, ...]
     budgets: Defaults = field(default_factory=Defaults)
+    access: Access = NOTHING
 
 
 def parse(text: str, *, where: str) -> ClusterFile:
@@ -161,6 +164,7 @@ def _cluster(reader: _Reader, document: Any) -> ClusterFile | None:
         profile=profile,
         nodes=tuple(nodes),
         budgets=_budgets(reader, top.get("budgets") or {}),
+        access=access.read(reader, top),
     )
 
 

@@ -60,7 +60,7 @@ class LogWriter:
 
     def _open(self, start: int) -> int:
         path = os.path.join(self._folder, f"{_PREFIX}{start:015d}")
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
 
 
 class Throttle:

@@ -15,13 +15,11 @@ from typing import Final
 from muster_cluster_agent.adapters.local.state import replace_file
 
 _KEPT: Final = (
-    "HOME",
     "LANG",
     "LC_ALL",
     "LOGNAME",
     "SHELL",
     "TERM",
-    "TMPDIR",
     "TZ",
     "USER",
     "LD_LIBRARY_PATH",
@@ -29,6 +27,7 @@ _KEPT: Final = (
     "PYTHONPATH",
     "VIRTUAL_ENV",
 )
+_MOST_LINKS: Final = 40
 _SHIMS: Final = Path(__file__).parent / "shims"
 
 
@@ -42,7 +41,7 @@ class Machine:
     mpi_prefix: str
     torch_python: str
     base_env: tuple[tuple[str, str], ...]
-    cwd: str
+    interpreters: tuple[str, ...]  # folders without which none of these programs runs
 
 
 def find(tools: Path) -> Machine:
@@ -63,5 +62,19 @@ def find(tools: Path) -> Machine:
         mpi_prefix=str(Path(mpirun).parent.parent) if mpirun else "",
         torch_python=str(beside) if beside.exists() else sys.executable,
         base_env=tuple({**kept, "PATH": path}.items()),
-        cwd=str(Path.cwd()),
+        interpreters=interpreters(sys.executable, str(beside), mpirun or ""),
     )
+
+
+def interpreters(*programs: str) -> tuple[str, ...]:
+    """Return the folders of this interpreter and of the programs: where they are installed, across all their links."""
+    found = {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix}
+    for program in programs:
+        path = program
+        for _ in range(_MOST_LINKS):
+            if not path:
+                break
+            found.add(os.path.dirname(os.path.dirname(path)))
+            path = os.path.join(os.path.dirname(path), os.readlink(path)) if os.path.islink(path) else ""
+    found.update(map(os.path.realpath, tuple(found)))
+    return tuple(sorted(map(os.path.normpath, found)))

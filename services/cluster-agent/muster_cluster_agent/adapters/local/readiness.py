@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from muster_cluster_agent.adapters.local.beneath import open_beneath
 from muster_cluster_agent.domain.launch import LOOPBACK
 
 Question = Callable[[], Awaitable[bool]]
@@ -103,15 +104,22 @@ def _whoever_signed_it() -> ssl.SSLContext:
     return context
 
 
-def unix(path: Path) -> Question:
-    """Whether something accepts on the Unix socket."""
+def unix(work: Path, path: str) -> Question:
+    """Whether something accepts on the Unix socket at a path below `work`, which leads across no link.
+
+    The replica can put anything there. What is open here is the socket itself, so that it cannot be exchanged.
+    """
 
     async def question() -> bool:
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        folder = os.open(work, os.O_PATH | os.O_DIRECTORY)
         try:
-            _, writer = await asyncio.open_unix_connection(f"/proc/self/fd/{folder}/{path.name}")
+            target = open_beneath(folder, path, os.O_PATH)
         finally:
             os.close(folder)
+        try:
+            _, writer = await asyncio.open_unix_connection(f"/proc/self/fd/{target}")
+        finally:
+            os.close(target)
         writer.close()
         return True
 

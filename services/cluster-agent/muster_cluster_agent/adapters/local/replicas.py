@@ -18,12 +18,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from muster_cluster_agent.adapters.local import journal, procfs
-from muster_cluster_agent.adapters.local.state import StateFolder, replace_file, sync_folder, write_synced
+from muster_cluster_agent.adapters.local.state import StateFolder, sync_folder, write_synced
+from muster_cluster_agent.adapters.local.workdirs import Workdirs
 from muster_cluster_agent.domain.budgets import Spent, spent_sentence
 from muster_cluster_agent.domain.model import Ended, Observed, Pattern
 
 CALLS: Final = "calls.json"
-"""Beside a launcher's log: what it asks of its workers, with their environment."""
+"""What a launcher asks of its workers, with their environment."""
+EXEC_SOCKET: Final = "exec.sock"
+"""Where a worker's daemon listens, in the folder for what is told."""
 _SWEEP_SECONDS: Final = 5.0
 _LOCK_SECONDS: Final = 5.0
 Spec = dict[str, Any]
@@ -107,6 +110,7 @@ def facts(replica: Replica, service: tuple[str, ...] = ()) -> Observed:
         charge=int(spec.get("charge", 0)),
         project=str(spec.get("project", "")),
         workload=str(spec.get("workload", "")),
+        folders=(str(spec["run_folder"]), str(spec["keep_folder"])) if "run_folder" in spec else (),
     )
 
 
@@ -144,6 +148,7 @@ class ReplicaStore:
     def __init__(self, state: StateFolder) -> None:
         """Reads nothing yet."""
         self._state = state
+        self._workdirs = Workdirs(state.work)
 
     def load(self) -> list[Replica]:
         """Every replica on the disk.
@@ -170,7 +175,7 @@ class ReplicaStore:
         stop = _read_json(folder / journal.STOP)
         if stop is not None:
             spec["stop"] = stop
-        record = _read_json(folder / "record.json") if spec.get("launch") == "Torchrun" else None
+        record = self._workdirs.record(spec["told"]) if spec.get("launch") == "Torchrun" else None
         if record is not None:
             spec["record"] = record
         replica = Replica(spec, journal.read(str(folder)))
@@ -249,10 +254,10 @@ class ReplicaStore:
     def remove(self, replica: Replica) -> None:
         """Forgets a replica that is gone: into the history first, so that its name stays used.
 
-        Its log stays, so an environment beside it is taken away, before a crash could make the rest count as done.
+        Its working folder stays, so an environment in it goes first, before a crash could make the rest count as done.
         """
         folder = self._state.replica(replica.name)
-        (self._state.log(replica.name) / CALLS).unlink(missing_ok=True)
+        self._workdirs.take_back(str(replica.spec.get("given", "")))
         self._state.remember(replica.spec, replica.lines)
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -272,8 +277,3 @@ def _read_json(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return content if isinstance(content, dict) else None
-
-
-def write_text(path: Path, text: str) -> None:
-    """A small file beside a replica's spec, such as its hostfile."""
-    replace_file(path, text.encode())

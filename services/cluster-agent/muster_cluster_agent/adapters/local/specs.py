@@ -5,42 +5,71 @@ Used by the local back end. Holds: replicas of one gang meet at one port, which 
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import time
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any, Final
 
-from muster_cluster_agent.adapters.local import procfs
+from muster_cluster_agent.adapters.local import mounts, procfs
+from muster_cluster_agent.adapters.local.accounts import Account
 from muster_cluster_agent.adapters.local.addresses import Ports
+from muster_cluster_agent.adapters.local.beneath import open_beneath
 from muster_cluster_agent.adapters.local.cgroups import Groups
 from muster_cluster_agent.adapters.local.cluster_file import ClusterFile
+from muster_cluster_agent.adapters.local.confiner import Confiner
 from muster_cluster_agent.adapters.local.machine import Machine
-from muster_cluster_agent.adapters.local.replicas import CALLS, Replica, ReplicaStore, write_text
+from muster_cluster_agent.adapters.local.replicas import CALLS, EXEC_SOCKET, Replica, ReplicaStore
 from muster_cluster_agent.adapters.local.state import StateFolder
+from muster_cluster_agent.adapters.local.workdirs import Folders, Workdirs
 from muster_cluster_agent.domain import launch, usage
 from muster_cluster_agent.domain.budgets import budget_of
+from muster_cluster_agent.domain.confinement import Root, below, roots_of
 from muster_cluster_agent.domain.model import Pattern
 from muster_cluster_agent.domain.plan import MpiLauncher, ReplicaPlan, TorchLauncher, Torchrun
+from muster_cluster_agent.errors import NotAllowed
 
 _DEAD_MAN_MARGIN: Final = 60.0  # seconds by which a supervisor gives up before the scheduler gives its devices away
+_TMP: Final = "/tmp"  # noqa: S108  what stands for it is the replica's own
+_NO_USER: Final = -1
 
 
 class SpecWriter:
     """Writes specs for one state folder on one machine."""
 
-    def __init__(self, state: StateFolder, machine: Machine, ports: Ports, groups: Groups) -> None:
+    def __init__(
+        self,
+        state: StateFolder,
+        machine: Machine,
+        ports: Ports,
+        groups: Groups,
+        workdirs: Workdirs,
+        confiner: Confiner,
+    ) -> None:
         """Keep no state but the ports."""
         self._state = state
         self._groups = groups
         self._machine = machine
         self._ports = ports
+        self._workdirs = workdirs
+        self._confiner = confiner
 
-    def spec(self, plan: ReplicaPlan, boot: str, file: ClusterFile, others: Sequence[Replica]) -> dict[str, Any]:
-        """The spec of a replica that is about to be made. `others`: those of its workload. Raises BackendError."""
+    def spec(
+        self, plan: ReplicaPlan, boot: str, file: ClusterFile, others: Sequence[Replica], *, starts: bool = True
+    ) -> dict[str, Any]:
+        """The spec of a replica that is about to be made. `others`: those of its workload. Raises BackendError.
+
+        starts: False for one that is only written down as given up. Raises NotAllowed where it names a folder that its
+        project was not given, and NotConfined.
+        """
+        folders = self._workdirs.folders(plan.workload_id, plan.name)
+        account = self._confiner.account(plan.project) if starts else None
+        confinement = self._confiner.of(plan.project, folders, account) if starts else None
+        cwd = self._cwd(plan, folders, file) if starts else str(folders.work)
         ports = {container: self._ports.take() for container in plan.ports}
         master = self._master_port(plan, others)
-        process = launch.process(plan, self._places(plan, ports, master))
+        process = launch.process(plan, self._places(plan, folders, account, cwd, ports, master))
         spec: dict[str, Any] = {
             "name": plan.name,
             "gang": plan.gang,
@@ -63,7 +92,12 @@ class SpecWriter:
             "charge": usage.charge(plan.shares, plan.anonymous, {d.uuid: d for n in file.nodes for d in n.devices}),
             "argv": list(process.argv),
             "env": process.env,
-            "cwd": self._cwd(plan),
+            "cwd": cwd,
+            "run_folder": str(folders.run),
+            "keep_folder": str(folders.keep),
+            "told": str(folders.told),
+            "given": str(folders.given),
+            "confinement": confinement.as_spec() if confinement is not None else None,
             "grace": plan.grace,
             "ports": {str(container): port for container, port in ports.items()},
             "master_port": master,
@@ -79,24 +113,29 @@ class SpecWriter:
         return spec
 
     def write(self, store: ReplicaStore, spec: dict[str, Any], plan: ReplicaPlan) -> bool:
-        """Puts the spec on the disk; a launcher's files go beside the log, where they exist before it starts.
-
-        Blocks.
-        """
-        if isinstance(plan.launch, MpiLauncher):
-            folder = self._launcher_folder(plan)
-            folder.mkdir(parents=True, exist_ok=True)
-            write_text(folder / "hostfile", launch.hostfile(plan.launch))
-            hosts = {host: str(self._state.replica(host) / "exec.sock") for host, _ in plan.launch.hosts}
-            write_text(folder / "hosts.json", json.dumps(hosts))
-        if isinstance(plan.launch, TorchLauncher):
-            folder = self._launcher_folder(plan)
-            folder.mkdir(parents=True, exist_ok=True)
-            places = self._places(plan, {}, int(spec["master_port"]))
-            asked = launch.calls(plan.launch, plan, places, spec["env"])
-            sockets = [{**each, "socket": str(self._state.replica(str(each["host"])) / "exec.sock")} for each in asked]
-            write_text(folder / CALLS, json.dumps(sockets))
+        """Makes the replica's folders, writes what its launcher reads, and puts the spec on the disk. Blocks."""
+        folders = self._workdirs.folders(plan.workload_id, plan.name)
+        uid = spec["confinement"]["uid"] if spec["confinement"] else None
+        self._workdirs.make(folders, plan.workload_id, uid)
+        given = self._given(plan, spec)
+        if given:
+            self._workdirs.give(folders, given, uid)
         return store.create(spec)
+
+    def _given(self, plan: ReplicaPlan, spec: dict[str, Any]) -> dict[str, str]:
+        """What a launcher reads: its workers' hosts and sockets, or what it asks of them."""
+        if isinstance(plan.launch, MpiLauncher):
+            hosts = {host: self._socket(plan, host) for host, _ in plan.launch.hosts}
+            return {"hostfile": launch.hostfile(plan.launch), "hosts.json": json.dumps(hosts)}
+        if isinstance(plan.launch, TorchLauncher):
+            folders = self._workdirs.folders(plan.workload_id, plan.name)
+            places = self._places(plan, folders, None, str(spec["cwd"]), {}, int(spec["master_port"]))
+            asked = launch.calls(plan.launch, plan, places, spec["env"])
+            return {CALLS: json.dumps([{**call, "socket": self._socket(plan, str(call["host"]))} for call in asked])}
+        return {}
+
+    def _socket(self, plan: ReplicaPlan, host: str) -> str:
+        return str(self._workdirs.folders(plan.workload_id, host).told / EXEC_SOCKET)
 
     def keep_ports(self, spec: dict[str, Any]) -> None:
         """The ports of a replica that was found running."""
@@ -109,27 +148,30 @@ class SpecWriter:
         for port in set(_ports_of(spec)) - shared:
             self._ports.give_back(port)
 
-    def _places(self, plan: ReplicaPlan, ports: dict[int, int], master: int) -> launch.Places:
-        folder = self._launcher_folder(plan)
+    def _places(
+        self, plan: ReplicaPlan, folders: Folders, account: Account | None, cwd: str, ports: dict[int, int], master: int
+    ) -> launch.Places:
         return launch.Places(
-            folder=str(self._state.replica(plan.name)),
-            cwd=self._cwd(plan),
+            folder=str(folders.told),
+            cwd=cwd,
             python=self._machine.python,
             shims=self._machine.shims,
             tools=self._machine.tools,
-            base_env=self._machine.base_env,
+            base_env=(*self._machine.base_env, ("PATH", self._confiner.path()), *_own_env(folders, account)),
+            work_env=(
+                ("MUSTER_WORKDIR", str(folders.work)),
+                ("MUSTER_RUN_DIR", str(folders.run)),
+                ("MUSTER_WORKLOAD_DIR", str(folders.keep)),
+            ),
             master_port=master,
             ports=ports,
             mpi_prefix=self._machine.mpi_prefix,
             torch_python=self._machine.torch_python,
-            hosts_file=str(folder / "hostfile"),
-            host_map=str(folder / "hosts.json"),
-            calls_file=str(folder / CALLS),
+            hosts_file=str(folders.given / "hostfile"),
+            host_map=str(folders.given / "hosts.json"),
+            calls_file=str(folders.given / CALLS),
             gang=plan.gang,
         )
-
-    def _launcher_folder(self, plan: ReplicaPlan) -> Path:
-        return self._state.log(plan.name)
 
     def _master_port(self, plan: ReplicaPlan, others: Iterable[Replica]) -> int:
         if plan.pattern is not Pattern.TORCH and not isinstance(plan.launch, Torchrun | TorchLauncher):
@@ -166,9 +208,51 @@ class SpecWriter:
             },
         }
 
-    def _cwd(self, plan: ReplicaPlan) -> str:
-        """The folder asked for where this machine has it: images are not used here, so it may well be missing."""
-        return plan.working_dir if plan.working_dir and Path(plan.working_dir).is_dir() else self._machine.cwd
+    def _cwd(self, plan: ReplicaPlan, folders: Folders, file: ClusterFile) -> str:
+        """Where the command starts. Raises NotAllowed."""
+        wanted = os.path.normpath(plan.working_dir) if plan.working_dir else ""
+        if not wanted:
+            return str(folders.work)
+        mine = roots_of(plan.project, file.access.roots)
+        root = below(wanted, mine)
+        if root is not None:
+            _open_folder(root, wanted)
+            return wanted
+        if wanted == _TMP or wanted.startswith(f"{_TMP}/"):
+            return str(folders.tmp)
+        if _plain_to_see(wanted):
+            names = ", ".join(each.path for each in mine) or "none"
+            raise NotAllowed(
+                f"workingDir: {wanted} is a folder of the cluster's machine, and project {plan.project} may name only "
+                f"folders below its roots ({names}); leave workingDir out, or have the cluster's owner add the folder "
+                "to `roots` of the cluster file"
+            )
+        return str(folders.work)  # a folder of the image, which is not used here
+
+
+def _open_folder(root: Root, wanted: str) -> None:
+    """Raises NotAllowed where the folder is not there, or lies across a link."""
+    inside = os.path.relpath(wanted, root.path)
+    try:
+        top = os.open(root.path, os.O_PATH | os.O_DIRECTORY)
+        try:
+            os.close(open_beneath(top, inside, os.O_PATH | os.O_DIRECTORY))
+        finally:
+            os.close(top)
+    except OSError as error:
+        why = "it leads across a link" if error.errno in {errno.ELOOP, errno.EXDEV} else error.strerror
+        raise NotAllowed(f"workingDir: {wanted} cannot be used below the root {root.path}: {why}") from error
+
+
+def _plain_to_see(wanted: str) -> bool:
+    """Whether any user of the machine can tell that the folder is there: what root alone sees must not be told."""
+    return not mounts.unreachable(wanted, _NO_USER) and os.path.isdir(wanted)
+
+
+def _own_env(folders: Folders, account: Account | None) -> tuple[tuple[str, str], ...]:
+    """What a user's programs expect of their home; the user may set it otherwise."""
+    own = (("HOME", str(folders.home)), ("TMPDIR", str(folders.tmp)))
+    return (*own, ("USER", account.name), ("LOGNAME", account.name)) if account else own
 
 
 def _ports_of(spec: dict[str, Any]) -> list[int]:

@@ -7,6 +7,9 @@ Opened once by the composition root. Layout:
     logs/<name>/                        its log, which stays after the folder has gone
     nodes/<node>/{boot-id,switch}       the nodes of the local cluster
     history.jsonl                       the identity, devices and journal of every replica that was removed
+    work/<digest>/                      where the replicas of a workload work (adapters/local/workdirs.py)
+    accounts/                           which user each project's replicas are, where root runs the agent
+    confinement                         how far replicas are confined, for `muster status`
     ports.json, alive.json, agent.sock, tools/
 
 Holds: one agent a folder (flock); a file that replaces another is written whole and fsynced before it takes its name;
@@ -39,10 +42,10 @@ class StateFolder:
     def __init__(self, root: Path) -> None:
         """Makes and locks the folder. Raises StateFolderError where another agent has it."""
         self.root = root.resolve()
-        for name in ("replicas", "logs", "nodes", "tools"):
+        for name in ("replicas", "logs", "nodes", "tools", "accounts"):
             (self.root / name).mkdir(parents=True, exist_ok=True)
         self.root.chmod(0o700)
-        self._lock = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        self._lock = os.open(self.lock, os.O_RDWR | os.O_CREAT, 0o600)
         _lock_or_fail(self._lock, self.root)
         self.instance = self._instance()
         self.start = self._count_start()
@@ -65,6 +68,16 @@ class StateFolder:
         return self.root / "logs" / name
 
     @property
+    def work(self) -> Path:
+        """Where replicas work (adapters/local/workdirs.py)."""
+        return self.root / "work"
+
+    @property
+    def lock(self) -> Path:
+        """The locked file: it is there as long as an agent is, and no replica may open it."""
+        return self.root / "lock"
+
+    @property
     def socket(self) -> Path:
         """Where supervisors tell that their journal has grown."""
         return self.root / "agent.sock"
@@ -82,6 +95,10 @@ class StateFolder:
         draft = self.alive.with_name(".alive.new")
         draft.write_bytes(content)
         draft.replace(self.alive)
+
+    def tell_confinement(self, text: str) -> None:
+        """Leaves for `muster status` how far replicas are confined."""
+        replace_file(self.root / "confinement", text.encode())
 
     def read_number(self, name: str) -> int:
         """A kept number; 0 where there is none."""

@@ -90,12 +90,11 @@ class Supervisor:
         )
         os.write(go_write, b"!")
         os.close(go_write)
-        failed = os.read(error_read, 64)
+        failed = os.read(error_read, child.ERROR_BYTES)
         os.close(error_read)
         if failed:
-            number = int(failed)
-            code = _NOT_FOUND if number in {errno.ENOENT, errno.ENOTDIR} else child.NOT_EXECUTABLE
-            self._refuse(code, f"{self._spec['argv'][0]}: {os.strerror(number)}")
+            number, _, text = failed.decode(errors="replace").partition(" ")
+            self._refuse(*_why(int(number), text, self._spec["argv"][0]))
             return False
         self._notify()
         return True
@@ -257,6 +256,12 @@ class Supervisor:
                     sender.sendto(self._spec["name"].encode(), f"/proc/self/fd/{folder}/{os.path.basename(target)}")
             finally:
                 os.close(folder)
+
+
+def _why(number: int, text: str, program: str) -> tuple[int, str]:
+    """The exit code and the reason of a command that could not be run. text: why, where the program is not to blame."""
+    missing = not text and number in {errno.ENOENT, errno.ENOTDIR}
+    return _NOT_FOUND if missing else child.NOT_EXECUTABLE, text or f"{program}: {os.strerror(number)}"
 
 
 def _wakeup_pipe() -> int:

@@ -18,7 +18,7 @@ import structlog
 
 from muster_cluster_agent.adapters.local import readiness
 from muster_cluster_agent.adapters.local.register import Register
-from muster_cluster_agent.adapters.local.replicas import Replica, ReplicaStore
+from muster_cluster_agent.adapters.local.replicas import EXEC_SOCKET, Replica, ReplicaStore
 from muster_cluster_agent.adapters.local.state import StateFolder
 from muster_cluster_agent.ports import Changed
 
@@ -159,7 +159,7 @@ class Watcher:
             if task is not None:
                 task.cancel()
             return
-        question = _question(replica, self._state.replica(replica.name))
+        question = _question(replica, self._state.work)
         if question is None:
             replica.ready = True
         elif replica.name not in self._questions:
@@ -180,10 +180,10 @@ class Watcher:
             self._questions.pop(replica.name, None)  # asked anew when its journal is looked at again
 
 
-def _question(replica: Replica, folder: Path) -> readiness.Question | None:
+def _question(replica: Replica, work: Path) -> readiness.Question | None:
     """What this replica is asked before it counts as ready; None: running is enough."""
     if replica.spec["launch"] == "MpiWorker":
-        return readiness.unix(folder / "exec.sock")
+        return readiness.unix(work, f"{os.path.relpath(replica.spec['told'], work)}/{EXEC_SOCKET}")
     probe = replica.spec.get("probe")
     if not probe:
         return None

@@ -248,6 +248,7 @@ class ClusterProfile(_message.Message):
     REFUSED_FIELDS_FIELD_NUMBER: _builtins.int
     SERVICE_TYPES_FIELD_NUMBER: _builtins.int
     REQUEST_GATEWAY_FIELD_NUMBER: _builtins.int
+    CONFINEMENT_FIELD_NUMBER: _builtins.int
     backend: _builtins.str
     """The back end: local or kubernetes."""
     identity: Global___DeviceIdentity.ValueType
@@ -264,6 +265,8 @@ class ClusterProfile(_message.Message):
     """Whether its supervisors end replicas by themselves when the cluster is cut off (dead-man's deadline)."""
     request_gateway: _builtins.bool
     """Whether it has a gateway that holds requests while a service has no replica."""
+    confinement: _builtins.str
+    """How far replicas are confined on its machines: `uid+landlock`, `landlock` or `none`, with the reason after a colon."""
     @_builtins.property
     def ignored_fields(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Fields of the language that it ignores, by their YAML names."""
@@ -290,10 +293,11 @@ class ClusterProfile(_message.Message):
         refused_fields: _abc.Iterable[_builtins.str] | None = ...,
         service_types: _abc.Iterable[_builtins.str] | None = ...,
         request_gateway: _builtins.bool = ...,
+        confinement: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backend", b"backend", "ends_replicas_itself", b"ends_replicas_itself", "identity", b"identity", "ignored_fields", b"ignored_fields", "memory_isolation", b"memory_isolation", "memory_requests", b"memory_requests", "mig", b"mig", "portions", b"portions", "refused_fields", b"refused_fields", "request_gateway", b"request_gateway", "service_types", b"service_types"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backend", b"backend", "confinement", b"confinement", "ends_replicas_itself", b"ends_replicas_itself", "identity", b"identity", "ignored_fields", b"ignored_fields", "memory_isolation", b"memory_isolation", "memory_requests", b"memory_requests", "mig", b"mig", "portions", b"portions", "refused_fields", b"refused_fields", "request_gateway", b"request_gateway", "service_types", b"service_types"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -31,6 +31,7 @@ class Profile(NamedTuple):
     refused_fields: tuple[str, ...] = ()
     service_types: tuple[str, ...] = ()
     request_gateway: bool = False
+    confinement: str = ""  # as its agent puts it; only shown
 
 
 class Standing(Enum):

@@ -1,7 +1,8 @@
 """A small training: a line is fitted to noisy points, step by step, and every step is kept.
 
 A user's program: standard library only, it knows nothing of Muster but its environment. Its last line is a JSON
-summary. Stopped and started again it goes on where it was, if CHECKPOINT names a file.
+summary. Stopped and started again it goes on where it was, if CHECKPOINT names a file: it lies in the folder that the
+workload keeps over all its starts.
 """
 
 from __future__ import annotations
@@ -58,17 +59,24 @@ def step(state: dict[str, float], points: list[tuple[int, float]]) -> None:
 
 def load() -> dict[str, float]:
     """Where an earlier start of this training stopped, or the beginning."""
-    kept = os.environ.get("CHECKPOINT")
-    if kept and Path(kept).exists():
-        state: dict[str, float] = json.loads(Path(kept).read_text(encoding="utf-8"))
+    kept = checkpoint()
+    if kept is not None and kept.exists():
+        state: dict[str, float] = json.loads(kept.read_text(encoding="utf-8"))
         return state
     return {"step": 0, "slope": 0.0, "offset": 0.0, "loss": 0.0, "first_loss": 0.0}
 
 
+def checkpoint() -> Path | None:
+    """The file that keeps the state, if the training has one."""
+    name = os.environ.get("CHECKPOINT")
+    return Path(os.environ.get("MUSTER_WORKLOAD_DIR", "."), name) if name else None
+
+
 def save(state: dict[str, float]) -> None:
     """Keeps this step; whoever is stopped in the middle of it finds the one before."""
-    if kept := os.environ.get("CHECKPOINT"):
-        partial = Path(f"{kept}.partial")
+    kept = checkpoint()
+    if kept is not None:
+        partial = kept.with_name(f"{kept.name}.partial")
         partial.write_text(json.dumps(state), encoding="utf-8")
         partial.replace(kept)
 

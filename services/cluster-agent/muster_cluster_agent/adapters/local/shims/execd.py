@@ -37,7 +37,7 @@ class Call:
 
 def listen(path: str) -> socket.socket:
     """The socket, for its owner alone. Through /proc, since a socket's path may have 107 bytes only."""
-    folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
+    folder = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY)
     name = f"/proc/self/fd/{folder}/{os.path.basename(path)}"
     with contextlib.suppress(FileNotFoundError):
         os.unlink(name)

@@ -34,7 +34,7 @@ def words(arguments: list[str]) -> tuple[str, list[str]]:
 
 def begin(path: str, request: dict[str, Any]) -> socket.socket:
     """Hands a command to the daemon, with our own streams; through /proc, since a socket's path is short."""
-    folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
+    folder = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY)
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.connect(f"/proc/self/fd/{folder}/{os.path.basename(path)}")
