@@ -70,6 +70,12 @@ async def http(
         return await client.request(method, path, headers=sent, content=content or None)
 
 
+async def judged(stage: Stage, path: str) -> httpx.Response:
+    """A GET by the judge, over a connection of its own."""
+    headers = {"authorization": f"Bearer {stage.admin_token}"} if stage.admin_token else {}
+    return await http(stage, "GET", path, headers=headers)
+
+
 async def http_status(call: Awaitable[httpx.Response]) -> str:
     """The status of an answer, or what kept it from coming."""
     try:

@@ -6,7 +6,7 @@ The tests substitute that part themselves; the product has no switch for it. Row
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC
 from decimal import Decimal
@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 import pytest
+import uvicorn
 from google.protobuf.timestamp_pb2 import Timestamp
 from starlette.requests import Request
 from starlette.responses import Response
@@ -28,10 +29,14 @@ from muster_chassis.rpc import server as server_module
 from muster_chassis.settings import CallKind, CallLimit
 from muster_kernel import quantities
 from muster_submission.domain import filtering
+from muster_submission.rest import server as rest_server
 from muster_submission.rest.answers import answer
+from muster_submission.rest.connections import Connections
 from muster_submission.rest.edge import Edge
 from muster_submission.rest.operation import Answer, Body, Operation, Shape
 from muster_submission.rest.origins import Origins
+from muster_submission.rest.routes.document import operations as openapi_pages
+from muster_submission.rest.server import RestServer
 from tests.support.served_calls import GOOD, LIST, WATCH, served
 
 _MOST_DIGITS = 10_000
@@ -159,3 +164,34 @@ def test_without_the_readers_of_moments_and_numbers_a_question_fails_unexpectedl
         moment_of(never, "since")
     with pytest.raises(ValueError, match="Nanos -1"):
         never.ToDatetime(UTC)
+
+
+async def _asked_beside_half_heads(config: Callable[..., uvicorn.Config]) -> int:
+    """What another client hears while six connections have sent half of a head, where five are the limit."""
+    edge = Edge(openapi_pages([]), everyone_is_local)
+    server = RestServer("127.0.0.1:0", edge)
+    server._server = rest_server._Quiet(config(edge, Connections(most=5, unfinished=5, of_address=4)))
+    server.start()
+    running = asyncio.create_task(server.run())
+    opened = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(6)]
+    for _, writer in opened:
+        writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n")
+        await writer.drain()
+    try:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.port}", timeout=5) as http:
+            return (await http.get("/openapi.json")).status_code
+    finally:
+        for _, writer in opened:
+            writer.transport.abort()
+        await server.stop()
+        await running
+
+
+def _unguarded(edge: Any, _: Connections) -> uvicorn.Config:
+    """The server as it was: uvicorn counts every connection, whatever it has sent."""
+    return uvicorn.Config(edge, ws="none", lifespan="off", log_config=None, limit_concurrency=5)
+
+
+async def test_without_guarded_connections_half_sent_heads_shut_everyone_out() -> None:
+    assert await _asked_beside_half_heads(rest_server._config) == 200
+    assert await _asked_beside_half_heads(_unguarded) == 503

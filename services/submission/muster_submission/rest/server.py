@@ -1,48 +1,27 @@
 """HTTP in the service's own event loop: a bound socket, uvicorn behind it, and a stop that lets requests end.
 
-Opened by the composition root. Signals stay with the runtime; a head of more than 64 KiB ends its connection, which
-uvicorn would let grow without end.
+Opened by the composition root. Signals stay with the runtime; connections are guarded by `connections.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import resource
 import socket
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from muster_submission.rest.connections import Connections, Guarded
 from muster_submission.rest.edge import Edge
 
 _CONNECTIONS: Final = 2000
-_LARGEST_HEAD: Final = 64 << 10
+_FILES: Final = 16_384  # open files that this process may want: connections of both ports, databases, logs
 _BACKLOG: Final = 1024
 _GRACE: Final = 5  # seconds for requests under way
-
-
-class _Bounded(HttpToolsProtocol):
-    """Counts the bytes of a request's head."""
-
-    _head = 0
-    _in_head = True
-
-    def on_message_begin(self) -> None:
-        self._head, self._in_head = 0, True
-        super().on_message_begin()
-
-    def on_headers_complete(self) -> None:
-        self._in_head = False
-        super().on_headers_complete()
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self._in_head:
-            self._head += len(data)
-            if self._head > _LARGEST_HEAD and not self.transport.is_closing():
-                self.transport.close()
 
 
 class _Quiet(uvicorn.Server):
@@ -61,7 +40,7 @@ class RestServer:
         self._address = (host.strip("[]"), int(port))
         self._socket: socket.socket | None = None
         self._ended = asyncio.Event()
-        self._server = _Quiet(_config(edge))
+        self._server = _Quiet(_config(edge, Connections(min(_CONNECTIONS, _open_files() // 2))))
         self.port = 0
         """The port that it listens on, once started."""
 
@@ -84,17 +63,25 @@ class RestServer:
         await self._ended.wait()
 
 
-def _config(edge: Any) -> uvicorn.Config:
+def _open_files() -> int:
+    """How many files this process may open, raised as far as the machine lets it: 1,024 is a usual beginning."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return _FILES if soft == resource.RLIM_INFINITY else max(soft, wanted)
+
+
+def _config(edge: Any, connections: Connections) -> uvicorn.Config:
     return uvicorn.Config(
         edge,
-        http=_Bounded,
+        http=partial(Guarded, connections),  # type: ignore[arg-type]  # uvicorn calls it, and asks for nothing else
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=_CONNECTIONS,
         backlog=_BACKLOG,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=_GRACE,
