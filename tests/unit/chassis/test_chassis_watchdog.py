@@ -33,6 +33,7 @@ def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
     settings = {
         "MUSTER_INSTANCE": "test-0",
         "MUSTER_KAFKA_BOOTSTRAP": "127.0.0.1:1",
+        "MUSTER_KAFKA_SECURITY": "plaintext",
         "MUSTER_METRICS_LISTEN": "127.0.0.1:0",
         "MUSTER_STALL_SECONDS": "1",
     }
