@@ -21,6 +21,7 @@ from muster_client import Muster, Phase
 from muster_client.login import read_application
 from muster_client.quotas import pool_quota
 from muster_stack import credentials
+from muster_stack.bus.identities import Identities, client_options
 from tests.attacks.attack import Actor, StackKind
 from tests.attacks.stage import Stage, python
 from tests.attacks.tenants import Tenant
@@ -31,7 +32,7 @@ OTHER: Final = "secret-lab"
 TENANTS: Final = ("tenant-a", "tenant-b", "tenant-c")
 VICTIM_SECRET: Final = "the-victims-own-secret"
 _ROLES: Final = {Actor.VIEWER: "viewer", Actor.RESEARCHER: "researcher", Actor.PROJECT_ADMIN: "project-admin"}
-_NODES: Final = 4
+_NODES: Final = {"alpha": 4, "beta": 1}
 _START_SECONDS: Final = 60.0
 _TEMPLATE: Final = """apiVersion: run.ai/v2alpha1
 kind: TrainingWorkload
@@ -53,15 +54,16 @@ class Opened:
 
 @contextmanager
 def stack_of(kind: StackKind, folder: Path) -> Iterator[RunningStack]:
-    """One stack with one cluster of four nodes; its data stays in `folder`."""
-    with running_stack(folder, {"alpha": declaration("alpha")}, auth=kind is StackKind.AUTH) as stack:
+    """One stack with two clusters, of four nodes and of one; its data stays in `folder`."""
+    clusters = {name: declaration(name, nodes) for name, nodes in _NODES.items()}
+    with running_stack(folder, clusters, auth=kind is StackKind.AUTH) as stack:
         yield stack
 
 
-def declaration(name: str) -> str:
-    """The cluster file: four nodes of eight devices."""
+def declaration(name: str, nodes: int) -> str:
+    """The cluster file: nodes of eight devices."""
     devices = "{count: 8, model: A100-40GB, memory: 40Gi}"
-    lines = [f"  - {{name: {name}-{n}, cpu: 64, memory: 256Gi, devices: {devices}}}" for n in range(_NODES)]
+    lines = [f"  - {{name: {name}-{n}, cpu: 64, memory: 256Gi, devices: {devices}}}" for n in range(nodes)]
     return "\n".join([f"cluster: {name}", "nodes:", *lines, ""])
 
 
@@ -129,7 +131,9 @@ async def _tenant(admin: Muster, stack: RunningStack, project: str, kind: StackK
             condition="event.subject != ''",
         )
         await muster.triggers.apply(trigger)
-    return Tenant(project=project, server=stack.server, token=token, bootstrap=stack.bootstrap)
+    user = stack.stack.grant_producer("muster.triggers", project)
+    identity = Identities(stack.layout.bus_identities).of(user)
+    return Tenant(project, stack.server, token, client_options(stack.bootstrap, identity))
 
 
 async def _start_victim(admin: Muster) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -21,7 +21,6 @@ from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
 from muster_client import Muster, MusterError
 from muster_client.calls import Patience
-from tests.support.triggers import producer
 
 RATE: Final = 50.0
 """Calls a second of one tenant: three of them make 1,000 calls in seven seconds."""
@@ -48,13 +47,13 @@ class Window:
 class Tenant:
     """One tenant: a project with a template `tick` and a trigger `tick`, and a token of its own.
 
-    server, bootstrap: HOST:PORT of submission and Kafka.
+    server: HOST:PORT of submission. kafka: how its program connects to Kafka to write events.
     """
 
     project: str
     server: str
     token: str
-    bootstrap: str
+    kafka: Mapping[str, str]
     submitted: list[str] = field(default_factory=list)
     events: int = 0
 
@@ -79,7 +78,7 @@ async def _tenant(tenant: Tenant, window: Window, seconds: float, rate: float) -
     patience = Patience(attempt=_DEADLINE, whole=_DEADLINE)
     async with (
         Muster(tenant.server, tenant.token or None, patience=patience) as muster,
-        producer(tenant.bootstrap) as events,
+        AIOKafkaProducer(**tenant.kafka, acks="all") as events,
     ):
         known = await _anchor(muster, tenant)
         watching = asyncio.create_task(_watch(muster, tenant))
