@@ -11,9 +11,9 @@ import uuid
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from muster_client.errors import AlreadyExists, NotNow, Unavailable
+from muster_client.phases import Phase
 from muster_client.quotas import pool_quota
 from muster_client.words import TERMINAL, phase_of
-from muster_kernel.lifecycle import Phase
 from tests.chaos.documents import PROJECT, document
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Driver:
         phase = phase_of(workload)
         if phase is None or self.phases.get(workload.id) == phase:
             return
-        self._ledger.told(workload.id, phase.value)
+        self._ledger.told(workload.id, phase.word)
         async with self._changed:
             self.phases[workload.id] = phase
             self._changed.notify_all()

@@ -21,8 +21,8 @@ import yaml
 
 from muster.workload.v1 import workload_pb2 as wl
 from muster_client import Muster
+from muster_client.phases import Phase
 from muster_client.words import phase_of
-from muster_kernel.lifecycle import Phase
 from muster_language import read
 from tests.support.ranks import torch_stand_in
 from tests.support.stacks import RunningStack, running_stack

@@ -1,4 +1,4 @@
-"""The typed async client of Muster and the `muster` command.
+"""The typed client of Muster, async (`Muster`) and sync (`MusterSync`), and the `muster` command.
 
 from muster_client import Muster
 """
@@ -24,11 +24,12 @@ from muster_client.errors import (
     Violation,
     WaitTimedOut,
 )
-from muster_client.muster import Muster
+from muster_client.muster import LogLine, Muster
+from muster_client.phases import Phase
 from muster_client.quotas import pool_quota
+from muster_client.sync import MusterSync
 from muster_client.watching import WatchItem
 from muster_client.words import TERMINAL, phase_of, phase_word
-from muster_kernel.lifecycle import Phase
 
 __all__ = [
     "TERMINAL",
@@ -38,8 +39,10 @@ __all__ = [
     "CursorTooOld",
     "InvalidInput",
     "LimitReached",
+    "LogLine",
     "Muster",
     "MusterError",
+    "MusterSync",
     "NotAllowed",
     "NotFound",
     "NotNow",

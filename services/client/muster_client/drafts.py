@@ -11,9 +11,9 @@ from typing import Final
 
 from muster.api.v1 import templates_pb2, workloads_pb2
 from muster.workload.v1 import workload_pb2
+from muster_client.phases import Phase
 from muster_client.words import phase_number
 from muster_kernel.ids import is_uuid
-from muster_kernel.lifecycle import Phase
 
 
 @dataclass(frozen=True, slots=True)

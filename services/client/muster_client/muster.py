@@ -11,6 +11,7 @@ answers are the messages of muster.*.v1 themselves, so that nothing has to be ke
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
@@ -34,14 +35,22 @@ from muster_client.errors import MusterError, Violation, error_of_code, violatio
 from muster_client.login import Login
 from muster_client.organisation import Departments, NodePools, Projects
 from muster_client.pages import pages
+from muster_client.phases import Phase
 from muster_client.resources import Clusters, DeadLetters, Nodes, Templates
 from muster_client.triggers import Triggers
 from muster_client.watching import Watcher, WatchItem, until
 from muster_client.words import TERMINAL
-from muster_kernel.lifecycle import Phase
 
 LONGEST_VERDICT: Final = 5.0
 _LARGEST_PAGE: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line of a replica's log, without its end."""
+
+    replica: str
+    text: str
 
 
 class Muster:
@@ -224,6 +233,22 @@ class Muster:
         )
         async for piece in self._calls.stream(self._workloads.StreamLogs, request):
             yield piece
+
+    async def log_lines(
+        self, workload: str, *, project: str = "", replica: str = "", follow: bool = False, tail: int = 0
+    ) -> AsyncIterator[LogLine]:
+        """The log as lines of text, each with its replica; bytes that are no UTF-8 are replaced by U+FFFD.
+
+        A line comes once it has its end, or once the log has ended.
+        """
+        begun: dict[str, bytes] = {}
+        async for piece in self.logs(workload, project=project, replica=replica, follow=follow, tail=tail):
+            *whole, begun[piece.replica] = (begun.get(piece.replica, b"") + piece.data).split(b"\n")
+            for line in whole:
+                yield LogLine(piece.replica, line.decode(errors="replace"))
+        for name, rest in begun.items():
+            if rest:
+                yield LogLine(name, rest.decode(errors="replace"))
 
     async def suspend(self, workload: str, *, project: str = "", key: str | None = None) -> workload_pb2.Workload:
         """Asks that it stops and keeps its place in the books. Raises NotNow where it has ended."""

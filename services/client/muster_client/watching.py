@@ -16,8 +16,8 @@ from muster.api.v1 import workloads_pb2, workloads_pb2_grpc
 from muster.workload.v1 import workload_pb2
 from muster_client.calls import Calls
 from muster_client.errors import CursorTooOld, NotFound, NotNow, Unavailable, WaitTimedOut
+from muster_client.phases import Phase, as_phase
 from muster_client.words import TERMINAL, phase_of, phase_word
-from muster_kernel.lifecycle import Phase
 
 _FIRST_WAIT: Final = 0.1
 _LONGEST_WAIT: Final = 2.0
@@ -104,6 +104,7 @@ async def until(
     timeout: seconds. Raises NotFound for an empty snapshot, WaitTimedOut.
     """
     last: workload_pb2.Workload | None = None
+    phases = frozenset(map(as_phase, phases))  # a word among them would never be met
     try:
         async with asyncio.timeout(timeout):
             async for item in items:
@@ -118,6 +119,6 @@ async def until(
                     return last
     except TimeoutError:
         was = phase_word(last.phase) if last is not None else "never seen"
-        wanted = ", ".join(sorted(phase.value for phase in phases))
+        wanted = ", ".join(sorted(phase.word for phase in phases))
         raise WaitTimedOut(f"{name} did not become {wanted} within {timeout:g} s: it is {was}", phase=was) from None
     raise AssertionError("a watch does not end by itself")

@@ -11,13 +11,20 @@ from typing import Final
 from muster.fleet.v1 import fleet_pb2
 from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
-from muster_kernel.lifecycle import FINAL, Phase
+from muster_client.phases import TERMINAL, Phase, as_phase
 
-_PHASES: Final[dict[int, Phase]] = {workload_pb2.Phase.Value(f"PHASE_{phase.name}"): phase for phase in Phase}
-_NUMBERS: Final = {phase: workload_pb2.Phase.Value(f"PHASE_{phase.name}") for phase in Phase}
+__all__ = [
+    "TERMINAL",
+    "cluster_state_word",
+    "enum_word",
+    "kind_word",
+    "node_state_word",
+    "phase_number",
+    "phase_of",
+    "phase_word",
+]
 
-TERMINAL: Final = FINAL
-"""The phases after which nothing happens to this generation any more, except deletion."""
+_PHASES: Final[dict[int, Phase]] = {int(phase): phase for phase in Phase}
 
 
 def phase_of(workload: workload_pb2.Workload) -> Phase | None:
@@ -28,12 +35,12 @@ def phase_of(workload: workload_pb2.Workload) -> Phase | None:
 def phase_word(number: int) -> str:
     """A phase as a word."""
     phase = _PHASES.get(number)
-    return phase.value if phase is not None else str(number)
+    return phase.word if phase is not None else str(number)
 
 
 def phase_number(phase: Phase) -> workload_pb2.Phase.ValueType:
     """The API's number of a phase."""
-    return _NUMBERS[phase]
+    return workload_pb2.Phase.ValueType(as_phase(phase))
 
 
 def enum_word(name: str, prefix: str) -> str:

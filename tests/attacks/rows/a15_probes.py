@@ -12,7 +12,7 @@ from typing import Final
 
 from muster_client import Muster
 from muster_client.errors import InvalidInput, MusterError
-from muster_kernel.lifecycle import Phase
+from muster_client.phases import Phase
 from tests.attacks.attack import Actor, Attack, Verdict, broken, held
 from tests.attacks.stage import Stage
 

@@ -72,7 +72,7 @@ async def _apply(muster: Muster, piece: Piece, cluster: str, key: str, common: C
     applied = await muster.apply(piece.text, project=project, cluster=cluster, verdict=LONGEST_VERDICT, key=key)
     workload = applied.workload
     phase = phase_of(workload)
-    word = phase.value if phase else str(workload.phase)
+    word = phase.word if phase else str(workload.phase)
     line = f"{workload.name} in project {workload.project}: {applied.outcome} ({word})"
     told = {"outcome": applied.outcome, "workload": plain(workload)}
     return (

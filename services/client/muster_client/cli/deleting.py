@@ -25,8 +25,8 @@ from muster_client.cli.selecting import Selectors, confirmed, selected, selector
 from muster_client.cli.templates import GLOBAL
 from muster_client.errors import InvalidInput, MusterError
 from muster_client.muster import Muster
+from muster_client.phases import Phase
 from muster_client.words import phase_of, phase_word
-from muster_kernel.lifecycle import Phase
 
 _NO_OPTIONS = Common()
 _MOST: Final = 1000

@@ -29,9 +29,9 @@ from muster_client.cli.render.logs import Lines
 from muster_client.cli.render.plain import plain
 from muster_client.errors import Detail, InvalidInput, MusterError, NotNow, Violation
 from muster_client.muster import LONGEST_VERDICT, Muster
+from muster_client.phases import Phase
 from muster_client.watching import WatchItem, until
 from muster_client.words import TERMINAL, phase_of, phase_word
-from muster_kernel.lifecycle import Phase
 
 _NO_OPTIONS = Common()
 _LOG_SECONDS: Final = 10.0

@@ -19,9 +19,9 @@ from muster_client.cli.printable import hanging
 from muster_client.cli.render.plain import plain
 from muster_client.errors import MusterError, NotNow, Unavailable
 from muster_client.muster import LONGEST_VERDICT, Muster
+from muster_client.phases import Phase
 from muster_client.watching import WatchItem, until
 from muster_client.words import TERMINAL, phase_of, phase_word
-from muster_kernel.lifecycle import Phase
 from muster_kernel.reasons import WaitingReason
 
 _NO_OPTIONS = Common()
@@ -98,7 +98,7 @@ async def _waited(
 
 def _line(workload: workload_pb2.Workload, piece: Piece) -> str:
     phase = phase_of(workload)
-    text = f"{workload.name} in project {workload.project}: {phase.value if phase else workload.phase}"
+    text = f"{workload.name} in project {workload.project}: {phase.word if phase else workload.phase}"
     if workload.issues:
         text += "".join(f"\n  {hanging(issue)}" for issue in in_document(piece, workload.issues))
     elif phase is Phase.FAILED and workload.reason.message:

@@ -20,8 +20,8 @@ from muster_client.cli.render.why import why_text
 from muster_client.cli.selecting import Selectors, in_order, selected, selectors
 from muster_client.errors import InvalidInput
 from muster_client.muster import Muster
+from muster_client.phases import Phase
 from muster_client.words import phase_of, phase_word
-from muster_kernel.lifecycle import Phase
 
 _NO_OPTIONS = Common()
 
@@ -95,9 +95,9 @@ def _show(found: list[workload_pb2.Workload], output: str) -> None:
 
 
 def _phase(word: str) -> Phase:
-    found = next((phase for phase in Phase if phase.value.lower() == word.lower()), None)
+    found = next((phase for phase in Phase if phase.word.lower() == word.lower()), None)
     if found is None:
-        raise InvalidInput(f"--phase {word}: no such phase; they are {', '.join(phase.value for phase in Phase)}")
+        raise InvalidInput(f"--phase {word}: no such phase; they are {', '.join(phase.word for phase in Phase)}")
     return found
 
 

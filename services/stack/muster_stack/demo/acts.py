@@ -90,7 +90,7 @@ async def service(scene: Scene) -> str:
     workload = await scene.submit("service")
     entry = await scene.diary.until(
         workload.id,
-        lambda each: each.phase == Phase.RUNNING.value and bool(each.workload.endpoints),
+        lambda each: each.phase == Phase.RUNNING.word and bool(each.workload.endpoints),
         seconds=START,
         what="squares runs and has an address",
     )
@@ -211,7 +211,7 @@ async def giant(scene: Scene) -> str:
         await asyncio.sleep(0.1)
         told = await scene.muster.why(workload.id)
     _require(told.reason.code == "TooLarge", f"why says {told.reason.code}: {told.reason.message}")
-    _require(phase_word(told.phase) == Phase.PENDING.value, f"it is {phase_word(told.phase)}")
+    _require(phase_word(told.phase) == Phase.PENDING.word, f"it is {phase_word(told.phase)}")
     scene.diary.explanations.append(why_text(told, datetime.now(UTC)))
     await scene.muster.delete(workload.id, key="demo-delete-giant")
     entry = await scene.diary.becomes(workload.id, Phase.DELETED, seconds=START)

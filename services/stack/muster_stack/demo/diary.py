@@ -64,7 +64,7 @@ class Diary:
         phase = phase_of(workload)
         if phase is not None and entry.phases[-1:] != [phase]:
             entry.phases.append(phase)
-            self.lines.append(f"{workload.name}: {phase.value}")
+            self.lines.append(f"{workload.name}: {phase.word}")
         if phase in {Phase.COMPLETED, Phase.FAILED, Phase.DELETED}:
             entry.ended = entry.ended or time.monotonic()
         if item.event:
@@ -103,7 +103,7 @@ class Diary:
             return entry.phases.count(phase) > int(again)
 
         name = self.entries[workload].workload.name if workload in self.entries else workload
-        entry = await self.until(workload, met, seconds=seconds, what=f"{name} becomes {phase.value}")
+        entry = await self.until(workload, met, seconds=seconds, what=f"{name} becomes {phase.word}")
         if entry.phases.count(phase) <= int(again):
             raise DidNotHappen(f"{name} failed: {entry.workload.reason.message or entry.text}")
         return entry

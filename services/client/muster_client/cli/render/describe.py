@@ -20,8 +20,8 @@ from muster_client.cli.render.amounts import clock, span, time_of
 from muster_client.cli.render.grid import grid
 from muster_client.cli.render.plain import word_of
 from muster_client.cli.render.tables import coloured
+from muster_client.phases import Phase
 from muster_client.words import TERMINAL, kind_word, phase_of, phase_word
-from muster_kernel.lifecycle import Phase
 from muster_kernel.torchrun import Between, elastic_between
 
 ENDED: Final = TERMINAL | {Phase.STOPPED, Phase.DELETED}

@@ -19,8 +19,8 @@ from muster.workload.v1 import workload_pb2
 from muster_client.cli.printable import one_line
 from muster_client.cli.render.amounts import age, cores, memory, time_of
 from muster_client.cli.render.grid import grid
+from muster_client.phases import Phase
 from muster_client.words import TERMINAL, cluster_state_word, kind_word, node_state_word, phase_of, phase_word
-from muster_kernel.lifecycle import Phase
 
 _GOOD = frozenset({"Running", "Completed", "Ready", "READY", "SUCCEEDED"})
 _BAD = frozenset({"Failed", "Unknown", "FAILED", "LOST", "NotReady", "OutOfService", "unhealthy"})
