@@ -18,7 +18,15 @@ from hypothesis import strategies as st
 from rich.console import RenderableType
 
 import muster_client
-from muster.api.v1 import access_pb2, dead_letters_pb2, explain_pb2, templates_pb2, triggers_pb2, usage_pb2
+from muster.api.v1 import (
+    access_pb2,
+    dead_letters_pb2,
+    explain_pb2,
+    templates_pb2,
+    triggers_pb2,
+    usage_pb2,
+    workloads_pb2,
+)
 from muster.events.v1 import scheduler_pb2
 from muster.fleet.v1 import fleet_pb2
 from muster.tenancy.v1 import tenancy_pb2
@@ -26,7 +34,7 @@ from muster.workload.v1 import workload_pb2
 from muster_client.cli.failures import show_failure, show_usage_error
 from muster_client.cli.output import emit, emit_line, note, say
 from muster_client.cli.printable import coloured_line, json_safe, one_line, printable
-from muster_client.cli.render import access, describe, organisation, prospects, tables, triggers, why, wide
+from muster_client.cli.render import access, describe, events, organisation, prospects, tables, triggers, why, wide
 from muster_client.cli.render.logs import Lines
 from muster_client.errors import Detail, InvalidInput, NotFound, Unavailable, Violation
 from tests.support.hostile_text import filled, harm_in, hostile_texts
@@ -43,6 +51,8 @@ RENDERERS: Final[dict[str, Callable[[str], RenderableType]]] = {
     "access.audit": lambda text: access.audit([filled(access_pb2.AuditEntry, text)]),
     "describe.describe": lambda text: describe.describe(filled(workload_pb2.Workload, text), NOW),
     "describe.asks": lambda text: describe.asks(filled(workload_pb2.Workload, text)),
+    "events.heading": lambda _: events.heading(),
+    "events.event_lines": lambda text: "\n".join(events.event_lines([filled(workloads_pb2.WorkloadEvent, text)])),
     "organisation.deserves": lambda text: organisation.deserves(filled(tenancy_pb2.Project, text)),
     "organisation.applied": lambda text: organisation.applied(filled(tenancy_pb2.NodePool, text)),
     "organisation.projects": lambda text: organisation.projects([filled(tenancy_pb2.Project, text)]),

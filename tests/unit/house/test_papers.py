@@ -31,6 +31,17 @@ def test_every_ignored_rule_has_its_reason() -> None:
     assert [line for line in ignored if "#" not in line] == []
 
 
+def test_every_room_of_the_architecture_is_there() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    tree = page[page.index("    pyproject.toml") : page.index("Inside a service")]
+    top = [name for name in re.findall(r"^ {4}([\w./-]+)", tree, flags=re.MULTILINE) if "/v1/" not in name]
+    rooms = re.findall(r"^ {6}([\w-]+)/ ", tree, flags=re.MULTILINE)
+    assert len(top) > 5
+    assert len(rooms) > 5
+    assert [name for name in top if name != "protos/muster/" and not (ROOT / name).exists()] == []
+    assert [name for name in rooms if not (ROOT / "services" / name).is_dir()] == []
+
+
 def compose() -> dict[str, Any]:
     loaded: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
     return loaded

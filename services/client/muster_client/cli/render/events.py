@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from muster.api.v1 import workloads_pb2
+from muster_client.cli.printable import one_line
 from muster_client.cli.render.amounts import time_of
 from muster_client.words import phase_word
 
@@ -24,4 +25,4 @@ def event_lines(events: Iterable[workloads_pb2.WorkloadEvent]) -> Iterator[str]:
         at = time_of(each.at)
         when = at.strftime(_TIME) if at else "-"
         attempt = str(each.attempt) if each.attempt else "-"
-        yield f"{when:<{_WIDE}}  {attempt:>7}  {phase_word(each.phase):<{_PHASE}}  {each.text}"
+        yield one_line(f"{when:<{_WIDE}}  {attempt:>7}  {phase_word(each.phase):<{_PHASE}}  {each.text}")
