@@ -6,18 +6,25 @@ import asyncio
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
+import pytest
 from aiokafka import AIOKafkaProducer
 
 from muster_chassis import kafka as bus
 from muster_chassis.acls import Acl, Operation, Pattern, Resource
 from muster_chassis.broker import Broker, Security
 from muster_chassis.topics import DECISIONS, SUBMISSIONS, assignments, reports
+from muster_scheduler import app
 from muster_stack.bus.access import Access
 from muster_stack.bus.identities import Identity, write_private
 from muster_stack.embedded import EmbeddedKafka
-from tests.attacks.rows import a3_bus
+from muster_stack.fixtures import TestDatabase
+from tests.attacks.rows import a3_bus, a6_epochs
 from tests.attacks.stage import Stage
+from tests.integration.scheduler.test_leading import register
+from tests.support.scheduling import neighbours, scheduler
+from tests.support.waiting import until
 
 _CLUSTERS = ("north", "south")
 _TOPICS = (SUBMISSIONS, DECISIONS, *(make(cluster) for cluster in _CLUSTERS for make in (assignments, reports)))
@@ -111,3 +118,53 @@ async def test_without_access_rules_every_login_reaches_everything() -> None:
 
 async def test_a_password_that_can_be_guessed_is_guessed() -> None:
     assert await _held(_Guessable, a3_bus.GUESSED) == {"bus-guessed-password": False}
+
+
+# ----------------------------------------------------------------------------------------------------- higher epochs
+
+
+async def _epochs(kafka: str, database: TestDatabase, tmp_path: Path, proof: str = "") -> dict[str, bool]:
+    """Whether the leader stayed, by attack, on a cluster with one running workload."""
+    stage = Stage(
+        folder=str(tmp_path),
+        grpc="",
+        rest="",
+        bootstrap=kafka,
+        services={},
+        tokens={},
+        project="ours",
+        other_project="theirs",
+    )
+    outcome = {}
+    async with neighbours(kafka, "north") as others, scheduler(database.url("scheduler"), kafka) as only:
+        await register(only, others)
+        workload = await others.admit("victim")
+        await until(lambda: others.last_record(workload) is not None)
+        for attack in a6_epochs.ATTACKS:
+            if proof in ("", attack.proof):
+                outcome[attack.name] = (await attack.run(stage)).held
+    return outcome
+
+
+async def test_only_the_bound_agent_makes_a_leader_step_down_and_not_for_any_number(
+    kafka: str, database: TestDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(a6_epochs, "PATIENCE", 3.0)
+    outcome = await _epochs(kafka, database, tmp_path)
+    assert outcome == dict.fromkeys((attack.name for attack in a6_epochs.ATTACKS), True)
+
+
+async def test_any_instance_deposes_the_leader_where_none_is_bound(
+    kafka: str, database: TestDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "speaks_for", lambda *_: True)
+    outcome = await _epochs(kafka, database, tmp_path, a6_epochs.STRANGER)
+    assert outcome == {"epoch-from-an-unbound-instance": False}
+
+
+async def test_any_epoch_deposes_the_leader_where_no_bound_is_set(
+    kafka: str, database: TestDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "LEAP", 2**53)
+    outcome = await _epochs(kafka, database, tmp_path, a6_epochs.BEYOND)
+    assert outcome == {"epoch-far-beyond-from-the-bound-instance": False}

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 import asyncpg
@@ -24,7 +25,7 @@ from muster_chassis.dead_letters import dead_letters_service
 from muster_chassis.events import Event
 from muster_chassis.lease import Deposed, Leadership, Term
 from muster_chassis.migrations import of_package
-from muster_chassis.numbers import LARGEST_LEAP
+from muster_chassis.numbers import LEAP
 from muster_chassis.outbox import Fenced, Relay
 from muster_chassis.retention import Retention
 from muster_chassis.rpc.server import Server
@@ -39,6 +40,7 @@ from muster_scheduler.adapters.postgres import PostgresStore, ended_before
 from muster_scheduler.adapters.rebuild import load
 from muster_scheduler.domain import events as domain
 from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.life.fleet import speaks_for
 from muster_scheduler.domain.state import State
 from muster_scheduler.domain.warming import warm_up
 from muster_scheduler.handlers import Handlers, micros
@@ -168,7 +170,11 @@ class Scheduler:
         state = await self._read()
         heap.settle()
         handlers = Handlers(
-            state, PostgresStore(), Publisher(term.epoch), self._translate, visits=self._settings.cycle_visits
+            state,
+            PostgresStore(),
+            Publisher(term.epoch),
+            partial(self._translate, state.world),
+            visits=self._settings.cycle_visits,
         )
         clusters = sorted(state.world.clusters)
         consumer = AssignedConsumer(
@@ -212,17 +218,30 @@ class Scheduler:
         await self._changed.wait()
         raise Deposed("Kafka is another cluster: a new term begins on it")
 
-    def _translate(self, event: Event) -> domain.Event | None:
+    def _translate(self, world: World, event: Event) -> domain.Event | None:
         """What a record means. An agent that has seen a higher epoch than ours obeys nothing of this term."""
         made = stream.translate(event)
-        term = self._leadership.term
-        if isinstance(made, domain.AssignmentsHeld) and term is not None and made.highest_epoch > term.epoch:
-            if made.highest_epoch <= term.epoch + LARGEST_LEAP:
-                self._seen_epoch = made.highest_epoch
-                self._outrun.set()
-            else:
-                _log.warning("an agent tells of an epoch that is none of ours", epoch=made.highest_epoch)
+        if isinstance(made, domain.AssignmentsHeld):
+            self._heed(world, made)
         return made
+
+    def _heed(self, world: World, held: domain.AssignmentsHeld) -> None:
+        """Ends the term where the agent to which the cluster is bound has seen a higher epoch.
+
+        Any other instance obeys nothing, so nothing is lost by not believing it. A record is translated just before it
+        is applied, so that an instance that the record before it has bound counts.
+        """
+        term = self._leadership.term
+        if term is None or held.highest_epoch <= term.epoch:
+            return
+        told = {"cluster": held.cluster, "instance": held.order.instance, "epoch": held.highest_epoch}
+        if not speaks_for(world, held.cluster, held.order):
+            _log.warning("an instance that is not bound to the cluster tells of a higher epoch", **told)
+        elif held.highest_epoch > term.epoch + LEAP:
+            _log.warning("an agent tells of an epoch that is none of ours", **told, most=term.epoch + LEAP)
+        else:
+            self._seen_epoch = held.highest_epoch
+            self._outrun.set()
 
     async def _step_down_when_outrun(self) -> None:
         await self._outrun.wait()

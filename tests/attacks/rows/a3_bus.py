@@ -3,40 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 import time
-from collections.abc import Mapping
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final
-
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.errors import KafkaError
+from typing import Final
 
 from muster.fleet.v1 import fleet_pb2
-from muster_chassis.topics import assignments, named, reports
+from muster_chassis.topics import assignments, reports
 from muster_kernel.ids import uuid7
-from muster_stack.bus.identities import ADMIN, Identities, Identity, client_options
+from muster_stack.bus.identities import Identities, Identity, client_options
 from muster_stack.errors import StackError
 from muster_stack.keeper.control import Stack
 from tests.attacks.attack import Actor, Attack, Verdict, broken, held
+from tests.attacks.bus import Options, agent_login, clusters, judge, login, quietly, read, write
 from tests.attacks.stage import Stage
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-Options = Mapping[str, str]
-_SECONDS: Final = 4.0
 _OUTSIDER: Final = "attacker"
-
-
-def _login(stage: Stage, name: str) -> Options:
-    return client_options(stage.bootstrap, Identities(stage.layout.bus_identities).of(name))
-
-
-def _clusters(stage: Stage) -> list[str]:
-    names = Identities(stage.layout.bus_identities).all()
-    return [name.removeprefix("agent-") for name in names if name.startswith("agent-")]
 
 
 def _command() -> tuple[str, bytes]:
@@ -45,79 +26,27 @@ def _command() -> tuple[str, bytes]:
     return workload, fleet_pb2.Assignment(workload_id=workload, epoch=1, project="attack").SerializeToString()
 
 
-async def _write(options: Options, topic: str, value: bytes, key: str = "attack") -> str:
-    """Tries to write one record; why it was not written, or an empty text."""
-    producer = AIOKafkaProducer(**options, request_timeout_ms=int(_SECONDS * 1000))
-    try:
-        async with asyncio.timeout(_SECONDS):
-            await producer.start()
-            await producer.send_and_wait(topic, value, key=key.encode(), partition=0)
-    except (KafkaError, TimeoutError) as error:
-        return type(error).__name__
-    finally:
-        with suppress(KafkaError, TimeoutError):
-            await asyncio.wait_for(producer.stop(), _SECONDS)
-    return ""
-
-
-async def _read(options: Options, topic: str) -> tuple[list[bytes], str]:
-    """What can be read from the beginning of a topic's partitions, and why nothing could be."""
-    consumer = AIOKafkaConsumer(**options, request_timeout_ms=int(_SECONDS * 1000), enable_auto_commit=False)
-    found: list[bytes] = []
-    try:
-        async with asyncio.timeout(_SECONDS):
-            await consumer.start()
-            partitions = [TopicPartition(topic, number) for number in range(named(topic).partitions)]
-            consumer.assign(partitions)
-            for tp in partitions:
-                consumer.seek(tp, 0)
-            for _ in range(3):
-                for records in (await consumer.getmany(timeout_ms=700)).values():
-                    found += [record.value or b"" for record in records]
-    except (KafkaError, TimeoutError) as error:
-        return found, type(error).__name__
-    finally:
-        with suppress(KafkaError, TimeoutError):
-            await asyncio.wait_for(consumer.stop(), _SECONDS)
-    return found, "no records came"
-
-
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """Aiokafka logs every refused login of an attacker as an error."""
-    log = logging.getLogger("aiokafka")
-    before, log.level = log.level, logging.CRITICAL
-    try:
-        yield
-    finally:
-        log.level = before
-
-
 async def _may_not_write(stage: Stage, who: str, options: Options, topic: str, value: bytes, key: str = "a") -> Verdict:
     """Judged by what is on the topic afterwards, read by the stack's own identity."""
-    with _quietly():
-        why = await _write(options, topic, value, key)
-        there, _ = await _read(_login(stage, ADMIN) if _guarded(stage) else options, topic)
+    with quietly():
+        why = await write(options, topic, value, key)
+        there, _ = await read(judge(stage), topic)
     if value in there:
         return broken(f"{who} wrote {topic}")
     return held(f"{who} could not write {topic}: {why or 'the record is not there'}")
 
 
 async def _may_not_read(stage: Stage, who: str, options: Options, topic: str) -> Verdict:
-    with _quietly():
-        found, why = await _read(options, topic)
-        there, _ = await _read(_login(stage, ADMIN) if _guarded(stage) else options, topic)
+    with quietly():
+        found, why = await read(options, topic)
+        there, _ = await read(judge(stage), topic)
     if found:
         return broken(f"{who} read {len(found)} records of {topic}")
     return held(f"{who} read none of the {len(there)} records of {topic}: {why}")
 
 
-def _guarded(stage: Stage) -> bool:
-    return Identities(stage.layout.bus_identities).file(ADMIN).exists()
-
-
 async def _stranger_commands(stage: Stage) -> Verdict:
-    cluster = _clusters(stage)[0] if _guarded(stage) else "north"
+    cluster = clusters(stage)[0]
     key, value = _command()
     options = {"bootstrap_servers": stage.bootstrap}
     return await _may_not_write(stage, "a process without a login", options, assignments(cluster).name, value, key)
@@ -134,27 +63,27 @@ async def _guesses(stage: Stage) -> Verdict:
 
 
 async def _agent_reads_others(stage: Stage) -> Verdict:
-    mine, theirs = _clusters(stage)[:2]
-    return await _may_not_read(stage, f"the agent of {mine}", _login(stage, f"agent-{mine}"), assignments(theirs).name)
+    mine, theirs = clusters(stage)[:2]
+    return await _may_not_read(stage, f"the agent of {mine}", agent_login(stage, mine), assignments(theirs).name)
 
 
 async def _agent_reads_specs(stage: Stage) -> Verdict:
-    mine = _clusters(stage)[0]
-    return await _may_not_read(stage, f"the agent of {mine}", _login(stage, f"agent-{mine}"), "muster.submissions")
+    mine = clusters(stage)[0]
+    return await _may_not_read(stage, f"the agent of {mine}", agent_login(stage, mine), "muster.submissions")
 
 
 async def _agent_reports_for_others(stage: Stage) -> Verdict:
-    mine, theirs = _clusters(stage)[:2]
+    mine, theirs = clusters(stage)[:2]
     value = b"attack " + secrets.token_bytes(8)
     who = f"the agent of {mine}"
-    return await _may_not_write(stage, who, _login(stage, f"agent-{mine}"), reports(theirs).name, value)
+    return await _may_not_write(stage, who, agent_login(stage, mine), reports(theirs).name, value)
 
 
 async def _agent_commands_itself(stage: Stage) -> Verdict:
-    mine = _clusters(stage)[0]
+    mine = clusters(stage)[0]
     key, value = _command()
     topic = assignments(mine).name
-    return await _may_not_write(stage, f"the agent of {mine}", _login(stage, f"agent-{mine}"), topic, value, key)
+    return await _may_not_write(stage, f"the agent of {mine}", agent_login(stage, mine), topic, value, key)
 
 
 async def _outsider_decides(stage: Stage) -> Verdict:
@@ -165,7 +94,7 @@ async def _outsider_decides(stage: Stage) -> Verdict:
         except StackError as error:
             return broken(f"no identity for a program outside: {error}")
     value = b"attack " + secrets.token_bytes(8)
-    return await _may_not_write(stage, "a program outside", _login(stage, name), "muster.decisions", value)
+    return await _may_not_write(stage, "a program outside", login(stage, name), "muster.decisions", value)
 
 
 OPEN: Final = "tests/rules/test_attacks_bus.py::test_a_kafka_without_logins_is_everyones"

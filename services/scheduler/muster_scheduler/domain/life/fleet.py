@@ -67,6 +67,12 @@ def accept(world: World, cluster_id: str, order: Order) -> Cluster | None:
     return cluster
 
 
+def speaks_for(world: World, cluster_id: str, order: Order) -> bool:
+    """Whether a report comes from the agent instance to which the cluster is bound; nothing is bound by asking."""
+    cluster = world.clusters.get(cluster_id)
+    return cluster is not None and bool(order.instance) and cluster.instance == order.instance
+
+
 def _freshen(world: World, cluster: Cluster, observed: int) -> None:
     stale = cluster.silent or world.now - cluster.fresh > world.limits.stale_after
     world.journal.set(cluster, "observed", observed)
