@@ -17,6 +17,8 @@ from muster_stack.bus.access import Access, rules_of
 from muster_stack.bus.checkpoint import access_batch, crc32c
 from muster_stack.bus.identities import Identities, Identity, IdentityError, client_options
 from muster_stack.bus.scram import Login, NotAuthentic
+from muster_stack.kafka import KafkaServer, Runtime
+from muster_stack.keeper import probes
 
 
 @pytest.fixture
@@ -133,3 +135,22 @@ def test_what_was_not_given_out_cannot_be_revoked(identities: Identities) -> Non
         access.revoke("producer-etl")
     with pytest.raises(ValueError, match=r"no topic 'x'; programs outside may write muster\.triggers"):
         access.grant_producer("x", "etl")
+
+
+async def test_a_probe_without_its_identity_says_so_and_does_not_fail(tmp_path: Path) -> None:
+    access = Access(Identities(tmp_path / "identities"))
+    access.ensure()
+    access.identities.file("admin").unlink()
+    runtime = Runtime(())
+    server = KafkaServer(
+        tmp_path / "kafka", port=1, controller_port=2, log=tmp_path / "log", runtime=runtime, access=access
+    )
+    why = await probes.of_kafka(server)()
+    assert why is not None
+    assert "admin cannot be read" in why
+    assert "muster up" in why
+
+
+def test_a_missing_folder_of_identities_is_named(tmp_path: Path) -> None:
+    with pytest.raises(IdentityError, match="nowhere cannot be read"):
+        Identities(tmp_path / "nowhere").all()

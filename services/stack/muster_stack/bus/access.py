@@ -82,9 +82,9 @@ class Access:
                 admin.put_acls(connection, sorted(rules - present))
                 admin.remove_acls(connection, sorted(present - rules))
                 admin.remove_users(connection, set(admin.users(connection)) - {each.user for each in wanted.values()})
+            self._write(log, wanted.values(), rules)
         except (OSError, struct.error) as error:
             raise AccessNotSettled(f"Kafka's users and access rules are not up to date: {error}") from error
-        self._write(log, wanted.values(), rules)
 
     def grant_agent(self, cluster: str) -> str:
         """Gives a cluster's agent an identity where it has none; returns its name. `settle` makes it known.
@@ -120,9 +120,12 @@ class Access:
         the next `settle` removes them. Raises StackError.
         """
         others = [name for name in self.identities.all() if name not in OWN]
-        for name in others:
-            self.identities.put(name, self.identities.fresh(name))
-        self.settle(port, log)  # at once: until then no service can open a connection
+        try:
+            for name in others:
+                self.identities.put(name, self.identities.fresh(name))
+        finally:
+            # At once, and also where the disk is full half-way: until then nothing can connect with a new password.
+            self.settle(port, log)
         fresh = {name: self.identities.fresh(name) for name in OWN}
         try:
             with Connection(port, self.identities.of(ADMIN), seconds=_SECONDS) as connection:

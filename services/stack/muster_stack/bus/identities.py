@@ -103,7 +103,10 @@ class Identities:
 
     def all(self) -> Mapping[str, Identity]:
         """Every identity by name. Raises IdentityError."""
-        names = sorted(path.name for path in self.folder.iterdir() if _NAME.fullmatch(path.name))
+        try:
+            names = sorted(path.name for path in self.folder.iterdir() if _NAME.fullmatch(path.name))
+        except OSError as error:
+            raise IdentityError(f"{self.folder} cannot be read ({error}): the next `muster up` makes it") from None
         return {name: self.of(name) for name in names}
 
 

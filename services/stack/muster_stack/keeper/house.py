@@ -188,14 +188,17 @@ class Keeper:
         async with self._changing_kafka:
             try:
                 name = await asyncio.to_thread(change, kafka.access)
-            except ValueError as error:
+            except (ValueError, OSError) as error:
                 raise StackError(str(error)) from error
             await asyncio.to_thread(kafka.settle)
         return name
 
     async def _rotate_kafka(self) -> list[str]:
         """New passwords for all; the broker's start ends every connection that was opened with an old one."""
-        names = await asyncio.to_thread(self._kafka().rotate)
+        try:
+            names = await asyncio.to_thread(self._kafka().rotate)
+        except OSError as error:
+            raise StackError(f"not every password was replaced: {error}; try again") from error
         child = self._child(KAFKA)
         await child.drop()
         child.want()

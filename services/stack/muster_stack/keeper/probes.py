@@ -11,6 +11,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from muster_stack.errors import StackError
 from muster_stack.kafka import KafkaServer
 from muster_stack.ports import LOOPBACK
 from muster_stack.postgres import PostgresServer
@@ -28,7 +29,10 @@ def of_kafka(server: KafkaServer) -> Probe:
     """The broker answers and a controller leads."""
 
     async def why_not() -> str | None:
-        return None if await asyncio.to_thread(server.ready) else "it does not answer yet"
+        try:
+            return None if await asyncio.to_thread(server.ready) else "it does not answer yet"
+        except StackError as error:  # the identity that the stack asks with cannot be read
+            return str(error)
 
     return why_not
 
