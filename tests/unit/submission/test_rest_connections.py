@@ -172,6 +172,15 @@ async def test_an_answer_that_is_not_read_has_a_deadline(start: Any, monkeypatch
     assert reader is not None
 
 
+async def test_what_is_no_http_is_counted_and_leaves_no_line(start: Any, caplog: pytest.LogCaptureFixture) -> None:
+    server, before = await start(), metrics.value(CLOSED, why="no HTTP")
+    ((reader, writer),) = await opened(server, b"\x16\x03\x01 this is no HTTP\r\n\r\n")
+    assert (await end(reader)).startswith(b"HTTP/1.1 400")
+    assert metrics.value(CLOSED, why="no HTTP") == before + 1
+    assert not [one for one in caplog.records if one.name.startswith("uvicorn")]
+    writer.close()
+
+
 async def test_requests_one_after_the_other_are_answered(start: Any) -> None:
     server = await start(most=3, unfinished=2, of_address=2)
     ((reader, writer),) = await opened(server, (HALF + b"\r\n") * 3)

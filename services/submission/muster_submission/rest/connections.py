@@ -36,7 +36,7 @@ OPEN: Final = metrics.gauge(
 CLOSED: Final = metrics.counter(
     "muster_rest_connections_closed_total",
     unit="connections",
-    meaning="HTTP connections that the service closed: a head, body or answer took too long, a large head, room.",
+    meaning="HTTP connections that the service closed: a slow head, body or answer, a large head, no HTTP, room.",
     action="Goes on: somebody's network is slow; many at once: somebody holds connections open.",
     labels=("why",),
 )
@@ -170,6 +170,11 @@ class Guarded(HttpToolsProtocol):
             self._head += len(data)
             if self._head > LARGEST_HEAD:
                 self.end("large head")
+
+    def send_400_response(self, msg: str) -> None:
+        """What came is no HTTP."""
+        CLOSED.labels("no HTTP").inc()
+        super().send_400_response(msg)
 
     def pause_writing(self) -> None:
         """The peer does not read."""

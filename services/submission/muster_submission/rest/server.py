@@ -79,6 +79,7 @@ def _config(edge: Any, connections: Connections) -> uvicorn.Config:
         ws="none",
         lifespan="off",
         log_config=None,
+        log_level="error",  # a line for each connection that does not speak HTTP would fill the disk: they are counted
         access_log=False,
         server_header=False,
         proxy_headers=False,
