@@ -6,8 +6,11 @@ then everything that carries a mark of this folder's replicas is killed.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
@@ -37,6 +40,7 @@ def end(state: Path, seconds: float = _SECONDS) -> int:
         time.sleep(0.02)  # another program's end is awaited, and it tells nobody
     for pid, start in supervisors:
         procfs.send(pid, start, signal.SIGKILL)
+    _end_pump(state)
     names = {folder.name for folder in folders}
     left: list[int] = []
     for _ in range(50):
@@ -46,6 +50,20 @@ def end(state: Path, seconds: float = _SECONDS) -> int:
         procfs.kill_all(left)
         time.sleep(0.02)  # the kernel takes them out of /proc in its own time
     return len(left)
+
+
+def _end_pump(state: Path) -> None:
+    """Ends what carries the connections of services, where it runs."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
+        folder = os.open(state, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            control.settimeout(_SECONDS)
+            control.connect(f"/proc/self/fd/{folder}/pump.sock")
+            control.sendall(b'{"quit": true}\n')
+            while control.recv(64):
+                continue
+        finally:
+            os.close(folder)
 
 
 def main() -> int:

@@ -54,11 +54,12 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The workload's address leads to these replicas; closed: it is given up for good."""
+    """The workload's address leads to these replicas. closed: to none; deleted: and nobody will come back to it."""
 
     workload_id: str
     replicas: tuple[str, ...]
     closed: bool = False
+    deleted: bool = False
 
 
 BackendAction = Create | Abandon | Stop | Bury | Remove | Route

@@ -42,9 +42,11 @@ from muster_cluster_agent.domain.model import (
 )
 from muster_cluster_agent.domain.plan import InvalidCommand, ReplicaPlan, replica_plans
 from muster_kernel.ids import replica_name
+from muster_kernel.reasons import ChangeReason
 
 STRAGGLER_SECONDS: Final = 120.0  # how long the others may go on after the deciding replica has succeeded
 _GIVEN_UP: Final = "it was given up before it was started"
+_DELETIONS: Final = frozenset({ChangeReason.DELETED.value, ChangeReason.AUTO_DELETED.value})
 _AGAIN_SOON: Final = 30  # seconds until a node that was not ready may be tried again
 
 
@@ -317,4 +319,5 @@ def _routes(scene: Scene) -> Iterable[Action]:
         return
     ready = sorted(r.name for r in servers if r.ready and not r.ended and not r.gone and not r.stop_reason)
     closed = isinstance(scene.desired, Release) and all(r.gone for r in servers)
-    yield Route(servers[0].workload_id, tuple(ready), closed)
+    deleted = isinstance(scene.desired, Release) and scene.desired.reason in _DELETIONS
+    yield Route(servers[0].workload_id, tuple(ready), closed, deleted)

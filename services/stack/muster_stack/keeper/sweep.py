@@ -19,6 +19,7 @@ from muster_stack.layout import Layout
 from muster_stack.processes import REPLICA_MARK, Identity, end_all, environment, marked, working_in
 
 _SUPERVISOR_NAME: Final = "muster-replica"  # a replica's supervisor is forked, so it carries its agent's environment
+_PUMP_NAME: Final = "muster-pump"  # it carries the connections of replicas, which go on too
 _REPLICAS_DEADLINE: Final = 20.0
 _GRACE: Final = 5.0
 
@@ -66,7 +67,7 @@ def everything(layout: Layout) -> list[Identity]:
 
 def _of_replica(process: Identity) -> bool:
     carried: Mapping[str, str] = environment(process.pid)
-    return REPLICA_MARK in carried or _name(process) == _SUPERVISOR_NAME
+    return REPLICA_MARK in carried or _name(process) in {_SUPERVISOR_NAME, _PUMP_NAME}
 
 
 def _name(process: Identity) -> str:

@@ -31,7 +31,7 @@ class Ports:
         for _ in range(LAST - FIRST + 1):
             port = self._next
             self._next = FIRST if port == LAST else port + 1
-            if port not in self._given and _free(port):
+            if port not in self._given and is_free(port):
                 self._given.add(port)
                 return port
         raise BackendError(f"every port from {FIRST} to {LAST} is taken")
@@ -45,7 +45,8 @@ class Ports:
         self._given.discard(port)
 
 
-def _free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Whether no program of this machine has the port."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

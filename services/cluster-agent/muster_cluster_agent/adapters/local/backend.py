@@ -29,6 +29,7 @@ from muster_cluster_agent.adapters.local.nodes import Nodes
 from muster_cluster_agent.adapters.local.nursery import Nursery
 from muster_cluster_agent.adapters.local.register import Register
 from muster_cluster_agent.adapters.local.replicas import Replica, ReplicaStore, facts
+from muster_cluster_agent.adapters.local.service_ports import ServicePorts
 from muster_cluster_agent.adapters.local.services import Services
 from muster_cluster_agent.adapters.local.specs import SpecWriter
 from muster_cluster_agent.adapters.local.state import StateFolder
@@ -88,9 +89,10 @@ class LocalBackend:
         self._nodes = Nodes(state.root / "nodes", self.declared, self._processes_of)
         self._nursery = Nursery(state.root / "supervisors.err")
         self._ports = Ports(str(state.root))
-        self._services = Services(self._ports)
+        self._kept = ServicePorts(state.root / "ports.json", self._ports)
+        self._services = Services(state.root, self._kept)
         self._groups = cgroups.find(self.declared.budgets.processes)
-        self._writer = SpecWriter(state, here, self._ports, self._groups, self._workdirs, self._confiner)
+        self._writer = SpecWriter(state, here, self._ports, self._groups, self._workdirs, self._confiner, self._kept)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="local-backend")
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -117,7 +119,10 @@ class LocalBackend:
         await self._blocking(partial(self._state.tell_confinement, self._confiner.ability.text))
         log.info("confinement", found=self._confiner.ability.text)
         await self._blocking(self._nodes.look)
+        served = await self._services.found()
         for replica in await self._blocking(self._store.load):
+            # A replica that served when the last agent ended serves until its probe says otherwise.
+            replica.ready = replica.running and not served.isdisjoint(replica.spec.get("ports", {}).values())
             self._watcher.adopt(replica)
         await self._services.restore(self._replicas)
         self._watcher.open()
@@ -215,6 +220,8 @@ class LocalBackend:
                 return await self._remove(name)
             case Route():
                 await self._services.route(action, self._replicas)
+                if action.deleted:
+                    await self._blocking(self._kept.save)
                 return DONE
 
     async def _create(self, plan: ReplicaPlan) -> Answer:

@@ -1,7 +1,7 @@
 """One local address for a service of many replicas: a TCP proxy that takes them in turn.
 
-Used by the local back end, one Proxy a workload. Holds: only routed (READY) replicas get connections; the port stays
-the same over restarts of the agent; a connection whose replica does not answer is tried at the next one.
+Used by the pump, one Proxy a workload. Standard library only. Holds: only routed (READY) replicas get connections, on
+ports of this machine's loopback; a connection whose replica does not answer is tried at the next one.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ import asyncio
 import contextlib
 from typing import Final
 
-from muster_cluster_agent.domain.launch import LOOPBACK
-
+LOOPBACK: Final = "127.0.0.1"
 _CONNECT_SECONDS: Final = 2.0
 _CHUNK: Final = 65536
 _MOST_CONNECTIONS: Final = 1024
@@ -27,6 +26,11 @@ class Proxy:
         self._turn = 0
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
+
+    @property
+    def targets(self) -> tuple[int, ...]:
+        """The ports that new connections go to."""
+        return self._targets
 
     async def open(self) -> None:
         """Listens. Raises OSError where somebody else took the port while the agent was away."""

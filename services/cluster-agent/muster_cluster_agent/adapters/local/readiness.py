@@ -40,12 +40,11 @@ class Pace:
     failures: int = _MISSES
 
 
-async def watch(question: Question, pace: Pace, tell: Callable[[bool], None]) -> None:
-    """Asks for ever; `tell` hears every change."""
+async def watch(question: Question, pace: Pace, tell: Callable[[bool], None], *, ready: bool = False) -> None:
+    """Asks for ever; `tell` hears every change. ready: what is known of it already."""
     loop = asyncio.get_running_loop()
     await asyncio.sleep(pace.delay)
     eager_until = loop.time() + _EAGER_SECONDS
-    ready = False
     against = 0  # answers in a row that say the other thing
     while True:
         good = await _ask(question, pace.timeout or _ANSWER_SECONDS)

@@ -21,6 +21,7 @@ from muster_cluster_agent.adapters.local.cluster_file import ClusterFile
 from muster_cluster_agent.adapters.local.confiner import Confiner
 from muster_cluster_agent.adapters.local.machine import Machine
 from muster_cluster_agent.adapters.local.replicas import CALLS, EXEC_SOCKET, Replica, ReplicaStore
+from muster_cluster_agent.adapters.local.service_ports import ServicePorts
 from muster_cluster_agent.adapters.local.state import StateFolder
 from muster_cluster_agent.adapters.local.workdirs import Folders, Workdirs
 from muster_cluster_agent.domain import launch, usage
@@ -46,10 +47,12 @@ class SpecWriter:
         groups: Groups,
         workdirs: Workdirs,
         confiner: Confiner,
+        kept: ServicePorts,
     ) -> None:
         """Keep no state but the ports."""
         self._state = state
         self._groups = groups
+        self._kept = kept
         self._machine = machine
         self._ports = ports
         self._workdirs = workdirs
@@ -106,7 +109,7 @@ class SpecWriter:
         }
         budget = budget_of(plan.limits, file.budgets, self._groups.memory)
         spec["budget"] = self._groups.described(plan.name, budget)
-        spec["service_port"] = self._service_port(plan, others)
+        spec["service_port"] = self._kept.of(plan.workload_id) if plan.ports else 0
         spec["probe"] = self._probe(plan, ports)
         if file.lost_timeout is not None:
             spec["deadline"] = {"file": str(self._state.alive), "seconds": file.lost_timeout - _DEAD_MAN_MARGIN}
@@ -120,6 +123,7 @@ class SpecWriter:
         given = self._given(plan, spec)
         if given:
             self._workdirs.give(folders, given, uid)
+        self._kept.save()
         return store.create(spec)
 
     def _given(self, plan: ReplicaPlan, spec: dict[str, Any]) -> dict[str, str]:
@@ -179,15 +183,6 @@ class SpecWriter:
         for other in others:
             if other.spec["gang"] == plan.gang and other.spec["master_port"]:
                 return int(other.spec["master_port"])
-        return self._ports.take()
-
-    def _service_port(self, plan: ReplicaPlan, others: Iterable[Replica]) -> int:
-        """The workload's one address, kept over revisions and attempts as long as one replica of it is here."""
-        if not plan.ports:
-            return 0
-        for other in others:
-            if other.spec.get("service_port"):
-                return int(other.spec["service_port"])
         return self._ports.take()
 
     def _probe(self, plan: ReplicaPlan, ports: dict[int, int]) -> dict[str, Any] | None:
@@ -256,5 +251,6 @@ def _own_env(folders: Folders, account: Account | None) -> tuple[tuple[str, str]
 
 
 def _ports_of(spec: dict[str, Any]) -> list[int]:
-    ports = [*spec.get("ports", {}).values(), spec.get("master_port", 0), spec.get("service_port", 0)]
+    """The ports that are its run's own. The workload's address is kept apart, for the workload's life."""
+    ports = [*spec.get("ports", {}).values(), spec.get("master_port", 0)]
     return [int(port) for port in ports if port]

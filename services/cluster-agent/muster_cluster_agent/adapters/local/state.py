@@ -10,7 +10,8 @@ Opened once by the composition root. Layout:
     work/<digest>/                      where the replicas of a workload work (adapters/local/workdirs.py)
     accounts/                           which user each project's replicas are, where root runs the agent
     confinement                         how far replicas are confined, for `muster status`
-    ports.json, alive.json, agent.sock, tools/
+    ports.json                          the port of each workload that serves
+    alive.json, agent.sock, pump.sock, tools/
 
 Holds: one agent a folder (flock); a file that replaces another is written whole and fsynced before it takes its name;
 what a process is given (its words, its environment) is on the disk no longer than its replica.

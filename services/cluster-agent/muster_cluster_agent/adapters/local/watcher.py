@@ -174,7 +174,8 @@ class Watcher:
 
         probe = replica.spec.get("probe") or {}
         try:
-            await readiness.watch(question, readiness.Pace(**probe.get("pace", {})), tell=hear)
+            pace = readiness.Pace(**probe.get("pace", {}))
+            await readiness.watch(question, pace, tell=hear, ready=replica.ready)
         except Exception:
             log.exception("readiness_failed", replica=replica.name)
             self._questions.pop(replica.name, None)  # asked anew when its journal is looked at again
