@@ -93,3 +93,8 @@ def spent_sentence(spent: Spent, limit: int) -> str:
             return f"wrote a file larger than its limit of {format_bytes(limit)} (budgets.disk of the cluster)"
         case Spent.DISK:
             return f"used more disk than its limit of {format_bytes(limit)} (budgets.disk of the cluster)"
+
+
+def pressed_sentence(size: int, short: str) -> str:
+    """Return what people read of a workload that had the largest folder when the disk was nearly full."""
+    return f"used the most disk, {format_bytes(size // (1 << 20) * (1 << 20))}, when {short}"

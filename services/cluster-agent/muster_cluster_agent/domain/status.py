@@ -20,6 +20,8 @@ REPLACED: Final = "replaced"
 DEVICE_LOST: Final = "device-lost"
 DEAD_MAN: Final = "dead-man"
 
+DISK: Final = "disk-budget"  # followed by a sentence: it used too much of the disk
+
 _GOOD_STOPS: Final = frozenset({COMPLETED, STRAGGLER})
 _INFRASTRUCTURE_STOPS: Final = frozenset({DEVICE_LOST, DEAD_MAN})
 _BY_EXIT: Final = {
@@ -65,6 +67,8 @@ def failure_of(replica: Observed) -> Failure:
     if replica.stop_reason:
         if replica.stop_reason in _GOOD_STOPS:
             return Failure.NONE
+        if replica.stop_reason.startswith(DISK):
+            return Failure.EXIT
         return Failure.INFRASTRUCTURE if replica.stop_reason in _INFRASTRUCTURE_STOPS else Failure.OURS
     if replica.ended is not None:
         if replica.pattern is Pattern.SERVICE and replica.ended.code == 0:

@@ -24,6 +24,7 @@ import structlog
 from muster_cluster_agent.adapters.local import access, cgroups, cluster_file, logfile, machine, nvml, procfs
 from muster_cluster_agent.adapters.local.addresses import Ports
 from muster_cluster_agent.adapters.local.confiner import Confiner, Private
+from muster_cluster_agent.adapters.local.disk import Disk, too_large
 from muster_cluster_agent.adapters.local.leftovers import Leftovers
 from muster_cluster_agent.adapters.local.nodes import Nodes
 from muster_cluster_agent.adapters.local.nursery import Nursery
@@ -35,6 +36,7 @@ from muster_cluster_agent.adapters.local.specs import SpecWriter
 from muster_cluster_agent.adapters.local.state import StateFolder
 from muster_cluster_agent.adapters.local.watcher import Watcher
 from muster_cluster_agent.adapters.local.workdirs import Owner, Workdirs
+from muster_cluster_agent.domain import status
 from muster_cluster_agent.domain.actions import (
     ALREADY,
     DONE,
@@ -48,6 +50,7 @@ from muster_cluster_agent.domain.actions import (
     Route,
     Stop,
 )
+from muster_cluster_agent.domain.budgets import Spent, pressed_sentence, spent_sentence
 from muster_cluster_agent.domain.fleet import Fleet
 from muster_cluster_agent.domain.model import NodeHealth, NodeView, Observed
 from muster_cluster_agent.domain.plan import ReplicaPlan
@@ -57,6 +60,8 @@ from muster_kernel import ids
 
 _LOOK_SECONDS: Final = 0.25
 _NODES_A_LOOK: Final = 100  # where there are more nodes, their switches are looked at less often
+_DISK_SECONDS: Final = 1.0
+_DISK_LOOKS: Final = 10  # looks at what is free between two at what the working folders hold
 _SCAN_SECONDS: Final = 10.0
 _NVML_LOOKS: Final = 80  # looks at the switches between two looks at the devices
 _THREADS: Final = 4
@@ -89,6 +94,7 @@ class LocalBackend:
         self._nodes = Nodes(state.root / "nodes", self.declared, self._processes_of)
         self._nursery = Nursery(state.root / "supervisors.err")
         self._ports = Ports(str(state.root))
+        self._disk = Disk(state.root)
         self._kept = ServicePorts(state.root / "ports.json", self._ports)
         self._services = Services(state.root, self._kept)
         self._groups = cgroups.find(self.declared.budgets.processes)
@@ -129,6 +135,7 @@ class LocalBackend:
         await self._nursery.open()
         self._spawn("nodes", self._watch_nodes())
         self._spawn("scan", self._scan())
+        self._spawn("disk", self._watch_disk())
 
     async def close(self) -> None:
         """Stops watching. Replicas and their supervisors go on."""
@@ -269,6 +276,8 @@ class LocalBackend:
         node = self._nodes.views(time.time()).get(plan.node)
         if node is None or node.health is not NodeHealth.UP:
             return Answer(Outcome.REFUSED, f"node {plan.node} takes nothing")
+        if self._disk.short:
+            return Answer(Outcome.REFUSED, f"{self._disk.short}; nothing is started until there is more")
         return None
 
     async def _abandon(self, plan: ReplicaPlan, message: str) -> Answer:
@@ -329,6 +338,32 @@ class LocalBackend:
                 for replica in self._replicas:
                     self._watcher.reread(replica.name)
                 self._watcher.tell_fleet()
+
+    async def _watch_disk(self) -> None:
+        """The reserve of the disk, and who uses too much of it."""
+        for look in itertools.count():
+            budgets = self.declared.budgets
+            if await self._blocking(partial(self._disk.look, budgets.disk_reserve)):
+                self._nodes.disk_short = bool(self._disk.short)
+                self._watcher.tell_fleet()
+                log.warning("disk_reserve", short=self._disk.short or "no longer")
+            critical = self._disk.critical(budgets.disk_reserve)
+            if critical or (budgets.disk and look % _DISK_LOOKS == 0):
+                await self._end_the_greedy(critical=critical)
+            await asyncio.sleep(_DISK_SECONDS)
+
+    async def _end_the_greedy(self, *, critical: bool) -> None:
+        """Ends workloads whose folders are above the budget, or the largest where the disk is nearly full."""
+        budget = self.declared.budgets.disk
+        running = [replica for replica in self._replicas if replica.running and "stop" not in replica.spec]
+        folders = {r.workload_id: self._workdirs.folders(r.workload_id, r.name).workload for r in running}
+        found = await self._blocking(lambda: list(too_large(folders, budget, critical=critical)))
+        for workload_id, size in found:
+            above = bool(budget) and size > budget
+            why = spent_sentence(Spent.DISK, budget) if above else pressed_sentence(size, self._disk.short)
+            log.warning("workload_used_the_disk", workload_id=workload_id, bytes=size, why=why)
+            for replica in [each for each in running if each.workload_id == workload_id]:
+                await self._stop(replica.name, 0.0, f"{status.DISK}: {why}")
 
     def _file_changed(self, *, again: bool) -> bool:
         """Reads a file that has changed, or reads it `again` for the devices that NVML finds.

@@ -20,9 +20,11 @@ from typing import Final
 from muster_cluster_agent.adapters.local import procfs
 from muster_cluster_agent.adapters.local.cluster_file import ClusterFile, DeclaredNode
 from muster_cluster_agent.adapters.local.state import replace_file
-from muster_cluster_agent.domain.fleet import Identity, Node, NodeState
+from muster_cluster_agent.domain.fleet import Identity, Node, NodeState, Taint
 from muster_cluster_agent.domain.model import NodeHealth, NodeView
 
+DISK_PRESSURE: Final = Taint("muster.io/disk-pressure", "reserve", "NoSchedule")
+"""What every node of a machine has whose disk is below its reserve."""
 ProcessId = tuple[int, int]  # (pid, start time)
 _ROUNDS: Final = 20
 
@@ -58,6 +60,7 @@ class Nodes:
         self._files: dict[str, _NodeFiles] = {}
         self._views: dict[str, NodeView] | None = None
         self.file = file
+        self.disk_short = False
         self.declare(file)
 
     def declare(self, file: ClusterFile) -> None:
@@ -134,7 +137,7 @@ class Nodes:
             pool=node.pool,
             drain_deadline=node.drain_deadline,
             labels=node.labels,
-            taints=node.taints,
+            taints=(*node.taints, DISK_PRESSURE) if self.disk_short else node.taints,
             foreign=node.foreign,
             devices=() if anonymous else node.devices,
             anonymous=node.anonymous,
