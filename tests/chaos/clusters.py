@@ -5,6 +5,7 @@ Every device is known by its UUID, so that a checker can judge who held it when.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 NODES: Final = {"alpha": 3, "beta": 2}
@@ -21,4 +22,6 @@ def declarations() -> dict[str, str]:
 def _declaration(name: str, nodes: int) -> str:
     devices = f"{{count: {DEVICES_PER_NODE}, model: A100-40GB, memory: 40Gi}}"
     lines = [f"  - {{name: {name}-{n}, cpu: 64, memory: 256Gi, devices: {devices}}}" for n in range(nodes)]
-    return "\n".join([f"cluster: {name}", "nodes:", *lines, ""])
+    # The program of the inference services is in this folder: a confined replica reads what its cluster file lets it.
+    roots = f"roots: [{{path: {Path(__file__).resolve().parent}}}]"
+    return "\n".join([f"cluster: {name}", roots, "nodes:", *lines, ""])
