@@ -63,8 +63,16 @@ async def _guesses(stage: Stage) -> Verdict:
 
 
 async def _agent_reads_others(stage: Stage) -> Verdict:
-    mine, theirs = clusters(stage)[:2]
+    mine, theirs = await _two_clusters(stage)
     return await _may_not_read(stage, f"the agent of {mine}", agent_login(stage, mine), assignments(theirs).name)
+
+
+async def _two_clusters(stage: Stage) -> tuple[str, str]:
+    """A cluster, and another one that has work: of nothing, nothing could be read."""
+    there = clusters(stage)
+    busy = [name for name in there if (await read(judge(stage), assignments(name).name))[0]]
+    theirs = busy[0] if busy else there[-1]
+    return next(name for name in there if name != theirs), theirs
 
 
 async def _agent_reads_specs(stage: Stage) -> Verdict:
