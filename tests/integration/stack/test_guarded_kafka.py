@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import Iterator
 
 import pytest
 
+from muster_chassis import kafka
 from muster_chassis.acls import of_agent
+from muster_chassis.broker import Broker, Security
+from muster_chassis.bus import Bus, BusLost, MemoryIdentity
+from muster_chassis.topics import owned_by
 from muster_stack.bus import admin
 from muster_stack.bus.access import Access
 from muster_stack.bus.identities import ADMIN, Identities, Identity
 from muster_stack.bus.wire import Connection, LoginRefused
 from muster_stack.embedded import EmbeddedKafka
 from muster_stack.kafka_probe import probe
+from tests.support.waiting import eventually
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +89,32 @@ def test_after_a_rotation_old_passwords_and_old_connections_are_worth_nothing(gu
     for name in old:
         assert probe(_port(guarded), _identity(guarded, name)) is not None
     assert _known(guarded)[0] == _wanted(guarded)
+
+
+async def _rotated_within_a_session(server: EmbeddedKafka, bus: Bus) -> None:
+    async with bus.session():
+        await asyncio.to_thread(server.rotate)
+        while True:
+            await bus.check()
+            await asyncio.sleep(0.05)
+
+
+async def test_a_process_connects_again_once_its_password_was_replaced(guarded: EmbeddedKafka) -> None:
+    assert guarded.access is not None
+    file = guarded.access.identities.file("policy")
+    broker = Broker(guarded.bootstrap, Security.SASL_PLAINTEXT, "policy", file)
+    bus = Bus(broker, client="t", identity=MemoryIdentity(), owned=owned_by("policy"))
+    before = await bus.open()
+    with pytest.raises(BusLost):
+        await _rotated_within_a_session(guarded, bus)
+    await eventually(bus.check)
+    async with bus.session() as session:
+        assert session.cluster_id == before
+        producer = kafka.producer(broker, client="t")
+        await producer.start()
+        await producer.send_and_wait("muster.admissions", b"x")
+        await kafka.stop(producer)
+    await bus.close()
 
 
 def test_a_kafka_from_before_a_rotation_begins_again_and_takes_the_new_passwords(guarded: EmbeddedKafka) -> None:
