@@ -9,22 +9,29 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 from muster.api.v1 import access_pb2 as api
-from muster.api.v1 import tenancy_pb2
+from muster.api.v1 import fleet_pb2, tenancy_pb2
+from muster.api.v1.fleet_pb2_grpc import FleetServiceStub
 from muster_chassis.errors import Unauthenticated
+from muster_chassis.rpc import Server, ServiceName, everyone_is_local
 from muster_chassis.settings import AuthMode
 from muster_client.login import read_application
+from muster_scheduler import app as scheduler_app
 from muster_stack import credentials
 from muster_stack.layout import Layout
 from muster_submission.domain.refreshing import RefreshToken, Rotate
 from muster_submission.handlers import applications, triggers
 from muster_submission.handlers.runs import Runs
 from tests.attacks.attack import Actor
-from tests.attacks.rows import a11_run_as, a13_refresh_tokens
+from tests.attacks.rows import a04_services, a11_run_as, a13_refresh_tokens
 from tests.attacks.stage import Stage
+from tests.support import identities
 from tests.support.doors import Door, door, key
+from tests.support.scheduling import scheduler
+from tests.support.waiting import eventually
 
 PROJECT = "ours"
 
@@ -118,4 +125,51 @@ async def test_without_the_comparison_of_rights_a_trigger_acts_for_an_admin(
     monkeypatch.setattr(triggers.Rules, "_require_within", no_comparison)
     async with _stage(database, kafka, tmp_path) as (stage, _here):
         for attack in a11_run_as.ATTACKS:
+            assert not (await attack.run(stage)).held, attack.name
+
+
+@asynccontextmanager
+async def _scheduler_stage(database: Any, kafka: str) -> AsyncIterator[Stage]:
+    """A leading scheduler alone, at whose address telemetry's dead letters are asked for too."""
+    async with scheduler(database.url("scheduler"), kafka) as candidate:
+        address = candidate.runtime.settings.grpc_listen  # type: ignore[attr-defined]
+        await eventually(lambda: _leads(address))
+        yield Stage(
+            folder=str(identities.layout().root),
+            grpc="",
+            rest="",
+            bootstrap=kafka,
+            services={"scheduler.grpc": address, "telemetry.grpc": address},
+            tokens={Actor.PROJECT_ADMIN: "a.b.c"},
+            project=PROJECT,
+            other_project="theirs",
+        )
+
+
+async def _leads(address: str) -> bool:
+    async with identities.channel_to(ServiceName.SCHEDULER, address) as channel:
+        try:
+            await FleetServiceStub(channel).ListClusters(fleet_pb2.ListClustersRequest(), wait_for_ready=True)
+        except grpc.aio.AioRpcError as error:
+            assert error.code() is grpc.StatusCode.UNAVAILABLE, error
+            return False
+    return True
+
+
+async def test_attacks_on_the_services_behind_submission_are_held(database: Any, kafka: str) -> None:
+    async with _scheduler_stage(database, kafka) as stage:
+        for attack in a04_services.ATTACKS:
+            verdict = await attack.run(stage)
+            assert verdict.held, f"{attack.name}: {verdict.evidence}"
+
+
+async def test_without_the_gate_any_local_process_commands_the_scheduler(
+    database: Any, kafka: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_gate(settings: Any, _name: Any, served: Any, health: Any) -> Server:
+        return Server(settings, served, health, everyone_is_local)
+
+    monkeypatch.setattr(scheduler_app, "internal_server", no_gate)
+    async with _scheduler_stage(database, kafka) as stage:
+        for attack in a04_services.ATTACKS:
             assert not (await attack.run(stage)).held, attack.name

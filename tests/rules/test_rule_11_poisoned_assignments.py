@@ -24,6 +24,7 @@ from muster_chassis import kafka as client
 from muster_chassis.broker import Broker
 from muster_chassis.health import Health
 from muster_chassis.numbers import LEAP
+from muster_chassis.rpc import ServiceName
 from muster_chassis.topics import assignments
 from muster_cluster_agent import stream
 from muster_cluster_agent.adapters.local.state import StateFolder
@@ -37,6 +38,7 @@ from tests.support.agent_loops import Told
 from tests.support.agents import AgentProcess, training, workload_id
 from tests.support.agents import scheduler as beside
 from tests.support.backends import FakeBackend
+from tests.support.identities import channel_to
 from tests.support.scheduling import Candidate, Neighbours, neighbours, scheduler
 from tests.support.waiting import until
 
@@ -140,7 +142,7 @@ async def _register(candidate: Candidate, others: Neighbours) -> None:
 
 
 async def _registered(address: str) -> None:
-    async with grpc.aio.insecure_channel(address) as channel:
+    async with channel_to(ServiceName.SCHEDULER, address) as channel:
         stub = fleet_pb2_grpc.FleetServiceStub(channel)
         while True:
             try:

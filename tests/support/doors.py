@@ -49,6 +49,7 @@ from muster_chassis.topics import ADMISSIONS, DECISIONS, FIXED, TRIGGERS
 from muster_submission.app import compose
 from muster_submission.app_parts import Application
 from muster_submission.settings import SubmissionSettings
+from tests.support.identities import service_key
 from tests.support.processes import free_port
 from tests.support.stations import Station, station
 
@@ -194,6 +195,7 @@ def settings(database: Any, kafka: str, **more: Any) -> SubmissionSettings:
         database_schema="submission",
         grpc_listen=f"127.0.0.1:{free_port()}",
         rest_listen=f"127.0.0.1:{free_port()}",
+        service_key_file=service_key(),
         **given,
     )
 

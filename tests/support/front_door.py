@@ -24,6 +24,7 @@ import httpx
 
 from muster_stack.embedded import EmbeddedPostgres
 from muster_stack.postgres import ADMIN, DATABASE
+from tests.support import identities
 from tests.support.processes import free_port
 
 START_SECONDS: Final = 60.0
@@ -63,6 +64,7 @@ def front_door(*, profile: Path | None = None) -> Iterator[FrontDoor]:
             "MUSTER_REST_LISTEN": ports["rest"],
             "MUSTER_METRICS_LISTEN": ports["metrics"],
             "MUSTER_AUTH": "jwt",
+            **identities.environment(),
             "MUSTER_AUTH_FIRST_APPLICATIONS": json.dumps([str(first)]),
         }
         how = ["-m", "cProfile", "-o", str(profile)] if profile else []

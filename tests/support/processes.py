@@ -18,6 +18,7 @@ from pathlib import Path
 
 import httpx
 
+from tests.support import identities
 from tests.support.waiting import eventually
 
 
@@ -80,6 +81,7 @@ async def service(room: str, folder: Path, *, database: str, kafka: str, **more:
         "MUSTER_METRICS_LISTEN": metrics,
         "MUSTER_INSTANCE": f"{room}-0",
         "MUSTER_AUTH": "off",
+        **identities.environment(),
         **more,
     }
     log = folder / f"{room}-{metrics.rpartition(':')[2]}.log"

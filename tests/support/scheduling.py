@@ -24,12 +24,12 @@ from muster_chassis import identity, kafka
 from muster_chassis.broker import Broker, Security
 from muster_chassis.codec import encode_headers
 from muster_chassis.runtime import Runtime
-from muster_chassis.settings import AuthMode
 from muster_chassis.topics import ADMISSIONS, DECISIONS, FIXED, SUBMISSIONS, TENANCY, assignments, reports
 from muster_kernel.ids import uuid7
 from muster_kernel.quantities import GPU
 from muster_scheduler.app import compose
 from muster_scheduler.settings import SchedulerSettings
+from tests.support.identities import trust_file
 
 GIB = 1 << 30
 
@@ -44,7 +44,7 @@ def settings(url: str, bootstrap: str, *, instance: str = "scheduler-0", **optio
         database_url=SecretStr(url),
         database_schema="scheduler",
         grpc_listen=f"127.0.0.1:{free_port()}",
-        auth=AuthMode.OFF,
+        trust_file=trust_file(),
         shutdown_seconds=3.0,
         **options,
     )

@@ -16,6 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, m
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from muster_chassis.broker import Broker, CredentialError, Security, read_password
+from muster_chassis.key_files import TrustPath
 
 
 class AuthMode(StrEnum):
@@ -241,3 +242,15 @@ class RpcSettings(BaseSettings):
 
 class ServiceSettings(Settings, DatabaseSettings, RpcSettings):
     """Everything that submission, policy and scheduler have in common."""
+
+
+class InternalSettings(ServiceSettings):
+    """A service that only other services call: their keys count, and no MUSTER_AUTH.
+
+    People and their tokens are judged by submission; a token of theirs is refused here.
+    """
+
+    vouches_itself: ClassVar[bool] = True
+    trust_file: TrustPath = Field(
+        description="The trust file (JWKS) with the public keys of the services that may call; written by no one else."
+    )

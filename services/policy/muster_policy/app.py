@@ -21,7 +21,7 @@ from muster_chassis.group_consumer import GroupConsumer
 from muster_chassis.migrations import load
 from muster_chassis.outbox import Relay
 from muster_chassis.retention import Retention
-from muster_chassis.rpc import Server, Service
+from muster_chassis.rpc import Service, ServiceName, internal_server
 from muster_chassis.runtime import Runtime
 from muster_chassis.topics import SUBMISSIONS, TENANCY, owned_by
 from muster_policy.adapters.file import PolicyFile
@@ -64,7 +64,7 @@ async def compose(runtime: Runtime, settings: PolicySettings) -> None:
 
 
 async def _serve(runtime: Runtime, settings: PolicySettings, database: Database, policies: Service) -> None:
-    server = Server(settings, [policies, dead_letters_service(database)], runtime.health)
+    server = internal_server(settings, ServiceName.POLICY, [policies, dead_letters_service(database)], runtime.health)
     await server.start()
     runtime.close_last(server.stop)
     runtime.eternal("grpc health", server.run)

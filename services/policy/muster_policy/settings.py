@@ -6,10 +6,10 @@ from pathlib import Path
 
 from pydantic import Field
 
-from muster_chassis.settings import ServiceSettings
+from muster_chassis.settings import InternalSettings
 
 
-class PolicySettings(ServiceSettings):
+class PolicySettings(InternalSettings):
     """The one document that is in force."""
 
     policy_file: Path | None = Field(

@@ -28,7 +28,7 @@ from muster_chassis.migrations import of_package
 from muster_chassis.numbers import LEAP
 from muster_chassis.outbox import Fenced, Relay
 from muster_chassis.retention import Retention
-from muster_chassis.rpc.server import Server
+from muster_chassis.rpc import ServiceName, internal_server
 from muster_chassis.runtime import Runtime
 from muster_chassis.topics import ADMISSIONS, ADVICE, SUBMISSIONS, TENANCY, Topic, assignments, owned_by, reports
 from muster_chassis.unit import ASSIGNMENTS
@@ -78,7 +78,9 @@ async def compose(runtime: Runtime, settings: SchedulerSettings) -> None:
     await bus.create([topic for cluster in clusters for topic in topics_of(cluster)])
     scheduler = Scheduler(database, bus, settings)
     relay = Relay(database, bus)
-    server = Server(settings, [*services(scheduler.desk), dead_letters_service(database)], runtime.health)
+    server = internal_server(
+        settings, ServiceName.SCHEDULER, [*services(scheduler.desk), dead_letters_service(database)], runtime.health
+    )
     await server.start()
     runtime.close_last(server.stop)
     runtime.eternal("watch", bus.watch)

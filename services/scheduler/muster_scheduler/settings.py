@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from muster_chassis.settings import ServiceSettings
+from muster_chassis.settings import InternalSettings
 from muster_kernel.quantities import MILLI
 from muster_scheduler.domain.asked.limits import Limits
 from muster_scheduler.domain.asked.workloads import SECOND
 
 
-class SchedulerSettings(ServiceSettings):
+class SchedulerSettings(InternalSettings):
     """Everything from the environment (`MUSTER_*`)."""
 
     stale_seconds: float = Field(

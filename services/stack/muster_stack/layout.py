@@ -73,6 +73,11 @@ class Layout:
         return self.credentials / "kafka"
 
     @property
+    def identities(self) -> Path:
+        """The private keys of the services and the trust file; 0700, its files 0600."""
+        return self.root / "identities"
+
+    @property
     def sealing_keys(self) -> Path:
         """Under which submission stores credentials of specs."""
         return self.root / "sealing-keys"

@@ -39,7 +39,8 @@ from muster_chassis.database import Database
 from muster_chassis.dead_letters import DeadLetters
 from muster_chassis.fingerprints import Fingerprints
 from muster_chassis.group_consumer import GroupConsumer
-from muster_chassis.rpc import Service, service
+from muster_chassis.key_files import PrivateKey, read_private
+from muster_chassis.rpc import Service, ServiceIdentity, ServiceName, service
 from muster_chassis.runtime import Runtime
 from muster_submission.adapters.agents import Agents
 from muster_submission.adapters.applied import PostgresApplied
@@ -144,9 +145,10 @@ class Application:
         self.firing = Firing(self.triggers, self.firings, self.runs, self.submit)
         self.intents = Intents(self.books, self.sealing, self.feed)
         self.apply = Apply(PostgresApplied(), self.books, self.sealing, self.submit, self.intents)
-        self.scheduler = Owner("scheduler", addresses(settings.scheduler_address))
-        self.policy = Owner("policy", addresses(settings.policy_address))
-        self.telemetry = Owner("telemetry", addresses(settings.telemetry_address))
+        identity = ServiceIdentity(ServiceName.SUBMISSION, PrivateKey(settings.service_key_file, read_private))
+        self.scheduler = Owner(ServiceName.SCHEDULER, addresses(settings.scheduler_address), identity)
+        self.policy = Owner(ServiceName.POLICY, addresses(settings.policy_address), identity)
+        self.telemetry = Owner(ServiceName.TELEMETRY, addresses(settings.telemetry_address), identity)
         self.departments = Departments(self.tenancy)
         self.node_pools = NodePools(self.fleet)
         self.organisation = Tenancy(

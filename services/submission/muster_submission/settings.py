@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from muster_chassis.key_files import SecretFile
 from muster_chassis.settings import Address, ServiceSettings
 
 PublicHost = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,253}(:[0-9]{1,5})?$")]
@@ -26,6 +27,9 @@ class SubmissionSettings(ServiceSettings):
         "are refused.",
     )
     vouches_itself: ClassVar[bool] = True
+    service_key_file: SecretFile = Field(
+        description="Submission's own private key (Ed25519, PEM, mode 0600), with which it calls the services behind."
+    )
     auth_own_issuer: str = Field(
         default="muster",
         pattern=r"^[A-Za-z0-9:/._-]{1,200}$",

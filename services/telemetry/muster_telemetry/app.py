@@ -18,7 +18,7 @@ from muster_chassis.intake import Intake
 from muster_chassis.migrations import load
 from muster_chassis.outbox import Relay
 from muster_chassis.retention import Retention
-from muster_chassis.rpc import Server
+from muster_chassis.rpc import ServiceName, internal_server
 from muster_chassis.runtime import Runtime
 from muster_chassis.topics import SAMPLES, owned_by
 from muster_telemetry.adapters.postgres import PostgresAccounts
@@ -48,7 +48,7 @@ async def compose(runtime: Runtime, settings: TelemetrySettings) -> None:
     )
     runtime.close_last(bus.close)
     await bus.open()
-    server = Server(settings, [dead_letters_service(database)], runtime.health)
+    server = internal_server(settings, ServiceName.TELEMETRY, [dead_letters_service(database)], runtime.health)
     await server.start()
     runtime.close_last(server.stop)
     accounts = PostgresAccounts()

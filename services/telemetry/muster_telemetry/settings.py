@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from muster_chassis.settings import ServiceSettings
+from muster_chassis.settings import InternalSettings
 
 
-class TelemetrySettings(ServiceSettings):
+class TelemetrySettings(InternalSettings):
     """How often accounts are told."""
 
     announce_seconds: float = Field(

@@ -10,8 +10,9 @@ from muster.api.v1 import policies_pb2, policies_pb2_grpc
 from muster.events.v1 import policy_pb2
 from muster.events.v1.submission_pb2 import ProjectChanged
 from muster_chassis.codec import MessageDecoder
-from muster_chassis.rpc import channel
+from muster_chassis.rpc import ServiceName
 from muster_chassis.topics import ADMISSIONS, SUBMISSIONS, TENANCY
+from tests.support.identities import channel_to
 from tests.support.policy_books import submission
 from tests.support.processes import service
 from tests.support.stations import Journal, Station, station
@@ -77,7 +78,7 @@ async def test_the_service(database: Any, kafka: str, tmp_path: Path) -> None:
         assert (admitted.name, admitted.effective_spec.name) == ("w-1", "w-1")
         assert (admitted.effective_spec.backoff_limit, list(admitted.node_pools)) == (2, ["h100"])
 
-        async with channel(running.grpc) as open_channel:
+        async with channel_to(ServiceName.POLICY, running.grpc) as open_channel:
             stub = policies_pb2_grpc.PoliciesServiceStub(open_channel)
 
             async def version() -> str:

@@ -9,17 +9,19 @@ from muster.api.v1 import fleet_pb2, fleet_pb2_grpc
 from muster.events.v1 import scheduler_pb2
 from muster.fleet.v1 import fleet_pb2 as fleet
 from muster.workload.v1 import workload_pb2 as w
+from muster_chassis.rpc import ServiceName
 from muster_scheduler.adapters.rebuild import load
 from muster_scheduler.domain.asked.courses import turned
 from muster_scheduler.domain.asked.limits import Limits
 from muster_stack.fixtures import TestDatabase
+from tests.support.identities import channel_to
 from tests.support.scheduling import Candidate, Neighbours, neighbours, scheduler
 from tests.support.waiting import eventually, until
 
 
 async def register(candidate: Candidate, others: Neighbours, cluster: str = "north") -> None:
     address = candidate.runtime.settings.grpc_listen  # type: ignore[attr-defined]
-    async with grpc.aio.insecure_channel(address) as channel:
+    async with channel_to(ServiceName.SCHEDULER, address) as channel:
         stub = fleet_pb2_grpc.FleetServiceStub(channel)
 
         async def done() -> bool:
@@ -66,7 +68,7 @@ async def test_a_standby_takes_over_and_publishes_anew(kafka: str, database: Tes
 
 async def _leads(candidate: Candidate) -> bool:
     address = candidate.runtime.settings.grpc_listen  # type: ignore[attr-defined]
-    async with grpc.aio.insecure_channel(address) as channel:
+    async with channel_to(ServiceName.SCHEDULER, address) as channel:
         stub = fleet_pb2_grpc.FleetServiceStub(channel)
         try:
             await stub.ListClusters(fleet_pb2.ListClustersRequest(), wait_for_ready=True)
@@ -81,7 +83,7 @@ async def test_only_an_agent_that_reported_is_adopted_and_not_while_the_old_one_
     async with neighbours(kafka, "north") as others, scheduler(database.url("scheduler"), kafka) as candidate:
         await register(candidate, others)
         address = candidate.runtime.settings.grpc_listen  # type: ignore[attr-defined]
-        async with grpc.aio.insecure_channel(address) as channel:
+        async with channel_to(ServiceName.SCHEDULER, address) as channel:
             stub = fleet_pb2_grpc.FleetServiceStub(channel)
 
             async def refused(instance: str) -> tuple[grpc.StatusCode, str]:

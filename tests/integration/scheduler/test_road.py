@@ -12,8 +12,10 @@ from muster.api.v1 import explain_pb2, explain_pb2_grpc, fleet_pb2, fleet_pb2_gr
 from muster.events.v1 import agent_pb2, policy_pb2, scheduler_pb2, submission_pb2
 from muster.fleet.v1 import fleet_pb2 as fleet
 from muster.workload.v1 import workload_pb2 as w
+from muster_chassis.rpc import ServiceName
 from muster_chassis.topics import ADMISSIONS, reports
 from muster_stack.fixtures import TestDatabase
+from tests.support.identities import channel_to
 from tests.support.scheduling import Candidate, Neighbours, neighbours, scheduler
 from tests.support.waiting import eventually, until
 
@@ -50,7 +52,7 @@ async def road(kafka: str, database: TestDatabase) -> AsyncIterator[Road]:
     """The road of one test; retries while the candidate is not leading yet."""
     async with neighbours(kafka, "north") as others, scheduler(database.url("scheduler"), kafka) as candidate:
         address = candidate.runtime.settings.grpc_listen  # type: ignore[attr-defined]
-        async with grpc.aio.insecure_channel(address) as channel:
+        async with channel_to(ServiceName.SCHEDULER, address) as channel:
             made = Road(candidate, others, channel)
 
             async def leads() -> bool:

@@ -16,8 +16,9 @@ from muster.events.v1.telemetry_pb2 import UsageAccounted
 from muster_chassis import identity, kafka
 from muster_chassis.broker import Broker
 from muster_chassis.codec import MessageDecoder, encode_headers
-from muster_chassis.rpc import channel
+from muster_chassis.rpc import ServiceName
 from muster_chassis.topics import ADVICE, SAMPLES
+from tests.support.identities import channel_to
 from tests.support.processes import service
 from tests.support.stations import Journal, station
 from tests.support.waiting import eventually, until
@@ -132,7 +133,10 @@ async def test_usage_is_counted_once_and_told(database: Any, kafka: str, tmp_pat
 
 async def test_poison_goes_to_the_dead_letters_and_the_rest_flows(database: Any, kafka: str, tmp_path: Path) -> None:
     house = {"database": database.url("telemetry"), "kafka": kafka, "MUSTER_ANNOUNCE_SECONDS": "0.2"}
-    async with service("telemetry", tmp_path, **house) as running, channel(running.grpc) as open_channel:
+    async with (
+        service("telemetry", tmp_path, **house) as running,
+        channel_to(ServiceName.TELEMETRY, running.grpc) as open_channel,
+    ):
         await running.ready()
         async with agent(kafka) as north:
             await north.raw(WORKLOADS[2], b"\xff\xff")

@@ -13,7 +13,8 @@ from muster_chassis.rpc.grouping import Together
 from muster_chassis.rpc.idempotency import LONGEST_KEY, KeyReused, once
 from muster_chassis.rpc.interceptor import CallInterceptor, outgoing, remaining
 from muster_chassis.rpc.limits import LIMITS, Limiter
-from muster_chassis.rpc.server import LARGEST_MESSAGE, Server, Service, channel, service
+from muster_chassis.rpc.server import LARGEST_MESSAGE, Server, Service, channel, internal_server, service
+from muster_chassis.rpc.services import ServiceIdentity, ServiceName
 from muster_chassis.rpc.status import as_service_error, passed_on, status_of
 
 __all__ = [
@@ -31,6 +32,8 @@ __all__ = [
     "Limiter",
     "Server",
     "Service",
+    "ServiceIdentity",
+    "ServiceName",
     "Together",
     "TokenAuthenticator",
     "as_service_error",
@@ -38,6 +41,7 @@ __all__ = [
     "caller",
     "channel",
     "everyone_is_local",
+    "internal_server",
     "once",
     "outgoing",
     "passed_on",

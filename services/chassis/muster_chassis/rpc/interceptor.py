@@ -16,7 +16,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -24,7 +24,7 @@ from grpc_status import rpc_status
 from opentelemetry.trace import SpanKind
 
 from muster_chassis import logs, metrics, tracing
-from muster_chassis.errors import DeadlineExceeded, InvalidArgument
+from muster_chassis.errors import DeadlineExceeded, InvalidArgument, PermissionDenied, ServiceError, Unauthenticated
 from muster_chassis.rpc.auth import Authenticator
 from muster_chassis.rpc.caller import NOBODY, Caller, set_caller
 from muster_chassis.rpc.limits import Limiter
@@ -54,11 +54,24 @@ UNDECODABLE = metrics.counter(
 Behaviour = Callable[[Any, Any], Any]
 
 
+class Gate(Protocol):
+    """Which caller may call which method, beside what a method judges itself."""
+
+    def admit(self, method: str, who: Caller) -> None:
+        """Raises PermissionDenied where the caller may not call the method."""
+        ...
+
+    def refused(self, method: str, peer: str, error: ServiceError) -> None:
+        """Hears of every call that was refused before its method began."""
+        ...
+
+
 class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc,unused-ignore]
     """longest: seconds that a unary call may take where the client has set no deadline, or a later one.
 
     public: methods that are called without a token, by `NOBODY`. limiter: how many calls may be under way; kinds: of
-    which kind methods are that are neither plain calls nor watches.
+    which kind methods are that are neither plain calls nor watches;
+    gate: which caller may call which method at all.
     """
 
     def __init__(
@@ -68,8 +81,10 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc,unused-i
         public: Collection[str] = frozenset(),
         limiter: Limiter | None = None,
         kinds: Mapping[str, CallKind] | None = None,
+        gate: Gate | None = None,
     ) -> None:
         self._authenticate = authenticate
+        self._gate = gate
         self._longest = longest
         self._public = public
         self._limiter = limiter or Limiter()
@@ -131,12 +146,23 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc,unused-i
         return method in self._public or method.startswith(_OPEN)
 
     async def _identify(self, method: str, context: Any) -> Caller:
-        if self._is_open(method):
-            who = NOBODY
-        else:
-            who = await self._authenticate(_metadata(context, "authorization"))
-        who = replace(who, channel="grpc", peer=str(context.peer() or ""))
+        peer = str(context.peer() or "")
+        try:
+            who = await self._caller(method, context)
+        except (Unauthenticated, PermissionDenied) as error:
+            if self._gate is not None:
+                self._gate.refused(method, peer, error)
+            raise
+        who = replace(who, channel="grpc", peer=peer)
         set_caller(who)
+        return who
+
+    async def _caller(self, method: str, context: Any) -> Caller:
+        if self._is_open(method):
+            return NOBODY
+        who = await self._authenticate(_metadata(context, "authorization"))
+        if self._gate is not None:
+            self._gate.admit(method, who)
         return who
 
     def _seconds(self, context: Any) -> float:

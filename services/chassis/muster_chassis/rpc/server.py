@@ -18,10 +18,12 @@ from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
 from muster_chassis.health import Health
+from muster_chassis.key_files import TrustFile
 from muster_chassis.rpc.auth import Authenticator, authenticator
-from muster_chassis.rpc.interceptor import CallInterceptor
+from muster_chassis.rpc.interceptor import CallInterceptor, Gate
 from muster_chassis.rpc.limits import INTERNAL, Limiter
-from muster_chassis.settings import CallKind, RpcSettings
+from muster_chassis.rpc.services import ServiceGate, ServiceName
+from muster_chassis.settings import CallKind, InternalSettings, RpcSettings
 
 LARGEST_MESSAGE: Final = 16 << 20
 _UNKNOWN: Final = 1000  # calls whose caller is being found out; beyond that gRPC itself refuses
@@ -53,11 +55,23 @@ class Service:
     name: str
     add: Callable[[Any, Any], None]
     servicer: Any
+    methods: tuple[str, ...] = ()
+    """The full names of its methods, `/package.Service/Method`."""
 
 
 def service(descriptor: Any, add: Callable[[Any, Any], None], servicer: Any) -> Service:
     """A service by its descriptor, such as `dead_letters_pb2.DESCRIPTOR.services_by_name["DeadLettersService"]`."""
-    return Service(str(descriptor.full_name), add, servicer)
+    methods = tuple(f"/{descriptor.full_name}/{method.name}" for method in descriptor.methods)
+    return Service(str(descriptor.full_name), add, servicer, methods)
+
+
+def internal_server(
+    settings: InternalSettings, name: ServiceName, services: Sequence[Service], health: Health
+) -> Server:
+    """The server of a service that only other services call. Raises KeyFileError for an unusable trust file."""
+    gate = ServiceGate(name, TrustFile(settings.trust_file))
+    gate.check(method for one in services for method in one.methods)
+    return Server(settings, services, health, gate.authenticate, gate=gate)
 
 
 class Server:
@@ -72,10 +86,12 @@ class Server:
         public: Collection[str] = frozenset(),
         limiter: Limiter | None = None,
         kinds: Mapping[str, CallKind] | None = None,
+        gate: Gate | None = None,
     ) -> None:
         """authenticate: says who calls, where the settings alone do not tell; public: methods without a token.
 
         limiter: how many calls may be under way; kinds: of which kind a method is that is no plain call or watch.
+        gate: which caller may call which method at all; None: the methods judge.
         """
         limiter = limiter or Limiter(dict(INTERNAL) | settings.call_limits)
         self._health = health
@@ -83,7 +99,9 @@ class Server:
         self._servicer = HealthServicer()
         self._server = grpc.aio.server(
             interceptors=[
-                CallInterceptor(authenticate or authenticator(settings), public=public, limiter=limiter, kinds=kinds)
+                CallInterceptor(
+                    authenticate or authenticator(settings), public=public, limiter=limiter, kinds=kinds, gate=gate
+                )
             ],
             options=_OPTIONS,
             maximum_concurrent_rpcs=limiter.most + _UNKNOWN,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from muster_stack import credentials, kafka, postgres, sealing_keys
+from muster_stack import credentials, identities, kafka, postgres, sealing_keys
 from muster_stack.bus.access import Access
 from muster_stack.bus.identities import Identities
 from muster_stack.kafka import KafkaServer
@@ -77,6 +77,7 @@ def compose(state: State, runtime: kafka.Runtime, clusters: Sequence[Cluster]) -
     wanted = [f"{name}.{kind}" for name in names for kind in ("grpc", "metrics")]
     state.choose_ports(["kafka", "kafka.controller", f"{SUBMISSION}.{REST}", *wanted])
     layout = state.layout
+    identities.ensure(layout)
     broker = KafkaServer(
         layout.kafka,
         port=state.ports["kafka"],
@@ -220,7 +221,6 @@ class _Maker:
             "MUSTER_GRPC_LISTEN": self.address(name),
             "MUSTER_METRICS_LISTEN": self.address(name, "metrics"),
             "MUSTER_INSTANCE": name,
-            "MUSTER_AUTH": "off",
             "MUSTER_LOG_LEVEL": self._state.options.log_level,
         }
 
@@ -232,13 +232,15 @@ class _Maker:
                 "MUSTER_PUBLIC_HOSTS": os.environ.get("MUSTER_PUBLIC_HOSTS", "[]"),
                 "MUSTER_AUTH": "jwt" if self._state.options.auth else "off",
                 "MUSTER_AUTH_FIRST_APPLICATIONS": json.dumps(first),
+                "MUSTER_SERVICE_KEY_FILE": str(identities.service_key(self._layout, SUBMISSION)),
                 "MUSTER_SECRET_KEYS_FILE": str(sealing_keys.ensure(self._layout.sealing_keys)),
                 "MUSTER_REST_LISTEN": self.address(SUBMISSION, REST),
                 "MUSTER_SCHEDULER_ADDRESS": self._schedulers(),
                 "MUSTER_POLICY_ADDRESS": self.address("policy"),
                 "MUSTER_TELEMETRY_ADDRESS": self.address("telemetry"),
             }
-        return {"MUSTER_POLICY_FILE": str(self._layout.policy)} if name == "policy" else {}
+        trust = {"MUSTER_TRUST_FILE": str(identities.trust(self._layout))}
+        return trust | ({"MUSTER_POLICY_FILE": str(self._layout.policy)} if name == "policy" else {})
 
     def _schedulers(self) -> str:
         if not self._state.options.standby:

@@ -18,7 +18,7 @@ from google.rpc.status_pb2 import Status
 
 from muster_chassis import errors, logs
 from muster_chassis.errors import ServiceError, Violation
-from muster_chassis.rpc import channel, outgoing, remaining
+from muster_chassis.rpc import ServiceIdentity, channel, outgoing, remaining
 from muster_submission.errors import OwnerSilent
 
 _log = logs.get(__name__)
@@ -29,8 +29,6 @@ _CODES: Final[dict[grpc.StatusCode, type[ServiceError]]] = {
     one.code: one
     for one in (
         errors.InvalidArgument,
-        errors.Unauthenticated,
-        errors.PermissionDenied,
         errors.NotFound,
         errors.AlreadyExists,
         errors.FailedPrecondition,
@@ -40,6 +38,7 @@ _CODES: Final[dict[grpc.StatusCode, type[ServiceError]]] = {
     )
 }
 _SILENT: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+_REFUSED: Final = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 
 Answer = TypeVar("Answer", bound=Message)
 Stub = Callable[[grpc.aio.Channel], Any]
@@ -48,8 +47,10 @@ Stub = Callable[[grpc.aio.Channel], Any]
 class Owner:
     """One service behind this one."""
 
-    def __init__(self, name: str, where: Sequence[str]) -> None:
+    def __init__(self, name: str, where: Sequence[str], identity: ServiceIdentity) -> None:
+        """identity: shown with each call; the service behind judges us, and we judge the caller."""
         self.name = name
+        self._identity = identity
         self.where = tuple(where)
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._first = 0
@@ -67,8 +68,15 @@ class Owner:
             share = 1.0 if turn == len(self.where) - 1 else 0.5
             seconds = max(_LEAST, (deadline - loop.time()) * share)
             try:
-                found = await self._call(self.where[at], stub, method, request, seconds, context)
+                found = await self._call(self.where[at], stub, method, request, seconds)
             except grpc.aio.AioRpcError as error:
+                if error.code() in _REFUSED:
+                    # Of us, not of the caller: who may ask what was judged before the call.
+                    _log.error(
+                        "a service refuses our identity", service=self.name, where=self.where[at], why=error.details()
+                    )
+                    last = f"it refuses this service's identity ({error.details()}); `muster keys list` shows the keys"
+                    continue
                 if error.code() not in _SILENT:
                     self._first = at
                     raise _as_it_was(error) from error
@@ -84,24 +92,14 @@ class Owner:
         for one in self._channels.values():
             await one.close()
 
-    async def _call(
-        self, address: str, stub: Stub, method: str, request: Message, seconds: float, context: Any
-    ) -> Message:
+    async def _call(self, address: str, stub: Stub, method: str, request: Message, seconds: float) -> Message:
         if address not in self._channels:
             self._channels[address] = channel(address)
         behaviour = getattr(stub(self._channels[address]), method)
-        answer: Message = await behaviour(request, timeout=seconds, metadata=_metadata(context))
+        answer: Message = await behaviour(
+            request, timeout=seconds, metadata=[*outgoing(), *self._identity.metadata(self.name)]
+        )
         return answer
-
-
-def _metadata(context: Any) -> list[tuple[str, str]]:
-    """The trace, and the caller's own token: the owner judges the caller, not us."""
-    token = [
-        (key, value)
-        for key, value in context.invocation_metadata() or ()
-        if key == "authorization" and isinstance(value, str)
-    ]
-    return [*outgoing(), *token]
 
 
 def _as_it_was(error: grpc.aio.AioRpcError) -> ServiceError:
