@@ -38,7 +38,7 @@ from tests.support.agent_loops import Told
 from tests.support.agents import AgentProcess, training, workload_id
 from tests.support.agents import scheduler as beside
 from tests.support.backends import FakeBackend
-from tests.support.identities import channel_to
+from tests.support.identities import channel_to, signed, verifier
 from tests.support.scheduling import Candidate, Neighbours, neighbours, scheduler
 from tests.support.waiting import until
 
@@ -69,7 +69,7 @@ POISON: tuple[tuple[str, bytes | None, list[Header]], ...] = (
 
 async def _poison(producer: AIOKafkaProducer, topic: str) -> None:
     for key, value, headers in POISON:
-        await producer.send_and_wait(topic, value, key.encode(), headers=headers)
+        await producer.send_and_wait(topic, value, key.encode(), headers=signed(topic, key, value, headers))
 
 
 # ------------------------------------------------------------------------------------------------- before a takeover
@@ -81,12 +81,13 @@ async def _floor(kafka: str) -> int:
     await client.create_topics(Broker(kafka), [topic], client="test")
     producer = client.producer(Broker(kafka), client="test")
     await producer.start()
+    headers = signed(topic.name, workload_id(1), None, _headers("3", OURS))
     try:
-        await producer.send_and_wait(topic.name, None, workload_id(1).encode(), headers=_headers("3", OURS))
+        await producer.send_and_wait(topic.name, None, workload_id(1).encode(), headers=headers)
         await _poison(producer, topic.name)
     finally:
         await client.stop(producer)
-    return await highest.highest_epoch(Broker(kafka), [topic.name], client="test", last=2)
+    return await highest.highest_epoch(Broker(kafka), [topic.name], verifier(), client="test", last=2)
 
 
 async def test_what_is_not_ours_does_not_count_before_a_takeover(kafka: str) -> None:
@@ -181,11 +182,17 @@ async def _read(*records: tuple[str, bytes | None, list[Header]]) -> tuple[Agent
         return None
 
     agent = Agent(backend, told, "me", epoch=3)
-    loop = Assignments(cast("Any", SimpleNamespace(health=health)), "west", agent, backend, told, keep)
+    loop = Assignments(cast("Any", SimpleNamespace(health=health)), "west", agent, backend, told, keep, verifier())
     agent.caught_up()
     for offset, (key, value, headers) in enumerate(records):
         record = SimpleNamespace(
-            key=key.encode(), value=value, headers=headers, topic="t", partition=0, offset=offset, timestamp=0
+            key=key.encode(),
+            value=value,
+            headers=signed("t", key, value, headers),
+            topic="t",
+            partition=0,
+            offset=offset,
+            timestamp=0,
         )
         await loop._take(record, {})
     return agent, told, health

@@ -29,6 +29,7 @@ from muster_chassis import kafka, topics
 from muster_chassis.broker import Broker
 from muster_cluster_agent.end import end
 from muster_kernel.ids import uuid7
+from tests.support.identities import signed, trust_file
 
 CLUSTER = "local-t"
 CLUSTER_FILE = f"""
@@ -103,6 +104,7 @@ class AgentProcess:
             "MUSTER_CLUSTER_FILE": str(self.file),
             "MUSTER_STATE_DIR": str(self.state),
             "MUSTER_SUBMISSION_ADDRESS": self.submission,
+            "MUSTER_TRUST_FILE": str(trust_file()),
             "MUSTER_HOLD": str(self.hold).lower(),
         }
         kept = {name: value for name, value in os.environ.items() if not name.startswith("MUSTER_")}
@@ -159,8 +161,8 @@ class Scheduler:
     async def write(self, key: str, value: bytes | None, headers: Sequence[tuple[str, bytes]] = ()) -> None:
         """Any record on the assignments topic."""
         topic = topics.assignments(CLUSTER).name
-        written = {"ce_source": b"scheduler"} | dict(headers)
-        await self.producer.send_and_wait(topic, value, key=key.encode(), headers=list(written.items()))
+        written = list(({"ce_source": b"scheduler"} | dict(headers)).items())
+        await self.producer.send_and_wait(topic, value, key=key.encode(), headers=signed(topic, key, value, written))
 
     async def wait_for(self, wanted: Callable[[Any], object], *, within: float = 60.0) -> Any:
         """The first message, seen before or yet to come, that is wanted."""

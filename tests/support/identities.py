@@ -6,14 +6,16 @@ Called by whatever starts a service, and by tests that call one as submission do
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import grpc
 
-from muster_chassis.key_files import PrivateKey, read_private
+from muster_chassis.key_files import PrivateKey, TrustFile, read_private
 from muster_chassis.rpc import ServiceIdentity, ServiceName
+from muster_chassis.signatures import RecordSigner, RecordVerifier
 from muster_stack import identities
 from muster_stack.layout import Layout
 
@@ -40,9 +42,35 @@ def service_key(service: str = ServiceName.SUBMISSION) -> Path:
     return identities.service_key(layout(), service)
 
 
+def assignments_key() -> Path:
+    """The private key that signs assignments."""
+    return identities.assignments_key(layout())
+
+
+@cache
+def signer() -> RecordSigner:
+    """Signs records as the scheduler does."""
+    return RecordSigner(PrivateKey(assignments_key(), read_private))
+
+
+@cache
+def verifier() -> RecordVerifier:
+    """Verifies records as agents do."""
+    return RecordVerifier(TrustFile(trust_file()))
+
+
+def signed(topic: str, key: str, value: bytes | None, headers: Sequence[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
+    """The headers of a record with its signature."""
+    return [*headers, *signer().headers(topic, key.encode(), value, headers)]
+
+
 def environment() -> dict[str, str]:
     """What the stack tells every service about keys."""
-    return {"MUSTER_TRUST_FILE": str(trust_file()), "MUSTER_SERVICE_KEY_FILE": str(service_key())}
+    return {
+        "MUSTER_TRUST_FILE": str(trust_file()),
+        "MUSTER_SERVICE_KEY_FILE": str(service_key()),
+        "MUSTER_ASSIGNMENTS_KEY_FILE": str(assignments_key()),
+    }
 
 
 def identity(service: ServiceName = ServiceName.SUBMISSION) -> ServiceIdentity:

@@ -29,7 +29,7 @@ from muster_kernel.ids import uuid7
 from muster_kernel.quantities import GPU
 from muster_scheduler.app import compose
 from muster_scheduler.settings import SchedulerSettings
-from tests.support.identities import trust_file
+from tests.support.identities import assignments_key, trust_file
 
 GIB = 1 << 30
 
@@ -45,6 +45,7 @@ def settings(url: str, bootstrap: str, *, instance: str = "scheduler-0", **optio
         database_schema="scheduler",
         grpc_listen=f"127.0.0.1:{free_port()}",
         trust_file=trust_file(),
+        assignments_key_file=assignments_key(),
         shutdown_seconds=3.0,
         **options,
     )

@@ -26,6 +26,7 @@ from muster_chassis.bus import Bus, BusLost, Session
 from muster_chassis.codec import encode_headers
 from muster_chassis.database import PASSING, TRANSIENT, Connection, Database, transient
 from muster_chassis.kafka import KAFKA_TROUBLE
+from muster_chassis.signatures import RecordSigner
 from muster_chassis.topics import named
 from muster_chassis.unit import ASSIGNMENTS, ORDINARY
 
@@ -82,8 +83,11 @@ class Relay:
         *,
         lane: int = ORDINARY,
         transactional_id: str | None = None,
+        signer: RecordSigner | None = None,
         batch: int = _PASS,
     ) -> None:
+        """signer: signs each record as it is published; None: the topic's readers ask for no signature."""
+        self._signer = signer
         self._database = database
         self._bus = bus
         self._lane = lane
@@ -220,6 +224,8 @@ class Relay:
                 traceparent=row["trace"],
                 extra=msgspec.json.decode(row["headers"]) if row["headers"] else (),
             )
+            if self._signer is not None:
+                headers += self._signer.headers(row["topic"], row["key"], row["value"], headers)
             with tracing.span(f"publish {row['topic']}", row["trace"]) if tracing.recording() else nullcontext():
                 answer = await producer.send(row["topic"], row["value"], row["key"], headers=headers)
             answer.add_done_callback(kafka.seen)

@@ -79,8 +79,10 @@ class Templates(Resource):
 class Clusters(Resource):
     """The clusters of the fleet."""
 
-    async def register(self, cluster: str, *, lost_timeout: int = 0, key: str | None = None) -> fleet_pb2.Cluster:
-        """Makes a cluster known.
+    async def register(
+        self, cluster: str, *, lost_timeout: int = 0, key: str | None = None
+    ) -> fleet_api_pb2.RegisterClusterResponse:
+        """Makes a cluster known; the answer has the keys that its agent has to trust.
 
         `lost_timeout`: seconds of silence after which its replicas count as gone; 0: never.
         """
@@ -88,7 +90,7 @@ class Clusters(Resource):
             cluster=cluster, lost_timeout_seconds=lost_timeout, idempotency_key=key or new_key()
         )
         stub = fleet_pb2_grpc.FleetServiceStub(self._channel)
-        return (await self._calls.unary(stub.RegisterCluster, request)).cluster
+        return await self._calls.unary(stub.RegisterCluster, request)
 
     def list(self) -> AsyncIterator[fleet_pb2.Cluster]:
         """The clusters, by id."""

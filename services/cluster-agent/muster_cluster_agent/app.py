@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 
 from muster_chassis.bus import Bus
+from muster_chassis.key_files import TrustFile
 from muster_chassis.numbers import LARGEST_EPOCH
 from muster_chassis.runtime import Runtime
+from muster_chassis.signatures import RecordVerifier
 from muster_cluster_agent.adapters.identity import FolderIdentity
 from muster_cluster_agent.adapters.local.backend import LocalBackend
 from muster_cluster_agent.adapters.local.state import StateFolder
@@ -27,6 +29,7 @@ _LAST_REPORTS = 2.0  # seconds for what is queued when the agent is told to stop
 
 async def compose(runtime: Runtime, settings: AgentSettings) -> None:
     """Opens every part and names the eternal tasks."""
+    verifier = RecordVerifier(TrustFile(settings.trust_file))
     state = StateFolder(settings.state_dir)
     runtime.close_last(state.aclose)
     backend = await runtime.enter(
@@ -48,7 +51,7 @@ async def compose(runtime: Runtime, settings: AgentSettings) -> None:
     async def keep_epoch(epoch: int) -> None:
         await asyncio.to_thread(state.keep_number, "epoch", epoch)
 
-    assignments = Assignments(bus, cluster, agent, backend, reporter, keep_epoch)
+    assignments = Assignments(bus, cluster, agent, backend, reporter, keep_epoch, verifier)
     await bus.open()
     runtime.eternal("bus", bus.watch)
     runtime.eternal("reports", reporter.run)

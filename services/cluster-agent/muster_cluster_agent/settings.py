@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from muster_chassis.key_files import TrustPath
 from muster_chassis.settings import Address, Settings
 
 
@@ -17,6 +18,9 @@ class AgentSettings(Settings):
     submission_address: Address = Field(description="Where submission serves the agents' gateway, HOST:PORT.")
     data_dir: Path | None = Field(
         default=None, description="The stack's data folder, which no replica may reach; without one the state folder."
+    )
+    trust_file: TrustPath = Field(
+        description="The trust file (JWKS) with the keys that sign assignments; `muster clusters register` prints it."
     )
     hold: bool = Field(default=False, description="Accept assignments and start nothing (benchmarks).")
     application_file: Path | None = Field(

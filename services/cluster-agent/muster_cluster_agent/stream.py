@@ -16,6 +16,7 @@ from muster_chassis import kafka, logs, metrics, topics, tracing
 from muster_chassis.backoff import Backoff
 from muster_chassis.bus import Bus, BusLost
 from muster_chassis.numbers import LARGEST_LEAP, epoch_after
+from muster_chassis.signatures import BadSignature, RecordVerifier
 from muster_cluster_agent.adapters import decode
 from muster_cluster_agent.domain.actions import Refuse
 from muster_cluster_agent.domain.model import Assignment, Release
@@ -50,7 +51,9 @@ class Assignments:
         backend: Backend,
         reporter: Reporter,
         keep_epoch: Callable[[int], Awaitable[None]],
+        verifier: RecordVerifier,
     ) -> None:
+        self._verifier = verifier
         self._bus = bus
         self._cluster = cluster
         self._agent = agent
@@ -83,8 +86,7 @@ class Assignments:
             consumer.assign([self._partition])
             await consumer.seek_to_beginning(self._partition)
             end = (await consumer.end_offsets([self._partition]))[self._partition]
-            while await consumer.position(self._partition) < end:
-                await self._poll(consumer)
+            await self._catch_up(consumer, end)
             self._agent.caught_up()
             await self._agent.tell_state()
             backoff.reset()
@@ -93,11 +95,58 @@ class Assignments:
         finally:
             await kafka.stop(consumer)
 
+    async def _catch_up(self, consumer: AIOKafkaConsumer, end: int) -> None:
+        """Takes the newest record of each key. Verifying every record of a long topic would take minutes.
+
+        Where the newest one is no assignment, the topic is read once more for its key: a forged record must not hide
+        the genuine one before it.
+        """
+        newest = await self._fold(consumer, end, lambda _: True)
+        devices = await self._devices()
+        doubtful = {record.key for record in newest if not await self._take(record, devices)}
+        if doubtful:
+            await consumer.seek_to_beginning(self._partition)
+            earlier = await self._fold(consumer, end, lambda record: record.key in doubtful and self._genuine(record))
+            for record in earlier:
+                await self._take(record, devices)
+        await self._keep()
+
+    async def _fold(self, consumer: AIOKafkaConsumer, end: int, wanted: Callable[[Any], bool]) -> list[Any]:
+        """The newest wanted record of each key up to that offset, in their order."""
+        newest = dict[bytes | None, Any]()
+        while await consumer.position(self._partition) < end:
+            batches = await consumer.getmany(self._partition, timeout_ms=_POLL_MS, max_records=_BATCH)
+            for record in batches.get(self._partition, ()):
+                if wanted(record):
+                    newest.pop(record.key, None)
+                    newest[record.key] = record
+            await asyncio.sleep(0)
+        return list(newest.values())
+
+    def _genuine(self, record: Any) -> bool:
+        try:
+            self._verify(record, dict(record.headers))
+        except BadRecord:
+            return False
+        return True
+
+    def _verify(self, record: Any, headers: Mapping[str, bytes]) -> None:
+        """Raises BadRecord for a record that the scheduler did not sign."""
+        decode.from_scheduler(headers)
+        try:
+            self._verifier.verify(record.topic, record.key or b"", record.value, headers)
+        except BadSignature as error:
+            raise BadRecord(str(error)) from error
+
     async def _poll(self, consumer: AIOKafkaConsumer) -> None:
         batches = await consumer.getmany(self._partition, timeout_ms=_POLL_MS, max_records=_BATCH)
         devices = await self._devices()
         for record in batches.get(self._partition, ()):
             await self._take(record, devices)
+        await self._keep()
+
+    async def _keep(self) -> None:
+        """Writes the highest epoch down where it has grown."""
         if self._agent.epoch != self._kept_epoch:
             self._kept_epoch = self._agent.epoch
             await self._keep_epoch(self._kept_epoch)
@@ -109,16 +158,17 @@ class Assignments:
             self._names = nodes, {decode.uuid_bytes(name): name for node in nodes.values() for name in node.devices}
         return self._names[1]
 
-    async def _take(self, record: Any, devices: Mapping[bytes, str]) -> None:
+    async def _take(self, record: Any, devices: Mapping[bytes, str]) -> bool:
+        """Hands one record to the agent; False for what is no assignment."""
         key = (record.key or b"").decode("utf-8", "replace")
         if "/" in key:
             RECORDS.labels("other").inc()
-            return  # keys of later kinds: project/ID, node/ID, capacity/POOL
+            return True  # keys of later kinds: project/ID, node/ID, capacity/POOL
         headers = dict(record.headers)
         try:
             if not is_uuid(key):
                 raise BadRecord(f"the key {key[:80]!r} is no workload id")
-            decode.from_scheduler(headers)
+            self._verify(record, headers)
             value = (
                 decode.release(key, headers) if record.value is None else decode.assignment(key, record.value, devices)
             )
@@ -126,11 +176,12 @@ class Assignments:
         except BadRecord as bad:
             RECORDS.labels("bad").inc()
             self._reject(record, bad)
-            return
+            return False
         taken = self._agent.take(value, tracing.valid(_text(headers.get("traceparent"))))
         RECORDS.labels("taken" if taken else "refused").inc()
         await self._judge(value, taken=taken)
         await asyncio.sleep(0)
+        return True
 
     def _check_epoch(self, value: Assignment | Release) -> None:
         """One record with a number that nobody wrote must not make this agent deaf to its scheduler for ever."""

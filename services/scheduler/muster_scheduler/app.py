@@ -23,6 +23,7 @@ from muster_chassis.bus import Bus, DatabaseIdentity
 from muster_chassis.database import Database, OutcomeUnknown, transient
 from muster_chassis.dead_letters import dead_letters_service
 from muster_chassis.events import Event
+from muster_chassis.key_files import KeyFileError, PrivateKey, Purpose, TrustFile, read_private
 from muster_chassis.lease import Deposed, Leadership, Term
 from muster_chassis.migrations import of_package
 from muster_chassis.numbers import LEAP
@@ -30,6 +31,7 @@ from muster_chassis.outbox import Fenced, Relay
 from muster_chassis.retention import Retention
 from muster_chassis.rpc import ServiceName, internal_server
 from muster_chassis.runtime import Runtime
+from muster_chassis.signatures import RecordSigner, RecordVerifier
 from muster_chassis.topics import ADMISSIONS, ADVICE, SUBMISSIONS, TENANCY, Topic, assignments, owned_by, reports
 from muster_chassis.unit import ASSIGNMENTS
 from muster_chassis.watchdog import long_section
@@ -101,6 +103,17 @@ async def _registered(database: Database) -> list[str]:
     return [row["id"] for row in rows]
 
 
+def _signing_key(settings: SchedulerSettings, trust: TrustFile) -> PrivateKey:
+    """The key for assignments. Raises KeyFileError for one that no agent would obey."""
+    key = PrivateKey(settings.assignments_key_file, read_private)
+    if trust.find(NAME, Purpose.ASSIGNMENTS, key.get().kid) is None:
+        raise KeyFileError(
+            f"{trust.path} does not list the key of {settings.assignments_key_file} for assignments, so agents would "
+            "obey none: add its public half, or restore the two files together"
+        )
+    return key
+
+
 class Scheduler:
     """One candidate for leading."""
 
@@ -112,7 +125,11 @@ class Scheduler:
         self._changed = asyncio.Event()
         self._outrun = asyncio.Event()
         self._seen_epoch = 0  # the highest plausible one that an agent has seen
-        self.desk = Desk(database, self._register, read_admitted)
+        self._trust = TrustFile(settings.trust_file)
+        self._verifier = RecordVerifier(self._trust)
+        self._key = _signing_key(settings, self._trust)
+        self._signer = RecordSigner(self._key)
+        self.desk = Desk(database, self._register, read_admitted, self._trust)
         self._leadership = Leadership(database, f"{settings.instance}/{identity.event_id()}", floor=self._floor)
         self._consumer: AssignedConsumer | None = None
         bus.on_change(self._on_bus_change)
@@ -138,7 +155,8 @@ class Scheduler:
         topics = [assignments(cluster).name for cluster in await _registered(self._database)]
         last = await self._database.pool.fetchval("SELECT epoch FROM lease_epoch WHERE name = 'leader'") or 0
         client = self._settings.instance
-        highest = await highest_epoch(self._settings.broker, topics, client=client, last=last)
+        broker = self._settings.broker
+        highest = await highest_epoch(broker, topics, self._verifier, client=client, last=last)
         return max(highest, self._seen_epoch)
 
     async def _on_bus_change(self, _: str) -> None:
@@ -169,6 +187,7 @@ class Scheduler:
     async def _serve(self, term: Term) -> None:
         self._changed.clear()
         self._outrun.clear()
+        signed_with = self._key.get().kid
         state = await self._read()
         heap.settle()
         handlers = Handlers(
@@ -189,12 +208,14 @@ class Scheduler:
             unparked=stream.UNPARKED,
             begin=term.fence,
         )
-        relay = Relay(self._database, self._bus, lane=ASSIGNMENTS, transactional_id=TRANSACTIONAL_ID)
+        relay = Relay(
+            self._database, self._bus, lane=ASSIGNMENTS, transactional_id=TRANSACTIONAL_ID, signer=self._signer
+        )
         await self._republish(handlers, term)
         self._consumer = consumer
         self.desk.open(handlers, term)
         try:
-            await self._work(handlers, consumer, relay, term)
+            await self._work(handlers, consumer, relay, term, signed_with)
         finally:
             self.desk.close()
             self._consumer = None
@@ -204,7 +225,9 @@ class Scheduler:
             with long_section(_REBUILD):
                 await handlers.republish(unit)
 
-    async def _work(self, handlers: Handlers, consumer: AssignedConsumer, relay: Relay, term: Term) -> None:
+    async def _work(
+        self, handlers: Handlers, consumer: AssignedConsumer, relay: Relay, term: Term, signed_with: str
+    ) -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(consumer.run(), name="consumer")
@@ -212,6 +235,7 @@ class Scheduler:
                 tasks.create_task(self._clock(handlers, consumer, term), name="clock")
                 tasks.create_task(self._step_down_on_change(), name="bus change")
                 tasks.create_task(self._step_down_when_outrun(), name="higher epoch")
+                tasks.create_task(self._step_down_on_new_key(signed_with), name="new key")
         except* (Deposed, Fenced, OutcomeUnknown) as over:
             # A commit whose outcome nobody knows, or another leader's producer: this memory is worth nothing any more.
             raise Deposed(repr(over.exceptions[0])) from over
@@ -219,6 +243,12 @@ class Scheduler:
     async def _step_down_on_change(self) -> None:
         await self._changed.wait()
         raise Deposed("Kafka is another cluster: a new term begins on it")
+
+    async def _step_down_on_new_key(self, signed_with: str) -> None:
+        """A new term publishes every assignment again under the new key: the old one does not count for ever."""
+        while self._key.get().kid == signed_with:  # noqa: ASYNC110 - a file changes without an event
+            await asyncio.sleep(_TICK)
+        raise Deposed("the key for assignments is a new one: a new term signs them again")
 
     def _translate(self, world: World, event: Event) -> domain.Event | None:
         """What a record means. An agent that has seen a higher epoch than ours obeys nothing of this term."""

@@ -15,6 +15,7 @@ from muster.events.v1 import policy_pb2
 from muster_chassis import identity
 from muster_chassis.database import Database
 from muster_chassis.errors import InvalidArgument, Violation
+from muster_chassis.key_files import Purpose, TrustFile
 from muster_chassis.lease import Term
 from muster_chassis.rpc.idempotency import once
 from muster_chassis.rpc.server import Service, service
@@ -53,8 +54,14 @@ _CLUSTER_LIMIT: Final = 40
 class Desk:
     """Where calls find the leader's handlers."""
 
-    def __init__(self, database: Database, register: Callable[[str], Awaitable[None]], read: Read) -> None:
-        """`register`: makes a cluster's topics. `read`: an admission as the domain takes it; raises InvalidArgument."""
+    def __init__(
+        self, database: Database, register: Callable[[str], Awaitable[None]], read: Read, trust: TrustFile
+    ) -> None:
+        """`register`: makes a cluster's topics. `read`: an admission as the domain takes it; raises InvalidArgument.
+
+        trust: has the keys by which agents know assignments.
+        """
+        self.trust = trust
         self.database = database
         self.register = register
         self.read = read
@@ -106,9 +113,14 @@ class Fleet(fleet_pb2_grpc.FleetServiceServicer):
 
         async def work(unit: Unit) -> fleet_pb2.RegisterClusterResponse:
             state = await self._desk.command(unit, events.ClusterRegistered(cluster, request.lost_timeout_seconds))
-            return fleet_pb2.RegisterClusterResponse(cluster=views.cluster(state.world, cluster))
+            return fleet_pb2.RegisterClusterResponse(cluster=views.cluster(state.world, cluster), keys=self._keys())
 
         return await once(self._desk.database, "RegisterCluster", request, fleet_pb2.RegisterClusterResponse, work)
+
+    def _keys(self) -> list[fleet_pb2.AssignmentKey]:
+        """The keys that the agent of a cluster has to trust."""
+        known = self._desk.trust.of("scheduler", Purpose.ASSIGNMENTS)
+        return [fleet_pb2.AssignmentKey(id=kid, public=key.public_bytes_raw()) for kid, key in known.items()]
 
     async def ListClusters(
         self, request: fleet_pb2.ListClustersRequest, context: Any

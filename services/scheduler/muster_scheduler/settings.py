@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from muster_chassis.key_files import SecretFile
 from muster_chassis.settings import InternalSettings
 from muster_kernel.quantities import MILLI
 from muster_scheduler.domain.asked.limits import Limits
@@ -13,6 +14,9 @@ from muster_scheduler.domain.asked.workloads import SECOND
 class SchedulerSettings(InternalSettings):
     """Everything from the environment (`MUSTER_*`)."""
 
+    assignments_key_file: SecretFile = Field(
+        description="The private key (Ed25519, PEM, mode 0600) that signs assignments; the trust file lists it."
+    )
     stale_seconds: float = Field(
         default=30.0, gt=0, description="A cluster whose last observation is older gets nothing new, in seconds."
     )

@@ -1,23 +1,77 @@
-"""The verbs `muster keys rotate ...`: new keys and passwords for a running stack.
+"""The verbs `muster keys list` and `muster keys rotate ..`: what a stack signs and seals with, and new keys for it.
 
 Each kind of key adds its own verb to `rotate`.
 """
 
 from __future__ import annotations
 
+import json
 import sys
-from typing import Final
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Annotated, Final
 
-from cyclopts import App
+from cyclopts import App, Parameter
+from rich.console import Console
+from rich.table import Table
 
+from muster_stack import identities, rotation, sealing_keys
 from muster_stack.commands import Data
 from muster_stack.errors import StackError
 from muster_stack.keeper.control import Stack
 from muster_stack.layout import Layout
 
 app: Final = App(name="keys", help="Keys and passwords of a stack.")
-rotate: Final = App(name="rotate", help="Replace keys of a running stack.")
+rotate: Final = App(name="rotate", help="Replace keys of a stack, running or not.")
 app.command(rotate)
+
+
+@app.command(name="list")
+def list_keys(*, data: Data = None, as_json: Annotated[bool, Parameter(name=["--json"], negative="")] = False) -> int:
+    """List the keys of a stack by kind and holder; no secret is shown."""
+    try:
+        found = rotation.list_keys(Layout.of(data))
+    except StackError as error:
+        return _complain(error)
+    if as_json:
+        sys.stdout.write(json.dumps([asdict(one) for one in found]) + "\n")
+        return 0
+    table = Table("KIND", "HOLDER", "ID", "SINCE", "STATE", box=None, pad_edge=False)
+    for one in found:
+        table.add_row(one.kind, one.holder, one.id, one.since, one.state)
+    Console().print(table)
+    return 0
+
+
+@rotate.command(name="service")
+def rotate_service(*, data: Data = None) -> int:
+    """Give every service a new key for its calls.
+
+    A running stack follows within 3 seconds and refuses the old keys from then on; no call fails.
+    """
+    return _done(lambda: rotation.rotate(Layout.of(data), identities.SERVICES), "new keys for calls")
+
+
+@rotate.command(name="signing")
+def rotate_signing(*, data: Data = None) -> int:
+    """Give the scheduler a new key for assignments.
+
+    A running scheduler begins a new term and publishes every assignment again under the new key. Records of the key
+    before still count until the next rotation, so run the command twice where a key was stolen. An agent on another
+    machine obeys the new key once it has the new trust file (`muster clusters register ID --trust-file FILE`) and was
+    started again.
+    """
+    return _done(lambda: rotation.rotate(Layout.of(data), [identities.SIGNING]), "new key for assignments")
+
+
+@rotate.command(name="sealing")
+def rotate_sealing(*, data: Data = None) -> int:
+    """Give submission a new key for stored credentials.
+
+    A running submission seals everything again within minutes. The old keys stay in the file: a PostgreSQL that is
+    restored from before the rotation needs them.
+    """
+    return _done(lambda: [sealing_keys.rotate(Layout.of(data).sealing_keys)], "new key for stored credentials")
 
 
 @rotate.command(name="kafka")
@@ -30,7 +84,20 @@ def rotate_kafka(*, data: Data = None) -> int:
     try:
         names = Stack(Layout.of(data)).rotate_kafka()
     except StackError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
+        return _complain(error)
     sys.stdout.write(f"new passwords for {', '.join(names)}\n")
     return 0
+
+
+def _done(work: Callable[[], list[str]], what: str) -> int:
+    try:
+        made = work()
+    except StackError as error:
+        return _complain(error)
+    sys.stdout.write(f"{what}: {', '.join(made)}\n")
+    return 0
+
+
+def _complain(error: StackError) -> int:
+    sys.stderr.write(f"{error}\n")
+    return 1

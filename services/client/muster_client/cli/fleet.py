@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import os
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
+from muster.api.v1 import fleet_pb2
 from muster_client.cli.exits import Exit
 from muster_client.cli.options import Common
 from muster_client.cli.output import emit, say
@@ -26,21 +32,57 @@ async def list_clusters(*, common: Common = _NO_OPTIONS) -> int:
     return Exit.OK
 
 
-async def register_cluster(cluster: str, *, lost_timeout: int = 0, common: Common = _NO_OPTIONS) -> int:
-    """Makes a cluster known, so that its agent may report. A second call changes nothing.
+async def register_cluster(
+    cluster: str, *, lost_timeout: int = 0, trust_file: Path | None = None, common: Common = _NO_OPTIONS
+) -> int:
+    """Makes a cluster known, so that its agent may report. A second call changes nothing but the trust file.
 
     Args:
         cluster: Its id: lower-case letters, digits and dashes.
         lost_timeout: Seconds of silence after which its replicas count as gone; 0: never.
+        trust_file: Where to write the keys that its agent has to trust (MUSTER_TRUST_FILE); - prints them.
         common: Connection.
     """
     async with common.muster() as muster:
-        made = await muster.clusters.register(cluster, lost_timeout=lost_timeout)
+        answer = await muster.clusters.register(cluster, lost_timeout=lost_timeout)
     if common.json:
-        emit(made)
-    else:
-        say(f"cluster {made.id}: {cluster_state_word(made.state)}")
+        emit(answer)
+        return Exit.OK
+    say(f"cluster {answer.cluster.id}: {cluster_state_word(answer.cluster.state)}")
+    if trust_file is not None:
+        _write_trust(trust_file, trust_document(answer.keys))
     return Exit.OK
+
+
+def trust_document(keys: Sequence[fleet_pb2.AssignmentKey]) -> str:
+    """The trust file of an agent: a JWKS with the keys that sign assignments."""
+    members = [
+        {
+            "kty": "OKP",
+            "crv": "Ed25519",
+            "kid": key.id,
+            "x": base64.urlsafe_b64encode(key.public).rstrip(b"=").decode(),
+            "service": "scheduler",
+            "for": "assignments",
+        }
+        for key in keys
+    ]
+    return json.dumps({"keys": members}, indent=2) + "\n"
+
+
+def _write_trust(path: Path, text: str) -> None:
+    """Writes the file whole or not at all. Raises InvalidInput."""
+    if path.name == "-":
+        say(text.rstrip())
+        return
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        fresh.write_text(text)
+        fresh.chmod(0o644)
+        fresh.replace(path)
+    except OSError as problem:
+        raise InvalidInput(f"{path} cannot be written: {problem.strerror or problem}") from None
+    say(f"the keys that its agent has to trust are in {path}: give it to the agent as MUSTER_TRUST_FILE")
 
 
 async def adopt_cluster(cluster: str, *, instance: str, force: bool = False, common: Common = _NO_OPTIONS) -> int:

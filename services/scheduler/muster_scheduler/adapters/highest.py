@@ -20,6 +20,7 @@ from muster_chassis import kafka, logs
 from muster_chassis.broker import Broker
 from muster_chassis.kafka import KAFKA_TROUBLE
 from muster_chassis.numbers import LARGEST_EPOCH, LEAP, epoch_after, number
+from muster_chassis.signatures import BadSignature, RecordVerifier
 
 SOURCE: Final = b"scheduler"
 """The ce_source of every record on an assignments topic."""
@@ -28,21 +29,24 @@ _SECONDS: Final = 8.0
 _POLL_MS: Final = 200
 
 
-async def highest_epoch(broker: Broker, topics: Sequence[str], *, client: str, last: int = 0) -> int:
+async def highest_epoch(
+    broker: Broker, topics: Sequence[str], verifier: RecordVerifier, *, client: str, last: int = 0
+) -> int:
     """The highest epoch on `topics`; 0 where there is none. Raises TimeoutError where Kafka does not answer in time.
 
-    last: the database's own epoch; what lies further beyond it than any takeover leads is ignored.
+    verifier: a record that it refuses counts for nothing. last: the database's own epoch; what lies further beyond it
+    than any takeover leads is ignored.
     """
     if not topics:
         return 0
     try:
         async with asyncio.timeout(_SECONDS):
-            return await _read(broker, topics, client, last)
+            return await _read(broker, topics, verifier, client, last)
     except KAFKA_TROUBLE as error:
         raise TimeoutError(f"the assignment topics could not be read: {error!r}") from error
 
 
-async def _read(broker: Broker, topics: Sequence[str], client: str, last: int) -> int:
+async def _read(broker: Broker, topics: Sequence[str], verifier: RecordVerifier, client: str, last: int) -> int:
     consumer = kafka.consumer(broker, client=f"{client}-epochs", committed_only=True)
     await consumer.start()
     try:
@@ -56,10 +60,25 @@ async def _read(broker: Broker, topics: Sequence[str], client: str, last: int) -
         highest = 0
         while any([await consumer.position(tp) < end for tp, end in ends.items()]):
             for records in (await consumer.getmany(timeout_ms=_POLL_MS)).values():
-                highest = max(highest, *(_epoch(record, last) for record in records))
+                for record in records:
+                    epoch = _epoch(record, last)
+                    # Only what would raise the answer is verified: a term's first record, and forgeries.
+                    if epoch > highest and _genuine(record, verifier):
+                        highest = epoch
         return highest
     finally:
         await kafka.stop(consumer)
+
+
+def _genuine(record: Any, verifier: RecordVerifier) -> bool:
+    """Whether the scheduler signed the record; a word in the log where it did not."""
+    try:
+        verifier.verify(record.topic, record.key or b"", record.value, dict(record.headers))
+    except BadSignature as error:
+        where = f"{record.topic}/{record.partition}/{record.offset}"
+        _log.warning("a record on an assignments topic is not ours; its epoch is ignored", where=where, why=str(error))
+        return False
+    return True
 
 
 def _epoch(record: Any, last: int) -> int:

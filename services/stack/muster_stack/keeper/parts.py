@@ -164,6 +164,7 @@ class _Maker:
         name = cluster.service
         own = {
             "MUSTER_CLUSTER_FILE": str(cluster.file),
+            "MUSTER_TRUST_FILE": str(identities.trust(self._layout)),
             "MUSTER_STATE_DIR": str(self._layout.agent(cluster.name)),
             "MUSTER_DATA_DIR": str(self._layout.root),
             "MUSTER_SUBMISSION_ADDRESS": self.address(SUBMISSION),
@@ -240,7 +241,11 @@ class _Maker:
                 "MUSTER_TELEMETRY_ADDRESS": self.address("telemetry"),
             }
         trust = {"MUSTER_TRUST_FILE": str(identities.trust(self._layout))}
-        return trust | ({"MUSTER_POLICY_FILE": str(self._layout.policy)} if name == "policy" else {})
+        if name == "policy":
+            return trust | {"MUSTER_POLICY_FILE": str(self._layout.policy)}
+        if name in {"scheduler", STANDBY}:
+            return trust | {"MUSTER_ASSIGNMENTS_KEY_FILE": str(identities.assignments_key(self._layout))}
+        return trust
 
     def _schedulers(self) -> str:
         if not self._state.options.standby:

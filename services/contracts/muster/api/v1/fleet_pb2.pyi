@@ -57,22 +57,54 @@ class RegisterClusterResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CLUSTER_FIELD_NUMBER: _builtins.int
+    KEYS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def cluster(self) -> _fleet_pb2.Cluster:
         """The cluster."""
+
+    @_builtins.property
+    def keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___AssignmentKey]:
+        """The keys by which its agent knows assignments; the agent's trust file lists them."""
 
     def __init__(
         self,
         *,
         cluster: _fleet_pb2.Cluster | None = ...,
+        keys: _abc.Iterable[Global___AssignmentKey] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "keys", b"keys"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RegisterClusterResponse: _TypeAlias = RegisterClusterResponse  # noqa: Y015
+
+@_typing.final
+class AssignmentKey(_message.Message):
+    """A public key that signs assignments."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    PUBLIC_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """Its id, which every signed record names."""
+    public: _builtins.bytes
+    """The 32 bytes of the Ed25519 public key."""
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        public: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "public", b"public"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AssignmentKey: _TypeAlias = AssignmentKey  # noqa: Y015
 
 @_typing.final
 class ListClustersRequest(_message.Message):
