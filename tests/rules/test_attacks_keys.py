@@ -16,7 +16,7 @@ from muster.api.v1 import access_pb2 as api
 from muster.api.v1 import fleet_pb2, tenancy_pb2
 from muster.api.v1.fleet_pb2_grpc import FleetServiceStub
 from muster_chassis.errors import Unauthenticated
-from muster_chassis.rpc import Server, ServiceName, everyone_is_local
+from muster_chassis.rpc import Server, ServiceName, caller, everyone_is_local
 from muster_chassis.settings import AuthMode
 from muster_client.login import read_application
 from muster_scheduler import app as scheduler_app
@@ -25,6 +25,7 @@ from muster_stack.layout import Layout
 from muster_submission.domain.refreshing import RefreshToken, Rotate
 from muster_submission.handlers import applications, triggers
 from muster_submission.handlers.runs import Runs
+from muster_submission.rpc import agent_gateway
 from tests.attacks.attack import Actor
 from tests.attacks.rows import a04_services, a11_run_as, a13_refresh_tokens
 from tests.attacks.stage import Stage
@@ -128,6 +129,32 @@ async def test_without_the_comparison_of_rights_a_trigger_acts_for_an_admin(
             assert not (await attack.run(stage)).held, attack.name
 
 
+BEHIND = [attack for attack in a04_services.ATTACKS if attack is not a04_services.GATEWAY]
+
+
+def _open_stage(here: Door, kafka: str, folder: Path) -> Stage:
+    return Stage(
+        folder=str(folder),
+        grpc=here.app.settings.grpc_listen,
+        rest="",
+        bootstrap=kafka,
+        services={},
+        tokens={},
+        project=PROJECT,
+        other_project="theirs",
+    )
+
+
+async def test_without_the_agents_token_any_local_process_asks_for_credentials(
+    database: Any, kafka: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with door(database, kafka) as here:
+        stage = _open_stage(here, kafka, tmp_path)
+        assert (await a04_services.GATEWAY.run(stage)).held
+        monkeypatch.setattr(agent_gateway, "_agent", caller)
+        assert not (await a04_services.GATEWAY.run(stage)).held
+
+
 @asynccontextmanager
 async def _scheduler_stage(database: Any, kafka: str) -> AsyncIterator[Stage]:
     """A leading scheduler alone, at whose address telemetry's dead letters are asked for too."""
@@ -158,7 +185,7 @@ async def _leads(address: str) -> bool:
 
 async def test_attacks_on_the_services_behind_submission_are_held(database: Any, kafka: str) -> None:
     async with _scheduler_stage(database, kafka) as stage:
-        for attack in a04_services.ATTACKS:
+        for attack in BEHIND:
             verdict = await attack.run(stage)
             assert verdict.held, f"{attack.name}: {verdict.evidence}"
 
@@ -171,5 +198,5 @@ async def test_without_the_gate_any_local_process_commands_the_scheduler(
 
     monkeypatch.setattr(scheduler_app, "internal_server", no_gate)
     async with _scheduler_stage(database, kafka) as stage:
-        for attack in a04_services.ATTACKS:
+        for attack in BEHIND:
             assert not (await attack.run(stage)).held, attack.name

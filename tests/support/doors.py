@@ -21,6 +21,7 @@ from grpc_status import rpc_status
 from pydantic import SecretStr
 
 from muster.api.v1 import (
+    access_pb2,
     access_pb2_grpc,
     agent_gateway_pb2_grpc,
     dead_letters_pb2_grpc,
@@ -71,6 +72,7 @@ class Door:
 
     def __post_init__(self) -> None:
         """The stubs of everything that is served."""
+        self._agent: tuple[tuple[str, str], ...] = ()
         self.workloads = workloads_pb2_grpc.WorkloadsServiceStub(self.channel)
         self.tenancy = tenancy_pb2_grpc.TenancyServiceStub(self.channel)
         self.templates = templates_pb2_grpc.TemplatesServiceStub(self.channel)
@@ -83,6 +85,21 @@ class Door:
         self.access = access_pb2_grpc.AccessServiceStub(self.channel)
         self.tokens = access_pb2_grpc.TokenServiceStub(self.channel)
         self.gateway = agent_gateway_pb2_grpc.AgentGatewayServiceStub(self.channel)
+
+    async def agent_metadata(self) -> tuple[tuple[str, str], ...]:
+        """The metadata of an agent's calls, where people need no token: it has an application of its own."""
+        if not self._agent:
+            self._agent = await self._agent_metadata()
+        return self._agent
+
+    async def _agent_metadata(self) -> tuple[tuple[str, str], ...]:
+        made = await self.access.CreateApplication(access_pb2.CreateApplicationRequest(name=f"agents-{key()[:8]}"))
+        rule = access_pb2.AccessRule(
+            holder_kind="application", holder=made.application.id, role="cluster-agent", scope_kind="tenant"
+        )
+        await self.access.GrantRole(access_pb2.GrantRoleRequest(rule=rule, idempotency_key=key()))
+        asked = access_pb2.IssueTokenRequest(application=made.application.id, secret=made.secret)
+        return (("authorization", f"Bearer {(await self.tokens.IssueToken(asked)).access_token}"),)
 
     async def project(self, name: str = PROJECT, **more: Any) -> tenancy.Project:
         """Makes a project."""

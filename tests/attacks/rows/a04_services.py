@@ -10,7 +10,8 @@ import grpc
 import jwt
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from muster.api.v1 import dead_letters_pb2, explain_pb2, fleet_pb2
+from muster.api.v1 import agent_gateway_pb2, dead_letters_pb2, explain_pb2, fleet_pb2
+from muster.api.v1.agent_gateway_pb2_grpc import AgentGatewayServiceStub
 from muster.api.v1.dead_letters_pb2_grpc import DeadLettersServiceStub
 from muster.api.v1.explain_pb2_grpc import ExplainServiceStub
 from muster.api.v1.fleet_pb2_grpc import FleetServiceStub
@@ -102,7 +103,25 @@ async def _dead_letters(stage: Stage) -> Verdict:
         )
 
 
+async def _credentials(stage: Stage) -> Verdict:
+    """Asks for the credentials of a workload as an agent does, on a stack where people need no token."""
+    asked = agent_gateway_pb2.FetchSecretsRequest(cluster="alpha", workload_id=str(uuid.uuid4()))
+    async with channel(stage.grpc) as opened:
+        return await _tried(
+            lambda: AgentGatewayServiceStub(opened).FetchSecrets(asked, timeout=_SECONDS), "FetchSecrets"
+        )
+
+
+GATEWAY: Final = Attack(
+    "A4",
+    "fetch-credentials-as-an-agent",
+    Actor.LOOPBACK,
+    _credentials,
+    "tests/rules/test_attacks_keys.py::test_without_the_agents_token_any_local_process_asks_for_credentials",
+    StackKind.OPEN,
+)
 ATTACKS: Final = (
+    GATEWAY,
     Attack("A4", "register-cluster-without-a-token", Actor.LOOPBACK, _without_a_token, _PROOF),
     Attack("A4", "register-cluster-on-the-open-stack", Actor.LOOPBACK, _without_a_token, _PROOF, StackKind.OPEN),
     Attack("A4", "register-cluster-with-a-users-token", Actor.PROJECT_ADMIN, _with_a_users_token, _PROOF),

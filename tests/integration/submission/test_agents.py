@@ -49,7 +49,7 @@ class FakeAgent:
 
 @asynccontextmanager
 async def agent(here: Door, cluster: str = "east", instance: str = "i-1") -> AsyncIterator[FakeAgent]:
-    call = here.gateway.Connect()
+    call = here.gateway.Connect(metadata=await here.agent_metadata())
     await call.write(pb.ConnectRequest(hello=pb.AgentHello(cluster=cluster, instance=instance)))
     fake = FakeAgent(call)
     listening = asyncio.create_task(fake.listen())
@@ -169,7 +169,7 @@ async def test_a_slow_reader_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None
 async def test_who_does_not_introduce_himself_is_refused(database: Any, kafka: str) -> None:
     async with door(database, kafka) as here:
         for first in (pb.ConnectRequest(log=pb.LogChunk()), pb.ConnectRequest(hello=pb.AgentHello(cluster="No!"))):
-            call = here.gateway.Connect()
+            call = here.gateway.Connect(metadata=await here.agent_metadata())
             await call.write(first)
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await anext(aiter(call))

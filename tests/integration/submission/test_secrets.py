@@ -132,7 +132,8 @@ async def applied(here: Door, password: str, **more: Any) -> api.ApplyWorkloadRe
 
 async def fetched(here: Door, workload: str, cluster: str = "east") -> list[str]:
     asked = agent_gateway_pb2.FetchSecretsRequest(cluster=cluster, workload_id=workload)
-    return [one.value for one in (await here.gateway.FetchSecrets(asked)).secrets]
+    answer = await here.gateway.FetchSecrets(asked, metadata=await here.agent_metadata())
+    return [one.value for one in answer.secrets]
 
 
 async def on_kubernetes_way(here: Door) -> Sequence[Any]:

@@ -168,10 +168,9 @@ class _Maker:
             "MUSTER_STATE_DIR": str(self._layout.agent(cluster.name)),
             "MUSTER_DATA_DIR": str(self._layout.root),
             "MUSTER_SUBMISSION_ADDRESS": self.address(SUBMISSION),
+            "MUSTER_APPLICATION_FILE": str(credentials.agents(self._layout)),
             "MUSTER_HOLD": "true" if self._state.options.hold else "false",
         }
-        if self._state.options.auth:
-            own["MUSTER_APPLICATION_FILE"] = str(credentials.agents(self._layout))
         folder = self._layout.agent(cluster.name)
 
         def prepare() -> None:

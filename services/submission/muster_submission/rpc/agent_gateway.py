@@ -14,7 +14,8 @@ from typing import Any, Final
 from muster.api.v1 import agent_gateway_pb2 as api
 from muster.api.v1 import agent_gateway_pb2_grpc
 from muster_chassis import logs
-from muster_chassis.rpc import caller
+from muster_chassis.errors import Unauthenticated
+from muster_chassis.rpc import LOCAL, Caller, caller
 from muster_chassis.text import clean
 from muster_kernel.ids import check_name, is_uuid
 from muster_submission.adapters.agents import Agents, AgentStream
@@ -42,7 +43,7 @@ class AgentGateway(agent_gateway_pb2_grpc.AgentGatewayServiceServicer):
         self, request_iterator: AsyncIterator[api.ConnectRequest], context: Any
     ) -> AsyncIterator[api.ConnectResponse]:
         """One agent's stream."""
-        who = caller()
+        who = _agent()
         await self._access.rights(who)
         hello = await _hello(request_iterator)
 
@@ -67,7 +68,7 @@ class AgentGateway(agent_gateway_pb2_grpc.AgentGatewayServiceServicer):
     async def FetchSecrets(self, request: api.FetchSecretsRequest, context: Any) -> api.FetchSecretsResponse:
         """The credentials of a workload, for the cluster that it is placed on and no other."""
         hidden = NoSuchWorkload(f"workload {request.workload_id[:80]!r} is not placed on cluster {request.cluster!r}")
-        rights = await self._access.rights(caller())
+        rights = await self._access.rights(_agent())
         rights.require(Verb.AGENTS_CONNECT, cluster=request.cluster, absent=hidden)
         known = is_uuid(request.workload_id) and "\x00" not in request.cluster
         held = await self._secrets.of_workload(request.workload_id, request.cluster) if known else None
@@ -77,6 +78,20 @@ class AgentGateway(agent_gateway_pb2_grpc.AgentGatewayServiceServicer):
         return api.FetchSecretsResponse(
             secrets=[api.Secret(reference=one.ref.text, value=self._vault.open(one)) for one in held]
         )
+
+
+def _agent() -> Caller:
+    """The agent that calls. Raises Unauthenticated for a call without a token, also where people need none.
+
+    What agents get, credentials of workloads, is not for every process of the machine.
+    """
+    who = caller()
+    if who == LOCAL:
+        raise Unauthenticated(
+            "an agent logs in as an application with the role cluster-agent in every stack: set its "
+            "MUSTER_APPLICATION_FILE"
+        )
+    return who
 
 
 async def _questions(stream: AgentStream) -> AsyncIterator[api.ConnectResponse]:
