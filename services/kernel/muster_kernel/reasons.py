@@ -80,6 +80,7 @@ class ChangeReason(StrEnum):
     ALL_READY = "AllReady"
     SOME_READY = "SomeReady"
     REPLICAS_LOST = "ReplicasLost"
+    NODE_LOST = "NodeLost"
     SUCCEEDED = "Succeeded"
     EXIT_LIMIT = "ExitLimit"
     INFRASTRUCTURE_LIMIT = "InfrastructureLimit"
@@ -127,7 +128,7 @@ HIDDEN: Final = "a workload of another project"
 """What it is called to a reader who may not know its name."""
 _CAUSES: Final[dict[str, str]] = {
     PreemptionCause.RECLAIM: f"gives its place to {OTHER}: its project holds more than its fair share",
-    PreemptionCause.PREEMPTION: f"gives its place to {OTHER} of its project, which may displace it",
+    PreemptionCause.PREEMPTION: f"gives its place to {OTHER}, which may displace it within their project",
     PreemptionCause.CONSOLIDATION: f"moves elsewhere so that {OTHER} fits",
     PreemptionCause.DRAIN: "leaves its node, which has to be empty",
     PreemptionCause.LIMIT: f"gives its place to {OTHER}: a limit of their project or department is reached",

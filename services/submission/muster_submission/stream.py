@@ -150,6 +150,8 @@ def _moved(event: Event, message: scheduler_pb2.PhaseChanged) -> News:
         desired=phases.desired_phase(message.desired),
     )
     status = wl.Workload(replicas=message.replicas, endpoints=message.endpoints, conditions=message.conditions)
+    if message.HasField("trials"):
+        status.trials.CopyFrom(message.trials)
     return News(
         message.workload_id,
         "PhaseChanged",
@@ -158,7 +160,7 @@ def _moved(event: Event, message: scheduler_pb2.PhaseChanged) -> News:
         fact,
         status=status.SerializeToString(),
         pods=len(message.replicas),
-        bare=not message.replicas and not message.endpoints,
+        bare=not message.replicas and not message.endpoints and not message.HasField("trials"),
     )
 
 

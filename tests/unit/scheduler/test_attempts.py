@@ -43,7 +43,7 @@ def test_the_shares_of_project_and_department() -> None:
     fleet.submit(1, request(role(whole(3))))
     fleet.submit(2, request(role(whole(2))))
     shares = [
-        (s.queue, s.department, *(n / 7000 for n in s[3:])) for s in explain(fleet.world, fleet.workload(2)).shares
+        (s.queue, s.department, *(n / 7000 for n in s[3:8])) for s in explain(fleet.world, fleet.workload(2)).shares
     ]
     assert shares == [("p", False, 4, 4, 3, 5, 4), ("d", True, 3, 4, 3, 5, 4)]
 

@@ -217,7 +217,7 @@ def test_lost_surplus_does_not_make_a_gang_stale() -> None:
     fleet = grown(4)
     fleet.send(fleet.status(1, ReplicaState.LOST, rank=3))
     fleet.wait(60)
-    assert fleet.workload(1).phase is Phase.RUNNING
+    assert fleet.workload(1).phase is Phase.DEGRADED
     fleet.send(fleet.status(1, ReplicaState.LOST, rank=1))
     fleet.wait(60)
     assert (fleet.workload(1).phase, fleet.workload(1).reason) == (Phase.TERMINATING, ChangeReason.BELOW_MINIMUM)

@@ -43,7 +43,7 @@ def test_what_never_fits() -> None:
         (
             "TooLarge",
             "needs 3 GPUs on one node; the largest node has 2",
-            ["1 has no whole GPU", "1 has too few GPUs"],
+            ["1 has 1 GPU in MIG mode, for slices alone, and too few others", "1 has too few GPUs"],
             [
                 "it asked for at most 2 GPUs on one node",
                 "a node with 1 CPU, 1Gi of memory and 3 GPUs joined node pool default",

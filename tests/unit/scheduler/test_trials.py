@@ -106,7 +106,7 @@ def test_a_pause_in_which_nothing_runs_is_told_until_the_trial_runs_again() -> N
     fleet = Fleet(node("a", 8))
     fleet.submit(1, series(3, 1, backoff_limit=2))
     fleet.run(1)
-    assert told(fleet) == "Running: its trials run"
+    assert told(fleet) == "Running: 0 of 3 trials are done, at most 1 run at once"
     for number, pause in ((1, 10), (2, 20)):
         end(fleet, 0, code=4)
         assert not fleet.workload(1).everyone()
@@ -116,7 +116,7 @@ def test_a_pause_in_which_nothing_runs_is_told_until_the_trial_runs_again() -> N
         )
         fleet.wait(pause)
         fleet.report(1, ReplicaState.READY)
-        assert told(fleet) == "Running: its trials run"
+        assert told(fleet) == "Running: 0 of 3 trials are done, at most 1 run at once"
     end(fleet, 0, code=4)
     assert told(fleet) == "Failed: trial 0 (failure 3, backoffLimit 2): worker-0 exited with 4 (Exit)"
 
@@ -133,7 +133,7 @@ def test_a_pause_before_any_trial_ran_is_told_too_and_beside_others_that_run() -
     end(fleet, 0)
     assert told(fleet) == f"Running: {pause}"
     fleet.send(fleet.status(1, ReplicaState.READY, rank=1))
-    assert told(fleet) == "Running: its trials run"
+    assert told(fleet) == "Running: 1 of 3 trials are done, at most 2 run at once"
 
 
 def test_a_trial_that_runs_again_is_not_told_to_rest_because_another_one_does() -> None:
@@ -151,7 +151,9 @@ def test_a_trial_that_runs_again_is_not_told_to_rest_because_another_one_does() 
     end(fleet, 1, code=4)
     fleet.wait(20)
     fleet.send(fleet.status(1, ReplicaState.READY, rank=1))
-    assert told(fleet) == "Running: its trials run", "and no longer of trial 1, while trial 0 starts"
+    assert told(fleet) == "Running: 0 of 3 trials are done, at most 2 run at once", (
+        "and no longer of trial 1, while trial 0 starts"
+    )
 
 
 def test_a_trial_that_was_told_to_start_again_and_is_done_is_told_no_longer() -> None:
@@ -161,7 +163,7 @@ def test_a_trial_that_was_told_to_start_again_and_is_done_is_told_no_longer() ->
     end(fleet, 1, code=4)
     fleet.wait(10)
     end(fleet, 1)
-    assert told(fleet) == "Running: its trials run"
+    assert told(fleet) == "Running: 1 of 2 trials are done, at most 2 run at once"
 
 
 def test_a_fault_of_the_fleet_is_counted_against_its_own_limit() -> None:

@@ -23,4 +23,4 @@ def test_a_cut_card_has_the_memory_of_its_free_slices_and_a_whole_one_nothing() 
     fleet = Fleet(node("n", cards=cards))
     fleet.submit(1, request(role(mig_slice("3g.40gb"))))
     fleet.submit(2, request(role(whole())))
-    assert shown(fleet) == [("sliced", 500, 40 * GIB), ("whole", 0, 0)]
+    assert shown(fleet) == [("mig", 0, 40 * GIB), ("whole", 0, 0)]

@@ -92,6 +92,8 @@ def _show(found: list[workload_pb2.Workload], output: str) -> None:
             say(wide.workloads(found, now), wide=True)
         case _:
             say(tables.workloads(found, now))
+    if output in {"table", "wide"} and (told := tables.troubles(found)):
+        say("\n" + "\n".join(told))
 
 
 def _phase(word: str) -> Phase:

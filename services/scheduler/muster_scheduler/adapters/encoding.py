@@ -8,7 +8,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
-from typing import Final
+from typing import Any, Final
 
 from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -22,6 +22,7 @@ from muster_kernel.reasons import ChangeReason, PreemptionCause
 from muster_scheduler.domain.asked.requests import Grant, Kind, Share
 from muster_scheduler.domain.asked.workloads import SECOND, Replica, ReplicaState, Request, Workload
 from muster_scheduler.domain.decisions import PhaseChange
+from muster_scheduler.domain.life.trials import done_count
 
 PHASES: Final = {phase: workload_pb2.Phase.Value(f"PHASE_{phase.name}") for phase in Phase}
 DESIRED: Final = {phase: workload_pb2.DesiredPhase.Value(f"DESIRED_PHASE_{phase.name}") for phase in DesiredPhase}
@@ -38,6 +39,7 @@ SENTENCES: Final[dict[ChangeReason, str]] = {
     ChangeReason.ALL_READY: "all replicas are ready",
     ChangeReason.SOME_READY: "some replicas are ready",
     ChangeReason.REPLICAS_LOST: "some replicas are not ready",
+    ChangeReason.NODE_LOST: "a node with replicas of it does not answer",
     ChangeReason.SUCCEEDED: "it ended well",
     ChangeReason.EXIT_LIMIT: "its command failed and has no restart left",
     ChangeReason.INFRASTRUCTURE_LIMIT: "it met too many infrastructure faults",
@@ -196,11 +198,12 @@ def reason_of(reason: ChangeReason, message: str, preempted_by: str) -> workload
 
 def phase_changed(workload: Workload, change: PhaseChange, replicas: Iterable[Replica]) -> scheduler_pb2.PhaseChanged:
     """The event of a phase. `replicas`: those to show; none where a later event of the transaction has them."""
-    return scheduler_pb2.PhaseChanged(
+    before: dict[str, Any] = {"from": PHASES[change.before]}  # a word of Python's own
+    made = scheduler_pb2.PhaseChanged(
         workload_id=workload.id,
         generation=workload.generation,
         attempt=change.attempt,
-        **{"from": PHASES[change.before]},
+        **before,
         to=PHASES[change.after],
         reason=reason_of(change.reason, change.message, workload.preempted_by),
         at=timestamp(change.at),
@@ -212,6 +215,11 @@ def phase_changed(workload: Workload, change: PhaseChange, replicas: Iterable[Re
             for kind, status, code, text in workload.conditions
         ],
     )
+    trials = workload.request.trials if workload.request else None
+    if trials is not None:
+        done = done_count(workload)
+        made.trials.done, made.trials.total, made.trials.at_once = done, trials.completions, trials.at_once
+    return made
 
 
 def replica_of(replica: Replica) -> workload_pb2.Replica:

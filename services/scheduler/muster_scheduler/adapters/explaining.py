@@ -34,7 +34,9 @@ def explanation(workload: Workload, answer: Explanation) -> scheduler_pb2.Explan
     """Why a workload waits, or is as it is."""
     reason = answer.reason
     if reason is not None:
-        said = workload_pb2.Reason(code=reason.code.value, message=reason.sentence(department=answer.figures))
+        text = reason.sentence(department=answer.figures)
+        text = f"{text}; {answer.message}" if answer.message else text
+        said = workload_pb2.Reason(code=reason.code.value, message=text)
     else:
         text = answer.message or encoding.SENTENCES[workload.reason]
         said = workload_pb2.Reason(code=workload.reason.value, message=text)
@@ -83,6 +85,7 @@ def _share(told: QueueShare) -> scheduler_pb2.QueueShare:
         gpu_held=told.held,
         gpu_wanted=told.wanted,
         gpu_total=told.total,
+        gpu_mig=told.mig,
     )
 
 

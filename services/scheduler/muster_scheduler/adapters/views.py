@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from muster.fleet.v1 import fleet_pb2
+from muster_kernel.mig import compute_of
 from muster_scheduler.adapters.encoding import timestamp
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.clusters import Profile, Standing
@@ -22,6 +23,8 @@ _MIG: Final = {
     Mig.DYNAMIC: fleet_pb2.MIG_SUPPORT_DYNAMIC,
 }
 _WHOLE: Final = 1000
+_MIG_MODE: Final = "mig"
+SEVENTHS: Final = 7  # of the compute of a card in MIG mode
 _MOST_SLICES: Final = 8
 
 
@@ -36,6 +39,7 @@ def cluster(world: World, cluster_id: str) -> fleet_pb2.Cluster:
         nodes=len(nodes),
         devices=sum(n.slots or len(n.devices) for n in nodes),
         free_devices=sum(_free(n) for n in nodes) / _WHOLE,
+        mig_devices=sum(device.mig for n in nodes for device in n.devices),
     )
     if known.profile is not None:
         view.profile.CopyFrom(_profile(known.profile))
@@ -75,13 +79,19 @@ def _free(node: Node) -> int:
 
 
 def _free_of(device: Device) -> int:
-    """Milli-GPU that are free: where portions and memory requests share a card, the scarcer of the two counts."""
-    if device.mode in {Mode.UNHEALTHY, Mode.FOREIGN, Mode.WHOLE}:
+    """Milli-GPU that are free: where portions and memory requests share a card, the scarcer of the two counts.
+
+    None of a card in MIG mode: it gives slices alone, and would look like a free GPU.
+    """
+    if in_mig(device) or device.mode in {Mode.UNHEALTHY, Mode.FOREIGN, Mode.WHOLE}:
         return 0
-    if device.mode is Mode.SLICED:
-        return _WHOLE * _free_slices(device) // _slices(device)
     by_bytes = device.free_bytes * _WHOLE // device.memory if device.memory else _WHOLE
     return max(0, min(device.free_milli, by_bytes)) if device.entries else _WHOLE
+
+
+def in_mig(device: Device) -> bool:
+    """Whether a card gives slices alone."""
+    return device.mig or device.mode is Mode.SLICED
 
 
 def _free_bytes_of(device: Device) -> int:
@@ -117,14 +127,38 @@ def node(world: World, of: Node) -> fleet_pb2.NodeView:
 
 def _device(world: World, device: Device) -> fleet_pb2.DeviceUse:
     holders = sorted({holder.workload for holder in device.entries})
-    return fleet_pb2.DeviceUse(
+    made = fleet_pb2.DeviceUse(
         uuid=device.uuid,
         model=device.model,
-        mode=device.mode.value,
+        mode=_mode(device),
         free_milli=_free_of(device),
         free_memory_bytes=_free_bytes_of(device),
         workloads=[_name(world, holder) for holder in holders],
     )
+    if in_mig(device):
+        made.slices.extend(_slices_of(device))
+        made.free_sevenths = max(0, _free_sevenths(device))
+    return made
+
+
+def _mode(device: Device) -> str:
+    return _MIG_MODE if in_mig(device) and device.mode in {Mode.IDLE, Mode.SLICED} else device.mode.value
+
+
+def _slices_of(device: Device) -> list[fleet_pb2.SliceUse]:
+    """The slices of its layout and those that are held, by their place."""
+    held = {(share.start, share.profile) for share in device.entries.values() if share.profile}
+    there = held | {(start, profile) for profile, start in device.layout}
+    return [
+        fleet_pb2.SliceUse(profile=profile, start=start, held=(start, profile) in held)
+        for start, profile in sorted(there)
+    ]
+
+
+def _free_sevenths(device: Device) -> int:
+    if device.mode not in {Mode.IDLE, Mode.SLICED}:
+        return 0
+    return SEVENTHS - sum(compute_of(share.profile) for share in device.entries.values() if share.profile)
 
 
 def _anonymous(world: World, of: Node) -> list[fleet_pb2.DeviceUse]:

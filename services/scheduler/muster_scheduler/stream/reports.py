@@ -165,12 +165,21 @@ def _status(status: fleet_pb2.ReplicaStatus) -> domain.Status:
         exit_code=status.exit_code if status.HasField("exit_code") else None,
         failure=_FAILURES.get(status.failure, FailureClass.NONE),
         name=values.text(status.name),
-        message=values.text(status.message, values.MESSAGE_LIMIT),
+        message=_message(status),
         endpoints=tuple(values.text(endpoint) for endpoint in list(status.endpoints)[:16]),
         devices=tuple(_given(status.devices)),
         started=values.micros(status.started_at) if status.HasField("started_at") else 0,
         finished=values.micros(status.finished_at) if status.HasField("finished_at") else 0,
     )
+
+
+def _message(status: fleet_pb2.ReplicaStatus) -> str:
+    """What the agent says of the replica, with the last lines of its log where it failed."""
+    said = values.text(status.message, values.MESSAGE_LIMIT)
+    lines = values.last_lines(status.log_tail)
+    if not lines or status.state != fleet_pb2.REPLICA_STATE_FAILED:
+        return said
+    return values.text(f"{said}, last lines: {lines}" if said else f"last lines: {lines}", values.MESSAGE_LIMIT)
 
 
 def _given(shares: Iterable[fleet_pb2.DeviceShare]) -> Iterable[Share]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -17,6 +18,11 @@ _LARGEST: Final = (1 << 63) - 1
 _NAME_LIMIT: Final = 253
 _RESOURCE_LIMIT: Final = 316  # characters of a domain and a name
 _MOST_RESOURCES: Final = 64
+_LINES: Final = 3  # of a log that are told
+_LINE: Final = 160  # characters of each
+_TAIL: Final = 4096
+# CSI and OSC sequences, ended or cut off, and what else begins with ESC.
+_ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]?|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-_])")
 _LAST_SECOND: Final = 253_402_300_799  # of the year 9999, the last that a Timestamp may name
 
 
@@ -45,6 +51,17 @@ def micros(time: Timestamp) -> int:
     if not -_LAST_SECOND <= time.seconds <= _LAST_SECOND:
         raise Reject(f"a time is {time.seconds} seconds from 1970: expected one of the years 1 to 9999")
     return time.seconds * SECOND + time.nanos // 1000
+
+
+def last_lines(tail: str) -> str:
+    """The last lines of a log in one line, printable and short; empty where it has none.
+
+    They are read in lists and stored with a reason, so nothing of a terminal's language may be left in them.
+    """
+    bare = _ESCAPES.sub("", tail[-_TAIL:])
+    lines = ("".join(each if each.isprintable() else " " for each in line).strip() for line in bare.splitlines())
+    kept = [line for line in lines if line][-_LINES:]
+    return " | ".join(line if len(line) <= _LINE else f"{line[:_LINE]}..." for line in kept)
 
 
 def text(value: str, limit: int = _NAME_LIMIT) -> str:

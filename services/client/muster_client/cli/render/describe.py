@@ -68,6 +68,7 @@ def _facts(workload: workload_pb2.Workload) -> Table:
         ("Kind", kind_word(workload.spec.kind)),
         ("Asks for", asks(workload)),
         ("Has", _size(workload)),
+        ("Trials", _trials(workload)),
         ("Ran in" if phase_of(workload) in ENDED else "Runs in", _place(workload)),
         ("Wanted", _wanted(workload)),
         ("Owner", _owner(workload)),
@@ -109,6 +110,12 @@ def _size(workload: workload_pb2.Workload) -> str:
     between = _between(workload.effective_spec if workload.HasField("effective_spec") else workload.spec)
     now = sum(1 for each in workload.replicas if each.role == "worker" and each.state != "GONE")
     return f"{now} of {between.least}..{between.most} workers" if between and now else ""
+
+
+def _trials(workload: workload_pb2.Workload) -> str:
+    """How far a series of trials is."""
+    told = workload.trials
+    return f"{told.done} of {told.total} done, {told.at_once} at once" if workload.HasField("trials") else ""
 
 
 def _gpu(spec: workload_pb2.WorkloadSpec) -> str:

@@ -27,6 +27,11 @@ _BAD = frozenset({"Failed", "Unknown", "FAILED", "LOST", "NotReady", "OutOfServi
 _QUIET = frozenset({"Stopped", "Deleted", "Deleting", "GONE"})
 
 
+# Reasons of what does not go on as it should, as kernel/reasons.py names them.
+_TROUBLE = frozenset({"NodeLost", "Restart", "Preempted", "ClusterSilent", "ReplicasLost"})
+_TROUBLES = 10
+
+
 def coloured(word: str) -> Text:
     """A state in its colour: green is well, red needs somebody, dim is over, yellow is on its way."""
     if word in _GOOD:
@@ -58,8 +63,18 @@ def workloads(items: Iterable[workload_pb2.Workload], now: datetime) -> Table:
     )
 
 
+def troubles(items: Iterable[workload_pb2.Workload]) -> list[str]:
+    """A line for each workload that was interrupted, or of which something is lost: what its phase alone hides."""
+    found = [each for each in items if each.reason.code in _TROUBLE and phase_of(each) not in TERMINAL]
+    lines = [one_line(f"{each.name}: {each.reason.message}") for each in found[:_TROUBLES]]
+    more = len(found) - len(lines)
+    return [*lines, f"and {more} more; `muster describe NAME` tells of each"] if more else lines
+
+
 def ready(workload: workload_pb2.Workload) -> str:
-    """How many replicas are ready, of how many; - where none are known or none should be."""
+    """How many replicas are ready, of how many, or trials done; - where none are known or none should be."""
+    if workload.HasField("trials"):
+        return f"{workload.trials.done}/{workload.trials.total} done"
     if not workload.replicas or phase_of(workload) in TERMINAL | {Phase.STOPPED}:
         return "-"
     good = sum(each.state in {"READY", "SUCCEEDED"} for each in workload.replicas)
@@ -84,7 +99,7 @@ def clusters(items: Iterable[fleet_pb2.Cluster], now: datetime) -> Table:
                 each.id,
                 coloured(cluster_state_word(each.state)),
                 str(each.nodes),
-                str(each.devices),
+                _cards(each),
                 f"{each.free_devices:g}",
                 age(time_of(each.heard_at), now),
                 each.profile.confinement.partition(":")[0] or "-",
@@ -94,6 +109,12 @@ def clusters(items: Iterable[fleet_pb2.Cluster], now: datetime) -> Table:
         ),
         right=["NODES", "GPUS", "FREE", "HEARD"],
     )
+
+
+def _cards(cluster: fleet_pb2.Cluster) -> str:
+    """How many GPUs it has, those in MIG mode apart: they are given in slices alone."""
+    whole, sliced = cluster.devices - cluster.mig_devices, cluster.mig_devices
+    return f"{whole} + {sliced} MIG" if sliced else str(whole)
 
 
 def nodes(items: Iterable[fleet_pb2.NodeView]) -> Table:
@@ -108,13 +129,22 @@ def nodes(items: Iterable[fleet_pb2.NodeView]) -> Table:
                 coloured(node_state_word(each.state)),
                 f"{cores(each.free_cpu_milli)}/{cores(each.cpu_milli)}",
                 f"{memory(each.free_memory_bytes)}/{memory(each.memory_bytes)}",
-                f"{sum(device.free_milli for device in each.devices) / 1000:g}/{len(each.devices)}",
+                free_gpus(each),
                 ", ".join(sorted({name for device in each.devices for name in device.workloads})) or "-",
             ]
             for each in items
         ),
         right=["CPU", "MEMORY", "GPUS FREE"],
     )
+
+
+def free_gpus(node: fleet_pb2.NodeView) -> str:
+    """How many GPUs are free, of how many; cards in MIG mode apart, by sevenths of their compute: they give slices."""
+    cards = [device for device in node.devices if device.mode != "mig"]
+    text = f"{sum(device.free_milli for device in cards) / 1000:g}/{len(cards)}"
+    sliced = len(node.devices) - len(cards)
+    free = sum(device.free_sevenths for device in node.devices)
+    return f"{text} + MIG {free}/{7 * sliced}" if sliced else text
 
 
 def usage(items: Sequence[usage_pb2.WorkloadUsage]) -> Table:

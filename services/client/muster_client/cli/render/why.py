@@ -88,7 +88,9 @@ def _share(told: scheduler_pb2.QueueShare) -> str:
     whose = f"department {told.queue}" if told.department else told.queue
     held, wanted = f"holds {gpus(told.gpu_held)}", f"wants {gpus(told.gpu_wanted)}"
     deserved, fair = f"deserves {gpus(told.gpu_deserved)}", f"fair share {gpus(told.gpu_fair)}"
-    return f"{whose} {held}, {wanted}, {deserved}; {fair} of {gpus(told.gpu_total)} GPUs"
+    of = f"{gpus(told.gpu_total - told.gpu_mig)} GPUs"
+    of += f" and {gpus(told.gpu_mig)} in MIG mode" if told.gpu_mig else ""
+    return f"{whose} {held}, {wanted}, {deserved}; {fair} of {of}"
 
 
 def _estimate(told: scheduler_pb2.StartEstimate, now: datetime) -> str:

@@ -65,9 +65,18 @@ def node(told: fleet_pb2.NodeView) -> Group:
 def _devices(told: fleet_pb2.NodeView) -> Table:
     return grid(
         ["UUID", "MODEL", "MODE", "FREE", "HELD BY"],
-        (
-            [each.uuid, each.model, each.mode, f"{each.free_milli / 1000:g}", ", ".join(each.workloads) or "-"]
-            for each in told.devices
-        ),
+        ([each.uuid, each.model, _mode(each), _free(each), ", ".join(each.workloads) or "-"] for each in told.devices),
         right=["FREE"],
     )
+
+
+def _mode(device: fleet_pb2.DeviceUse) -> str:
+    """What it serves; in MIG mode its slices as well, those that are held in parentheses."""
+    if device.mode != "mig":
+        return device.mode
+    slices = [f"({each.profile})" if each.held else each.profile for each in device.slices]
+    return " ".join(["mig", *slices])
+
+
+def _free(device: fleet_pb2.DeviceUse) -> str:
+    return f"{device.free_sevenths}/7" if device.mode == "mig" else f"{device.free_milli / 1000:g}"

@@ -268,6 +268,7 @@ class QueueShare(_message.Message):
     GPU_HELD_FIELD_NUMBER: _builtins.int
     GPU_WANTED_FIELD_NUMBER: _builtins.int
     GPU_TOTAL_FIELD_NUMBER: _builtins.int
+    GPU_MIG_FIELD_NUMBER: _builtins.int
     queue: _builtins.str
     """The project or department."""
     department: _builtins.bool
@@ -284,6 +285,8 @@ class QueueShare(_message.Message):
     """What it holds and what waits of it, together."""
     gpu_total: _builtins.int
     """What the node pool has."""
+    gpu_mig: _builtins.int
+    """What of that is in MIG mode, and so given in slices alone."""
     def __init__(
         self,
         *,
@@ -295,10 +298,11 @@ class QueueShare(_message.Message):
         gpu_held: _builtins.int = ...,
         gpu_wanted: _builtins.int = ...,
         gpu_total: _builtins.int = ...,
+        gpu_mig: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["department", b"department", "gpu_deserved", b"gpu_deserved", "gpu_fair", b"gpu_fair", "gpu_held", b"gpu_held", "gpu_total", b"gpu_total", "gpu_wanted", b"gpu_wanted", "node_pool", b"node_pool", "queue", b"queue"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["department", b"department", "gpu_deserved", b"gpu_deserved", "gpu_fair", b"gpu_fair", "gpu_held", b"gpu_held", "gpu_mig", b"gpu_mig", "gpu_total", b"gpu_total", "gpu_wanted", b"gpu_wanted", "node_pool", b"node_pool", "queue", b"queue"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -608,6 +612,7 @@ class PhaseChanged(_message.Message):
     ENDPOINTS_FIELD_NUMBER: _builtins.int
     DESIRED_FIELD_NUMBER: _builtins.int
     CONDITIONS_FIELD_NUMBER: _builtins.int
+    TRIALS_FIELD_NUMBER: _builtins.int
     workload_id: _builtins.str
     """The workload."""
     generation: _builtins.int
@@ -638,6 +643,10 @@ class PhaseChanged(_message.Message):
     def conditions(self) -> _containers.RepeatedCompositeFieldContainer[_workload_pb2.Condition]:
         """What else holds."""
 
+    @_builtins.property
+    def trials(self) -> _workload_pb2.TrialProgress:
+        """How far a series of trials is; absent for every other workload."""
+
     def __init__(
         self,
         *,
@@ -651,10 +660,11 @@ class PhaseChanged(_message.Message):
         endpoints: _abc.Iterable[_builtins.str] | None = ...,
         desired: _workload_pb2.DesiredPhase.ValueType = ...,
         conditions: _abc.Iterable[_workload_pb2.Condition] | None = ...,
+        trials: _workload_pb2.TrialProgress | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "reason", b"reason"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "reason", b"reason", "trials", b"trials"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "attempt", b"attempt", "conditions", b"conditions", "desired", b"desired", "endpoints", b"endpoints", "from", b"from", "generation", b"generation", "reason", b"reason", "replicas", b"replicas", "to", b"to", "workload_id", b"workload_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "attempt", b"attempt", "conditions", b"conditions", "desired", b"desired", "endpoints", b"endpoints", "from", b"from", "generation", b"generation", "reason", b"reason", "replicas", b"replicas", "to", b"to", "trials", b"trials", "workload_id", b"workload_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1096,6 +1096,7 @@ class Cluster(_message.Message):
     DEVICES_FIELD_NUMBER: _builtins.int
     FREE_DEVICES_FIELD_NUMBER: _builtins.int
     HEARD_AT_FIELD_NUMBER: _builtins.int
+    MIG_DEVICES_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Its id."""
     state: Global___ClusterState.ValueType
@@ -1107,7 +1108,9 @@ class Cluster(_message.Message):
     devices: _builtins.int
     """How many devices."""
     free_devices: _builtins.float
-    """How many of the devices are free."""
+    """How many of the devices are free; those in MIG mode never are."""
+    mig_devices: _builtins.int
+    """How many of the devices are in MIG mode, and so given in slices alone."""
     @_builtins.property
     def profile(self) -> Global___ClusterProfile:
         """What it can do."""
@@ -1127,10 +1130,11 @@ class Cluster(_message.Message):
         devices: _builtins.int = ...,
         free_devices: _builtins.float = ...,
         heard_at: _timestamp_pb2.Timestamp | None = ...,
+        mig_devices: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["heard_at", b"heard_at", "profile", b"profile"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_instance", b"agent_instance", "devices", b"devices", "free_devices", b"free_devices", "heard_at", b"heard_at", "id", b"id", "nodes", b"nodes", "profile", b"profile", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_instance", b"agent_instance", "devices", b"devices", "free_devices", b"free_devices", "heard_at", b"heard_at", "id", b"id", "mig_devices", b"mig_devices", "nodes", b"nodes", "profile", b"profile", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1148,19 +1152,27 @@ class DeviceUse(_message.Message):
     FREE_MILLI_FIELD_NUMBER: _builtins.int
     FREE_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     WORKLOADS_FIELD_NUMBER: _builtins.int
+    SLICES_FIELD_NUMBER: _builtins.int
+    FREE_SEVENTHS_FIELD_NUMBER: _builtins.int
     uuid: _builtins.str
     """The device's UUID; an anonymous slot is named node/slot."""
     model: _builtins.str
     """The model."""
     mode: _builtins.str
-    """idle, whole, shared, sliced or unhealthy."""
+    """idle, whole, shared, mig (it is given in slices alone), unhealthy or foreign."""
     free_milli: _builtins.int
-    """Free, in thousandths."""
+    """Free, in thousandths; 0 in MIG mode, where no part is given but slices."""
     free_memory_bytes: _builtins.int
     """Free memory in bytes."""
+    free_sevenths: _builtins.int
+    """MIG mode: how many sevenths of its compute are free for slices."""
     @_builtins.property
     def workloads(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The names of the workloads that hold it."""
+
+    @_builtins.property
+    def slices(self) -> _containers.RepeatedCompositeFieldContainer[Global___SliceUse]:
+        """The MIG slices that exist on it, or are held."""
 
     def __init__(
         self,
@@ -1171,14 +1183,46 @@ class DeviceUse(_message.Message):
         free_milli: _builtins.int = ...,
         free_memory_bytes: _builtins.int = ...,
         workloads: _abc.Iterable[_builtins.str] | None = ...,
+        slices: _abc.Iterable[Global___SliceUse] | None = ...,
+        free_sevenths: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["free_memory_bytes", b"free_memory_bytes", "free_milli", b"free_milli", "mode", b"mode", "model", b"model", "uuid", b"uuid", "workloads", b"workloads"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["free_memory_bytes", b"free_memory_bytes", "free_milli", b"free_milli", "free_sevenths", b"free_sevenths", "mode", b"mode", "model", b"model", "slices", b"slices", "uuid", b"uuid", "workloads", b"workloads"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DeviceUse: _TypeAlias = DeviceUse  # noqa: Y015
+
+@_typing.final
+class SliceUse(_message.Message):
+    """A MIG slice on a device."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROFILE_FIELD_NUMBER: _builtins.int
+    START_FIELD_NUMBER: _builtins.int
+    HELD_FIELD_NUMBER: _builtins.int
+    profile: _builtins.str
+    """The profile, such as 1g.5gb."""
+    start: _builtins.int
+    """The first memory slot of the placement."""
+    held: _builtins.bool
+    """Whether a replica holds it."""
+    def __init__(
+        self,
+        *,
+        profile: _builtins.str = ...,
+        start: _builtins.int = ...,
+        held: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["held", b"held", "profile", b"profile", "start", b"start"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SliceUse: _TypeAlias = SliceUse  # noqa: Y015
 
 @_typing.final
 class NodeView(_message.Message):

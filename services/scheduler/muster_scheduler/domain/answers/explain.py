@@ -57,8 +57,8 @@ class Explanation(NamedTuple):
     Of what runs and has not all replicas that it would have, all of it is about the next one. attempts: what making
     room comes to, where room lacks. shares: its project's and department's in its first pool,
     where room or quota lacks. nearest: the nodes that come closest and what each lacks. message: what is told of one
-    that does not wait, with the names that its viewer may know. figures: whether the viewer may read those of its
-    department.
+    that does not wait, with the names that its viewer may know; of one that pauses, how it ended. figures: whether the
+    viewer may read those of its department.
     """
 
     reason: Reason | None
@@ -107,6 +107,7 @@ def explain(world: World, workload: Workload, viewer: Viewer = EVERYONE) -> Expl
         shares_of(world, workload.project, brief.pool, viewer) if reason.code in WITHOUT_ROOM | _OF_QUOTA else (),
         estimate(world, workload, reason),
         nearest(looked) if reason.code in WITHOUT_ROOM | NEVER else (),
+        message=workload.message if reason.code is WaitingReason.BACKOFF else "",
         figures=viewer.sees_department(world.queues.department_name(workload.project)),
     )
 

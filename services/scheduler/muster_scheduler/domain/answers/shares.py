@@ -7,15 +7,20 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from muster_kernel.quantities import GPU
 from muster_scheduler.domain.answers.viewing import Viewer
 from muster_scheduler.domain.books.standing import Standing
 from muster_scheduler.domain.books.standings import standing_of
 from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.fleet.nodes import Mode
 from muster_scheduler.domain.shares.tree import TOP
 
 
 class QueueShare(NamedTuple):
-    """One queue of a node pool, in 1/7,000 GPU. wanted: what it holds and what waits; total: what the pool has."""
+    """One queue of a node pool, in 1/7,000 GPU. wanted: what it holds and what waits; total: what the pool has.
+
+    mig: what of the total is in MIG mode, and so given in slices alone.
+    """
 
     queue: str
     department: bool
@@ -25,6 +30,7 @@ class QueueShare(NamedTuple):
     held: int
     wanted: int
     total: int
+    mig: int = 0
 
 
 def shares_of(world: World, project: str, pool: str, viewer: Viewer) -> tuple[QueueShare, ...]:
@@ -55,4 +61,10 @@ def _share(world: World, standing: Standing, row: int) -> QueueShare:
     share, is_department = shares[row], standing.departments.get(queue.name) == row
     books, total = world.queues, standing.total.gpu
     held = (books.department_account if is_department else books.account)(queue.name, standing.pool).allocated
-    return QueueShare(queue.name, is_department, standing.pool, share.deserved, share.fair, held, share.wanted, total)
+    made = QueueShare(queue.name, is_department, standing.pool, share.deserved, share.fair, held, share.wanted, total)
+    return made._replace(mig=_in_mig(world, standing.pool))
+
+
+def _in_mig(world: World, pool: str) -> int:
+    devices = (device for node in world.inventory.nodes.values() if node.pool == pool for device in node.devices)
+    return GPU * sum(device.mig and device.mode in {Mode.IDLE, Mode.SLICED} for device in devices)

@@ -19,13 +19,14 @@ from muster_scheduler.domain.answers.wording import (
     closed_models_in_words,
     disputed,
     elsewhere,
+    in_mig,
     not_supported,
     not_tolerated,
     too_little,
     unhealthy,
     wrong_type,
 )
-from muster_scheduler.domain.asked.requests import Shape
+from muster_scheduler.domain.asked.requests import Kind, Shape
 from muster_scheduler.domain.asked.workloads import Request, Workload
 from muster_scheduler.domain.books.eligible import eligibility_of
 from muster_scheduler.domain.books.models import asked_of
@@ -50,6 +51,16 @@ _PASSING: Final = frozenset(
         Constraint.RESERVED,
         Constraint.CLOSES_TOO_SOON,
         Constraint.REFUSED_BEFORE,
+    }
+)
+
+
+_OF_CARDS: Final = frozenset(
+    {
+        Constraint.NO_GPU,
+        Constraint.NO_IDLE_GPU,
+        Constraint.TOO_FEW_GPUS,
+        Constraint.NO_PORTION,
     }
 )
 
@@ -91,6 +102,9 @@ def _said_of(
 ) -> tuple[Constraint, Phrase]:
     node, constraint = seen
     small = _too_small(world, shape, node) if constraint in _PASSING else None
+    cards = _cards_in_mig(shape, node)
+    if cards and (small[0] if small else constraint) in _OF_CARDS:
+        return small[0] if small else constraint, in_mig(cards)
     if small is not None:
         return small
     mig = mig_of(world, node.cluster)
@@ -101,6 +115,11 @@ def _said_of(
     if constraint is Constraint.RESOURCE:
         named = too_little([name for name, most in shape.extra if node.free_extra(name) < most], free=True)
     return constraint, named or PHRASES[constraint]
+
+
+def _cards_in_mig(shape: Shape, node: Node) -> int:
+    """How many cards of a node give slices alone, where it is no slice that is asked for."""
+    return sum(device.mig for device in node.devices) if shape.kind in {Kind.WHOLE, Kind.PORTION} else 0
 
 
 def _too_small(world: World, shape: Shape, node: Node) -> tuple[Constraint, Phrase] | None:

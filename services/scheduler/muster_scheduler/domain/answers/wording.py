@@ -74,6 +74,13 @@ def unhealthy(number: int) -> tuple[str, str]:
     return f"has {gpu} and too little free beside", f"have {gpu} each and too little free beside"
 
 
+def in_mig(number: int) -> tuple[str, str]:
+    """What is said of one node and of several that have so many GPUs in MIG mode each, which give slices alone."""
+    gpu = "1 GPU" if number == 1 else f"{number} GPUs"
+    rest = f"{gpu} in MIG mode, for slices alone, and too few others"
+    return _has(rest)
+
+
 def disputed(number: int) -> tuple[str, str]:
     """What is said of one node and of several that have so many GPUs each which another node reports as well."""
     gpu = "1 GPU" if number == 1 else f"{number} GPUs"

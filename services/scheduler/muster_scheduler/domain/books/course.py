@@ -233,15 +233,17 @@ def _terminated(world: World, workload: Workload) -> None:
     ending, request = workload.ending, workload.request
     world.clear_run(workload)
     final = ending is Ending.FOR_GOOD
-    reason, message = ChangeReason.REPLICAS_GONE, ""
+    reason, message = workload.reason, workload.message  # why it was taken down is why it waits
     if ending is Ending.FOR_GOOD:
-        reason, message = ChangeReason.AGENT_REFUSED, workload.message
+        reason = ChangeReason.AGENT_REFUSED
+    elif ending is Ending.NONE:
+        reason, message = ChangeReason.REPLICAS_GONE, ""
     lost = 1 if ending is Ending.PREEMPTED else 0
     ours = workload.ours + (1 if ending is Ending.MOVED else lost)
     preemptions = workload.preemptions + lost
     ran = 0 if lost else workload.ran + world.now - workload.placed
     if lost and request is not None and _had_enough(request, preemptions):
-        final, reason = True, ChangeReason.TERMINATED_AFTER_PREEMPTION
+        final, reason, message = True, ChangeReason.TERMINATED_AFTER_PREEMPTION, ""
     world.set(workload, ending=Ending.NONE, attempt=workload.attempt + 1, ours=ours, preemptions=preemptions, ran=ran)
     advance(world, workload, E.ALL_GONE_FOR_GOOD if final else E.ALL_GONE, reason, message)
 

@@ -31,6 +31,11 @@ def how_it_ended(replica: Replica) -> str:
     return f"{who} {ended}{kind}{said}"[:LONGEST]
 
 
+def restarting(which: str, pause: int, text: str) -> str:
+    """That a workload starts again: after which failure, in how many microseconds, and how the last start ended."""
+    return f"restarting ({which}, in {pause // SECOND} s): {text}"[:LONGEST]
+
+
 def tell_pause(world: World, workload: Workload, replica: Replica, who: str, pause: int) -> None:
     """Says that the replica, known to people as `who`, starts again after a pause in microseconds."""
     if workload.phase not in ACTIVE:

@@ -19,7 +19,8 @@ from muster_scheduler.domain.books.course import advance, gone
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.events import AssignmentRefused, Order, ReplicaReported, Status
 from muster_scheduler.domain.life import elastic, service, stale, trials
-from muster_scheduler.domain.life.failures import how_it_ended
+from muster_scheduler.domain.life.failures import how_it_ended, restarting
+from muster_scheduler.domain.life.lost import tell_lost
 from muster_scheduler.domain.tuples import new
 
 E = LifecycleEvent
@@ -81,7 +82,8 @@ def _news_after(news: News, status: Status) -> News:
         news.failure if failure is FailureClass.NONE else failure,
         news.exit_code if exit_code is None else exit_code,
         name or news.name,
-        message or news.message,
+        # A later report of the same end comes without the last lines of its log.
+        news.message if news.message.startswith(message) else message,
         endpoints or news.endpoints,
         started or news.started,
         finished or news.finished,
@@ -196,7 +198,7 @@ def judge(world: World, workload: Workload) -> None:
         _failed(world, workload, _first_failed(workload))
     elif states <= _UP:
         advance(world, workload, E.ALL_READY, ChangeReason.ALL_READY)
-    elif phase is Phase.UNKNOWN:
+    elif not tell_lost(world, workload) and phase is Phase.UNKNOWN:
         advance(world, workload, E.NONE_READY, ChangeReason.CLUSTER_BACK)
     stale.watch_strength(world, workload, states)
 
@@ -239,27 +241,28 @@ def _restart_after_fault(world: World, workload: Workload, text: str) -> None:
         advance(world, workload, E.BUDGET_SPENT, ChangeReason.INFRASTRUCTURE_LIMIT, text)
         return
     world.set(workload, faults=workload.faults + 1)
-    _restart(world, workload, text)
+    _restart(world, workload, f"fault {workload.faults} of {FAULT_LIMIT} of the fleet", text)
 
 
 def _restart_after_exit(world: World, workload: Workload, text: str) -> None:
     if workload.resized and world.now - workload.resized <= RESIZED_WITHIN:
         world.set(workload, ours=workload.ours + 1)
-        _restart(world, workload, f"{text}; its size had just changed")
+        _restart(world, workload, "its size had just changed", text)
         return
     limit = workload.request.backoff_limit if workload.request else 0
     if workload.exits >= limit:
         advance(world, workload, E.BUDGET_SPENT, ChangeReason.EXIT_LIMIT, text)
         return
     world.set(workload, exits=workload.exits + 1)
-    _restart(world, workload, text)
+    _restart(world, workload, f"failure {workload.exits} of {limit}", text)
 
 
-def _restart(world: World, workload: Workload, text: str) -> None:
+def _restart(world: World, workload: Workload, which: str, text: str) -> None:
+    """Takes the gang down for its next start. which: how many such failures there were, and how many are allowed."""
     pause = backoff(workload.exits + workload.faults)
     world.set(workload, ending=Ending.RESTART, not_before=world.now + pause)
     world.timers.at(workload.not_before, workload.id)
-    advance(world, workload, E.GANG_RESTART, ChangeReason.RESTART, text)
+    advance(world, workload, E.GANG_RESTART, ChangeReason.RESTART, restarting(which, pause, text))
 
 
 def on_assignment_refused(world: World, event: AssignmentRefused) -> None:

@@ -22,6 +22,7 @@ from muster_scheduler.domain.books.course import advance
 from muster_scheduler.domain.books.world import World, owner_of
 from muster_scheduler.domain.decisions import Scaled
 from muster_scheduler.domain.life.failures import FLEETS, pause_is_so, tell_pause, tell_ready
+from muster_scheduler.domain.life.lost import tell_lost
 from muster_scheduler.domain.placement.cluster_choice import ready
 from muster_scheduler.domain.placement.place import Budget, place_replica
 from muster_scheduler.domain.placement.slicing import charge_there
@@ -286,6 +287,15 @@ def evaluate(world: World, workload: Workload) -> None:
             return
     if serving >= target:
         tell_ready(world, workload, "" if target else NO_REPLICAS)
+    else:
+        _lacking(world, workload, serving)
+
+
+def _lacking(world: World, workload: Workload, serving: int) -> None:
+    """Some of its replicas do not serve: of those that rest it is told first, then of silent nodes."""
+    if not _pause_is_so(workload) and tell_lost(world, workload):
+        if serving:
+            advance(world, workload, E.SOME_READY, workload.reason, workload.message)
     elif workload.phase is Phase.UNKNOWN and not serving:
         advance(world, workload, E.NONE_READY, ChangeReason.CLUSTER_BACK)
     elif workload.phase is Phase.RUNNING:

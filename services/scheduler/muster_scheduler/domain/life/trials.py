@@ -19,13 +19,13 @@ from muster_scheduler.domain.books.claims import claim_holder
 from muster_scheduler.domain.books.course import advance
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.life.failures import FLEETS, LONGEST, how_it_ended, pause_is_so, tell_ready
+from muster_scheduler.domain.life.lost import lost_text, tell_lost
 from muster_scheduler.domain.life.service import add_replica, replica_ended
 from muster_scheduler.domain.placement.cluster_choice import ready
 from muster_scheduler.domain.placement.place import Budget
 
 E = LifecycleEvent
 _UP: Final = frozenset({ReplicaState.READY, ReplicaState.SUCCEEDED})
-_SOME_RUN: Final = "its trials run"
 
 
 def wanted(workload: Workload, trials: Trials) -> list[int]:
@@ -33,6 +33,16 @@ def wanted(workload: Workload, trials: Trials) -> list[int]:
     begun = list(workload.open_trials[: trials.at_once])
     new = min(trials.at_once - len(begun), trials.completions - workload.next_trial)
     return [*begun, *range(workload.next_trial, workload.next_trial + max(0, new))]
+
+
+def done_count(workload: Workload) -> int:
+    """How many trials have succeeded."""
+    return workload.next_trial - len(workload.open_trials)
+
+
+def progress_text(workload: Workload, trials: Trials) -> str:
+    """How far the series is, for a person."""
+    return f"{done_count(workload)} of {trials.completions} trials are done, at most {trials.at_once} run at once"
 
 
 def done(workload: Workload, trials: Trials) -> bool:
@@ -155,11 +165,13 @@ def _spent(workload: Workload, replica: Replica) -> ChangeReason | None:
 def evaluate(world: World, workload: Workload, trials: Trials) -> None:
     """What the trials say of the workload's phase: it runs as soon as one does, and ends with the last."""
     if done(workload, trials):
-        advance(world, workload, E.ALL_SUCCEEDED, ChangeReason.SUCCEEDED)
+        advance(world, workload, E.ALL_SUCCEEDED, ChangeReason.SUCCEEDED, f"all {trials.completions} trials are done")
     elif any(replica.state in _UP for replica in workload.replicas.values()):
         if pause_is_so(workload, workload.replacements, _name):
             advance(world, workload, E.ALL_READY, workload.reason, workload.message)
         else:
-            tell_ready(world, workload, _SOME_RUN)
+            tell_ready(world, workload, lost_text(world, workload) or progress_text(workload, trials))
+    elif tell_lost(world, workload):
+        pass
     elif workload.phase is Phase.UNKNOWN:
         advance(world, workload, E.NONE_READY, ChangeReason.CLUSTER_BACK)

@@ -1,0 +1,39 @@
+"""What a list adds below its table, and how cards in MIG mode are counted."""
+
+from __future__ import annotations
+
+from muster.fleet.v1 import fleet_pb2
+from muster.workload.v1 import workload_pb2
+from muster_client.cli.render import tables, wide
+from tests.support.plane_world import World
+from tests.unit.client.conftest import Command
+
+
+def test_a_list_tells_what_is_lost_or_restarts_and_how_far_trials_are(muster: Command, world: World) -> None:
+    lost = workload_pb2.Reason(code="NodeLost", message="node n2 does not answer since 12:00:00 UTC")
+    fine = workload_pb2.Reason(code="AllReady", message="7 of 12 trials are done")
+    world.add("trainer", phase=workload_pb2.PHASE_DEGRADED, reason=lost)
+    trials = workload_pb2.TrialProgress(done=7, total=12, at_once=3)
+    world.add("series", phase=workload_pb2.PHASE_RUNNING, reason=fine, trials=trials)
+    shown = muster("list").out
+    assert "\ntrainer: node n2 does not answer since 12:00:00 UTC\n" in shown
+    assert "series:" not in shown
+    assert "7/12 done" in shown
+    assert "7 of 12 done, 3 at once" in muster("describe", "series").out
+
+
+def test_many_troubles_are_counted() -> None:
+    reason = workload_pb2.Reason(code="Restart", message="restarting")
+    items = [workload_pb2.Workload(name=f"w{n}", phase=workload_pb2.PHASE_PENDING, reason=reason) for n in range(12)]
+    assert tables.troubles(items)[-2:] == ["w9: restarting", "and 2 more; `muster describe NAME` tells of each"]
+
+
+def test_a_card_in_mig_mode_is_no_free_gpu() -> None:
+    node = fleet_pb2.NodeView()
+    node.devices.add(mode="idle", free_milli=1000)
+    card = node.devices.add(mode="mig", free_sevenths=4)
+    card.slices.add(profile="3g.20gb", held=True)
+    card.slices.add(profile="1g.5gb", start=4)
+    assert tables.free_gpus(node) == "1/1 + MIG 4/7"
+    assert wide._mode(card) == "mig (3g.20gb) 1g.5gb"
+    assert wide._free(card) == "4/7"
