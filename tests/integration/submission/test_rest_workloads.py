@@ -160,13 +160,24 @@ async def what_repeats(here: Door) -> None:
     assert changed.json()["details"].startswith(f"idempotency key {headers['Idempotency-Key']!r} came with another")
 
 
+_GONE = ["workloads.delete"]
+
+
 async def policy_refuses(here: Door) -> None:
     posting = asyncio.create_task(here.http.post(TRAININGS, json=body("refused")))
     rows = await eventually(
         lambda: here.app.database.pool.fetch("SELECT id::text AS id FROM workloads WHERE name = 'refused'"), bool
     )
-    await here.reject(await here.get(rows[0]["id"]), "value must be no more than 4")
+    refused = rows[0]["id"]
+    await here.reject(await here.get(refused), "value must be no more than 4")
+    asked = "SELECT verb FROM audit WHERE target = $1 ORDER BY id"
+    await eventually(
+        lambda: here.app.database.pool.fetch(asked, refused), lambda found: [one["verb"] for one in found][-1:] == _GONE
+    )
+    await here.decide(refused, moved(wl.PHASE_FAILED), moved(wl.PHASE_DELETED))
     response = await posting
+    listed = (await here.http.get("/api/v1/workloads?filterBy=name==refused")).json()["workloads"]
+    assert listed == [], "a create that fails leaves nothing in lists"
     assert response.status_code == 400
     judge("submission_error", said := response.json())
     assert said["message"] == "The workload request does not comply with the policy set by the administrator"

@@ -326,3 +326,22 @@ def test_the_working_directory_is_absolute_and_does_not_climb(folder: str, taken
     assert [each.path for each in check_layer(spec_of(working_dir=folder))] == (
         [] if taken else ["spec.workingDir.value"]
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"min_scale": 3, "max_scale": 2}, ["spec.minScale.value: minScale 3 is above maxScale 2"]),
+        (
+            {"min_scale": 0, "metric": 3},
+            ["spec.metric.value: a service scaled by latency cannot go down to no replica"],
+        ),
+        ({"min_scale": 2, "max_scale": 2}, []),
+        ({"max_scale": 1}, []),
+        ({"metric": 3}, []),
+        ({"min_scale": 0, "metric": 1}, []),
+    ],
+)
+def test_bounds_and_a_metric_of_one_layer_may_not_contradict_each_other(given: dict[str, int], told: list[str]) -> None:
+    spec = WorkloadSpec(kind=Kind.INFERENCE, **given)  # type: ignore[arg-type]
+    assert [f"{one.path}: {one.message}" for one in check_layer(spec)] == told

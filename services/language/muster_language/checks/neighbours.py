@@ -9,11 +9,13 @@ from __future__ import annotations
 import posixpath
 from typing import Any, Final
 
-from muster_language.catalogue import Row
+from muster.workload.v1 import workload_pb2
+from muster_language.catalogue import Row, catalogue
 from muster_language.checks.items import Found
 from muster_language.documents.document import Violation
 from muster_language.labels import label_of, mount_of
 from muster_language.naming import Naming
+from muster_language.spec import WorkloadSpec
 from muster_language.values import shown
 
 _MOST_ANNOTATIONS: Final = 256 * 1024  # what Kubernetes takes: keys and values of all annotations together
@@ -41,6 +43,20 @@ def mounts_check(volumes: list[tuple[Row, Any]], naming: Naming, found: Found) -
                 said = f"{shown(path)} is taken by {taken[folder]} as well"
                 found.append(Violation(here, said, allowed="one volume a folder"))
             taken.setdefault(folder, here)
+
+
+def scaling_check(spec: WorkloadSpec, naming: Naming, found: Found) -> None:
+    """Bounds and a metric that contradict each other in one layer; what other layers may still give is not missed."""
+    rows = catalogue().by_name
+    bounded = spec.HasField("min_scale") and spec.HasField("max_scale")
+    if bounded and spec.min_scale > spec.max_scale:
+        said = f"minScale {spec.min_scale} is above maxScale {spec.max_scale}"
+        found.append(Violation(naming.value(rows["min_scale"]), said, allowed=f"at most {spec.max_scale}"))
+    latency = spec.metric == workload_pb2.SCALE_METRIC_LATENCY
+    if latency and spec.HasField("min_scale") and not spec.min_scale:
+        said = "a service scaled by latency cannot go down to no replica"
+        allowed = "concurrency or throughput, or a minScale of at least 1"
+        found.append(Violation(naming.value(rows["metric"]), said, allowed=allowed))
 
 
 def external_ports_check(row: Row, items: Any, naming: Naming, found: Found) -> None:

@@ -17,7 +17,12 @@ from typing import Any, Final
 from muster_language.catalogue import Row, catalogue, either
 from muster_language.catalogue import value_types as of
 from muster_language.checks.items import Found, items_check, shaped
-from muster_language.checks.neighbours import annotations_check, external_ports_check, mounts_check
+from muster_language.checks.neighbours import (
+    annotations_check,
+    external_ports_check,
+    mounts_check,
+    scaling_check,
+)
 from muster_language.documents.document import Violation
 from muster_language.labels import members_of
 from muster_language.naming import YAML, Naming
@@ -59,6 +64,11 @@ class _Plan:
     checks: dict[int, Check]
     exclusive: tuple[tuple[frozenset[int], tuple[Row, ...]], ...]
     volumes: dict[int, Row]
+    scaling: frozenset[int]
+    """Bounds and metric of a service, whose contradictions a layer is refused for; `effective` has rules of its own."""
+
+
+_SCALING: Final = frozenset({"min_scale", "max_scale", "metric"})
 
 
 @cache
@@ -70,6 +80,7 @@ def _plan(kind: Kind | None, *, master: bool, whole: bool) -> _Plan:
         checks={number: check for number, check in checks.items() if check is not None},
         exclusive=tuple((frozenset(row.number for row in group), group) for group in _groups()),
         volumes={row.number: row for row in rows if row.type == of.ITEMIZED and row.group == "storage"},
+        scaling=frozenset() if whole else frozenset(row.number for row in rows if row.name in _SCALING),
     )
 
 
@@ -96,6 +107,8 @@ def _spec(spec: WorkloadSpec, plan: _Plan, naming: Naming, found: Found) -> None
     for numbers, rows in plan.exclusive:
         if len(numbers & given) > 1:
             found.append(_excluding([row for row in rows if row.number in given], rows, naming))
+    if len(plan.scaling & given) > 1:
+        scaling_check(spec, naming, found)
     if not given.isdisjoint(plan.volumes):
         mounts_check(
             [(plan.volumes[d.number], items) for d, items in fields if d.number in plan.volumes], naming, found

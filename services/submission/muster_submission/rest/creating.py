@@ -7,23 +7,29 @@ that fails after the commit makes an error of it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
+import asyncpg
 import msgspec
 
 from muster.api.v1 import workloads_pb2 as api
 from muster.workload.v1 import workload_pb2 as wl
-from muster_chassis.errors import AlreadyExists, Violation
+from muster_chassis import logs
+from muster_chassis.database import TRANSIENT
+from muster_chassis.errors import AlreadyExists, ServiceError, Violation
 from muster_chassis.rpc import caller, once
+from muster_chassis.text import clean
 from muster_chassis.unit import Unit
 from muster_language import Kind
 from muster_language.rest.bodies import Body, read_body
 from muster_submission.domain.fleet import ANY_CLUSTER
 from muster_submission.domain.problems import Problem
 from muster_submission.domain.progress import REFUSED
+from muster_submission.domain.requests import Request as Wish
 from muster_submission.errors import DraftRefused
 from muster_submission.handlers.drafts import Checked, Refusal
 from muster_submission.rest.envelope import is_gone
@@ -34,7 +40,10 @@ from muster_submission.rpc.applying import creating
 from muster_submission.rpc.judging import judged
 from muster_submission.rpc.reading import owner
 
+_log = logs.get(__name__)
 _WAIT: Final = 5.0  # seconds for policy's verdict
+_LOOK: Final = 0.05  # seconds between two looks whether a refused workload is gone
+_LOOKS: Final = 40
 _DAY: Final = timedelta(hours=24)
 _REPEATS: Final = timedelta(minutes=2)
 _MOST: Final = 50  # workloads of one body, each deleted before the next, within that time
@@ -54,8 +63,29 @@ class Creation:
         made = await self._once(checked, draft, kind, said, key)
         shown, verdict = await judged(self._parts.reading, self._parts.verdicts, made, _WAIT)
         if verdict == REFUSED:
+            await self._withdraw(made.id)
             raise PolicyRefuses(shown.issues)
         return shown, body.warnings
+
+    async def _withdraw(self, workload_id: str) -> None:
+        """Deletes what policy refused, and waits a little for it: a create that fails leaves nothing in lists.
+
+        The audit and the history keep it. Never fails: the caller is to hear what policy said; what is asked here is
+        done as soon as the scheduler is there.
+        """
+        try:
+            async with self._parts.database.unit() as unit:
+                await self._parts.intents.ask(unit, Wish.DELETE, workload_id, clean(caller().subject, 500))
+            for _ in range(_LOOKS):
+                if await self._gone(workload_id):
+                    return
+                await asyncio.sleep(_LOOK)
+        except (*TRANSIENT, asyncpg.PostgresError, ServiceError, TimeoutError) as error:
+            _log.warning("a refused workload cannot be deleted", workload=workload_id, error=repr(error))
+
+    async def _gone(self, workload_id: str) -> bool:
+        shown = await self._parts.reading.by_id(workload_id)
+        return shown is None or shown.phase == wl.PHASE_DELETED
 
     async def _checked(self, body: Body) -> Checked:
         """The draft with its project and cluster; every error of the body at once."""

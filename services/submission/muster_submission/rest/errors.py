@@ -31,7 +31,7 @@ class BadBody(InvalidArgument):
 
 
 class PolicyRefuses(InvalidArgument):
-    """The workload was made and policy does not admit it; its name is free again."""
+    """Policy does not admit the workload: its name is free again, and it is deleted, so that no list shows it."""
 
     reason = "POLICY_REFUSES"
     said = "The workload request does not comply with the policy set by the administrator"
