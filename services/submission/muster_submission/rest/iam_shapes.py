@@ -144,8 +144,9 @@ RULES: Final = record(
 APPLICATION: Final = record(
     "Application",
     ["id", "name", "createdBy", "createdAt", "updatedAt", "enabled", "lastLogin"],
-    "A program with an id and a secret.",
+    "A program with an id and a secret. clientId is its id, under the name that clients after 2.18 read.",
     id=_TEXT,
+    clientId=_TEXT,
     name=_TEXT,
     createdBy=_TEXT,
     createdAt=_TIME,
@@ -163,6 +164,7 @@ NEW_APPLICATION: Final = record(
     ["id", "name", "secret"],
     "An application with its secret, which is in this answer and nowhere else.",
     id=_TEXT,
+    clientId=_TEXT,
     name=_TEXT,
     secret=_TEXT,
 )

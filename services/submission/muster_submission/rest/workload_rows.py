@@ -37,6 +37,8 @@ _FRAMEWORKS: Final = {
     wl.FRAMEWORK_XGBOOST: "XGBoost",
 }
 _PRIORITIES: Final = {1: "build", 2: "train", 3: "train", 4: "inference"}
+_CATEGORIES: Final = {1: "Build", 2: "Train", 3: "Train", 4: "Deploy"}
+"""What a kind of workload is for, in the words of clients after 2.18."""
 _KINDS: Final = {number: word for word, number in KIND_WORDS.items()}
 _K8S: Final = {
     **dict.fromkeys((Phase.CREATING, Phase.PENDING, Phase.INITIALIZING, Phase.RESUMING), "Pending"),
@@ -90,6 +92,9 @@ def lasting_of(row: Any) -> Lasting:
         "source": SOURCE_WORDS.get(row["origin"], "Other"),
         "submittedBy": wl.Owner.FromString(row["owner"]).subject,
         "priorityClassName": priority(spec),
+        # What clients after 2.18 read instead, and with it.
+        "priority": priority(spec),
+        "category": _CATEGORIES.get(row["kind"], "Train"),
         "preemptible": is_preemptible(spec),
         "createdAt": time(row["created_at"]),
         "requestedPods": _requested_pods(spec, requests),

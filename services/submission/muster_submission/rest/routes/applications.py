@@ -76,7 +76,11 @@ class Applications:
         given.raise_any("the application")
         async with self._parts.database.unit() as unit:
             made, secret = await self._applications.create(unit, name, rights.who.subject)
-        return answer({"id": made.id, "name": made.name, "secret": secret}, 201, {"Cache-Control": "no-store"})
+        return answer(
+            {"id": made.id, "clientId": made.id, "name": made.name, "secret": secret},
+            201,
+            {"Cache-Control": "no-store"},
+        )
 
     async def all(self, request: Request) -> Response:
         """All of them, by name."""
@@ -131,6 +135,7 @@ class Applications:
     def _shown(self, one: Application) -> dict[str, Any]:
         return {
             "id": one.id,
+            "clientId": one.id,
             "name": one.name,
             "createdBy": one.created_by,
             "createdAt": one.created_at.isoformat(),
