@@ -10,7 +10,7 @@ import pytest
 
 from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2 as wl
-from muster_submission.rest.workload_rows import lasting_of
+from muster_submission.rest.workload_rows import _trials, lasting_of
 
 
 def row(kind: int, **spec: Any) -> dict[str, Any]:
@@ -47,3 +47,9 @@ def test_a_row_has_category_and_priority(kind: int, category: str, priority: str
 def test_a_priority_that_was_given_is_told() -> None:
     told = msgspec.json.decode(b"{" + lasting_of(row(options_pb2.KIND_TRAINING, priority_class="high")).json + b"}")
     assert told["priority"] == "high"
+
+
+def test_a_series_tells_how_far_it_is() -> None:
+    series = wl.Workload(trials=wl.TrialProgress(done=7, total=12, at_once=3))
+    assert _trials(series) == {"trials": {"done": 7, "completions": 12, "parallelism": 3}}
+    assert _trials(wl.Workload()) == {}

@@ -155,6 +155,7 @@ class Rows:
                 "generation": row["generation"],
                 "attempt": row["attempt"],
                 **({"reason": row["reason_code"]} if row["reason_code"] else {}),
+                **_trials(status),
             },
         }
         return b"{" + lasting.json + b"," + msgspec.json.encode(told)[1:]
@@ -237,6 +238,14 @@ def _requested_pods(spec: wl.WorkloadSpec, requests: Iterable[wl.ResourceRequest
         if spec.HasField(field):  # type: ignore[arg-type]  # names of the table above
             told[name] = getattr(spec, field)
     return told
+
+
+def _trials(status: wl.Workload) -> dict[str, Any]:
+    """How far a series of trials is; nothing for every other workload."""
+    if not status.HasField("trials"):
+        return {}
+    told = status.trials
+    return {"trials": {"done": told.done, "completions": told.total, "parallelism": told.at_once}}
 
 
 def _condition(one: wl.Condition) -> dict[str, Any]:
