@@ -18,6 +18,7 @@ from muster_cluster_agent.adapters.local.backend import LocalBackend
 from muster_cluster_agent.adapters.local.state import StateFolder
 from muster_cluster_agent.adapters.reports import KafkaReporter, sent_at
 from muster_cluster_agent.handlers.agent import Agent
+from muster_cluster_agent.handlers.folders import FolderKeeper
 from muster_cluster_agent.ports import Report
 from muster_cluster_agent.rpc import Gateway
 from muster_cluster_agent.sampling import Sampler
@@ -33,9 +34,7 @@ async def compose(runtime: Runtime, settings: AgentSettings) -> None:
     state = StateFolder(settings.state_dir)
     runtime.close_last(state.aclose)
     backend = await runtime.enter(
-        LocalBackend(
-            settings.cluster_file, state, data=settings.data_dir, confined=settings.application_file is not None
-        )
+        LocalBackend(settings.cluster_file, state, data=settings.data_dir, confined=settings.confined)
     )
     cluster = backend.declared.cluster
     identity = FolderIdentity(state.root / "bus")
@@ -61,6 +60,7 @@ async def compose(runtime: Runtime, settings: AgentSettings) -> None:
     runtime.eternal("heartbeat", agent.beat)
     runtime.eternal("usage", sampler.run)
     runtime.eternal("gateway", gateway.run)
+    runtime.eternal("folders", FolderKeeper(backend, gateway).run)
 
 
 def kept_epoch(state: StateFolder) -> int:

@@ -6,7 +6,7 @@ out after having worked.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -162,6 +162,42 @@ class Secrets(Protocol):
 
     async def of(self, workload_id: str) -> Mapping[str, str]:
         """What a workload of this cluster holds: reference -> value. Raises SecretsError where nobody answers."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A workload of which folders are kept. used: seconds since 1970 of its last start."""
+
+    workload_id: str
+    used: float
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """Workloads that will not run again. unknown: submission has no row of them, any more or yet."""
+
+    deleted: frozenset[str]
+    unknown: frozenset[str] = frozenset()
+
+
+class Folders(Protocol):
+    """A back end that keeps folders of workloads over their runs."""
+
+    async def kept(self) -> Sequence[Kept]:
+        """The workloads of which folders are kept although nothing of them is here."""
+        ...
+
+    async def forget(self, workload_ids: Iterable[str]) -> None:
+        """Removes the folders and logs of workloads; those of which a replica is here keep them."""
+        ...
+
+
+class Registry(Protocol):
+    """Who knows which workloads are deleted."""
+
+    async def find_deleted(self, workload_ids: Sequence[str]) -> Deleted:
+        """Which of at most 1,000 workloads will not run again. Raises SecretsError where nobody answers."""
         ...
 
 

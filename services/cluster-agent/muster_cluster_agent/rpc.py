@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +18,7 @@ from muster.api.v1 import access_pb2, access_pb2_grpc, agent_gateway_pb2, agent_
 from muster_chassis import logs
 from muster_chassis.backoff import Backoff
 from muster_cluster_agent.errors import BackendError, SecretsError
-from muster_cluster_agent.ports import Backend
+from muster_cluster_agent.ports import Backend, Deleted
 
 _MOST_QUESTIONS: Final = 64
 _LOGIN_SECONDS: Final = 10.0
@@ -69,6 +69,18 @@ class Gateway:
         except (grpc.RpcError, OSError, ValueError, KeyError, TypeError) as error:
             raise SecretsError(f"submission at {self._address} hands out nothing: {str(error)[:300]}") from error
         return {one.reference: one.value for one in answer.secrets}
+
+    async def find_deleted(self, workload_ids: Sequence[str]) -> Deleted:
+        """Which of at most 1,000 workloads will not run again. Raises SecretsError where submission does not answer."""
+        request = agent_gateway_pb2.FindDeletedRequest(cluster=self._hello.cluster, workload_ids=workload_ids)
+        try:
+            async with grpc.aio.insecure_channel(self._address) as channel:
+                stub = agent_gateway_pb2_grpc.AgentGatewayServiceStub(channel)
+                metadata = await self._metadata(channel)
+                answer = await stub.FindDeleted(request, timeout=_FETCH_SECONDS, metadata=metadata)
+        except (grpc.RpcError, OSError, ValueError, KeyError, TypeError) as error:
+            raise SecretsError(f"submission at {self._address} does not answer: {str(error)[:300]}") from error
+        return Deleted(frozenset(answer.deleted), frozenset(answer.unknown))
 
     async def _connected(self, backoff: Backoff) -> None:
         options = [("grpc.keepalive_time_ms", 20_000), ("grpc.keepalive_timeout_ms", 10_000)]

@@ -22,6 +22,9 @@ class AgentSettings(Settings):
     trust_file: TrustPath = Field(
         description="The trust file (JWKS) with the keys that sign assignments; `muster clusters register` prints it."
     )
+    confined: bool = Field(
+        default=False, description="Start no replica that cannot be confined, unless the cluster file waives it."
+    )
     hold: bool = Field(default=False, description="Accept assignments and start nothing (benchmarks).")
     application_file: Path | None = Field(
         default=None, description='The application that the agent logs in with: {"id": .., "secret": ..}.'

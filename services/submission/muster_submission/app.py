@@ -22,6 +22,7 @@ KINDS: Final = {
     "/muster.api.v1.WorkloadsService/StreamLogs": CallKind.LOG,
     "/muster.api.v1.AgentGatewayService/Connect": CallKind.AGENT,
     "/muster.api.v1.AgentGatewayService/FetchSecrets": CallKind.AGENT,
+    "/muster.api.v1.AgentGatewayService/FindDeleted": CallKind.AGENT,
 }
 """Methods whose calls have limits of their own."""
 _DRAIN_SECONDS: Final = 3.0

@@ -63,6 +63,10 @@ class Submission(agent_gateway_pb2_grpc.AgentGatewayServiceServicer):
             await context.abort(grpc.StatusCode.NOT_FOUND, "it is not placed there")
         return pb.FetchSecretsResponse(secrets=[pb.Secret(reference=f"of {request.cluster}", value="hidden")])
 
+    async def FindDeleted(self, request: pb.FindDeletedRequest, context: Any) -> pb.FindDeletedResponse:
+        self.tokens.append(str(dict(context.invocation_metadata() or ()).get("authorization", "")))
+        return pb.FindDeletedResponse(deleted=request.workload_ids[:1], unknown=request.workload_ids[1:2])
+
     def text(self, question: str) -> str:
         """What came for a question so far."""
         return b"".join(chunk.data for chunk in self.chunks if chunk.request_id == question).decode()
@@ -198,5 +202,10 @@ async def test_credentials_are_asked_for_with_the_agents_own_token(backend: Loca
         assert submission.tokens == ["Bearer token of agents by s"]
         with pytest.raises(SecretsError, match="it is not placed there"):
             await gateway.of(workload_id(2))
+        found = await gateway.find_deleted(["a", "b", "c"])
+        assert (found.deleted, found.unknown) == ({"a"}, {"b"})
+        assert set(submission.tokens) == {"Bearer token of agents by s"}
+    with pytest.raises(SecretsError, match="does not answer"):
+        await gateway.find_deleted(["a"])
     with pytest.raises(SecretsError, match="hands out nothing"):
         await gateway.of(workload_id(1))

@@ -168,6 +168,7 @@ _JUDGED_ELSEWHERE: Final = {
     "RevokeApplication": "as CreateApplication; test_applications.py",
     "Connect": "by _agents, below",
     "FetchSecrets": "by _agents, below",
+    "FindDeleted": "by _agents, below",
     "GetTrigger": "as ApplyTrigger, for one that is there",
     "DeleteTrigger": "as ApplyTrigger, for one that is there",
     "TestTrigger": "as ApplyTrigger",
@@ -223,6 +224,9 @@ async def _agents(here: House) -> None:
         fetched = agent_gateway_pb2.FetchSecretsRequest(cluster="east", workload_id=here.seen.id)
         asked = here.door.gateway.FetchSecrets(fetched, metadata=here.metadata(who))
         assert await _grpc_answer(asked) is not Answer.ALLOWED
+        looked = agent_gateway_pb2.FindDeletedRequest(cluster="east", workload_ids=[here.seen.id])
+        found = here.door.gateway.FindDeleted(looked, metadata=here.metadata(who))
+        assert await _grpc_answer(found) is not Answer.ALLOWED
     listed = api.ListWorkloadsRequest()
     assert not (await here.door.workloads.ListWorkloads(listed, metadata=here.metadata("agent"))).workloads
 

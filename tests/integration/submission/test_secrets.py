@@ -7,6 +7,7 @@ import base64
 import hashlib
 import logging
 import os
+import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -225,6 +226,10 @@ async def the_agent_of_its_cluster_gets_it_and_it_goes_with_the_workload(here: D
     counted = "SELECT count(*) FROM secrets WHERE holder = $1"
     assert await here.app.database.pool.fetchval(counted, one.id) == 0
     assert await here.app.database.pool.fetchval(counted, heir.id) == 1
+    stranger = str(uuid.uuid4())
+    looked = agent_gateway_pb2.FindDeletedRequest(cluster="east", workload_ids=[one.id, heir.id, stranger, "nonsense"])
+    found = await here.gateway.FindDeleted(looked)
+    assert (list(found.deleted), list(found.unknown)) == ([one.id], [stranger])
 
 
 async def a_project_takes_what_its_templates_hold_along(here: Door) -> None:

@@ -167,6 +167,7 @@ class _Maker:
             "MUSTER_TRUST_FILE": str(identities.trust(self._layout)),
             "MUSTER_STATE_DIR": str(self._layout.agent(cluster.name)),
             "MUSTER_DATA_DIR": str(self._layout.root),
+            "MUSTER_CONFINED": "true" if self._state.options.auth else "false",
             "MUSTER_SUBMISSION_ADDRESS": self.address(SUBMISSION),
             "MUSTER_APPLICATION_FILE": str(credentials.agents(self._layout)),
             "MUSTER_HOLD": "true" if self._state.options.hold else "false",

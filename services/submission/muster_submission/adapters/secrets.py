@@ -23,6 +23,7 @@ SELECT s.id::text AS id, s.version, s.holder::text AS holder, s.key, s.nonce, s.
 FROM workloads w LEFT JOIN secrets s ON s.holder = w.id
 WHERE w.id = $1 AND w.cluster = $2 AND NOT w.gone ORDER BY s.id, s.version
 """
+_STANDING: Final = "SELECT id::text AS id, gone FROM workloads WHERE id = ANY($1::uuid[])"
 _ONLY: Final = """
 DELETE FROM secrets WHERE holder = $1
 AND NOT (id, version) IN (SELECT * FROM unnest($2::uuid[], $3::integer[]))
@@ -83,6 +84,11 @@ class PostgresSecrets:
         """What a workload holds, for the cluster that it is placed on; None where it is not placed there."""
         rows = await self._pool.fetch(_OF_WORKLOAD, workload_id, cluster)
         return [_sealed(row) for row in rows if row["id"] is not None] if rows else None
+
+    async def deleted(self, workload_ids: Sequence[str]) -> dict[str, bool]:
+        """Whether each workload that is known is Deleted."""
+        rows = await self._pool.fetch(_STANDING, list(workload_ids))
+        return {row["id"]: row["gone"] for row in rows}
 
     async def old(self, unit: Unit, current: str, at_most: int) -> Sequence[Sealed]:
         """Some that are sealed with another key than the current one, locked."""

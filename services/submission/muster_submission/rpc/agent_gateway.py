@@ -28,6 +28,7 @@ from muster_submission.rpc.guarding import guarded
 
 _log = logs.get(__name__)
 _HELLO_SECONDS: Final = 10.0
+_MOST_IDS: Final = 1_000
 
 
 class AgentGateway(agent_gateway_pb2_grpc.AgentGatewayServiceServicer):
@@ -77,6 +78,19 @@ class AgentGateway(agent_gateway_pb2_grpc.AgentGatewayServiceServicer):
         _log.info("credentials handed out", workload=request.workload_id, cluster=request.cluster, count=len(held))
         return api.FetchSecretsResponse(
             secrets=[api.Secret(reference=one.ref.text, value=self._vault.open(one)) for one in held]
+        )
+
+    async def FindDeleted(self, request: api.FindDeletedRequest, context: Any) -> api.FindDeletedResponse:
+        """Which workloads an agent needs no folders of any more."""
+        hidden = NoSuchWorkload(f"no workload is known to cluster {request.cluster[:80]!r}")
+        rights = await self._access.rights(caller())
+        rights.require(Verb.AGENTS_CONNECT, cluster=request.cluster, absent=hidden)
+        if len(request.workload_ids) > _MOST_IDS:
+            raise BadQuestion(f"{len(request.workload_ids)} workload ids; at most {_MOST_IDS} in one question")
+        asked = [each for each in request.workload_ids if is_uuid(each)]
+        known = await self._secrets.deleted(asked)
+        return api.FindDeletedResponse(
+            deleted=[each for each in asked if known.get(each)], unknown=[each for each in asked if each not in known]
         )
 
 

@@ -35,7 +35,7 @@ from muster_cluster_agent.adapters.local.services import Services
 from muster_cluster_agent.adapters.local.specs import SpecWriter
 from muster_cluster_agent.adapters.local.state import StateFolder
 from muster_cluster_agent.adapters.local.watcher import Watcher
-from muster_cluster_agent.adapters.local.workdirs import Owner, Workdirs
+from muster_cluster_agent.adapters.local.workdirs import Workdirs
 from muster_cluster_agent.domain import status
 from muster_cluster_agent.domain.actions import (
     ALREADY,
@@ -55,7 +55,7 @@ from muster_cluster_agent.domain.fleet import Fleet
 from muster_cluster_agent.domain.model import NodeHealth, NodeView, Observed
 from muster_cluster_agent.domain.plan import ReplicaPlan
 from muster_cluster_agent.errors import BackendError, ClusterFileError, NotAllowed
-from muster_cluster_agent.ports import Changed, LogPiece
+from muster_cluster_agent.ports import Changed, Kept, LogPiece
 from muster_kernel import ids
 
 _LOOK_SECONDS: Final = 0.25
@@ -185,7 +185,7 @@ class LocalBackend:
         """The last lines of a replica's log, at most `limit` bytes."""
         return await self._blocking(lambda: logfile.tail(str(self._state.log(name)), limit))
 
-    async def kept(self) -> Sequence[Owner]:
+    async def kept(self) -> Sequence[Kept]:
         """Whose working folders are kept here although nothing of them runs."""
         owners = await self._blocking(lambda: tuple(self._workdirs.owners()))
         return [owner for owner in owners if not self._replicas.of(owner.workload_id)]

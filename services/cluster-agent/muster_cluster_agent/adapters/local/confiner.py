@@ -78,6 +78,7 @@ class Confiner:
         self._fixed: tuple[Grant, ...] = ()
         self._landlock = 0
         self.ability = Ability(Level.NONE, "it has not been tried yet")
+        self.path = ""  # the PATH of replicas
 
     def settle(self, access: Access) -> None:
         """Find out how far replicas can be confined, and try it. Raises ClusterFileError where the users are taken."""
@@ -93,6 +94,7 @@ class Confiner:
             trouble = self._trouble()
             found = Ability(Level.NONE, trouble) if trouble else found
         self.ability = found
+        self.path = self._reachable_path()
 
     def follow(self, access: Access) -> None:
         """Take the roots of a cluster file that has changed; the users and the level stay until the next start."""
@@ -131,8 +133,8 @@ class Confiner:
             accounts=account.files if account else None,
         )
 
-    def path(self) -> str:
-        """Return the machine's PATH without what a replica may not look into: a search would end there."""
+    def _reachable_path(self) -> str:
+        """The machine's PATH without what a replica may not look into: a search would end there."""
         known = [grant.path for grant in self._fixed]
         folders = dict(self._machine.base_env).get("PATH", "").split(":")
         if self.ability.level is Level.NONE:

@@ -38,7 +38,8 @@ def unreachable(path: str, uid: int) -> str:
 
 def enter(confinement: Confinement) -> None:
     """Enter the view. Raises OSError."""
-    if _libc.unshare(_NEW_NAMESPACE) != 0:
+    # Its budget may have given it a namespace already; another one would copy every mount again.
+    if _namespace("self") == _namespace(str(os.getppid())) and _libc.unshare(_NEW_NAMESPACE) != 0:
         code = ctypes.get_errno()
         raise OSError(code, f"a mount namespace: {os.strerror(code)}")
     _mount("none", "/", None, _RECURSIVE | _PRIVATE)
@@ -51,6 +52,10 @@ def enter(confinement: Confinement) -> None:
         _bind(os.open(confinement.tmp, os.O_PATH | os.O_DIRECTORY), _TMP, read_only=False)
     for account, place in zip(accounts, ("/etc/passwd", "/etc/group"), strict=False):
         _bind(account, place, read_only=True)
+
+
+def _namespace(process: str) -> int:
+    return os.stat(f"/proc/{process}/ns/mnt").st_ino
 
 
 def _covers(confinement: Confinement, uid: int) -> dict[str, list[tuple[str, int, bool]]]:

@@ -161,7 +161,7 @@ class SpecWriter:
             python=self._machine.python,
             shims=self._machine.shims,
             tools=self._machine.tools,
-            base_env=(*self._machine.base_env, ("PATH", self._confiner.path()), *_own_env(folders, account)),
+            base_env=(*self._machine.base_env, ("PATH", self._confiner.path), *_own_env(folders, account)),
             work_env=(
                 ("MUSTER_WORKDIR", str(folders.work)),
                 ("MUSTER_RUN_DIR", str(folders.run)),

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from muster_cluster_agent.adapters.local.beneath import make_folder, read_json
+from muster_cluster_agent.ports import Kept
 from muster_kernel import ids
 
 KEPT_RUNS: Final = 3
@@ -71,15 +72,6 @@ class Folders:
     def told(self) -> Path:
         """Where its shims leave what the agent looks at."""
         return self.own / "told"
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """Whose a workload's folder is. used: seconds since 1970 of the last start."""
-
-    digest: str
-    workload_id: str
-    used: float
 
 
 class Workdirs:
@@ -135,12 +127,12 @@ class Workdirs:
         path = os.path.relpath(told, self.root)
         return None if path.startswith("..") else read_json(self.root, f"{path}/record.json", _RECORD_LIMIT)
 
-    def owners(self) -> Iterator[Owner]:
+    def owners(self) -> Iterator[Kept]:
         """Whose folders there are."""
         for folder in self.root.iterdir():
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
                 content = json.loads((folder / _OWNER).read_bytes())
-                yield Owner(folder.name, str(content["workload_id"]), float(content["used"]))
+                yield Kept(str(content["workload_id"]), float(content["used"]))
 
     def remove(self, digest: str) -> None:
         """Remove everything of a workload."""

@@ -20,6 +20,64 @@ else:
 DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
+class FindDeletedRequest(_message.Message):
+    """The workloads of which an agent keeps folders, although nothing of them runs there."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_FIELD_NUMBER: _builtins.int
+    WORKLOAD_IDS_FIELD_NUMBER: _builtins.int
+    cluster: _builtins.str
+    """The agent's cluster."""
+    @_builtins.property
+    def workload_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Their ids, at most 1,000."""
+
+    def __init__(
+        self,
+        *,
+        cluster: _builtins.str = ...,
+        workload_ids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "workload_ids", b"workload_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FindDeletedRequest: _TypeAlias = FindDeletedRequest  # noqa: Y015
+
+@_typing.final
+class FindDeletedResponse(_message.Message):
+    """Those that will not run again; the others are left out."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DELETED_FIELD_NUMBER: _builtins.int
+    UNKNOWN_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def deleted(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """They are Deleted."""
+
+    @_builtins.property
+    def unknown(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Nothing is known of them: deleted so long ago that their rows are gone, or never submitted here."""
+
+    def __init__(
+        self,
+        *,
+        deleted: _abc.Iterable[_builtins.str] | None = ...,
+        unknown: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted", b"deleted", "unknown", b"unknown"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FindDeletedResponse: _TypeAlias = FindDeletedResponse  # noqa: Y015
+
+@_typing.final
 class FetchSecretsRequest(_message.Message):
     """Whose credentials."""
 

@@ -45,6 +45,11 @@ class AgentGatewayServiceStub:
                 request_serializer=muster_dot_api_dot_v1_dot_agent__gateway__pb2.FetchSecretsRequest.SerializeToString,
                 response_deserializer=muster_dot_api_dot_v1_dot_agent__gateway__pb2.FetchSecretsResponse.FromString,
                 _registered_method=True)
+        self.FindDeleted = channel.unary_unary(
+                '/muster.api.v1.AgentGatewayService/FindDeleted',
+                request_serializer=muster_dot_api_dot_v1_dot_agent__gateway__pb2.FindDeletedRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_agent__gateway__pb2.FindDeletedResponse.FromString,
+                _registered_method=True)
 
 
 class AgentGatewayServiceServicer:
@@ -65,6 +70,13 @@ class AgentGatewayServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FindDeleted(self, request, context):
+        """Which workloads are deleted, for an agent that keeps folders of them.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AgentGatewayServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -77,6 +89,11 @@ def add_AgentGatewayServiceServicer_to_server(servicer, server):
                     servicer.FetchSecrets,
                     request_deserializer=muster_dot_api_dot_v1_dot_agent__gateway__pb2.FetchSecretsRequest.FromString,
                     response_serializer=muster_dot_api_dot_v1_dot_agent__gateway__pb2.FetchSecretsResponse.SerializeToString,
+            ),
+            'FindDeleted': grpc.unary_unary_rpc_method_handler(
+                    servicer.FindDeleted,
+                    request_deserializer=muster_dot_api_dot_v1_dot_agent__gateway__pb2.FindDeletedRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_agent__gateway__pb2.FindDeletedResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -134,6 +151,33 @@ class AgentGatewayService:
             '/muster.api.v1.AgentGatewayService/FetchSecrets',
             muster_dot_api_dot_v1_dot_agent__gateway__pb2.FetchSecretsRequest.SerializeToString,
             muster_dot_api_dot_v1_dot_agent__gateway__pb2.FetchSecretsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FindDeleted(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.AgentGatewayService/FindDeleted',
+            muster_dot_api_dot_v1_dot_agent__gateway__pb2.FindDeletedRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_agent__gateway__pb2.FindDeletedResponse.FromString,
             options,
             channel_credentials,
             insecure,

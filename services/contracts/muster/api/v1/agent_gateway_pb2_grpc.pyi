@@ -20,6 +20,8 @@ class AgentGatewayServiceStub:
     """The agent says who it is, then answers what it is asked until the stream ends."""
     FetchSecrets: _aio.UnaryUnaryMultiCallable[_agent_gateway_pb2.FetchSecretsRequest, _agent_gateway_pb2.FetchSecretsResponse]
     """The credentials that a workload holds, for the agent of the cluster on which it is placed. NOT_FOUND for any other."""
+    FindDeleted: _aio.UnaryUnaryMultiCallable[_agent_gateway_pb2.FindDeletedRequest, _agent_gateway_pb2.FindDeletedResponse]
+    """Which workloads are deleted, for an agent that keeps folders of them."""
 
 class AgentGatewayServiceServicer(metaclass=_abc_1.ABCMeta):
     """Where agents come in."""
@@ -39,5 +41,13 @@ class AgentGatewayServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_agent_gateway_pb2.FetchSecretsRequest, _abc.Awaitable[_agent_gateway_pb2.FetchSecretsResponse]],
     ) -> _abc.Awaitable[_agent_gateway_pb2.FetchSecretsResponse]:
         """The credentials that a workload holds, for the agent of the cluster on which it is placed. NOT_FOUND for any other."""
+
+    @_abc_1.abstractmethod
+    def FindDeleted(
+        self,
+        request: _agent_gateway_pb2.FindDeletedRequest,
+        context: _aio.ServicerContext[_agent_gateway_pb2.FindDeletedRequest, _abc.Awaitable[_agent_gateway_pb2.FindDeletedResponse]],
+    ) -> _abc.Awaitable[_agent_gateway_pb2.FindDeletedResponse]:
+        """Which workloads are deleted, for an agent that keeps folders of them."""
 
 def add_AgentGatewayServiceServicer_to_server(servicer: AgentGatewayServiceServicer, server: _aio.Server) -> None: ...
