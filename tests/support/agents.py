@@ -27,6 +27,7 @@ from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
 from muster_chassis import kafka, topics
 from muster_chassis.broker import Broker
+from muster_cluster_agent.adapters.local.workdirs import digest_of
 from muster_cluster_agent.end import end
 from muster_kernel.ids import uuid7
 from tests.support.identities import signed, trust_file
@@ -84,6 +85,10 @@ class AgentProcess:
     def state(self) -> Path:
         """Its state folder: not below the root, which its replicas may read."""
         return self.root.with_name(f"{self.root.name}-state")
+
+    def kept(self, number: int) -> Path:
+        """The folder in which workload `number` may write: $MUSTER_WORKLOAD_DIR for its replicas."""
+        return self.state / "work" / digest_of(workload_id(number)) / "keep"
 
     @property
     def file(self) -> Path:

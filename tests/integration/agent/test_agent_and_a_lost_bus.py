@@ -15,8 +15,7 @@ GONE = fleet_pb2.REPLICA_STATE_GONE
 
 
 async def test_what_runs_outlives_the_bus_and_is_told_again(own_kafka: EmbeddedKafka, tmp_path: Path) -> None:
-    marks = tmp_path / "starts"
-    command = f"sh -c 'echo >> {marks}; while [ ! -e {tmp_path}/end ]; do sleep 0.05; done'"
+    command = "sh -c 'cd $MUSTER_WORKLOAD_DIR; echo >> starts; while [ ! -e end ]; do sleep 0.05; done'"
     agent = AgentProcess(tmp_path, own_kafka.bootstrap)
     try:
         async with scheduler(own_kafka.bootstrap) as before:
@@ -35,11 +34,11 @@ async def test_what_runs_outlives_the_bus_and_is_told_again(own_kafka: EmbeddedK
             assert {one.workload_id for one in held.assignments} == {workload_id(1), workload_id(2)}
             after.epoch = 2
             await after.assign(training(1, command))
-            (tmp_path / "end").touch()
+            (agent.kept(1) / "end").touch()
             await after.state(workload_id(1), SUCCEEDED)
             await after.release(workload_id(1))
             await after.release(workload_id(2))
             await after.state(workload_id(1), GONE)
-        assert len(marks.read_text()) == 1
+        assert len((agent.kept(1) / "starts").read_text()) == 1
     finally:
         agent.stop()

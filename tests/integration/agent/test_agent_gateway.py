@@ -156,13 +156,13 @@ async def test_a_whole_log_and_its_last_lines_also_after_the_replica_was_removed
         assert submission.text("later") == "one\ntwo\nthree\n"
 
 
-async def test_following_goes_on_until_the_end_of_the_command(backend: LocalBackend, tmp_path: Path) -> None:
-    await run(backend, f"sh -c 'echo first; while [ ! -e {tmp_path}/go ]; do sleep 0.02; done; echo second'")
+async def test_following_goes_on_until_the_end_of_the_command(backend: LocalBackend) -> None:
+    name = await run(backend, "sh -c 'echo first; while [ ! -e go ]; do sleep 0.02; done; echo second'")
     async with connected(backend) as submission:
         await submission.ask.put(pull("f", follow=True))
         await until(lambda: submission.text("f") == "first\n", within=60)
         assert not submission.ended("f")
-        (tmp_path / "go").touch()
+        (backend._workdirs.folders(workload_id(1), name).work / "go").touch()
         await until(lambda: submission.ended("f"), within=60)
         assert submission.text("f") == "first\nsecond\n"
 

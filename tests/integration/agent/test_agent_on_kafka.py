@@ -46,7 +46,7 @@ async def test_a_training_runs_from_its_assignment_to_an_empty_folder(bus: Sched
     workload = workload_id(1)
     await bus.assign(training(1, command, runs=[run], image="ubuntu"))
     ready = await bus.state(workload, READY)
-    assert [condition.type for condition in ready.conditions] == ["ImageAndVolumesIgnored"]
+    assert [condition.type for condition in ready.conditions] == ["ImageAndVolumesIgnored", "WorkingFolder"]
     done = await bus.state(workload, SUCCEEDED)
     assert done.status.exit_code == 0
     gone = await bus.state(workload, GONE)
@@ -78,22 +78,21 @@ async def test_a_failing_command_is_told_with_its_code_and_its_last_words(bus: S
 
 
 async def test_a_killed_agent_finds_what_runs_and_neither_doubles_nor_loses_it(
-    bus: Scheduler, agent: AgentProcess, tmp_path: Path
+    bus: Scheduler, agent: AgentProcess
 ) -> None:
-    marks = tmp_path / "starts"
     agent.start()
-    command = f"sh -c 'echo $$ >> {marks}; while [ ! -e {tmp_path}/end ]; do sleep 0.05; done; exit 3'"
+    command = "sh -c 'cd $MUSTER_WORKLOAD_DIR; echo $$ >> starts; while [ ! -e end ]; do sleep 0.05; done; exit 3'"
     await bus.assign(training(1, command))
     await bus.state(workload_id(1), READY)
     agent.kill()
     bus.forget()
-    (tmp_path / "end").touch()
+    (agent.kept(1) / "end").touch()
     agent.start()
     failed = await bus.state(workload_id(1), FAILED)
     assert failed.status.exit_code == 3
     assert failed.order.start == 2
     await bus.state(workload_id(1), GONE)
-    assert len(marks.read_text().splitlines()) == 1
+    assert len((agent.kept(1) / "starts").read_text().splitlines()) == 1
     held = await bus.wait_for(lambda m: isinstance(m, agent_pb2.AssignmentsHeld) and m.assignments)
     assert held.assignments[0].workload_id == workload_id(1)
 
