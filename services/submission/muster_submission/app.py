@@ -71,7 +71,7 @@ async def compose(runtime: Runtime, settings: SubmissionSettings) -> Application
     runtime.eternal("retention", retention.run)
     runtime.eternal("pruning", upkeep.keep_bounded)
     runtime.eternal("refusals", app.access_parts.refusals.run)
-    runtime.eternal("waiting firings", upkeep.start_what_waits)
+    runtime.eternal("trigger lanes", app.lanes.run)
     if settings.secret_keys_file is not None:
         runtime.eternal("credentials", upkeep.keep_sealed)
     runtime.eternal("rpc", server.run, stop=stop_serving)

@@ -44,7 +44,7 @@ from muster_chassis.rpc import Service, ServiceIdentity, ServiceName, service
 from muster_chassis.runtime import Runtime
 from muster_submission.adapters.agents import Agents
 from muster_submission.adapters.applied import PostgresApplied
-from muster_submission.adapters.expressions import CelProcess
+from muster_submission.adapters.expression_lanes import ExpressionLanes
 from muster_submission.adapters.feed import Feed
 from muster_submission.adapters.firings import PostgresFirings
 from muster_submission.adapters.fleet import PostgresFleet
@@ -55,6 +55,7 @@ from muster_submission.adapters.reading import Reading
 from muster_submission.adapters.secrets import PostgresSecrets
 from muster_submission.adapters.templates import PostgresTemplates
 from muster_submission.adapters.tenancy import PostgresTenancy
+from muster_submission.adapters.trigger_queue import PostgresTriggerQueue
 from muster_submission.adapters.triggers import PostgresTriggers
 from muster_submission.adapters.usage import PostgresUsage
 from muster_submission.adapters.vault import Vault
@@ -68,6 +69,7 @@ from muster_submission.handlers.departments import Departments
 from muster_submission.handlers.drafts import Drafts
 from muster_submission.handlers.firing import Firing
 from muster_submission.handlers.intents import Intents
+from muster_submission.handlers.lanes import Lanes
 from muster_submission.handlers.node_pools import NodePools
 from muster_submission.handlers.objects import Objects
 from muster_submission.handlers.progress import Follow
@@ -131,7 +133,8 @@ class Application:
         self.templates = PostgresTemplates(database.pool)
         self.triggers = PostgresTriggers(database.pool)
         self.firings = PostgresFirings(database.pool)
-        self.expressions = CelProcess()
+        self.expressions = ExpressionLanes()
+        self.queue = PostgresTriggerQueue(database.pool, settings.instance)
         self.usage = PostgresUsage(database.pool)
         self.grants = self.access_parts.grants(self.tenancy)
         self.drafts = Drafts(self.tenancy, self.templates, settings.template_fields)
@@ -142,7 +145,8 @@ class Application:
         self.sealing = Sealing(self.vault, self.secrets)
         self.submit = Submit(self.books, self.sealing, self.feed)
         self.runs = Runs(self.expressions, self.drafts, self.access)
-        self.firing = Firing(self.triggers, self.firings, self.runs, self.submit)
+        self.firing = Firing(self.triggers, self.firings, self.queue, self.runs, self.submit, database.unit)
+        self.lanes = Lanes(self.firing, self.firings, self.queue, runtime.health)
         self.intents = Intents(self.books, self.sealing, self.feed)
         self.apply = Apply(PostgresApplied(), self.books, self.sealing, self.submit, self.intents)
         identity = ServiceIdentity(ServiceName.SUBMISSION, PrivateKey(settings.service_key_file, read_private))
@@ -277,7 +281,6 @@ class Application:
             reading=self.reading,
             access=self.access_parts,
             firings=self.firings,
-            firing=self.firing,
             secrets=self.secrets,
             vault=self.vault,
         )

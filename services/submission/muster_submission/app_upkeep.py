@@ -1,4 +1,4 @@
-"""The part of the composition root that runs for ever beside the calls: pruning, keys, firings that wait.
+"""The part of the composition root that runs for ever beside the calls: pruning and keys.
 
 Called by app.py alone. Holds: a database that is away for a while ends none of these tasks.
 """
@@ -18,7 +18,6 @@ from muster_submission.adapters.reading import Reading
 from muster_submission.adapters.secrets import PostgresSecrets
 from muster_submission.adapters.vault import BadKeys, Vault
 from muster_submission.app_access import AccessParts
-from muster_submission.handlers.firing import Firing
 from muster_submission.handlers.sealing import Rotation
 
 _log = logs.get(__name__)
@@ -26,7 +25,6 @@ _LOG_KEPT: Final = timedelta(hours=24)
 _HISTORY_KEPT: Final = timedelta(days=90)
 _PRUNE_SECONDS: Final = 60.0
 _PRUNE_ROWS: Final = 5000
-_WAIT_SECONDS: Final = 1.0
 _ROTATE_SECONDS: Final = 60.0
 _ENDED: Final = """
 SELECT id::text FROM workloads WHERE gone AND finished_at < now() - make_interval(days => $1) ORDER BY id LIMIT 5000
@@ -43,7 +41,6 @@ class Upkeep:
         reading: Reading,
         access: AccessParts,
         firings: PostgresFirings,
-        firing: Firing,
         secrets: PostgresSecrets,
         vault: Vault,
     ) -> None:
@@ -51,7 +48,6 @@ class Upkeep:
         self._reading = reading
         self._access = access
         self._firings = firings
-        self._firing = firing
         self._secrets = secrets
         self._vault = vault
 
@@ -86,17 +82,6 @@ class Upkeep:
             except (*TRANSIENT, asyncpg.PostgresError, TimeoutError) as error:
                 _log.warning("credentials could not be sealed anew, tried again in a minute", error=repr(error))
             await asyncio.sleep(_ROTATE_SECONDS)
-
-    async def start_what_waits(self) -> None:
-        """Lets firings that wait for their rule's limits go on, once a second. An eternal task."""
-        while True:
-            try:
-                for key in await self._firings.with_waiting():
-                    async with self._database.unit() as unit:
-                        await self._firing.go_on(unit, key)
-            except (*TRANSIENT, asyncpg.PostgresError, TimeoutError) as error:
-                _log.warning("waiting firings could not be looked at, tried again in a second", error=repr(error))
-            await asyncio.sleep(_WAIT_SECONDS)
 
     async def ended(self, days: int) -> list[str]:
         """Workloads that have been Deleted for so many days."""

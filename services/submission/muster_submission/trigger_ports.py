@@ -46,6 +46,17 @@ class StoredFiring:
     started_at: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class QueuedEvent:
+    """An event that waits for the lane of a project. `tries`: how often it failed alone."""
+
+    id: int
+    project: str
+    event: CloudEvent
+    tries: int
+    at: datetime
+
+
 class Triggers(Protocol):
     """Rules."""
 
@@ -61,8 +72,13 @@ class Triggers(Protocol):
         """A rule."""
         ...
 
-    async def for_types(self, types: Iterable[str]) -> Sequence[StoredRule]:
-        """The enabled rules whose type is one of these, or a prefix of one, by project and name."""
+    async def for_types(
+        self, types: Iterable[str], *, project: str = "", unit: Unit | None = None
+    ) -> Sequence[StoredRule]:
+        """The enabled rules whose type is one of these, or a prefix of one, by project and name.
+
+        project: only its rules. unit: reads in this transaction, which must not wait for another connection.
+        """
         ...
 
     async def lock(self, unit: Unit, names: Iterable[tuple[str, str]]) -> dict[tuple[str, str], StoredRule]:
@@ -114,13 +130,47 @@ class Firings(Protocol):
         ...
 
 
-class Expressions(Protocol):
-    """CEL."""
+class TriggerQueue(Protocol):
+    """Events that wait for the lane of a project."""
 
-    async def evaluate(self, question: Question) -> Answer:
+    async def add(self, unit: Unit, queued: Sequence[tuple[str, CloudEvent]]) -> None:
+        """Write events down, each for one project."""
+        ...
+
+    async def depths(self, unit: Unit, projects: Iterable[str]) -> dict[str, int]:
+        """Return how many events wait for each project."""
+        ...
+
+    async def due(self) -> Sequence[str]:
+        """Return the projects for which an event waits, at most a thousand."""
+        ...
+
+    async def claim(self, project: str, at_most: int) -> Sequence[QueuedEvent]:
+        """Return the oldest events of a project; none while another instance has the project's."""
+        ...
+
+    async def remove(self, unit: Unit, ids: Sequence[int]) -> frozenset[int]:
+        """Remove events; return those that were there."""
+        ...
+
+    async def set_aside(self, queued: int, why: str) -> None:
+        """Let an event wait, longer each time."""
+        ...
+
+    async def aside(self) -> str:
+        """Return what is set aside, as a sentence; empty: nothing is."""
+        ...
+
+
+class Expressions(Protocol):
+    """CEL. Each question counts against the budgets of a project and of its rule."""
+
+    async def evaluate(self, question: Question, project: str, rule: str) -> Answer:
         """The values of expressions over an event."""
         ...
 
-    async def check(self, expressions: Mapping[str, str], schema: Schema | None) -> Mapping[str, str]:
+    async def check(
+        self, expressions: Mapping[str, str], schema: Schema | None, project: str, rule: str
+    ) -> Mapping[str, str]:
         """What is wrong with expressions, by key, and with a schema under `data_schema`."""
         ...

@@ -36,10 +36,12 @@ class Cel:
     def __init__(self) -> None:
         self.runaway = False
 
-    async def evaluate(self, question: Question) -> Answer:
+    async def evaluate(self, question: Question, project: str, rule: str) -> Answer:
         return Broken("too much", runaway=True) if self.runaway else cel.evaluate(question)
 
-    async def check(self, expressions: Mapping[str, str], schema: Schema | None) -> Mapping[str, str]:
+    async def check(
+        self, expressions: Mapping[str, str], schema: Schema | None, project: str, rule: str
+    ) -> Mapping[str, str]:
         return cel.problems(expressions, schema)
 
 

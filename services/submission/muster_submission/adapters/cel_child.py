@@ -11,6 +11,7 @@ import resource
 import signal
 import struct
 import sys
+import time
 from typing import BinaryIO, Final
 
 import msgspec
@@ -42,6 +43,7 @@ class Told(msgspec.Struct, tag=True):
     """What is wrong, by key."""
 
     problems: dict[str, str]
+    seconds: float = 0.0
 
 
 class Answered(msgspec.Struct, tag=True):
@@ -49,12 +51,15 @@ class Answered(msgspec.Struct, tag=True):
 
     matched: bool
     texts: dict[str, str]
+    seconds: float = 0.0
+    """Processor time of the question; so it is of the other answers."""
 
 
 class Failed(msgspec.Struct, tag=True):
     """Some expression has no value."""
 
     why: str
+    seconds: float = 0.0
 
 
 def main() -> None:
@@ -67,7 +72,10 @@ def main() -> None:
     while (frame := _read(source)) is not None:
         asked = decoder.decode(frame)
         signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
-        answer = msgspec.msgpack.encode(_answer(asked))
+        began = time.process_time()
+        found = _answer(asked)
+        found.seconds = time.process_time() - began
+        answer = msgspec.msgpack.encode(found)
         signal.setitimer(signal.ITIMER_PROF, 0)
         sink.write(LENGTH.pack(len(answer)) + answer)
         sink.flush()

@@ -10,7 +10,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -21,6 +21,7 @@ from muster_submission.domain.expressions import Answer, Broken, Question, Schem
 
 _log = logs.get(__name__)
 _ANSWER_SECONDS: Final = 10.0  # on a machine that gives the child no time; its own clock counts processor time
+_LOST_SECONDS: Final = 2 * CPU_SECONDS  # what a question costs that ended its child: its time, and the next start
 _LIMIT: Final = 16 << 20
 _OURS: Final = frozenset({"MUSTER_DATABASE_URL"})  # what strangers' expressions run beside has no key to the books
 _DECODER: Final[msgspec.msgpack.Decoder[Told | Answered | Failed]] = msgspec.msgpack.Decoder(Told | Answered | Failed)
@@ -35,6 +36,10 @@ RUNAWAYS: Final = metrics.counter(
 )
 
 
+Spent = Callable[[float], None]
+"""Hears how many seconds of processor time a question took."""
+
+
 class CelProcess:
     """Expressions, evaluated in a child."""
 
@@ -47,9 +52,9 @@ class CelProcess:
         """The child that answers now."""
         return self._child.pid if self._child else None
 
-    async def evaluate(self, question: Question) -> Answer:
+    async def evaluate(self, question: Question, spent: Spent | None = None) -> Answer:
         """The values of a rule's expressions over an event."""
-        match await self._ask(Evaluate(question)):
+        match await self._ask(Evaluate(question), spent):
             case Answered(matched=matched, texts=texts):
                 return Values(matched, texts)
             case Failed(why=why):
@@ -57,9 +62,11 @@ class CelProcess:
             case lost:
                 return Broken(str(lost), runaway=True)
 
-    async def check(self, expressions: Mapping[str, str], schema: Schema | None) -> Mapping[str, str]:
+    async def check(
+        self, expressions: Mapping[str, str], schema: Schema | None, spent: Spent | None = None
+    ) -> Mapping[str, str]:
         """What is wrong with expressions, by key."""
-        match await self._ask(Check(dict(expressions), schema)):
+        match await self._ask(Check(dict(expressions), schema), spent):
             case Told(problems=problems):
                 return problems
             case lost:
@@ -70,7 +77,13 @@ class CelProcess:
         async with self._turn:
             await self._end()
 
-    async def _ask(self, asked: Evaluate | Check) -> Told | Answered | Failed | str:
+    async def _ask(self, asked: Evaluate | Check, spent: Spent | None) -> Told | Answered | Failed | str:
+        answer = await self._answer(asked)
+        if spent is not None:
+            spent(_LOST_SECONDS if isinstance(answer, str) else answer.seconds)
+        return answer
+
+    async def _answer(self, asked: Evaluate | Check) -> Told | Answered | Failed | str:
         """The answer, or why there is none. A child that somebody else ended costs one more try."""
         async with self._turn:
             for _ in range(2):

@@ -25,7 +25,7 @@ RETURNING {_COLUMNS}
 """  # noqa: S608 - constants only
 _FOR_TYPES: Final = f"""
 SELECT {_COLUMNS} FROM triggers t
-WHERE enabled AND (
+WHERE enabled AND ($2 = '' OR project = $2) AND (
     (NOT prefix AND event_type = ANY ($1::text[]))
     OR (prefix AND EXISTS (
         SELECT 1 FROM unnest($1::text[]) AS u(type) WHERE starts_with(u.type, left(t.event_type, -1))
@@ -77,9 +77,12 @@ class PostgresTriggers:
         )
         return None if row is None else _stored(row)
 
-    async def for_types(self, types: Iterable[str]) -> Sequence[StoredRule]:
+    async def for_types(
+        self, types: Iterable[str], *, project: str = "", unit: Unit | None = None
+    ) -> Sequence[StoredRule]:
         """The enabled rules whose type is one of these, or a prefix of one, by project and name."""
-        return [_stored(row) for row in await self._pool.fetch(_FOR_TYPES, sorted(set(types)))]
+        where = self._pool if unit is None else unit.connection
+        return [_stored(row) for row in await where.fetch(_FOR_TYPES, sorted(set(types)), project)]
 
     async def lock(self, unit: Unit, names: Iterable[tuple[str, str]]) -> dict[tuple[str, str], StoredRule]:
         """Those that are there, locked in one order: two batches then wait for each other and never deadlock."""

@@ -93,7 +93,9 @@ class Runs:
         rule = stored.rule
         if not rule.takes(event):
             return Passed("the rule does not take events of this type, source and subject, or it is not enabled")
-        found = await self._expressions.evaluate(Question(rule.expressions(), event, rule.schema))
+        found = await self._expressions.evaluate(
+            Question(rule.expressions(), event, rule.schema), rule.project, rule.name
+        )
         if isinstance(found, Broken):
             return Failed(found.why, found.runaway)
         if not found.matched:

@@ -153,7 +153,7 @@ class Rules:
         return base
 
     async def _expression_problems(self, rule: Rule) -> list[Problem]:
-        found = await self._expressions.check(rule.expressions(), rule.schema)
+        found = await self._expressions.check(rule.expressions(), rule.schema, rule.project, rule.name)
         return [Problem(f"trigger.{key}", why) for key, why in found.items()]
 
 
