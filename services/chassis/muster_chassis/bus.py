@@ -73,6 +73,7 @@ class DatabaseIdentity:
             )
             if changed:
                 await unit.connection.execute("DELETE FROM relay_positions WHERE bus <> $1", cluster_id)
+                await unit.connection.execute("DELETE FROM relay_lanes WHERE bus <> $1", cluster_id)
                 await unit.connection.execute("DELETE FROM consumer_offsets WHERE bus <> $1", cluster_id)
 
 

@@ -4,6 +4,9 @@ One task a lane. It reads `id > last`, which is safe because rows are inserted u
 commit; wakes at once after a commit of this process, and polls slowly for those of others. `last` is written down
 now and then: after a crash some rows go out twice, under the same event ids, and consumers drop them.
 
+Order counts within a topic, so a topic that cannot be sent to (it is missing, has no leader, refuses us) waits alone at
+its own position (`waiting_topics`), while the others are published; it catches up in order.
+
 The ordinary lane is sent by whoever holds a session lock. The assignments lane is sent by the leader's transactional
 producer: a new leader fences the old one at the broker.
 """
@@ -12,12 +15,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import asyncpg
 import msgspec
+from aiokafka import errors
 from aiokafka.errors import ProducerFenced
 
 from muster_chassis import kafka, logs, metrics, tracing
@@ -29,6 +33,7 @@ from muster_chassis.kafka import KAFKA_TROUBLE
 from muster_chassis.signatures import RecordSigner
 from muster_chassis.topics import named
 from muster_chassis.unit import ASSIGNMENTS, ORDINARY
+from muster_chassis.waiting_topics import WaitingTopics, has_leader
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -42,8 +47,25 @@ _PERSIST: Final = 1.0
 _LOCK_PAUSE: Final = 0.25
 _READ: Final = """
 SELECT id, event_id::text, topic, aggregate, version, key, type, headers, value, trace, created
-FROM outbox WHERE lane = $1 AND id > $2 ORDER BY id LIMIT $3
+FROM outbox WHERE lane = $1 AND id > $2 AND topic <> ALL($4::text[]) ORDER BY id LIMIT $3
 """
+_READ_TOPIC: Final = """
+SELECT id, event_id::text, topic, aggregate, version, key, type, headers, value, trace, created
+FROM outbox WHERE lane = $1 AND id > $2 AND id <= $4 AND topic = $5 ORDER BY id LIMIT $3
+"""
+_NEW_TOPIC_PAUSE: Final = 0.2
+_TOPIC_SECONDS: Final = 5.0  # within which Kafka acknowledges a pass of one topic, else that topic waits
+_TOPIC_TROUBLE: Final = (
+    errors.UnknownTopicOrPartitionError,
+    errors.TopicAuthorizationFailedError,
+    errors.InvalidTopicError,
+    errors.LeaderNotAvailableError,
+    errors.NotLeaderForPartitionError,
+    errors.MessageSizeTooLargeError,
+    errors.KafkaTimeoutError,
+    TimeoutError,
+)
+"""What keeps one topic from being sent to and says nothing about the others."""
 _REMEMBER: Final = """
 INSERT INTO relay_positions (lane, bus, last) VALUES ($1, $2, $3)
 ON CONFLICT (lane, bus) DO UPDATE SET last = greatest(relay_positions.last, excluded.last)
@@ -67,6 +89,14 @@ LAG = metrics.histogram(
 
 class OutOfOrder(Exception):
     """The outbox is not in commit order: a version was skipped or repeated. Nothing may be published past it."""
+
+
+class TopicsFailed(Exception):
+    """Some topics of a pass were not acknowledged. `first`: the first row of each that is not, and why."""
+
+    def __init__(self, first: Mapping[str, tuple[int, Exception]]) -> None:
+        super().__init__(", ".join(f"{topic}: {error!r}" for topic, (_, error) in first.items()))
+        self.first = dict(first)
 
 
 class Fenced(Exception):
@@ -98,8 +128,10 @@ class Relay:
         self._session = Session("")
         self._persisted = 0
         self._persist_at = 0.0
+        self.waiting = WaitingTopics(lane, self._label, bus.health)
+        self._known: set[str] = set()
         self.last = 0
-        """The id of the last row that Kafka has acknowledged."""
+        """The id of the last row that Kafka has acknowledged, but for topics that wait."""
         database.on_published(self._wake.set)
 
     async def run(self) -> None:
@@ -113,6 +145,8 @@ class Relay:
                 _log.info("the relay begins anew on another bus", lane=self._label)
             except ProducerFenced as error:
                 raise Fenced(f"{self._transactional_id} was taken over by another producer") from error
+            except TopicsFailed as failed:
+                _log.warning("topics wait, the relay goes on with the others", lane=self._label, why=str(failed))
             except (*KAFKA_TROUBLE, *PASSING) as error:
                 if isinstance(error, asyncpg.InterfaceError) and not transient(error):
                     raise
@@ -120,11 +154,13 @@ class Relay:
                 await backoff.pause()
 
     async def drain(self, within: float) -> bool:
-        """Waits until everything committed so far is published; False after `within` seconds."""
+        """Waits until all that is committed is published, but for topics that wait; False after `within` seconds."""
         with suppress(TimeoutError, *TRANSIENT):
             async with asyncio.timeout(within):
                 wanted = await self._database.pool.fetchval(
-                    "SELECT coalesce(max(id), 0) FROM outbox WHERE lane = $1", self._lane
+                    "SELECT coalesce(max(id), 0) FROM outbox WHERE lane = $1 AND topic <> ALL($2::text[])",
+                    self._lane,
+                    self.waiting.names,
                 )
                 while self.last < wanted:
                     self._wake.set()
@@ -135,13 +171,19 @@ class Relay:
     async def _work(self, backoff: Backoff) -> None:
         async with self._connected() as connection, self._producing() as producer:
             self.last = self._persisted = await self._position(connection)
-            read = await connection.prepare(_READ)
+            await self.waiting.load(connection, self._session.cluster_id)
+            self._known.clear()
+            read, read_topic = await connection.prepare(_READ), await connection.prepare(_READ_TOPIC)
             while True:
                 self._wake.clear()
-                rows = await read.fetch(self._lane, self.last, self._batch)
+                for topic in self.waiting.ready(producer):
+                    last = self.waiting.last(topic)
+                    rows = await read_topic.fetch(self._lane, last, self._batch, self.last, topic)
+                    if topic not in await self._pass(connection, producer, rows):
+                        self.waiting.sent(topic, rows[-1]["id"] if rows else last, over=len(rows) < self._batch)
+                rows = await read.fetch(self._lane, self.last, self._batch, self.waiting.names)
                 if rows:
-                    check_order(rows)
-                    await self._publish(producer, rows)
+                    await self._pass(connection, producer, rows)
                     self.last = rows[-1]["id"]
                     backoff.reset()
                 await self._remember(connection, force=not rows)
@@ -150,6 +192,49 @@ class Relay:
                         # Not asyncio.wait_for: in 3.11 it swallows a cancellation that meets the event.
                         async with asyncio.timeout(_POLL):
                             await self._wake.wait()
+
+    async def _pass(self, connection: Connection, producer: AIOKafkaProducer, rows: Sequence[Any]) -> set[str]:
+        """Publish rows but those of topics that are missing, which wait from now on and are returned.
+
+        Raises TopicsFailed where Kafka did not take those of others. What waits is written down before either.
+        """
+        missing = await self._missing(producer, rows)
+        if missing:
+            for topic in missing:
+                self._wait(topic, rows, "the topic is missing, or has no leader")
+            await self._remember(connection, force=True)
+            rows = [row for row in rows if row["topic"] not in missing]
+        if not rows:
+            return missing
+        check_order(rows)
+        try:
+            await self._publish(producer, rows)
+        except TopicsFailed as failed:
+            for topic, (first, error) in failed.first.items():
+                self._wait(topic, [row for row in rows if row["id"] >= first], repr(error))
+            if self._transactional_id is None:
+                self.last = max(self.last, rows[-1]["id"])  # all other topics of the pass are acknowledged
+            await self._remember(connection, force=True)
+            raise
+        return missing
+
+    def _wait(self, topic: str, rows: Sequence[Any], why: str) -> None:
+        """Let a topic wait from its first row of these on."""
+        self._known.discard(topic)
+        self.waiting.add(topic, next(row["id"] for row in rows if row["topic"] == topic) - 1, why)
+
+    async def _missing(self, producer: AIOKafkaProducer, rows: Sequence[Any]) -> set[str]:
+        """The topics of these rows that cannot be sent to.
+
+        They are looked for before anything is sent: Kafka's client would look for one 10 s long, and all others wait.
+        """
+        new = {row["topic"] for row in rows} - self._known
+        if not new:
+            return new
+        found = await asyncio.gather(*(_is_there(producer, topic) for topic in sorted(new)))
+        missing = {topic for topic, is_there in zip(sorted(new), found, strict=True) if not is_there}
+        self._known.update(new - missing)
+        return missing
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Connection]:
@@ -194,11 +279,14 @@ class Relay:
         now = time.monotonic()
         if self._session.ended.is_set():
             return  # a position on a lost bus says nothing, and must not be there should that bus come back
-        if self.last == self._persisted or (not force and now < self._persist_at):
+        if not force and now < self._persist_at:
             return
         self._persist_at = now + _PERSIST
-        persisted = self.last
-        await connection.execute(_REMEMBER, self._lane, self._session.cluster_id, persisted)
+        persisted, bus = self.last, self._session.cluster_id
+        async with connection.transaction():
+            await self.waiting.save(connection, bus)
+            if persisted != self._persisted:
+                await connection.execute(_REMEMBER, self._lane, bus, persisted)
         self._persisted = persisted
 
     async def _publish(self, producer: AIOKafkaProducer, rows: Sequence[Any]) -> None:
@@ -211,27 +299,58 @@ class Relay:
         LAG.labels(self._label).observe(max(0.0, time.time() - rows[0]["created"].timestamp()))
 
     async def _send(self, producer: AIOKafkaProducer, rows: Sequence[Any]) -> None:
-        source = self._database.source
-        acknowledged = []
+        """Send rows and wait for Kafka, each topic for itself. Raises TopicsFailed for those that fail."""
+        by_topic: dict[str, list[Any]] = {}
         for row in rows:
-            headers = encode_headers(
-                event_id=row["event_id"],
-                event_type=row["type"],
-                source=source,
-                aggregate=row["aggregate"],
-                version=row["version"],
-                time=row["created"],
-                traceparent=row["trace"],
-                extra=msgspec.json.decode(row["headers"]) if row["headers"] else (),
-            )
-            if self._signer is not None:
-                headers += self._signer.headers(row["topic"], row["key"], row["value"], headers)
-            with tracing.span(f"publish {row['topic']}", row["trace"]) if tracing.recording() else nullcontext():
-                answer = await producer.send(row["topic"], row["value"], row["key"], headers=headers)
-            answer.add_done_callback(kafka.seen)
-            acknowledged.append(answer)
-        for answer in acknowledged:
-            await answer
+            by_topic.setdefault(row["topic"], []).append(row)
+        answers = await asyncio.gather(*(self._send_topic(producer, its) for its in by_topic.values()))
+        failed = {topic: answer for topic, answer in zip(by_topic, answers, strict=True) if answer is not None}
+        if failed and self._transactional_id is not None:
+            failed = {topic: (by_topic[topic][0]["id"], error) for topic, (_, error) in failed.items()}  # none of it is
+        if failed:
+            raise TopicsFailed(failed)
+
+    async def _send_topic(self, producer: AIOKafkaProducer, rows: Sequence[Any]) -> tuple[int, Exception] | None:
+        """Send the rows of one topic. Returns None, or the first that Kafka did not acknowledge and why."""
+        answers: list[asyncio.Future[Any]] = []
+        acknowledged = 0
+        try:
+            async with asyncio.timeout(_TOPIC_SECONDS):
+                for row in rows:
+                    answers.append(await self._send_one(producer, row))  # noqa: PERF401 - those before a failure count
+                for answer in answers:
+                    # Shielded: an answer that comes too late must not be cancelled inside the client.
+                    await (answer if answer.done() else asyncio.shield(answer))
+                    acknowledged += 1
+        except _TOPIC_TROUBLE as error:
+            return rows[acknowledged]["id"], error
+        return None
+
+    async def _send_one(self, producer: AIOKafkaProducer, row: Any) -> asyncio.Future[Any]:
+        headers = encode_headers(
+            event_id=row["event_id"],
+            event_type=row["type"],
+            source=self._database.source,
+            aggregate=row["aggregate"],
+            version=row["version"],
+            time=row["created"],
+            traceparent=row["trace"],
+            extra=msgspec.json.decode(row["headers"]) if row["headers"] else (),
+        )
+        if self._signer is not None:
+            headers += self._signer.headers(row["topic"], row["key"], row["value"], headers)
+        with tracing.span(f"publish {row['topic']}", row["trace"]) if tracing.recording() else nullcontext():
+            answer: asyncio.Future[Any] = await producer.send(row["topic"], row["value"], row["key"], headers=headers)
+        answer.add_done_callback(kafka.seen)
+        return answer
+
+
+async def _is_there(producer: AIOKafkaProducer, topic: str) -> bool:
+    """Whether a topic can be sent to; one that was made just now is looked for twice."""
+    if await has_leader(producer, topic):
+        return True
+    await asyncio.sleep(_NEW_TOPIC_PAUSE)
+    return await has_leader(producer, topic)
 
 
 def check_order(rows: Sequence[Any]) -> None:

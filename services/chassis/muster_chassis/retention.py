@@ -31,7 +31,9 @@ _AGED: Final = (
     ("parked", "done_at", timedelta(days=7)),
 )
 _PUBLISHED: Final = (
-    "id <= (SELECT coalesce(min(p.last), 0) FROM relay_positions p WHERE p.lane = o.lane)"  # never what is not sent yet
+    # Never what is not sent yet: beyond the relay's position, or of a topic that waits.
+    "id <= (SELECT coalesce(min(p.last), 0) FROM relay_positions p WHERE p.lane = o.lane) AND NOT EXISTS ("
+    "SELECT 1 FROM relay_lanes l WHERE l.lane = o.lane AND l.topic = o.topic AND l.last < o.id)"
 )
 _SUPERSEDED: Final = f"""
 (o.lane = 1 OR o.topic IN ('muster.tenancy', 'muster.advice')) AND o.{_PUBLISHED} AND EXISTS (
