@@ -229,6 +229,8 @@ RPCS: Final[Sequence[Rpc]] = (
     _rpc("fleet", "RegisterCluster", Verb.CLUSTERS_WRITE, EAST, cluster="east"),
     _rpc("fleet", "AdoptCluster", Verb.CLUSTERS_WRITE, EAST, cluster="east"),
     _rpc("fleet", "ForceGoneNode", Verb.CLUSTERS_WRITE, EAST, cluster="east", node="n"),
+    _rpc("fleet", "ListQuarantine", Verb.DEAD_LETTERS_READ, NOWHERE),
+    _rpc("fleet", "ReleaseQuarantine", Verb.DEAD_LETTERS_WRITE, NOWHERE),
     _rpc("dead_letters", "ListDeadLetters", Verb.DEAD_LETTERS_READ, NOWHERE, service="submission"),
     _rpc("dead_letters", "RedriveDeadLetters", Verb.DEAD_LETTERS_WRITE, NOWHERE, service="submission"),
     _rpc("dead_letters", "ResumeConsumer", Verb.DEAD_LETTERS_WRITE, NOWHERE, service="submission"),

@@ -17,6 +17,7 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
 from muster.api.v1 import dead_letters_pb2, explain_pb2, triggers_pb2, usage_pb2, workloads_pb2
+from muster.api.v1 import fleet_pb2 as fleet_api_pb2
 from muster.events.v1 import scheduler_pb2
 from muster.fleet.v1 import fleet_pb2
 from muster.options.v1 import options_pb2
@@ -57,6 +58,7 @@ class World:
     clusters: list[fleet_pb2.Cluster] = field(default_factory=list)
     nodes: list[fleet_pb2.NodeView] = field(default_factory=list)
     accounts: list[fleet_pb2.Account] = field(default_factory=list)
+    quarantine: fleet_api_pb2.ListQuarantineResponse = field(default_factory=fleet_api_pb2.ListQuarantineResponse)
     dead_letters: list[dead_letters_pb2.DeadLetter] = field(default_factory=list)
     triggers: dict[str, triggers_pb2.Trigger] = field(default_factory=dict)
     firings: list[triggers_pb2.Firing] = field(default_factory=list)

@@ -86,6 +86,13 @@ class FleetPlane(PlaneService, fleet_pb2_grpc.FleetServiceServicer):
     async def ForceGoneNode(self, request: Any, context: Any) -> Any:
         return await self._tell("ForceGoneNode", request, context, fleet_api_pb2.ForceGoneNodeResponse(declared_gone=2))
 
+    async def ListQuarantine(self, request: Any, context: Any) -> Any:
+        return await self._tell("ListQuarantine", request, context, self._world.quarantine)
+
+    async def ReleaseQuarantine(self, request: Any, context: Any) -> Any:
+        answer = fleet_api_pb2.ReleaseQuarantineResponse(released=len(request.workload_ids) or 7)
+        return await self._tell("ReleaseQuarantine", request, context, answer)
+
     async def ListNodes(self, request: Any, context: Any) -> Any:
         return await self._tell("ListNodes", request, context, fleet_api_pb2.ListNodesResponse(nodes=self._world.nodes))
 

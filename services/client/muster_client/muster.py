@@ -36,7 +36,7 @@ from muster_client.login import Login
 from muster_client.organisation import Departments, NodePools, Projects
 from muster_client.pages import pages
 from muster_client.phases import Phase
-from muster_client.resources import Clusters, DeadLetters, Nodes, Templates
+from muster_client.resources import Clusters, DeadLetters, Nodes, Quarantine, Templates
 from muster_client.triggers import Triggers
 from muster_client.watching import Watcher, WatchItem, until
 from muster_client.words import TERMINAL
@@ -84,6 +84,7 @@ class Muster:
         self.triggers = Triggers(self._calls, self._channel)
         self.clusters = Clusters(self._calls, self._channel)
         self.nodes = Nodes(self._calls, self._channel)
+        self.quarantine = Quarantine(self._calls, self._channel)
         self.dead_letters = DeadLetters(self._calls, self._channel)
         self.access = Access(self._calls, self._channel)
         self.applications = Applications(self._calls, self._channel)

@@ -139,6 +139,21 @@ class Nodes(Resource):
         return (await self._calls.unary(stub.ForceGoneNode, request)).declared_gone
 
 
+class Quarantine(Resource):
+    """The workloads that the scheduler failed on and has set aside."""
+
+    async def list(self) -> Sequence[fleet_api_pb2.QuarantinedWorkload]:
+        """The workloads, the oldest first, with what was raised and where."""
+        stub = fleet_pb2_grpc.FleetServiceStub(self._channel)
+        return (await self._calls.unary(stub.ListQuarantine, fleet_api_pb2.ListQuarantineRequest())).workloads
+
+    async def release(self, workloads: Iterable[str] = (), *, key: str | None = None) -> int:
+        """Let workloads in again, all of them where none is named; how many. Raises NotFound."""
+        request = fleet_api_pb2.ReleaseQuarantineRequest(workload_ids=workloads, idempotency_key=key or new_key())
+        stub = fleet_pb2_grpc.FleetServiceStub(self._channel)
+        return (await self._calls.unary(stub.ReleaseQuarantine, request)).released
+
+
 class DeadLetters(Resource):
     """What a service could not handle."""
 

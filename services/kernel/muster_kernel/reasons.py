@@ -57,6 +57,7 @@ class WaitingReason(StrEnum):
     NODES_UNAVAILABLE = "NodesUnavailable"
     BEHIND_OTHERS = "BehindOthers"
     NOT_EVALUATED = "NotEvaluated"
+    QUARANTINED = "Quarantined"
 
 
 class FailureClass(StrEnum):

@@ -252,6 +252,10 @@ _CATALOGUE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     WaitingReason.NODES_UNAVAILABLE: (_CLOSED, ("cordoned", "closing", "down", "silent")),
     WaitingReason.BEHIND_OTHERS: ("{workloads:workload is|workloads are} ahead of it", ("workloads",)),
     WaitingReason.NOT_EVALUATED: ("it has not been looked at yet", ()),
+    WaitingReason.QUARANTINED: (
+        "it is set aside because the scheduler failed on it; an operator sees why: muster quarantine list",
+        (),
+    ),
 }
 
 

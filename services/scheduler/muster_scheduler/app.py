@@ -14,13 +14,12 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
-import asyncpg
-
 from muster_chassis import identity, logs
 from muster_chassis.acls import TRANSACTIONAL_ID
 from muster_chassis.assigned_consumer import AssignedConsumer
+from muster_chassis.attempts import passes, patiently
 from muster_chassis.bus import Bus, DatabaseIdentity
-from muster_chassis.database import Database, OutcomeUnknown, transient
+from muster_chassis.database import Database, OutcomeUnknown
 from muster_chassis.dead_letters import dead_letters_service
 from muster_chassis.events import Event
 from muster_chassis.key_files import KeyFileError, PrivateKey, Purpose, TrustFile, read_private
@@ -196,6 +195,7 @@ class Scheduler:
             Publisher(term.epoch),
             partial(self._translate, state.world),
             visits=self._settings.cycle_visits,
+            health=self._bus.health,
         )
         clusters = sorted(state.world.clusters)
         consumer = AssignedConsumer(
@@ -211,7 +211,7 @@ class Scheduler:
         relay = Relay(
             self._database, self._bus, lane=ASSIGNMENTS, transactional_id=TRANSACTIONAL_ID, signer=self._signer
         )
-        await self._republish(handlers, term)
+        await patiently(lambda: self._republish(handlers, term))
         self._consumer = consumer
         self.desk.open(handlers, term)
         try:
@@ -298,7 +298,7 @@ class Scheduler:
             async with self._database.unit(begin=term.fence) as unit:
                 await handlers.transact(unit, (), before=before)
         except Exception as error:
-            if not transient(error) and not isinstance(error, TimeoutError | asyncpg.QueryCanceledError):
+            if not passes(error):
                 raise
             _log.warning("a cycle is tried again", error=repr(error))
             await asyncio.sleep(_TICK)

@@ -3,28 +3,36 @@
 Used by the consumer (batches of records), the clock (cycles without events) and rpc.py (an operator's commands). One
 lock serialises them: it is taken when a transaction opens the state and given back when it is known to be committed or
 rolled back. Readers take the same lock, so nobody sees what is not committed.
+
+A cycle that raises is contained here: the workload that it attended to is set aside in the same transaction, and the
+rest is decided without it. Where no workload is to blame, events are taken in and nothing is decided.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+import traceback
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Final
 
 from muster_chassis import logs, metrics
-from muster_chassis.events import Event
+from muster_chassis.events import Event, Retry
+from muster_chassis.health import Health
+from muster_chassis.text import clean
 from muster_chassis.unit import Unit
 from muster_kernel.lifecycle import Phase
 from muster_scheduler.domain import decisions, events
+from muster_scheduler.domain.asked.quarantine import Quarantined
 from muster_scheduler.domain.asked.workloads import SECOND
 from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.life import quarantine
 from muster_scheduler.domain.placement.place import Budget
 from muster_scheduler.domain.state import Plan, State
 from muster_scheduler.domain.steps import Step, Steps
-from muster_scheduler.ports import Outgoing, Store
+from muster_scheduler.ports import Outgoing, Store, Unpublishable
 
 _log = logs.get(__name__)
 Translate = Callable[[Event], events.Event | None]
@@ -68,6 +76,9 @@ WAITING = metrics.gauge(
     meaning="Workloads in the queue.",
     action="Grows: `muster why` says what they wait for.",
 )
+_CYCLE: Final = "cycle"
+_MOST_ASIDE: Final = 20  # workloads that one transaction sets aside; more of them are found by the next ones
+_TRACE: Final = 4000
 _LOGGED: Final = 20  # contradictions of one transaction; the others are counted only
 ODDITIES = metrics.counter(
     "muster_scheduler_contradictions_total",
@@ -92,7 +103,14 @@ class Handlers:
     """Everything that changes the state, for one term of leading."""
 
     def __init__(
-        self, state: State, store: Store, outgoing: Outgoing, translate: Translate, *, visits: int = 20_000
+        self,
+        state: State,
+        store: Store,
+        outgoing: Outgoing,
+        translate: Translate,
+        *,
+        visits: int = 20_000,
+        health: Health | None = None,
     ) -> None:
         """`translate`: what a record means to the domain. `visits`: exact tests of nodes that one cycle may do."""
         self.state = state
@@ -105,6 +123,9 @@ class Handlers:
         self._translate = translate
         self._visits = visits
         self._lock = asyncio.Lock()
+        self._health = health or Health()
+        self._still = ""  # why nothing is decided
+        self._suspects: dict[str, Quarantined] = {}  # whose decisions could not be published; set aside next time
 
     async def on_events(self, unit: Unit, batch: Sequence[Event]) -> None:
         """A batch of records, in one transaction."""
@@ -124,7 +145,7 @@ class Handlers:
         CYCLE.observe(time.perf_counter() - began)
         await self._store.write(unit, plan, self.state.world)
         steps.done(Step.WRITE)
-        self._outgoing.publish(unit, plan, self.state.world)
+        self._publish(unit, plan)
         steps.done(Step.PUBLISH)
         unit.after_commit(lambda: self._count(plan, steps))
         return plan
@@ -132,17 +153,79 @@ class Handlers:
     def _decide(
         self, now: int, incoming: Iterable[events.Event], before: Callable[[World], None] | None, steps: Steps
     ) -> Plan:
+        """The plan. What a cycle fails on is set aside, and all of it is done again without that."""
+        arrived, world = tuple(incoming), self.state.world
+        aside = dict(self._suspects)
+        for _ in range(_MOST_ASIDE):
+            self._take_in(now, arrived, before, aside.values())
+            steps.done(Step.APPLY)
+            if not self.deciding:
+                return self.state.plan()
+            try:
+                unfinished = self.state.propose(Budget(self._visits, steps=steps))
+                plan = self.state.plan(unfinished=unfinished)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it must not stop the others
+                culprit = world.attending
+                self.state.abort()
+                if culprit and culprit not in aside:
+                    aside[culprit] = _found(culprit, error, now)
+                elif world.batches:
+                    world.batches = False  # one head after the other shows which of a batch it was
+                else:
+                    self._stand_still(error)
+                    break
+            else:
+                self._decides(aside, now)
+                return plan
+        self._take_in(now, arrived, before, self._suspects.values())
+        return self.state.plan()
+
+    def _take_in(
+        self,
+        now: int,
+        incoming: Iterable[events.Event],
+        before: Callable[[World], None] | None,
+        aside: Iterable[Quarantined],
+    ) -> None:
         self.state.begin(now)
         if before is not None:
             before(self.state.world)
         for event in incoming:
             self.state.apply(event)
             APPLIED.inc()
-        steps.done(Step.APPLY)
-        unfinished = self.deciding and self.state.propose(Budget(self._visits, steps=steps))
-        return self.state.plan(unfinished=unfinished)
+        for found in aside:
+            self.state.set_aside(found)
+
+    def _decides(self, aside: Mapping[str, Quarantined], now: int) -> None:
+        """A cycle has ended well."""
+        for found in aside.values():
+            _log.error("a workload is set aside", workload=found.workload, error=found.error, trace=found.trace)
+        if aside:
+            self.state.world.batches = True
+        if self._still:
+            self._still = ""
+            self._health.good(_CYCLE)
+
+    def _stand_still(self, error: Exception) -> None:
+        """Nothing is decided by this transaction: a failure that no workload is to blame for."""
+        self.state.world.batches = True
+        said = f"{type(error).__name__}: {error}"
+        if said != self._still:
+            _log.exception("a cycle failed, and no workload is to blame: nothing is decided")
+            self._still = said
+        self._health.degraded(_CYCLE, f"nothing is decided, events are taken in: {said}")
+
+    def _publish(self, unit: Unit, plan: Plan) -> None:
+        """Stages what goes out. Raises Retry where a workload's decision has no record: it is set aside then."""
+        try:
+            self._outgoing.publish(unit, plan, self.state.world)
+        except Unpublishable as failed:
+            at = self.state.world.now
+            self._suspects[failed.workload] = _found(failed.workload, failed, at)
+            raise Retry(f"a decision about workload {failed.workload} cannot be published") from failed
 
     def _commit(self) -> None:
+        self._suspects.clear()
         self.state.commit()
         self._lock.release()
 
@@ -184,9 +267,23 @@ class Handlers:
         due = self.state.next_time()
         return longest if due is None else min(longest, max(shortest, (due - micros(now)) / SECOND))
 
+    async def release(self, unit: Unit, workloads: Sequence[str]) -> None:
+        """Lets workloads in again that were set aside."""
+
+        def released(world: World) -> None:
+            for workload_id in workloads:
+                quarantine.release(world, workload_id)
+
+        await self.transact(unit, (), before=released)
+
     async def republish(self, unit: Unit) -> None:
         """Writes anew the record of every workload of which something may still run: a new leader owes it (rule 5)."""
         await self.transact(unit, (), before=republish)
+
+
+def _found(workload: str, error: BaseException, now: int) -> Quarantined:
+    trace = "".join(traceback.format_exception(error))
+    return Quarantined(workload, clean(f"{type(error).__name__}: {error}", 500), clean(trace[-_TRACE:], _TRACE), now)
 
 
 def republish(world: World) -> None:

@@ -9,6 +9,14 @@ from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.state import Plan
 
 
+class Unpublishable(Exception):
+    """A decision about a workload cannot be turned into a record."""
+
+    def __init__(self, workload: str, why: str) -> None:
+        super().__init__(why)
+        self.workload = workload
+
+
 class Store(Protocol):
     """Keeps the state."""
 
@@ -21,5 +29,5 @@ class Outgoing(Protocol):
     """Publishes decisions."""
 
     def publish(self, unit: Unit, plan: Plan, world: World) -> None:
-        """Stages the events and records of an open transaction."""
+        """Stages the events and records of an open transaction. Raises Unpublishable."""
         ...

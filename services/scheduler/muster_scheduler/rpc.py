@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 Read = Callable[[policy_pb2.WorkloadAdmitted], events.Admitted]
 _PAGE: Final = 50
+_MOST_QUARANTINED: Final = 1000
 _MOST_TRIED: Final = 100
 _LARGEST_PAGE: Final = 500
 _CLUSTER_LIMIT: Final = 40
@@ -195,6 +196,34 @@ class Fleet(fleet_pb2_grpc.FleetServiceServicer):
             return fleet_pb2.ForceGoneNodeResponse(declared_gone=before)
 
         return await once(self._desk.database, "ForceGoneNode", request, fleet_pb2.ForceGoneNodeResponse, work)
+
+    async def ListQuarantine(
+        self, request: fleet_pb2.ListQuarantineRequest, context: Any
+    ) -> fleet_pb2.ListQuarantineResponse:
+        """The workloads that are set aside, the oldest first."""
+        async with self._desk.reading() as state:
+            world = state.world
+            found = sorted(world.quarantined.values(), key=lambda one: (one.at, one.workload))
+            shown = [views.quarantined(world.workloads[one.workload], one) for one in found[:_MOST_QUARANTINED]]
+        return fleet_pb2.ListQuarantineResponse(workloads=shown)
+
+    async def ReleaseQuarantine(
+        self, request: fleet_pb2.ReleaseQuarantineRequest, context: Any
+    ) -> fleet_pb2.ReleaseQuarantineResponse:
+        """Lets workloads in again."""
+
+        async def work(unit: Unit) -> fleet_pb2.ReleaseQuarantineResponse:
+            handlers, term = self._desk.leader()
+            aside = handlers.state.world.quarantined
+            missing = [clean(name, 80) for name in request.workload_ids if name not in aside]
+            if missing:
+                raise UnknownWorkload(f"workload {missing[0]!r} is not set aside; `muster quarantine list` shows those")
+            wanted = list(request.workload_ids) or list(aside)
+            await term.fence(unit)
+            await handlers.release(unit, wanted)
+            return fleet_pb2.ReleaseQuarantineResponse(released=len(wanted))
+
+        return await once(self._desk.database, "ReleaseQuarantine", request, fleet_pb2.ReleaseQuarantineResponse, work)
 
 
 def adoptable(state: State, cluster: str, instance: str, *, now: int, force: bool) -> None:

@@ -118,6 +118,10 @@ _GROUPS: Final = (
         "describe": ("fleet:describe_node", "Tell everything about one node."),
         "force-gone": ("fleet:force_gone", "Declare that nothing on a node runs any more."),
     }),
+    ("quarantine", "Workloads that the scheduler failed on and has set aside.", {
+        "list": ("operations:list_quarantine", "List them, with what was raised."),
+        "release": ("operations:release_quarantine", "Let them in again."),
+    }),
     ("dead-letters", "What a service could not handle.", {
         "list": ("operations:list_dead_letters", "List dead letters."),
         "redrive": ("operations:redrive", "Try dead letters again."),

@@ -15,6 +15,7 @@ from muster_client.cli.options import Common
 from muster_client.cli.output import emit, note, say
 from muster_client.cli.printable import one_line
 from muster_client.cli.render import tables
+from muster_client.cli.render.amounts import age
 from muster_client.errors import InvalidInput
 
 _NO_OPTIONS = Common()
@@ -166,3 +167,48 @@ def _resumed(service: str, answer: ResumeConsumerResponse, *, counted: bool) -> 
         return f"{service}: no consumer was stopped"
     text = f"{service} goes on with {', '.join(answer.topics)}"
     return f"{text}: {answer.passed:,} records passed, {answer.rejected:,} became dead letters" if counted else text
+
+
+async def list_quarantine(
+    *, trace: Annotated[bool, Parameter(negative="")] = False, common: Common = _NO_OPTIONS
+) -> int:
+    """Lists the workloads that the scheduler failed on and has set aside; the others are decided without them.
+
+    Args:
+        trace: Also where each failure was raised.
+        common: Connection.
+    """
+    async with common.muster() as muster:
+        found = list(await muster.quarantine.list())
+    if common.json:
+        emit(found)
+        return Exit.OK
+    if not found:
+        say("no workload is set aside")
+    for one in found:
+        since = age(one.at.ToDatetime(UTC), datetime.now(UTC))
+        say(f"{one.workload_id}  {one.project}/{one.name}  {since} ago\n  {one.error}")
+        if trace:
+            say("\n".join(f"    {line}" for line in one.trace.splitlines()))
+    return Exit.OK
+
+
+async def release_quarantine(
+    *ids: str, every: Annotated[bool, Parameter(name="--all", negative="")] = False, common: Common = _NO_OPTIONS
+) -> int:
+    """Lets workloads in again that were set aside. One that fails again is set aside again.
+
+    Args:
+        ids: Which, by id.
+        every: All of them.
+        common: Connection.
+    """
+    if bool(ids) == every:
+        raise InvalidInput("name workloads by id as `muster quarantine list` shows them, or all with --all")
+    async with common.muster() as muster:
+        count = await muster.quarantine.release(ids)
+    if common.json:
+        emit({"released": count})
+    else:
+        say(f"{count} workload{'' if count == 1 else 's'} let in again")
+    return Exit.OK

@@ -10,6 +10,7 @@ from google.protobuf.message import Message
 
 from muster.events.v1 import scheduler_pb2
 from muster.workload.v1 import workload_pb2
+from muster_chassis import logs
 from muster_chassis.topics import DECISIONS, assignments
 from muster_chassis.unit import Unit
 from muster_kernel.lifecycle import FINAL
@@ -22,6 +23,9 @@ from muster_scheduler.domain.asked.courses import Planned
 from muster_scheduler.domain.asked.workloads import Replica, Workload
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.state import Plan
+from muster_scheduler.ports import Unpublishable
+
+_log = logs.get(__name__)
 
 
 class Publisher:
@@ -43,9 +47,11 @@ class Publisher:
                 records[decision.cluster, decision.workload] = decision
             else:
                 latest = last.get(decision.workload) == number
-                unit.publish(DECISIONS, decision.workload, event_of(decision, world, placements, latest=latest))
+                with _blaming(decision.workload, world):
+                    unit.publish(DECISIONS, decision.workload, event_of(decision, world, placements, latest=latest))
         for record in records.values():
-            self._record(unit, record, world)
+            with _blaming(record.workload, world):
+                self._record(unit, record, world)
 
     def _record(self, unit: Unit, record: d.Assign | d.Release, world: World) -> None:
         topic = assignments(record.cluster)
@@ -62,6 +68,27 @@ class Publisher:
         workload, cluster = world.workloads[record.workload], world.clusters[record.cluster]
         message = encoding.assignment(workload, epoch=self._epoch, instance=cluster.instance, grace=world.limits.grace)
         unit.publish(topic, record.workload, message)
+
+
+class _blaming:  # noqa: N801 - a context manager without a generator's cost: one for each decision
+    """Names the workload whose decision raises; what is set aside already is passed over, with a line in the log."""
+
+    __slots__ = ("_workload", "_world")
+
+    def __init__(self, workload: str, world: World) -> None:
+        self._workload = workload
+        self._world = world
+
+    def __enter__(self) -> None:
+        """Nothing to open."""
+
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        if self._workload in self._world.quarantined:
+            _log.error("a decision about a workload that is set aside is not published", workload=self._workload)
+            return True
+        raise Unpublishable(self._workload, f"{type(error).__name__}: {error}") from error
 
 
 def event_of(decision: d.Event, world: World, placements: Placements, *, latest: bool = True) -> Message:

@@ -78,6 +78,13 @@ _USAGE: Final = """
 INSERT INTO usage (project, pool, body) SELECT * FROM unnest($1::text[], $2::text[], $3::text[])
 ON CONFLICT (project, pool) DO UPDATE SET body = excluded.body
 """
+_QUARANTINED: Final = """
+INSERT INTO quarantine (workload, error, trace, at)
+SELECT w, e, t, to_timestamp(a / 1000000.0)
+FROM unnest($1::uuid[], $2::text[], $3::text[], $4::bigint[]) AS u(w, e, t, a)
+ON CONFLICT (workload) DO UPDATE SET error = excluded.error, trace = excluded.trace, at = excluded.at
+"""
+_RELEASED: Final = "DELETE FROM quarantine WHERE workload = ANY($1::uuid[])"
 _PROJECTS: Final = """
 INSERT INTO projects (name, body) SELECT * FROM unnest($1::text[], $2::text[])
 ON CONFLICT (name) DO UPDATE SET body = excluded.body
@@ -105,8 +112,18 @@ class PostgresStore:
             await self._nodes(unit, touched, world)
         if changed := touched.all_workloads():
             await self._workloads(unit, changed, touched.requests, world)
+        if touched.quarantined:
+            await self._quarantined(unit, touched, world)
         if replicas := touched.all_replicas():
             await self._replicas(unit, replicas, world)
+
+    async def _quarantined(self, unit: Unit, touched: Touched, world: World) -> None:
+        kept = [world.quarantined[name] for name in touched.quarantined if name in world.quarantined]
+        released = [name for name in touched.quarantined if name not in world.quarantined]
+        if kept:
+            await unit.connection.execute(_QUARANTINED, *_columns(kept))
+        if released:
+            await unit.connection.execute(_RELEASED, released)
 
     async def _projects(self, unit: Unit, touched: Touched, world: World) -> None:
         known = world.queues.projects

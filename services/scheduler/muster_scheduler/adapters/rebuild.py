@@ -17,7 +17,8 @@ import asyncpg
 from muster_kernel.lifecycle import ACTIVE, Phase
 from muster_scheduler.adapters import rows, workload_rows
 from muster_scheduler.domain.asked.limits import Limits
-from muster_scheduler.domain.asked.workloads import Replica, Request, Workload
+from muster_scheduler.domain.asked.quarantine import Quarantined
+from muster_scheduler.domain.asked.workloads import SECOND, Replica, Request, Workload
 from muster_scheduler.domain.books.claims import promised_holder
 from muster_scheduler.domain.books.deriving import derive
 from muster_scheduler.domain.books.usual import learned
@@ -54,6 +55,7 @@ async def load(connection: asyncpg.Connection, limits: Limits, now: int) -> Stat
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         await _load_fleet(connection, world, now)
         await _load_workloads(connection, world)
+        await _load_quarantine(connection, world)
         # After the charges: what is charged here again was counted when it was charged for the first time.
         world.queues.usage = {
             (row["project"], row["pool"]): rows.to_usage(row["body"])
@@ -64,6 +66,14 @@ async def load(connection: asyncpg.Connection, limits: Limits, now: int) -> Stat
     derive(world)
     world.usual = learned(world.workloads.values())
     return state
+
+
+async def _load_quarantine(connection: asyncpg.Connection, world: World) -> None:
+    """Who is set aside: known before the first cycle, which would fail on them again."""
+    for row in await connection.fetch("SELECT workload::text AS workload, error, trace, at FROM quarantine"):
+        if row["workload"] in world.workloads:
+            at = int(row["at"].timestamp() * SECOND)
+            world.quarantined[row["workload"]] = Quarantined(row["workload"], row["error"], row["trace"], at)
 
 
 async def _load_fleet(connection: asyncpg.Connection, world: World, now: int) -> None:

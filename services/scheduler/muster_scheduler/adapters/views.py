@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from muster.api.v1 import fleet_pb2 as fleet_api_pb2
 from muster.fleet.v1 import fleet_pb2
 from muster_kernel.mig import compute_of
 from muster_scheduler.adapters.encoding import timestamp
+from muster_scheduler.domain.asked.quarantine import Quarantined
+from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.clusters import Profile, Standing
 from muster_scheduler.domain.fleet.nodes import Device, Mig, Mode, Node
@@ -26,6 +29,18 @@ _WHOLE: Final = 1000
 _MIG_MODE: Final = "mig"
 SEVENTHS: Final = 7  # of the compute of a card in MIG mode
 _MOST_SLICES: Final = 8
+
+
+def quarantined(workload: Workload, found: Quarantined) -> fleet_api_pb2.QuarantinedWorkload:
+    """A workload that is set aside."""
+    return fleet_api_pb2.QuarantinedWorkload(
+        workload_id=workload.id,
+        name=workload.name,
+        project=workload.project,
+        error=found.error,
+        trace=found.trace,
+        at=timestamp(found.at),
+    )
 
 
 def cluster(world: World, cluster_id: str) -> fleet_pb2.Cluster:

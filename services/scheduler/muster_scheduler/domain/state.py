@@ -18,12 +18,13 @@ from typing import Any, Final
 from muster_kernel.lifecycle import LifecycleEvent
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.limits import Limits
+from muster_scheduler.domain.asked.quarantine import Quarantined
 from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.books.restoring import keep, remember, restore
 from muster_scheduler.domain.books.touched import Touched
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.decisions import Burst, Decision, PhaseChange, Taken, each
-from muster_scheduler.domain.life import admission, fleet, reports, tenancy
+from muster_scheduler.domain.life import admission, fleet, quarantine, reports, tenancy
 from muster_scheduler.domain.placement.place import Budget
 from muster_scheduler.domain.turning import cycle, fading
 
@@ -69,8 +70,25 @@ class State:
         self.world.now = max(self.world.now, now)
 
     def apply(self, event: events.Event) -> None:
-        """Takes one event."""
+        """Takes one event. A generation that is new ends a quarantine: its owner has changed what failed."""
+        before = self._generation(event)
         _HANDLERS[type(event)](self.world, event)
+        if before is not None and before != self._generation(event):
+            self.release(event.workload)  # type: ignore[union-attr]  # only an admission has a generation here
+
+    def _generation(self, event: events.Event) -> int | None:
+        if not isinstance(event, events.Admitted) or event.workload not in self.world.quarantined:
+            return None
+        return self.world.workloads[event.workload].generation
+
+    def set_aside(self, found: Quarantined) -> None:
+        """Sets a workload aside that a cycle failed on: the next ones decide without it."""
+        if found.workload in self.world.workloads:
+            quarantine.set_aside(self.world, found)
+
+    def release(self, workload_id: str) -> bool:
+        """Lets a workload in again; False where it is not set aside."""
+        return quarantine.release(self.world, workload_id)
 
     def propose(self, budget: Budget | None = None) -> bool:
         """Runs one cycle. Whether its budget was spent before the queue was."""
@@ -193,7 +211,8 @@ def canonical(world: World) -> object:
     accounts = (sorted(books.accounts.items()), sorted(books.above.items()), spells, sorted(books.usage.items()))
     workloads = [_of_workload(w) for _, w in sorted(world.workloads.items())]
     pools = sorted(world.pools.known.values())
-    return nodes, clusters, projects, departments, pools, accounts, sorted(world.claims), workloads
+    aside = sorted(world.quarantined)
+    return nodes, clusters, projects, departments, pools, accounts, sorted(world.claims), workloads, aside
 
 
 _KEYED: Final = ("replicas", "leaving", "rolling", "avoid", "replacements", "failures")

@@ -87,6 +87,22 @@ class Fleet(fleet_pb2_grpc.FleetServiceServicer):
         """Declares everything on a node GONE."""
         return await self._change("ForceGoneNode", request, api.ForceGoneNodeResponse, context, node=request.node)
 
+    async def ListQuarantine(self, request: api.ListQuarantineRequest, context: Any) -> api.ListQuarantineResponse:
+        """The workloads that the scheduler has set aside, of all projects."""
+        (await self._rights()).require(Verb.DEAD_LETTERS_READ)
+        return await self._scheduler.ask(_STUB, "ListQuarantine", request, api.ListQuarantineResponse, context)
+
+    async def ReleaseQuarantine(
+        self, request: api.ReleaseQuarantineRequest, context: Any
+    ) -> api.ReleaseQuarantineResponse:
+        """Lets workloads in again that were set aside."""
+        (await self._rights()).require(Verb.DEAD_LETTERS_WRITE)
+        return await passed_on(
+            self._database,
+            Entry(Verb.DEAD_LETTERS_WRITE, "quarantine", detail="ReleaseQuarantine"),
+            lambda: self._scheduler.ask(_STUB, "ReleaseQuarantine", request, api.ReleaseQuarantineResponse, context),
+        )
+
     async def _rights(self) -> Rights:
         return await self._access.rights(caller())
 

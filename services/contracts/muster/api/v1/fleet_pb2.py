@@ -23,42 +23,53 @@ _sym_db = _symbol_database.Default()
 
 
 from muster.api.v1 import explain_pb2 as muster_dot_api_dot_v1_dot_explain__pb2
+from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from muster.fleet.v1 import fleet_pb2 as muster_dot_fleet_dot_v1_dot_fleet__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19muster/api/v1/fleet.proto\x12\rmuster.api.v1\x1a\x1bmuster/api/v1/explain.proto\x1a\x1bmuster/fleet/v1/fleet.proto\"`\n\x16RegisterClusterRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x1c\n\x14lost_timeout_seconds\x18\x02 \x01(\r\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\"p\n\x17RegisterClusterResponse\x12)\n\x07\x63luster\x18\x01 \x01(\x0b\x32\x18.muster.fleet.v1.Cluster\x12*\n\x04keys\x18\x02 \x03(\x0b\x32\x1c.muster.api.v1.AssignmentKey\"+\n\rAssignmentKey\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06public\x18\x02 \x01(\x0c\"<\n\x13ListClustersRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"[\n\x14ListClustersResponse\x12*\n\x08\x63lusters\x18\x01 \x03(\x0b\x32\x18.muster.fleet.v1.Cluster\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"`\n\x13\x41\x64optClusterRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x10\n\x08instance\x18\x02 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\x12\r\n\x05\x66orce\x18\x04 \x01(\x08\"X\n\x14\x41\x64optClusterResponse\x12)\n\x07\x63luster\x18\x01 \x01(\x0b\x32\x18.muster.fleet.v1.Cluster\x12\x15\n\rdeclared_gone\x18\x02 \x01(\r\"J\n\x10ListNodesRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"V\n\x11ListNodesResponse\x12(\n\x05nodes\x18\x01 \x03(\x0b\x32\x19.muster.fleet.v1.NodeView\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"g\n\x13ListAccountsRequest\x12\x10\n\x08projects\x18\x01 \x03(\t\x12\x13\n\x0bwith_shares\x18\x02 \x01(\x08\x12)\n\x08readable\x18\x03 \x01(\x0b\x32\x17.muster.api.v1.Readable\"B\n\x14ListAccountsResponse\x12*\n\x08\x61\x63\x63ounts\x18\x01 \x03(\x0b\x32\x18.muster.fleet.v1.Account\"N\n\x14\x46orceGoneNodeRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x0c\n\x04node\x18\x02 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\".\n\x15\x46orceGoneNodeResponse\x12\x15\n\rdeclared_gone\x18\x01 \x01(\r2\xa7\x04\n\x0c\x46leetService\x12`\n\x0fRegisterCluster\x12%.muster.api.v1.RegisterClusterRequest\x1a&.muster.api.v1.RegisterClusterResponse\x12W\n\x0cListClusters\x12\".muster.api.v1.ListClustersRequest\x1a#.muster.api.v1.ListClustersResponse\x12W\n\x0c\x41\x64optCluster\x12\".muster.api.v1.AdoptClusterRequest\x1a#.muster.api.v1.AdoptClusterResponse\x12N\n\tListNodes\x12\x1f.muster.api.v1.ListNodesRequest\x1a .muster.api.v1.ListNodesResponse\x12W\n\x0cListAccounts\x12\".muster.api.v1.ListAccountsRequest\x1a#.muster.api.v1.ListAccountsResponse\x12Z\n\rForceGoneNode\x12#.muster.api.v1.ForceGoneNodeRequest\x1a$.muster.api.v1.ForceGoneNodeResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19muster/api/v1/fleet.proto\x12\rmuster.api.v1\x1a\x1bmuster/api/v1/explain.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bmuster/fleet/v1/fleet.proto\"`\n\x16RegisterClusterRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x1c\n\x14lost_timeout_seconds\x18\x02 \x01(\r\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\"p\n\x17RegisterClusterResponse\x12)\n\x07\x63luster\x18\x01 \x01(\x0b\x32\x18.muster.fleet.v1.Cluster\x12*\n\x04keys\x18\x02 \x03(\x0b\x32\x1c.muster.api.v1.AssignmentKey\"+\n\rAssignmentKey\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06public\x18\x02 \x01(\x0c\"<\n\x13ListClustersRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"[\n\x14ListClustersResponse\x12*\n\x08\x63lusters\x18\x01 \x03(\x0b\x32\x18.muster.fleet.v1.Cluster\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"`\n\x13\x41\x64optClusterRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x10\n\x08instance\x18\x02 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\x12\r\n\x05\x66orce\x18\x04 \x01(\x08\"X\n\x14\x41\x64optClusterResponse\x12)\n\x07\x63luster\x18\x01 \x01(\x0b\x32\x18.muster.fleet.v1.Cluster\x12\x15\n\rdeclared_gone\x18\x02 \x01(\r\"J\n\x10ListNodesRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"V\n\x11ListNodesResponse\x12(\n\x05nodes\x18\x01 \x03(\x0b\x32\x19.muster.fleet.v1.NodeView\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"g\n\x13ListAccountsRequest\x12\x10\n\x08projects\x18\x01 \x03(\t\x12\x13\n\x0bwith_shares\x18\x02 \x01(\x08\x12)\n\x08readable\x18\x03 \x01(\x0b\x32\x17.muster.api.v1.Readable\"B\n\x14ListAccountsResponse\x12*\n\x08\x61\x63\x63ounts\x18\x01 \x03(\x0b\x32\x18.muster.fleet.v1.Account\"N\n\x14\x46orceGoneNodeRequest\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x0c\n\x04node\x18\x02 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\".\n\x15\x46orceGoneNodeResponse\x12\x15\n\rdeclared_gone\x18\x01 \x01(\r\"\x8f\x01\n\x13QuarantinedWorkload\x12\x13\n\x0bworkload_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0f\n\x07project\x18\x03 \x01(\t\x12\r\n\x05\x65rror\x18\x04 \x01(\t\x12\r\n\x05trace\x18\x05 \x01(\t\x12&\n\x02\x61t\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x17\n\x15ListQuarantineRequest\"O\n\x16ListQuarantineResponse\x12\x35\n\tworkloads\x18\x01 \x03(\x0b\x32\".muster.api.v1.QuarantinedWorkload\"I\n\x18ReleaseQuarantineRequest\x12\x14\n\x0cworkload_ids\x18\x01 \x03(\t\x12\x17\n\x0fidempotency_key\x18\x02 \x01(\t\"-\n\x19ReleaseQuarantineResponse\x12\x10\n\x08released\x18\x01 \x01(\r2\xee\x05\n\x0c\x46leetService\x12`\n\x0fRegisterCluster\x12%.muster.api.v1.RegisterClusterRequest\x1a&.muster.api.v1.RegisterClusterResponse\x12W\n\x0cListClusters\x12\".muster.api.v1.ListClustersRequest\x1a#.muster.api.v1.ListClustersResponse\x12W\n\x0c\x41\x64optCluster\x12\".muster.api.v1.AdoptClusterRequest\x1a#.muster.api.v1.AdoptClusterResponse\x12N\n\tListNodes\x12\x1f.muster.api.v1.ListNodesRequest\x1a .muster.api.v1.ListNodesResponse\x12W\n\x0cListAccounts\x12\".muster.api.v1.ListAccountsRequest\x1a#.muster.api.v1.ListAccountsResponse\x12Z\n\rForceGoneNode\x12#.muster.api.v1.ForceGoneNodeRequest\x1a$.muster.api.v1.ForceGoneNodeResponse\x12]\n\x0eListQuarantine\x12$.muster.api.v1.ListQuarantineRequest\x1a%.muster.api.v1.ListQuarantineResponse\x12\x66\n\x11ReleaseQuarantine\x12\'.muster.api.v1.ReleaseQuarantineRequest\x1a(.muster.api.v1.ReleaseQuarantineResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'muster.api.v1.fleet_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_REGISTERCLUSTERREQUEST']._serialized_start=102
-  _globals['_REGISTERCLUSTERREQUEST']._serialized_end=198
-  _globals['_REGISTERCLUSTERRESPONSE']._serialized_start=200
-  _globals['_REGISTERCLUSTERRESPONSE']._serialized_end=312
-  _globals['_ASSIGNMENTKEY']._serialized_start=314
-  _globals['_ASSIGNMENTKEY']._serialized_end=357
-  _globals['_LISTCLUSTERSREQUEST']._serialized_start=359
-  _globals['_LISTCLUSTERSREQUEST']._serialized_end=419
-  _globals['_LISTCLUSTERSRESPONSE']._serialized_start=421
-  _globals['_LISTCLUSTERSRESPONSE']._serialized_end=512
-  _globals['_ADOPTCLUSTERREQUEST']._serialized_start=514
-  _globals['_ADOPTCLUSTERREQUEST']._serialized_end=610
-  _globals['_ADOPTCLUSTERRESPONSE']._serialized_start=612
-  _globals['_ADOPTCLUSTERRESPONSE']._serialized_end=700
-  _globals['_LISTNODESREQUEST']._serialized_start=702
-  _globals['_LISTNODESREQUEST']._serialized_end=776
-  _globals['_LISTNODESRESPONSE']._serialized_start=778
-  _globals['_LISTNODESRESPONSE']._serialized_end=864
-  _globals['_LISTACCOUNTSREQUEST']._serialized_start=866
-  _globals['_LISTACCOUNTSREQUEST']._serialized_end=969
-  _globals['_LISTACCOUNTSRESPONSE']._serialized_start=971
-  _globals['_LISTACCOUNTSRESPONSE']._serialized_end=1037
-  _globals['_FORCEGONENODEREQUEST']._serialized_start=1039
-  _globals['_FORCEGONENODEREQUEST']._serialized_end=1117
-  _globals['_FORCEGONENODERESPONSE']._serialized_start=1119
-  _globals['_FORCEGONENODERESPONSE']._serialized_end=1165
-  _globals['_FLEETSERVICE']._serialized_start=1168
-  _globals['_FLEETSERVICE']._serialized_end=1719
+  _globals['_REGISTERCLUSTERREQUEST']._serialized_start=135
+  _globals['_REGISTERCLUSTERREQUEST']._serialized_end=231
+  _globals['_REGISTERCLUSTERRESPONSE']._serialized_start=233
+  _globals['_REGISTERCLUSTERRESPONSE']._serialized_end=345
+  _globals['_ASSIGNMENTKEY']._serialized_start=347
+  _globals['_ASSIGNMENTKEY']._serialized_end=390
+  _globals['_LISTCLUSTERSREQUEST']._serialized_start=392
+  _globals['_LISTCLUSTERSREQUEST']._serialized_end=452
+  _globals['_LISTCLUSTERSRESPONSE']._serialized_start=454
+  _globals['_LISTCLUSTERSRESPONSE']._serialized_end=545
+  _globals['_ADOPTCLUSTERREQUEST']._serialized_start=547
+  _globals['_ADOPTCLUSTERREQUEST']._serialized_end=643
+  _globals['_ADOPTCLUSTERRESPONSE']._serialized_start=645
+  _globals['_ADOPTCLUSTERRESPONSE']._serialized_end=733
+  _globals['_LISTNODESREQUEST']._serialized_start=735
+  _globals['_LISTNODESREQUEST']._serialized_end=809
+  _globals['_LISTNODESRESPONSE']._serialized_start=811
+  _globals['_LISTNODESRESPONSE']._serialized_end=897
+  _globals['_LISTACCOUNTSREQUEST']._serialized_start=899
+  _globals['_LISTACCOUNTSREQUEST']._serialized_end=1002
+  _globals['_LISTACCOUNTSRESPONSE']._serialized_start=1004
+  _globals['_LISTACCOUNTSRESPONSE']._serialized_end=1070
+  _globals['_FORCEGONENODEREQUEST']._serialized_start=1072
+  _globals['_FORCEGONENODEREQUEST']._serialized_end=1150
+  _globals['_FORCEGONENODERESPONSE']._serialized_start=1152
+  _globals['_FORCEGONENODERESPONSE']._serialized_end=1198
+  _globals['_QUARANTINEDWORKLOAD']._serialized_start=1201
+  _globals['_QUARANTINEDWORKLOAD']._serialized_end=1344
+  _globals['_LISTQUARANTINEREQUEST']._serialized_start=1346
+  _globals['_LISTQUARANTINEREQUEST']._serialized_end=1369
+  _globals['_LISTQUARANTINERESPONSE']._serialized_start=1371
+  _globals['_LISTQUARANTINERESPONSE']._serialized_end=1450
+  _globals['_RELEASEQUARANTINEREQUEST']._serialized_start=1452
+  _globals['_RELEASEQUARANTINEREQUEST']._serialized_end=1525
+  _globals['_RELEASEQUARANTINERESPONSE']._serialized_start=1527
+  _globals['_RELEASEQUARANTINERESPONSE']._serialized_end=1572
+  _globals['_FLEETSERVICE']._serialized_start=1575
+  _globals['_FLEETSERVICE']._serialized_end=2325
 # @@protoc_insertion_point(module_scope)

@@ -65,6 +65,16 @@ class FleetServiceStub:
                 request_serializer=muster_dot_api_dot_v1_dot_fleet__pb2.ForceGoneNodeRequest.SerializeToString,
                 response_deserializer=muster_dot_api_dot_v1_dot_fleet__pb2.ForceGoneNodeResponse.FromString,
                 _registered_method=True)
+        self.ListQuarantine = channel.unary_unary(
+                '/muster.api.v1.FleetService/ListQuarantine',
+                request_serializer=muster_dot_api_dot_v1_dot_fleet__pb2.ListQuarantineRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_fleet__pb2.ListQuarantineResponse.FromString,
+                _registered_method=True)
+        self.ReleaseQuarantine = channel.unary_unary(
+                '/muster.api.v1.FleetService/ReleaseQuarantine',
+                request_serializer=muster_dot_api_dot_v1_dot_fleet__pb2.ReleaseQuarantineRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_fleet__pb2.ReleaseQuarantineResponse.FromString,
+                _registered_method=True)
 
 
 class FleetServiceServicer:
@@ -114,6 +124,20 @@ class FleetServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListQuarantine(self, request, context):
+        """The workloads that the scheduler failed on and has set aside, the oldest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReleaseQuarantine(self, request, context):
+        """Lets workloads in again that were set aside. NOT_FOUND where one of them is not.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_FleetServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -146,6 +170,16 @@ def add_FleetServiceServicer_to_server(servicer, server):
                     servicer.ForceGoneNode,
                     request_deserializer=muster_dot_api_dot_v1_dot_fleet__pb2.ForceGoneNodeRequest.FromString,
                     response_serializer=muster_dot_api_dot_v1_dot_fleet__pb2.ForceGoneNodeResponse.SerializeToString,
+            ),
+            'ListQuarantine': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListQuarantine,
+                    request_deserializer=muster_dot_api_dot_v1_dot_fleet__pb2.ListQuarantineRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_fleet__pb2.ListQuarantineResponse.SerializeToString,
+            ),
+            'ReleaseQuarantine': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReleaseQuarantine,
+                    request_deserializer=muster_dot_api_dot_v1_dot_fleet__pb2.ReleaseQuarantineRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_fleet__pb2.ReleaseQuarantineResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -311,6 +345,60 @@ class FleetService:
             '/muster.api.v1.FleetService/ForceGoneNode',
             muster_dot_api_dot_v1_dot_fleet__pb2.ForceGoneNodeRequest.SerializeToString,
             muster_dot_api_dot_v1_dot_fleet__pb2.ForceGoneNodeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListQuarantine(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.FleetService/ListQuarantine',
+            muster_dot_api_dot_v1_dot_fleet__pb2.ListQuarantineRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_fleet__pb2.ListQuarantineResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReleaseQuarantine(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.FleetService/ReleaseQuarantine',
+            muster_dot_api_dot_v1_dot_fleet__pb2.ReleaseQuarantineRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_fleet__pb2.ReleaseQuarantineResponse.FromString,
             options,
             channel_credentials,
             insecure,

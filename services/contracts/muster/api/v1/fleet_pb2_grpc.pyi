@@ -30,6 +30,10 @@ class FleetServiceStub:
     """What projects hold and ask for in each node pool."""
     ForceGoneNode: _aio.UnaryUnaryMultiCallable[_fleet_pb2.ForceGoneNodeRequest, _fleet_pb2.ForceGoneNodeResponse]
     """Declares everything on a node GONE: an operator's word that nothing of it runs any more. NOT_FOUND."""
+    ListQuarantine: _aio.UnaryUnaryMultiCallable[_fleet_pb2.ListQuarantineRequest, _fleet_pb2.ListQuarantineResponse]
+    """The workloads that the scheduler failed on and has set aside, the oldest first."""
+    ReleaseQuarantine: _aio.UnaryUnaryMultiCallable[_fleet_pb2.ReleaseQuarantineRequest, _fleet_pb2.ReleaseQuarantineResponse]
+    """Lets workloads in again that were set aside. NOT_FOUND where one of them is not."""
 
 class FleetServiceServicer(metaclass=_abc_1.ABCMeta):
     """Registers clusters, shows what they have, and settles what only an operator can."""
@@ -83,5 +87,21 @@ class FleetServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_fleet_pb2.ForceGoneNodeRequest, _abc.Awaitable[_fleet_pb2.ForceGoneNodeResponse]],
     ) -> _abc.Awaitable[_fleet_pb2.ForceGoneNodeResponse]:
         """Declares everything on a node GONE: an operator's word that nothing of it runs any more. NOT_FOUND."""
+
+    @_abc_1.abstractmethod
+    def ListQuarantine(
+        self,
+        request: _fleet_pb2.ListQuarantineRequest,
+        context: _aio.ServicerContext[_fleet_pb2.ListQuarantineRequest, _abc.Awaitable[_fleet_pb2.ListQuarantineResponse]],
+    ) -> _abc.Awaitable[_fleet_pb2.ListQuarantineResponse]:
+        """The workloads that the scheduler failed on and has set aside, the oldest first."""
+
+    @_abc_1.abstractmethod
+    def ReleaseQuarantine(
+        self,
+        request: _fleet_pb2.ReleaseQuarantineRequest,
+        context: _aio.ServicerContext[_fleet_pb2.ReleaseQuarantineRequest, _abc.Awaitable[_fleet_pb2.ReleaseQuarantineResponse]],
+    ) -> _abc.Awaitable[_fleet_pb2.ReleaseQuarantineResponse]:
+        """Lets workloads in again that were set aside. NOT_FOUND where one of them is not."""
 
 def add_FleetServiceServicer_to_server(servicer: FleetServiceServicer, server: _aio.Server) -> None: ...

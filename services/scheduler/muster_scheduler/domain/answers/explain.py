@@ -36,11 +36,16 @@ from muster_scheduler.domain.answers.viewing import EVERYONE, Viewer
 from muster_scheduler.domain.answers.wording import asks
 from muster_scheduler.domain.asked.workloads import SECOND, Request, Workload
 from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.life.quarantine import QUARANTINED
 from muster_scheduler.domain.placement.reasoning import why_not
 from muster_scheduler.domain.turning.reservation import behind
 
 _OF_QUOTA: Final = frozenset({WaitingReason.OVER_QUOTA, WaitingReason.OVER_LIMIT, WaitingReason.NO_WEIGHT})
 _NOT_PERMITTED: Final = frozenset({WaitingReason.WRONG_NODE_TYPE, WaitingReason.NOT_TOLERATED})
+_RELEASES: Final = (
+    "its spec is changed: the new generation is tried at once",
+    "an operator releases it: muster quarantine release",
+)
 _AS_KEPT: Final = NEVER | {WaitingReason.NOT_EVALUATED, WaitingReason.CLAIM}
 
 
@@ -90,6 +95,13 @@ def explain(world: World, workload: Workload, viewer: Viewer = EVERYONE) -> Expl
     if request is None:
         return Explanation(None, "", "", message=workload.message)
     brief = brief_of(workload)
+    if workload.id in world.quarantined:
+        return Explanation(
+            QUARANTINED,
+            brief.asks,
+            workload.pool or brief.pool,
+            unblockers=_RELEASES if workload.inference else _RELEASES[1:],
+        )
     if workload.phase not in WAITING:
         return _running(world, workload, brief, viewer)
     reason = dominant(world, workload)

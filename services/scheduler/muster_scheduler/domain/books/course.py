@@ -130,7 +130,7 @@ def enqueue(world: World, workload: Workload) -> None:
 
 
 def _line_up(world: World, workload: Workload) -> None:
-    if workload.claim is not None:
+    if workload.claim is not None or workload.id in world.quarantined:
         return
     if workload.not_before > world.now:
         world.timers.at(workload.not_before, workload.id)

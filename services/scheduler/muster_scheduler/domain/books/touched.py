@@ -27,6 +27,7 @@ class Touched:
     departments: dict[str, None] = field(default_factory=dict)
     usage: dict[tuple[str, str], None] = field(default_factory=dict)
     pools: dict[int, None] = field(default_factory=dict)
+    quarantined: dict[str, None] = field(default_factory=dict)  # workloads set aside or released
     placed: list[tuple[Sequence[str], Sequence[Holder]]] = field(default_factory=list)
     """Workloads and replicas of whole batches: put together only where somebody asks."""
 

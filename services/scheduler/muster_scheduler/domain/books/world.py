@@ -12,6 +12,7 @@ from muster_kernel.lifecycle import ACTIVE, OVER, RELEASING, WAITING, Phase
 from muster_kernel.sentences import Reason
 from muster_scheduler.domain.asked.courses import COURSE, turned
 from muster_scheduler.domain.asked.limits import FORGET_AFTER, FORGET_AT_ONCE, WAITING_EVERY, Limits
+from muster_scheduler.domain.asked.quarantine import Quarantined
 from muster_scheduler.domain.asked.quotas import Amount
 from muster_scheduler.domain.asked.requests import Grant
 from muster_scheduler.domain.asked.workloads import Ending, Replica, Request, Workload
@@ -67,6 +68,9 @@ class World:
         self.placed: dict[tuple[str, str, str], dict[str, None]] = {}
         self.departing = Leaving(self.journal)
         self.weighed = 0  # the last part of a half life of past use in which queues were weighed
+        self.quarantined: dict[str, Quarantined] = {}  # workloads that no cycle attends to
+        self.attending = ""  # the workload that the cycle looks at now; says whom to set aside where that fails
+        self.batches = True  # whether cycles may place many heads at once; not while one that fails is looked for
         self.claims: dict[str, None] = {}
         self.ready: dict[str, None] = {}  # those of them that wait for nobody; derived
         self.reserved: dict[tuple[str, str], str] = {}  # (cluster, pool) -> the workload for which nodes are kept there
@@ -278,6 +282,8 @@ class World:
         for workload in over[:FORGET_AT_ONCE]:
             self.journal.drop(self.workloads, workload.id)
             self.touched.workloads[workload.id] = None
+            if self.journal.drop(self.quarantined, workload.id) is not None:
+                self.touched.quarantined[workload.id] = None
         for workload in over[FORGET_AT_ONCE:]:
             self.deleted.at(workload.finished, workload.id)
 
@@ -291,7 +297,14 @@ class World:
 
     def is_ready(self, workload: Workload) -> bool:
         """Whether it waits for nothing but a place."""
+        if workload.id in self.quarantined:
+            return False
         return workload.phase in WAITING and workload.claim is None and workload.not_before <= self.now
+
+    def attends(self, workload_id: str) -> bool:
+        """Notes that the cycle looks at a workload from here on; False for one that is set aside."""
+        self.attending = workload_id
+        return workload_id not in self.quarantined
 
     def note_times(self, workload: Workload) -> None:
         """Puts a workload into the timers alone."""

@@ -45,12 +45,13 @@ def stretch(world: World, budget: Budget) -> None:
         return
     promised = {claim.pool for each in world.claims if (claim := world.workloads[each].claim) is not None}
     gangs = [world.workloads[each] for each in sorted(world.elastic)]
-    hungry = {each.id: each for each in gangs if _may_grow(world, each, promised)}
+    hungry = {each.id: each for each in gangs if world.attends(each.id) and _may_grow(world, each, promised)}
     before = {each: len(gang.replicas) for each, gang in hungry.items()}
     for _ in range(_AT_ONCE):
         if not hungry or budget.spent:
             break
         chosen = min(hungry.values(), key=lambda each: (len(each.surplus()), each.submitted, each.id))
+        world.attending = chosen.id
         added = _add(world, chosen, budget)
         if not added:
             world.waiting.stuck[chosen.id] = chosen.pool
@@ -59,7 +60,9 @@ def stretch(world: World, budget: Budget) -> None:
     for each in hungry:
         world.timers.at(world.now, each)
     for each, size in before.items():
+        world.attending = each
         _resized(world, world.workloads[each], size)
+    world.attending = ""
 
 
 def _may_grow(world: World, gang: Workload, promised: AbstractSet[str]) -> bool:

@@ -47,7 +47,7 @@ def missed(workload: Workload) -> list[Replica]:
 
 def evict_stale(world: World) -> None:
     """Takes down the gangs that were below their minimum for too long; they go back to the queue as a whole."""
-    for workload_id in sorted(world.short):
+    for workload_id in filter(world.attends, sorted(world.short)):
         workload = world.workloads[workload_id]
         since = workload.below_since
         if workload.phase in ACTIVE and since and since + world.limits.below_minimum <= world.now:
@@ -55,6 +55,7 @@ def evict_stale(world: World) -> None:
             world.set(workload, ending=Ending.MOVED)
             world.decide(Evicted(workload.id, workload.attempt, PreemptionCause.NODE_LOST))
             advance(world, workload, LifecycleEvent.GANG_RESTART, ChangeReason.BELOW_MINIMUM, text)
+    world.attending = ""
 
 
 def _told(workload: Workload, seconds: int) -> str:

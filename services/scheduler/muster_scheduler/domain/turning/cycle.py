@@ -43,7 +43,8 @@ _A_REFUSAL: Final = 800  # a head that finds no place in any pool of its costs a
 
 
 def run(world: World, budget: Budget) -> None:
-    """One cycle."""
+    """One cycle. Workloads that are set aside are passed over."""
+    world.attending = ""
     for pool in world.reopenings.due(world.now):
         world.waiting.wake_pool(pool)
     look_at_due(world)
@@ -51,8 +52,9 @@ def run(world: World, budget: Budget) -> None:
     budget.steps.done(Step.DUE)
     start_claims(world)
     budget.steps.done(Step.CLAIMS)
-    for workload_id in sorted(world.hungry):
+    for workload_id in filter(world.attends, sorted(world.hungry)):
         fill(world, world.workloads[workload_id], budget)
+    world.attending = ""
     budget.steps.done(Step.FILL)
     noted = take_heads(world, budget)
     evict_stale(world)
@@ -71,7 +73,7 @@ def take_heads(world: World, budget: Budget) -> int | None:
     waker = Waker(world, turns)
     while not budget.spent:
         waker.wake()
-        if place_many(world, turns, turns.unordered(), budget, pace):
+        if world.batches and place_many(world, turns, turns.unordered(), budget, pace):
             budget.steps.done(Step.PLACE)
             continue
         head = turns.next() or (turns.next() if waker.wake_takers() else None) or _reserved(world, turns, waker, budget)
@@ -79,8 +81,10 @@ def take_heads(world: World, budget: Budget) -> int | None:
         if head is None:
             waker.rest()
             break
-        if not place_many(world, turns, pool_of(head[0]), budget, pace):
+        if not (world.batches and place_many(world, turns, pool_of(head[0]), budget, pace)):
+            world.attending = head[0].id
             decide(world, *head, budget, waker)
+            world.attending = ""
             pace.saw(placed=head[0].id not in world.waiting)
         budget.steps.done(Step.PLACE)
     return turns.noted
@@ -109,7 +113,7 @@ def look_at_due(world: World) -> None:
     """Backoffs that have ended, nodes that are no longer left out, automatic deletions."""
     for workload_id in world.timers.due(world.now):
         workload = world.workloads.get(workload_id)
-        if workload is None:
+        if workload is None or not world.attends(workload_id):
             continue
         over = [node for node, until in workload.avoid.items() if until <= world.now]
         if over:
@@ -125,6 +129,7 @@ def look_at_due(world: World) -> None:
             _auto_delete(world, workload)
         elif workload.phase in ACTIVE:
             _look_at_running(world, workload)
+    world.attending = ""
 
 
 def _look_at_running(world: World, workload: Workload) -> None:
@@ -146,7 +151,7 @@ def start_claims(world: World) -> None:
     A claim that still waits is looked at when something was said of nodes or clusters; at its start it always is.
     """
     news = bool(world.touched.nodes or world.touched.clusters)
-    for workload_id in sorted(world.claims if news else world.ready):
+    for workload_id in filter(world.attends, sorted(world.claims if news else world.ready)):
         workload = world.workloads[workload_id]
         claim = workload.claim
         if claim is None or (claim.waits_for and not news):
@@ -157,6 +162,7 @@ def start_claims(world: World) -> None:
                 world.waiting.add(workload)
         elif waits_for_nobody(claim) and workload.phase in WAITING:
             _start_claim(world, workload, claim)
+    world.attending = ""
 
 
 def _sound(world: World, workload: Workload, claim: Claim) -> bool:

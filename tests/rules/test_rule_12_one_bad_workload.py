@@ -1,0 +1,246 @@
+"""Rule 12, the scheduler's part: a workload that a cycle fails on is set aside, and the rest is decided.
+
+The failure is made by substituting a part of the cycle, always for the same workload. Taken out here: the containment
+(the cycle's failure ends the transaction, and comes again with every batch of records).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pytest
+
+from muster_chassis.events import Retry
+from muster_chassis.health import Health
+from muster_chassis.unit import Unit
+from muster_kernel.lifecycle import Phase
+from muster_kernel.reasons import WaitingReason
+from muster_scheduler.domain import decisions
+from muster_scheduler.domain.answers.explain import explain
+from muster_scheduler.domain.asked.workloads import Workload, WorkloadKind
+from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.state import Plan
+from muster_scheduler.domain.turning import batching, cycle
+from muster_scheduler.handlers import Handlers
+from muster_scheduler.ports import Unpublishable
+from tests.support.fleets import Fleet, node, request, role, whole
+
+BAD = 2
+_BOOM = "the part fails on this workload"
+
+
+@dataclass
+class Kept:
+    """Takes what is written and published; `unpublishable`: whose decisions have no record."""
+
+    plans: list[Plan] = field(default_factory=list)
+    unpublishable: str = ""
+
+    async def write(self, unit: Unit, plan: Plan, world: World) -> None:
+        self.plans.append(plan)
+
+    def publish(self, unit: Unit, plan: Plan, world: World) -> None:
+        for decision in plan.decisions:
+            if decision.workload == self.unpublishable and decision.workload not in world.quarantined:
+                raise Unpublishable(decision.workload, _BOOM)
+
+
+@dataclass
+class Turn:
+    """A unit without a database."""
+
+    now: datetime
+    committed: list[Callable[[], object]] = field(default_factory=list)
+    undone: list[Callable[[], object]] = field(default_factory=list)
+
+    def after_commit(self, act: Callable[[], object]) -> None:
+        self.committed.append(act)
+
+    def after_rollback(self, act: Callable[[], object]) -> None:
+        self.undone.append(act)
+
+
+class Leader:
+    """The handlers over a fleet, and transactions that all commit."""
+
+    def __init__(self, fleet: Fleet, kind: type[Handlers] = Handlers) -> None:
+        self.fleet, self.kept, self.health = fleet, Kept(), Health()
+        self.handlers = kind(fleet.state, self.kept, self.kept, lambda _: None, health=self.health)
+        self.handlers.deciding = True
+
+    async def transact(self, *incoming: Any, **options: Any) -> Plan:
+        turn = Turn(datetime.fromtimestamp(self.fleet.now / 1e6, UTC))
+        try:
+            plan = await self.handlers.transact(cast("Unit", turn), incoming, **options)
+        except BaseException:
+            for act in turn.undone:
+                act()
+            raise
+        for act in turn.committed:
+            act()
+        return plan
+
+    def phases(self, *numbers: int) -> list[Phase]:
+        return [self.fleet.workload(number).phase for number in numbers]
+
+
+class _Uncontained(Handlers):
+    """Lets a cycle's failure end the transaction."""
+
+    def _decide(self, now: int, incoming: Any, before: Any, steps: Any) -> Plan:
+        self._take_in(now, incoming, before, ())
+        self.state.propose()
+        return self.state.plan()
+
+
+def _poisoned(monkeypatch: pytest.MonkeyPatch, fleet: Fleet) -> None:
+    """Has the cycle fail on one workload, whether it comes alone or in a batch."""
+    place, place_many = cycle.place, batching.place_many
+    bad = fleet.admitted(BAD, request()).workload
+
+    def failing_place(world: World, workload: Workload, *rest: Any) -> Any:
+        if workload.id == bad:
+            raise ZeroDivisionError(_BOOM)
+        return place(world, workload, *rest)
+
+    def failing_batch(world: World, *rest: Any) -> int:
+        if bad in world.waiting:
+            raise ZeroDivisionError(_BOOM)
+        return place_many(world, *rest)
+
+    monkeypatch.setattr(cycle, "place", failing_place)
+    monkeypatch.setattr(cycle, "place_many", failing_batch)
+
+
+def _fleet() -> Fleet:
+    return Fleet(node("n1", 8))
+
+
+def _admissions(fleet: Fleet, numbers: Sequence[int]) -> list[Any]:
+    return [fleet.admitted(number, request(role(whole(1)))) for number in numbers]
+
+
+async def test_the_others_are_placed_and_the_bad_one_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = _fleet()
+    _poisoned(monkeypatch, fleet)
+    leader = Leader(fleet)
+    plan = await leader.transact(*_admissions(fleet, (1, BAD, 3)))
+    assert leader.phases(1, BAD, 3) == [Phase.INITIALIZING, Phase.PENDING, Phase.INITIALIZING]
+    bad = fleet.workload(BAD)
+    found = fleet.state.world.quarantined[bad.id]
+    assert found.error == f"ZeroDivisionError: {_BOOM}"
+    assert "failing_place" in found.trace
+    told = [one for one in plan.decisions if isinstance(one, decisions.Waiting) and one.workload == bad.id]
+    assert [one.reason.code for one in told] == [WaitingReason.QUARANTINED]
+    assert plan.touched.quarantined == {bad.id: None}
+    said = explain(fleet.state.world, bad)
+    assert said.reason is not None
+    assert said.reason.code is WaitingReason.QUARANTINED
+    assert any("muster quarantine release" in each for each in said.unblockers)
+
+
+async def test_without_the_containment_nobody_is_placed(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = _fleet()
+    _poisoned(monkeypatch, fleet)
+    leader = Leader(fleet, _Uncontained)
+    with pytest.raises(ZeroDivisionError):
+        await leader.transact(*_admissions(fleet, (1, BAD, 3)))
+    assert fleet.state.world.workloads == {}
+
+
+async def test_it_stays_aside_in_the_next_cycles_and_until_it_is_released(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = _fleet()
+    leader = Leader(fleet)
+    with monkeypatch.context() as poison:
+        _poisoned(poison, fleet)
+        await leader.transact(*_admissions(fleet, (1, BAD)))
+        await leader.transact(*_admissions(fleet, (3,)))
+        assert leader.phases(1, BAD, 3) == [Phase.INITIALIZING, Phase.PENDING, Phase.INITIALIZING]
+    await leader.transact()
+    assert leader.phases(BAD) == [Phase.PENDING]
+    await leader.handlers.release(
+        cast("Unit", (turn := Turn(datetime.fromtimestamp(fleet.now / 1e6, UTC)))), [fleet.workload(BAD).id]
+    )
+    for act in turn.committed:
+        act()
+    assert leader.phases(BAD) == [Phase.INITIALIZING]
+    assert fleet.state.world.quarantined == {}
+
+
+async def test_a_new_generation_of_a_service_is_tried_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = _fleet()
+    leader = Leader(fleet)
+    with monkeypatch.context() as poison:
+        _poisoned(poison, fleet)
+        await leader.transact(fleet.admitted(BAD, request(role(whole(1)), kind=WorkloadKind.INFERENCE)))
+    assert list(fleet.state.world.quarantined) == [fleet.workload(BAD).id]
+    changed = request(role(whole(2)), kind=WorkloadKind.INFERENCE, generation=2)
+    plan = await leader.transact(fleet.admitted(BAD, changed))
+    assert leader.phases(BAD) == [Phase.INITIALIZING]
+    assert plan.touched.quarantined == {fleet.workload(BAD).id: None}
+
+
+async def test_a_failed_transaction_forgets_what_it_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = _fleet()
+    _poisoned(monkeypatch, fleet)
+    leader = Leader(fleet)
+    await leader.transact(*_admissions(fleet, (1,)))
+    before = fleet.state.digest()
+
+    async def fail(*_: Any) -> None:
+        raise ConnectionError("no database")
+
+    monkeypatch.setattr(leader.kept, "write", fail)
+    with pytest.raises(ConnectionError):
+        await leader.transact(*_admissions(fleet, (BAD,)))
+    assert fleet.state.digest() == before
+    assert fleet.state.world.quarantined == {}
+
+
+async def test_a_decision_without_a_record_sets_its_workload_aside() -> None:
+    fleet = _fleet()
+    leader = Leader(fleet)
+    incoming = _admissions(fleet, (1, BAD))
+    leader.kept.unpublishable = incoming[1].workload
+    with pytest.raises(Retry):
+        await leader.transact(*incoming)
+    await leader.transact(*incoming)
+    assert leader.phases(1, BAD) == [Phase.INITIALIZING, Phase.PENDING]
+    assert list(fleet.state.world.quarantined) == [incoming[1].workload]
+
+
+async def test_where_nobody_is_to_blame_events_are_taken_in_and_nothing_is_decided(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fleet = _fleet()
+    leader = Leader(fleet)
+    with monkeypatch.context() as broken:
+
+        def fail(_: World) -> None:
+            raise ZeroDivisionError(_BOOM)
+
+        broken.setattr(cycle, "look_at_arrivals", fail)
+        await leader.transact(*_admissions(fleet, (1,)))
+        assert leader.phases(1) == [Phase.PENDING]
+        assert "nothing is decided" in leader.health.waiting["cycle"]
+        assert leader.health.serving
+    await leader.transact()
+    assert leader.phases(1) == [Phase.INITIALIZING]
+    assert leader.health.waiting == {}
+
+
+async def test_a_batch_that_fails_by_itself_costs_only_the_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = _fleet()
+    leader = Leader(fleet)
+
+    def fail(*_: Any) -> int:
+        raise ZeroDivisionError(_BOOM)
+
+    monkeypatch.setattr(cycle, "place_many", fail)
+    await leader.transact(*_admissions(fleet, (1, BAD, 3)))
+    assert leader.phases(1, BAD, 3) == [Phase.INITIALIZING] * 3
+    assert fleet.state.world.quarantined == {}
+    assert not fleet.state.world.batches
