@@ -298,6 +298,12 @@ class Leader(fleet_pb2_grpc.FleetServiceServicer):
     async def ListAccounts(self, request: Any, context: Any) -> fleet_pb2.ListAccountsResponse:
         return fleet_pb2.ListAccountsResponse()
 
+    async def ListQuarantine(self, request: Any, context: Any) -> Any:
+        raise NotImplementedError
+
+    async def ReleaseQuarantine(self, request: Any, context: Any) -> Any:
+        raise NotImplementedError
+
     async def ForceGoneNode(self, request: Any, context: Any) -> fleet_pb2.ForceGoneNodeResponse:
         return fleet_pb2.ForceGoneNodeResponse()
 

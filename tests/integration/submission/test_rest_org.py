@@ -68,6 +68,12 @@ class Scheduler(fleet_pb2_grpc.FleetServiceServicer):
     async def AdoptCluster(self, request: Any, context: Any) -> api.AdoptClusterResponse:
         return api.AdoptClusterResponse()
 
+    async def ListQuarantine(self, request: Any, context: Any) -> Any:
+        raise NotImplementedError
+
+    async def ReleaseQuarantine(self, request: Any, context: Any) -> Any:
+        raise NotImplementedError
+
     async def ForceGoneNode(self, request: Any, context: Any) -> api.ForceGoneNodeResponse:
         return api.ForceGoneNodeResponse()
 
