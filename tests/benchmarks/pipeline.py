@@ -61,9 +61,8 @@ def main() -> int:
 async def latency(rate: float, seconds: float) -> dict[str, object]:
     """submit_to_start_ms at `rate` workloads a second for `seconds`."""
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as folder:
-        stamps = Path(folder) / "stamps"
-        stamps.mkdir()
-        with running_stack(Path(folder) / "stack", {"bench": _cluster(nodes=4)}) as stack:
+        stamps = _stamps(Path(folder))
+        with running_stack(Path(folder) / "stack", {"bench": _cluster(nodes=4, stamps=stamps)}) as stack:
             async with Muster(stack.server) as muster:
                 await muster.projects.create(PROJECT, quotas=[pool_quota("default", 32)])
                 await _warm_up(muster, stamps)
@@ -79,6 +78,15 @@ async def latency(rate: float, seconds: float) -> dict[str, object]:
             decisions.STARTED: wall + started[at.name] / 1e9,
         }
     return {"submit_to_start_ms": figures.spread(waits), "latency_stages_ms": decisions.stages(roads)}
+
+
+def _stamps(folder: Path) -> Path:
+    """A folder that confined replicas reach, whichever user they are, and write to."""
+    folder.chmod(0o711)
+    stamps = folder / "stamps"
+    stamps.mkdir()
+    stamps.chmod(0o1777)
+    return stamps
 
 
 async def _warm_up(muster: Muster, stamps: Path) -> None:
@@ -160,10 +168,11 @@ async def _bulk(muster: Muster, offered: float, seconds: float) -> list[float]:
     return acknowledged
 
 
-def _cluster(nodes: int) -> str:
+def _cluster(nodes: int, stamps: Path | None = None) -> str:
     devices = "{count: 8, model: A100-40GB, memory: 40Gi}"
     rows = [f"  - {{name: n-{n}, cpu: 1000, memory: 4Ti, devices: {devices}}}" for n in range(nodes)]
-    return "\n".join(["cluster: bench", "nodes:", *rows, ""])
+    roots = [f"roots: [{{path: {stamps}, write: true}}]"] if stamps else []
+    return "\n".join(["cluster: bench", *roots, "nodes:", *rows, ""])
 
 
 def _document(name: str, gpu: str, command: str) -> str:
