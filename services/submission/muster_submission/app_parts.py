@@ -44,6 +44,7 @@ from muster_chassis.rpc import Service, ServiceIdentity, ServiceName, service
 from muster_chassis.runtime import Runtime
 from muster_submission.adapters.agents import Agents
 from muster_submission.adapters.applied import PostgresApplied
+from muster_submission.adapters.disk_reserve import DiskReserve
 from muster_submission.adapters.expression_lanes import ExpressionLanes
 from muster_submission.adapters.feed import Feed
 from muster_submission.adapters.firings import PostgresFirings
@@ -143,7 +144,9 @@ class Application:
         database.fingerprints = Fingerprints(self.vault.request_keys)
         self.secrets = PostgresSecrets(database.pool)
         self.sealing = Sealing(self.vault, self.secrets)
-        self.submit = Submit(self.books, self.sealing, self.feed)
+        self.submit = Submit(
+            self.books, self.sealing, self.feed, DiskReserve(settings.disk_reserve_folder, settings.disk_reserve)
+        )
         self.runs = Runs(self.expressions, self.drafts, self.access)
         self.firing = Firing(self.triggers, self.firings, self.queue, self.runs, self.submit, database.unit)
         self.lanes = Lanes(self.firing, self.firings, self.queue, runtime.health)

@@ -24,6 +24,7 @@ ServiceError (chassis)
   OwnerSilent         UNAVAILABLE          the service that owns the answer does not answer; names it
   LogTrouble          FAILED_PRECONDITION  the agent has nothing (more) to send
   ReaderTooSlow       RESOURCE_EXHAUSTED   a log's reader did not keep up
+  DiskReserveSpent    RESOURCE_EXHAUSTED   the disk of the control plane is nearly full
 """
 
 from __future__ import annotations
@@ -218,6 +219,12 @@ class LogTrouble(FailedPrecondition):
     """The agent has no (more) log to send."""
 
     reason = "NO_LOG"
+
+
+class DiskReserveSpent(ResourceExhausted):
+    """The disk on which everything accepted is kept is below its reserve."""
+
+    reason = "DISK_RESERVE_SPENT"
 
 
 class ReaderTooSlow(ResourceExhausted):

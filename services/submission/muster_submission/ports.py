@@ -247,6 +247,14 @@ class Account:
     until: datetime
 
 
+class Reserve(Protocol):
+    """What has to be left for something new to be accepted."""
+
+    def check(self) -> None:
+        """Raises DiskReserveSpent where it is not left."""
+        ...
+
+
 class Waker(Protocol):
     """Someone in this process who follows the change log."""
 

@@ -54,6 +54,14 @@ class SubmissionSettings(ServiceSettings):
         description="Members of pod templates (ColossalAIJob) that have no field of the language and are let through "
         "without effect, a JSON list of paths such as spec.serviceAccountName; all others are refused.",
     )
+    disk_reserve_folder: Path | None = Field(
+        default=None,
+        description="A folder on the disk that keeps what is accepted, where that disk is of this machine; nothing new "
+        "is accepted below MUSTER_DISK_RESERVE.",
+    )
+    disk_reserve: int = Field(
+        default=1 << 30, ge=0, description="Bytes of that disk that have to be free for a workload to be accepted."
+    )
     scheduler_address: str = Field(
         default="", description="gRPC of the scheduler, HOST:PORT; two with a comma where a standby follows."
     )

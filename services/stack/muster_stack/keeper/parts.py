@@ -234,6 +234,7 @@ class _Maker:
                 "MUSTER_AUTH": "jwt" if self._state.options.auth else "off",
                 "MUSTER_AUTH_FIRST_APPLICATIONS": json.dumps(first),
                 "MUSTER_SERVICE_KEY_FILE": str(identities.service_key(self._layout, SUBMISSION)),
+                "MUSTER_DISK_RESERVE_FOLDER": str(self._layout.root),
                 "MUSTER_SECRET_KEYS_FILE": str(sealing_keys.ensure(self._layout.sealing_keys)),
                 "MUSTER_REST_LISTEN": self.address(SUBMISSION, REST),
                 "MUSTER_SCHEDULER_ADDRESS": self._schedulers(),

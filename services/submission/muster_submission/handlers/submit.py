@@ -27,7 +27,7 @@ from muster_submission.domain.names import Given, Naming, Prefixed, demand, reso
 from muster_submission.domain.problems import Problem
 from muster_submission.handlers.drafts import Checked, Refusal
 from muster_submission.handlers.sealing import Sealing
-from muster_submission.ports import NewWorkload, Waker, WorkloadBooks
+from muster_submission.ports import NewWorkload, Reserve, Waker, WorkloadBooks
 
 _ROUNDS: Final = 3  # a given name can slip in between taking a number and making the row
 
@@ -68,7 +68,8 @@ def new_ids(now: datetime, count: int) -> list[str]:
 class Submit:
     """Makes workloads out of checked drafts."""
 
-    def __init__(self, books: WorkloadBooks, sealing: Sealing, waker: Waker) -> None:
+    def __init__(self, books: WorkloadBooks, sealing: Sealing, waker: Waker, reserve: Reserve) -> None:
+        self._reserve = reserve
         self._books = books
         self._sealing = sealing
         self._waker = waker
@@ -84,10 +85,13 @@ class Submit:
     async def make_together(self, unit: Unit, orders: Sequence[Order]) -> list[Acknowledged | Refusal]:
         """The same for orders of several callers.
 
-        Credentials are sealed here, before a row, an event or a line of the audit sees the spec.
+        Credentials are sealed here, before a row, an event or a line of the audit sees the spec. Raises
+        DiskReserveSpent for calls; what an accepted event starts goes on, since its record is on the disk already.
         """
         if not orders:
             return []
+        if not all(order.caused_by for order in orders):
+            self._reserve.check()
         ids = new_ids(unit.now, len(orders))
         traces = {one: order.trace for one, order in zip(ids, orders, strict=True) if order.trace}
         unit.traces = {**unit.traces, **traces}
