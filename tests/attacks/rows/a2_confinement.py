@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tests.attacks.attack import Actor, Attack, Verdict, broken, held
@@ -89,10 +90,14 @@ print("PLANTED")
 """Links to a private file wherever the agent might look."""
 
 
+def _credentials(stage: Stage) -> list[Path]:
+    return [path for path in sorted(stage.layout.credentials.rglob("*")) if path.is_file()]
+
+
 async def read_credentials(stage: Stage) -> Verdict:
     """Read the stack's credentials and keys by their absolute paths."""
     layout = stage.layout
-    wanted = [*layout.credentials.glob("*"), layout.secrets, layout.sealing_keys, layout.state, layout.root / "lock"]
+    wanted = [*_credentials(stage), layout.secrets, layout.sealing_keys, layout.state, layout.root / "lock"]
     agents = [path for name in ("spec.json", "journal") for path in layout.root.glob(f"agents/*/replicas/*/{name}")]
     paths = json.dumps([str(path) for path in (*wanted, *agents[:4])])
     return judged(await stage.run_replica(READ_FILES.format(paths=paths)), "READ")
@@ -100,7 +105,7 @@ async def read_credentials(stage: Stage) -> Verdict:
 
 async def write_policy(stage: Stage) -> Verdict:
     """Change the policy, a cluster file and the credentials by their absolute paths."""
-    files = [stage.layout.policy, *stage.layout.clusters.glob("*.yaml"), *stage.layout.credentials.glob("*")]
+    files = [stage.layout.policy, *stage.layout.clusters.glob("*.yaml"), *_credentials(stage)]
     before = {path: (path.read_bytes(), path.stat().st_mode) for path in files}
     log = await stage.run_replica(WRITE_FILES.format(paths=json.dumps([str(path) for path in files])))
     changed = [path.name for path, state in before.items() if (path.read_bytes(), path.stat().st_mode) != state]
@@ -119,7 +124,7 @@ async def powers(stage: Stage) -> Verdict:
 
 async def links(stage: Stage) -> Verdict:
     """Lead the agent to a private file by links where it reads and writes."""
-    secret = next(iter(stage.layout.credentials.glob("*")))
+    secret = _credentials(stage)[0]
     before = secret.read_bytes()
     log = await stage.run_replica(PLANT_LINKS.format(target=str(secret)))
     if secret.read_bytes() != before or before.decode() in log:
