@@ -231,6 +231,7 @@ RPCS: Final[Sequence[Rpc]] = (
     _rpc("fleet", "ForceGoneNode", Verb.CLUSTERS_WRITE, EAST, cluster="east", node="n"),
     _rpc("fleet", "ListQuarantine", Verb.DEAD_LETTERS_READ, NOWHERE),
     _rpc("fleet", "ReleaseQuarantine", Verb.DEAD_LETTERS_WRITE, NOWHERE),
+    _rpc("fleet", "OrderNode", Verb.CLUSTERS_WRITE, EAST, cluster="east", node="n"),
     _rpc("dead_letters", "ListDeadLetters", Verb.DEAD_LETTERS_READ, NOWHERE, service="submission"),
     _rpc("dead_letters", "RedriveDeadLetters", Verb.DEAD_LETTERS_WRITE, NOWHERE, service="submission"),
     _rpc("dead_letters", "ResumeConsumer", Verb.DEAD_LETTERS_WRITE, NOWHERE, service="submission"),

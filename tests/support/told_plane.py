@@ -93,6 +93,14 @@ class FleetPlane(PlaneService, fleet_pb2_grpc.FleetServiceServicer):
         answer = fleet_api_pb2.ReleaseQuarantineResponse(released=len(request.workload_ids) or 7)
         return await self._tell("ReleaseQuarantine", request, context, answer)
 
+    async def OrderNode(self, request: Any, context: Any) -> Any:
+        async def act(asked: Any, _: Any) -> Any:
+            (node,) = (each for each in self._world.nodes if (each.cluster, each.name) == (asked.cluster, asked.node))
+            node.state = asked.state
+            return fleet_api_pb2.OrderNodeResponse(node=node)
+
+        return await self._do("OrderNode", request, context, act)
+
     async def ListNodes(self, request: Any, context: Any) -> Any:
         return await self._tell("ListNodes", request, context, fleet_api_pb2.ListNodesResponse(nodes=self._world.nodes))
 

@@ -132,6 +132,25 @@ class Nodes(Resource):
 
         return pages(page)
 
+    async def order(
+        self,
+        cluster: str,
+        node: str,
+        state: fleet_pb2.NodeState.ValueType,
+        *,
+        within: int = 0,
+        key: str | None = None,
+    ) -> fleet_pb2.NodeView:
+        """Orders a node CORDONED or DRAINING (empty `within` seconds), or READY, which takes the order back.
+
+        Raises NotFound.
+        """
+        request = fleet_api_pb2.OrderNodeRequest(
+            cluster=cluster, node=node, state=state, within_seconds=within, idempotency_key=key or new_key()
+        )
+        stub = fleet_pb2_grpc.FleetServiceStub(self._channel)
+        return (await self._calls.unary(stub.OrderNode, request)).node
+
     async def force_gone(self, cluster: str, node: str, *, key: str | None = None) -> int:
         """Declares everything on a node gone, on an operator's word; how many replicas that were. Raises NotFound."""
         request = fleet_api_pb2.ForceGoneNodeRequest(cluster=cluster, node=node, idempotency_key=key or new_key())

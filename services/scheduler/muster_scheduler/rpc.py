@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from muster.api.v1 import explain_pb2, explain_pb2_grpc, fleet_pb2, fleet_pb2_grpc
 from muster.events.v1 import policy_pb2
+from muster.fleet.v1 import fleet_pb2 as fleet_messages
 from muster_chassis import identity
 from muster_chassis.database import Database
 from muster_chassis.errors import InvalidArgument, Violation
@@ -28,7 +29,8 @@ from muster_scheduler.domain import events
 from muster_scheduler.domain.answers.explain import explain
 from muster_scheduler.domain.answers.prospects import what_if
 from muster_scheduler.domain.asked.workloads import SECOND, Workload
-from muster_scheduler.domain.fleet.nodes import NodeState
+from muster_scheduler.domain.fleet.nodes import Node, NodeState
+from muster_scheduler.domain.fleet.orders import Order
 from muster_scheduler.domain.state import State
 from muster_scheduler.errors import (
     AgentAlive,
@@ -50,6 +52,7 @@ _MOST_QUARANTINED: Final = 1000
 _MOST_TRIED: Final = 100
 _LARGEST_PAGE: Final = 500
 _CLUSTER_LIMIT: Final = 40
+_LONGEST_DRAIN: Final = 30 * 24 * 3600
 
 
 class Desk:
@@ -225,6 +228,37 @@ class Fleet(fleet_pb2_grpc.FleetServiceServicer):
 
         return await once(self._desk.database, "ReleaseQuarantine", request, fleet_pb2.ReleaseQuarantineResponse, work)
 
+    async def OrderNode(self, request: fleet_pb2.OrderNodeRequest, context: Any) -> fleet_pb2.OrderNodeResponse:
+        """Cordons or drains a node, or takes that back."""
+
+        async def work(unit: Unit) -> fleet_pb2.OrderNodeResponse:
+            handlers, _ = self._desk.leader()
+            node = _known_node(handlers.state, request.cluster, request.node)
+            order = _order(request, now=micros(unit.now))
+            view = views.node(handlers.state.world, node)
+            state = await self._desk.command(unit, events.NodeOrdered(request.cluster, request.node, order))
+            now = state.world.inventory.nodes.get(node.key)
+            return fleet_pb2.OrderNodeResponse(node=views.node(state.world, now) if now else view)
+
+        return await once(self._desk.database, "OrderNode", request, fleet_pb2.OrderNodeResponse, work)
+
+
+def _order(request: fleet_pb2.OrderNodeRequest, *, now: int) -> Order:
+    """What is asked for; `now` in microseconds. Raises InvalidArgument."""
+    by = clean(request.by, 200)
+    match request.state:
+        case fleet_messages.NODE_STATE_READY:
+            return Order()
+        case fleet_messages.NODE_STATE_CORDONED if not request.within_seconds:
+            return Order(NodeState.CORDONED, by)
+        case fleet_messages.NODE_STATE_DRAINING if request.within_seconds <= _LONGEST_DRAIN:
+            return Order(NodeState.DRAINING, by, now + request.within_seconds * SECOND)
+    said = (
+        "a node is ordered CORDONED, DRAINING (within 0 to "
+        f"{_LONGEST_DRAIN} seconds) or READY, which takes the order back"
+    )
+    raise InvalidArgument(said, violations=[Violation("state", said)])
+
 
 def adoptable(state: State, cluster: str, instance: str, *, now: int, force: bool) -> None:
     """Whether an instance may come to speak for a cluster; `now` in microseconds.
@@ -250,16 +284,22 @@ def adoptable(state: State, cluster: str, instance: str, *, now: int, force: boo
         )
 
 
+def _known_node(state: State, cluster: str, name: str) -> Node:
+    """Raises UnknownCluster and UnknownNode."""
+    _known_cluster(state, cluster)
+    node = state.world.inventory.nodes.get((cluster, name))
+    if node is None:
+        raise UnknownNode(f"cluster {cluster} has no node {clean(name, 80)!r}; `muster nodes` lists them")
+    return node
+
+
 def _replicas(count: int) -> str:
     return f"{count} replica{'' if count == 1 else 's'}"
 
 
 def _forceable(state: State, cluster: str, name: str) -> int:
     """How many replicas a node holds, where an operator may vouch for it. Raises UnknownNode, NodeAnswers."""
-    _known_cluster(state, cluster)
-    node = state.world.inventory.nodes.get((cluster, name))
-    if node is None:
-        raise UnknownNode(f"cluster {cluster} has no node {clean(name, 80)!r}; `muster nodes` lists them")
+    node = _known_node(state, cluster, name)
     if node.present and node.state is NodeState.READY and not state.world.clusters[cluster].silent:
         raise NodeAnswers(
             f"node {name} of {cluster} is ready and its agent answers: what runs there is running; "

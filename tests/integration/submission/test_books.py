@@ -307,6 +307,9 @@ class Leader(fleet_pb2_grpc.FleetServiceServicer):
     async def ForceGoneNode(self, request: Any, context: Any) -> fleet_pb2.ForceGoneNodeResponse:
         return fleet_pb2.ForceGoneNodeResponse()
 
+    async def OrderNode(self, request: Any, context: Any) -> fleet_pb2.OrderNodeResponse:
+        return fleet_pb2.OrderNodeResponse()
+
 
 async def serve(leader: Leader) -> tuple[grpc.aio.Server, str]:
     server = grpc.aio.server()

@@ -74,6 +74,9 @@ class Scheduler(fleet_pb2_grpc.FleetServiceServicer):
     async def ReleaseQuarantine(self, request: Any, context: Any) -> Any:
         raise NotImplementedError
 
+    async def OrderNode(self, request: Any, context: Any) -> api.OrderNodeResponse:
+        return api.OrderNodeResponse()
+
     async def ForceGoneNode(self, request: Any, context: Any) -> api.ForceGoneNodeResponse:
         return api.ForceGoneNodeResponse()
 

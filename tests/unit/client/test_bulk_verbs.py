@@ -178,3 +178,25 @@ def test_one_node_is_told_in_full(muster: Command, world: World) -> None:
     assert muster("nodes", "describe", "nowhere").code == 3
     world.nodes = [node, fleet_pb2.NodeView(name="north-0", cluster="south")]
     assert "--cluster" in muster("nodes", "describe", "north-0").err
+
+
+def test_a_node_is_cordoned_drained_and_opened_again(muster: Command, world: World) -> None:
+    world.nodes = [fleet_pb2.NodeView(name="north-0", cluster="north", state=fleet_pb2.NODE_STATE_READY)]
+    assert muster("nodes", "cordon", "north-0").out == "node north-0 of north: Cordoned\n"
+    assert muster("nodes", "drain", "north-0", "--within", "2h").out == "node north-0 of north: Draining\n"
+    assert muster("nodes", "uncordon", "north-0").out == "node north-0 of north: Ready\n"
+    asked = [(each.state, each.within_seconds) for each in world.asked("OrderNode")]
+    assert asked == [
+        (fleet_pb2.NODE_STATE_CORDONED, 0),
+        (fleet_pb2.NODE_STATE_DRAINING, 7200),
+        (fleet_pb2.NODE_STATE_READY, 0),
+    ]
+    assert muster("nodes", "cordon", "nowhere").code == 3
+
+
+@pytest.mark.parametrize("within", ["soon", "31d", "-1s", "5"])
+def test_a_drain_that_cannot_be(muster: Command, world: World, within: str) -> None:
+    ran = muster("nodes", "drain", "north-0", f"--within={within}")
+    assert ran.code == 2
+    assert "0s to 30d" in ran.err
+    assert not world.calls

@@ -55,6 +55,7 @@ _METHODS: Final = {
         "ListAccounts",
         "ListClusters",
         "ListNodes",
+        "OrderNode",
         "RegisterCluster",
     ),
     "PoliciesService": ("GetEffectivePolicy", "JudgeWorkloads"),

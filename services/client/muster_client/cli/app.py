@@ -116,6 +116,9 @@ _GROUPS: Final = (
     ("nodes", "The nodes and who holds their devices.", {
         "list": ("fleet:list_nodes", "List nodes."),
         "describe": ("fleet:describe_node", "Tell everything about one node."),
+        "cordon": ("fleet:cordon", "Keep new work off a node."),
+        "drain": ("fleet:drain", "Keep new work off a node and move away what runs there."),
+        "uncordon": ("fleet:uncordon", "Take a cordon or a drain back."),
         "force-gone": ("fleet:force_gone", "Declare that nothing on a node runs any more."),
     }),
     ("quarantine", "Workloads that the scheduler failed on and has set aside.", {

@@ -5,19 +5,27 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 from muster.api.v1 import fleet_pb2
+from muster.fleet.v1 import fleet_pb2 as fleet_messages
 from muster_client.cli.exits import Exit
 from muster_client.cli.options import Common
 from muster_client.cli.output import emit, say
+from muster_client.cli.printable import one_line
 from muster_client.cli.render import tables, wide
 from muster_client.errors import InvalidInput, NotFound
-from muster_client.words import cluster_state_word
+from muster_client.muster import Muster
+from muster_client.words import cluster_state_word, node_state_word
 
 _NO_OPTIONS = Common()
+_SPAN: Final = re.compile(r"([0-9]{1,7})([smhd])")
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_LONGEST_DRAIN: Final = 30 * 86400
 
 
 async def list_clusters(*, common: Common = _NO_OPTIONS) -> int:
@@ -128,17 +136,75 @@ async def describe_node(node: str, *, cluster: str = "", common: Common = _NO_OP
         common: Connection.
     """
     async with common.muster() as muster:
-        found = [each async for each in muster.nodes.list(cluster=cluster) if each.name == node]
+        found = await _node(muster, node, cluster)
+    if common.json:
+        emit(found)
+    else:
+        say(wide.node(found))
+    return Exit.OK
+
+
+async def cordon(node: str, *, cluster: str = "", common: Common = _NO_OPTIONS) -> int:
+    """Keeps new work off a node; what runs there goes on. It holds until `muster nodes uncordon`.
+
+    Args:
+        node: The node.
+        cluster: Its cluster, where several have a node of this name.
+        common: Connection.
+    """
+    return await _order(node, cluster, fleet_messages.NODE_STATE_CORDONED, common)
+
+
+async def drain(node: str, *, cluster: str = "", within: str = "0s", common: Common = _NO_OPTIONS) -> int:
+    """Keeps new work off a node and moves away what runs there. It holds until `muster nodes uncordon`.
+
+    What can be placed elsewhere starts again there; what would end by the deadline may stay until then.
+
+    Args:
+        node: The node.
+        cluster: Its cluster, where several have a node of this name.
+        within: How long what runs there may stay: 0s, 30m, 2h, at most 30d.
+        common: Connection.
+    """
+    found = _SPAN.fullmatch(within)
+    if found is None or (seconds := int(found[1]) * _UNITS[found[2]]) > _LONGEST_DRAIN:
+        raise InvalidInput(f"--within {within}: expected 0s to 30d, such as 30m or 2h")
+    return await _order(node, cluster, fleet_messages.NODE_STATE_DRAINING, common, within=seconds)
+
+
+async def uncordon(node: str, *, cluster: str = "", common: Common = _NO_OPTIONS) -> int:
+    """Takes a cordon or a drain back: the node is what its agent says again.
+
+    Args:
+        node: The node.
+        cluster: Its cluster, where several have a node of this name.
+        common: Connection.
+    """
+    return await _order(node, cluster, fleet_messages.NODE_STATE_READY, common)
+
+
+async def _order(
+    node: str, cluster: str, state: fleet_messages.NodeState.ValueType, common: Common, *, within: int = 0
+) -> int:
+    async with common.muster() as muster:
+        found = await _node(muster, node, cluster)
+        ordered = await muster.nodes.order(found.cluster, node, state, within=within)
+    if common.json:
+        emit(ordered)
+    else:
+        say(one_line(f"node {ordered.name} of {ordered.cluster}: {node_state_word(ordered.state)}"))
+    return Exit.OK
+
+
+async def _node(muster: Muster, name: str, cluster: str) -> fleet_messages.NodeView:
+    """The node of that name. Raises NotFound, and InvalidInput where several clusters have one."""
+    found = [each async for each in muster.nodes.list(cluster=cluster) if each.name == name]
     if not found:
-        raise NotFound(f"{node}: no cluster has a node of this name; `muster nodes` lists them")
+        raise NotFound(f"{name}: no cluster has a node of this name; `muster nodes` lists them")
     if len(found) > 1:
         clusters = ", ".join(sorted(each.cluster for each in found))
-        raise InvalidInput(f"{node}: several clusters have one ({clusters}); say which with --cluster")
-    if common.json:
-        emit(found[0])
-    else:
-        say(wide.node(found[0]))
-    return Exit.OK
+        raise InvalidInput(f"{name}: several clusters have one ({clusters}); say which with --cluster")
+    return found[0]
 
 
 async def force_gone(cluster: str, node: str, *, common: Common = _NO_OPTIONS) -> int:

@@ -74,6 +74,11 @@ class NodeBody:
     extra: dict[str, int]
     foreign_extra: dict[str, int]
     said: str
+    said_state: NodeState | None = None
+    said_deadline: int = -1
+    ordered: NodeState | None = None
+    ordered_by: str = ""
+    ordered_deadline: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,7 +126,7 @@ def _free_slices(device: Device) -> int:
 def node(world: World, of: Node) -> fleet_pb2.NodeView:
     """A node with its devices and who holds them."""
     state = of.state.value if of.present else "NOT_READY"
-    return fleet_pb2.NodeView(
+    view = fleet_pb2.NodeView(
         cluster=of.cluster,
         name=of.name,
         pool=of.pool,
@@ -137,7 +137,13 @@ def node(world: World, of: Node) -> fleet_pb2.NodeView:
         free_memory_bytes=max(0, of.free_memory),
         devices=_anonymous(world, of) if of.slots else [_device(world, device) for device in of.devices],
         taints=[fleet_pb2.Taint(key=key, value=value, effect=effect) for key, value, effect in of.taints],
+        ordered_by=of.ordered_by,
     )
+    if of.ordered is not None:
+        view.ordered = fleet_pb2.NodeState.Value(f"NODE_STATE_{of.ordered.value}")
+    if of.draining:
+        view.drain_deadline.FromMicroseconds(of.drain_deadline)
+    return view
 
 
 def _device(world: World, device: Device) -> fleet_pb2.DeviceUse:

@@ -17,6 +17,7 @@ from muster_scheduler.domain.books.pools import NodePool
 from muster_scheduler.domain.books.queues import Department, Project
 from muster_scheduler.domain.fleet.clusters import Profile
 from muster_scheduler.domain.fleet.nodes import Node
+from muster_scheduler.domain.fleet.orders import Order as NodeOrder
 
 
 class Admitted(NamedTuple):
@@ -145,6 +146,15 @@ class NodeForcedGone:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeOrdered:
+    """An operator cordons or drains a node, or takes that back."""
+
+    cluster: str
+    node: str
+    order: NodeOrder
+
+
+@dataclass(frozen=True, slots=True)
 class InventoryReported:
     """Nodes of a cluster: all of them, or what changed since the sequence before."""
 
@@ -263,6 +273,7 @@ Event = (
     | ClusterRegistered
     | ClusterAdopted
     | NodeForcedGone
+    | NodeOrdered
     | InventoryReported
     | ReplicaReported
     | AssignmentRefused

@@ -20,7 +20,13 @@ from muster_submission.handlers.node_pools import NodePools
 from muster_submission.rpc.explain import readable
 
 _STUB: Final = fleet_pb2_grpc.FleetServiceStub
-_Changed = TypeVar("_Changed", api.RegisterClusterResponse, api.AdoptClusterResponse, api.ForceGoneNodeResponse)
+_Changed = TypeVar(
+    "_Changed",
+    api.RegisterClusterResponse,
+    api.AdoptClusterResponse,
+    api.ForceGoneNodeResponse,
+    api.OrderNodeResponse,
+)
 
 
 class Fleet(fleet_pb2_grpc.FleetServiceServicer):
@@ -102,6 +108,11 @@ class Fleet(fleet_pb2_grpc.FleetServiceServicer):
             Entry(Verb.DEAD_LETTERS_WRITE, "quarantine", detail="ReleaseQuarantine"),
             lambda: self._scheduler.ask(_STUB, "ReleaseQuarantine", request, api.ReleaseQuarantineResponse, context),
         )
+
+    async def OrderNode(self, request: api.OrderNodeRequest, context: Any) -> api.OrderNodeResponse:
+        """Cordons or drains a node, or takes that back; who orders it is the caller."""
+        request.by = caller().subject
+        return await self._change("OrderNode", request, api.OrderNodeResponse, context, node=request.node)
 
     async def _rights(self) -> Rights:
         return await self._access.rights(caller())

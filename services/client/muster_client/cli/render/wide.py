@@ -13,7 +13,7 @@ from rich.text import Text
 from muster.fleet.v1 import fleet_pb2
 from muster.workload.v1 import workload_pb2
 from muster_client.cli.printable import one_line
-from muster_client.cli.render.amounts import age, cores, memory, time_of
+from muster_client.cli.render.amounts import age, clock, cores, memory, time_of
 from muster_client.cli.render.describe import asks
 from muster_client.cli.render.grid import grid
 from muster_client.cli.render.tables import coloured, ready
@@ -50,6 +50,8 @@ def node(told: fleet_pb2.NodeView) -> Group:
         ("Cluster", told.cluster),
         ("Node pool", told.pool),
         ("State", node_state_word(told.state)),
+        ("Ordered", f"{node_state_word(told.ordered)} by {told.ordered_by}" if told.ordered else ""),
+        ("Empty by", clock(time_of(told.drain_deadline)) if told.HasField("drain_deadline") else ""),
         ("CPU", f"{cores(told.free_cpu_milli)} of {cores(told.cpu_milli)} cores free"),
         ("Memory", f"{memory(told.free_memory_bytes)} of {memory(told.memory_bytes)} free"),
         ("Taints", ", ".join(f"{each.key}={each.value}:{each.effect}" for each in told.taints)),

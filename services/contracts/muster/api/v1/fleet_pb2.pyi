@@ -340,6 +340,72 @@ class ListAccountsResponse(_message.Message):
 Global___ListAccountsResponse: _TypeAlias = ListAccountsResponse  # noqa: Y015
 
 @_typing.final
+class OrderNodeRequest(_message.Message):
+    """What an operator orders of a node."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_FIELD_NUMBER: _builtins.int
+    NODE_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    WITHIN_SECONDS_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
+    cluster: _builtins.str
+    """The cluster."""
+    node: _builtins.str
+    """The node."""
+    state: _fleet_pb2.NodeState.ValueType
+    """CORDONED: no new work. DRAINING: what runs there goes too, by the deadline. READY: the order is taken back."""
+    within_seconds: _builtins.int
+    """DRAINING: in how many seconds it has to be empty, at most 30 days."""
+    by: _builtins.str
+    """Who orders it; submission fills it in, whatever a caller writes here."""
+    idempotency_key: _builtins.str
+    """Makes a repeated call harmless."""
+    def __init__(
+        self,
+        *,
+        cluster: _builtins.str = ...,
+        node: _builtins.str = ...,
+        state: _fleet_pb2.NodeState.ValueType = ...,
+        within_seconds: _builtins.int = ...,
+        by: _builtins.str = ...,
+        idempotency_key: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "cluster", b"cluster", "idempotency_key", b"idempotency_key", "node", b"node", "state", b"state", "within_seconds", b"within_seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OrderNodeRequest: _TypeAlias = OrderNodeRequest  # noqa: Y015
+
+@_typing.final
+class OrderNodeResponse(_message.Message):
+    """The node under the order."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def node(self) -> _fleet_pb2.NodeView:
+        """The node."""
+
+    def __init__(
+        self,
+        *,
+        node: _fleet_pb2.NodeView | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["node", b"node"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["node", b"node"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OrderNodeResponse: _TypeAlias = OrderNodeResponse  # noqa: Y015
+
+@_typing.final
 class ForceGoneNodeRequest(_message.Message):
     """Which node is gone."""
 

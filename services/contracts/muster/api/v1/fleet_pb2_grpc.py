@@ -75,6 +75,11 @@ class FleetServiceStub:
                 request_serializer=muster_dot_api_dot_v1_dot_fleet__pb2.ReleaseQuarantineRequest.SerializeToString,
                 response_deserializer=muster_dot_api_dot_v1_dot_fleet__pb2.ReleaseQuarantineResponse.FromString,
                 _registered_method=True)
+        self.OrderNode = channel.unary_unary(
+                '/muster.api.v1.FleetService/OrderNode',
+                request_serializer=muster_dot_api_dot_v1_dot_fleet__pb2.OrderNodeRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_fleet__pb2.OrderNodeResponse.FromString,
+                _registered_method=True)
 
 
 class FleetServiceServicer:
@@ -138,6 +143,13 @@ class FleetServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def OrderNode(self, request, context):
+        """Cordons or drains a node, or takes that back. It holds until it is taken back, whatever the agent reports. NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_FleetServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -180,6 +192,11 @@ def add_FleetServiceServicer_to_server(servicer, server):
                     servicer.ReleaseQuarantine,
                     request_deserializer=muster_dot_api_dot_v1_dot_fleet__pb2.ReleaseQuarantineRequest.FromString,
                     response_serializer=muster_dot_api_dot_v1_dot_fleet__pb2.ReleaseQuarantineResponse.SerializeToString,
+            ),
+            'OrderNode': grpc.unary_unary_rpc_method_handler(
+                    servicer.OrderNode,
+                    request_deserializer=muster_dot_api_dot_v1_dot_fleet__pb2.OrderNodeRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_fleet__pb2.OrderNodeResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -399,6 +416,33 @@ class FleetService:
             '/muster.api.v1.FleetService/ReleaseQuarantine',
             muster_dot_api_dot_v1_dot_fleet__pb2.ReleaseQuarantineRequest.SerializeToString,
             muster_dot_api_dot_v1_dot_fleet__pb2.ReleaseQuarantineResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def OrderNode(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.FleetService/OrderNode',
+            muster_dot_api_dot_v1_dot_fleet__pb2.OrderNodeRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_fleet__pb2.OrderNodeResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -34,6 +34,8 @@ class FleetServiceStub:
     """The workloads that the scheduler failed on and has set aside, the oldest first."""
     ReleaseQuarantine: _aio.UnaryUnaryMultiCallable[_fleet_pb2.ReleaseQuarantineRequest, _fleet_pb2.ReleaseQuarantineResponse]
     """Lets workloads in again that were set aside. NOT_FOUND where one of them is not."""
+    OrderNode: _aio.UnaryUnaryMultiCallable[_fleet_pb2.OrderNodeRequest, _fleet_pb2.OrderNodeResponse]
+    """Cordons or drains a node, or takes that back. It holds until it is taken back, whatever the agent reports. NOT_FOUND."""
 
 class FleetServiceServicer(metaclass=_abc_1.ABCMeta):
     """Registers clusters, shows what they have, and settles what only an operator can."""
@@ -103,5 +105,13 @@ class FleetServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_fleet_pb2.ReleaseQuarantineRequest, _abc.Awaitable[_fleet_pb2.ReleaseQuarantineResponse]],
     ) -> _abc.Awaitable[_fleet_pb2.ReleaseQuarantineResponse]:
         """Lets workloads in again that were set aside. NOT_FOUND where one of them is not."""
+
+    @_abc_1.abstractmethod
+    def OrderNode(
+        self,
+        request: _fleet_pb2.OrderNodeRequest,
+        context: _aio.ServicerContext[_fleet_pb2.OrderNodeRequest, _abc.Awaitable[_fleet_pb2.OrderNodeResponse]],
+    ) -> _abc.Awaitable[_fleet_pb2.OrderNodeResponse]:
+        """Cordons or drains a node, or takes that back. It holds until it is taken back, whatever the agent reports. NOT_FOUND."""
 
 def add_FleetServiceServicer_to_server(servicer: FleetServiceServicer, server: _aio.Server) -> None: ...

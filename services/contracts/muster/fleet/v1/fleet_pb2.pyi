@@ -1240,6 +1240,9 @@ class NodeView(_message.Message):
     FREE_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     DEVICES_FIELD_NUMBER: _builtins.int
     TAINTS_FIELD_NUMBER: _builtins.int
+    ORDERED_FIELD_NUMBER: _builtins.int
+    ORDERED_BY_FIELD_NUMBER: _builtins.int
+    DRAIN_DEADLINE_FIELD_NUMBER: _builtins.int
     cluster: _builtins.str
     """The cluster."""
     name: _builtins.str
@@ -1256,6 +1259,10 @@ class NodeView(_message.Message):
     """Memory in all, in bytes."""
     free_memory_bytes: _builtins.int
     """Free memory."""
+    ordered: Global___NodeState.ValueType
+    """What an operator ordered of it: CORDONED or DRAINING; unspecified: nothing."""
+    ordered_by: _builtins.str
+    """Who ordered it."""
     @_builtins.property
     def devices(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeviceUse]:
         """The devices."""
@@ -1263,6 +1270,10 @@ class NodeView(_message.Message):
     @_builtins.property
     def taints(self) -> _containers.RepeatedCompositeFieldContainer[Global___Taint]:
         """Its taints."""
+
+    @_builtins.property
+    def drain_deadline(self) -> _timestamp_pb2.Timestamp:
+        """When it has to be empty; absent: never."""
 
     def __init__(
         self,
@@ -1277,10 +1288,13 @@ class NodeView(_message.Message):
         free_memory_bytes: _builtins.int = ...,
         devices: _abc.Iterable[Global___DeviceUse] | None = ...,
         taints: _abc.Iterable[Global___Taint] | None = ...,
+        ordered: Global___NodeState.ValueType = ...,
+        ordered_by: _builtins.str = ...,
+        drain_deadline: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["drain_deadline", b"drain_deadline"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "cpu_milli", b"cpu_milli", "devices", b"devices", "free_cpu_milli", b"free_cpu_milli", "free_memory_bytes", b"free_memory_bytes", "memory_bytes", b"memory_bytes", "name", b"name", "pool", b"pool", "state", b"state", "taints", b"taints"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "cpu_milli", b"cpu_milli", "devices", b"devices", "drain_deadline", b"drain_deadline", "free_cpu_milli", b"free_cpu_milli", "free_memory_bytes", b"free_memory_bytes", "memory_bytes", b"memory_bytes", "name", b"name", "ordered", b"ordered", "ordered_by", b"ordered_by", "pool", b"pool", "state", b"state", "taints", b"taints"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

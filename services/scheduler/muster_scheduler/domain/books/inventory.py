@@ -17,6 +17,7 @@ from muster_scheduler.domain.books.runs import count_extra, finder, put_many, pu
 from muster_scheduler.domain.fleet.checks import check_node
 from muster_scheduler.domain.fleet.columns import Columns
 from muster_scheduler.domain.fleet.nodes import Device, Node
+from muster_scheduler.domain.fleet.orders import Order, holding
 from muster_scheduler.domain.journal import Journal
 
 NodeKey = tuple[str, str]
@@ -151,6 +152,16 @@ class Inventory:
             self._journal.set(node, "pool", pool)
         self._reindex(pools)
 
+    def order(self, node: Node, order: Order) -> None:
+        """Puts an operator's order on a node, or takes it off; undone with the journal."""
+        key = {(node.cluster, node.pool)}
+        self._journal.note(self._reindex, key)  # first, and so undone last, as in `put_nodes`
+        state, deadline = holding(node, order)
+        values = (*zip(("ordered", "ordered_by", "ordered_deadline"), order, strict=True), ("state", state))
+        for name, value in (*values, ("drain_deadline", deadline)):
+            self._journal.set(node, name, value)
+        self._reindex(key)
+
     def imagine(self, nodes: Sequence[Node]) -> None:
         """Has nodes of one pool be otherwise until the journal is rolled back: then the index is the one of before."""
         key = nodes[0].cluster, nodes[0].pool
@@ -168,7 +179,7 @@ class Inventory:
         if node is None:
             return
         self._journal.note(self._reindex, {(node.cluster, node.pool)})
-        if node.entries:
+        if node.entries or node.ordered:  # an order holds when the node is back
             self._journal.set(node, "present", value=False)
         else:
             self._journal.drop(self.nodes, key)

@@ -205,7 +205,7 @@ class World:
         """Returns what a replica held: the one way in which capacity comes back."""
         self.inventory.release(replica.holder, replica.node)
         node = self.inventory.nodes.get(replica.node)
-        if node is not None and not node.present and not node.entries:
+        if node is not None and not node.present and not node.entries and not node.ordered:
             self.inventory.drop_node(replica.node)
             self.touched.nodes[replica.node] = None
         if replica.accounted:

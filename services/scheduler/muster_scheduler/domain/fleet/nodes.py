@@ -28,7 +28,7 @@ class Mode(StrEnum):
 
 
 class NodeState(Enum):
-    """How a node is, as its agent says."""
+    """How a node is, as its agent says or an operator orders."""
 
     READY = "READY"
     CORDONED = "CORDONED"
@@ -116,6 +116,8 @@ class Node:
     """One node. `key` is (cluster, name); `cpu` and `memory` are what Muster and others may use in all.
 
     said: the pool that its agent names. `pool` is that one as well, until a label of the node says another.
+    said_state, said_deadline: what its agent reports. `state` and `drain_deadline` are what holds: the operator's order
+    (`ordered`, by `ordered_by`, until `ordered_deadline`) where there is one and the node is in service (orders.py).
     """
 
     cluster: str
@@ -147,10 +149,17 @@ class Node:
     used_extra: dict[str, int] = field(default_factory=dict)
     ordinal: int = -1
     said: str = ""
+    said_state: NodeState | None = None
+    said_deadline: int = -1
+    ordered: NodeState | None = None
+    ordered_by: str = ""
+    ordered_deadline: int = 0
 
     def __post_init__(self) -> None:
         """Of a node that was just reported, its agent alone has spoken."""
         self.said = self.said or self.pool
+        if self.said_state is None:
+            self.said_state, self.said_deadline = self.state, self.drain_deadline
 
     @property
     def key(self) -> tuple[str, str]:

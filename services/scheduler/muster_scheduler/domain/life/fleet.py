@@ -24,11 +24,13 @@ from muster_scheduler.domain.events import (
     HeartbeatSeen,
     InventoryReported,
     NodeForcedGone,
+    NodeOrdered,
     Order,
 )
 from muster_scheduler.domain.fleet.clocks import tainted_since
 from muster_scheduler.domain.fleet.clusters import Cluster
 from muster_scheduler.domain.fleet.nodes import Node
+from muster_scheduler.domain.fleet.orders import obey, order_of
 from muster_scheduler.domain.life import contradictions, reports
 
 E = LifecycleEvent
@@ -117,6 +119,10 @@ def _take_nodes(world: World, event: InventoryReported) -> None:
         vanished |= {key[1] for key in world.inventory.nodes if key[0] == event.cluster and key[1] not in reported}
     for name in sorted(vanished):
         world.inventory.drop_node((event.cluster, name))
+    for node in nodes:
+        known = world.inventory.nodes.get(node.key)
+        if known is not None and known.ordered is not None:
+            obey(node, order_of(known))
     world.oddities += contradictions.settle(world.inventory, nodes)
     pools = _sorted(world, event.cluster, nodes)
     moved = [node for node in nodes if _closes_otherwise(world, node)]
@@ -214,6 +220,20 @@ def on_adopted(world: World, event: ClusterAdopted) -> None:
     for name, value in (("instance", event.instance), ("start", 0), ("full_needed", True), ("silent", False)):
         world.journal.set(cluster, name, value)
     world.touched.clusters[event.cluster] = None
+
+
+def on_ordered(world: World, event: NodeOrdered) -> None:
+    """An operator cordons or drains a node, or takes that back; what runs there goes by the deadline of a drain."""
+    node = world.inventory.nodes.get((event.cluster, event.node))
+    if node is None or order_of(node) == event.order:
+        return
+    world.inventory.order(node, event.order)
+    for workload_id in sorted({holder.workload for holder in node.entries}):
+        world.watch(world.workloads[workload_id])
+    world.touched.nodes[node.key] = None
+    if not node.present and event.order.state is None:
+        world.inventory.drop_node(node.key)  # only the order kept it in the books
+    world.waiting.wake_pool(node.pool)
 
 
 def on_forced_gone(world: World, event: NodeForcedGone) -> None:
