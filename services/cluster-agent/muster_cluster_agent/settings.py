@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from muster_chassis.key_files import TrustPath
+from muster_chassis.key_files import SecretFile, TrustPath
 from muster_chassis.settings import Address, Settings
 
 
@@ -26,6 +26,6 @@ class AgentSettings(Settings):
         default=False, description="Start no replica that cannot be confined, unless the cluster file waives it."
     )
     hold: bool = Field(default=False, description="Accept assignments and start nothing (benchmarks).")
-    application_file: Path | None = Field(
+    application_file: SecretFile | None = Field(
         default=None, description='The application that the agent logs in with: {"id": .., "secret": ..}.'
     )

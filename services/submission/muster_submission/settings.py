@@ -43,7 +43,7 @@ class SubmissionSettings(ServiceSettings):
     tenant_id: int = Field(
         default=1001, ge=1, le=2**31 - 1, description="The number under which the REST API shows the tenant."
     )
-    secret_keys_file: Path | None = Field(
+    secret_keys_file: SecretFile | None = Field(
         default=None,
         description="Keys under which credentials in specs are stored: lines of `ID BASE64`, the current one first. "
         "Without it a spec with a credential in it is refused.",
