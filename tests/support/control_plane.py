@@ -35,7 +35,7 @@ _LONGEST = 30.0
 
 
 @contextmanager
-def control_plane() -> Iterator[tuple[str, World]]:
+def control_plane(credentials: grpc.ServerCredentials | None = None) -> Iterator[tuple[str, World]]:
     """The address of a fresh one, and what it knows. It ends with the context."""
     world, begun, loop = World(), threading.Event(), asyncio.new_event_loop()
     address: list[str] = []
@@ -54,7 +54,9 @@ def control_plane() -> Iterator[tuple[str, World]]:
         dead_letters_pb2_grpc.add_DeadLettersServiceServicer_to_server(DeadLettersPlane(world), server)
         access_pb2_grpc.add_AccessServiceServicer_to_server(world.access, server)
         access_pb2_grpc.add_TokenServiceServicer_to_server(world.access, server)
-        address.append(f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}")
+        where = "127.0.0.1:0"
+        port = server.add_secure_port(where, credentials) if credentials else server.add_insecure_port(where)
+        address.append(f"127.0.0.1:{port}")
         await server.start()
         begun.set()
         await stop.wait()

@@ -98,12 +98,19 @@ def key_id(public: Ed25519PublicKey) -> str:
 class Watched(Generic[T]):
     """What a file says, read again when the file changes; looked at once a second at most."""
 
-    def __init__(self, path: Path, read: Callable[[Path], T], clock: Callable[[], float] = monotonic) -> None:
-        """Raises KeyFileError where the file cannot be used now."""
+    def __init__(
+        self,
+        path: Path,
+        read: Callable[[Path], T],
+        clock: Callable[[], float] = monotonic,
+        also: tuple[Path, ...] = (),
+    ) -> None:
+        """also: other files that `read` looks at. Raises KeyFileError where the file cannot be used now."""
         self.path = path
+        self._files = (path, *also)
         self._read = read
         self._clock = clock
-        self._mark = _mark(path)
+        self._mark = self._marks()
         self._value = read(path)
         self._looked = clock()
 
@@ -121,7 +128,7 @@ class Watched(Generic[T]):
         return self._value
 
     def _look(self) -> None:
-        mark = _mark(self.path)
+        mark = self._marks()
         if mark == self._mark:
             return
         self._mark = mark
@@ -129,6 +136,9 @@ class Watched(Generic[T]):
             self._value = self._read(self.path)
         except KeyFileError as error:
             _log.error("a key file was changed and cannot be used, what was read before stays", error=str(error))
+
+    def _marks(self) -> tuple[tuple[int, int, int] | None, ...]:
+        return tuple(_mark(path) for path in self._files)
 
 
 def _mark(path: Path) -> tuple[int, int, int] | None:
@@ -150,7 +160,7 @@ class SigningKey:
 def read_private(path: Path) -> SigningKey:
     """The private key in a file. Raises KeyFileError."""
     try:
-        key = serialization.load_pem_private_key(_bytes(check_secret(path)), None)
+        key = serialization.load_pem_private_key(read_bytes(check_secret(path)), None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         if isinstance(error, KeyFileError):
             raise
@@ -195,7 +205,7 @@ class TrustFile:
 def read_trust(path: Path) -> Known:
     """The keys of a trust file. Raises KeyFileError."""
     try:
-        listed = msgspec.json.decode(_bytes(_check_trust(path)))["keys"]
+        listed = msgspec.json.decode(read_bytes(_check_trust(path)))["keys"]
     except (msgspec.DecodeError, RecursionError, KeyError, TypeError):
         raise KeyFileError(f"{path} is no trust file: expected a JSON object with a list `keys`") from None
     if not isinstance(listed, list) or len(listed) > _MOST_KEYS:
@@ -221,13 +231,14 @@ def _trusted(member: Any, where: str) -> tuple[str, Purpose, Ed25519PublicKey]:
         raise KeyFileError(f"{where}: `x` is no public key of 32 bytes in base64url") from None
 
 
-def _bytes(path: Path) -> bytes:
+def read_bytes(path: Path, largest: int = _LARGEST) -> bytes:
+    """What is in a file of at most `largest` bytes. Raises KeyFileError."""
     try:
         with path.open("rb") as file:
-            found = file.read(_LARGEST + 1)
+            found = file.read(largest + 1)
     except OSError as error:
         why = error.strerror or str(error)
         raise KeyFileError(f"{path} cannot be read ({why}): restore it, or name another file") from None
-    if len(found) > _LARGEST:
-        raise KeyFileError(f"{path} has more than {_LARGEST} bytes: that is no file of keys")
+    if len(found) > largest:
+        raise KeyFileError(f"{path} has more than {largest} bytes: that is no file of keys")
     return found

@@ -16,7 +16,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, m
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from muster_chassis.broker import Broker, CredentialError, Security, read_password
-from muster_chassis.key_files import TrustPath
+from muster_chassis.certificates import read_pair
+from muster_chassis.key_files import SecretFile, TrustPath
 
 
 class AuthMode(StrEnum):
@@ -34,6 +35,11 @@ def _as_address(text: object) -> object:
 
 
 Address = Annotated[str, BeforeValidator(_as_address)]
+
+
+def on_loopback(address: str) -> bool:
+    """Whether HOST:PORT can be reached from this very machine only."""
+    return _loopback(address.rpartition(":")[0].strip("[]"))
 
 
 class Settings(BaseSettings):
@@ -237,6 +243,30 @@ class RpcSettings(BaseSettings):
         names = [one.issuer for one in self.auth_issuers]
         if len(set(names)) < len(names):
             raise ValueError(f"MUSTER_AUTH_ISSUERS names an issuer twice: {names}")
+        return self
+
+
+class TlsSettings(BaseSettings):
+    """TLS of the gRPC server that people and agents reach over a network."""
+
+    model_config = SettingsConfigDict(env_prefix="MUSTER_", extra="ignore", frozen=True)
+
+    tls_certificate_file: Path | None = Field(
+        default=None,
+        description="The certificate of the gRPC server and those between it and its authority (PEM, its own first); "
+        "without one gRPC is plain. Read again when replaced.",
+    )
+    tls_key_file: SecretFile | None = Field(
+        default=None, description="Its private key (PEM, mode 0600): EC P-256, EC P-384, or RSA with 2048 bits."
+    )
+
+    @model_validator(mode="after")
+    def _usable_pair(self) -> Self:
+        if (self.tls_certificate_file is None) != (self.tls_key_file is None):
+            missing = "MUSTER_TLS_KEY_FILE" if self.tls_key_file is None else "MUSTER_TLS_CERTIFICATE_FILE"
+            raise ValueError(f"{missing} is not set: TLS needs the certificate and its key; without both gRPC is plain")
+        if self.tls_certificate_file is not None and self.tls_key_file is not None:
+            read_pair(self.tls_certificate_file, self.tls_key_file)
         return self
 
 

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from muster_client import logins
+from muster_client import logins, tls
 from muster_client.errors import Unavailable
 
 SERVER_VARIABLE: Final = "MUSTER_SERVER"
@@ -26,8 +26,11 @@ def data_folder() -> Path:
 
 
 def find_server(given: str | None = None) -> str:
-    """The address of the control plane, as host:port. Raises Unavailable where nothing says one."""
-    address = given or os.environ.get(SERVER_VARIABLE) or logins.current() or _local_stack()
+    """The address of the control plane, as host:port, or https://host:port where it is reached by TLS.
+
+    Raises Unavailable where nothing says one, and InvalidInput for one that cannot be meant.
+    """
+    address = _named(given) or logins.current() or _local_stack()
     if address is None:
         raise Unavailable(
             f"no control plane is known: no stack runs in {data_folder()}. Start one with `muster up`, "
@@ -50,8 +53,13 @@ def find_application(server: str | None = None) -> Path | None:
     given = os.environ.get(APPLICATION_VARIABLE)
     if given:
         return Path(given)
-    named = server or os.environ.get(SERVER_VARIABLE) or logins.current()
+    named = _named(server) or logins.current()
     return logins.application_of(named) if named else _local_application()
+
+
+def _named(given: str | None) -> str | None:
+    address = given or os.environ.get(SERVER_VARIABLE)
+    return tls.named(address) if address else None
 
 
 def _local_application() -> Path | None:

@@ -19,6 +19,7 @@ from typing import Final, Protocol, TypeVar
 
 import grpc
 
+from muster_client import tls
 from muster_client.errors import TRANSIENT, MusterError, Unauthenticated, Unavailable, error_of
 from muster_client.login import Login
 from muster_kernel.ids import uuid7
@@ -142,7 +143,8 @@ class Calls:
         """`problem`, in words for a person where gRPC's own are about sockets."""
         if isinstance(problem, Unavailable) and not problem.service and not problem.detail.reason:
             silent = f"the control plane at {self.server} does not answer"
-            return type(problem)(f"{silent}: {_short(problem.message)}", detail=problem.detail)
+            why = tls.explain(self.server, problem.message) or _short(problem.message)
+            return type(problem)(f"{silent}: {why}", detail=problem.detail)
         return problem
 
 

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
-import grpc
-
 from muster.api.v1 import (
     explain_pb2,
     explain_pb2_grpc,
@@ -37,6 +35,7 @@ from muster_client.organisation import Departments, NodePools, Projects
 from muster_client.pages import pages
 from muster_client.phases import Phase
 from muster_client.resources import Clusters, DeadLetters, Nodes, Quarantine, Templates
+from muster_client.tls import open_channel
 from muster_client.triggers import Triggers
 from muster_client.watching import Watcher, WatchItem, until
 from muster_client.words import TERMINAL
@@ -56,11 +55,12 @@ class LogLine:
 class Muster:
     """A client of one control plane.
 
-    server: host:port; left out: MUSTER_SERVER, else the stack on this machine. token: a bearer token; left out:
-    MUSTER_TOKEN, else one for the application in the file MUSTER_APPLICATION, else for that of this machine's stack,
-    where it asks for tokens. patience: deadlines in seconds. on_retry: hears of each failed attempt that is followed by
-    another.
-    Raises Unavailable where no address is known. Use it as `async with`; every method raises a MusterError.
+    server: host:port, or https://host:port for TLS, whose authorities are those in the file MUSTER_SERVER_CA, else the
+    system's; left out: MUSTER_SERVER, else the stack on this machine. token: a bearer token; left out: MUSTER_TOKEN,
+    else one for the application in the file MUSTER_APPLICATION, else for that of this machine's stack, where it asks
+    for tokens. patience: deadlines in seconds. on_retry: hears of each failed attempt that is followed by another.
+    Raises Unavailable where no address is known, InvalidInput for unusable authorities. Use it as `async with`; every
+    method raises a MusterError.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Muster:
         on_retry: OnRetry | None = None,
     ) -> None:
         self.server = find_server(server)
-        self._channel = grpc.aio.insecure_channel(self.server, options=CHANNEL_OPTIONS)
+        self._channel = open_channel(self.server, CHANNEL_OPTIONS)
         login = Login(self._channel, find_token(token, self.server), find_application(server))
         self._calls = Calls(self.server, login, patience or Patience(), on_retry)
         self._workloads = workloads_pb2_grpc.WorkloadsServiceStub(self._channel)

@@ -17,6 +17,7 @@ import grpc.aio
 from muster.api.v1 import access_pb2, access_pb2_grpc, agent_gateway_pb2, agent_gateway_pb2_grpc
 from muster_chassis import logs
 from muster_chassis.backoff import Backoff
+from muster_chassis.rpc.tls import Target
 from muster_cluster_agent.errors import BackendError, SecretsError
 from muster_cluster_agent.ports import Backend, Deleted
 
@@ -38,9 +39,9 @@ class Gateway:
     """The agent's stream to submission."""
 
     def __init__(
-        self, address: str, cluster: str, instance: str, backend: Backend, application_file: Path | None = None
+        self, target: Target, cluster: str, instance: str, backend: Backend, application_file: Path | None = None
     ) -> None:
-        self._address = address
+        self._target = target
         self._hello = agent_gateway_pb2.AgentHello(cluster=cluster, instance=instance)
         self._backend = backend
         self._application_file = application_file
@@ -52,7 +53,11 @@ class Gateway:
             try:
                 await self._connected(backoff)
             except (grpc.RpcError, OSError, ValueError, KeyError, TypeError) as error:
-                _log.info("the stream to submission has ended", address=self._address, error=str(error)[:300])
+                _log.info(
+                    "the stream to submission has ended",
+                    address=self._target.address,
+                    error=self._target.explain(error),
+                )
             await backoff.pause()
 
     async def of(self, workload_id: str) -> Mapping[str, str]:
@@ -62,29 +67,33 @@ class Gateway:
         """
         request = agent_gateway_pb2.FetchSecretsRequest(cluster=self._hello.cluster, workload_id=workload_id)
         try:
-            async with grpc.aio.insecure_channel(self._address) as channel:
+            async with self._target.channel() as channel:
                 stub = agent_gateway_pb2_grpc.AgentGatewayServiceStub(channel)
                 metadata = await self._metadata(channel)
                 answer = await stub.FetchSecrets(request, timeout=_FETCH_SECONDS, metadata=metadata)
         except (grpc.RpcError, OSError, ValueError, KeyError, TypeError) as error:
-            raise SecretsError(f"submission at {self._address} hands out nothing: {str(error)[:300]}") from error
+            raise SecretsError(
+                f"submission at {self._target.address} hands out nothing: {self._target.explain(error)}"
+            ) from error
         return {one.reference: one.value for one in answer.secrets}
 
     async def find_deleted(self, workload_ids: Sequence[str]) -> Deleted:
         """Which of at most 1,000 workloads will not run again. Raises SecretsError where submission does not answer."""
         request = agent_gateway_pb2.FindDeletedRequest(cluster=self._hello.cluster, workload_ids=workload_ids)
         try:
-            async with grpc.aio.insecure_channel(self._address) as channel:
+            async with self._target.channel() as channel:
                 stub = agent_gateway_pb2_grpc.AgentGatewayServiceStub(channel)
                 metadata = await self._metadata(channel)
                 answer = await stub.FindDeleted(request, timeout=_FETCH_SECONDS, metadata=metadata)
         except (grpc.RpcError, OSError, ValueError, KeyError, TypeError) as error:
-            raise SecretsError(f"submission at {self._address} does not answer: {str(error)[:300]}") from error
+            raise SecretsError(
+                f"submission at {self._target.address} does not answer: {self._target.explain(error)}"
+            ) from error
         return Deleted(frozenset(answer.deleted), frozenset(answer.unknown))
 
     async def _connected(self, backoff: Backoff) -> None:
         options = [("grpc.keepalive_time_ms", 20_000), ("grpc.keepalive_timeout_ms", 10_000)]
-        async with grpc.aio.insecure_channel(self._address, options=options) as channel:
+        async with self._target.channel(options) as channel:
             stub = agent_gateway_pb2_grpc.AgentGatewayServiceStub(channel)
             outgoing: asyncio.Queue[Answer] = asyncio.Queue(_QUEUE)
             await outgoing.put(Answer(hello=self._hello))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from muster_chassis.key_files import SecretFile, TrustPath
+from muster_chassis.rpc.tls import Target, read_authorities
 from muster_chassis.settings import Address, Settings
 
 
@@ -16,6 +18,15 @@ class AgentSettings(Settings):
     cluster_file: Path = Field(description="The file that declares the cluster.")
     state_dir: Path = Field(description="The agent's own folder; one agent a folder.")
     submission_address: Address = Field(description="Where submission serves the agents' gateway, HOST:PORT.")
+    submission_tls: bool = Field(
+        default=False,
+        description="Reach submission by TLS; the system's authorities are trusted. A CA file implies it.",
+    )
+    submission_ca_file: Path | None = Field(
+        default=None,
+        description="The authorities (PEM) that alone are trusted to vouch for submission's certificate; implies TLS. "
+        "Read again at each connection.",
+    )
     data_dir: Path | None = Field(
         default=None, description="The stack's data folder, which no replica may reach; without one the state folder."
     )
@@ -29,3 +40,15 @@ class AgentSettings(Settings):
     application_file: SecretFile | None = Field(
         default=None, description='The application that the agent logs in with: {"id": .., "secret": ..}.'
     )
+
+    @model_validator(mode="after")
+    def _trusts_someone(self) -> Self:
+        if self.submission_ca_file is not None:
+            read_authorities(self.submission_ca_file)
+        return self
+
+    @property
+    def submission(self) -> Target:
+        """How submission is reached."""
+        secured = self.submission_tls or self.submission_ca_file is not None
+        return Target(self.submission_address, secured, self.submission_ca_file)

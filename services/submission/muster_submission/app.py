@@ -10,7 +10,7 @@ from muster_chassis.database import Database
 from muster_chassis.migrations import of_package
 from muster_chassis.outbox import Relay
 from muster_chassis.retention import Retention
-from muster_chassis.rpc import Server
+from muster_chassis.rpc import Server, server_tls
 from muster_chassis.runtime import Runtime
 from muster_chassis.settings import CallKind
 from muster_submission.app_parts import NAME, Application
@@ -80,5 +80,5 @@ async def compose(runtime: Runtime, settings: SubmissionSettings) -> Application
         rest.start()
         runtime.eternal("rest", rest.run, stop=rest.stop)
     runtime.drain(lambda: relay.drain(_DRAIN_SECONDS))
-    await server.start()
+    await server.start(server_tls(settings))
     return app

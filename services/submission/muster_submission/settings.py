@@ -8,12 +8,12 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from muster_chassis.key_files import SecretFile
-from muster_chassis.settings import Address, ServiceSettings
+from muster_chassis.settings import Address, ServiceSettings, TlsSettings
 
 PublicHost = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,253}(:[0-9]{1,5})?$")]
 
 
-class SubmissionSettings(ServiceSettings):
+class SubmissionSettings(ServiceSettings, TlsSettings):
     """Addresses of the services whose questions submission passes on. Empty: that service is not there."""
 
     rest_listen: Address | None = Field(

@@ -15,6 +15,7 @@ import pytest_asyncio
 
 from muster.api.v1 import access_pb2, access_pb2_grpc, agent_gateway_pb2_grpc
 from muster.api.v1 import agent_gateway_pb2 as pb
+from muster_chassis.rpc import Target
 from muster_cluster_agent.adapters.local.backend import LocalBackend
 from muster_cluster_agent.adapters.local.state import StateFolder
 from muster_cluster_agent.domain.actions import Create, Remove, Stop
@@ -112,7 +113,7 @@ async def served(submission: Submission) -> AsyncIterator[str]:
 async def connected(backend: LocalBackend, application: Path | None = None) -> AsyncIterator[Submission]:
     submission = Submission()
     async with served(submission) as address:
-        task = asyncio.create_task(Gateway(address, "c", "me", backend, application).run())
+        task = asyncio.create_task(Gateway(Target(address), "c", "me", backend, application).run())
         try:
             await until(lambda: submission.hellos, within=60)
             yield submission
@@ -187,7 +188,7 @@ async def test_the_agent_shows_its_token(backend: LocalBackend, tmp_path: Path) 
 
 
 async def test_submission_may_come_and_go(backend: LocalBackend) -> None:
-    gateway = Gateway("127.0.0.1:9", "c", "me", backend)
+    gateway = Gateway(Target("127.0.0.1:9"), "c", "me", backend)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(gateway.run(), 0.5)
 
@@ -197,7 +198,7 @@ async def test_credentials_are_asked_for_with_the_agents_own_token(backend: Loca
     await asyncio.to_thread(application.write_text, '{"id": "agents", "secret": "s"}')
     submission = Submission()
     async with served(submission) as address:
-        gateway = Gateway(address, "c", "me", backend, application)
+        gateway = Gateway(Target(address), "c", "me", backend, application)
         assert await gateway.of(workload_id(1)) == {"of c": "hidden"}
         assert submission.tokens == ["Bearer token of agents by s"]
         with pytest.raises(SecretsError, match="it is not placed there"):

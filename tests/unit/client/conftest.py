@@ -25,7 +25,7 @@ def _interrupt() -> None:
 
 @pytest.fixture(autouse=True)
 def no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("MUSTER_SERVER", "MUSTER_TOKEN", "MUSTER_PROJECT", "MUSTER_APPLICATION"):
+    for name in ("MUSTER_SERVER", "MUSTER_SERVER_CA", "MUSTER_TOKEN", "MUSTER_PROJECT", "MUSTER_APPLICATION"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("MUSTER_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))

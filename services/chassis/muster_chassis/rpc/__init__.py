@@ -16,6 +16,7 @@ from muster_chassis.rpc.limits import LIMITS, Limiter
 from muster_chassis.rpc.server import LARGEST_MESSAGE, Server, Service, channel, internal_server, service
 from muster_chassis.rpc.services import ServiceIdentity, ServiceName
 from muster_chassis.rpc.status import as_service_error, passed_on, status_of
+from muster_chassis.rpc.tls import ServerTls, Target, server_tls
 
 __all__ = [
     "CREDENTIAL",
@@ -31,9 +32,11 @@ __all__ = [
     "KeyReused",
     "Limiter",
     "Server",
+    "ServerTls",
     "Service",
     "ServiceIdentity",
     "ServiceName",
+    "Target",
     "Together",
     "TokenAuthenticator",
     "as_service_error",
@@ -46,6 +49,7 @@ __all__ = [
     "outgoing",
     "passed_on",
     "remaining",
+    "server_tls",
     "service",
     "set_caller",
     "status_of",

@@ -23,6 +23,7 @@ from muster_chassis.rpc.auth import Authenticator, authenticator
 from muster_chassis.rpc.interceptor import CallInterceptor, Gate
 from muster_chassis.rpc.limits import INTERNAL, Limiter
 from muster_chassis.rpc.services import ServiceGate, ServiceName
+from muster_chassis.rpc.tls import ServerTls
 from muster_chassis.settings import CallKind, InternalSettings, RpcSettings
 
 LARGEST_MESSAGE: Final = 16 << 20
@@ -116,9 +117,12 @@ class Server:
         self.port = 0
         """The port that it listens on, once started."""
 
-    async def start(self) -> None:
-        """Listens. Raises RuntimeError where the address is taken."""
-        self.port = self._server.add_insecure_port(self._listen)
+    async def start(self, tls: ServerTls | None = None) -> None:
+        """Listens, by TLS with that certificate or plain. Raises RuntimeError where the address is taken."""
+        if tls is None:
+            self.port = self._server.add_insecure_port(self._listen)
+        else:
+            self.port = self._server.add_secure_port(self._listen, tls.credentials())
         await self._tell()
         await self._server.start()
 

@@ -13,7 +13,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from muster_client import logins
+from muster_client import logins, tls
 from muster_client.address import find_server
 from muster_client.cli.exits import Exit
 from muster_client.cli.options import Common
@@ -69,7 +69,7 @@ async def login(
 
 async def logout(*, common: Common = _NO_OPTIONS) -> int:
     """Forgets the stored credentials of a control plane (--server), else of the one that was logged in to last."""
-    server = common.server or logins.current()
+    server = tls.named(common.server) if common.server else logins.current()
     if server is None or not logins.forget(server):
         note("nothing is stored: nobody was logged in")
         return Exit.OK

@@ -30,7 +30,7 @@ class Common:
     """Options of every verb."""
 
     server: Annotated[str | None, Parameter(name="--server", env_var="MUSTER_SERVER")] = None
-    """Address of the control plane, HOST:PORT; else the stack on this machine."""
+    """Address of the control plane, HOST:PORT, or https://HOST:PORT for TLS; else the stack on this machine."""
     token: Annotated[str | None, Parameter(name="--token", env_var="MUSTER_TOKEN")] = None
     """Bearer token; a local stack asks for none."""
     project: Annotated[str | None, Parameter(name=["--project", "-p"], env_var="MUSTER_PROJECT")] = None
