@@ -6,7 +6,7 @@ The rows are made by one statement; what is under test reads them. The oracle is
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -19,9 +19,24 @@ from muster_chassis.migrations import migrate, of_package
 from muster_submission.adapters import list_sql
 from muster_submission.adapters.list_sql import Statement
 from muster_submission.adapters.lists import Lists
+from muster_submission.adapters.places import DirectoryBooks
+from muster_submission.adapters.tenancy import PostgresTenancy
 from muster_submission.domain.fields import FIELDS
 from muster_submission.domain.filtering import Places, read
-from muster_submission.domain.listing import INDEXES, Few, Order, Question, Walk, certain, keys, question, ways
+from muster_submission.domain.fleet import cluster_uuid
+from muster_submission.domain.listing import (
+    INDEXES,
+    Few,
+    Order,
+    Question,
+    Scan,
+    Walk,
+    certain,
+    keys,
+    order_of,
+    question,
+    ways,
+)
 from muster_submission.domain.terms import Points, Term, impossible
 
 ROWS = 20_000
@@ -41,6 +56,16 @@ SELECT (lpad(to_hex(1700000000000 + n * 1000), 12, '0') || '70008000' || lpad(to
 FROM generate_series(1, $1) n
 """
 SCOPE = Points("project", frozenset(f"project-{number}" for number in range(1, 60, 2)))
+DEPARTMENTS = (
+    ("big", "vision"),
+    *((f"project-{number}", ("speech", "Zoo", "vision", "übung")[number % 4]) for number in range(50)),
+)
+CLUSTERS = (("cluster-0", "f1"), ("cluster-1", "0a"))
+CALLED = [
+    Order("project", called=DEPARTMENTS),
+    Order("project", called=DEPARTMENTS[:3]),
+    Order("cluster", called=CLUSTERS),
+]
 CONDITIONS = [
     "name=^run-00",
     "name=@abc",
@@ -83,9 +108,13 @@ async def oracle(pool: asyncpg.Pool, asked: Question) -> tuple[list[str], int]:
     made = Statement()
     there = f"l.gone = {asked.gone} AND {made.tests(asked)}"
     direction = "DESC" if asked.order.descending else "ASC"
-    order = ", ".join(f"l.{column} {direction}" for column in asked.order.columns)
-    statement = f"SELECT l.id::text FROM workload_list l WHERE {there} ORDER BY {order}"  # noqa: S608 - of this file
+    order = ", ".join(f"l.{column} {direction}" for column in dict.fromkeys((asked.order.column, "id")))
+    shown = f"l.id::text AS id, l.{asked.order.column} AS shown"
+    statement = f"SELECT {shown} FROM workload_list l WHERE {there} ORDER BY {order}"  # noqa: S608 - of this file
     rows = await pool.fetch(statement, *made.values)
+    if asked.order.called is not None:
+        names = dict(asked.order.called)
+        rows = sorted(rows, key=lambda row: (names.get(row["shown"], ""), row["id"]), reverse=asked.order.descending)
     return [row["id"] for row in rows][asked.offset : asked.offset + asked.limit], len(rows)
 
 
@@ -103,11 +132,12 @@ async def test_random_questions_have_the_right_answers(pool: asyncpg.Pool) -> No
     drawn = random.Random(20261121)
     lists = Lists(pool)
     columns = sorted({field.column for field in FIELDS if field.sortable} - {"created_at"})
+    orders = [*(Order(column) for column in columns), *CALLED]
     for _ in range(250):
         terms: tuple[Term, ...] = read(drawn.sample(CONDITIONS, drawn.choice([0, 1, 1, 2, 3])), Places())
         asked = question(
             (*terms, *([SCOPE] if drawn.random() < 0.4 else [])),
-            Order(drawn.choice(columns), descending=drawn.random() < 0.5),
+            replace(drawn.choice(orders), descending=drawn.random() < 0.5),
             gone=drawn.random() < 0.2,
             offset=drawn.choice([0, 0, 0, 7, 500, 5000, 17_990]),
             limit=drawn.choice([1, 50, 500]),
@@ -146,6 +176,9 @@ PAIRS: list[tuple[list[str], bool, Order, str]] = [
     (["submittedBy==user-7@example.com"], False, Order("name"), "list_submitter"),
     ([], True, Order(), "list_project"),
     ([], True, Order("name"), "list_project_name"),
+    (["projectName==big"], False, CALLED[0], "list_project"),
+    (["projectName==tiny"], False, CALLED[1], "list_project"),
+    (["name==run-ghost"], True, CALLED[0], "list_name"),
 ]
 
 
@@ -162,6 +195,35 @@ async def test_each_pair_walks_the_index_that_was_made_for_it(pool: asyncpg.Pool
         plan = "\n".join(row[0] for row in await pool.fetch(f"EXPLAIN {statement.text}", *statement.values))
         assert any(said in plan for said in (f"using {index} on", f"Backward using {index} on")), plan
         assert "Seq Scan" not in plan
+
+
+async def test_an_order_by_what_values_are_called_is_one_pass(pool: asyncpg.Pool) -> None:
+    for order in CALLED:
+        asked = question((), order)
+        assert ways(asked, {}) == [Scan()]
+        statement = list_sql.scan(asked)
+        plan = "\n".join(row[0] for row in await pool.fetch(f"EXPLAIN {statement.text}", *statement.values))
+        assert plan.count("on workload_list") == 1, plan
+        assert "Index Scan" not in plan, plan  # it would fetch the rows one by one, in the index's order
+
+
+async def test_clusters_of_deleted_workloads_alone_are_known(pool: asyncpg.Pool) -> None:
+    await pool.execute("UPDATE workload_list SET cluster = 'cluster-past' WHERE gone AND cluster = 'cluster-2'")
+    await pool.execute("UPDATE workload_list SET cluster = '' WHERE NOT gone AND cluster = 'cluster-0'")
+    directory = await DirectoryBooks(pool, PostgresTenancy(pool)).now()
+    assert sorted(directory.clusters) == ["cluster-0", "cluster-1", "cluster-2", "cluster-past"]
+    asked = question((), order_of("clusterId", "asc", directory.places()), gone=True, limit=ROWS)
+    numbers = [cluster_uuid(name) for name in await _clusters(pool, await Lists(pool).ids(asked))]
+    assert len(numbers) == ROWS // 10
+    assert numbers == sorted(numbers)
+    past = question(read([f"clusterId=={cluster_uuid('cluster-past')}"], directory.places()), Order(), gone=True)
+    assert len(await Lists(pool).ids(past)) == 50
+
+
+async def _clusters(pool: asyncpg.Pool, ids: Sequence[str]) -> list[str]:
+    rows = await pool.fetch("SELECT id::text AS id, cluster FROM workload_list WHERE id = ANY ($1)", ids)
+    found = {row["id"]: row["cluster"] for row in rows}
+    return [found[one] for one in ids]
 
 
 async def test_what_cannot_be_and_what_a_moment_is(pool: asyncpg.Pool) -> None:

@@ -61,6 +61,11 @@ async def _lists(here: Door) -> None:
 
     assert await names(here, sortBy="name", sortOrder="asc") == ["eval", "train-a", "train-b"]
     assert await names(here, sortBy="name", sortOrder="desc", limit=1, offset=1) == ["train-a"]
+    # One project in one department: the id alone is left to order by. One workload has a place, and so a cluster.
+    for field in ("projectId", "departmentId", "departmentName", "WorkloadSortFields.DEPARTMENTNAME"):
+        assert await names(here, sortBy=field) == ["train-a", "train-b", "eval"]
+    assert await names(here, sortBy="clusterId", sortOrder="desc") == ["train-b", "eval", "train-a"]
+    assert await names(here, sortBy="CLUSTERID") == ["train-a", "eval", "train-b"]
     assert (await ok(here, "", limit=2))["next"] == 2
     assert await names(here, filterBy="name=^train") == ["train-b", "train-a"]
     assert await names(here, filterBy="name=^train,phase==Running") == ["train-b"]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from muster_kernel.ids import uuid7
 from muster_submission.domain.fields import FIELDS
+from muster_submission.domain.filtering import Places
 from muster_submission.domain.listing import (
     DEEP,
     FEW,
@@ -37,6 +38,9 @@ BY_NAME = Order("name", descending=False)
 PROJECT = Points("project", frozenset({"team-a"}))
 RUNNING = Points("phase", frozenset({4}))
 SCOPE = Points("project", frozenset(f"team-{number}" for number in range(30)))
+DEPARTMENTS = (("team-a", "vision"), ("team-b", "vision"), ("team-c", "speech"))
+BY_DEPARTMENT = Order("project", descending=True, called=DEPARTMENTS)
+PLACES = Places({"departmentName": lambda: DEPARTMENTS, "clusterId": lambda: ()})
 MUCH = dict.fromkeys((field.column for field in FIELDS), FEW)
 
 
@@ -87,6 +91,35 @@ def test_what_no_index_begins_with_is_looked_through_and_then_scanned() -> None:
     assert chosen(BY_NAME, gone=True) == [Scan()]
 
 
+def test_an_order_by_what_values_are_called_has_no_index() -> None:
+    assert chosen(BY_DEPARTMENT) == [Scan()]
+    assert chosen(BY_DEPARTMENT, Points("project", frozenset({"team-a", "team-c"}))) == [Scan()]
+    assert chosen(BY_DEPARTMENT, RUNNING, phase=10) == [Few(RUNNING)]
+    assert certain(question((), BY_DEPARTMENT)) is None
+
+
+@pytest.mark.parametrize(
+    ("projects", "order"),
+    [
+        (["team-a", "team-b"], Order()),
+        (["team-c"], Order()),
+        (["team-unknown", "team-gone"], Order()),
+        (["team-b", "team-c"], Order("project", called=DEPARTMENTS[1:])),
+        (["team-a", "team-gone"], Order("project", called=DEPARTMENTS[:1])),
+    ],
+)
+def test_where_all_are_called_the_same_the_id_alone_orders(projects: list[str], order: Order) -> None:
+    among = Points("project", frozenset(projects))
+    assert question((among,), BY_DEPARTMENT).order == order
+    assert question((among,), BY_NAME).order == BY_NAME
+    assert question((RUNNING,), BY_DEPARTMENT).order == BY_DEPARTMENT
+
+
+def test_the_projects_of_one_department_are_merged_from_their_index() -> None:
+    among = Points("project", frozenset({"team-a", "team-b"}))
+    assert certain(question((among,), BY_DEPARTMENT)) == Walk((among,))
+
+
 def test_a_deep_offset_is_counted_off_whatever_it_crosses() -> None:
     assert chosen(NEWEST, Except("name", frozenset({"x"})), offset=DEEP) == [Walk()]
 
@@ -124,16 +157,18 @@ def test_a_time_of_creation_is_told_by_the_id_as_well() -> None:
         ("name", "", Order("name", descending=False)),
         ("createdAt", "desc", Order("id", descending=True)),
         ("allocatedGPU", "desc", Order("gpus", descending=True)),
+        ("departmentName", "", Order("project", descending=False, called=DEPARTMENTS)),
+        ("clusterId", "desc", Order("cluster", called=())),
     ],
 )
 def test_orders_in_words(sort_by: str, sort_order: str, order: Order) -> None:
-    assert order_of(sort_by, sort_order) == order
+    assert order_of(sort_by, sort_order, PLACES) == order
 
 
-@pytest.mark.parametrize(("sort_by", "sort_order"), [("colour", ""), ("projectId", ""), ("name", "up")])
+@pytest.mark.parametrize(("sort_by", "sort_order"), [("colour", ""), ("project", ""), ("name", "up")])
 def test_orders_that_cannot_be_had(sort_by: str, sort_order: str) -> None:
     with pytest.raises(BadOrder, match=r"asc or desc|sorted by id, name"):
-        order_of(sort_by, sort_order)
+        order_of(sort_by, sort_order, PLACES)
 
 
 def test_what_comes_after_an_id() -> None:
@@ -146,7 +181,10 @@ _KEYS = st.sampled_from(
     [PROJECT, SCOPE, RUNNING, Points("kind", frozenset({1, 2})), Interval("name", "a", "b"), Interval("gpus", 1, None)]
 )
 _RESTS = st.sampled_from([Except("name", frozenset({"x"})), Look("name", Looking.ENDS, "x")])
-_ORDERS = st.builds(Order, st.sampled_from([field.column for field in FIELDS if field.sortable]), st.booleans())
+_ORDERS = st.one_of(
+    st.builds(Order, st.sampled_from([field.column for field in FIELDS if field.sortable]), st.booleans()),
+    st.builds(Order, st.just("project"), st.booleans(), st.just(DEPARTMENTS)),
+)
 
 
 @given(st.lists(_KEYS | _RESTS, max_size=4), _ORDERS, st.booleans(), st.integers(0, 10**6), st.integers(0, FEW))

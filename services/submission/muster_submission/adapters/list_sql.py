@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from muster_submission.domain.listing import FEW, Key, Order, Question, Walk
+from muster_submission.domain.listing import CALLED, FEW, Key, Order, Question, Walk
 from muster_submission.domain.terms import Except, Interval, Look, Points, Term, Way
 
 GROUPS: Final = 10_000
@@ -113,6 +113,18 @@ def _finished(made: Statement, asked: Question, entries: str) -> Statement:
     return made
 
 
+def _named(made: Statement, order: Order, rows: str) -> str:
+    """The rows as `l`, with what the order's column is called where that is the order."""
+    if order.called is None:
+        return f"{rows} l"
+    values = made.value(order.column, [value for value, _ in order.called], many=True)
+    names = made.value(CALLED, [name for _, name in order.called], many=True)
+    return (
+        f"(SELECT l.*, coalesce(n.name, '') COLLATE \"C\" AS {CALLED} FROM {rows} l "
+        f"LEFT JOIN unnest({values}, {names}) AS n (value, name) ON n.value = l.{order.column}) l"
+    )
+
+
 def probes(asked: Question, found: Sequence[Key]) -> Statement:
     """How many rows each key holds, counted up to FEW: one row, a number a key."""
     made = Statement()
@@ -134,7 +146,8 @@ def few(asked: Question, key: Key) -> Statement:
     """Every row of a key, sorted and cut."""
     made = Statement()
     held = _held(made, asked, key)
-    _finished(made, asked, f"SELECT l.* FROM held l WHERE {made.tests(asked, [key])}")
+    rows = _named(made, asked.order, "held")
+    _finished(made, asked, f"SELECT l.* FROM {rows} WHERE {made.tests(asked, [key])}")
     made.text = f"{held} {made.text}"
     return made
 
@@ -172,11 +185,11 @@ def strided(asked: Question, way: Walk) -> Statement:
 def scan(asked: Question) -> Statement:
     """The answer by one pass over the table."""
     made = Statement()
-    columns = ", ".join(f"l.{column}" for column in asked.order.columns)
-    tests = f"{_there(asked)} AND {made.tests(asked)}"
-    entries = f"SELECT {columns} FROM workload_list l WHERE {tests}"
-    # Materialised, so that the order's own index, which would be walked to its end, is no way to it.
-    made.text = f"WITH every AS MATERIALIZED ({entries}) " + _finished(Statement(), asked, "SELECT * FROM every").text
+    columns = ", ".join(f"l.{column}" for column in dict.fromkeys((asked.order.column, "id")))
+    entries = f"SELECT {columns} FROM workload_list l WHERE {_there(asked)} AND {made.tests(asked)}"
+    _finished(made, asked, f"SELECT l.* FROM {_named(made, asked.order, 'every')}")
+    # Materialised, so that an index of the order's column, which would be walked to its end, is no way to it.
+    made.text = f"WITH every AS MATERIALIZED ({entries}) {made.text}"
     return made
 
 

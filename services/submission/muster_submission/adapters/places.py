@@ -1,7 +1,7 @@
 """What projects and clusters are called by callers: ids, departments, UUIDs, from the memory of tenancy.
 
-Asked once a list, before its filter is read: filterBy may name a project by its id or its department, and the answer
-does so too.
+Asked once a list, before its filter and its order are read: both may name a project by its id or its department, and
+the answer does so too.
 """
 
 from __future__ import annotations
@@ -20,17 +20,19 @@ from muster_submission.domain.fleet import cluster_uuid
 # From one name to the next, not over all entries: there are a handful of clusters and a million rows.
 _CLUSTERS: Final = """
 WITH RECURSIVE c (name) AS (
-    (SELECT cluster FROM workload_list WHERE NOT gone ORDER BY cluster LIMIT 1)
+    (SELECT cluster FROM workload_list WHERE {there} ORDER BY cluster LIMIT 1)
     UNION ALL
-    SELECT (SELECT l.cluster FROM workload_list l WHERE NOT l.gone AND l.cluster > c.name ORDER BY l.cluster LIMIT 1)
+    SELECT (SELECT l.cluster FROM workload_list l WHERE {there} AND l.cluster > c.name ORDER BY l.cluster LIMIT 1)
     FROM c WHERE c.name IS NOT NULL
 ) SELECT name FROM c WHERE name <> '' LIMIT 10000
 """
+# Deleted workloads may have run in clusters that have none now.
+_NAMED: Final = f"({_CLUSTERS.format(there='NOT gone')}) UNION ({_CLUSTERS.format(there='gone')})"
 
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """Projects and departments by name; clusters that have a workload, where they were asked for."""
+    """Projects and departments by name; clusters that have or had a workload, where they were asked for."""
 
     projects: Mapping[str, Project]
     departments: Mapping[str, Department]
@@ -42,7 +44,7 @@ class Directory:
         return self.departments.get(known.department, Department()) if known else Department()
 
     def places(self) -> Places:
-        """What filters look up."""
+        """What filters and orders look up."""
         return Places(
             {
                 "projectId": lambda: ((name, str(one.id)) for name, one in self.projects.items()),
@@ -63,5 +65,5 @@ class DirectoryBooks:
     async def now(self, *, clusters: bool = True) -> Directory:
         """The directory of this moment; without `clusters` nothing is asked of the database."""
         projects, departments = await self._tenancy.memory()
-        named = [row["name"] for row in await self._pool.fetch(_CLUSTERS)] if clusters else []
+        named = [row["name"] for row in await self._pool.fetch(_NAMED)] if clusters else []
         return Directory(projects, departments, tuple(named))

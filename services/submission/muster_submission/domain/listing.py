@@ -8,13 +8,14 @@ other. Holds: every way that may be cut short says so, and `Scan`, one pass over
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import MappingProxyType
 from typing import Final
 
-from muster_submission.domain.fields import BY_NAME, ListField
+from muster_submission.domain.fields import BY_NAME, ListField, Nature
+from muster_submission.domain.filtering import Places
 from muster_submission.domain.terms import Interval, Points, Term, joined
 
 PAGE_DEFAULT: Final = 50
@@ -28,6 +29,8 @@ MERGED: Final = 100_000
 """Entries that are merged from the indexes of several values."""
 DEEP: Final = 20_000
 """An offset beyond which entries are counted off, not looked into."""
+CALLED: Final = "called"
+"""The column that no table has: what the order's column is called."""
 _SLACK: Final = 2  # milliseconds
 KEYS: Final = 1_000
 """Values of one key that are looked up one by one."""
@@ -50,7 +53,7 @@ INDEXES: Final[Mapping[bool, frozenset[tuple[str, ...]]]] = MappingProxyType(
                 ("finished_at", "id"),
             }
         ),
-        True: frozenset({("id",), ("project", "id"), ("deleted_at", "id")}),
+        True: frozenset({("id",), ("project", "id"), ("cluster", "id"), ("deleted_at", "id")}),
     }
 )
 """The columns of every index, of what is there and of what is deleted."""
@@ -62,19 +65,34 @@ class BadOrder(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The column that rows are sorted by; equal ones by id, in the same direction."""
+    """The column that rows are sorted by; equal ones by id, in the same direction.
+
+    called: what values of the column are called elsewhere, each once, where rows are sorted by that; a value without a
+    name comes before all others. No index has such an order.
+    """
 
     column: str = "id"
     descending: bool = True
+    called: tuple[tuple[str, str], ...] | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
         """What the order compares, the id last."""
+        if self.called is not None:
+            return (CALLED, "id")
         return ("id",) if self.column == "id" else (self.column, "id")
 
     def reversed(self) -> Order:
         """From the other end."""
         return replace(self, descending=not self.descending)
+
+    def among(self, values: Collection[str]) -> Order:
+        """The same order of rows whose column is one of these: by id alone where all of them are called the same."""
+        if self.called is None:
+            return self
+        known = tuple(pair for pair in self.called if pair[0] in values)
+        names = {name for _, name in known} | ({""} if len(known) < len(values) else set())
+        return replace(self, called=known) if len(names) > 1 else Order(descending=self.descending)
 
 
 Key = Points | Interval
@@ -100,9 +118,14 @@ class Question:
 def question(
     terms: tuple[Term, ...], order: Order, *, gone: bool = False, offset: int = 0, limit: int = PAGE_DEFAULT
 ) -> Question:
-    """A question in its shortest form. A time of creation is told by the id as well, which has the indexes."""
+    """A question in its shortest form, with the plainest order that gives the same rows in the same places.
+
+    A time of creation is told by the id as well, which has the indexes.
+    """
     by_id = tuple(_by_id(term) for term in terms if isinstance(term, Points | Interval) and term.column == "created_at")
-    return Question(joined((*terms, *by_id)), order, gone, offset, limit)
+    every = joined((*terms, *by_id))
+    fixed = [term for term in every if isinstance(term, Points) and term.column == order.column]
+    return Question(every, order.among(fixed[0].values) if fixed else order, gone, offset, limit)
 
 
 def _by_id(term: Key) -> Interval:
@@ -121,7 +144,7 @@ def _edge(moment: datetime, slack: int, digit: str) -> str:
     return f"{head[:8]}-{head[8:]}-{digit * 4}-{digit * 4}-{digit * 12}"
 
 
-def order_of(sort_by: str, sort_order: str, fields: Mapping[str, ListField] = BY_NAME) -> Order:
+def order_of(sort_by: str, sort_order: str, places: Places, fields: Mapping[str, ListField] = BY_NAME) -> Order:
     """An order in callers' words; newest first where nothing is said. Raises BadOrder."""
     if sort_order not in {"", "asc", "desc"}:
         raise BadOrder(f"sortOrder is {sort_order[:40]!r}; it is asc or desc")
@@ -131,7 +154,8 @@ def order_of(sort_by: str, sort_order: str, fields: Mapping[str, ListField] = BY
     if found is None or not found.sortable:
         known = ", ".join(one.name for one in fields.values() if one.sortable)
         raise BadOrder(f"sortBy is {sort_by[:40]!r}; lists are sorted by {known}")
-    return Order(_sorted_column(found), sort_order == "desc")
+    called = tuple(places.called(found)) if found.nature is Nature.PLACE else None
+    return Order(_sorted_column(found), sort_order == "desc", called)
 
 
 def beyond(order: Order, last: str) -> Interval:

@@ -69,7 +69,7 @@ def list_question(
     offset, limit = stretch(request)
     return question(
         terms(request, directory, scope, fields),
-        _order(request, fields),
+        _order(request, directory, fields),
         gone=flag(request, "deleted"),
         offset=offset,
         limit=limit + 1,
@@ -99,10 +99,10 @@ def stretch(request: Request) -> tuple[int, int]:
     return whole(request, "offset", 0, LARGEST_OFFSET, 0), whole(request, "limit", 1, PAGE_LIMIT, PAGE_DEFAULT)
 
 
-def _order(request: Request, fields: Mapping[str, ListField]) -> Order:
+def _order(request: Request, directory: Directory, fields: Mapping[str, ListField]) -> Order:
     sort_by = one_of(request, "sortBy", ["", *(one.name for one in fields.values() if one.sortable)])
     sort_order = one_of(request, "sortOrder", ["", "asc", "desc"])
     try:
-        return order_of(sort_by, sort_order, fields)
+        return order_of(sort_by, sort_order, directory.places(), fields)
     except BadOrder as error:
         raise bad("sortBy", str(error)) from None

@@ -40,8 +40,9 @@ class Seeing:
         return (await self.rights()).projects(Verb.WORKLOADS_READ)
 
     async def directory(self, request: Request) -> Directory:
-        """The directory; clusters are looked up only where a filter may name one."""
-        named = any("clusterId" in one for one in request.query_params.getlist("filterBy"))
+        """The directory; clusters are looked up only where a filter or an order may name one."""
+        asked = [*request.query_params.getlist("filterBy"), request.query_params.get("sortBy", "")]
+        named = any("clusterid" in one.lower() for one in asked)  # sortBy is read in any case of its letters
         return await self.parts.reading.directory.now(clusters=named)
 
     async def rows(self, directory: Directory) -> Rows:
