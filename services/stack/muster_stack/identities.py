@@ -94,7 +94,7 @@ def listed_keys(layout: Layout) -> list[dict[str, Any]]:
 
 def write_trust(layout: Layout, listed: Sequence[dict[str, Any]]) -> None:
     """Replaces the trust file."""
-    _write(trust(layout), json.dumps({"keys": list(listed)}, indent=2) + "\n")
+    write_whole(trust(layout), json.dumps({"keys": list(listed)}, indent=2) + "\n")
 
 
 def write_private(path: Path, private: Ed25519PrivateKey) -> None:
@@ -102,7 +102,7 @@ def write_private(path: Path, private: Ed25519PrivateKey) -> None:
     pem = private.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    _write(path, pem.decode())
+    write_whole(path, pem.decode())
 
 
 def member_of(identity: Identity, private: Ed25519PrivateKey) -> dict[str, Any]:
@@ -143,7 +143,7 @@ def _read(path: Path) -> Ed25519PrivateKey:
     return key
 
 
-def _write(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str) -> None:
     """Whole or not at all, and never readable by others, not even for a moment."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     fresh.unlink(missing_ok=True)

@@ -15,7 +15,7 @@ from cyclopts import App, Parameter
 from rich.console import Console
 from rich.table import Table
 
-from muster_stack import identities, rotation, sealing_keys
+from muster_stack import authority, identities, rotation, sealing_keys
 from muster_stack.commands import Data
 from muster_stack.errors import StackError
 from muster_stack.keeper.control import Stack
@@ -87,6 +87,38 @@ def rotate_kafka(*, data: Data = None) -> int:
         return _complain(error)
     sys.stdout.write(f"new passwords for {', '.join(names)}\n")
     return 0
+
+
+@app.command(name="certificate")
+def make_certificate(*hosts: str, data: Data = None) -> int:
+    """Make a certificate for submission's gRPC, signed by the stack's own authority.
+
+    The first time it makes the authority too. A submission that serves the files follows within a second.
+
+    Args:
+        hosts: Names and addresses by which clients reach submission; left out: those of the certificate before.
+        data: The stack's data folder.
+    """
+    try:
+        made = authority.issue(Layout.of(data), hosts)
+    except StackError as error:
+        return _complain(error)
+    sys.stdout.write(
+        f"a certificate for {', '.join(made.hosts)}, until {made.expires:%Y-%m-%d}\n"
+        f"submission: MUSTER_TLS_CERTIFICATE_FILE={made.certificate} MUSTER_TLS_KEY_FILE={made.key}\n"
+        f"agents: MUSTER_SUBMISSION_CA_FILE, clients: MUSTER_SERVER_CA, each a copy of {made.authority}\n"
+    )
+    return 0
+
+
+@rotate.command(name="ca")
+def rotate_ca(*, data: Data = None) -> int:
+    """Give the stack a new authority for certificates.
+
+    Copy its file to agents and clients, then run `muster keys certificate`. The authority before is in the file until
+    the next rotation, so rotate twice where its key was stolen.
+    """
+    return _done(lambda: [str(authority.rotate(Layout.of(data)))], "a new authority, with the one before")
 
 
 def _done(work: Callable[[], list[str]], what: str) -> int:

@@ -78,6 +78,11 @@ class Layout:
         return self.root / "identities"
 
     @property
+    def tls(self) -> Path:
+        """The stack's own authority and the certificate of submission's gRPC; 0700, its files 0600."""
+        return self.root / "tls"
+
+    @property
     def sealing_keys(self) -> Path:
         """Under which submission stores credentials of specs."""
         return self.root / "sealing-keys"

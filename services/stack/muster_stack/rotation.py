@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -82,7 +83,14 @@ def _alone(layout: Layout) -> Iterator[None]:
     """Holds the lock of rotations. Raises StackError where there is no stack, or another rotation is under way."""
     if not layout.identities.is_dir():
         raise StackError(f"{layout.root} has no keys: no stack was started there; name another folder with --data")
-    with (layout.identities / ".lock").open("a") as lock:
+    with locked(layout.identities):
+        yield
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Holds the lock of a folder of keys. Raises StackError where another process changes them now."""
+    with (folder / ".lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
