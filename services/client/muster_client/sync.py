@@ -146,6 +146,12 @@ class MusterSync:
         """As `Muster.watch`."""
         return self.each(lambda m: m.watch(project=project, workload=workload, phases=phases, cursor=cursor))
 
+    def events(
+        self, workload: str, *, project: str = "", page_size: int = 200
+    ) -> Iterator[workloads_pb2.WorkloadEvent]:
+        """As `Muster.events`."""
+        return self.each(lambda m: m.events(workload, project=project, page_size=page_size))
+
     def wait(
         self, workload: str, *, project: str = "", phases: Iterable[Phase] = TERMINAL, timeout: float | None = None
     ) -> workload_pb2.Workload:

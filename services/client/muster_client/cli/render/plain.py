@@ -30,6 +30,7 @@ GPU_FIELDS: Final = frozenset(
         "gpu_fair",
         "gpu_held",
         "gpu_limit",
+        "gpu_mig",
         "gpu_total",
         "gpu_wanted",
     }
