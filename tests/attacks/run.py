@@ -26,7 +26,7 @@ from tests.attacks import opening
 from tests.attacks.attack import Attack, StackKind, Verdict, broken
 from tests.attacks.catalogue import attacks
 from tests.attacks.tenants import unplaced
-from tests.attacks.windows import Felt, measure
+from tests.attacks.windows import WINDOWS, Felt, measure
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _ATTACK_SECONDS: Final = 60.0
@@ -79,7 +79,7 @@ def main() -> int:
     for kind in StackKind:
         asked = [each for each in chosen if each.stack is kind]
         if asked:
-            _on_stack(kind, asked, report)
+            _on_stack(kind, asked, report, given.windows)
     if not given.no_proofs:
         _prove(chosen, report)
     _tell(report)
@@ -87,22 +87,22 @@ def main() -> int:
     return 0 if report.clean else 1
 
 
-def _on_stack(kind: StackKind, asked: Sequence[Attack], report: Report) -> None:
+def _on_stack(kind: StackKind, asked: Sequence[Attack], report: Report, windows: int) -> None:
     with tempfile.TemporaryDirectory(prefix="muster-attack-") as folder:
         _say(f"attack: {len(asked)} attacks on a stack, {kind.value}")
         with opening.stack_of(kind, Path(folder) / "stack") as stack:
             try:
-                asyncio.run(_try_all(stack, kind, asked, report))
+                asyncio.run(_try_all(stack, kind, asked, report, windows))
             finally:
                 report.tracebacks += tracebacks(stack.layout.logs)
 
 
-async def _try_all(stack: Any, kind: StackKind, asked: Sequence[Attack], report: Report) -> None:
+async def _try_all(stack: Any, kind: StackKind, asked: Sequence[Attack], report: Report, windows: int) -> None:
     opened = await opening.open_stage(stack, kind)
     for attack in asked:
         _say(f"attack: {attack.row} {attack.name}, by {attack.actor.value}")
         if attack.noisy:
-            felt = await measure(attack, opened.stage, opened.tenants)
+            felt = await measure(attack, opened.stage, opened.tenants, windows=windows)
             report.felt[attack.name] = felt
             bad = next((each for each in felt.verdicts if not each["held"]), felt.verdicts[-1])
             verdict = Verdict(held=bool(bad["held"]), evidence=str(bad["evidence"]))
@@ -163,6 +163,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", help="a row such as B1, or the name of an attack")
     parser.add_argument("--no-proofs", action="store_true", help="do not run the tests that prove each attack")
+    parser.add_argument("--windows", type=int, default=WINDOWS, help="pairs of windows a noisy attack is measured in")
     parser.add_argument("--json", action="store_true", help="accepted for symmetry: the last line is always JSON")
     return parser.parse_args()
 
