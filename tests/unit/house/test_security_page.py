@@ -14,7 +14,7 @@ from tests.attacks.catalogue import ROWS, attacks
 _ROOT: Final = Path(__file__).resolve().parents[3]
 _PAGE: Final = (_ROOT / "docs" / "guides" / "security.md").read_text()
 _NOT_ATTACKED: Final = {
-    "A12": "the gateway has no TLS yet",
+    "A12": "the embedded stack serves no TLS: tests/rules/test_attacks_gateway.py plays the relay",
     "A16": "rotation is a verb: tests/integration/stack/test_guarded_kafka.py and tests/unit/stack/test_rotation.py",
 }
 
