@@ -118,7 +118,7 @@ def project(stack: RunningStack, tmp_path_factory: pytest.TempPathFactory) -> st
     told = shell("submit", "-f", shell.document("early", "python -V"), code=3)
     assert "project 'default' does not exist" in told
     made = shell.json("projects", "create", "team-a", "--quota", "4")
-    assert made["quotas"][0]["gpuDeserved"] == 28_000
+    assert made["quotas"][0]["gpuDeserved"] == 4
     return "team-a"
 
 

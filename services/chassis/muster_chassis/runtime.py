@@ -14,9 +14,10 @@ import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import uvloop
+from aiokafka.errors import KafkaError
 
 from muster_chassis import logs, tracing
 from muster_chassis.health import Health
@@ -128,9 +129,22 @@ def run(
         tracing.close()
 
 
+def _on_lost_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log what no task took: in one line where it is Kafka's client, whose batches fail for themselves as well.
+
+    Who sent the records hears of the failure by its own futures; the batch keeps one more that nothing reads.
+    """
+    error = context.get("exception")
+    if isinstance(error, KafkaError):
+        _log.warning("a batch of Kafka's client failed", why=str(error))
+    else:
+        loop.default_exception_handler(context)
+
+
 async def _main(settings: _Configured, compose: Callable[[Runtime, _Configured], Awaitable[None]]) -> None:
     runtime = Runtime(settings)
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_on_lost_exception)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, runtime.stopping.set)
     # Without this, whoever asks would hear "ready" from a process that has not even opened its database.

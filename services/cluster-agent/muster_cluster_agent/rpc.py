@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import grpc.aio
 
@@ -97,7 +97,7 @@ class Gateway:
             stub = agent_gateway_pb2_grpc.AgentGatewayServiceStub(channel)
             outgoing: asyncio.Queue[Answer] = asyncio.Queue(_QUEUE)
             await outgoing.put(Answer(hello=self._hello))
-            call = stub.Connect(_sent(outgoing), metadata=await self._metadata(channel))
+            call = stub.Connect(_Sent(outgoing), metadata=await self._metadata(channel))
             questions: dict[str, asyncio.Task[None]] = {}
             try:
                 async for question in call:
@@ -226,9 +226,21 @@ class LogPull:
         await self._outgoing.put(answer)
 
 
-async def _sent(outgoing: asyncio.Queue[Answer]) -> AsyncIterator[Answer]:
-    while True:
-        yield await outgoing.get()
+class _Sent:
+    """What the stream sends, for ever.
+
+    No generator: gRPC drops the iterator of a call that ends while it still waits for the next item, and Python would
+    try to close a generator that is running.
+    """
+
+    def __init__(self, outgoing: asyncio.Queue[Answer]) -> None:
+        self._outgoing = outgoing
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Answer:
+        return await self._outgoing.get()
 
 
 def _trouble(request_id: str, text: str) -> Answer:

@@ -103,10 +103,15 @@ class Assignments:
         """
         newest = await self._fold(consumer, end, lambda _: True)
         devices = await self._devices()
-        doubtful = {record.key for record in newest if not await self._take(record, devices)}
+        doubtful = {record.key: record.offset for record in newest if not await self._take(record, devices)}
         if doubtful:
             await consumer.seek_to_beginning(self._partition)
-            earlier = await self._fold(consumer, end, lambda record: record.key in doubtful and self._genuine(record))
+
+            def is_earlier(record: Any) -> bool:
+                """Each refused record is a dead letter once, whoever signed it."""
+                return record.offset < doubtful.get(record.key, 0) and self._genuine(record)
+
+            earlier = await self._fold(consumer, end, is_earlier)
             for record in earlier:
                 await self._take(record, devices)
         await self._keep()

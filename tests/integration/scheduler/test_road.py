@@ -80,7 +80,7 @@ async def test_a_departments_limit_binds_and_its_end_lets_go(road: Road) -> None
     )
     (told,) = [e for e in road.others.decisions[second] if isinstance(e, scheduler_pb2.WorkloadWaiting)]
     assert told.explanation.reason.code == "OverLimit"
-    assert "the department uses 2 of the 2 GPUs" in told.explanation.reason.message
+    assert told.explanation.reason.message == "its department is at its limit"  # figures are for readers with rights
     await road.others.department("d", None)
     await road.placed(second)
 
@@ -134,7 +134,8 @@ async def test_why_nodes_and_intents(road: Road) -> None:
     assert answer.explanation.reason.code == "NoCapacity"
     assert any("one (1 GPU" in line for line in answer.explanation.unblockers)
     answer = await road.explain.Why(explain_pb2.WhyRequest(workload_id=two))
-    assert any("a workload of another project (1 GPU" in line for line in answer.explanation.unblockers)
+    assert any("a workload of another project" in line for line in answer.explanation.unblockers)
+    assert not any("1 GPU" in line for line in answer.explanation.unblockers)
     nodes = await road.fleet.ListNodes(fleet_pb2.ListNodesRequest(cluster="north"))
     assert [list(device.workloads) for device in nodes.nodes[0].devices] == [["one"], []]
     await road.others.ask(submission_pb2.SuspendRequested, one)
