@@ -43,6 +43,14 @@ NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
 HOUSE: Final = Path(muster_client.__file__).parent
 SGR: Final = re.compile("\x1b\\[[0-9;:]*m")
 
+
+def lost(text: str) -> workload_pb2.Workload:
+    """A workload that runs no more where it was placed."""
+    workload = workload_pb2.Workload(name=text, phase=workload_pb2.PHASE_DEGRADED)
+    workload.reason.code, workload.reason.message = "NodeLost", text
+    return workload
+
+
 RENDERERS: Final[dict[str, Callable[[str], RenderableType]]] = {
     "access.sentence": lambda text: access.sentence(filled(access_pb2.AccessRule, text)),
     "access.rules": lambda text: access.rules([filled(access_pb2.AccessRule, text)]),
@@ -65,6 +73,8 @@ RENDERERS: Final[dict[str, Callable[[str], RenderableType]]] = {
     "prospects.prospect_text": lambda text: prospects.prospect_text(filled(explain_pb2.Prospect, text), [text], NOW),
     "prospects.displaced_text": lambda text: prospects.displaced_text(filled(explain_pb2.WhatIfResponse, text)),
     "tables.coloured": tables.coloured,
+    "tables.troubles": lambda text: "\n".join(tables.troubles([lost(text)])),
+    "tables.free_gpus": lambda text: tables.free_gpus(filled(fleet_pb2.NodeView, text)),
     "tables.ready": lambda text: tables.ready(filled(workload_pb2.Workload, text)),
     "tables.workloads": lambda text: tables.workloads([filled(workload_pb2.Workload, text)], NOW),
     "tables.templates": lambda text: tables.templates([filled(templates_pb2.Template, text)]),
