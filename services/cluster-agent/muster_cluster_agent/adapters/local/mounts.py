@@ -46,10 +46,13 @@ def enter(confinement: Confinement) -> None:
     # Opened in this namespace, since nothing of another one can be mounted here, and before anything is covered.
     covers = _covers(confinement, confinement.uid or 0)
     accounts = [os.open(file, os.O_PATH) for file in confinement.accounts or ()]
+    own, inside_tmp = os.open(confinement.tmp, os.O_PATH | os.O_DIRECTORY), _granted_in_tmp(confinement)
     for folder, inside in covers.items():
         _cover(folder, inside)
-    if not any(_within(grant.path, _TMP) for grant in confinement.grants):
-        _bind(os.open(confinement.tmp, os.O_PATH | os.O_DIRECTORY), _TMP, read_only=False)
+    _bind(own, _TMP, read_only=False)
+    for path, target, read_only in sorted(inside_tmp):
+        _place(path, target)
+        _bind(target, path, read_only=read_only)
     for account, place in zip(accounts, ("/etc/passwd", "/etc/group"), strict=False):
         _bind(account, place, read_only=True)
 
@@ -58,12 +61,22 @@ def _namespace(process: str) -> int:
     return os.stat(f"/proc/{process}/ns/mnt").st_ino
 
 
+def _granted_in_tmp(confinement: Confinement) -> list[tuple[str, int, bool]]:
+    """What is granted below /tmp, where a stack may lie: it appears in the replica's own /tmp under the same path."""
+    found = []
+    for grant in confinement.grants:
+        if _within(grant.path, _TMP) and grant.path != _TMP:
+            with contextlib.suppress(FileNotFoundError):
+                found.append((grant.path, os.open(grant.path, os.O_PATH), grant.right is not Right.WRITE))
+    return found
+
+
 def _covers(confinement: Confinement, uid: int) -> dict[str, list[tuple[str, int, bool]]]:
     """What has to be covered, each with what appears in it: the path, the open target, and whether it is read only."""
     found: dict[str, list[tuple[str, int, bool]]] = {}
     for grant in confinement.grants:
         folder = unreachable(grant.path, uid)
-        if folder:
+        if folder and not _within(folder, _TMP):
             with contextlib.suppress(FileNotFoundError):
                 entry = (grant.path, os.open(grant.path, os.O_PATH), grant.right is not Right.WRITE)
                 found.setdefault(folder, []).append(entry)
