@@ -29,7 +29,7 @@ class Actor(StrEnum):
     LOOPBACK = "loopback"
     """A local process without any token."""
     BROWSER = "browser"
-    """A foreign page in the browser of somebody who can reach the REST address."""
+    """A foreign page in the browser of a user who can reach the REST address."""
 
 
 class StackKind(StrEnum):

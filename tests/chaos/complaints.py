@@ -1,7 +1,7 @@
 """What the logs of Muster's own services must never hold, whatever is killed: tracebacks and the like.
 
 Called by `run.py` when the stack is down. A failure that was foreseen is one line that says what it means; a traceback
-is a failure that nobody foresaw. Kafka's and PostgreSQL's own logs are theirs.
+is a failure that was not foreseen. Kafka's and PostgreSQL's own logs are theirs.
 """
 
 from __future__ import annotations

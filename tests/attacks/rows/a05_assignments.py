@@ -1,4 +1,4 @@
-"""A5: whoever can write on a cluster's assignments topic tells its agent what to run."""
+"""A5: a writer on a cluster's assignments topic tells its agent what to run."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 One interceptor, so that the order of these is written down once: trace, then identity, then the limits, then the
 request's bytes are read and decoded, then the method. To gRPC every method takes a stream of bytes: only so is it
-called before the request has come, and whoever calls is known before anything of his is decoded.
+called before the request has come, and the caller is known before anything of the request is decoded.
 Health and reflection need no token: a probe has none.
 Holds: a call's whole life is one task, so that what is begun in it (a span, a context variable, an iterator) ends in
 it, also where the caller goes away.

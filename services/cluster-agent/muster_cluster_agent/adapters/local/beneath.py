@@ -45,7 +45,7 @@ def read_json(root: Path, path: str, limit: int) -> dict[str, Any] | None:
     try:
         folder = os.open(root, os.O_PATH | os.O_DIRECTORY)
         try:
-            # Not blocking: a replica may have put a pipe there, and nobody would ever write to it.
+            # Not blocking: a replica may have put a pipe there that has no writer.
             with open(open_beneath(folder, path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
                 content = json.loads(file.read(limit + 1)[:limit])
         finally:

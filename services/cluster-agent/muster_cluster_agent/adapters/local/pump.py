@@ -92,7 +92,7 @@ def listening(path: str) -> socket.socket:
 
 
 async def run(path: str) -> None:
-    """Serve until the agent's folder is gone or somebody says so."""
+    """Serve until the agent's folder is gone or a stop is requested."""
     pump = Pump()
     control = listening(path)
     mine = os.stat(path).st_ino
@@ -115,7 +115,7 @@ def main() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_NAME, NAME, 0, 0, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C at the terminal is the agent's business
     asyncio.run(run(sys.argv[2]))
-    os._exit(0)  # connections that somebody still holds end with us
+    os._exit(0)  # open connections end with this process
 
 
 if __name__ == "__main__":
