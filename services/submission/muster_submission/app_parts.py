@@ -144,12 +144,11 @@ class Application:
         database.fingerprints = Fingerprints(self.vault.request_keys)
         self.secrets = PostgresSecrets(database.pool)
         self.sealing = Sealing(self.vault, self.secrets)
-        self.submit = Submit(
-            self.books, self.sealing, self.feed, DiskReserve(settings.disk_reserve_folder, settings.disk_reserve)
-        )
+        self.reserve = DiskReserve(settings.disk_reserve_folder, settings.disk_reserve)
+        self.submit = Submit(self.books, self.sealing, self.feed, self.reserve)
         self.runs = Runs(self.expressions, self.drafts, self.access)
         self.firing = Firing(self.triggers, self.firings, self.queue, self.runs, self.submit, database.unit)
-        self.lanes = Lanes(self.firing, self.firings, self.queue, runtime.health)
+        self.lanes = Lanes(self.firing, self.firings, self.queue, runtime.health, self.reserve)
         self.intents = Intents(self.books, self.sealing, self.feed)
         self.apply = Apply(PostgresApplied(), self.books, self.sealing, self.submit, self.intents)
         identity = ServiceIdentity(ServiceName.SUBMISSION, PrivateKey(settings.service_key_file, read_private))
@@ -187,7 +186,7 @@ class Application:
             instance=self.settings.instance,
             name=f"{NAME}-triggers",
             topics=[topics.TRIGGERS],
-            handler=Triggered(self.firing),
+            handler=Triggered(self.firing, self.reserve),
             decoder=cloud_event,
             records=_TRIGGER_RECORDS,
         )

@@ -17,7 +17,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from muster.events.v1 import policy_pb2, scheduler_pb2, telemetry_pb2
 from muster.workload.v1 import workload_pb2 as wl
 from muster_chassis.codec import MessageDecoder
-from muster_chassis.events import Event, Origin, Reject
+from muster_chassis.events import Event, Origin, Reject, Retry
 from muster_chassis.text import clean
 from muster_chassis.topics import ADMISSIONS, ADVICE, DECISIONS
 from muster_chassis.unit import Unit
@@ -26,10 +26,11 @@ from muster_submission.adapters.protobuf_events import unpack
 from muster_submission.domain import cloudevents, phases, verdicts
 from muster_submission.domain import progress as p
 from muster_submission.domain.cloudevents import CloudEvent, NoCloudEvent
+from muster_submission.errors import DiskReserveSpent
 from muster_submission.handlers.firing import Firing
 from muster_submission.handlers.progress import Follow, News
 from muster_submission.handlers.usage import Accounts
-from muster_submission.ports import Account
+from muster_submission.ports import Account, Reserve
 
 FOLLOWED: Final = (ADMISSIONS, DECISIONS, ADVICE)
 _VERDICTS: Final = (policy_pb2.WorkloadAdmitted, policy_pb2.WorkloadRejected)
@@ -96,11 +97,16 @@ def cloud_event(origin: Origin) -> Event:
 class Triggered:
     """The handler of muster.triggers."""
 
-    def __init__(self, firing: Firing) -> None:
+    def __init__(self, firing: Firing, reserve: Reserve) -> None:
         self._firing = firing
+        self._reserve = reserve
 
     async def __call__(self, unit: Unit, events: Sequence[Event]) -> None:
-        """Fires what the events fire."""
+        """Write down what the events fire. Raises Retry below the disk's reserve: events wait in Kafka meanwhile."""
+        try:
+            self._reserve.check()
+        except DiskReserveSpent as spent:
+            raise Retry(spent.message) from spent
         found = [cloudevents.read(event.origin.headers, event.origin.value, unpack) for event in events]
         await self._firing.take(unit, [one for one in found if isinstance(one, CloudEvent)])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -16,6 +17,9 @@ from muster.api.v1 import workloads_pb2 as api
 from muster.events.v1 import cloudevent_pb2
 from muster.workload.v1 import workload_pb2 as wl
 from muster_chassis import identity, metrics
+from muster_submission.adapters.disk_reserve import DiskReserve
+from muster_submission.app_parts import Application
+from muster_submission.errors import DiskReserveSpent
 from muster_submission.handlers.firing import EVENTS
 from tests.support.doors import PROJECT, Door, door, key, moved, violations
 from tests.support.waiting import eventually
@@ -339,3 +343,60 @@ async def test_what_was_fired_is_remembered_over_a_restart(database: Any, kafka:
             triggers_pb2.FIRING_OUTCOME_WAITING,
         ]
         assert len(await here.runs()) == 2
+
+
+async def test_below_the_disk_reserve_events_wait_and_none_is_lost(database: Any, kafka: str, tmp_path: Path) -> None:
+    async with door(database, kafka, disk_reserve_folder=tmp_path, disk_reserve=1) as opened:
+        here, reserve = Stage(opened, PROJECT), opened.app.reserve
+        await here.ready()
+        await here.rule(environment={})
+        await here.rule("one-at-once", environment={}, max_running=1)
+        await here.door.events(here.binary("one", {}), here.binary("two", {}))
+        told = await eventually(lambda: here.firings("one-at-once"), lambda seen: len(seen) == 2)
+        await eventually(here.runs, lambda seen: len(seen) == 3)
+        reserve._reserve = 4 << 60
+        await here.door.decide(told[0].workload_id, moved(wl.PHASE_COMPLETED))  # its limit lets the second start
+        await here.door.events(here.binary("three", {}))
+        await eventually(lambda: _condition(opened), lambda why: "less than its reserve of 4Ei" in why)
+        with pytest.raises(grpc.aio.AioRpcError, match="MUSTER_DISK_RESERVE"):
+            await here.door.triggers.ReplayFiring(
+                triggers_pb2.ReplayFiringRequest(
+                    project=PROJECT, id=(await here.firings())[0].id, idempotency_key=key()
+                )
+            )
+        assert len(await here.runs()) == 3
+        reserve._reserve = 1
+        await eventually(here.runs, lambda seen: len(seen) == 5)
+        assert [each.event_id for each in await here.firings()] == ["one", "two", "three"]
+        assert await _condition(opened) == ""
+
+
+async def test_an_event_of_a_lane_stays_there_while_the_disk_is_below_its_reserve(
+    database: Any, kafka: str, tmp_path: Path
+) -> None:
+    async with door(database, kafka, disk_reserve_folder=tmp_path, disk_reserve=1) as opened:
+        here, app = Stage(opened, PROJECT), opened.app
+        await here.ready()
+        await here.rule(environment={})
+        app.lanes._reserve = DiskReserve(tmp_path, 4 << 60)
+        await here.door.events(here.binary("one", {}))
+        await eventually(lambda: _depth(app), lambda depth: depth == 1)
+        app.reserve._reserve = 4 << 60
+        for _ in range(4):  # more than a poisoned event is tried
+            with pytest.raises(DiskReserveSpent):
+                await app.firing.fire(PROJECT)
+        assert await here.firings() == []
+        app.reserve._reserve = 1
+        app.lanes._reserve = app.reserve
+        await eventually(
+            here.firings, lambda seen: [each.outcome for each in seen] == [triggers_pb2.FIRING_OUTCOME_STARTED]
+        )
+
+
+async def _condition(here: Door) -> str:
+    return here.app.runtime.health.waiting.get("triggers", "")
+
+
+async def _depth(app: Application) -> int:
+    async with app.database.unit() as unit:
+        return (await app.queue.depths(unit, [PROJECT]))[PROJECT]

@@ -45,3 +45,11 @@ async def test_a_call_is_refused_before_anything_of_it_is_made(tmp_path: Path) -
     order = Order(cast("Any", None), wl.Owner(), Caller("a"))
     with pytest.raises(DiskReserveSpent):
         await submit.make_together(nothing, [order])
+
+
+async def test_the_run_of_a_trigger_is_refused_as_a_call_is(tmp_path: Path) -> None:
+    nothing: Any = None
+    submit = Submit(nothing, nothing, nothing, DiskReserve(tmp_path, 4 << 60))
+    order = Order(cast("Any", None), wl.Owner(), Caller("a"), caused_by="/source one")
+    with pytest.raises(DiskReserveSpent):
+        await submit.make_together(nothing, [order])

@@ -1,6 +1,7 @@
 """Whether the disk on which everything accepted is kept has its reserve.
 
-Asked by `handlers/submit.py` before a workload is made. Holds: the file system is looked at once a second at most, so
+Asked before a workload is made (`handlers/submit.py`), before events are taken (`stream.py`) and before they are fired
+(`handlers/lanes.py`). Holds: the file system is looked at once a second at most, so
 that a flood of submissions costs no more than one.
 """
 

@@ -21,6 +21,7 @@ from muster_chassis.attempts import passes, patiently
 from muster_chassis.unit import Unit
 from muster_submission.domain.cloudevents import CloudEvent
 from muster_submission.domain.firings import Drop, Outcome, Start, Wait, decide, exceeded, number
+from muster_submission.errors import DiskReserveSpent
 from muster_submission.handlers.drafts import Refusal
 from muster_submission.handlers.runs import Failed, Outlook, Passed, Run, Runs
 from muster_submission.handlers.submit import Submit
@@ -128,7 +129,10 @@ class Firing:
             unit.after_commit(EVENTS.labels("dropped").inc)
 
     async def fire(self, project: str) -> bool:
-        """Evaluate the oldest events of a project, then fire them in a transaction. Whether there were any."""
+        """Evaluate the oldest events of a project, then fire them in a transaction. Whether there were any.
+
+        Raises DiskReserveSpent, and then the events stay in the queue.
+        """
         waiting = await self._queue.claim(project, _AT_ONCE)
         if not waiting:
             return False
@@ -137,6 +141,8 @@ class Firing:
             await self._patiently(lambda: self._fire_all(evaluated))
         except RuleChanged:
             return True  # they are evaluated again, by the rule as it is now
+        except DiskReserveSpent:
+            raise  # no fault of an event: all of them wait
         except Exception as error:  # noqa: BLE001 - judged event by event
             _log.warning("events failed together, they are fired one by one", project=project, error=repr(error))
             for one in evaluated:
@@ -181,6 +187,8 @@ class Firing:
             await self._patiently(lambda: self._fire_all([one]))
         except RuleChanged:
             return
+        except DiskReserveSpent:
+            raise
         except Exception as error:  # noqa: BLE001 - it becomes the reason
             why = f"{type(error).__name__}: {error}"
             if passes(error) or queued.tries < _TRIES - 1:
@@ -206,7 +214,7 @@ class Firing:
         return await self._fire(unit, locked, _Shot(now, event, outlook), replayed=True) or "it was fired just now"
 
     async def go_on(self, key: _Key) -> None:
-        """Start what waits for a rule as far as its limits allow, end what waited too long."""
+        """Start what waits for a rule as far as its limits allow, end what waited too long. Raises DiskReserveSpent."""
         while (found := await self._next_waiting(key)) is not None:
             stored, firing = found
             outlook = await self._runs.of(stored, firing.event)

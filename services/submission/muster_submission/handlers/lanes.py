@@ -1,7 +1,8 @@
 """A lane for each project with work for its triggers: events in the queue first, then firings that wait for limits.
 
 An eternal task looks for such projects; each gets a task that ends when nothing is left. Holds: a project whose rules
-are slow, or whose events fail, delays no other project; a database that is away for a while ends nothing.
+are slow, or whose events fail, delays no other project; a database that is away for a while ends nothing; while the
+disk is below its reserve nothing is fired, and nothing is lost.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from typing import Final
 from muster_chassis import logs
 from muster_chassis.attempts import passes
 from muster_chassis.health import Health
+from muster_submission.errors import DiskReserveSpent
 from muster_submission.handlers.firing import Firing
+from muster_submission.ports import Reserve
 from muster_submission.trigger_ports import Firings, TriggerQueue
 
 _log = logs.get(__name__)
@@ -24,11 +27,12 @@ _CONDITION: Final = "triggers"
 class Lanes:
     """The lanes of one process."""
 
-    def __init__(self, firing: Firing, firings: Firings, queue: TriggerQueue, health: Health) -> None:
+    def __init__(self, firing: Firing, firings: Firings, queue: TriggerQueue, health: Health, reserve: Reserve) -> None:
         self._firing = firing
         self._firings = firings
         self._queue = queue
         self._health = health
+        self._reserve = reserve
         self._wake = asyncio.Event()
         self._lanes: dict[str, asyncio.Task[None]] = {}
         self._again: set[str] = set()
@@ -54,6 +58,11 @@ class Lanes:
             await asyncio.gather(*self._lanes.values(), return_exceptions=True)
 
     async def _look(self) -> None:
+        try:
+            self._reserve.check()
+        except DiskReserveSpent as spent:
+            self._health.degraded(_CONDITION, f"events wait and are fired later: {spent.message}")
+            return
         waiting = dict[str, list[tuple[str, str]]]()
         for project in await self._queue.due():
             waiting[project] = []
@@ -77,6 +86,8 @@ class Lanes:
                 pass
             for key in keys:
                 await self._firing.go_on(key)
+        except DiskReserveSpent:
+            pass  # spent while the lane worked: the next look says so
         except Exception as error:  # noqa: BLE001 - one project must not end the lanes of the others
             if not passes(error):
                 _log.exception("the triggers of a project failed, tried again in a second", project=project)

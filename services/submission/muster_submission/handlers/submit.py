@@ -86,12 +86,11 @@ class Submit:
         """The same for orders of several callers.
 
         Credentials are sealed here, before a row, an event or a line of the audit sees the spec. Raises
-        DiskReserveSpent for calls; what an accepted event starts goes on, since its record is on the disk already.
+        DiskReserveSpent, for calls and for triggers: the event of a trigger then waits in its lane.
         """
         if not orders:
             return []
-        if not all(order.caused_by for order in orders):
-            self._reserve.check()
+        self._reserve.check()
         ids = new_ids(unit.now, len(orders))
         traces = {one: order.trace for one, order in zip(ids, orders, strict=True) if order.trace}
         unit.traces = {**unit.traces, **traces}
