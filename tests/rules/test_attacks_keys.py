@@ -5,8 +5,10 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -16,7 +18,9 @@ from muster.api.v1 import access_pb2 as api
 from muster.api.v1 import fleet_pb2, tenancy_pb2
 from muster.api.v1.fleet_pb2_grpc import FleetServiceStub
 from muster_chassis.errors import Unauthenticated
-from muster_chassis.rpc import Server, ServiceName, caller, everyone_is_local
+from muster_chassis.health import Health
+from muster_chassis.rpc import Server, ServiceName, caller, everyone_is_local, internal_server
+from muster_chassis.rpc.refused_calls import RefusedCalls
 from muster_chassis.settings import AuthMode
 from muster_client.login import read_application
 from muster_scheduler import app as scheduler_app
@@ -26,7 +30,7 @@ from muster_submission.domain.refreshing import RefreshToken, Rotate
 from muster_submission.handlers import applications, triggers
 from muster_submission.handlers.runs import Runs
 from muster_submission.rpc import agent_gateway
-from tests.attacks.attack import Actor
+from tests.attacks.attack import Actor, Verdict
 from tests.attacks.rows import a04_services, a11_run_as, a13_refresh_tokens
 from tests.attacks.stage import Stage
 from tests.support import identities
@@ -129,7 +133,7 @@ async def test_without_the_comparison_of_rights_a_trigger_acts_for_an_admin(
             assert not (await attack.run(stage)).held, attack.name
 
 
-BEHIND = [attack for attack in a04_services.ATTACKS if attack is not a04_services.GATEWAY]
+BEHIND = [each for each in a04_services.ATTACKS if each not in (a04_services.GATEWAY, a04_services.AUDIT)]
 
 
 def _open_stage(here: Door, kafka: str, folder: Path) -> Stage:
@@ -200,3 +204,34 @@ async def test_without_the_gate_any_local_process_commands_the_scheduler(
     async with _scheduler_stage(database, kafka) as stage:
         for attack in BEHIND:
             assert not (await attack.run(stage)).held, attack.name
+
+
+async def _flooded(database: Any, kafka: str, folder: Path) -> Verdict:
+    """What comes of refused calls at a service that submission asks for them."""
+    settings: Any = SimpleNamespace(trust_file=identities.trust_file(), grpc_listen="127.0.0.1:0", call_limits={})
+    server = internal_server(settings, ServiceName.POLICY, [], Health())
+    await server.start()
+    address = f"127.0.0.1:{server.port}"
+    try:
+        async with door(database, kafka, policy_address=address) as here:
+            stage = replace(_open_stage(here, kafka, folder), services={"scheduler.grpc": address})
+            return await a04_services.AUDIT.run(stage)
+    finally:
+        await server.stop(0)
+
+
+async def test_a_flood_of_refused_calls_is_a_line_of_the_audit(database: Any, kafka: str, tmp_path: Path) -> None:
+    verdict = await _flooded(database, kafka, tmp_path)
+    assert verdict.held, verdict.evidence
+    assert "are 1 lines" in verdict.evidence or "are 2 lines" in verdict.evidence
+
+
+async def test_with_a_line_for_each_refused_call_anyone_fills_the_audit(
+    database: Any, kafka: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def note(ledger: Any, method: str, caller: str, _peer: str, reason: str) -> None:
+        ledger._counts[method, caller, str(len(ledger._counts)), reason] = 1
+        ledger._next = 0.0
+
+    monkeypatch.setattr(RefusedCalls, "note", note)
+    assert not (await _flooded(database, kafka, tmp_path)).held

@@ -43,7 +43,7 @@ async def compose(runtime: Runtime, settings: SubmissionSettings) -> Application
     )
     runtime.close_last(bus.close)
     app = Application(runtime, settings, database, bus)
-    for owner in (app.scheduler, app.policy, app.telemetry, app.expressions):
+    for owner in (app.scheduler, app.policy, app.telemetry, app.refused_calls, app.expressions):
         runtime.close_last(owner.close)
     async with database.unit() as unit:
         await app.departments.ensure_default(unit)
@@ -71,6 +71,7 @@ async def compose(runtime: Runtime, settings: SubmissionSettings) -> Application
     runtime.eternal("retention", retention.run)
     runtime.eternal("pruning", upkeep.keep_bounded)
     runtime.eternal("refusals", app.access_parts.refusals.run)
+    runtime.eternal("refused calls", app.refused_calls.run)
     runtime.eternal("trigger lanes", app.lanes.run)
     if settings.secret_keys_file is not None:
         runtime.eternal("credentials", upkeep.keep_sealed)

@@ -53,6 +53,7 @@ from muster_submission.adapters.objects import KnownObjects
 from muster_submission.adapters.owners import Owner
 from muster_submission.adapters.places import DirectoryBooks
 from muster_submission.adapters.reading import Reading
+from muster_submission.adapters.refused_calls import RefusedCalls, by_address
 from muster_submission.adapters.secrets import PostgresSecrets
 from muster_submission.adapters.templates import PostgresTemplates
 from muster_submission.adapters.tenancy import PostgresTenancy
@@ -155,6 +156,7 @@ class Application:
         self.scheduler = Owner(ServiceName.SCHEDULER, addresses(settings.scheduler_address), identity)
         self.policy = Owner(ServiceName.POLICY, addresses(settings.policy_address), identity)
         self.telemetry = Owner(ServiceName.TELEMETRY, addresses(settings.telemetry_address), identity)
+        self.refused_calls = RefusedCalls(database, by_address([self.scheduler, self.policy, self.telemetry]))
         self.departments = Departments(self.tenancy)
         self.node_pools = NodePools(self.fleet)
         self.organisation = Tenancy(

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
 from typing import Final
 
 import grpc
 import jwt
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from muster.api.v1 import agent_gateway_pb2, dead_letters_pb2, explain_pb2, fleet_pb2
+from muster.api.v1 import agent_gateway_pb2, dead_letters_pb2, explain_pb2, fleet_pb2, refused_calls_pb2
 from muster.api.v1.agent_gateway_pb2_grpc import AgentGatewayServiceStub
 from muster.api.v1.dead_letters_pb2_grpc import DeadLettersServiceStub
 from muster.api.v1.explain_pb2_grpc import ExplainServiceStub
 from muster.api.v1.fleet_pb2_grpc import FleetServiceStub
+from muster.api.v1.refused_calls_pb2_grpc import RefusedCallsServiceStub
 from muster_chassis.key_files import PrivateKey, read_private
 from muster_chassis.rpc import ServiceIdentity, ServiceName, channel
 from muster_stack import identities
@@ -22,6 +25,9 @@ from tests.attacks.attack import Actor, Attack, StackKind, Verdict, broken, held
 from tests.attacks.stage import Stage
 
 _SECONDS: Final = 5.0
+_REFUSALS: Final = 300
+_LINES: Final = 30  # far more than the few callers of a quiet stack bring about in a minute
+_LOOKS: Final = 8  # submission asks every 5 seconds
 _PROOF: Final = "tests/rules/test_attacks_keys.py::test_without_the_gate_any_local_process_commands_the_scheduler"
 _REFUSED: Final = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 Metadata = Sequence[tuple[str, str]]
@@ -112,6 +118,33 @@ async def _credentials(stage: Stage) -> Verdict:
         )
 
 
+async def _fill_the_audit(stage: Stage) -> Verdict:
+    """Has calls refused at full speed, so that the audit, which is kept for good, grows with each."""
+    began = datetime.now(UTC)
+    asked = refused_calls_pb2.TakeRefusedCallsRequest()
+    async with channel(stage.services["scheduler.grpc"]) as opened:
+        stub = RefusedCallsServiceStub(opened)
+        for _ in range(_REFUSALS):
+            tried = await _tried(lambda: stub.TakeRefusedCalls(asked, timeout=_SECONDS), "TakeRefusedCalls")
+            if not tried.held:
+                return tried
+    lines = 0
+    async with stage.admin() as muster:
+        for _ in range(_LOOKS):
+            await asyncio.sleep(1)
+            lines = len([line async for line in muster.access.audit(since=began, what="services.call")])
+            if lines > _LINES:
+                return broken(f"{_REFUSALS} refused calls are {lines} lines of the audit or more")
+    return held(f"{_REFUSALS} refused calls are {lines} lines of the audit")
+
+
+AUDIT: Final = Attack(
+    "A4",
+    "fill-the-audit-with-refused-calls",
+    Actor.LOOPBACK,
+    _fill_the_audit,
+    "tests/rules/test_attacks_keys.py::test_with_a_line_for_each_refused_call_anyone_fills_the_audit",
+)
 GATEWAY: Final = Attack(
     "A4",
     "fetch-credentials-as-an-agent",
@@ -121,6 +154,7 @@ GATEWAY: Final = Attack(
     StackKind.OPEN,
 )
 ATTACKS: Final = (
+    AUDIT,
     GATEWAY,
     Attack("A4", "register-cluster-without-a-token", Actor.LOOPBACK, _without_a_token, _PROOF),
     Attack("A4", "register-cluster-on-the-open-stack", Actor.LOOPBACK, _without_a_token, _PROOF, StackKind.OPEN),

@@ -17,6 +17,8 @@ from muster_chassis.dead_letters import dead_letters_service
 from muster_chassis.health import Health
 from muster_chassis.key_files import PrivateKey, TrustFile, read_private
 from muster_chassis.rpc import ServiceIdentity, ServiceName, internal_server, service
+from muster_chassis.rpc.refused_calls import MOST, RefusedCalls
+from muster_chassis.rpc.server import refused_calls_service
 from muster_chassis.rpc.services import CALLERS, REFUSED, ServiceGate
 from muster_policy.rpc import policies_service
 from muster_scheduler.rpc import services as scheduler_services
@@ -64,6 +66,7 @@ def test_every_method_behind_submission_names_its_callers() -> None:
         dead_letters_service(NOTHING),
         policies_service(NOTHING, NOTHING, NOTHING),
         *scheduler_services(NOTHING),
+        refused_calls_service(NOTHING),
     ]
     walked = {method for one in served for method in one.methods}
     assert walked == set(CALLERS)
@@ -142,3 +145,33 @@ def test_a_token_is_made_again_after_half_a_minute_and_with_a_new_key(layout: La
     identities.write_private(identities.service_key(layout, "submission"), Ed25519PrivateKey.generate())
     now[0] += 1.5
     assert shown.metadata("policy") != second
+
+
+def test_refused_calls_are_handed_over_until_they_are_acknowledged_and_once_a_minute() -> None:
+    now = [0.0]
+    ledger = RefusedCalls(lambda: now[0])
+    assert not ledger.take("").batch
+    for port in range(3):
+        ledger.note(METHOD, "", f"ipv4:127.0.0.1:{port}", "UNAUTHENTICATED")
+    ledger.note(METHOD, "scheduler", "ipv6:[::1]:1", "PERMISSION_DENIED")
+    first = ledger.take("")
+    assert [(one.caller, one.address, one.reason, one.count) for one in first.calls] == [
+        ("", "ipv4:127.0.0.1", "UNAUTHENTICATED", 3),
+        ("scheduler", "ipv6:[::1]", "PERMISSION_DENIED", 1),
+    ]
+    assert ledger.take("") == first  # the answer was lost
+    ledger.note(METHOD, "", "ipv4:127.0.0.1:9", "UNAUTHENTICATED")
+    assert not ledger.take(first.batch).batch
+    now[0] = 60.0
+    second = ledger.take(first.batch)
+    assert second.batch not in {"", first.batch}
+    assert [one.count for one in second.calls] == [1]
+
+
+def test_a_flood_from_many_addresses_is_a_bounded_number_of_entries() -> None:
+    ledger = RefusedCalls()
+    for number in range(5000):
+        ledger.note(METHOD, "", f"ipv6:[2001:db8::{number:x}]:1", "UNAUTHENTICATED")
+    calls = ledger.take("").calls
+    assert len(calls) == MOST + 1
+    assert (calls[-1].address, sum(one.count for one in calls)) == ("other", 5000)

@@ -17,11 +17,13 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
+from muster.api.v1 import refused_calls_pb2, refused_calls_pb2_grpc
 from muster_chassis.health import Health
 from muster_chassis.key_files import TrustFile
 from muster_chassis.rpc.auth import Authenticator, authenticator
 from muster_chassis.rpc.interceptor import CallInterceptor, Gate
 from muster_chassis.rpc.limits import INTERNAL, Limiter
+from muster_chassis.rpc.refused_calls import RefusedCalls, RefusedCallsServicer
 from muster_chassis.rpc.services import ServiceGate, ServiceName
 from muster_chassis.rpc.tls import ServerTls
 from muster_chassis.settings import CallKind, InternalSettings, RpcSettings
@@ -71,8 +73,18 @@ def internal_server(
 ) -> Server:
     """The server of a service that only other services call. Raises KeyFileError for an unusable trust file."""
     gate = ServiceGate(name, TrustFile(settings.trust_file))
-    gate.check(method for one in services for method in one.methods)
-    return Server(settings, services, health, gate.authenticate, gate=gate)
+    served = [*services, refused_calls_service(gate.refused_calls)]
+    gate.check(method for one in served for method in one.methods)
+    return Server(settings, served, health, gate.authenticate, gate=gate)
+
+
+def refused_calls_service(ledger: RefusedCalls) -> Service:
+    """What every service behind submission serves: the calls that it refused."""
+    return service(
+        refused_calls_pb2.DESCRIPTOR.services_by_name["RefusedCallsService"],
+        refused_calls_pb2_grpc.add_RefusedCallsServiceServicer_to_server,
+        RefusedCallsServicer(ledger),
+    )
 
 
 class Server:

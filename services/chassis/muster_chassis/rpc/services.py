@@ -2,7 +2,8 @@
 
 Called by the composition roots of the services behind submission (`ServiceGate`), and by submission for its calls
 (`ServiceIdentity`). Holds: a token is for one service and counts for a minute; a key speaks for the one service that
-the trust file gives it to; a method that CALLERS does not list has no caller; every refusal is logged and counted.
+the trust file gives it to; a method that CALLERS does not list has no caller; every refusal is logged, counted and
+kept for the audit.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from muster_chassis.errors import PermissionDenied, ServiceError
 from muster_chassis.key_files import PrivateKey, Purpose, TrustFile
 from muster_chassis.rpc.auth import Issuer, TokenAuthenticator
 from muster_chassis.rpc.caller import Caller
+from muster_chassis.rpc.refused_calls import OTHER, RefusedCalls
 
 _log = logs.get(__name__)
 _ALGORITHM: Final = "EdDSA"
@@ -27,6 +29,7 @@ _SECONDS: Final = 60.0
 _RENEWED: Final = 30.0  # seconds for which a token is sent again before a new one is made
 _LOGGED: Final = 100  # refusals a minute that get a line each; the rest are counted
 _MINUTE: Final = 60.0
+_CALLER: Final = "caller"  # the member of a refusal's metadata that names the calling service
 
 REFUSED = metrics.counter(
     "muster_refused_calls_total",
@@ -61,6 +64,7 @@ _METHODS: Final = {
         "ReleaseQuarantine",
     ),
     "PoliciesService": ("GetEffectivePolicy", "JudgeWorkloads"),
+    "RefusedCallsService": ("TakeRefusedCalls",),
     "DeadLettersService": ("DiscardDeadLetters", "ListDeadLetters", "RedriveDeadLetters", "ResumeConsumer"),
 }
 CALLERS: Final[Mapping[str, frozenset[ServiceName]]] = {
@@ -124,6 +128,8 @@ class ServiceGate:
         self._callers = callers
         self._clock = clock
         self._until, self._lines = 0.0, 0
+        self.refused_calls = RefusedCalls()
+        """What submission asks for, to write it into the audit."""
         self.authenticate = TokenAuthenticator(
             [Issuer(_issuer(of), _audience(name), (_ALGORITHM,), _KeysOf(trust, of)) for of in ServiceName],
             clock=clock,
@@ -142,12 +148,15 @@ class ServiceGate:
         if who.subject not in allowed:
             raise PermissionDenied(
                 f"{method} of {self._name} is called by {' or '.join(sorted(allowed)) or 'nobody'}, not by "
-                f"{who.subject}; people and agents call submission"
+                f"{who.subject}; people and agents call submission",
+                metadata={_CALLER: who.subject},
             )
 
     def refused(self, method: str, peer: str, error: ServiceError) -> None:
-        """Notes a refused call: one line each up to a bound, and the counter."""
-        REFUSED.labels(method if method in self._callers else "other").inc()
+        """Note a refused call: the counter, the ledger for the audit, and up to a bound a line of the log."""
+        known = method if method in self._callers else OTHER
+        REFUSED.labels(known).inc()
+        self.refused_calls.note(known, error.metadata.get(_CALLER, ""), peer, error.error_reason)
         now = self._clock()
         if now >= self._until:
             self._until, self._lines = now + _MINUTE, 0

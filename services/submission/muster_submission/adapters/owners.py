@@ -87,6 +87,10 @@ class Owner:
         _log.warning("a service does not answer", service=self.name, where=self.where, why=last)
         raise OwnerSilent(self.name, self.where, last)
 
+    def at(self, address: str) -> Owner:
+        """The same service at one address alone."""
+        return Owner(self.name, [address], self._identity)
+
     async def close(self) -> None:
         """Closes the channels."""
         for one in self._channels.values():
