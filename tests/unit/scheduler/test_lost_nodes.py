@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from muster.events.v1 import scheduler_pb2
 from muster_kernel.lifecycle import Phase
+from muster_kernel.quantities import GPU
 from muster_kernel.reasons import ChangeReason, FailureClass
 from muster_scheduler.adapters import explaining
 from muster_scheduler.adapters.outgoing import event_of
 from muster_scheduler.adapters.placements import Placements
+from muster_scheduler.domain import events
 from muster_scheduler.domain.answers.explain import explain
+from muster_scheduler.domain.asked.quotas import Quota
+from muster_scheduler.domain.asked.rules import Rules
 from muster_scheduler.domain.asked.workloads import ReplicaState, Trials
+from muster_scheduler.domain.books.queues import Project
 from muster_scheduler.domain.decisions import PhaseChange
 from muster_scheduler.stream.values import last_lines
 from tests.support.fleets import Fleet, node, request, role, whole
 
+FINAL = {Phase.DELETING: Phase.DELETED, Phase.STOPPING: Phase.STOPPED}
 LOST, READY = ReplicaState.LOST, ReplicaState.READY
 
 
@@ -54,6 +62,63 @@ def test_a_gang_is_told_when_it_gives_up_and_the_same_thing_once() -> None:
     assert fleet.workload(1).message == text, "since when it is silent does not change"
     fleet.send(fleet.status(1, ReplicaState.STARTING, rank=1))
     assert fleet.workload(1).reason is not ChangeReason.NODE_LOST
+
+
+@pytest.mark.parametrize(
+    ("asked", "phase", "reason"),
+    [
+        (events.DeletionRequested, Phase.DELETING, ChangeReason.DELETED),
+        (events.SuspendRequested, Phase.STOPPING, ChangeReason.SUSPENDED),
+    ],
+)
+def test_what_ends_says_that_it_waits_for_a_lost_node(asked: Any, phase: Phase, reason: ChangeReason) -> None:
+    fleet = running()
+    fleet.send(fleet.status(1, LOST))
+    _, _, since = fleet.workload(1).message.partition("does not answer since ")
+    fleet.wait(90)
+    fleet.send(asked("e", fleet.workload(1).id))
+    ends = fleet.workload(1)
+    assert (ends.phase, ends.reason) == (phase, ChangeReason.NODE_LOST)
+    assert ends.message == (
+        f"waits for its replica: node a does not answer since {since[:8]} UTC; it ends once it answers, or once the "
+        "node is known to be gone for good (it reboots, or 15 min without its system), or after an administrator's "
+        "`muster nodes force-gone c1 a`"
+    )
+    assert [each.reason for each in changes(fleet)][-2:] == [reason, ChangeReason.NODE_LOST]
+    why = explaining.explanation(ends, explain(fleet.world, ends))
+    assert why.reason.message == ends.message
+    before = len(changes(fleet))
+    fleet.send(fleet.status(1, LOST))
+    assert len(changes(fleet)) == before, "the same is told once"
+    fleet.send(fleet.status(1, READY))
+    assert (fleet.workload(1).reason, fleet.workload(1).message) == (reason, "")
+    fleet.send(fleet.status(1, LOST), events.NodeForcedGone("c1", "a"))
+    assert (fleet.workload(1).phase, fleet.workload(1).message) == (FINAL[phase], "")
+
+
+def test_a_node_that_is_lost_while_a_workload_ends_is_told() -> None:
+    fleet = running(size=2)
+    fleet.send(events.DeletionRequested("e", fleet.workload(1).id))
+    assert fleet.workload(1).message == ""
+    fleet.send(fleet.status(1, LOST, rank=1))
+    assert fleet.workload(1).message.startswith("waits for 1 of its 2 replicas: node b does not answer since ")
+
+
+def test_a_limit_stays_the_reason_of_what_waits_for_a_lost_node() -> None:
+    fleet = Fleet(node("a", 1))
+    quota = {"default": Quota(100 * GPU)}
+    fleet.send(events.ProjectChanged(Project("p", "d", quota, 0, Rules(training_time=60))))
+    fleet.submit(1, request(role(whole())))
+    fleet.run(1)
+    fleet.send(fleet.status(1, LOST))
+    fleet.wait(90)
+    stops = fleet.workload(1)
+    assert (stops.phase, stops.reason) == (Phase.STOPPING, ChangeReason.RUN_TIME_LIMIT)
+    said, _, waits = stops.message.partition("; ")
+    assert said
+    assert waits.startswith("waits for its replica: node a does not answer since ")
+    fleet.send(events.NodeForcedGone("c1", "a"))
+    assert (fleet.workload(1).phase, fleet.workload(1).message) == (Phase.STOPPED, said)
 
 
 def test_a_crash_loop_is_told_while_it_pauses_and_by_why() -> None:

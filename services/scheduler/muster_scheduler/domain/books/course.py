@@ -31,7 +31,10 @@ E = LifecycleEvent
 _THERE: Final = ACTIVE | {Phase.UNKNOWN}
 _CLAIMING: Final = WAITING | {Phase.TERMINATING}
 _TAKEN_DOWN: Final = RELEASING | OVER
-_LIMITS: Final = frozenset({ChangeReason.RUN_TIME_LIMIT, ChangeReason.IDLE_LIMIT})
+LIMITS: Final = frozenset({ChangeReason.RUN_TIME_LIMIT, ChangeReason.IDLE_LIMIT})
+"""Why the system itself stops a workload; people read it for as long as it is stopped."""
+WAITS: Final = "waits for "
+"""How the text begins of what a workload that ends waits for; it follows what was said before."""
 
 
 def advance(
@@ -210,8 +213,10 @@ def nothing_left(world: World, workload: Workload) -> None:
             _terminated(world, workload)
         case Phase.STOPPING:
             world.clear_run(workload)
-            limit = workload.reason in _LIMITS  # or nobody could see that it is a limit that ended it
-            reason, message = (workload.reason, workload.message) if limit else (ChangeReason.REPLICAS_GONE, "")
+            limit = workload.reason in LIMITS  # or nobody could see that it is a limit that ended it
+            reason, message = (
+                (workload.reason, told_before(workload.message)) if limit else (ChangeReason.REPLICAS_GONE, "")
+            )
             advance(world, workload, E.ALL_GONE, reason, message)
         case Phase.DELETING:
             world.clear_run(workload)
@@ -287,6 +292,11 @@ def _again(world: World, workload: Workload) -> None:
     advance(world, workload, E.ALL_GONE_SAME_DEVICES, ChangeReason.RESTART)
     world.rewrite(workload)
     world.may_yield_again(workload)
+
+
+def told_before(message: str) -> str:
+    """A message without what the workload waited for while it ended."""
+    return message.partition(WAITS)[0].removesuffix("; ")
 
 
 def lost(replica: Replica) -> bool:

@@ -22,6 +22,7 @@ from muster_scheduler.domain.events import (
     ScaleAdvised,
 )
 from muster_scheduler.domain.life import service
+from muster_scheduler.domain.life.lost import silent_since, tell_waiting_to_end
 
 E = LifecycleEvent
 _REASONS = {E.SUSPEND: ChangeReason.SUSPENDED, E.RESUME: ChangeReason.RESUMED, E.DELETE: ChangeReason.DELETED}
@@ -91,8 +92,10 @@ def on_rejected(world: World, event: Rejected) -> None:
 def on_request(world: World, workload_id: str, event: LifecycleEvent, request_id: str) -> None:
     """Somebody wants it suspended, resumed or gone."""
     workload = world.find(workload_id)
+    since = silent_since(workload)
     if advance(world, workload, event, _REASONS[event]) is REFUSED:
         world.decide(Refused(workload.id, request_id, workload.phase))
+    tell_waiting_to_end(world, workload, since)
 
 
 def on_idle(world: World, event: IdleReported) -> None:

@@ -14,6 +14,7 @@ from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.decisions import Evicted
 from muster_scheduler.domain.fleet.clocks import Due
 from muster_scheduler.domain.life.elastic import leave_node
+from muster_scheduler.domain.life.lost import silent_since, tell_waiting_to_end
 from muster_scheduler.domain.life.service import move_away
 
 
@@ -30,7 +31,9 @@ def look_at_clocks(world: World, workload: Workload) -> None:
 def _carry_out(world: World, workload: Workload, due: Due) -> None:
     """Takes away what was due: afterwards the workload no longer runs, or nothing of it stays on that node."""
     if due.node is None:
+        since = silent_since(workload)
         advance(world, workload, LifecycleEvent.LIMIT_REACHED, due.reason, due.message)
+        tell_waiting_to_end(world, workload, since)
     elif workload.independent:
         move_away(world, workload, due.node)
     elif not leave_node(world, workload, due.node):

@@ -20,7 +20,7 @@ from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.events import AssignmentRefused, Order, ReplicaReported, Status
 from muster_scheduler.domain.life import elastic, service, stale, trials
 from muster_scheduler.domain.life.failures import how_it_ended, restarting
-from muster_scheduler.domain.life.lost import tell_lost
+from muster_scheduler.domain.life.lost import tell_lost, tell_waiting_to_end
 from muster_scheduler.domain.tuples import new
 
 E = LifecycleEvent
@@ -62,6 +62,7 @@ def take_status(world: World, workload: Workload, generation: int, attempt: int,
         end_of(world, workload, replica)
     elif not workload.leaving or replica.holder not in workload.leaving:
         judge(world, workload)
+    tell_waiting_to_end(world, workload)
 
 
 def _write_down(world: World, workload: Workload, replica: Replica, status: Status, seen: tuple[int, int]) -> None:
