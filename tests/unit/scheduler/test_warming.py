@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from muster_kernel.lifecycle import Phase
 from muster_scheduler.domain.deciding import batch, index, rewriting, searching
 from muster_scheduler.domain.room import exact, stock
-from muster_scheduler.domain.warming import rehearse, warm_up
+from muster_scheduler.domain.warming import rehearse, rehearse_sets, warm_up
 from tests.support.fleets import Fleet, node, portion, request, role, whole
 
 ROOMS = (batch, index, rewriting, searching, stock, exact)
@@ -24,6 +26,22 @@ def test_the_rehearsal_places_and_makes_room() -> None:
     leaving = [w.id for w in world.workloads.values() if w.phase is Phase.TERMINATING]
     assert leaving
     assert all(world.workloads[f"w{number:03}"].placed for number in range(5))
+
+
+def test_the_search_of_all_sets_is_rehearsed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    walk, walked = exact.walk, []
+
+    def counted(*given: Any) -> None:
+        walked.append(given)
+        walk(*given)
+
+    monkeypatch.setattr(exact, "walk", counted)
+    warm_up()
+    assert walked
+
+
+def test_the_rehearsal_of_sets_makes_room() -> None:
+    assert rehearse_sets().world.workloads["w100"].claim is not None
 
 
 def test_nothing_is_compiled_after_it() -> None:

@@ -40,6 +40,7 @@ def warm_up() -> None:
     """Calls each kernel once on next to nothing, with the very types that decisions give it."""
     ahead.warm_up()
     rehearse()
+    rehearse_sets()
 
 
 def rehearse() -> State:
@@ -56,6 +57,19 @@ def rehearse() -> State:
         _transact(state, _admitted(number, "greedy", shape, 1))
     for number in range(len(_ALONE), len(_ALONE) + 4):
         _transact(state, _admitted(number, "greedy", _WHOLE, 1))
+    _transact(state, _admitted(100, "late", _WHOLE, 2))
+    return state
+
+
+def rehearse_sets() -> State:
+    """A queue takes back half of a node from one that holds whole nodes: only the search of all sets finds room."""
+    state = State()
+    _transact(state, events.ClusterRegistered(_CLUSTER), *(_project(name) for name in ("greedy", "late")))
+    nodes = (_node("a"), _node("b"))
+    order = events.Order("agent", 1, 1, _START)
+    _transact(state, events.InventoryReported(_CLUSTER, order, True, 1, Profile(mig=Mig.DYNAMIC), nodes, ()))
+    node = Shape(1, 1, Kind.WHOLE, 4)
+    _transact(state, *(_admitted(number, "greedy", node, 1) for number in range(2)))
     _transact(state, _admitted(100, "late", _WHOLE, 2))
     return state
 
