@@ -65,7 +65,7 @@ async def write(
 
 
 async def read(options: Options, topic: str) -> tuple[list[bytes], str]:
-    """What can be read from the beginning of a topic's partitions, and why nothing could be."""
+    """What can be read of a topic, from its beginning to its present end, and why nothing could be."""
     consumer = AIOKafkaConsumer(**options, request_timeout_ms=int(_SECONDS * 1000), enable_auto_commit=False)
     found: list[bytes] = []
     try:
@@ -73,10 +73,10 @@ async def read(options: Options, topic: str) -> tuple[list[bytes], str]:
             await consumer.start()
             partitions = [TopicPartition(topic, number) for number in range(named(topic).partitions)]
             consumer.assign(partitions)
-            for tp in partitions:
-                consumer.seek(tp, 0)
-            for _ in range(3):
-                for records in (await consumer.getmany(timeout_ms=700)).values():
+            await consumer.seek_to_beginning(*partitions)
+            ends = await consumer.end_offsets(partitions)
+            while [tp for tp in partitions if await consumer.position(tp) < ends[tp]]:
+                for records in (await consumer.getmany(timeout_ms=200)).values():
                     found += [record.value or b"" for record in records]
     except (KafkaError, TimeoutError) as error:
         return found, type(error).__name__

@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.attacks.attack import Verdict
+from tests.attacks.attack import Attack, Verdict, broken
 from tests.attacks.catalogue import attacks
 from tests.attacks.stage import Stage
 
@@ -28,14 +28,18 @@ def main() -> int:
     os.nice(5)
     stage = Stage.from_json(sys.stdin.readline())
     attack = next(each for each in attacks() if each.name == sys.argv[1])
-    verdict = asyncio.run(_bounded(attack.run(stage), stage.until - time.monotonic() + _GRACE_SECONDS))
+    verdict = asyncio.run(_bounded(attack, stage))
     print(json.dumps(asdict(verdict)))
     return 0 if verdict.held else 1
 
 
-async def _bounded(running: object, seconds: float) -> Verdict:
-    async with asyncio.timeout(seconds):
-        return await running  # type: ignore[misc, no-any-return]
+async def _bounded(attack: Attack, stage: Stage) -> Verdict:
+    """The verdict; an attack that fails by itself or goes on too long proves nothing and counts as broken."""
+    try:
+        async with asyncio.timeout(stage.until - time.monotonic() + _GRACE_SECONDS):
+            return await attack.run(stage)
+    except Exception as problem:  # noqa: BLE001 - the reader of this process expects a verdict
+        return broken(f"the attack itself failed: {type(problem).__name__}: {problem}")
 
 
 if __name__ == "__main__":

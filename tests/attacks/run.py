@@ -1,9 +1,12 @@
 """`make attack`: tries every scripted attack on running stacks and judges whether they held.
 
-`--only ROW` runs the attacks of one row, `--no-proofs` leaves out the tests in which each attack works. The last line
-is one JSON object: attacks, held, broken, others_p99_ratio_max (the worst ratio among noisy attacks beyond the 25 ms
-which a bound allows, else the worst of all), tracebacks (in the logs of the stacks), proofs (tests in which an attack
-works because its protection is substituted) and rows. The exit status is 0 where nothing broke. Findings go to stderr.
+`--only A1,half-sent-heads` runs the attacks of those rows and names, `--no-proofs` leaves out the tests in which each
+attack works, `--windows 0` tries the noisy ones without measuring others, `--keep DIR` keeps the logs of the stacks.
+
+The last line is one JSON object: attacks, held, broken, others_p99_ratio_max (the worst ratio among noisy attacks
+beyond the 25 ms which a bound allows, else the worst of all), tracebacks (in the logs of the stacks), proofs (tests in
+which an attack works because its protection is substituted) and rows. The exit status is 0 where nothing broke. The
+verdict of each attack and what was found go to stderr.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,11 +29,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests.attacks import opening
 from tests.attacks.attack import Attack, StackKind, Verdict, broken
 from tests.attacks.catalogue import attacks
+from tests.attacks.stage import Stage
 from tests.attacks.tenants import unplaced
-from tests.attacks.windows import WINDOWS, Felt, measure
+from tests.attacks.windows import GROUP, WINDOWS, Felt, measure
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _ATTACK_SECONDS: Final = 60.0
+_UNMEASURED_SECONDS: Final = 3.0  # of a noisy attack that is tried and not measured
 _TRACEBACK: Final = "Traceback (most recent call last)"
 
 
@@ -74,12 +80,12 @@ class Report:
 def main() -> int:
     """Runs the attacks; 0 where all held."""
     given = _arguments()
-    chosen = [each for each in attacks() if given.only in (None, each.row, each.name)]
+    chosen = _chosen(given.only)
     report = Report()
     for kind in StackKind:
         asked = [each for each in chosen if each.stack is kind]
         if asked:
-            _on_stack(kind, asked, report, given.windows)
+            _on_stack(kind, asked, report, given)
     if not given.no_proofs:
         _prove(chosen, report)
     _tell(report)
@@ -87,40 +93,65 @@ def main() -> int:
     return 0 if report.clean else 1
 
 
-def _on_stack(kind: StackKind, asked: Sequence[Attack], report: Report, windows: int) -> None:
+def _chosen(only: str) -> list[Attack]:
+    """The attacks of the rows and names in a list with commas; all where it is empty. Exits for an unknown one."""
+    wanted = {word for word in only.split(",") if word}
+    known = attacks()
+    if unknown := wanted - {name for each in known for name in (each.row, each.name)}:
+        sys.exit(f"--only: no attack has the row or the name {', '.join(sorted(unknown))}")
+    return [each for each in known if not wanted or wanted & {each.row, each.name}]
+
+
+def _on_stack(kind: StackKind, asked: Sequence[Attack], report: Report, given: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(prefix="muster-attack-") as folder:
         _say(f"attack: {len(asked)} attacks on a stack, {kind.value}")
         with opening.stack_of(kind, Path(folder) / "stack") as stack:
             try:
-                asyncio.run(_try_all(stack, kind, asked, report, windows))
+                asyncio.run(_try_all(stack, kind, asked, report, given.windows))
             finally:
                 report.tracebacks += tracebacks(stack.layout.logs)
+                if given.keep:
+                    shutil.copytree(stack.layout.logs, given.keep / kind.value, dirs_exist_ok=True)
 
 
 async def _try_all(stack: Any, kind: StackKind, asked: Sequence[Attack], report: Report, windows: int) -> None:
     opened = await opening.open_stage(stack, kind)
-    for attack in asked:
-        _say(f"attack: {attack.row} {attack.name}, by {attack.actor.value}")
-        if attack.noisy:
-            felt = await measure(attack, opened.stage, opened.tenants, windows=windows)
-            report.felt[attack.name] = felt
-            bad = next((each for each in felt.verdicts if not each["held"]), felt.verdicts[-1])
-            verdict = Verdict(held=bool(bad["held"]), evidence=str(bad["evidence"]))
-            _say(f"        others: p99 {felt.before_p99_ms} ms before, {felt.during_p99_ms} ms during")
-        else:
-            verdict = await _bounded(attack, opened.stage)
-        report.verdicts[attack.name] = (attack, verdict)
-        _say(f"        {'held' if verdict.held else 'BROKEN'}: {verdict.evidence}")
+    measured = [each for each in asked if each.noisy and windows]
+    for attack in [each for each in asked if each not in measured]:
+        begun = time.monotonic()
+        _note(report, attack, await _tried(attack, opened.stage), f"{time.monotonic() - begun:.1f} s")
+    for group in (measured[at : at + GROUP] for at in range(0, len(measured), GROUP)):
+        await _measured(group, opened, report, windows)
     report.lost += await unplaced(opened.tenants)
 
 
-async def _bounded(attack: Attack, stage: Any) -> Verdict:
+async def _measured(group: Sequence[Attack], opened: opening.Opened, report: Report, windows: int) -> None:
+    begun = time.monotonic()
+    try:
+        found = await measure(group, opened.stage, opened.tenants, windows=windows)
+    except Exception as problem:  # noqa: BLE001 - the others are still to be tried
+        for attack in group:
+            _note(report, attack, broken(f"{type(problem).__name__}: {problem}"), "the measurement itself failed")
+        return
+    _say(f"{len(group)} attacks were measured in {time.monotonic() - begun:.0f} s")
+    for attack, felt in found.items():
+        report.felt[attack.name] = felt
+        _note(report, attack, felt.verdict, f"others p99 {felt.before_p99_ms} to {felt.during_p99_ms} ms")
+
+
+async def _tried(attack: Attack, stage: Stage) -> Verdict:
     """The verdict of one attack; one that fails by itself proves nothing and counts as broken."""
     try:
         async with asyncio.timeout(_ATTACK_SECONDS):
-            return await attack.run(stage)
+            return await attack.run(stage.lasting(time.monotonic() + _UNMEASURED_SECONDS))
     except Exception as problem:  # noqa: BLE001 - the others are still to be tried
         return broken(f"the attack itself failed: {type(problem).__name__}: {problem}")
+
+
+def _note(report: Report, attack: Attack, verdict: Verdict, figure: str) -> None:
+    report.verdicts[attack.name] = (attack, verdict)
+    word = "held" if verdict.held else "BROKEN"
+    _say(f"{word:6} {attack.row:3} {attack.name} ({attack.actor.value}), {figure}: {verdict.evidence}")
 
 
 def tracebacks(logs: Path) -> list[str]:
@@ -161,9 +192,10 @@ def _say(line: str) -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", help="a row such as B1, or the name of an attack")
+    parser.add_argument("--only", default="", help="rows such as B1 and names of attacks, with commas between them")
+    parser.add_argument("--keep", type=Path, help="a folder for the logs of the stacks")
     parser.add_argument("--no-proofs", action="store_true", help="do not run the tests that prove each attack")
-    parser.add_argument("--windows", type=int, default=WINDOWS, help="pairs of windows a noisy attack is measured in")
+    parser.add_argument("--windows", type=int, default=WINDOWS, help="pairs of windows; 0 measures nothing")
     parser.add_argument("--json", action="store_true", help="accepted for symmetry: the last line is always JSON")
     return parser.parse_args()
 

@@ -10,12 +10,12 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
 
 from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
 
 from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
@@ -89,8 +89,12 @@ async def _tenant(tenant: Tenant, window: Window, seconds: float, rate: float) -
             calls.append(asyncio.create_task(_timed(window, _call(number, muster, events, tenant, window, known))))
         await asyncio.gather(*calls)
         watching.cancel()
-        with suppress(asyncio.CancelledError):
+        try:
             await watching
+        except asyncio.CancelledError:
+            pass
+        except MusterError as problem:
+            window.refused.append(f"watch: {problem}")
 
 
 async def _anchor(muster: Muster, tenant: Tenant) -> str:
@@ -130,7 +134,7 @@ async def _timed(window: Window, call: Callable[[], Awaitable[None]]) -> None:
         async with asyncio.timeout(_DEADLINE):
             await call()
         window.milliseconds.append((time.monotonic() - began) * 1000)
-    except (MusterError, TimeoutError) as problem:
+    except (MusterError, KafkaError, TimeoutError) as problem:
         window.milliseconds.append(_DEADLINE * 1000)
         window.refused.append(f"{type(problem).__name__}: {problem}")
 

@@ -16,6 +16,7 @@ from typing import Final
 from aiokafka.errors import KafkaError
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from muster.events.v1 import dead_letter_pb2
 from muster.fleet.v1 import fleet_pb2
 from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
@@ -29,10 +30,12 @@ from muster_kernel.ids import uuid7
 from muster_stack import identities
 from muster_stack.layout import Layout
 from tests.attacks.attack import Actor, Attack, Verdict, broken, held
+from tests.attacks.bus import judge, read
 from tests.attacks.stage import Stage
 
 _CLUSTER: Final = "alpha"
-_LOOK_SECONDS: Final = 6.0
+_LOOK_SECONDS: Final = 15.0
+_POLL_SECONDS: Final = 0.3
 _PROOF: Final = "tests/rules/test_attacks_assignments.py::test_without_the_signature_a_forged_assignment_runs"
 
 
@@ -101,19 +104,22 @@ async def _written(stage: Stage, forge: Callable[[Layout, Path], Forged]) -> Ver
         return held(f"Kafka refused the record: {error!r}")
     finally:
         await kafka.stop(producer)
-    if await _appears(mark):
-        mark.unlink(missing_ok=True)
-        return broken("the agent ran a command that no scheduler had placed")
-    return held(f"the record was written, and nothing ran within {_LOOK_SECONDS:.0f} s")
+    return await _judged(stage, record.key.encode(), mark)
 
 
-async def _appears(mark: Path) -> bool:
-    end = asyncio.get_running_loop().time() + _LOOK_SECONDS
-    while asyncio.get_running_loop().time() < end:
+async def _judged(stage: Stage, key: bytes, mark: Path) -> Verdict:
+    """By what the command would have left, and by the dead letter which shows that the agent has seen the record."""
+    end = time.monotonic() + _LOOK_SECONDS
+    while time.monotonic() < end:
         if await asyncio.to_thread(mark.exists):
-            return True
-        await asyncio.sleep(0.1)
-    return False
+            await asyncio.to_thread(mark.unlink)
+            return broken("the agent ran a command that no scheduler had placed")
+        for value in (await read(judge(stage), "muster.dead-letters"))[0]:
+            letter = dead_letter_pb2.DeadLettered.FromString(value)
+            if letter.key == key:
+                return held(f"the record is a dead letter: {letter.reason[:120]}")
+        await asyncio.sleep(_POLL_SECONDS)
+    return broken(f"the agent said nothing about the record within {_LOOK_SECONDS:.0f} s, so nothing is proven")
 
 
 ATTACKS: Final = tuple(

@@ -6,6 +6,8 @@ import asyncio
 import json
 import time
 import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer
@@ -23,10 +25,26 @@ _LANES: Final = "tests/rules/test_attacks_lanes.py::test_with_one_lane_for_all_i
 _LOCK: Final = "tests/rules/test_attacks_lanes.py::test_evaluated_inside_the_transaction_it_is_locked"
 _NAME: Final = "attack-b2"
 _TYPE: Final = "attack.heavy"
+_NONE: Final = "attack.none"  # of which no event is sent
 _COSTLY: Final = "data.l.all(x, data.s.contains('aaaaaaaaab') || true)"
 _HEAVY: Final = json.dumps({"l": list(range(3000)), "s": "a" * 60_000})
 _PATIENCE: Final = 8.0
 _SUBMISSIONS: Final = 10
+
+
+@asynccontextmanager
+async def _rules(stage: Stage, other_type: str) -> AsyncIterator[None]:
+    """A heavy rule of the attacker's project and a light one of the other project, while this lasts."""
+    mine = (stage.tokens[Actor.PROJECT_ADMIN], stage.project)
+    theirs = (stage.admin_token, stage.other_project)
+    await _prepare(stage, *mine, _TYPE, _COSTLY)
+    await _prepare(stage, *theirs, other_type, "true")
+    try:
+        yield
+    finally:
+        for token, project in (mine, theirs):
+            async with Muster(stage.grpc, token) as muster:
+                await muster.triggers.delete(project, _NAME)
 
 
 async def _prepare(stage: Stage, token: str, project: str, event_type: str, condition: str) -> None:
@@ -42,10 +60,13 @@ async def _prepare(stage: Stage, token: str, project: str, event_type: str, cond
         await muster.triggers.apply(rule)
 
 
-async def _send(producer: AIOKafkaProducer, event_type: str, data: str) -> None:
-    headers = {"ce_specversion": "1.0", "ce_id": uuid.uuid4().hex, "ce_source": "/attack", "ce_type": event_type}
+async def _send(producer: AIOKafkaProducer, event_type: str, data: str) -> str:
+    """Sends an event; returns its id."""
+    event_id = uuid.uuid4().hex
+    headers = {"ce_specversion": "1.0", "ce_id": event_id, "ce_source": "/attack", "ce_type": event_type}
     named = [("content-type", b"application/json"), *((name, text.encode()) for name, text in headers.items())]
     await producer.send_and_wait("muster.triggers", data.encode(), headers=named)
+    return event_id
 
 
 def _producer(stage: Stage) -> AIOKafkaProducer:
@@ -53,7 +74,7 @@ def _producer(stage: Stage) -> AIOKafkaProducer:
     return AIOKafkaProducer(**client_options(stage.bootstrap, identity), acks="all")
 
 
-async def _flood(stage: Stage, producer: AIOKafkaProducer, seconds: float) -> None:
+async def _flood(producer: AIOKafkaProducer, seconds: float) -> None:
     """Twenty heavy events a second."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -64,11 +85,11 @@ async def _flood(stage: Stage, producer: AIOKafkaProducer, seconds: float) -> No
 async def _started(stage: Stage, producer: AIOKafkaProducer, event_type: str) -> float:
     """Seconds from an event to the run that it starts in the other project; the patience where it does not."""
     began = time.monotonic()
-    await _send(producer, event_type, "{}")
+    event_id = await _send(producer, event_type, "{}")
     async with Muster(stage.grpc, stage.admin_token) as muster:
         while time.monotonic() - began < _PATIENCE:
             async for firing in muster.triggers.firings(stage.other_project, _NAME):
-                if firing.workload:
+                if firing.event_id == event_id and firing.workload:
                     return time.monotonic() - began
             await asyncio.sleep(0.2)
     return _PATIENCE
@@ -77,10 +98,8 @@ async def _started(stage: Stage, producer: AIOKafkaProducer, event_type: str) ->
 async def _triggers_of_others(stage: Stage) -> Verdict:
     """A project floods its own heavy rule; a trigger of another project has to fire meanwhile."""
     light = f"attack.light.{uuid.uuid4().hex[:8]}"
-    await _prepare(stage, stage.tokens[Actor.PROJECT_ADMIN], stage.project, _TYPE, _COSTLY)
-    await _prepare(stage, stage.admin_token, stage.other_project, light, "true")
-    async with _producer(stage) as producer:
-        flood = asyncio.create_task(_flood(stage, producer, max(4.0, stage.until - time.monotonic())))
+    async with _rules(stage, light), _producer(stage) as producer:
+        flood = asyncio.create_task(_flood(producer, max(4.0, stage.until - time.monotonic())))
         await asyncio.sleep(2)
         seconds = await _started(stage, producer, light)
         await flood
@@ -90,10 +109,9 @@ async def _triggers_of_others(stage: Stage) -> Verdict:
 
 async def _submissions_of_others(stage: Stage) -> Verdict:
     """The same flood; submissions of another project have to be answered, each well within its deadline."""
-    await _prepare(stage, stage.tokens[Actor.PROJECT_ADMIN], stage.project, _TYPE, _COSTLY)
     slowest = 0.0
-    async with _producer(stage) as producer, Muster(stage.grpc, stage.admin_token) as muster:
-        flood = asyncio.create_task(_flood(stage, producer, 6))
+    async with _rules(stage, _NONE), _producer(stage) as producer, Muster(stage.grpc, stage.admin_token) as muster:
+        flood = asyncio.create_task(_flood(producer, 6))
         for number in range(_SUBMISSIONS):
             began = time.monotonic()
             spec = wl.WorkloadSpec(kind=options_pb2.KIND_TRAINING, name=f"b3-{uuid.uuid4().hex[:8]}", image="x")
@@ -123,14 +141,13 @@ async def _tests_without_end(stage: Stage) -> Verdict:
                     raise
         return time.monotonic() - began
 
-    await _prepare(stage, stage.tokens[Actor.PROJECT_ADMIN], stage.project, _TYPE, _COSTLY)
-    await _prepare(stage, stage.admin_token, stage.other_project, _TYPE + ".none", "true")
     attacker = [stage.tokens[Actor.PROJECT_ADMIN], stage.project, _COSTLY]
-    for _ in range(3):
-        await asyncio.gather(*(tried(*attacker) for _ in range(8)))
-    heavy = [asyncio.create_task(tried(*attacker)) for _ in range(8)]
-    seconds = await tried(stage.admin_token, stage.other_project, "true")
-    await asyncio.gather(*heavy)
+    async with _rules(stage, _NONE):
+        for _ in range(3):
+            await asyncio.gather(*(tried(*attacker) for _ in range(8)))
+        heavy = [asyncio.create_task(tried(*attacker)) for _ in range(8)]
+        seconds = await tried(stage.admin_token, stage.other_project, "true")
+        await asyncio.gather(*heavy)
     said = f"a light rule of another project was tried within {seconds:.2f} s"
     return held(said) if seconds < _PATIENCE / 2 else broken(said)
 
