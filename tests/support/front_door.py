@@ -52,6 +52,7 @@ def front_door(*, profile: Path | None = None) -> Iterator[FrontDoor]:
     with EmbeddedPostgres(durable=True) as postgres, tempfile.TemporaryDirectory(prefix="muster-door-") as folder:
         first = Path(folder) / "first.json"
         application = {"id": str(uuid.uuid4()), "secret": secrets.token_urlsafe(32), "role": "system-admin"}
+        first.touch(0o600)
         first.write_text(json.dumps(application))
         ports = {name: f"127.0.0.1:{free_port()}" for name in ("grpc", "rest", "metrics")}
         settings = {

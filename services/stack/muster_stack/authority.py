@@ -23,7 +23,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from muster_stack.errors import StackError
 from muster_stack.identities import write_whole
 from muster_stack.layout import Layout
-from muster_stack.rotation import locked
+from muster_stack.rotation import ListedKey, locked
 
 _AUTHORITY_DAYS: Final = 3650
 _SERVER_DAYS: Final = 397  # the longest that clients commonly accept
@@ -31,6 +31,7 @@ _SKEW: Final = timedelta(minutes=5)  # for clients whose clock is behind
 _MOST_HOSTS: Final = 50
 _DNS: Final = re.compile(r"(\*\.)?[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*")
 _LONGEST_DNS: Final = 253
+_SHOWN: Final = 16  # hex digits of a certificate's SHA-256 that name it, as many as a key's id has
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,32 @@ def rotate(layout: Layout) -> Path:
         _, before = _current(layout)
         _renew(layout, [before])
     return authority_file(layout)
+
+
+def list_keys(layout: Layout, now: datetime | None = None) -> list[ListedKey]:
+    """The authority, the one before it, and submission's certificate; empty where there are none. Raises StackError."""
+    if not authority_file(layout).exists():
+        return []
+    now = now or datetime.now(UTC)
+    _, signing = _current(layout)
+    trusted = x509.load_pem_x509_certificates(authority_file(layout).read_bytes())
+    found = [_listed("ca", "clients", one, "signs" if one == signing else "verifies", now) for one in trusted]
+    certificate = layout.tls / "server.crt"
+    if certificate.exists():
+        hosts = ", ".join(_hosts_of(certificate))
+        served = x509.load_pem_x509_certificate(certificate.read_bytes())
+        found.append(_listed("certificate", hosts, served, "serves", now))
+    return found
+
+
+def _listed(kind: str, holder: str, found: x509.Certificate, state: str, now: datetime) -> ListedKey:
+    kid = found.fingerprint(hashes.SHA256()).hex()[:_SHOWN]
+    begins, ends = found.not_valid_before_utc + _SKEW, found.not_valid_after_utc
+    return ListedKey(kind, holder, kid, _moment(begins), state if now < ends else "expired", _moment(ends))
+
+
+def _moment(of: datetime) -> str:
+    return f"{of:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _renew(layout: Layout, before: Sequence[x509.Certificate]) -> None:

@@ -28,17 +28,18 @@ app.command(rotate)
 
 @app.command(name="list")
 def list_keys(*, data: Data = None, as_json: Annotated[bool, Parameter(name=["--json"], negative="")] = False) -> int:
-    """List the keys of a stack by kind and holder; no secret is shown."""
+    """List the keys of a stack by kind and holder, certificates with their last day; no secret is shown."""
     try:
-        found = rotation.list_keys(Layout.of(data))
+        layout = Layout.of(data)
+        found = [*rotation.list_keys(layout), *authority.list_keys(layout)]
     except StackError as error:
         return _complain(error)
     if as_json:
         sys.stdout.write(json.dumps([asdict(one) for one in found]) + "\n")
         return 0
-    table = Table("KIND", "HOLDER", "ID", "SINCE", "STATE", box=None, pad_edge=False)
+    table = Table("KIND", "HOLDER", "ID", "SINCE", "UNTIL", "STATE", box=None, pad_edge=False)
     for one in found:
-        table.add_row(one.kind, one.holder, one.id, one.since, one.state)
+        table.add_row(one.kind, one.holder, one.id, one.since, one.until, one.state)
     Console().print(table)
     return 0
 

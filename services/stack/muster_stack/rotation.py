@@ -27,13 +27,18 @@ FOLLOWED_SECONDS: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class ListedKey:
-    """One key of a stack, for people. state: `signs`, `verifies`, `seals` or `opens`."""
+    """One key of a stack, for people.
+
+    state: `signs`, `verifies`, `seals`, `opens`; of certificates also `serves` and `expired`. until: the end of a
+    certificate; keys have none.
+    """
 
     kind: str
     holder: str
     id: str
     since: str
     state: str
+    until: str = ""
 
 
 def rotate(layout: Layout, chosen: Sequence[Identity], pause: Callable[[float], None] = time.sleep) -> list[str]:

@@ -35,10 +35,11 @@ class SubmissionSettings(ServiceSettings, TlsSettings):
         pattern=r"^[A-Za-z0-9:/._-]{1,200}$",
         description="The claim `iss` of the tokens that applications get here.",
     )
-    auth_first_applications: tuple[Path, ...] = Field(
+    auth_first_applications: tuple[SecretFile, ...] = Field(
         default=(),
         max_length=10,
-        description='Files with the applications to begin with, a JSON list of paths: {"id", "secret", "role"} each.',
+        description="Files (mode 0600) with the applications to begin with, a JSON list of paths: "
+        '{"id", "secret", "role"} each.',
     )
     tenant_id: int = Field(
         default=1001, ge=1, le=2**31 - 1, description="The number under which the REST API shows the tenant."

@@ -27,6 +27,7 @@ Metadata = tuple[tuple[str, str], ...]
 def first_application(folder: Path, name: str = "admin", role: str = "system-admin") -> Path:
     """The file of an application to begin with."""
     path = folder / f"{name}.json"
+    path.touch(0o600)
     path.write_text(json.dumps({"id": str(uuid.uuid4()), "secret": secrets.token_urlsafe(32), "role": role}))
     return path
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import stat
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +17,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from muster_chassis.certificates import read_pair
 from muster_chassis.health import Health
 from muster_chassis.rpc import Server, ServerTls, Target, everyone_is_local
-from muster_stack import authority
+from muster_stack import authority, identities, sealing_keys
 from muster_stack.errors import StackError
 from muster_stack.keys import app
 from muster_stack.layout import Layout
@@ -97,3 +99,26 @@ def test_the_verb_says_what_to_set(layout: Layout, capsys: pytest.CaptureFixture
     assert f"MUSTER_TLS_KEY_FILE={layout.tls / 'server.key'}" in said
     assert str(authority.authority_file(layout)) in said
     assert app(["rotate", "ca", "--data", str(layout.root)], result_action="return_value") == 0
+
+
+def test_the_list_of_keys_has_the_authority_and_its_end(layout: Layout, capsys: pytest.CaptureFixture[str]) -> None:
+    assert authority.list_keys(layout) == []
+    made = authority.issue(layout, ["h", "10.0.0.7"])
+    authority.rotate(layout)
+    found = authority.list_keys(layout)
+    assert [(one.kind, one.holder, one.state) for one in found] == [
+        ("ca", "clients", "signs"),
+        ("ca", "clients", "verifies"),
+        ("certificate", "h, 10.0.0.7", "serves"),
+    ]
+    assert found[2].until == f"{made.expires:%Y-%m-%dT%H:%M:%SZ}"
+    assert found[0].until > found[2].until > found[2].since
+    later = authority.list_keys(layout, made.expires + timedelta(days=1))
+    assert [one.state for one in later] == ["signs", "verifies", "expired"]
+    identities.ensure(layout)
+    sealing_keys.ensure(layout.sealing_keys)
+    assert app(["list", "--json", "--data", str(layout.root)], result_action="return_value") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert [one["until"] for one in shown if one["kind"] == "ca"] == [one.until for one in found[:2]]
+    assert app(["list", "--data", str(layout.root)], result_action="return_value") == 0
+    assert "UNTIL" in capsys.readouterr().out
