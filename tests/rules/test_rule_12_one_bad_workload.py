@@ -12,19 +12,22 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
+from structlog.testing import capture_logs
 
+from muster_chassis import metrics
 from muster_chassis.events import Retry
 from muster_chassis.health import Health
 from muster_chassis.unit import Unit
 from muster_kernel.lifecycle import Phase
 from muster_kernel.reasons import WaitingReason
+from muster_scheduler.adapters.postgres import _encoded
 from muster_scheduler.domain import decisions
 from muster_scheduler.domain.answers.explain import explain
 from muster_scheduler.domain.asked.workloads import Workload, WorkloadKind
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.state import Plan
 from muster_scheduler.domain.turning import batching, cycle
-from muster_scheduler.handlers import Handlers
+from muster_scheduler.handlers import BATCHES_FAILED, Handlers
 from muster_scheduler.ports import Unpublishable
 from tests.support.fleets import Fleet, node, request, role, whole
 
@@ -240,7 +243,57 @@ async def test_a_batch_that_fails_by_itself_costs_only_the_batches(monkeypatch: 
         raise ZeroDivisionError(_BOOM)
 
     monkeypatch.setattr(cycle, "place_many", fail)
-    await leader.transact(*_admissions(fleet, (1, BAD, 3)))
+    failures = metrics.value(BATCHES_FAILED)
+    with capture_logs() as lines:
+        await leader.transact(*_admissions(fleet, (1, BAD, 3)))
+        await leader.transact(*_admissions(fleet, (4,)))
+    assert [line["event"] for line in lines] == [
+        "batches of heads are switched off: one failed and no workload is to blame"
+    ]
+    assert metrics.value(BATCHES_FAILED) == failures + 1
     assert leader.phases(1, BAD, 3) == [Phase.INITIALIZING] * 3
     assert fleet.state.world.quarantined == {}
     assert not fleet.state.world.batches
+
+
+class _Rows:
+    """Encodes rows as the store does; that of one workload fails once it is placed, or always."""
+
+    def __init__(self, kept: Kept, bad: str, *, always: bool = False) -> None:
+        self._kept, self._bad, self._always = kept, bad, always
+
+    async def write(self, unit: Unit, plan: Plan, world: World) -> None:
+        """Writes, or blames the workload."""
+        for workload_id in plan.touched.all_workloads():
+            _encoded(workload_id, self._row, world.workloads[workload_id])
+        await self._kept.write(unit, plan, world)
+
+    def _row(self, workload: Workload) -> str:
+        if workload.id == self._bad and (self._always or workload.phase is Phase.INITIALIZING):
+            raise OverflowError(_BOOM)
+        return ""
+
+
+async def test_a_row_that_cannot_be_encoded_sets_its_workload_aside() -> None:
+    fleet = _fleet()
+    leader = Leader(fleet)
+    incoming = _admissions(fleet, (1, BAD))
+    leader.handlers._store = _Rows(leader.kept, incoming[1].workload)
+    with pytest.raises(Retry):
+        await leader.transact(*incoming)
+    await leader.transact(*incoming)
+    assert leader.phases(1, BAD) == [Phase.INITIALIZING, Phase.PENDING]
+    assert "its row cannot be encoded: OverflowError" in fleet.state.world.quarantined[incoming[1].workload].error
+
+
+async def test_an_event_that_makes_a_row_impossible_is_poison_and_not_tried_for_ever() -> None:
+    fleet = _fleet()
+    leader = Leader(fleet)
+    incoming = _admissions(fleet, (BAD,))
+    leader.handlers._store = _Rows(leader.kept, incoming[0].workload, always=True)
+    with pytest.raises(Retry):
+        await leader.transact(*incoming)
+    with pytest.raises(Unpublishable):  # no Retry: the intake counts its tries, then makes it a dead letter
+        await leader.transact(*incoming)
+    await leader.transact(*_admissions(fleet, (1,)))
+    assert leader.phases(1) == [Phase.INITIALIZING]

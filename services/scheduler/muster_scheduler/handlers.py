@@ -76,6 +76,12 @@ WAITING = metrics.gauge(
     meaning="Workloads in the queue.",
     action="Grows: `muster why` says what they wait for.",
 )
+BATCHES_FAILED = metrics.counter(
+    "muster_scheduler_batch_failures_total",
+    unit="cycles",
+    meaning="Cycles that failed with no workload to blame, after which heads are decided one by one, which is slower.",
+    action="The log has the trace. Batches are used again once a workload is set aside, or by the next leader.",
+)
 _CYCLE: Final = "cycle"
 _MOST_ASIDE: Final = 20  # workloads that one transaction sets aside; more of them are found by the next ones
 _TRACE: Final = 4000
@@ -125,6 +131,7 @@ class Handlers:
         self._lock = asyncio.Lock()
         self._health = health or Health()
         self._still = ""  # why nothing is decided
+        self._batches_failed = ""  # the failure of a batch that the log has already
         self._suspects: dict[str, Quarantined] = {}  # whose decisions could not be published; set aside next time
 
     async def on_events(self, unit: Unit, batch: Sequence[Event]) -> None:
@@ -143,10 +150,7 @@ class Handlers:
         began = time.perf_counter()
         plan = self._decide(micros(unit.now), incoming, before, steps)
         CYCLE.observe(time.perf_counter() - began)
-        await self._store.write(unit, plan, self.state.world)
-        steps.done(Step.WRITE)
-        self._publish(unit, plan)
-        steps.done(Step.PUBLISH)
+        await self._stage(unit, plan, steps)
         unit.after_commit(lambda: self._count(plan, steps))
         return plan
 
@@ -170,7 +174,7 @@ class Handlers:
                 if culprit and culprit not in aside:
                     aside[culprit] = _found(culprit, error, now)
                 elif world.batches:
-                    world.batches = False  # one head after the other shows which of a batch it was
+                    self._without_batches(error)
                 else:
                     self._stand_still(error)
                     break
@@ -206,6 +210,15 @@ class Handlers:
             self._still = ""
             self._health.good(_CYCLE)
 
+    def _without_batches(self, error: Exception) -> None:
+        """Decide one head after the other: that shows which of a batch it was. Where none is, they stay off."""
+        self.state.world.batches = False
+        BATCHES_FAILED.inc()
+        said = f"{type(error).__name__}: {error}"
+        if said != self._batches_failed:
+            self._batches_failed = said
+            _log.error("batches of heads are switched off: one failed and no workload is to blame", exc_info=error)
+
     def _stand_still(self, error: Exception) -> None:
         """Nothing is decided by this transaction: a failure that no workload is to blame for."""
         self.state.world.batches = True
@@ -215,14 +228,23 @@ class Handlers:
             self._still = said
         self._health.degraded(_CYCLE, f"nothing is decided, events are taken in: {said}")
 
-    def _publish(self, unit: Unit, plan: Plan) -> None:
-        """Stages what goes out. Raises Retry where a workload's decision has no record: it is set aside then."""
+    async def _stage(self, unit: Unit, plan: Plan, steps: Steps) -> None:
+        """Write the rows, then what goes out.
+
+        Raises Retry where a workload has a row or a record that cannot be encoded: it is set aside then. Where that was
+        done and did not help, an event is to blame: Unpublishable, which makes a dead letter of its record.
+        """
+        world = self.state.world
         try:
-            self._outgoing.publish(unit, plan, self.state.world)
+            await self._store.write(unit, plan, world)
+            steps.done(Step.WRITE)
+            self._outgoing.publish(unit, plan, world)
+            steps.done(Step.PUBLISH)
         except Unpublishable as failed:
-            at = self.state.world.now
-            self._suspects[failed.workload] = _found(failed.workload, failed, at)
-            raise Retry(f"a decision about workload {failed.workload} cannot be published") from failed
+            if failed.workload in world.quarantined:
+                raise
+            self._suspects[failed.workload] = _found(failed.workload, failed, world.now)
+            raise Retry(f"what was decided about workload {failed.workload} cannot be encoded") from failed
 
     def _commit(self) -> None:
         self._suspects.clear()

@@ -10,7 +10,7 @@ from muster_scheduler.domain.state import Plan
 
 
 class Unpublishable(Exception):
-    """A decision about a workload cannot be turned into a record."""
+    """A decision about a workload cannot be turned into a record, or the workload into its row."""
 
     def __init__(self, workload: str, why: str) -> None:
         super().__init__(why)
@@ -21,7 +21,7 @@ class Store(Protocol):
     """Keeps the state."""
 
     async def write(self, unit: Unit, plan: Plan, world: World) -> None:
-        """Writes what an open transaction has touched."""
+        """Writes what an open transaction has touched. Raises Unpublishable for a row that cannot be encoded."""
         ...
 
 

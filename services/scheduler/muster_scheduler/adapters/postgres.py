@@ -7,8 +7,8 @@ a state whose digest is that of the one that was written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
 
 import asyncpg
 from msgspec.structs import astuple
@@ -21,6 +21,9 @@ from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.books.touched import Touched
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.state import Plan
+from muster_scheduler.ports import Unpublishable
+
+_Value = TypeVar("_Value")
 
 _WORKLOADS: Final = """
 INSERT INTO workloads (id, project, name, phase, desired, generation, attempt, updated, body)
@@ -179,7 +182,7 @@ class PostgresStore:
         if not changed:
             return
         lines = [(w.id, w.project, w.name, w.phase.value, w.desired.value, w.generation, w.attempt) for w in changed]
-        bodies = [workload_rows.of_workload(w) for w in changed]
+        bodies = [_encoded(w.id, workload_rows.of_workload, w) for w in changed]
         await unit.connection.execute(_WORKLOADS, *_columns(lines), unit.now, bodies)
         asked = [
             (w.id, w.request)
@@ -187,7 +190,7 @@ class PostgresStore:
             if w.request is not None
         ]
         if asked:
-            generations = [(i, r.generation, workload_rows.of_request(r), r.spec) for i, r in asked]
+            generations = [(i, r.generation, _encoded(i, workload_rows.of_request, r), r.spec) for i, r in asked]
             await unit.connection.execute(_REQUESTS, *_columns(generations))
 
     async def _replicas(self, unit: Unit, touched: Iterable[Holder], world: World) -> None:
@@ -199,11 +202,20 @@ class PostgresStore:
             if replica is None:
                 over.append(holder)
             else:
-                kept.append((*astuple(holder), place_of(workload, holder), workload_rows.of_replica(replica)))
+                body = _encoded(workload.id, workload_rows.of_replica, replica)
+                kept.append((*astuple(holder), place_of(workload, holder), body))
         if kept:
             await unit.connection.execute(_REPLICAS, *_columns(kept))
         if over:
             await unit.connection.execute(_REPLICAS_OVER, *_columns(map(astuple, over)))
+
+
+def _encoded(workload: str, encode: Callable[[_Value], str], value: _Value) -> str:
+    """The row of something of a workload. Raises Unpublishable, so that the workload is set aside and no other one."""
+    try:
+        return encode(value)
+    except Exception as error:
+        raise Unpublishable(workload, f"its row cannot be encoded: {type(error).__name__}: {error}") from error
 
 
 def place_of(workload: Workload, holder: Holder) -> str:
