@@ -90,6 +90,9 @@ class FakeBackend:
         data = f"the log of {name}\n".encode()[position : position + limit] if name in self.replicas else b""
         return LogPiece(data, position + len(data))
 
+    async def log_position(self, name: str, moment: float) -> int:
+        return 0
+
     async def log_tail(self, name: str, limit: int) -> bytes:
         return (await self.read_log(name, 0, 1 << 20)).data[-limit:]
 
@@ -236,6 +239,9 @@ class Forgetful:
 
     async def read_log(self, name: str, position: int, limit: int) -> LogPiece:
         return await self.inner.read_log(name, position, limit)
+
+    async def log_position(self, name: str, moment: float) -> int:
+        return await self.inner.log_position(name, moment)
 
     async def log_tail(self, name: str, limit: int) -> bytes:
         return await self.inner.log_tail(name, limit)

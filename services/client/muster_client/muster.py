@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Final, Self
 
@@ -226,24 +227,44 @@ class Muster:
         return await until(items, frozenset(phases), workload, timeout)
 
     async def logs(
-        self, workload: str, *, project: str = "", replica: str = "", follow: bool = False, tail: int = 0
+        self,
+        workload: str,
+        *,
+        project: str = "",
+        replica: str = "",
+        follow: bool = False,
+        tail: int = 0,
+        since: datetime | None = None,
     ) -> AsyncIterator[workloads_pb2.StreamLogsResponse]:
-        """Pieces of the log of a workload's replicas, in bytes; with `follow` until the workload ends."""
+        """Pieces of the log of a workload's replicas, in bytes; with `follow` until the workload ends.
+
+        tail: at most so many of the last lines of each to begin with. since: only what was written since then, to the
+        second, in whole lines; a time without a zone is local.
+        """
         request = workloads_pb2.StreamLogsRequest(
             workload=reference_of(workload, project), replica=replica, follow=follow, tail_lines=tail
         )
+        if since is not None:
+            request.since.FromDatetime(since.astimezone(UTC))
         async for piece in self._calls.stream(self._workloads.StreamLogs, request):
             yield piece
 
     async def log_lines(
-        self, workload: str, *, project: str = "", replica: str = "", follow: bool = False, tail: int = 0
+        self,
+        workload: str,
+        *,
+        project: str = "",
+        replica: str = "",
+        follow: bool = False,
+        tail: int = 0,
+        since: datetime | None = None,
     ) -> AsyncIterator[LogLine]:
         """The log as lines of text, each with its replica; bytes that are no UTF-8 are replaced by U+FFFD.
 
         A line comes once it has its end, or once the log has ended.
         """
         begun: dict[str, bytes] = {}
-        async for piece in self.logs(workload, project=project, replica=replica, follow=follow, tail=tail):
+        async for piece in self.logs(workload, project=project, replica=replica, follow=follow, tail=tail, since=since):
             *whole, begun[piece.replica] = (begun.get(piece.replica, b"") + piece.data).split(b"\n")
             for line in whole:
                 yield LogLine(piece.replica, line.decode(errors="replace"))

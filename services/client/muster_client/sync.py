@@ -14,6 +14,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -159,16 +160,34 @@ class MusterSync:
         return self.call(lambda m: m.wait(workload, project=project, phases=phases, timeout=timeout))
 
     def logs(
-        self, workload: str, *, project: str = "", replica: str = "", follow: bool = False, tail: int = 0
+        self,
+        workload: str,
+        *,
+        project: str = "",
+        replica: str = "",
+        follow: bool = False,
+        tail: int = 0,
+        since: datetime | None = None,
     ) -> Iterator[workloads_pb2.StreamLogsResponse]:
         """As `Muster.logs`."""
-        return self.each(lambda m: m.logs(workload, project=project, replica=replica, follow=follow, tail=tail))
+        return self.each(
+            lambda m: m.logs(workload, project=project, replica=replica, follow=follow, tail=tail, since=since)
+        )
 
     def log_lines(
-        self, workload: str, *, project: str = "", replica: str = "", follow: bool = False, tail: int = 0
+        self,
+        workload: str,
+        *,
+        project: str = "",
+        replica: str = "",
+        follow: bool = False,
+        tail: int = 0,
+        since: datetime | None = None,
     ) -> Iterator[LogLine]:
         """As `Muster.log_lines`."""
-        return self.each(lambda m: m.log_lines(workload, project=project, replica=replica, follow=follow, tail=tail))
+        return self.each(
+            lambda m: m.log_lines(workload, project=project, replica=replica, follow=follow, tail=tail, since=since)
+        )
 
     def suspend(self, workload: str, *, project: str = "", key: str | None = None) -> workload_pb2.Workload:
         """As `Muster.suspend`."""

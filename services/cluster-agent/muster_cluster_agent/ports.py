@@ -63,15 +63,16 @@ class Backend(Protocol):
         """At most `limit` bytes of a replica's log from `position` on; empty where there is nothing (yet)."""
         ...
 
+    async def log_position(self, name: str, moment: float) -> int:
+        """The position of the first line that was written at `moment` (seconds since 1970) or later, to the second."""
+        ...
+
     async def log_tail(self, name: str, limit: int) -> bytes:
         """The last lines of a replica's log, at most `limit` bytes."""
         ...
 
     async def renew(self, sent_at: float) -> None:
-        """The bus has acknowledged a heartbeat that was sent at `sent_at` on the monotonic clock (dead-man's d.
-
-        Eadline).
-        """
+        """The bus has acknowledged a heartbeat of `sent_at` on the monotonic clock, for the dead-man's deadline."""
         ...
 
 

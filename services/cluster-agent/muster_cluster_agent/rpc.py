@@ -146,9 +146,9 @@ class Gateway:
 
 
 class LogPull:
-    """One question for a log: the chosen replicas of the workload's newest run, from their beginning or th.
+    """One question for a log: the chosen replicas of the workload's newest run.
 
-    Eir last lines.
+    Each from its beginning, from a moment on, or from its last lines on.
     """
 
     def __init__(self, backend: Backend, asked: agent_gateway_pb2.PullLog, outgoing: asyncio.Queue[Answer]) -> None:
@@ -158,10 +158,7 @@ class LogPull:
         self._positions: dict[str, int] = {}
 
     async def run(self) -> None:
-        """Until the end of the log, or, following, until the workload has no living replica or the question is.
-
-        Withdrawn.
-        """
+        """Until the end of the log, or, following, until no replica lives or the question is withdrawn."""
         rounds = 0
         idle_after_end = False
         while True:
@@ -194,10 +191,12 @@ class LogPull:
         return not wanted or name == wanted or _short(name) == wanted
 
     async def _first_position(self, name: str) -> int:
-        lines = self._asked.tail_lines
+        lines, end = self._asked.tail_lines, 0
+        if self._asked.HasField("since"):
+            end = await self._backend.log_position(name, self._asked.since.ToNanoseconds() / 1e9)
         if not lines:
-            return 0
-        end, held = 0, b""
+            return end
+        held = b""
         while True:
             piece = await self._backend.read_log(name, end, _CHUNK)
             if not piece.data:

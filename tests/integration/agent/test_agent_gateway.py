@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from typing import Any
 import grpc.aio
 import pytest
 import pytest_asyncio
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from muster.api.v1 import access_pb2, access_pb2_grpc, agent_gateway_pb2_grpc
 from muster.api.v1 import agent_gateway_pb2 as pb
@@ -151,6 +153,11 @@ async def test_a_whole_log_and_its_last_lines_also_after_the_replica_was_removed
         assert submission.text("all") == "one\ntwo\nthree\n"
         assert submission.text("tail") == "two\nthree\n"
         assert submission.chunks[0].replica == "worker-0"
+        await submission.ask.put(pull("early", since=Timestamp(seconds=1), tail_lines=1))
+        await submission.ask.put(pull("late", since=Timestamp(seconds=int(time.time()) + 60)))
+        await until(lambda: submission.ended("early") and submission.ended("late"), within=60)
+        assert submission.text("early") == "three\n"
+        assert submission.text("late") == ""
         await backend.act(Remove(name))
         await submission.ask.put(pull("later"))
         await until(lambda: submission.ended("later"), within=60)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from muster_cluster_agent.adapters.local import journal, logfile, procfs, readiness
+from muster_cluster_agent.adapters.local import journal, log_times, logfile, procfs, readiness
 from muster_cluster_agent.adapters.local.addresses import FIRST, LAST, Ports
 from muster_cluster_agent.adapters.local.backend import LocalBackend
 from muster_cluster_agent.adapters.local.proxy import Proxy
@@ -146,6 +146,18 @@ async def test_a_log_keeps_to_its_budget_and_its_positions(backend: LocalBackend
     assert position == sum(len(str(i)) + 1 for i in range(20000))
 
 
+async def test_a_log_is_read_since_a_moment(backend: LocalBackend) -> None:
+    began = time.time()
+    name = await start(backend, "sh -c 'echo early; sleep 2.5; echo late'")
+    await gone(backend, name)
+    pairs = log_times._read(str(backend._state.log(name) / "times"))
+    assert [position for position, _ in pairs] == [0, len("early\n")]
+    since = await backend.log_position(name, pairs[1][1])
+    assert (await backend.read_log(name, since, 100)).data == b"late\n"
+    assert await backend.log_position(name, began) == 0
+    assert await backend.log_position(name, time.time() + 60) == len("early\nlate\n")
+
+
 async def test_a_fork_server_that_was_killed_is_started_again(backend: LocalBackend) -> None:
     first = await start(backend, "sleep 1000")
     process = backend._nursery._process
@@ -182,6 +194,7 @@ def test_supervisors_import_the_standard_library_alone() -> None:
         "journal",
         "landlock",
         "limits",
+        "log_times",
         "logfile",
         "mounts",
         "procfs",

@@ -10,6 +10,7 @@ from typing import Any
 
 import grpc
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from muster.api.v1 import agent_gateway_pb2 as pb
 from muster.api.v1 import workloads_pb2 as api
@@ -98,12 +99,24 @@ async def test_logs_come_through_the_agent(database: Any, kafka: str) -> None:
             await asyncio.wait({task}, timeout=20)
             assert code(task) is grpc.StatusCode.UNAVAILABLE
             assert "agent of cluster east is not connected" in str(task.exception())
-        async with agent(here) as fake, reading(here, made.id, replica="worker-0", tail_lines=3) as (one, first):
+        async with (
+            agent(here) as fake,
+            reading(here, made.id, replica="worker-0", tail_lines=3, since=Timestamp(seconds=1_700_000_000)) as (
+                one,
+                first,
+            ),
+        ):
             await until(lambda: fake.pulls)
             [pull] = fake.pulls
             assert (pull.workload_id, pull.replica, pull.tail_lines, pull.follow) == (made.id, "worker-0", 3, False)
+            assert pull.since == Timestamp(seconds=1_700_000_000)
+            async with reading(here, made.id, since=Timestamp(seconds=1, nanos=-1)) as (_, refused):
+                await asyncio.wait({refused}, timeout=20)
+                assert code(refused) is grpc.StatusCode.INVALID_ARGUMENT
+                assert "since is no moment" in str(refused.exception())
             async with reading(here, made.id, follow=True) as (two, _):
                 await until(lambda: len(fake.pulls) == 2)
+                assert not fake.pulls[1].HasField("since")
                 await fake.say(fake.pulls[1].request_id, b"second")
                 await fake.say(pull.request_id, b"first")
                 await fake.say("nobody", b"lost")

@@ -11,8 +11,8 @@ import pytest
 
 from muster.api.v1 import access_pb2 as api
 from muster_client import Muster
-from muster_client.cli.access import moment
 from muster_client.cli.exits import Exit
+from muster_client.cli.moments import moment
 from muster_client.cli.render.access import caller
 from muster_client.errors import InvalidInput, Unauthenticated
 from tests.support.plane_world import World

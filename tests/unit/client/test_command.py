@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -110,6 +111,20 @@ def test_the_log_of_one_replica_is_as_it_was_written(muster: Command, world: Wor
     world.log = [("worker-0", b"one\ntwo\n")]
     assert muster("logs", "bert", "--replica", "worker-0").out == "one\ntwo\n"
     assert json.loads(muster("logs", "bert", "--json").out) == {"replica": "worker-0", "text": "one\ntwo\n"}
+
+
+def test_a_log_since_a_moment_is_asked_for_by_time(muster: Command, world: World) -> None:
+    world.add("bert")
+    muster("logs", "bert", "--since", "5m")
+    muster("logs", "bert", "--since", "2026-01-31T12:00:00+00:00")
+    ago, then = (request.since for name, request in world.calls if name == "StreamLogs")
+    assert 299 < time.time() - ago.seconds < 330
+    assert then.ToDatetime() == datetime(2026, 1, 31, 12)  # noqa: DTZ001 - protobuf's is UTC
+    ran = muster("logs", "bert", "--since", "yesterday")
+    assert (ran.code, ran.err) == (
+        2,
+        "muster: --since yesterday: 30s, 5m, 12h, 7d or a time such as 2026-01-31T12:00 is expected\n",
+    )
 
 
 def test_suspend_and_delete(muster: Command, world: World) -> None:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Annotated, Final
 
 from cyclopts import Parameter
 
 from muster.api.v1 import access_pb2 as api
 from muster_client.cli.exits import Exit
+from muster_client.cli.moments import moment
 from muster_client.cli.options import Common
 from muster_client.cli.output import emit, note, say
 from muster_client.cli.render import access as shown
 from muster_client.errors import InvalidInput
 
 _NO_OPTIONS: Final = Common()
-_AGO: Final = re.compile(r"(\d{1,6})([smhd])")
-_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 @Parameter(name="*")
@@ -231,18 +229,6 @@ async def audit(
     else:
         say(shown.audit(found) if found else "nothing of that was done or tried")
     return Exit.OK
-
-
-def moment(text: str, now: datetime) -> datetime:
-    """A time, or how long ago. Raises InvalidInput."""
-    ago = _AGO.fullmatch(text)
-    try:
-        if ago:
-            return now - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
-        read = datetime.fromisoformat(text)
-        return read if read.tzinfo else read.astimezone()
-    except (ValueError, OverflowError):
-        raise InvalidInput(f"--since {text}: 30m, 12h, 7d or a time such as 2026-01-31T12:00 is expected") from None
 
 
 def _one(given: dict[str, str], options: str) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from muster_client.cli.exits import Exit
+from muster_client.cli.moments import moment
 from muster_client.cli.options import Common
 from muster_client.cli.output import emit_line, say, write
 from muster_client.cli.printable import one_line
@@ -26,6 +27,7 @@ async def logs(
     follow: Annotated[bool, Parameter(name=["--follow", "-f"], negative="")] = False,
     replica: str = "",
     tail: int = 0,
+    since: str = "",
     raw: Annotated[bool, Parameter(negative="")] = False,
     common: Common = _NO_OPTIONS,
 ) -> int:
@@ -38,15 +40,17 @@ async def logs(
         follow: Go on as they write, until the workload ends.
         replica: Only this replica, such as worker-0.
         tail: Only this many of the last lines of each replica to begin with; 0: everything.
+        since: Only what they wrote since then: 30s, 5m, 12h, 7d, or a time such as 2026-01-31T12:00.
         raw: The bytes as the replicas wrote them, control sequences included.
         common: Connection.
     """
     if tail < 0:
         raise InvalidInput(f"--tail {tail}: expected 0 (everything) or how many of the last lines")
+    begin = moment(since, datetime.now(UTC)) if since else None
     lines = Lines(alone=bool(replica), raw=raw)
     async with common.muster() as muster:
         found = await common.id_of(muster, workload)
-        async for piece in muster.logs(found, replica=replica, follow=follow, tail=tail):
+        async for piece in muster.logs(found, replica=replica, follow=follow, tail=tail, since=begin):
             if common.json:
                 emit_line({"replica": piece.replica, "text": piece.data.decode(errors="replace")})
             else:

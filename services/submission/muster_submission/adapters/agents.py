@@ -13,6 +13,8 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from typing import Final
 
+from google.protobuf.timestamp_pb2 import Timestamp
+
 from muster.api.v1 import agent_gateway_pb2 as pb
 from muster_chassis import identity, logs, metrics
 from muster_submission.errors import LogTrouble, NoAgent, ReaderTooSlow
@@ -171,7 +173,14 @@ class Agents:
             self.disconnect(stream)
 
     async def read(
-        self, cluster: str, workload_id: str, *, replica: str, follow: bool, tail_lines: int
+        self,
+        cluster: str,
+        workload_id: str,
+        *,
+        replica: str,
+        follow: bool,
+        tail_lines: int,
+        since: Timestamp | None = None,
     ) -> AsyncGenerator[pb.LogChunk]:
         """The pieces of a log. Raises NoAgent, LogTrouble and ReaderTooSlow."""
         stream = self._streams.get(cluster)
@@ -183,6 +192,7 @@ class Agents:
             replica=replica,
             follow=follow,
             tail_lines=tail_lines,
+            since=since,
         )
         session, finished = stream.open(pull), False
         try:

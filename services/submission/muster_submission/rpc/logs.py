@@ -12,6 +12,7 @@ from typing import Final
 
 from muster.api.v1 import workloads_pb2 as api
 from muster.workload.v1 import workload_pb2 as wl
+from muster_chassis.moments import moment_of
 from muster_submission.adapters.agents import Agents
 from muster_submission.adapters.feed import Feed
 from muster_submission.adapters.reading import Reading
@@ -44,13 +45,20 @@ class LogReading:
         """
         if len(request.replica) > _REPLICA_LIMIT:
             raise BadQuestion(f"replica has {len(request.replica)} characters: expected a name such as worker-0")
+        if request.HasField("since"):
+            moment_of(request.since, "since")
         shown = await find(self._reading, request.workload, await rights(), Verb.WORKLOADS_LOGS)
         if not shown.cluster and request.follow:
             shown = await self._placed(shown, rights)
         if not shown.cluster:
             raise LogTrouble(f"{shown.name} has no log: it is {phases.PHASES[shown.phase - 1]} and was never placed")
         pieces = self._agents.read(
-            shown.cluster, shown.id, replica=request.replica, follow=request.follow, tail_lines=request.tail_lines
+            shown.cluster,
+            shown.id,
+            replica=request.replica,
+            follow=request.follow,
+            tail_lines=request.tail_lines,
+            since=request.since if request.HasField("since") else None,
         )
         # A caller that goes away stops the agent now, not at some later collection. First ends what reads the pieces:
         # an iterator that still waits for the next one cannot be closed.

@@ -181,6 +181,10 @@ class LocalBackend:
         after, data = await self._blocking(lambda: logfile.read_from(str(self._state.log(name)), position, limit))
         return LogPiece(data, after)
 
+    async def log_position(self, name: str, moment: float) -> int:
+        """Where what was written since a moment begins in a replica's log."""
+        return await self._blocking(lambda: logfile.position_since(str(self._state.log(name)), moment))
+
     async def log_tail(self, name: str, limit: int) -> bytes:
         """The last lines of a replica's log, at most `limit` bytes."""
         return await self._blocking(lambda: logfile.tail(str(self._state.log(name)), limit))

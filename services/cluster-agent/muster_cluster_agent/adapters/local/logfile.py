@@ -2,7 +2,8 @@
 
 Written by the supervisor, read by the agent. Standard library only.
 Holds: a position in the log (bytes since the replica's start) means the same for ever, also after older bytes are gone;
-a full disk costs lines of the log and never the replica.
+a full disk costs lines of the log and never the replica. A file next to the segments (`log_times`) says when which part
+was written.
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ import contextlib
 import os
 from typing import Final
 
+from muster_cluster_agent.adapters.local.log_times import TimesWriter, find_position
+
 SEGMENTS: Final = 4
 _PREFIX: Final = "log."
+_LONGEST_LINE: Final = 64 << 10  # bytes that are looked through for the beginning of a line
 _LEAST_BURST: Final = 1 << 20
 _SECONDS_A_BUDGET: Final = 4.0
 
@@ -42,9 +46,13 @@ class LogWriter:
         self._start = existing[-1][0] + os.path.getsize(existing[-1][1]) if existing else 0
         self._size = 0
         self._file = self._open(self._start)
+        self._times = TimesWriter(folder)
 
     def write(self, chunk: bytes) -> None:
         """Append; a full segment is followed by a new one. A full disk loses log lines, never the replica."""
+        with contextlib.suppress(OSError):
+            if chunk:
+                self._times.note(self._start + self._size)
         with contextlib.suppress(OSError):
             self._size += os.write(self._file, chunk)
             if self._size >= self._limit:
@@ -57,6 +65,7 @@ class LogWriter:
         self._start, self._size, self._file = self._start + self._size, 0, following
         for _, path in segments(self._folder)[:-SEGMENTS]:
             os.unlink(path)
+        self._times.drop_before(segments(self._folder)[0][0])
 
     def _open(self, start: int) -> int:
         path = os.path.join(self._folder, f"{_PREFIX}{start:015d}")
@@ -101,6 +110,43 @@ def read_from(folder: str, position: int, limit: int) -> tuple[int, bytes]:
         if chunk:
             return max(position, start) + len(chunk), chunk
     return position, b""
+
+
+def position_since(folder: str, moment: float) -> int:
+    """The position of the first line that was written at `moment` (seconds since 1970) or later, to the second.
+
+    The end of the log where nothing was written since; its beginning where it says no times.
+    """
+    position = find_position(folder, moment)
+    if position is None:
+        last = segments(folder)[-1:]
+        return sum(start + _size_of(path) for start, path in last)
+    for start, path in reversed(segments(folder)):
+        if start <= position:
+            return _line_start(path, start, position)
+    return position
+
+
+def _line_start(path: str, start: int, position: int) -> int:
+    """Where the line begins in which the position is; the position itself where that is far away."""
+    reach = min(position - start, _LONGEST_LINE)
+    try:
+        with open(path, "rb") as file:
+            file.seek(position - start - reach)
+            before = file.read(reach)
+    except OSError:
+        return position
+    newline = before.rfind(b"\n")
+    if newline < 0 and reach == _LONGEST_LINE:
+        return position
+    return position - reach + newline + 1
+
+
+def _size_of(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
 
 
 def tail(folder: str, limit: int) -> bytes:

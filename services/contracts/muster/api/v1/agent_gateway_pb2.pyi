@@ -266,6 +266,7 @@ class PullLog(_message.Message):
     REPLICA_FIELD_NUMBER: _builtins.int
     FOLLOW_FIELD_NUMBER: _builtins.int
     TAIL_LINES_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """The question's id."""
     workload_id: _builtins.str
@@ -276,6 +277,10 @@ class PullLog(_message.Message):
     """Go on as the log grows."""
     tail_lines: _builtins.int
     """At most this many of the last lines to begin with; 0: everything."""
+    @_builtins.property
+    def since(self) -> _timestamp_pb2.Timestamp:
+        """Only what was written since then, to the second; unset: everything."""
+
     def __init__(
         self,
         *,
@@ -284,10 +289,11 @@ class PullLog(_message.Message):
         replica: _builtins.str = ...,
         follow: _builtins.bool = ...,
         tail_lines: _builtins.int = ...,
+        since: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["follow", b"follow", "replica", b"replica", "request_id", b"request_id", "tail_lines", b"tail_lines", "workload_id", b"workload_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["follow", b"follow", "replica", b"replica", "request_id", b"request_id", "since", b"since", "tail_lines", b"tail_lines", "workload_id", b"workload_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

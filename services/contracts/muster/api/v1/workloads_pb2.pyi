@@ -978,6 +978,7 @@ class StreamLogsRequest(_message.Message):
     REPLICA_FIELD_NUMBER: _builtins.int
     FOLLOW_FIELD_NUMBER: _builtins.int
     TAIL_LINES_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
     replica: _builtins.str
     """Only this replica, such as worker-0; empty: all."""
     follow: _builtins.bool
@@ -988,6 +989,10 @@ class StreamLogsRequest(_message.Message):
     def workload(self) -> Global___WorkloadRef:
         """The workload."""
 
+    @_builtins.property
+    def since(self) -> _timestamp_pb2.Timestamp:
+        """Only what was written since then, to the second, in whole lines; unset: everything."""
+
     def __init__(
         self,
         *,
@@ -995,10 +1000,11 @@ class StreamLogsRequest(_message.Message):
         replica: _builtins.str = ...,
         follow: _builtins.bool = ...,
         tail_lines: _builtins.int = ...,
+        since: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["workload", b"workload"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since", "workload", b"workload"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["follow", b"follow", "replica", b"replica", "tail_lines", b"tail_lines", "workload", b"workload"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["follow", b"follow", "replica", b"replica", "since", b"since", "tail_lines", b"tail_lines", "workload", b"workload"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

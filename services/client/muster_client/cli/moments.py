@@ -1,0 +1,27 @@
+"""The moments that people give to options such as `--since`: a time, or how long ago.
+
+Called by the verbs that take one.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from typing import Final
+
+from muster_client.errors import InvalidInput
+
+_AGO: Final = re.compile(r"(\d{1,6})([smhd])")
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+def moment(text: str, now: datetime) -> datetime:
+    """A time, or how long ago. Raises InvalidInput."""
+    ago = _AGO.fullmatch(text)
+    try:
+        if ago:
+            return now - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+        read = datetime.fromisoformat(text)
+        return read if read.tzinfo else read.astimezone()
+    except (ValueError, OverflowError):
+        raise InvalidInput(f"--since {text}: 30s, 5m, 12h, 7d or a time such as 2026-01-31T12:00 is expected") from None
