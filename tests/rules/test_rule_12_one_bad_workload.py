@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partialmethod
 from typing import Any, cast
 
 import pytest
@@ -21,12 +22,15 @@ from muster_chassis.unit import Unit
 from muster_kernel.lifecycle import Phase
 from muster_kernel.reasons import WaitingReason
 from muster_scheduler.adapters.postgres import _encoded
-from muster_scheduler.domain import decisions
+from muster_scheduler.domain import decisions, events
 from muster_scheduler.domain.answers.explain import explain
 from muster_scheduler.domain.asked.workloads import Workload, WorkloadKind
+from muster_scheduler.domain.books.pools import NodePool, Strategy
 from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.life import fleet as life_fleet
+from muster_scheduler.domain.placement import ahead
 from muster_scheduler.domain.state import Plan
-from muster_scheduler.domain.turning import batching, cycle
+from muster_scheduler.domain.turning import batching, cycle, turns
 from muster_scheduler.handlers import BATCHES_FAILED, Handlers
 from muster_scheduler.ports import Unpublishable
 from tests.support.fleets import Fleet, node, request, role, whole
@@ -297,3 +301,100 @@ async def test_an_event_that_makes_a_row_impossible_is_poison_and_not_tried_for_
         await leader.transact(*incoming)
     await leader.transact(*_admissions(fleet, (1,)))
     assert leader.phases(1) == [Phase.INITIALIZING]
+
+
+def _failing_mix(monkeypatch: pytest.MonkeyPatch, bad: str) -> None:
+    """Has the look-ahead fail on the record of one node pool."""
+    is_old = ahead._is_old
+
+    def failing(pool: Any, now: int) -> bool:
+        if pool.name == bad:
+            raise ZeroDivisionError(_BOOM)
+        return is_old(pool, now)
+
+    monkeypatch.setattr(ahead, "_is_old", failing)
+
+
+def _two_pools() -> Fleet:
+    fleet = Fleet(node("n1", 8, pool="good"), node("n2", 8, pool="bad"))
+    for number, name in enumerate(("good", "bad"), start=1):
+        fleet.send(events.NodePoolChanged(NodePool(number, "c1", name, 1, gpu=Strategy.FORESIGHT)))
+    return fleet
+
+
+def _in_pools(fleet: Fleet, *names: str) -> list[Any]:
+    return [fleet.admitted(n, request(role(whole(1)), pools=(name,))) for n, name in enumerate(names, start=1)]
+
+
+async def test_a_bad_node_pool_is_set_aside_and_the_others_are_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = _two_pools()
+    leader = Leader(fleet)
+    world = fleet.state.world
+    with monkeypatch.context() as poison:
+        _failing_mix(poison, "bad")
+        await leader.transact(*_in_pools(fleet, "good", "bad"))
+        assert leader.phases(1, 2) == [Phase.INITIALIZING, Phase.PENDING]
+        assert list(world.places_aside) == ["pool/bad"]
+        assert world.quarantined == {}
+        assert f"pool/bad: ZeroDivisionError: {_BOOM}" in leader.health.waiting["places"]
+        waits = explain(world, fleet.workload(2))
+        assert waits.reason is not None
+        assert waits.reason.code is WaitingReason.QUARANTINED
+        await leader.transact(fleet.admitted(3, request(role(whole(1)), pools=("good",))))
+        assert leader.phases(3) == [Phase.INITIALIZING]
+    await leader.transact(events.NodePoolChanged(NodePool(2, "c1", "bad", 2, gpu=Strategy.FORESIGHT)))
+    assert leader.phases(2) == [Phase.INITIALIZING]
+    assert (world.places_aside, leader.health.waiting) == ({}, {})
+
+
+async def test_shares_that_cannot_be_made_of_one_pool_stop_that_pool_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = _two_pools()
+    leader = Leader(fleet)
+
+    def failing(turn: Any, pool: Any) -> str:
+        if pool._pool == "bad":
+            raise ZeroDivisionError(_BOOM)
+        return str(turn(pool))
+
+    with monkeypatch.context() as poison:
+        poison.setattr(turns._Pool, "turn", partialmethod(lambda pool, turn: failing(turn, pool), turns._Pool.turn))
+        await leader.transact(*_in_pools(fleet, "bad", "good"))
+        assert leader.phases(1, 2) == [Phase.PENDING, Phase.INITIALIZING]
+        assert list(fleet.state.world.places_aside) == ["pool/bad"]
+    turn = Turn(datetime.fromtimestamp(fleet.now / 1e6, UTC))
+    await leader.handlers.release(cast("Unit", turn), ["pool/bad"])
+    for act in turn.committed:
+        act()
+    assert leader.phases(1) == [Phase.INITIALIZING]
+
+
+async def test_a_bad_cluster_is_set_aside_and_silence_of_the_others_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = _fleet()
+    leader = Leader(fleet)
+    fall_silent = life_fleet._fall_silent
+
+    def failing(world: World, cluster: Any) -> None:
+        if cluster.id == "c1":
+            raise ZeroDivisionError(_BOOM)
+        fall_silent(world, cluster)
+
+    monkeypatch.setattr(life_fleet, "_fall_silent", failing)
+    fleet.now += 600_000_000
+    await leader.transact(*_admissions(fleet, (1,)))
+    assert list(fleet.state.world.places_aside) == ["cluster/c1"]
+    assert "cluster/c1: ZeroDivisionError" in leader.health.waiting["places"]
+
+
+async def test_what_setting_aside_does_not_help_is_not_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = _two_pools()
+    leader = Leader(fleet)
+
+    def failing(world: World) -> None:
+        for name in ("bad", "good"):
+            world.attends_place(f"pool/{name}")
+        raise ZeroDivisionError(_BOOM)
+
+    monkeypatch.setattr(cycle, "look_at_arrivals", failing)
+    await leader.transact(*_in_pools(fleet, "good"))
+    assert fleet.state.world.places_aside == {}
+    assert "nothing is decided" in leader.health.waiting["cycle"]

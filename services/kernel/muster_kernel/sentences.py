@@ -253,7 +253,7 @@ _CATALOGUE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     WaitingReason.BEHIND_OTHERS: ("{workloads:workload is|workloads are} ahead of it", ("workloads",)),
     WaitingReason.NOT_EVALUATED: ("it has not been looked at yet", ()),
     WaitingReason.QUARANTINED: (
-        "it is set aside because the scheduler failed on it; an operator sees why: muster quarantine list",
+        "it is set aside: the scheduler failed on it or its node pool; an operator sees why: muster quarantine list",
         (),
     ),
 }

@@ -4,8 +4,9 @@ Used by the consumer (batches of records), the clock (cycles without events) and
 lock serialises them: it is taken when a transaction opens the state and given back when it is known to be committed or
 rolled back. Readers take the same lock, so nobody sees what is not committed.
 
-A cycle that raises is contained here: the workload that it attended to is set aside in the same transaction, and the
-rest is decided without it. Where no workload is to blame, events are taken in and nothing is decided.
+A cycle that raises is contained here: the workload that it attended to, or the node pool or cluster, is set aside in
+the same transaction, and the rest is decided without it. Where none is to blame, events are taken in and nothing is
+decided.
 """
 
 from __future__ import annotations
@@ -83,6 +84,7 @@ BATCHES_FAILED = metrics.counter(
     action="The log has the trace. Batches are used again once a workload is set aside, or by the next leader.",
 )
 _CYCLE: Final = "cycle"
+_ASIDE: Final = "places"
 _MOST_ASIDE: Final = 20  # workloads that one transaction sets aside; more of them are found by the next ones
 _TRACE: Final = 4000
 _LOGGED: Final = 20  # contradictions of one transaction; the others are counted only
@@ -159,7 +161,7 @@ class Handlers:
     ) -> Plan:
         """The plan. What a cycle fails on is set aside, and all of it is done again without that."""
         arrived, world = tuple(incoming), self.state.world
-        aside = dict(self._suspects)
+        aside, places = dict(self._suspects), list[str]()
         for _ in range(_MOST_ASIDE):
             self._take_in(now, arrived, before, aside.values())
             steps.done(Step.APPLY)
@@ -169,17 +171,22 @@ class Handlers:
                 unfinished = self.state.propose(Budget(self._visits, steps=steps))
                 plan = self.state.plan(unfinished=unfinished)
             except Exception as error:  # noqa: BLE001 - whatever it is, it must not stop the others
-                culprit = world.attending
+                culprit, place = world.attending, world.attending_place
                 self.state.abort()
                 if culprit and culprit not in aside:
                     aside[culprit] = _found(culprit, error, now)
+                elif place and not culprit and place not in world.places_aside:
+                    world.places_aside[place] = _found(place, error, now)
+                    places.append(place)
                 elif world.batches:
                     self._without_batches(error)
                 else:
+                    for name in places:  # setting them aside did not help
+                        del world.places_aside[name]
                     self._stand_still(error)
                     break
             else:
-                self._decides(aside, now)
+                self._decides(aside, places)
                 return plan
         self._take_in(now, arrived, before, self._suspects.values())
         return self.state.plan()
@@ -200,11 +207,21 @@ class Handlers:
         for found in aside:
             self.state.set_aside(found)
 
-    def _decides(self, aside: Mapping[str, Quarantined], now: int) -> None:
-        """A cycle has ended well."""
+    def _decides(self, aside: Mapping[str, Quarantined], places: Sequence[str]) -> None:
+        """A cycle has ended well. places: node pools and clusters that it set aside."""
+        known = self.state.world.places_aside
+        for found in map(known.__getitem__, places):
+            _log.error(
+                "a node pool or cluster is set aside", place=found.workload, error=found.error, trace=found.trace
+            )
         for found in aside.values():
             _log.error("a workload is set aside", workload=found.workload, error=found.error, trace=found.trace)
-        if aside:
+        if known:
+            said = "; ".join(f"{found.workload}: {found.error}" for found in known.values())
+            self._health.degraded(_ASIDE, f"set aside, the rest is decided: {said}")
+        elif _ASIDE in self._health.waiting:
+            self._health.good(_ASIDE)
+        if aside or places:
             self.state.world.batches = True
         if self._still:
             self._still = ""

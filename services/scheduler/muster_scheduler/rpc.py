@@ -203,12 +203,13 @@ class Fleet(fleet_pb2_grpc.FleetServiceServicer):
     async def ListQuarantine(
         self, request: fleet_pb2.ListQuarantineRequest, context: Any
     ) -> fleet_pb2.ListQuarantineResponse:
-        """The workloads that are set aside, the oldest first."""
+        """The node pools and clusters that are set aside, then the workloads, the oldest first."""
         async with self._desk.reading() as state:
             world = state.world
             found = sorted(world.quarantined.values(), key=lambda one: (one.at, one.workload))
+            places = [views.quarantined_place(one) for one in world.places_aside.values()]
             shown = [views.quarantined(world.workloads[one.workload], one) for one in found[:_MOST_QUARANTINED]]
-        return fleet_pb2.ListQuarantineResponse(workloads=shown)
+        return fleet_pb2.ListQuarantineResponse(workloads=[*places, *shown])
 
     async def ReleaseQuarantine(
         self, request: fleet_pb2.ReleaseQuarantineRequest, context: Any
@@ -217,10 +218,10 @@ class Fleet(fleet_pb2_grpc.FleetServiceServicer):
 
         async def work(unit: Unit) -> fleet_pb2.ReleaseQuarantineResponse:
             handlers, term = self._desk.leader()
-            aside = handlers.state.world.quarantined
+            aside = {**handlers.state.world.places_aside, **handlers.state.world.quarantined}
             missing = [clean(name, 80) for name in request.workload_ids if name not in aside]
             if missing:
-                raise UnknownWorkload(f"workload {missing[0]!r} is not set aside; `muster quarantine list` shows those")
+                raise UnknownWorkload(f"{missing[0]!r} is not set aside; `muster quarantine list` shows those")
             wanted = list(request.workload_ids) or list(aside)
             await term.fence(unit)
             await handlers.release(unit, wanted)

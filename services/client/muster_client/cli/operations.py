@@ -172,7 +172,7 @@ def _resumed(service: str, answer: ResumeConsumerResponse, *, counted: bool) -> 
 async def list_quarantine(
     *, trace: Annotated[bool, Parameter(negative="")] = False, common: Common = _NO_OPTIONS
 ) -> int:
-    """Lists the workloads that the scheduler failed on and has set aside; the others are decided without them.
+    """List what the scheduler failed on and has set aside: workloads, node pools, clusters. The rest is decided.
 
     Args:
         trace: Also where each failure was raised.
@@ -184,10 +184,10 @@ async def list_quarantine(
         emit(found)
         return Exit.OK
     if not found:
-        say("no workload is set aside")
+        say("nothing is set aside")
     for one in found:
         since = age(one.at.ToDatetime(UTC), datetime.now(UTC))
-        say(f"{one.workload_id}  {one.project}/{one.name}  {since} ago\n  {one.error}")
+        say(f"{one.workload_id}  {one.place or f'{one.project}/{one.name}'}  {since} ago\n  {one.error}")
         if trace:
             say("\n".join(f"    {line}" for line in one.trace.splitlines()))
     return Exit.OK
@@ -196,19 +196,19 @@ async def list_quarantine(
 async def release_quarantine(
     *ids: str, every: Annotated[bool, Parameter(name="--all", negative="")] = False, common: Common = _NO_OPTIONS
 ) -> int:
-    """Lets workloads in again that were set aside. One that fails again is set aside again.
+    """Let in again what was set aside. What fails again is set aside again.
 
     Args:
-        ids: Which, by id.
+        ids: Which, by id; node pools and clusters by pool/NAME and cluster/NAME.
         every: All of them.
         common: Connection.
     """
     if bool(ids) == every:
-        raise InvalidInput("name workloads by id as `muster quarantine list` shows them, or all with --all")
+        raise InvalidInput("name them by id as `muster quarantine list` shows them, or all with --all")
     async with common.muster() as muster:
         count = await muster.quarantine.release(ids)
     if common.json:
         emit({"released": count})
     else:
-        say(f"{count} workload{'' if count == 1 else 's'} let in again")
+        say(f"{count} let in again")
     return Exit.OK

@@ -43,6 +43,18 @@ def quarantined(workload: Workload, found: Quarantined) -> fleet_api_pb2.Quarant
     )
 
 
+def quarantined_place(found: Quarantined) -> fleet_api_pb2.QuarantinedWorkload:
+    """A node pool or cluster that is set aside."""
+    kind, _, name = found.workload.partition("/")
+    return fleet_api_pb2.QuarantinedWorkload(
+        workload_id=found.workload,
+        place=f"{'node pool' if kind == 'pool' else kind} {name}",
+        error=found.error,
+        trace=found.trace,
+        at=timestamp(found.at),
+    )
+
+
 def cluster(world: World, cluster_id: str) -> fleet_pb2.Cluster:
     """A cluster as it stands now."""
     known = world.clusters[cluster_id]

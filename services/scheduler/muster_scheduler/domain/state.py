@@ -18,7 +18,7 @@ from typing import Any, Final
 from muster_kernel.lifecycle import LifecycleEvent
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.limits import Limits
-from muster_scheduler.domain.asked.quarantine import Quarantined
+from muster_scheduler.domain.asked.quarantine import Quarantined, pool_place
 from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.books.restoring import keep, remember, restore
 from muster_scheduler.domain.books.touched import Touched
@@ -70,7 +70,9 @@ class State:
         self.world.now = max(self.world.now, now)
 
     def apply(self, event: events.Event) -> None:
-        """Takes one event. A generation that is new ends a quarantine: its owner has changed what failed."""
+        """Take one event. A new generation of a workload, or a new record of a pool, ends its quarantine."""
+        if isinstance(event, events.NodePoolChanged):
+            quarantine.release_place(self.world, pool_place(event.pool.name))
         before = self._generation(event)
         _HANDLERS[type(event)](self.world, event)
         if before is not None and before != self._generation(event):

@@ -469,6 +469,7 @@ class QuarantinedWorkload(_message.Message):
     ERROR_FIELD_NUMBER: _builtins.int
     TRACE_FIELD_NUMBER: _builtins.int
     AT_FIELD_NUMBER: _builtins.int
+    PLACE_FIELD_NUMBER: _builtins.int
     workload_id: _builtins.str
     """Its id."""
     name: _builtins.str
@@ -479,6 +480,10 @@ class QuarantinedWorkload(_message.Message):
     """What was raised, in one line."""
     trace: _builtins.str
     """Where it was raised."""
+    place: _builtins.str
+    """Where it is a node pool or a cluster and no workload: which, such as `node pool default`. Its id is pool/NAME or
+    cluster/NAME then, and name and project are empty.
+    """
     @_builtins.property
     def at(self) -> _timestamp_pb2.Timestamp:
         """Since when."""
@@ -492,10 +497,11 @@ class QuarantinedWorkload(_message.Message):
         error: _builtins.str = ...,
         trace: _builtins.str = ...,
         at: _timestamp_pb2.Timestamp | None = ...,
+        place: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["at", b"at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "error", b"error", "name", b"name", "project", b"project", "trace", b"trace", "workload_id", b"workload_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "error", b"error", "name", b"name", "place", b"place", "project", b"project", "trace", b"trace", "workload_id", b"workload_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -527,7 +533,7 @@ class ListQuarantineResponse(_message.Message):
     WORKLOADS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def workloads(self) -> _containers.RepeatedCompositeFieldContainer[Global___QuarantinedWorkload]:
-        """The workloads; at most 1,000."""
+        """Node pools and clusters, then at most 1,000 workloads."""
 
     def __init__(
         self,
@@ -554,7 +560,7 @@ class ReleaseQuarantineRequest(_message.Message):
     """Makes a repeated call harmless."""
     @_builtins.property
     def workload_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Their ids; empty: all of them."""
+        """Their ids, also those of node pools and clusters; empty: all of them."""
 
     def __init__(
         self,

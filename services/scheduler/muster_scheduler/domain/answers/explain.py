@@ -34,6 +34,7 @@ from muster_scheduler.domain.answers.trying import barred, has_room
 from muster_scheduler.domain.answers.unhealthy import healthy_again
 from muster_scheduler.domain.answers.viewing import EVERYONE, Viewer
 from muster_scheduler.domain.answers.wording import asks
+from muster_scheduler.domain.asked.quarantine import pool_place
 from muster_scheduler.domain.asked.workloads import SECOND, Request, Workload
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.life.quarantine import QUARANTINED
@@ -95,7 +96,7 @@ def explain(world: World, workload: Workload, viewer: Viewer = EVERYONE) -> Expl
     if request is None:
         return Explanation(None, "", "", message=workload.message)
     brief = brief_of(workload)
-    if workload.id in world.quarantined:
+    if workload.id in world.quarantined or (workload.phase in WAITING and _waits_for_place_aside(world, request)):
         return Explanation(
             QUARANTINED,
             brief.asks,
@@ -122,6 +123,11 @@ def explain(world: World, workload: Workload, viewer: Viewer = EVERYONE) -> Expl
         message=workload.message if reason.code is WaitingReason.BACKOFF else "",
         figures=viewer.sees_department(world.queues.department_name(workload.project)),
     )
+
+
+def _waits_for_place_aside(world: World, request: Request) -> bool:
+    """Whether the first node pool of its choice is set aside."""
+    return bool(request.pools) and pool_place(request.pools[0]) in world.places_aside
 
 
 def _running(world: World, workload: Workload, brief: Brief, viewer: Viewer) -> Explanation:

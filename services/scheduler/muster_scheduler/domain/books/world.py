@@ -70,6 +70,8 @@ class World:
         self.weighed = 0  # the last part of a half life of past use in which queues were weighed
         self.quarantined: dict[str, Quarantined] = {}  # workloads that no cycle attends to
         self.attending = ""  # the workload that the cycle looks at now; says whom to set aside where that fails
+        self.attending_place = ""  # the node pool or cluster, where it looks at no workload
+        self.places_aside: dict[str, Quarantined] = {}  # node pools and clusters that no cycle looks at; of this term
         self.batches = True  # whether cycles may place many heads at once; not while one that fails is looked for
         self.claims: dict[str, None] = {}
         self.ready: dict[str, None] = {}  # those of them that wait for nobody; derived
@@ -305,6 +307,11 @@ class World:
         """Notes that the cycle looks at a workload from here on; False for one that is set aside."""
         self.attending = workload_id
         return workload_id not in self.quarantined
+
+    def attends_place(self, place: str) -> bool:
+        """Note that the cycle looks at a node pool or cluster from here on; False for one that is set aside."""
+        self.attending, self.attending_place = "", place
+        return place not in self.places_aside
 
     def note_times(self, workload: Workload) -> None:
         """Puts a workload into the timers alone."""

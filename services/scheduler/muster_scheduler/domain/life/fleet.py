@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from muster_kernel.lifecycle import ACTIVE, RELEASING, LifecycleEvent, Phase
 from muster_kernel.reasons import ChangeReason, FailureClass
 from muster_scheduler.domain.asked.limits import ORPHAN_AFTER
+from muster_scheduler.domain.asked.quarantine import cluster_place
 from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState, Workload
 from muster_scheduler.domain.books.course import advance, gone
 from muster_scheduler.domain.books.pools import pool_of
@@ -272,7 +273,7 @@ def give_up(world: World, workload: Workload, why: str) -> None:
 
 def watch_clocks(world: World) -> None:
     """Clusters that have become silent, lost ones where that was chosen, and strays that are to be released."""
-    for cluster_id in sorted(world.clusters):
+    for cluster_id in filter(lambda name: world.attends_place(cluster_place(name)), sorted(world.clusters)):
         cluster = world.clusters[cluster_id]
         if not cluster.instance:
             continue
@@ -283,6 +284,7 @@ def watch_clocks(world: World) -> None:
         if cluster.silent and may and cluster.lost_timeout and quiet > cluster.lost_timeout * SECOND:
             for workload in workloads_of(world, cluster_id):
                 declare_gone(world, workload, None, f"cluster {cluster_id} was silent for {quiet // SECOND} s")
+    world.attending_place = ""
     for (cluster_id, workload_id), (since, generation, attempt) in sorted(world.orphans.items()):
         if world.now - since > ORPHAN_AFTER:
             world.journal.drop(world.orphans, (cluster_id, workload_id))

@@ -30,8 +30,20 @@ def set_aside(world: World, found: Quarantined) -> None:
         world.tell(workload, QUARANTINED)
 
 
+def release_place(world: World, place: str) -> bool:
+    """Look at a node pool or cluster again. False where it is not set aside."""
+    if world.places_aside.pop(place, None) is None:
+        return False
+    kind, _, name = place.partition("/")
+    if kind == "pool":
+        world.waiting.wake_pool(name)
+    return True
+
+
 def release(world: World, workload_id: str) -> bool:
-    """Let a workload in again. False where it is not set aside."""
+    """Let a workload in again, or look at a node pool or cluster again. False where it is not set aside."""
+    if release_place(world, workload_id):
+        return True
     if world.journal.drop(world.quarantined, workload_id) is None:
         return False
     world.touched.quarantined[workload_id] = None

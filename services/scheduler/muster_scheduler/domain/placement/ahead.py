@@ -13,6 +13,7 @@ import heapq
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from muster_scheduler.domain.asked.quarantine import pool_place
 from muster_scheduler.domain.asked.requests import Grant, Shape
 from muster_scheduler.domain.asked.workloads import SECOND, Workload
 from muster_scheduler.domain.books.capacity import Capacity
@@ -42,11 +43,14 @@ _OUTLOOKS: Final[dict[Strategy, Callable[[Popularity], Outlook]]] = {
 def look_at_arrivals(world: World) -> None:
     """Gives every pool whose strategy looks ahead a mix of today, where its own is of long ago."""
     for number, pool in sorted(world.pools.known.items()):
+        if not world.attends_place(pool_place(pool.name)):
+            continue
         if (pool.gpu in _OUTLOOKS or pool.cpu in _OUTLOOKS) and _is_old(pool, world.now):
             mix = mix_of(_arrivals(world, pool.cluster, pool.name))
             if mix or pool.mix:  # a pool to which nobody came has none, however often it is looked at
                 world.pools.put(pool._replace(mix=mix, mixed=world.now))
                 world.touched.pools[number] = None
+    world.attending_place = ""
 
 
 def _is_old(pool: NodePool, now: int) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from muster_kernel.lifecycle import ACTIVE, OVER, WAITING, LifecycleEvent, Phase
-from muster_kernel.reasons import IN_VAIN, ChangeReason, WaitingReason
+from muster_kernel.reasons import ChangeReason, WaitingReason
 from muster_kernel.sentences import Reason
 from muster_scheduler.domain.asked.courses import Claim, Planned, begun
 from muster_scheduler.domain.asked.quotas import LIMITED
@@ -34,11 +34,11 @@ from muster_scheduler.domain.room.evictions import OthersLeave, SurplusFirst, ma
 from muster_scheduler.domain.room.sites import Room
 from muster_scheduler.domain.steps import Step
 from muster_scheduler.domain.turning.batching import Pace, place_many, pool_of
+from muster_scheduler.domain.turning.blocking import block
 from muster_scheduler.domain.turning.reservation import behind, note_changes, reserve
 from muster_scheduler.domain.turning.turns import Turns
 from muster_scheduler.domain.turning.waking import Waker
 
-_TOLD_A_CYCLE: Final = 256  # members of a blocked class that are told so in one cycle
 _A_REFUSAL: Final = 800  # a head that finds no place in any pool of its costs about as much as so many visits
 
 
@@ -278,15 +278,3 @@ def settle(world: World, workload: Workload, cluster: str, pool: str, planned: t
         world.waiting.wake_higher(workload.project, pool, request.priority)
     if not workload.replicas:
         advance(world, workload, LifecycleEvent.ALL_READY, ChangeReason.ALL_READY, NO_REPLICAS)
-
-
-def block(world: World, key: ClassKey, reason: Reason, *, tell: bool = True) -> None:
-    """The class waits until something that it could use changes; its members are told why, where that is new."""
-    members = world.waiting.members(key, _TOLD_A_CYCLE) if tell else []
-    world.waiting.block(key, reason)
-    world.crowded.update(dict.fromkeys(key.pools[:1]))
-    if reason.code in IN_VAIN:
-        world.relented.update(dict.fromkeys(key.pools[:1]))
-    for workload in map(world.workloads.__getitem__, members):
-        if workload.told is not reason.code:  # as nearly all: a class that is blocked again has been told so
-            world.tell(workload, reason)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from muster_scheduler.domain.asked.quarantine import pool_place
 from muster_scheduler.domain.books.standings import standing_of
 from muster_scheduler.domain.books.world import World
 
@@ -22,13 +23,15 @@ def look_at_usage(world: World) -> None:
     if period == world.weighed:
         return
     world.weighed = period
-    for pool in sorted({pool for _, pool in world.waiting.demand}):
+    pools = sorted({pool for _, pool in world.waiting.demand})
+    for pool in filter(lambda name: world.attends_place(pool_place(name)), pools):
         standing = standing_of(world, pool)
         shares = standing.shares[0] or ()
         for project, row in standing.projects.items():
             waits = (project, pool) in world.waiting.demand
             if waits and shares and world.queues.account(project, pool).allocated < shares[row].fair:
                 world.waiting.wake_project(project)
+    world.attending_place = ""
 
 
 def next_look(world: World) -> int | None:

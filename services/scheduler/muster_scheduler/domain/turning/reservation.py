@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from muster_kernel.reasons import FOR_ROOM, WaitingReason
 from muster_kernel.sentences import Reason
 from muster_scheduler.domain.asked.courses import Reservation
+from muster_scheduler.domain.asked.quarantine import pool_place
 from muster_scheduler.domain.asked.quotas import Amount
 from muster_scheduler.domain.asked.requests import Grant, Kind
 from muster_scheduler.domain.asked.workloads import Request, Workload
@@ -67,8 +68,9 @@ def _stirred(world: World, pool: str) -> bool:
 def reserve(world: World, budget: Budget) -> None:
     """Chooses for whom nodes are kept in pools where something changed; whoever that helps is worth a try again."""
     for pool in sorted(world.crowded):
-        if world.limits.reserves:
+        if world.limits.reserves and world.attends_place(pool_place(pool)):
             _look(world, pool, budget)
+    world.attending_place = ""
     world.crowded.clear()
 
 

@@ -14,11 +14,14 @@ import heapq
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from muster_scheduler.domain.asked.quarantine import pool_place
 from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.books.classes import ClassKey
 from muster_scheduler.domain.books.standing import Standing
 from muster_scheduler.domain.books.standings import standing_of
 from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.life.quarantine import QUARANTINED
+from muster_scheduler.domain.turning.blocking import block
 
 
 class _Entry(NamedTuple):
@@ -78,7 +81,9 @@ class Turns:
         self._catch_up()
         while self._pools:
             pool = min(self._pools)
+            self._world.attends_place(pool_place(pool))
             project = self._pools[pool].turn()
+            self._world.attending_place = ""
             head = self._world.waiting.head(project) if project else None
             if head is not None:
                 return self._world.workloads[head[0]], head[1]
@@ -136,8 +141,13 @@ class Turns:
         waiting.offered.clear()
 
     def enter(self, project: str) -> None:
-        """The project takes part in the pool that its head tries first."""
+        """The project takes part in the pool that its head tries first; what waits for one that is set aside waits."""
         pool = pool_of(self._world, project)
+        while pool is not None and pool_place(pool) in self._world.places_aside:
+            head = self._world.waiting.head(project)
+            if head is not None:
+                block(self._world, head[1], QUARANTINED)
+            pool = pool_of(self._world, project)
         if pool is not None:
             if pool not in self._pools:
                 self._pools[pool] = _Pool(self, self._world, pool)
