@@ -54,6 +54,7 @@ def test_the_first_version_has_a_group_for_each_controller() -> None:
         "/cg/pids/all/w-1": {"pids.max": "50"},
         "/cg/cpu/all/w-1": {"cpu.shares": "512", "cpu.cfs_quota_us": "150000"},
     }
+    assert {group["join"] for group in told["groups"]} == {"tasks"}, "one thread spares a lock of the whole kernel"
     assert told["counters"] == {
         "oom_kill": "/cg/memory/all/w-1/memory.oom_control",
         "max": "/cg/pids/all/w-1/pids.events",
@@ -68,6 +69,7 @@ def test_the_second_version_has_one_group_for_all() -> None:
     assert told["groups"] == [
         {
             "folder": "/cg/all/w-1",
+            "join": "cgroup.procs",
             "set": {"memory.max": str(2 * GI), "pids.max": "50", "cpu.weight": "50", "cpu.max": "max"},
         }
     ]

@@ -37,15 +37,13 @@ def die_with(parent: int) -> None:
 
 
 def become_command(spec: dict[str, Any], parent: int, go: int, error: int, output: int) -> None:
-    """Wait for the word, then become the user's command. Never returns.
+    """Take on the limits and the confinement, wait for `go`, then become the user's command. Never returns.
 
     What failed goes to `error`: its errno, and a text where the command itself is not to blame.
     """
     blame = ""
     try:
         die_with(parent)
-        if os.read(go, 1) != b"!":
-            os._exit(NOT_EXECUTABLE)
         os.setsid()
         for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
@@ -58,6 +56,9 @@ def become_command(spec: dict[str, Any], parent: int, go: int, error: int, outpu
         if spec.get("confinement"):
             confine.apply(of_spec(spec["confinement"]))
         die_with(parent)  # a change of the user has cleared the wish
+        # All of that went on while the supervisor wrote the process down; nothing of the user runs before it has.
+        if os.read(go, 1) != b"!":
+            os._exit(NOT_EXECUTABLE)
         blame = spec["cwd"]
         os.chdir(spec["cwd"])
         blame = ""

@@ -39,7 +39,7 @@ def make(budget: dict[str, Any]) -> None:
 def enter(budget: dict[str, Any]) -> None:
     """Put this process under its limits, while it may still do so. Raises OSError."""
     for group in budget.get("groups", ()):
-        _write(os.path.join(group["folder"], "cgroup.procs"), b"0")
+        _write(os.path.join(group["folder"], group["join"]), b"0")
     # Where memory ends all the same, a replica goes and not the servers that keep the truth.
     _write("/proc/self/oom_score_adj", _FIRST_VICTIM)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -88,7 +88,8 @@ class Supervisor:
             {"event": "supervised", "pid": parent, "start": procfs.start_time(parent), "boot": procfs.boot_id()},
             {"event": "started", "pid": self._child, "start": procfs.start_time(self._child)},
         )
-        os.write(go_write, b"!")
+        with contextlib.suppress(BrokenPipeError):  # one that could not be limited or confined has ended already
+            os.write(go_write, b"!")
         os.close(go_write)
         failed = os.read(error_read, child.ERROR_BYTES)
         os.close(error_read)
