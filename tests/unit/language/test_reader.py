@@ -281,7 +281,7 @@ def test_a_flood_of_errors_is_cut() -> None:
     body = "".join(f"  x{number}: {{value: 1}}\n" for number in range(300))
     found = one(body).violations
     assert len(found) == 101
-    assert found[-1].message == "and 200 more errors"
+    assert found[-1].message == "and more errors; the rest was not read"
 
 
 def test_a_million_brackets_are_an_error_and_no_signal() -> None:

@@ -7,8 +7,16 @@ Holds: lines and columns count from 1; 0 means that there is no text to point at
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from muster_language.spec import Kind, WorkloadSpec
+
+MOST_VIOLATIONS: Final = 100
+"""Errors after which the reading of a document or a body ends."""
+
+
+class TooManyErrors(Exception):
+    """There are MOST_VIOLATIONS errors already: to read on would cost time and help no one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +33,10 @@ class Violation:
     def text(self) -> str:
         """Message and what is allowed in one sentence, for a channel with one line."""
         return f"{self.message}: {self.allowed}" if self.allowed else self.message
+
+
+MORE: Final = Violation("", "and more errors; the rest was not read")
+"""The last error where there are too many."""
 
 
 @dataclass(frozen=True, slots=True)

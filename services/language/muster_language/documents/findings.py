@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from muster_language.catalogue import nearest
-from muster_language.documents.document import Violation
+from muster_language.documents.document import MOST_VIOLATIONS, TooManyErrors, Violation
 from muster_language.documents.nodes import Mapping, Node, Scalar, Sequence
 from muster_language.values import Refused
 
@@ -31,7 +31,9 @@ class Findings:
     whole: set[str] = field(default_factory=set)
 
     def say(self, path: str, node: Node, message: str, allowed: str = "") -> None:
-        """An error at a node."""
+        """An error at a node. Raises TooManyErrors."""
+        if len(self.found) >= MOST_VIOLATIONS:
+            raise TooManyErrors
         self.found.append(Violation(path, message, node.line, node.column, allowed))
 
     def warn(self, path: str, node: Node, message: str) -> None:

@@ -47,12 +47,12 @@ class _Stop(Exception):
     """The text goes beyond a limit: reading on could only cost more."""
 
 
-def load(text: str) -> list[Loaded]:
-    """Every document of the text. Stops at the first syntax error or limit; what came before it is kept."""
+def load(text: str, most: int = MOST_DOCUMENTS) -> list[Loaded]:
+    """The first `most` documents. Stops at the first syntax error or limit; what came before it is kept."""
     if len(text) > LONGEST_FILE:
         message = f"the file has {len(text)} characters"
         return [Loaded(1, None, [Violation("", message, 1, 1, f"at most {LONGEST_FILE}")])]
-    builder = _Builder()
+    builder = _Builder(most)
     try:
         _walk(text, builder)
     except _Stop:
@@ -126,8 +126,9 @@ class _Open:
 class _Builder:
     """Takes events one by one and grows the tree; the stack holds the open collections."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
         self.documents: list[Loaded] = []
+        self._most = most
         self._stack: list[_Open] = []
         self._nodes = 0
         self._begin = 0
@@ -155,8 +156,9 @@ class _Builder:
 
     def _start(self, event: Any) -> None:
         mark = event.start_mark
-        if len(self.documents) == MOST_DOCUMENTS:
-            self._say(mark, f"the file has more than {MOST_DOCUMENTS} documents", "split it into several files")
+        if len(self.documents) == self._most:
+            told = f"the file has more than {self._most} document{'s' if self._most > 1 else ''}"
+            self._say(mark, told, "split it into several files")
             raise _Stop
         self.documents.append(Loaded(mark.line + 1))
         self._nodes, self._begin = 0, mark.index

@@ -9,35 +9,40 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import islice
 from typing import Final
 
 from muster_language.catalogue import catalogue, either, nearest
 from muster_language.checks.validation import check_layer
 from muster_language.documents import older
-from muster_language.documents.document import Document, Violation
+from muster_language.documents.document import MORE, MOST_VIOLATIONS, Document, TooManyErrors, Violation
 from muster_language.documents.fields import FieldReader
 from muster_language.documents.findings import Findings
-from muster_language.documents.loading import Loaded, load
+from muster_language.documents.loading import MOST_DOCUMENTS, Loaded, load
 from muster_language.documents.nodes import Mapping, Node, Scalar, Sequence, entry
 from muster_language.documents.places import place_of
 from muster_language.kubernetes import colossal
 from muster_language.spec import API_VERSION, Kind, WorkloadSpec, kind_of, kind_of_document, set_kind
 from muster_language.values import shown
 
-MOST_VIOLATIONS: Final = 100
 _METADATA: Final = ("name", "namespace", "labels", "annotations")
 _VERSIONS: Final = (API_VERSION, colossal.API_VERSION)
 
 Entry = tuple[Scalar, Node] | None
 
 
-def read(text: str, *, source: str = "<file>", template_fields: Collection[str] = ()) -> list[Document]:
+def read(
+    text: str, *, source: str = "<file>", template_fields: Collection[str] = (), most: int = MOST_DOCUMENTS
+) -> list[Document]:
     """Every document of the text, with its violations. A text without any document gives one that says so.
+
+    most: documents after which the reading ends; the last one then says that there are more.
 
     template_fields: members of pod templates that have no field of the language and are let through without effect,
     such as spec.serviceAccountName; ANY_FIELD lets all of them through, for whoever is not the one to judge.
     """
-    loaded = [part for each in load(text) if each.violations or not _is_empty(each.root) for part in _parts(each)]
+    every = (part for each in load(text, most) if each.violations or not _is_empty(each.root) for part in _parts(each))
+    loaded = list(islice(every, most))
     if not loaded:
         empty = Violation("", "there is no document here", 1, 1, f"apiVersion: {API_VERSION}, kind, metadata and spec")
         return [Document(None, WorkloadSpec(), None, "", [empty], source)]
@@ -87,14 +92,10 @@ class _Reader:
     def document(self) -> Document:
         """The document; at most MOST_VIOLATIONS errors, in the order of the text."""
         self.findings.found.extend(self.loaded.violations)
-        root = self.loaded.root
-        if isinstance(root, Mapping):
-            self._root(root)
-        elif root is not None:
-            self.findings.say("", root, "the document is not a mapping", "apiVersion, kind, metadata and spec")
+        complete = self._read(self.loaded.root)
         found = sorted(self._once(), key=lambda each: (each.line, each.column))
-        if len(found) > MOST_VIOLATIONS:
-            found = [*found[:MOST_VIOLATIONS], Violation("", f"and {len(found) - MOST_VIOLATIONS} more errors")]
+        if len(found) > MOST_VIOLATIONS or not complete:
+            found = [*found[:MOST_VIOLATIONS], MORE]
         return Document(
             kind=kind_of(self.spec),
             spec=self.spec,
@@ -107,6 +108,17 @@ class _Reader:
             warnings=self.findings.warned,
             list_line=self.loaded.list_line,
         )
+
+    def _read(self, root: Node | None) -> bool:
+        """Read the document; False where the reading ended early, at too many errors."""
+        try:
+            if isinstance(root, Mapping):
+                self._root(root)
+            elif root is not None:
+                self.findings.say("", root, "the document is not a mapping", "apiVersion, kind, metadata and spec")
+        except TooManyErrors:
+            return False
+        return True
 
     def _once(self) -> list[Violation]:
         """All errors, but of what is no value in YAML (an alias, a tag) only that: the rest follows from it."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from muster_language.checks.validation import check_layer
-from muster_language.documents.document import Violation
+from muster_language.documents.document import MORE, TooManyErrors, Violation
 from muster_language.rest.compounds import read_serving_port, read_spec
 from muster_language.rest.paths import BodyNaming
 from muster_language.rest.reader import BodyReader, Findings
@@ -42,6 +42,15 @@ def read_body(kind: Kind, body: Mapping[str, Any]) -> Body:
     findings = Findings()
     spec = WorkloadSpec()
     set_kind(spec, kind)
+    try:
+        project, cluster = _read(kind, body, spec, findings)
+    except TooManyErrors:
+        return Body(spec, "", "", tuple(findings.warnings), (*findings.violations, MORE))
+    return Body(spec, project, cluster, tuple(findings.warnings), _all(findings.violations, spec))
+
+
+def _read(kind: Kind, body: Mapping[str, Any], spec: WorkloadSpec, findings: Findings) -> tuple[str, str]:
+    """Read the body into the spec; return the ids of its project and its cluster. Raises TooManyErrors."""
     known = [*_ENVELOPE, *(_MASTER if kind is Kind.DISTRIBUTED else ())]
     for name in body:
         if name not in known:
@@ -51,7 +60,7 @@ def read_body(kind: Kind, body: Mapping[str, Any]) -> Body:
     _spec(kind, body.get("spec"), spec, findings)
     if kind is Kind.DISTRIBUTED:
         _master(kind, body, spec, findings)
-    return Body(spec, project, cluster, tuple(findings.warnings), _all(findings.violations, spec))
+    return project, cluster
 
 
 def _name(body: Mapping[str, Any], spec: WorkloadSpec, findings: Findings) -> None:

@@ -6,6 +6,7 @@ Holds: an item is named by its place in the body, since the body has no labels f
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 from muster_language.catalogue import Row
@@ -20,6 +21,9 @@ class BodyNaming:
 
     spec: WorkloadSpec
     root: str = "spec"
+    _places: dict[str, dict[str, int]] = dataclasses.field(
+        default_factory=dict, compare=False
+    )  # row -> label -> place in the list
 
     def field(self, row: Row) -> str:
         """`spec.compute.gpuPortionRequest`; a name, with or without numbers, stands beside the spec."""
@@ -37,8 +41,11 @@ class BodyNaming:
 
     def item(self, row: Row, label: str) -> str:
         """`spec.ports[0]`."""
-        labels = [label_of(item) for item in getattr(self.spec, row.name)]
-        return f"{self.field(row)}[{labels.index(label)}]" if label in labels else f"{self.field(row)}.{label}"
+        places = self._places.get(row.name)
+        if places is None:
+            labels = [label_of(item) for item in getattr(self.spec, row.name)]
+            places = self._places[row.name] = {each: place for place, each in reversed(list(enumerate(labels)))}
+        return f"{self.field(row)}[{places[label]}]" if label in places else f"{self.field(row)}.{label}"
 
     def member(self, row: Row, label: str, member: Row) -> str:
         """`spec.ports[0].container`."""

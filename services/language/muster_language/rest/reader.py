@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from muster_language.catalogue import Row, nearest
 from muster_language.catalogue import value_types as of
-from muster_language.documents.document import Violation
+from muster_language.documents.document import MOST_VIOLATIONS, TooManyErrors, Violation
 from muster_language.rest.tree import Branch, Leaf
 from muster_language.rest.values import from_json, given
 from muster_language.values import Refused, shown
@@ -39,7 +39,9 @@ class Findings:
     warnings: list[str] = field(default_factory=list)
 
     def say(self, path: str, message: str, allowed: str = "") -> None:
-        """An error."""
+        """An error. Raises TooManyErrors."""
+        if len(self.violations) >= MOST_VIOLATIONS:
+            raise TooManyErrors
         self.violations.append(Violation(path, message, allowed=allowed))
 
     def unknown(self, path: str, name: str, known: list[str]) -> None:

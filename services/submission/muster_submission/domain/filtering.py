@@ -30,7 +30,9 @@ LONGEST: Final = 1000
 _SHOWN: Final = 80
 _ALL: Final = tuple(dict.fromkeys(operator for some in OPERATORS.values() for operator in some))
 _OPERATOR: Final = "|".join(re.escape(one) for one in sorted(_ALL, key=len, reverse=True))
-_CONDITION: Final = re.compile(rf"\s*(\w*)\s*({_OPERATOR})(.*)", re.DOTALL)
+_LONGEST_IN_ALL: Final = 64 << 10  # characters of all conditions
+# Possessive: spaces that could be shared out in many ways would cost the square of their number.
+_CONDITION: Final = re.compile(rf"\s*+(\w*+)\s*+({_OPERATOR})(.*)", re.DOTALL)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)  # what has no moment yet lies before it
 _LOST_PLUS: Final = re.compile(r" (\d\d:?\d\d)$")  # in an address that was not encoded, + is a space
 _LARGEST: Final = Decimal(10**9)
@@ -56,6 +58,9 @@ class Places:
 
 def conditions(given: Sequence[str], fields: Mapping[str, ListField] = BY_NAME) -> list[str]:
     """What stands in filterBy, each condition by itself. Raises BadFilter."""
+    length = sum(map(len, given))
+    if length > _LONGEST_IN_ALL:
+        raise BadFilter(f"filterBy holds {length} characters; at most {_LONGEST_IN_ALL} are allowed")
     comma = _comma(tuple(fields))
     found = [one for text in given for one in _parts(text, comma) if one.strip()]
     if len(found) > MOST:
@@ -70,7 +75,7 @@ def read(given: Sequence[str], places: Places, fields: Mapping[str, ListField] =
 
 @cache
 def _comma(names: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile(rf",(?=\s*(?:{'|'.join(names)})\s*(?:{_OPERATOR}))")
+    return re.compile(rf",(?=\s*+(?:{'|'.join(names)})\s*+(?:{_OPERATOR}))")
 
 
 def _parts(text: str, comma: re.Pattern[str]) -> Sequence[str]:

@@ -6,6 +6,7 @@ item; a single call raises the same refusal as an error.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -18,6 +19,7 @@ from muster.workload.v1 import workload_pb2 as wl
 from muster_chassis.errors import PermissionDenied, ServiceError
 from muster_kernel.ids import check_name
 from muster_language import Violation, check_clusters, check_layer, read
+from muster_language.documents.loading import LONGEST_DOCUMENT
 from muster_language.sensitive import places
 from muster_language.spec import kind_of
 from muster_submission.domain.access import Answer, Verb
@@ -31,6 +33,8 @@ from muster_submission.ports import Base, Templates, Tenancy
 
 LARGEST_SPEC: Final = 256 << 10
 """Bytes of one layer: three of them and the rest of an event fit into a record."""
+_ONE: Final = "a draft holds one document: send the others apart"
+_DRAFTED: Final = 2  # documents that are read: the second one shows that there are too many
 _NAMED: Final = 10  # projects that an error message lists
 
 
@@ -109,12 +113,13 @@ def read_draft(draft: api.WorkloadDraft, template_fields: Collection[str] = ()) 
 
 
 def _read_yaml(text: str, template_fields: Collection[str]) -> Read:
-    documents = read(text, template_fields=template_fields)
+    if len(text) > LONGEST_DOCUMENT:
+        told = Problem("", f"the document has {len(text)} characters: at most {LONGEST_DOCUMENT} are allowed")
+        return Read(wl.WorkloadSpec(), "", wl.ORIGIN_YAML, [told])
+    documents = read(text, template_fields=template_fields, most=_DRAFTED)
     first = documents[0]
-    problems = [_problem(one) for document in documents for one in document.violations]
-    if len(documents) > 1:
-        line = documents[1].line
-        problems.append(Problem("", f"{len(documents)} documents: a draft holds one, send the others apart", line, 1))
+    problems = [_problem(one) for one in first.violations]
+    problems.extend(Problem("", _ONE, second.line, 1) for second in documents[1:])
     problems.extend((*_too_large(first.spec), *_forged(first.spec)))
     return Read(first.spec, first.namespace or "", wl.ORIGIN_YAML, problems, first.object_name)
 
@@ -156,7 +161,11 @@ class Drafts:
 
         rights, verb: who wants to do what in the projects of the drafts; a project that they may not see is not there.
         """
-        found = [await self._one(draft, rights, verb) for draft in drafts]
+        found = []
+        for draft in drafts:
+            found.append(await self._one(draft, rights, verb))
+            if draft.WhichOneof("form") == "yaml":
+                await asyncio.sleep(0)  # a document may take 0.2 s of this thread: others come in between
         wanted = {
             (one.project.name, one.spec.base_workload)
             for one in found

@@ -17,6 +17,7 @@ from muster_submission.rest.parts import Parts
 from muster_submission.rest.requests import bad
 
 _TEXT: Final = {"type": "string"}
+_LARGEST_BODY: Final = 64 << 10  # it is read before anything is known of the caller
 _GRANTS: Final = ("app_token", "refresh_token")
 TOKEN_REQUEST: Final = Shape(
     "TokenRequest",
@@ -94,7 +95,7 @@ class Tokens:
 
     async def create(self, request: Request) -> Response:
         """A token for a secret, or for a refresh token."""
-        given = _texts(await read_object(request))
+        given = _texts(await read_object(request, _LARGEST_BODY))
         who = Caller("", channel="rest", peer=request.client.host if request.client else "")
         match given.get("granttype"):
             case "app_token":
