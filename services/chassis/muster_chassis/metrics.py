@@ -6,10 +6,13 @@ that holds every name and text to the rules. A metric outside the catalogue cann
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from socketserver import ThreadingMixIn
 from typing import Any, Final, cast
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
@@ -18,6 +21,8 @@ from prometheus_client.metrics import MetricWrapperBase
 
 REGISTRY: Final = CollectorRegistry()
 SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_SILENCE: Final = 5.0  # seconds that a connection may say nothing
+_MOST_CONNECTIONS: Final = 32
 SIZES: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
 
 
@@ -88,14 +93,45 @@ def _declare(
 
 
 class _Quiet(WSGIRequestHandler):
+    timeout = _SILENCE
+
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class names it so
         """A scrape every few seconds is not worth a line."""
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    """A thread for each connection. Where there are too many, the oldest one is closed: it had its time."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, *args: Any) -> None:
+        self._open: dict[socket.socket, None] = {}  # in the order of their coming
+        self._turn = threading.Lock()
+        super().__init__(*args)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._turn:
+            self._open[request] = None
+            oldest = next(iter(self._open)) if len(self._open) > _MOST_CONNECTIONS else None
+        if oldest is not None:
+            with contextlib.suppress(OSError):
+                oldest.shutdown(socket.SHUT_RDWR)  # its thread ends by itself
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._turn:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A connection that broke or said nothing is not worth a line."""
 
 
 class Exposition:
     """The HTTP side door of a process: /metrics for Prometheus, /healthz and /ready with the reasons.
 
-    It runs in a thread of its own, so that it still answers when the event loop does not.
+    It runs in threads of its own, so that it still answers when the event loop does not, or one caller says nothing.
     """
 
     def __init__(
@@ -109,7 +145,9 @@ class Exposition:
         self._health = health
         self._degraded = degraded
         self._metrics = make_wsgi_app(REGISTRY)
-        self._server: WSGIServer = make_server(host, int(port), self._answer, handler_class=_Quiet)
+        self._server: WSGIServer = make_server(
+            host, int(port), self._answer, server_class=_Server, handler_class=_Quiet
+        )
         self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
 
     def start(self) -> None:

@@ -43,6 +43,7 @@ _ARCHIVE_LIFE: Final = 14 * 86400.0  # seconds that nobody used it
 _JVM: Final = (
     "-Xms64m",
     "-Xmx384m",
+    "-XX:+ExitOnOutOfMemoryError",  # the keeper starts it again; a broker that goes on answers nobody
     "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
     "-XX:ReservedCodeCacheSize=64m",
@@ -84,6 +85,10 @@ _SETTINGS: Final = {
     "num.recovery.threads.per.data.dir": "2",
     "background.threads": "4",
     "controlled.shutdown.enable": "false",
+    # Before a client has logged in, Kafka sets aside as much memory as the client says its first message has: by
+    # default 512 KiB, which a few hundred connections of anyone turn into the whole heap. A login has some 300 bytes.
+    "sasl.server.max.receive.size": "16384",
+    "max.connections": "5000",
 }
 
 _OPEN: Final = {"listener.security.protocol.map": "CLIENTS:PLAINTEXT,CONTROLLER:PLAINTEXT"}

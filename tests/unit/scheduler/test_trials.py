@@ -18,8 +18,9 @@ from muster_scheduler.domain.asked.limits import FAULT_LIMIT
 from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState, Request, Trials
 from muster_scheduler.domain.decisions import PhaseChange
 from muster_scheduler.domain.fleet.nodes import NodeState
+from muster_scheduler.domain.placement.place import Budget
 from muster_scheduler.stream.roles import roles_of, trials_of
-from tests.support.fleets import Fleet, node, request, role, whole
+from tests.support.fleets import Fleet, host, node, request, role, whole
 
 
 def series(completions: int, at_once: int, **more: object) -> Request:
@@ -55,6 +56,17 @@ def test_every_number_runs_once_and_the_last_end_is_the_workloads() -> None:
     end(fleet, 3)
     assert fleet.workload(1).phase is Phase.COMPLETED
     assert not fleet.workload(1).everyone()
+
+
+def test_many_trials_take_many_cycles_and_none_of_them_is_long() -> None:
+    fleet = Fleet(node("a", 8))
+    fleet.send(fleet.admitted(1, request(role(host(1, 1)))._replace(trials=Trials(2_000, 2_000))), budget=Budget())
+    placed = len(fleet.workload(1).replicas)
+    assert 1 < placed <= 300, "some tenths of a millisecond each: ten thousand in one cycle would stop everything else"
+    while placed < 2_000:
+        fleet.send(budget=Budget())
+        assert placed < len(fleet.workload(1).replicas) <= placed + 300
+        placed = len(fleet.workload(1).replicas)
 
 
 def test_there_is_no_gang_one_place_is_enough_to_begin() -> None:

@@ -15,6 +15,7 @@ from typing import Final
 PAGE_DEFAULT: Final = 50
 PAGE_LIMIT: Final = 500
 _DIGEST_BYTES: Final = 8
+_LONGEST: Final = 1_000  # characters of a row's name
 _LARGEST: Final = 2**63 - 1
 
 
@@ -43,6 +44,8 @@ def read_page_token(token: str, bound: bytes) -> str:
         last = raw[_DIGEST_BYTES:].decode()
     except (ValueError, binascii.Error):
         raise BadToken("page_token is not one that this service gave out: begin with an empty one") from None
+    if "\x00" in last or len(last) > _LONGEST:
+        raise BadToken("page_token is not one that this service gave out: begin with an empty one")
     if len(raw) <= _DIGEST_BYTES:
         raise BadToken("page_token is cut off: begin with an empty one")
     if raw[:_DIGEST_BYTES] != _digest(bound):
@@ -67,6 +70,13 @@ class TooOld:
     """The entries after the cursor are not all kept any more: the caller has to list again."""
 
     why: str
+
+
+def read_number(last: str) -> int:
+    """The number of the row in a page token whose rows are numbered. Raises BadToken."""
+    if not (last.isascii() and last.isdecimal() and len(last) < 20) or int(last) > _LARGEST:  # noqa: PLR2004
+        raise BadToken("page_token is not one that this service gave out: begin with an empty one")
+    return int(last)
 
 
 def read_cursor(text: str) -> int:

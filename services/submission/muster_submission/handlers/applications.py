@@ -102,7 +102,11 @@ class Applications:
 
 
 class Exchange:
-    """Gives tokens for secrets. rates: tries by the address that asks."""
+    """Gives tokens for secrets.
+
+    Holds: what others try from the same address never keeps out a caller whose secret is right. A secret has 256 bits,
+    so that tries without end find none; the bucket of an address bounds what wrong ones may cost.
+    """
 
     def __init__(
         self, database: Database, books: ApplicationBooks, refreshing: RefreshBooks, tokens: TokenMaker, issuer: str
@@ -116,7 +120,6 @@ class Exchange:
 
     async def by_secret(self, ref: str, secret: str, who: Caller) -> Issued:
         """A token for an application's id (or name) and secret. Raises Unauthenticated and ResourceExhausted."""
-        self._limit(who)
         found = await self._books.find(ref)
         right = hmac.compare_digest(digest(secret), found.secret if found else _NOBODYS)
         if found is None or not right or not found.enabled:
@@ -129,7 +132,6 @@ class Exchange:
 
     async def by_refresh(self, token: str, who: Caller) -> Issued:
         """A token for a refresh token, which gets a successor. Raises Unauthenticated and ResourceExhausted."""
-        self._limit(who)
         try:
             said, number = await self._tokens.read_refresh(token)
         except Unauthenticated as error:
@@ -180,6 +182,9 @@ class Exchange:
         await audit(unit, Entry(TOKEN, target, outcome=outcome, detail=detail), who=self._as(found, who))
 
     async def _refused(self, found: Application | None, who: Caller, why: str) -> ServiceError:
+        wait = self._rates.take(_address(who), monotonic())
+        if wait:
+            return ResourceExhausted("too many wrong token requests from this address: wait a while", retry_after=wait)
         self._rates.charge(_address(who), monotonic(), _DEAR)
         async with self._database.unit() as unit:
             await self._note(unit, found, who, Unauthenticated.reason)
@@ -187,11 +192,6 @@ class Exchange:
 
     def _as(self, found: Application | None, who: Caller) -> Caller:
         return replace(who, subject=found.id if found else "", issuer=self._issuer)
-
-    def _limit(self, who: Caller) -> None:
-        wait = self._rates.take(_address(who), monotonic())
-        if wait:
-            raise ResourceExhausted("too many token requests from this address: wait a while", retry_after=wait)
 
 
 def digest(secret: str) -> bytes:

@@ -22,7 +22,7 @@ from muster_submission.errors import BadQuestion
 from muster_submission.handlers.access import Access, Rights
 from muster_submission.handlers.applications import Applications
 from muster_submission.handlers.grants import Grants, visible
-from muster_submission.rpc.reading import page_of
+from muster_submission.rpc.reading import number_of, page_of
 
 _VERBS: Final = {str(verb): verb for verb in Verb}
 _LONGEST: Final = 500
@@ -75,10 +75,9 @@ class AccessRoom(access_pb2_grpc.AccessServiceServicer):
         rights = await self._rights()
         bound = f"rules\x00{request.holder}\x00{request.project}".encode()
         size, after = page_of(request.page_size, request.page_token, bound)
+        last = number_of(after)
         found = [
-            rule
-            for rule in visible(rights, await self._rules.all())
-            if rule.number > (int(after) if after.isdecimal() else 0) and _wanted(rule, request)
+            rule for rule in visible(rights, await self._rules.all()) if rule.number > last and _wanted(rule, request)
         ]
         token = page_token(str(found[size - 1].number), bound) if len(found) > size else ""
         return api.ListAccessRulesResponse(rules=[_rule(rule) for rule in found[:size]], next_page_token=token)
@@ -156,7 +155,7 @@ class AccessRoom(access_pb2_grpc.AccessServiceServicer):
         wanted = wanted_of(request, rights)
         bound = f"audit\x00{request.who}\x00{request.what}\x00{request.project}\x00{wanted.since}".encode()
         size, after = page_of(request.page_size, request.page_token, bound)
-        found = await self._audit.page(wanted, size, int(after) if after.isdecimal() else None)
+        found = await self._audit.page(wanted, size, number_of(after) or None)
         token = page_token(str(found[-1]["id"]), bound) if len(found) == size else ""
         return api.ListAuditResponse(entries=[_entry(row) for row in found], next_page_token=token)
 

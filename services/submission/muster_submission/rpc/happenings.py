@@ -15,10 +15,9 @@ from muster_submission.domain import phases
 from muster_submission.domain.access import Verb
 from muster_submission.domain.cursors import page_token
 from muster_submission.domain.others import filled
-from muster_submission.errors import BadQuestion
 from muster_submission.handlers.access import Rights
 from muster_submission.rpc.naming import Scope, name_other
-from muster_submission.rpc.reading import find, page_of
+from muster_submission.rpc.reading import find, number_of, page_of
 
 
 class Happenings:
@@ -31,11 +30,9 @@ class Happenings:
         """A page of events, the beginning last. Raises BadQuestion, NoSuchWorkload."""
         shown = await find(self._reading, request.workload, rights)
         size, after = page_of(request.page_size, request.page_token, shown.id.encode())
-        if after and not after.isdecimal():
-            raise BadQuestion("page_token is not one of these events: begin with an empty one")
         # One more than a page shows whether another follows; behind the last entry comes the beginning.
         if after:
-            found = await self._reading.history_before(shown.id, int(after), size + 1)
+            found = await self._reading.history_before(shown.id, number_of(after), size + 1)
         else:
             found = await self._reading.history(shown.id, 0, size + 1)
         scope = rights.projects(Verb.WORKLOADS_READ)

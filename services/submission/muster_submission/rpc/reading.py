@@ -9,7 +9,7 @@ from muster_chassis.text import clean
 from muster_kernel.ids import is_uuid
 from muster_submission.adapters.reading import Reading
 from muster_submission.domain.access import Verb
-from muster_submission.domain.cursors import BadToken, page_size, read_page_token
+from muster_submission.domain.cursors import BadToken, page_size, read_number, read_page_token
 from muster_submission.domain.filtering import BadFilter, read
 from muster_submission.domain.filters import Filter
 from muster_submission.domain.terms import Term
@@ -85,6 +85,14 @@ async def filter_of(reading: Reading, asked: api.WorkloadFilter, rights: Rights)
         terms=terms,
         said=tuple(asked.filter_by),
     )
+
+
+def number_of(after: str) -> int:
+    """The number of the row after which a page of numbered rows begins; 0 for the first page. Raises BadQuestion."""
+    try:
+        return read_number(after) if after else 0
+    except BadToken as error:
+        raise BadQuestion(str(error)) from error
 
 
 def page_of(size: int, token: str, bound: bytes) -> tuple[int, str]:

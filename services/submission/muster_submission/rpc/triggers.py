@@ -112,6 +112,8 @@ class Triggers(triggers_pb2_grpc.TriggersServiceServicer):
             raise BadQuestion("outcomes holds one that there is not")
         bound = f"firings\x00{request.project}\x00{request.trigger}\x00{outcomes}".encode()
         size, after = page_of(request.page_size, request.page_token, bound)
+        if after and not is_uuid(after):
+            raise BadQuestion("page_token is not one of these firings: begin with an empty one")
         found = await self._firings.page(request.project, request.trigger, outcomes, size, after)
         token = page_token(found[-1].id, bound) if len(found) == size else ""
         return api.ListFiringsResponse(firings=[shown_firing(one) for one in found], next_page_token=token)

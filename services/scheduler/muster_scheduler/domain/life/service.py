@@ -28,6 +28,8 @@ from muster_scheduler.domain.placement.place import Budget, place_replica
 from muster_scheduler.domain.placement.slicing import charge_there
 
 E = LifecycleEvent
+_ONE_BY_ONE: Final = 100
+"""Visits that the placing of a replica by itself costs beside those of its nodes: some 200 us, all books included."""
 NO_REPLICAS: Final = "it should have no replicas now"
 _SOME_LACK: Final = {Phase.DEGRADED: ChangeReason.REPLICAS_LOST, Phase.UPDATING: ChangeReason.NEW_REVISION}
 
@@ -113,6 +115,7 @@ def add_replica(world: World, workload: Workload, role: Role, index: int, budget
     found = None if _rests(world, workload, role, index) else _placed(world, workload, role, index, budget)
     if found is not None:
         world.take(workload, [found])
+        budget.visits -= _ONE_BY_ONE
     return found is not None
 
 
