@@ -223,6 +223,11 @@ class RpcSettings(BaseSettings):
     """Whether the service makes tokens of its own, so that it needs no other issuer."""
 
     grpc_listen: Address = Field(description="Where gRPC listens, HOST:PORT.")
+    ports_reserved: bool = Field(
+        default=False,
+        description="Whether another process of the same user holds the ports with SO_REUSEPORT, so that no other user "
+        "can take them while this service restarts; the embedded stack of root does.",
+    )
     auth: AuthMode = Field(default=AuthMode.JWT, description="off or jwt.")
     auth_issuers: tuple[IssuerSettings, ...] = Field(
         default=(),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,7 @@ from muster_client.errors import Unavailable
 SERVER_VARIABLE: Final = "MUSTER_SERVER"
 TOKEN_VARIABLE: Final = "MUSTER_TOKEN"  # noqa: S105  the variable's name, not a token
 APPLICATION_VARIABLE: Final = "MUSTER_APPLICATION"
+_START_TIME: Final = 19  # counted after the command's closing parenthesis
 HOME_VARIABLE: Final = "MUSTER_HOME"
 
 
@@ -63,12 +65,26 @@ def _named(given: str | None) -> str | None:
 
 
 def _local_application() -> Path | None:
-    """The administrator's file of a stack that asks for tokens."""
+    """The administrator's file of a stack that asks for tokens. Raises Unavailable where the stack does not run."""
     try:
         state = json.loads((data_folder() / "stack.json").read_text())
-        return Path(state["application"]) if state.get("application") else None
-    except (OSError, ValueError, TypeError):
+        if not state.get("application"):
+            return None
+        if not _runs(state.get("keeper") or {}):
+            # The ports of a stack are anyone's once its keeper has gone: no secret may be sent there.
+            raise Unavailable(f"the stack in {data_folder()} does not run. Start it with `muster up`")
+        return Path(state["application"])
+    except (OSError, ValueError, TypeError, AttributeError):
         return None
+
+
+def _runs(keeper: Mapping[str, int]) -> bool:
+    """Whether the process with that pid and that start time (field 22 of /proc/PID/stat) lives."""
+    try:
+        fields = Path(f"/proc/{keeper['pid']}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[_START_TIME]) == keeper["started"]
+    except (OSError, ValueError, LookupError):
+        return False
 
 
 def _local_stack() -> str | None:

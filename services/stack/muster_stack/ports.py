@@ -58,6 +58,22 @@ def claim(port: int) -> socket.socket | None:
     return held
 
 
+def reserve(port: int) -> socket.socket | None:
+    """Keeps users other than this one off a TCP port until the socket is closed; None where the port is taken.
+
+    A server of this user listens there all the same, by SO_REUSEPORT, and a client meets only one that listens. Without
+    it any process of the machine could take the port while its service restarts, and be told what is meant for it.
+    """
+    held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    try:
+        held.bind((LOOPBACK, port))
+    except OSError:
+        held.close()
+        return None
+    return held
+
+
 def listens(port: int, *, seconds: float = 0.2) -> bool:
     """Whether somebody accepts connections on this port."""
     try:

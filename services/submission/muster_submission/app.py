@@ -77,7 +77,7 @@ async def compose(runtime: Runtime, settings: SubmissionSettings) -> Application
         runtime.eternal("credentials", upkeep.keep_sealed)
     runtime.eternal("rpc", server.run, stop=stop_serving)
     if settings.rest_listen is not None:
-        rest = RestServer(settings.rest_listen, app.edge())
+        rest = RestServer(settings.rest_listen, app.edge(), reserved=settings.ports_reserved)
         rest.start()
         runtime.eternal("rest", rest.run, stop=rest.stop)
     runtime.drain(lambda: relay.drain(_DRAIN_SECONDS))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import random
+import socket
 import urllib.error
 import urllib.request
 from datetime import timedelta
@@ -155,6 +157,19 @@ def test_the_side_door_names_what_is_degraded() -> None:
             }
     finally:
         door.stop()
+
+
+def test_the_side_door_answers_while_others_say_nothing() -> None:
+    door = metrics.Exposition("127.0.0.1:0", dict)
+    door.start()
+    with contextlib.ExitStack() as silent:
+        try:
+            for _ in range(100):
+                silent.enter_context(socket.create_connection(("127.0.0.1", door.port)))
+            with urllib.request.urlopen(f"http://127.0.0.1:{door.port}/healthz", timeout=60) as answer:
+                assert answer.status == 200
+        finally:
+            door.stop()
 
 
 def test_the_side_door_answers_with_metrics_and_reasons() -> None:

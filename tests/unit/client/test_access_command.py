@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,7 +16,8 @@ from muster_client import Muster
 from muster_client.cli.exits import Exit
 from muster_client.cli.moments import moment
 from muster_client.cli.render.access import caller
-from muster_client.errors import InvalidInput, Unauthenticated
+from muster_client.errors import InvalidInput, Unauthenticated, Unavailable
+from muster_stack.processes import Identity, identify
 from tests.support.plane_world import World
 from tests.unit.client.conftest import Command
 
@@ -152,7 +155,11 @@ async def test_the_local_stacks_secret_goes_to_no_other_server(
     world.access.secrets["app"] = "s" * 40
     home = tmp_path / "home"
     home.mkdir()
-    state = {"services": {"submission": {"grpc": server}}, "application": str(_application(home))}
+    state: dict[str, object] = {
+        "services": {"submission": {"grpc": server}},
+        "application": str(_application(home)),
+        "keeper": asdict(identify(os.getpid()) or Identity(0, 0)),
+    }
     (home / "stack.json").write_text(json.dumps(state))
     async with Muster() as muster:
         assert (await muster.access.who_am_i()).subject == "anna"
@@ -164,6 +171,21 @@ async def test_the_local_stacks_secret_goes_to_no_other_server(
         with pytest.raises(Unauthenticated):
             await muster.access.who_am_i()
     assert len(world.asked("IssueToken")) == 1
+
+
+@pytest.mark.parametrize("keeper", [None, {"pid": os.getpid(), "started": 1}, {"pid": 0, "started": 0}])
+async def test_no_secret_goes_to_the_port_of_a_stack_whose_keeper_is_gone(
+    server: str, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keeper: dict[str, int] | None
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("MUSTER_HOME", str(home))
+    state = {"services": {"submission": {"grpc": server}}, "application": str(_application(home)), "keeper": keeper}
+    (home / "stack.json").write_text(json.dumps(state))
+    with pytest.raises(Unavailable, match="does not run"):
+        async with Muster() as muster:
+            await muster.access.who_am_i()
+    assert not world.asked("IssueToken")
 
 
 def test_an_application_is_called_by_its_name() -> None:

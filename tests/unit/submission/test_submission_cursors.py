@@ -15,6 +15,7 @@ from muster_submission.domain.cursors import (
     page_size,
     page_token,
     read_cursor,
+    read_number,
     read_page_token,
 )
 from muster_submission.domain.filters import Filter, Subject
@@ -51,6 +52,19 @@ def test_a_token_is_bound_to_its_question() -> None:
             read_page_token(wrong, b"question")
     with pytest.raises(BadToken, match="another filter"):
         read_page_token(token, b"other")
+
+
+@pytest.mark.parametrize("last", ["a\x00b", "x" * 1_001])
+def test_a_forged_token_is_refused_before_a_database_sees_it(last: str) -> None:
+    with pytest.raises(BadToken, match="begin with an empty one"):
+        read_page_token(page_token(last, b"question"), b"question")
+
+
+@pytest.mark.parametrize("last", ["x", "-1", "9" * 19, "9" * 5_000, "\u0661"])
+def test_a_forged_number_is_refused_before_a_database_sees_it(last: str) -> None:
+    assert read_number("12") == 12
+    with pytest.raises(BadToken, match="begin with an empty one"):
+        read_number(last)
 
 
 def test_cursors() -> None:

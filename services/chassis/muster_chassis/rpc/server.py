@@ -39,8 +39,6 @@ _OPTIONS: Final = [
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.server_handshake_timeout_ms", 10_000),
-    # Two processes on one port would each get half of the calls; the second one must fail instead.
-    ("grpc.so_reuseport", 0),
 ]
 _CLIENT_OPTIONS: Final = [
     *_OPTIONS[:2],
@@ -116,7 +114,9 @@ class Server:
                     authenticate or authenticator(settings), public=public, limiter=limiter, kinds=kinds, gate=gate
                 )
             ],
-            options=_OPTIONS,
+            # Two processes on one port would each get half of the calls: the second one must fail, unless the port is
+            # held for us by one that never listens.
+            options=[*_OPTIONS, ("grpc.so_reuseport", int(settings.ports_reserved))],
             maximum_concurrent_rpcs=limiter.most + _UNKNOWN,
         )
         for one in services:

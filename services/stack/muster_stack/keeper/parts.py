@@ -220,6 +220,7 @@ class _Maker:
             "MUSTER_KAFKA_USER": user,
             "MUSTER_KAFKA_PASSWORD_FILE": str(self._layout.bus_identities / user),
             "MUSTER_GRPC_LISTEN": self.address(name),
+            "MUSTER_PORTS_RESERVED": "true" if self._state.reserves else "false",
             "MUSTER_METRICS_LISTEN": self.address(name, "metrics"),
             "MUSTER_INSTANCE": name,
             "MUSTER_LOG_LEVEL": self._state.options.log_level,

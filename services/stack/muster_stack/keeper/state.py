@@ -16,10 +16,12 @@ from typing import Any, Final, Literal
 from muster_stack.credentials import administrator
 from muster_stack.keeper.child import Child
 from muster_stack.layout import Layout
-from muster_stack.ports import claim, free_ports, is_free
+from muster_stack.ports import claim, free_ports, is_free, reserve
 from muster_stack.processes import Identity, identify
 
 VERSION: Final = 1
+_RESERVED: Final = (".grpc", ".rest")
+"""Purposes of ports on which secrets and tokens come in."""
 
 
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -44,6 +46,7 @@ class State:
     keeper: Identity | None = None
     options: Options = field(default_factory=Options)
     claims: dict[int, socket.socket] = field(default_factory=dict)  # held while the keeper lives
+    reserved: dict[int, socket.socket] = field(default_factory=dict)  # the same, against other users
 
     @classmethod
     def load(cls, layout: Layout) -> State:
@@ -83,14 +86,26 @@ class State:
         held = claim(port) if is_free(port) else None
         if held is None:
             return False
+        if self.reserves and purpose.endswith(_RESERVED):
+            own = reserve(port)
+            if own is None:
+                held.close()
+                return False
+            self.reserved[port] = own
         self.claims[port] = held
         return True
 
+    @property
+    def reserves(self) -> bool:
+        """Whether ports are kept from other users. Where replicas are of our own user, they could share such a port."""
+        return os.geteuid() == 0
+
     def release(self) -> None:
         """Gives up the claims: the keeper ends, and the next one takes the same ports."""
-        for held in self.claims.values():
+        for held in (*self.claims.values(), *self.reserved.values()):
             held.close()
         self.claims.clear()
+        self.reserved.clear()
 
     def write(self, children: Sequence[Child]) -> None:
         """Replaces the file; whoever reads sees the old or the new one, never a part."""

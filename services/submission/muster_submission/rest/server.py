@@ -35,9 +35,11 @@ class _Quiet(uvicorn.Server):
 class RestServer:
     """The HTTP server of one process."""
 
-    def __init__(self, listen: str, edge: Edge) -> None:
+    def __init__(self, listen: str, edge: Edge, *, reserved: bool = False) -> None:
+        """reserved: another process of this user holds the port with SO_REUSEPORT and never listens."""
         host, _, port = listen.rpartition(":")
         self._address = (host.strip("[]"), int(port))
+        self._reserved = reserved
         self._socket: socket.socket | None = None
         self._ended = asyncio.Event()
         self._server = _Quiet(_config(edge, Connections(min(_CONNECTIONS, _open_files() // 2))))
@@ -47,7 +49,7 @@ class RestServer:
     def start(self) -> None:
         """Takes the address: connections wait from here on. Raises OSError where it is taken."""
         family = socket.AF_INET6 if ":" in self._address[0] else socket.AF_INET
-        self._socket = socket.create_server(self._address, family=family, backlog=_BACKLOG)
+        self._socket = socket.create_server(self._address, family=family, backlog=_BACKLOG, reuse_port=self._reserved)
         self.port = self._socket.getsockname()[1]
 
     async def run(self) -> None:
