@@ -66,7 +66,7 @@ async def submission(tls: ServerTls | None, tokens: Tokens) -> AsyncIterator[int
             tokens,
         ),
     ]
-    settings: Any = SimpleNamespace(grpc_listen="127.0.0.1:0", call_limits={})
+    settings: Any = SimpleNamespace(grpc_listen="127.0.0.1:0", call_limits={}, ports_reserved=False)
     server = Server(settings, served, Health(), everyone_is_local)
     await server.start(tls)
     try:

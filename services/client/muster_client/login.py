@@ -84,7 +84,7 @@ def _kept(application: Path) -> tuple[str, float] | None:
     """The token of an earlier command, while it counts and is of the secret that the file has now."""
     cache = _cache(application)
     try:
-        if cache.stat().st_mtime_ns < application.stat().st_mtime_ns:
+        if cache.stat().st_mtime_ns < application.stat().st_mtime_ns or cache.lstat().st_uid != os.geteuid():
             return None
         found = json.loads(cache.read_text())
         token, ends = str(found["token"]), float(found["ends"])
@@ -98,7 +98,8 @@ def _keep(application: Path, token: str, ends: float) -> None:
     cache = _cache(application)
     fresh = cache.with_name(f"{cache.name}.{os.getpid()}")
     try:
-        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        # The folder may be one in which others can write: a file that is there already would be theirs to read.
+        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         with os.fdopen(handle, "w") as file:
             json.dump({"token": token, "ends": ends}, file)
         fresh.replace(cache)

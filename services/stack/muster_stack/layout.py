@@ -16,6 +16,7 @@ from pathlib import Path
 from muster_stack.errors import NoFolder
 
 _SOCKET_NAME = "/.s.PGSQL.5432.lock"
+_RUNTIME = Path("/run")
 _SOCKET_PATH_LIMIT = 107
 
 
@@ -135,14 +136,14 @@ class Layout:
 
     @property
     def sockets(self) -> Path:
-        """A short folder for this stack's Unix sockets: under the data folder, the user's runtime folder, or /tmp."""
+        """A short folder for this stack's Unix sockets: in the data folder, the user's runtime folder, /run or /tmp."""
         runtime = os.environ.get("XDG_RUNTIME_DIR")
         places = [self.root / "run"]
         if runtime and Path(runtime).is_dir():
             places.append(Path(runtime) / f"muster-{self.key}")
         if os.geteuid() == 0:
-            # PostgreSQL runs as another user, who cannot look into root's folders.
-            places = []
+            # PostgreSQL runs as another user, who cannot look into root's folders. In /run only root makes folders.
+            places = [_RUNTIME / f"muster-{self.key}"] if os.access(_RUNTIME, os.W_OK) else []
         short = (place for place in places if len(os.fsencode(place)) + len(_SOCKET_NAME) <= _SOCKET_PATH_LIMIT)
         return next(short, Path(tempfile.gettempdir()) / f"muster-{os.geteuid()}-{self.key}")
 
@@ -150,6 +151,9 @@ class Layout:
         """Creates the folders; the data folder is for its owner only. Raises NoFolder where that cannot be."""
         try:
             self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            for status in (self.root.lstat(), self.root.stat()):
+                if status.st_uid != os.geteuid():  # laid out by another user, such as in /tmp: all secrets lie in it
+                    raise NoFolder(f"{self.root} belongs to user id {status.st_uid}: name another with --data")
             for folder in (self.logs, self.clusters, self.kafka):
                 folder.mkdir(exist_ok=True)
         except (FileExistsError, NotADirectoryError) as error:

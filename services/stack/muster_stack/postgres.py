@@ -8,6 +8,7 @@ Holds: every service has a role, a password and a schema of its own, and cannot 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -145,19 +146,30 @@ class PostgresServer:
         os.sync()  # initdb's own walk over a thousand files takes longer
 
     def _make_sockets(self) -> None:
-        self._sockets.mkdir(parents=True, exist_ok=True, mode=0o700)
-        owner = self._sockets.stat().st_uid
-        expected = {os.geteuid()} | ({self._account.uid} if self._account else set())
-        if owner not in expected:
-            # A folder in /tmp may have been laid out by somebody who wants to read the passwords.
-            raise StartFailed(f"{self._sockets} belongs to user id {owner}; remove it, then start again")
+        self._sockets.parent.mkdir(parents=True, exist_ok=True)
         self._take(self._sockets)
 
     def _take(self, folder: Path) -> None:
-        folder.mkdir(exist_ok=True, mode=0o700)
-        if self._account:
-            os.chown(folder, self._account.uid, self._account.gid)
-        folder.chmod(0o700)
+        """Make the folder, or take the one that is there, for PostgreSQL alone. Raises StartFailed.
+
+        A folder in /tmp may have been laid out by another user, who wants to read the passwords; a link there would
+        have root give a folder of that user's choice away.
+        """
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+        try:
+            opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError as error:
+            raise StartFailed(f"{folder} is no folder ({error.strerror}); remove it, then start again") from error
+        try:
+            owner = os.fstat(opened).st_uid
+            if owner not in {os.geteuid()} | ({self._account.uid} if self._account else set()):
+                raise StartFailed(f"{folder} belongs to user id {owner}; remove it, then start again")
+            if self._account:
+                os.fchown(opened, self._account.uid, self._account.gid)
+            os.fchmod(opened, 0o700)
+        finally:
+            os.close(opened)
 
     def _binary(self, name: str) -> Path:
         return postgres_home.binaries(self._account) / name

@@ -96,7 +96,9 @@ async def test_only_submissions_own_token_for_this_very_service_lets_a_call_in(l
         dead_letters_pb2_grpc.add_DeadLettersServiceServicer_to_server,
         letters,
     )
-    settings: Any = SimpleNamespace(trust_file=identities.trust(layout), grpc_listen="127.0.0.1:0", call_limits={})
+    settings: Any = SimpleNamespace(
+        trust_file=identities.trust(layout), grpc_listen="127.0.0.1:0", call_limits={}, ports_reserved=False
+    )
     server = internal_server(settings, ServiceName.POLICY, [served], Health())
     await server.start()
     refused_before = REFUSED.labels(METHOD)._value.get()

@@ -30,7 +30,7 @@ def ours(tmp_path: Path) -> Authority:
 
 @asynccontextmanager
 async def serving(tls: ServerTls | None) -> AsyncIterator[str]:
-    settings: Any = SimpleNamespace(grpc_listen="127.0.0.1:0", call_limits={})
+    settings: Any = SimpleNamespace(grpc_listen="127.0.0.1:0", call_limits={}, ports_reserved=False)
     server = Server(settings, [], Health(), everyone_is_local)
     await server.start(tls)
     try:

@@ -30,7 +30,7 @@ def layout(tmp_path: Path) -> Layout:
 
 async def trusted(made: authority.Issued, ca: Path) -> bool:
     """Whether a client that trusts `ca` is served with the certificate."""
-    settings: Any = SimpleNamespace(grpc_listen="127.0.0.1:0", call_limits={})
+    settings: Any = SimpleNamespace(grpc_listen="127.0.0.1:0", call_limits={}, ports_reserved=False)
     server = Server(settings, [], Health(), everyone_is_local)
     await server.start(ServerTls(made.certificate, made.key))
     found = False

@@ -46,6 +46,20 @@ def test_the_data_folder_is_its_owners_alone(tmp_path: Path) -> None:
     assert layout.root.stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+@pytest.mark.parametrize("link", [False, True])
+def test_a_data_folder_that_another_user_has_laid_out_is_refused(tmp_path: Path, link: bool) -> None:
+    folder = tmp_path / "data"
+    if link:
+        (tmp_path / "target").mkdir()
+        folder.symlink_to(tmp_path / "target")
+    else:
+        folder.mkdir()
+    os.chown(folder, 65_533, 65_533, follow_symlinks=False)
+    with pytest.raises(NoFolder, match="belongs to user id 65533"):
+        Layout(folder).make()
+
+
 def test_a_data_folder_that_is_a_file_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "file"
     file.write_text("mine")

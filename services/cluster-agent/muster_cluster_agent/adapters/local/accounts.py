@@ -111,6 +111,8 @@ def _claim(registry: Path, owner: str, wanted: UidRange | None) -> UidRange:
         }
         mine = next((range_ for range_, whose in claims.items() if whose == owner), None)
         if wanted is None and mine is not None:
+            if errors := taken(mine):  # since the last start; files of its replicas would be theirs
+                raise ClusterFileError("\n".join(errors))
             return mine
         others = {range_: whose for range_, whose in claims.items() if whose != owner}
         chosen = wanted or next(_free_blocks(others), None)
