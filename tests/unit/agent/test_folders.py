@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import pytest
 
 from muster_cluster_agent.errors import SecretsError
+from muster_cluster_agent.handlers import folders as keeping
 from muster_cluster_agent.handlers.folders import FolderKeeper
 from muster_cluster_agent.ports import Deleted, Kept
 
@@ -57,3 +59,24 @@ async def test_many_are_asked_for_in_parts() -> None:
     here = Here([Kept(f"w-{number}", 0.0) for number in range(2_100)])
     await FolderKeeper(here, here, clock=lambda: NOW).look()
     assert here.asked == [1_000, 1_000, 100]
+
+
+async def test_what_a_replica_has_left_does_not_end_the_keeper(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+    twice = asyncio.Event()
+
+    class Broken(Here):
+        async def kept(self) -> Sequence[Kept]:
+            nonlocal looks
+            looks += 1
+            if looks == 2:
+                twice.set()
+            raise RecursionError("maximum recursion depth exceeded")
+
+    here = Broken([])
+    monkeypatch.setattr(keeping, "_PERIOD", 0.001)
+    task = asyncio.create_task(FolderKeeper(here, here, clock=lambda: NOW).run())
+    async with asyncio.timeout(10):
+        await twice.wait()
+    assert not task.done()
+    task.cancel()

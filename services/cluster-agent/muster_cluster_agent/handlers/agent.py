@@ -150,6 +150,9 @@ class Agent:
             except OSError as error:
                 self._sound = False
                 log.warning("watch_failed", error=str(error))
+            except Exception:  # one bad workload must not end the agent: said, and everything is looked at again
+                self._sound = False
+                log.exception("watch_failed")
             await asyncio.sleep(_RETRY_SECONDS)
             await self.adopt()
             self.agenda.mark_everything()

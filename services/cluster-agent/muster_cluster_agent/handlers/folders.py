@@ -40,6 +40,8 @@ class FolderKeeper:
                 await self.look()
             except (SecretsError, OSError) as error:
                 log.info("folders_not_looked_at", why=str(error)[:300])
+            except Exception:  # what replicas have left must not end the agent: said, and looked at again
+                log.exception("folders_not_looked_at")
 
     async def look(self) -> None:
         """Look once. Raises SecretsError or OSError; what was found until then has gone."""

@@ -12,7 +12,7 @@ import itertools
 import json
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -34,6 +34,7 @@ from muster_cluster_agent.adapters.local.service_ports import ServicePorts
 from muster_cluster_agent.adapters.local.services import Services
 from muster_cluster_agent.adapters.local.specs import SpecWriter
 from muster_cluster_agent.adapters.local.state import StateFolder
+from muster_cluster_agent.adapters.local.tasks import Tasks
 from muster_cluster_agent.adapters.local.watcher import Watcher
 from muster_cluster_agent.adapters.local.workdirs import Workdirs
 from muster_cluster_agent.domain import status
@@ -63,6 +64,7 @@ _NODES_A_LOOK: Final = 100  # where there are more nodes, their switches are loo
 _DISK_SECONDS: Final = 1.0
 _DISK_LOOKS: Final = 10  # looks at what is free between two at what the working folders hold
 _SCAN_SECONDS: Final = 10.0
+_REMOVE_SECONDS: Final = 0.5  # between two turns of removing what is left of deleted workloads
 _NVML_LOOKS: Final = 80  # looks at the switches between two looks at the devices
 _THREADS: Final = 4
 
@@ -100,7 +102,7 @@ class LocalBackend:
         self._groups = cgroups.find(self.declared.budgets.processes)
         self._writer = SpecWriter(state, here, self._ports, self._groups, self._workdirs, self._confiner, self._kept)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="local-backend")
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tasks = Tasks()
 
     async def __aenter__(self) -> Self:
         """Opens it."""
@@ -129,20 +131,18 @@ class LocalBackend:
         for replica in await self._blocking(self._store.load):
             # A replica that served when the last agent ended serves until its probe says otherwise.
             replica.ready = replica.running and not served.isdisjoint(replica.spec.get("ports", {}).values())
-            self._watcher.adopt(replica)
+            self._watcher.find(replica)
         await self._services.restore(self._replicas)
         self._watcher.open()
         await self._nursery.open()
-        self._spawn("nodes", self._watch_nodes())
-        self._spawn("scan", self._scan())
-        self._spawn("disk", self._watch_disk())
+        self._tasks.spawn("nodes", self._watch_nodes)
+        self._tasks.spawn("scan", self._scan)
+        self._tasks.spawn("disk", self._watch_disk)
+        self._tasks.spawn("removal", self._remove_leftovers)
 
     async def close(self) -> None:
         """Stops watching. Replicas and their supervisors go on."""
-        for task in self._tasks.values():
-            task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
-        self._tasks.clear()
+        await self._tasks.close()
         await self._watcher.close()
         await self._services.close()
         await self._nursery.close()
@@ -195,10 +195,16 @@ class LocalBackend:
         return [owner for owner in owners if not self._replicas.of(owner.workload_id)]
 
     async def forget(self, workload_ids: Iterable[str]) -> None:
-        """Removes the working folders and logs of deleted workloads; one that has replicas here keeps them."""
+        """Removes the working folders and logs of deleted workloads; one that has replicas here keeps them.
+
+        A workload whose folders cannot be removed is a line in the log: the others go, and it is tried again.
+        """
         for workload_id in workload_ids:
             if not self._replicas.of(workload_id):
-                await self._blocking(partial(self._leftovers.remove, workload_id))
+                try:
+                    await self._blocking(partial(self._leftovers.remove, workload_id))
+                except Exception as error:  # noqa: BLE001  what a replica has left must not end the agent
+                    log.warning("folders_not_removed", workload_id=workload_id, why=str(error)[:300])
 
     async def renew(self, sent_at: float) -> None:
         """Supervisors with a dead-man's deadline read here when the bus was last reached."""
@@ -400,19 +406,14 @@ class LocalBackend:
             await self._blocking(partial(self._leftovers.tidy, tuple(self._replicas)))
             self._watcher.tell_fleet()
 
+    async def _remove_leftovers(self) -> None:
+        """Empties what goes, turn by turn: millions of files must not hold a thread, nor the disk for long."""
+        while True:
+            left = await self._blocking(self._leftovers.empty)
+            await asyncio.sleep(_REMOVE_SECONDS if left else _SCAN_SECONDS)
+
     def _processes_of(self, node: str) -> Sequence[tuple[int, int]]:
         return self._store.processes([r for r in self._replicas if r.spec["node"] == node and not r.gone])
-
-    def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work, name=name)
-        self._tasks[name] = task
-        task.add_done_callback(lambda done: self._ended(name, done))
-
-    def _ended(self, name: str, task: asyncio.Task[None]) -> None:
-        if self._tasks.get(name) is task:
-            del self._tasks[name]
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("task_failed", task=name, exc_info=error)
 
     async def _blocking(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)

@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import json
 import os
+import stat
 import struct
 from pathlib import Path
 from typing import Any, Final
@@ -41,12 +42,14 @@ def make_folder(parent: int, name: str, mode: int, owner: int | None) -> int:
 
 
 def read_json(root: Path, path: str, limit: int) -> dict[str, Any] | None:
-    """Return a JSON object of at most `limit` bytes from below `root`; None where there is none, or anything else."""
+    """Return a JSON object of at most `limit` bytes from a regular file below `root`; None where there is none."""
     try:
         folder = os.open(root, os.O_PATH | os.O_DIRECTORY)
         try:
             # Not blocking: a replica may have put a pipe there that has no writer.
             with open(open_beneath(folder, path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    return None
                 content = json.loads(file.read(limit + 1)[:limit])
         finally:
             os.close(folder)

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import structlog
+
 from muster_cluster_agent.adapters.local import journal, procfs
 from muster_cluster_agent.adapters.local.state import StateFolder, sync_folder, write_synced
 from muster_cluster_agent.adapters.local.workdirs import Workdirs
@@ -31,6 +33,8 @@ _SWEEP_SECONDS: Final = 5.0
 _LOCK_SECONDS: Final = 5.0
 Spec = dict[str, Any]
 Lines = list[dict[str, Any]]
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
@@ -160,7 +164,11 @@ class ReplicaStore:
             if path.name.startswith(".") or path.name in self._state.removed:
                 shutil.rmtree(path, ignore_errors=True)
                 continue
-            replica = self.read(path.name)
+            try:
+                replica = self.read(path.name)
+            except Exception as error:  # noqa: BLE001  what one replica has written must not keep the agent from starting
+                log.warning("replica_not_read", replica=path.name, why=f"{type(error).__name__}: {error}"[:300])
+                continue
             if replica is not None:
                 found.append(replica)
         return found

@@ -44,6 +44,7 @@ class Watcher:
         self._changes = asyncio.Event()
         self._changed: set[str] = set()
         self._fleet_changed = False
+        self._unread: set[str] = set()  # replicas of which it was said that they cannot be read
 
     def open(self) -> None:
         """Listens where supervisors tell that their journal has grown."""
@@ -116,7 +117,27 @@ class Watcher:
         return True
 
     def reread(self, name: str) -> None:
-        """Takes the journal's truth into memory. A small file that was just written: read at once, not in a thread."""
+        """Takes the journal's truth into memory. A small file that was just written: read at once, not in a thread.
+
+        A replica that cannot be read stays as it is known and is one line in the log; the others are read.
+        """
+        self._contained(name, lambda: self._take(name))
+
+    def find(self, replica: Replica) -> None:
+        """Adopts a replica that was found when the agent started; one that cannot be is one line in the log."""
+        self._contained(replica.name, lambda: self.adopt(replica))
+
+    def _contained(self, name: str, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001  what one replica has written must not keep the others unread
+            if name not in self._unread:
+                log.warning("replica_not_read", replica=name, why=f"{type(error).__name__}: {error}"[:300])
+            self._unread.add(name)
+        else:
+            self._unread.discard(name)
+
+    def _take(self, name: str) -> None:
         fresh = self._store.read(name)
         if fresh is None:
             return

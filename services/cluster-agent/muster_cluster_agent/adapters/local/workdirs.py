@@ -8,6 +8,7 @@
             <role>-<index>/work/    where the command starts                             MUSTER_WORKDIR
             <role>-<index>/home/    HOME      <role>-<index>/tmp/   TMPDIR
             <role>-<index>/told/    what its shims leave for the agent: a socket, a record
+    work/removed/                   what goes; emptied in turns, since a replica may leave any depth and number of files
 
 Used by the local back end; everything here but `folders` blocks. Paths are short, since a Unix socket below TMPDIR has
 107 bytes. Holds: below a run's folder a replica may put anything, so that nothing there is opened across a link.
@@ -19,7 +20,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from muster_cluster_agent.adapters.local.beneath import make_folder, read_json
+from muster_cluster_agent.adapters.local.trees import Remover, unlock
 from muster_cluster_agent.ports import Kept
 from muster_kernel import ids
 
@@ -37,6 +38,8 @@ _OWNER: Final = "owner.json"
 _RUN: Final = re.compile(r"(\d+)\.(\d+)")
 _RECORD_LIMIT: Final = 4096  # bytes, as trun.py writes it
 _PARTS: Final = ("work", "home", "tmp", "told")
+_REMOVED: Final = "removed"
+_GIVEN_SECONDS: Final = 5.0  # for the removal of the files that one replica was given
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +123,7 @@ class Workdirs:
     def take_back(self, given: str) -> None:
         """Remove what a replica was given to read: it holds an environment."""
         if given:
-            shutil.rmtree(given, ignore_errors=True)
+            Remover(_GIVEN_SECONDS).remove(Path(given))
 
     def record(self, told: str) -> dict[str, Any] | None:
         """Return what a replica's shim has written down of its end."""
@@ -135,16 +138,46 @@ class Workdirs:
                 yield Kept(str(content["workload_id"]), float(content["used"]))
 
     def remove(self, digest: str) -> None:
-        """Remove everything of a workload."""
-        _remove(self.root / digest)
+        """Put everything of a workload with what goes; `empty` removes it. Raises OSError."""
+        self._discard(self.root / digest)
 
     def remove_old_runs(self, digest: str, living: set[str]) -> None:
-        """Remove the folders of runs but the newest ones. living: names of run folders in which something runs."""
-        with contextlib.suppress(OSError):
+        """Put the folders of runs but the newest ones with what goes. living: names of those in which something runs.
+
+        Raises OSError.
+        """
+        try:
             runs = sorted((_run_of(path.name), path) for path in (self.root / digest).iterdir() if _run_of(path.name))
-            for _, path in runs[:-KEPT_RUNS]:
-                if path.name not in living:
-                    _remove(path)
+        except FileNotFoundError:
+            return
+        for _, path in runs[:-KEPT_RUNS]:
+            if path.name not in living:
+                self._discard(path)
+
+    def empty(self, seconds: float) -> str | None:
+        """Remove what goes, for at most `seconds`. None where nothing is left; else why, empty: the time is over."""
+        try:
+            folder = os.open(self.root / _REMOVED, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            return None
+        remover = Remover(seconds)
+        try:
+            return None if remover.empty(folder) else remover.why
+        finally:
+            os.close(folder)
+
+    def _discard(self, path: Path) -> None:
+        """Move a tree to what goes, in one step: its name is free at once, however long the removal takes."""
+        goes = self.root / _REMOVED
+        goes.mkdir(mode=0o700, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            parent = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                if os.geteuid() != 0:
+                    unlock(parent, path.name)  # a replica of this very user may have shut it
+                os.rename(path.name, goes / f"{path.parent.name}.{path.name}.{time.time_ns()}", src_dir_fd=parent)
+            finally:
+                os.close(parent)
 
 
 def digest_of(workload_id: str) -> str:
@@ -168,14 +201,3 @@ def _replace(path: Path, text: str) -> None:
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
         file.write(text)
     draft.replace(path)
-
-
-def _remove(path: Path) -> None:
-    """Remove a tree. It is walked by open folders, so that a link in it is removed and not followed."""
-    shutil.rmtree(path, ignore_errors=True)
-    if path.exists() and os.geteuid() != 0:  # a folder that a replica of this very user has shut
-        for folder, names, _ in os.walk(path):
-            for inner in (os.path.join(folder, name) for name in names):
-                if not os.path.islink(inner):
-                    os.chmod(inner, 0o700)
-        shutil.rmtree(path, ignore_errors=True)
