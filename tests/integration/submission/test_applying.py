@@ -130,3 +130,19 @@ async def test_what_has_ended_is_made_anew_under_its_name(database: Any, kafka: 
         await eventually(lambda: here.get(second.workload.id), lambda one: one.phase == wl.PHASE_RUNNING)
         held = await applied(here, document("  active: {value: false}\n"))
         assert (held.outcome, held.workload.id) == (CHANGED, second.workload.id)
+
+
+async def test_the_verdict_on_a_change_is_waited_for(database: Any, kafka: str) -> None:
+    async with door(database, kafka) as here:
+        await here.project()
+        serving = document("  ports: {items: {http: {value: {container: 8000}}}}\n", metadata="name: s", kind=INFERENCE)
+        made = (await applied(here, serving)).workload
+        await here.admit(made)
+        await eventually(lambda: here.get(made.id), lambda one: one.HasField("effective_spec"))
+
+        waiting = asyncio.create_task(applied(here, serving.replace("ubuntu", "other"), wait_for_verdict_ms=5000))
+        changed = await eventually(lambda: here.get(made.id), lambda one: one.generation == 2)
+        await here.reject(changed, "no such image")
+        answer = await waiting
+        assert answer.outcome == CHANGED
+        assert list(answer.workload.issues) == ["compute.gpuDevicesRequest: no such image"]

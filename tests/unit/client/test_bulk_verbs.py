@@ -161,6 +161,19 @@ def test_a_scale_that_cannot_be(muster: Command, world: World, words: list[str])
     assert not world.asked("ApplyWorkload")
 
 
+def test_a_scale_or_a_change_that_policy_refuses_says_so(muster: Command, world: World, tmp_path: Path) -> None:
+    world.documents["web"] = SERVICE
+    issues = ["autoscaling.metric: scaling between 1 and 5 replicas needs a metric"]
+    world.add("web", phase=workload_pb2.PHASE_RUNNING, spec=workload_pb2.WorkloadSpec(kind=options_pb2.KIND_INFERENCE))
+    world.workloads[next(iter(world.workloads))].issues.extend(issues)
+    (tmp_path / "web.yaml").write_text(SERVICE)
+    for words in (["scale", "web", "--max", "5"], ["apply", "-f", str(tmp_path / "web.yaml")]):
+        ran = muster(*words)
+        assert ran.code == 1
+        assert "refused by policy, it stays as it was" in ran.out
+        assert "needs a metric" in ran.out
+
+
 def test_only_services_are_scaled(muster: Command, world: World) -> None:
     world.add("bert")
     ran = muster("scale", "bert", "--replicas", "2")

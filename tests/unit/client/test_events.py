@@ -7,7 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from muster.api.v1 import workloads_pb2
 from muster.workload.v1 import workload_pb2
+from muster_client.cli.render.events import event_lines
 from tests.support.plane_world import World
 from tests.unit.client.conftest import Command
 
@@ -28,6 +30,16 @@ def test_events_are_listed_the_oldest_first_over_all_pages(muster: Command, worl
     assert heading.split() == ["TIME", "(UTC)", "ATTEMPT", "PHASE", "WHAT"]
     assert (first.split()[-1], second.split()[-4:]) == ("acknowledged", ["1", "Running", "it", "runs"])
     assert len(json.loads(muster("events", "bert", "--json").out)) == 2
+
+
+def test_long_events_are_filled_to_80_columns_and_say_the_phase_once() -> None:
+    text = "Running -> Terminating: restarting (failure 1 of 6, in 10 s): worker-0 exited with 3 (Exit): last lines: x"
+    event = workloads_pb2.WorkloadEvent(at=at(0), attempt=1, phase=workload_pb2.PHASE_TERMINATING, text=text)
+    (shown,) = event_lines([event])
+    first, second = shown.splitlines()
+    assert first.startswith("2026-01-01 12:00:00        1  Terminating   restarting (failure 1")
+    assert second.startswith("        ")
+    assert max(map(len, (first, second))) <= 80
 
 
 def test_followed_events_come_once_and_end_with_the_workload(muster: Command, world: World) -> None:

@@ -66,6 +66,25 @@ def test_the_folder_of_the_data(muster: Command, world: World, tmp_path: Path, m
     assert "train.py is not: --data . runs it in this one" in muster("run", rest=["--", "python", "train.py"]).err
 
 
+def test_a_folder_that_is_not_there_is_refused(muster: Command, world: World, tmp_path: Path) -> None:
+    ran = muster("run", "--data", str(tmp_path / "none"), rest=["--", "true"])
+    assert ran.code == 2
+    assert "not a folder of this machine" in ran.err
+    assert not world.asked("SubmitWorkload")
+
+
+def test_a_command_that_cannot_start_is_stopped_and_not_tried_again(muster: Command, world: World) -> None:
+    waits = workload_pb2.Workload(name="mine", phase=workload_pb2.PHASE_TERMINATING)
+    waits.reason.code = "Restart"
+    waits.reason.message = "restarting (fault 1 of 10 of the fleet, in 10 s): worker-0 failed (Start): workingDir: /x"
+    kind = workloads_pb2.WATCH_ITEM_KIND_SNAPSHOT
+    world.watches = [[workloads_pb2.WatchWorkloadsResponse(kind=kind, workload=waits)]]
+    ran = muster("run", "--name", "mine", rest=["--", "true"])
+    assert ran.code == 1
+    assert " cannot start: workingDir: /x\n" in ran.err
+    assert len(world.asked("SuspendWorkload")) == 1
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [(["--gpu", "1.5"], "--gpu: 1.5 is not a GPU request"), (["--memory", "lots"], "--memory: "), ([], "no command")],

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from io import StringIO
+
+from rich.console import Console
+
 from muster.fleet.v1 import fleet_pb2
 from muster.workload.v1 import workload_pb2
 from muster_client.cli.render import tables, wide
@@ -10,13 +14,13 @@ from tests.unit.client.conftest import Command
 
 
 def test_a_list_tells_what_is_lost_or_restarts_and_how_far_trials_are(muster: Command, world: World) -> None:
-    lost = workload_pb2.Reason(code="NodeLost", message="node n2 does not answer since 12:00:00 UTC")
+    lost = workload_pb2.Reason(code="NodeLost", message="node n2 has not answered since 12:00:00 UTC")
     fine = workload_pb2.Reason(code="AllReady", message="7 of 12 trials are done")
     world.add("trainer", phase=workload_pb2.PHASE_DEGRADED, reason=lost)
     trials = workload_pb2.TrialProgress(done=7, total=12, at_once=3)
     world.add("series", phase=workload_pb2.PHASE_RUNNING, reason=fine, trials=trials)
     shown = muster("list").out
-    assert "\ntrainer: node n2 does not answer since 12:00:00 UTC\n" in shown
+    assert "\ntrainer: node n2 has not answered since 12:00:00 UTC\n" in shown
     assert "series:" not in shown
     assert "7/12 done" in shown
     assert "7 of 12 done, 3 at once" in muster("describe", "series").out
@@ -31,9 +35,11 @@ def test_many_troubles_are_counted() -> None:
 def test_a_card_in_mig_mode_is_no_free_gpu() -> None:
     node = fleet_pb2.NodeView()
     node.devices.add(mode="idle", free_milli=1000)
-    card = node.devices.add(mode="mig", free_sevenths=4)
+    card = node.devices.add(uuid="GPU-6e0a1c52-94b7-4d0e-9d3b-2f5a7c810004", mode="mig", free_sevenths=4)
     card.slices.add(profile="3g.20gb", held=True)
     card.slices.add(profile="1g.5gb", start=4)
     assert tables.free_gpus(node) == "1/1 + MIG 4/7"
-    assert wide._mode(card) == "mig (3g.20gb) 1g.5gb"
+    console = Console(width=80, file=StringIO())
+    console.print(wide.node(node))
+    assert "(3g.20gb) 1g.5gb" in console.file.getvalue()
     assert wide._free(card) == "4/7"

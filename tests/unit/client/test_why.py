@@ -174,5 +174,5 @@ def test_why_of_what_runs_with_fewer_replicas_than_it_would_have(muster: Command
     made.ClearField("unblockers")
     world.explanation.CopyFrom(made)
     lines = muster("why", "sweep").out.splitlines()
-    assert lines[0].endswith("with 4 of the 6 replicas that it would have and 3 of the revision before.")
-    assert lines[2] == "  Held back by OverLimit"
+    assert lines[1] == "  and 3 of the revision before."
+    assert lines[3] == "  Held back by OverLimit"

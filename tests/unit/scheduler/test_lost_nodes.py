@@ -43,8 +43,8 @@ def test_a_lost_node_shows_in_phase_reason_and_why() -> None:
     fleet.send(fleet.status(1, LOST))
     lost = fleet.workload(1)
     assert (lost.phase, lost.reason) == (Phase.DEGRADED, ChangeReason.NODE_LOST)
-    assert lost.message.startswith("node a does not answer since ")
-    assert "with its replica; they start elsewhere once the node is known to be gone for good" in lost.message
+    assert lost.message.startswith("node a has not answered since ")
+    assert "with its replica; it starts elsewhere once the node has rebooted or been down for 15 min" in lost.message
     assert lost.message.endswith("or after `muster nodes force-gone c1 a`")
     why = explaining.explanation(lost, explain(fleet.world, lost))
     assert why.reason.message == lost.message
@@ -74,14 +74,14 @@ def test_a_gang_is_told_when_it_gives_up_and_the_same_thing_once() -> None:
 def test_what_ends_says_that_it_waits_for_a_lost_node(asked: Any, phase: Phase, reason: ChangeReason) -> None:
     fleet = running()
     fleet.send(fleet.status(1, LOST))
-    _, _, since = fleet.workload(1).message.partition("does not answer since ")
+    _, _, since = fleet.workload(1).message.partition("has not answered since ")
     fleet.wait(90)
     fleet.send(asked("e", fleet.workload(1).id))
     ends = fleet.workload(1)
     assert (ends.phase, ends.reason) == (phase, ChangeReason.NODE_LOST)
     assert ends.message == (
-        f"waits for its replica: node a does not answer since {since[:8]} UTC; it ends once it answers, or once the "
-        "node is known to be gone for good (it reboots, or 15 min without its system), or after an administrator's "
+        f"waits for its replica: node a has not answered since {since[:8]} UTC; it ends once it answers, or once the "
+        "node has rebooted or been down for 15 min, or after an administrator's "
         "`muster nodes force-gone c1 a`"
     )
     assert [each.reason for each in changes(fleet)][-2:] == [reason, ChangeReason.NODE_LOST]
@@ -101,7 +101,7 @@ def test_a_node_that_is_lost_while_a_workload_ends_is_told() -> None:
     fleet.send(events.DeletionRequested("e", fleet.workload(1).id))
     assert fleet.workload(1).message == ""
     fleet.send(fleet.status(1, LOST, rank=1))
-    assert fleet.workload(1).message.startswith("waits for 1 of its 2 replicas: node b does not answer since ")
+    assert fleet.workload(1).message.startswith("waits for 1 of its 2 replicas: node b has not answered since ")
 
 
 def test_a_limit_stays_the_reason_of_what_waits_for_a_lost_node() -> None:
@@ -116,7 +116,7 @@ def test_a_limit_stays_the_reason_of_what_waits_for_a_lost_node() -> None:
     assert (stops.phase, stops.reason) == (Phase.STOPPING, ChangeReason.RUN_TIME_LIMIT)
     said, _, waits = stops.message.partition("; ")
     assert said
-    assert waits.startswith("waits for its replica: node a does not answer since ")
+    assert waits.startswith("waits for its replica: node a has not answered since ")
     fleet.send(events.NodeForcedGone("c1", "a"))
     assert (fleet.workload(1).phase, fleet.workload(1).message) == (Phase.STOPPED, said)
 

@@ -24,7 +24,7 @@ class Rows:
         self.verdict = verdict
         self.error = error
 
-    async def with_verdict(self, workload_id: str) -> tuple[wl.Workload | None, int]:
+    async def with_verdict(self, workload_id: str, _generation: int) -> tuple[wl.Workload | None, int]:
         if self.error is not None:
             raise self.error
         return wl.Workload(id=workload_id, phase=wl.PHASE_PENDING), self.verdict

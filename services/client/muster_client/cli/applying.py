@@ -21,6 +21,7 @@ from muster_client.cli.render.plain import plain
 from muster_client.cli.templates import apply_template, line_of
 from muster_client.errors import MusterError
 from muster_client.muster import LONGEST_VERDICT, Muster
+from muster_client.phases import Phase
 from muster_client.words import phase_of
 
 _NO_OPTIONS = Common()
@@ -45,6 +46,7 @@ async def apply(*, file: Files, cluster: str = "", key: str = "", common: Common
     missed = "nothing was applied" if len(pieces) == 1 else "this document was not applied"
     done: list[dict[str, Any]] = []
     failed: list[MusterError] = []
+    code = Exit.OK
     async with common.muster() as muster:
         for index, piece in enumerate(pieces):
             try:
@@ -55,12 +57,13 @@ async def apply(*, file: Files, cluster: str = "", key: str = "", common: Common
             if not common.json:
                 say(told.pop("line"))
             done.append(told)
+            code = max(code, Exit.FAILED if told.get("workload", {}).get("issues") else Exit.OK)
     if common.json:
         emit([*done, *({"error": failure_json(each)} for each in failed)])
     else:
         for each in failed:
             show_failure(each, as_json=False)
-    return exit_of(failed[0]) if failed else Exit.OK
+    return exit_of(failed[0]) if failed else code
 
 
 async def _apply(muster: Muster, piece: Piece, cluster: str, key: str, common: Common) -> dict[str, Any]:
@@ -73,7 +76,8 @@ async def _apply(muster: Muster, piece: Piece, cluster: str, key: str, common: C
     workload = applied.workload
     phase = phase_of(workload)
     word = phase.word if phase else str(workload.phase)
-    line = f"{workload.name} in project {workload.project}: {applied.outcome} ({word})"
+    done = "refused by policy, it stays as it was" if workload.issues and phase is not Phase.FAILED else applied.outcome
+    line = f"{workload.name} in project {workload.project}: {done} ({word})"
     told = {"outcome": applied.outcome, "workload": plain(workload)}
     return (
         told

@@ -107,7 +107,7 @@ async def adopt_cluster(cluster: str, *, instance: str, force: bool = False, com
     if common.json:
         emit(answer)
     else:
-        say(f"cluster {cluster} is bound to {instance}; {answer.declared_gone} replicas were declared gone")
+        say(f"cluster {cluster} is bound to {instance}; {_declared(answer.declared_gone)}")
     return Exit.OK
 
 
@@ -220,5 +220,9 @@ async def force_gone(cluster: str, node: str, *, common: Common = _NO_OPTIONS) -
     if common.json:
         emit({"cluster": cluster, "node": node, "declaredGone": count})
     else:
-        say(f"node {node} of {cluster}: {count} replicas were declared gone")
+        say(f"node {node} of {cluster}: {_declared(count)}")
     return Exit.OK
+
+
+def _declared(count: int) -> str:
+    return f"{count} replica was declared gone" if count == 1 else f"{count} replicas were declared gone"

@@ -8,6 +8,7 @@ nothing.
 from __future__ import annotations
 
 import re
+import textwrap
 import unicodedata
 from functools import cache
 from typing import Final
@@ -45,6 +46,13 @@ def hanging(text: str) -> str:
     """`text` with its second and later lines indented, so that none of them passes for a line of our own."""
     first, *others = printable(text).split("\n")
     return "\n".join([first, *(line if not line or line.startswith("  ") else f"  {line}" for line in others)])
+
+
+def folded(text: str, indent: str = "  ", width: int = 80) -> str:
+    """`text` as one line, filled to lines of `width` columns whose second and later ones begin with `indent`."""
+    return textwrap.fill(
+        one_line(text), width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def json_safe(text: str) -> str:

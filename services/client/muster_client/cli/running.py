@@ -32,11 +32,13 @@ from muster_client.muster import LONGEST_VERDICT, Muster
 from muster_client.phases import Phase
 from muster_client.watching import WatchItem, until
 from muster_client.words import TERMINAL, phase_of, phase_word
+from muster_kernel.reasons import ChangeReason, FailureClass
 
 _NO_OPTIONS = Common()
 _LOG_SECONDS: Final = 10.0
 """How long the end of the log is waited for once the workload has ended."""
 _MOST_CODE: Final = 255
+_TMP: Final = "/tmp"  # noqa: S108  the folder is compared, not used
 _OPTION_OF: Final = {"gpu": "--gpu", "cpu": "--cpu", "memory": "--memory", "workingDir": "--data", "image": "--image"}
 
 
@@ -82,6 +84,8 @@ async def run(
     """
     if not command:
         raise InvalidInput("no command is given: write it behind --, as in `muster run --gpu 1 -- python train.py`")
+    if data is not None:
+        _check_folder(data)
     named = name or f"run-{secrets.token_hex(4)}"
     document = _document(named, command, needs, data)
     _check(document)
@@ -122,6 +126,15 @@ def _document(name: str, command: tuple[str, ...], needs: Needs, data: Path | No
     return json.dumps(document)
 
 
+def _check_folder(data: Path) -> None:
+    """Raises InvalidInput where there is no such folder; a note where replicas do not see it."""
+    folder = data.expanduser().resolve()
+    if not folder.is_dir():
+        raise InvalidInput(f"--data {data}: not a folder of this machine")
+    if folder.is_relative_to(_TMP):
+        note(f"{data}: replicas of this machine have a /tmp of their own, which does not hold these files")
+
+
 def _number(gpu: str) -> int | float | str:
     """As a document has it: a number where it is one, else what the language refuses in its own words."""
     try:
@@ -160,6 +173,12 @@ async def _followed(muster: Muster, made: workload_pb2.Workload, common: Common)
     while True:
         try:
             return await _to_its_end(muster, made, common)
+        except _CannotStart as problem:
+            await muster.suspend(made.id)
+            raise NotNow(
+                f"{made.name} cannot start: {problem.message}\n"
+                f"  it is stopped: `muster resume {made.name}` tries again, `muster delete {made.name}` gives it up"
+            ) from None
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None:
@@ -197,15 +216,27 @@ async def _to_its_end(muster: Muster, made: workload_pb2.Workload, common: Commo
             await log
 
 
+class _CannotStart(MusterError):
+    """The cluster cannot start the command; the message says why."""
+
+
 class _Progress:
-    """A line on stderr for each phase and reason before the command runs."""
+    """A line on stderr for each phase and reason before the command runs. Raises _CannotStart where it cannot.
+
+    The fleet would start it again ten times; this command promises no retries.
+    """
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
         self._last = ""
 
     def __call__(self, item: WatchItem) -> None:
-        if item.workload is None or self._quiet or phase_of(item.workload) in {Phase.RUNNING, *TERMINAL}:
+        if item.workload is None:
+            return
+        reason = item.workload.reason
+        if reason.code == ChangeReason.RESTART and f" ({FailureClass.START.value}): " in reason.message:
+            raise _CannotStart(reason.message.partition(f" ({FailureClass.START.value}): ")[2])
+        if self._quiet or phase_of(item.workload) in {Phase.RUNNING, *TERMINAL}:
             return
         why = f": {item.workload.reason.message}" if item.workload.reason.message else ""
         text = hanging(f"  {phase_word(item.workload.phase)}{why}")

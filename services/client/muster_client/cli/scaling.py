@@ -11,7 +11,9 @@ from muster.options.v1 import options_pb2
 from muster_client.cli.exits import Exit
 from muster_client.cli.options import Common
 from muster_client.cli.output import emit, say
+from muster_client.cli.printable import hanging
 from muster_client.errors import InvalidInput
+from muster_client.muster import LONGEST_VERDICT
 from muster_client.words import kind_word
 
 _NO_OPTIONS = Common()
@@ -59,14 +61,17 @@ async def scale(workload: str, *, bounds: Bounds = _NO_BOUNDS, common: Common = 
                 "say both --min and --max"
             )
         text = language.write(spec, namespace=document.namespace, metadata_name=document.object_name or shown.name)
-        applied = await muster.apply(text, project=shown.project)
+        applied = await muster.apply(text, project=shown.project, verdict=LONGEST_VERDICT)
+    refused = [hanging(issue) for issue in applied.workload.issues]
     if common.json:
         emit(applied.workload)
+    elif refused:
+        say("\n  ".join([f"{shown.name}: refused by policy, it stays as it was", *refused]))
     else:
         now = applied.workload.spec
         to = f" to {now.max_scale}" if now.HasField("max_scale") and now.max_scale != now.min_scale else ""
         say(f"{shown.name}: {now.min_scale}{to} replicas ({applied.outcome})")
-    return Exit.OK
+    return Exit.FAILED if refused else Exit.OK
 
 
 def _asked(bounds: Bounds) -> tuple[int | None, int | None]:

@@ -75,11 +75,12 @@ async def list_workloads(
                 found.append(each)
             if limit and len(found) >= limit:
                 break
-    _show(in_order(found, sort) if sort else found, "json" if common.json else output)
+    filtered = bool(prefix or phases or labels)
+    _show(in_order(found, sort) if sort else found, "json" if common.json else output, filtered=filtered)
     return Exit.OK
 
 
-def _show(found: list[workload_pb2.Workload], output: str) -> None:
+def _show(found: list[workload_pb2.Workload], output: str, *, filtered: bool) -> None:
     now = datetime.now(UTC)
     match output:
         case "json":
@@ -87,7 +88,7 @@ def _show(found: list[workload_pb2.Workload], output: str) -> None:
         case "name":
             say("\n".join(one_line(each.name) for each in found))
         case _ if not found:
-            say("no workloads; `muster submit -f FILE` makes one")
+            say("no workload matches" if filtered else "no workloads; `muster submit -f FILE` makes one")
         case "wide":
             say(wide.workloads(found, now), wide=True)
         case _:

@@ -21,6 +21,7 @@ from muster_submission.adapters.views import ChangeRow
 from muster_submission.domain.cursors import Reach
 from muster_submission.domain.filters import Filter
 from muster_submission.domain.others import Other
+from muster_submission.domain.progress import NOT_JUDGED
 
 _HEAD: Final = "SELECT greatest((SELECT max(seq) FROM changes), (SELECT seq FROM changes_floor)) AS head"
 _REACH: Final = "SELECT seq AS floor, greatest((SELECT max(seq) FROM changes), seq) AS head FROM changes_floor"
@@ -132,10 +133,12 @@ class Reading:
         row = await self._pool.fetchrow(_BY_ID, workload_id)
         return None if row is None else views.workload(row)
 
-    async def with_verdict(self, workload_id: str) -> tuple[Workload | None, int]:
-        """The workload, and what policy has said of it so far."""
+    async def with_verdict(self, workload_id: str, generation: int = 1) -> tuple[Workload | None, int]:
+        """The workload, and policy's verdict; NOT_JUDGED while `generation` of it waits for one."""
         row = await self._pool.fetchrow(_BY_ID, workload_id)
-        return (None, 0) if row is None else (views.workload(row), row["verdict"])
+        if row is None:
+            return None, NOT_JUDGED
+        return views.workload(row), row["verdict"] if row["judged"] >= generation else NOT_JUDGED
 
     async def by_name(self, project: str, name: str) -> Workload | None:
         """The workload that holds the name, else the newest that had it."""

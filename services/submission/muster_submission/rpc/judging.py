@@ -1,6 +1,6 @@
-"""Waiting for policy's verdict on a workload that was just made; gRPC and REST answer with what it says.
+"""Wait for policy's verdict on a workload that was just made or changed; gRPC and REST answer with it.
 
-Holds: it never fails. The workload is made by then, and an error would tell the caller that it is not.
+Holds: it never fails. The workload is made or changed by then, and an error would tell the caller that it is not.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ async def judged(reading: Reading, verdicts: Verdicts, made: wl.Workload, second
     """The workload and its verdict once policy has judged it, or as they are after that time."""
     try:
         with verdicts.expect(made.id) as expectation:
-            shown, verdict = await reading.with_verdict(made.id)
+            shown, verdict = await reading.with_verdict(made.id, made.generation)
             if verdict == NOT_JUDGED:
                 await expectation.wait(seconds)
-                shown, verdict = await reading.with_verdict(made.id)
+                shown, verdict = await reading.with_verdict(made.id, made.generation)
     except _AWAY as error:
         _log.warning("a verdict cannot be read, the answer goes without it", workload=made.id, error=repr(error))
         return made, NOT_JUDGED

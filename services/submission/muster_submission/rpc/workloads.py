@@ -109,10 +109,10 @@ class Workloads(workloads_pb2_grpc.WorkloadsServiceServicer):
         ]
 
     async def ApplyWorkload(self, request: api.ApplyWorkloadRequest, context: Any) -> api.ApplyWorkloadResponse:
-        """Makes, changes or keeps the workload of a document; waits for policy's verdict on a new one."""
+        """Makes, changes or keeps the workload of a document; waits for policy's verdict on a new or changed one."""
         _check_wait(request.wait_for_verdict_ms)
         answer = await self._applying.apply(request)
-        if answer.outcome == api.APPLY_OUTCOME_CREATED and request.wait_for_verdict_ms:
+        if answer.outcome != api.APPLY_OUTCOME_UNCHANGED and request.wait_for_verdict_ms:
             seconds = remaining(context, request.wait_for_verdict_ms / 1000)
             answer.workload.CopyFrom(await self._judged(answer.workload, seconds))
         return answer

@@ -25,6 +25,7 @@ from muster_client.words import TERMINAL, kind_word, phase_of, phase_word
 from muster_kernel.torchrun import Between, elastic_between
 
 ENDED: Final = TERMINAL | {Phase.STOPPED, Phase.DELETED}
+_NOT_PLACED: Final = ENDED | {Phase.PENDING, Phase.RESUMING}
 
 
 def describe(workload: workload_pb2.Workload, now: datetime) -> Group:
@@ -69,7 +70,7 @@ def _facts(workload: workload_pb2.Workload) -> Table:
         ("Asks for", asks(workload)),
         ("Has", _size(workload)),
         ("Trials", _trials(workload)),
-        ("Ran in" if phase_of(workload) in ENDED else "Runs in", _place(workload)),
+        ("Ran in" if phase_of(workload) in _NOT_PLACED else "Runs in", _place(workload)),
         ("Wanted", _wanted(workload)),
         ("Owner", _owner(workload)),
         ("Spec", f"generation {workload.generation}, attempt {workload.attempt}"),

@@ -16,7 +16,7 @@ from rich.text import Text
 from muster.api.v1 import dead_letters_pb2, templates_pb2, usage_pb2
 from muster.fleet.v1 import fleet_pb2
 from muster.workload.v1 import workload_pb2
-from muster_client.cli.printable import one_line
+from muster_client.cli.printable import folded, one_line
 from muster_client.cli.render.amounts import age, cores, memory, time_of
 from muster_client.cli.render.grid import grid
 from muster_client.phases import Phase
@@ -64,9 +64,9 @@ def workloads(items: Iterable[workload_pb2.Workload], now: datetime) -> Table:
 
 
 def troubles(items: Iterable[workload_pb2.Workload]) -> list[str]:
-    """A line for each workload that was interrupted, or of which something is lost: what its phase alone hides."""
+    """The reason of each workload that was interrupted or has lost replicas, which its phase alone does not show."""
     found = [each for each in items if each.reason.code in _TROUBLE and phase_of(each) not in TERMINAL]
-    lines = [one_line(f"{each.name}: {each.reason.message}") for each in found[:_TROUBLES]]
+    lines = [folded(f"{each.name}: {each.reason.message}") for each in found[:_TROUBLES]]
     more = len(found) - len(lines)
     return [*lines, f"and {more} more; `muster describe NAME` tells of each"] if more else lines
 

@@ -6,6 +6,7 @@ import textwrap
 from datetime import datetime
 
 from muster.events.v1 import scheduler_pb2
+from muster_client.cli.printable import folded
 from muster_client.cli.render.amounts import gpus, ordinal, span, time_of
 from muster_client.words import phase_word
 from muster_kernel.lifecycle import WAITING
@@ -40,7 +41,7 @@ def _short_of(told: scheduler_pb2.Explanation, phase: str) -> str:
     growth = told.growth
     many = f"{growth.replicas} of the {growth.wanted} replicas that it would have"
     before = f" and {growth.before} of the revision before" if growth.before else ""
-    headline = f"{told.name} does not wait: it is {phase}, with {many}{before}."
+    headline = folded(f"{told.name} does not wait: it is {phase}, with {many}{before}.")
     lines = _labelled("Held back by", growth.reason.message or growth.reason.code)
     return f"{headline}\n\n{_with_help([*lines, *_standing(told)], _GROWS, told)}"
 

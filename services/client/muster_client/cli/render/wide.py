@@ -61,23 +61,31 @@ def node(told: fleet_pb2.NodeView) -> Group:
     parts.append(Text("\nDevices", style="bold"))
     if not told.devices:
         return Group(*parts, Text("  none"))
-    return Group(*parts, Padding(_devices(told), (0, 0, 0, 2)))
+    parts.append(Padding(_devices(told), (0, 0, 0, 2)))
+    if any(device.slices for device in told.devices):
+        parts.append(Text("\nSlices (those that are held in parentheses)", style="bold"))
+        parts.append(Padding(_slices(told), (0, 0, 0, 2)))
+    return Group(*parts)
 
 
 def _devices(told: fleet_pb2.NodeView) -> Table:
     return grid(
         ["UUID", "MODEL", "MODE", "FREE", "HELD BY"],
-        ([each.uuid, each.model, _mode(each), _free(each), ", ".join(each.workloads) or "-"] for each in told.devices),
+        ([each.uuid, each.model, each.mode, _free(each), ", ".join(each.workloads) or "-"] for each in told.devices),
         right=["FREE"],
     )
 
 
-def _mode(device: fleet_pb2.DeviceUse) -> str:
-    """What it serves; in MIG mode its slices as well, those that are held in parentheses."""
-    if device.mode != "mig":
-        return device.mode
-    slices = [f"({each.profile})" if each.held else each.profile for each in device.slices]
-    return " ".join(["mig", *slices])
+def _slices(told: fleet_pb2.NodeView) -> Table:
+    """The slices of each GPU in MIG mode, in a table of their own: beside the other columns 80 are too few."""
+    return grid(
+        ["UUID", "SLICES"],
+        (
+            [each.uuid, " ".join(f"({one.profile})" if one.held else one.profile for one in each.slices)]
+            for each in told.devices
+            if each.slices
+        ),
+    )
 
 
 def _free(device: fleet_pb2.DeviceUse) -> str:

@@ -36,9 +36,10 @@ def lost_text(world: World, workload: Workload) -> str:
     gang = not workload.independent and missed(workload)
     patience = f" (the gang gives up the others after {world.limits.below_minimum // SECOND} s)" if gang else ""
     force = f"`muster nodes force-gone {workload.cluster} {nodes[0]}`"
+    start = "it starts" if len(away) == 1 else "they start"
     return (
-        f"{begin}{_clock(world.now)} UTC with {those}{patience}; they start elsewhere once the node is known to be "
-        f"gone for good (it reboots, or 15 min without its system), or after {force}"
+        f"{begin}{_clock(world.now)} UTC with {those}{patience}; {start} elsewhere once the node has rebooted or been "
+        f"down for 15 min, or after {force}"
     )
 
 
@@ -82,7 +83,7 @@ def _waiting_text(world: World, workload: Workload, since: str) -> str:
     those, since = _those(workload, away), since or _clock(world.now)
     return (
         f"{WAITS}{those}: {begin}{since} UTC; it ends once {answers}, or once the "
-        "node is known to be gone for good (it reboots, or 15 min without its system), or after an administrator's "
+        "node has rebooted or been down for 15 min, or after an administrator's "
         f"`muster nodes force-gone {workload.cluster} {nodes[0]}`"
     )
 
@@ -97,7 +98,7 @@ def _begin(away: list[Replica]) -> tuple[str, list[str]]:
     """How both texts name the silent nodes, up to the time; and the nodes."""
     nodes = sorted({replica.node[1] for replica in away})
     shown = ", ".join(nodes[:_NAMED])
-    begin = f"node {shown} does not answer since " if len(nodes) == 1 else f"nodes {shown} do not answer since "
+    begin = f"node {shown} has not answered since " if len(nodes) == 1 else f"nodes {shown} have not answered since "
     return begin, nodes
 
 
