@@ -1,4 +1,4 @@
-"""Rule 6: an agent obeys records that the scheduler signed and no others, whoever can write on its topic.
+"""Rule 6: an agent obeys records that the scheduler signed and no others, even if others can write to its topic.
 
 Taken out here: the verification of signatures. Then each forgery of the attacks reaches the agent as an assignment.
 """
@@ -30,7 +30,7 @@ Forge = Callable[[Layout, Path], Forged]
 
 
 class Obeying(Agent):
-    """An agent that writes down what it was told to do."""
+    """An agent that records its orders."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)

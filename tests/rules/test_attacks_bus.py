@@ -31,7 +31,7 @@ _TOPICS = (SUBMISSIONS, DECISIONS, *(make(cluster) for cluster in _CLUSTERS for 
 
 
 class _Unruled(Access):
-    """Whoever logs in may do everything."""
+    """Every user that logs in may do everything."""
 
     def rules(self) -> set[Acl]:
         everything = (Operation.READ, Operation.WRITE)

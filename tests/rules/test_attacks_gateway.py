@@ -42,7 +42,7 @@ class Submission(agent_gateway_pb2_grpc.AgentGatewayServiceServicer):
 
 
 class Tokens(access_pb2_grpc.TokenServiceServicer):
-    """Keeps the secrets that it was told."""
+    """Keeps the secrets that it was given."""
 
     def __init__(self) -> None:
         self.told: list[str] = []

@@ -2,7 +2,7 @@
 
 `__main__.py` calls `run(name, settings, compose)`. Compose is the service's composition root: it opens resources with
 `runtime.enter`, names eternal tasks with `runtime.eternal`, and returns. Holds: an eternal task that ends is an error
-and ends the process (its keeper starts it again); so does a loop that stands still (watchdog.py); a stop is bounded,
+and ends the process (its keeper starts it again); so does a blocked loop (watchdog.py); a stop is bounded,
 and in the order intake, drain, close.
 """
 

@@ -71,7 +71,7 @@ class Settings(BaseSettings):
         default=10.0,
         ge=1,
         le=3600,
-        description="For how long the event loop may stand still; then the process writes every stack to its log and "
+        description="For how long the event loop may be blocked; then the process writes every stack to its log and "
         "ends, and its keeper starts it again.",
     )
     otlp_endpoint: str | None = Field(

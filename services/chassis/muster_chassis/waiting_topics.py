@@ -103,7 +103,7 @@ class WaitingTopics:
             self._forget(name)
 
     def ready(self, producer: AIOKafkaProducer) -> list[str]:
-        """The topics that have a leader again. Those that may be asked for are asked for beside the relay's loop."""
+        """The topics that have a leader again. Requests for them run outside of the relay's loop."""
         found, now = [], time.monotonic()
         for name, topic in self._topics.items():
             if topic.probe is None and now >= topic.retry:

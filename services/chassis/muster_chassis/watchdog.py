@@ -1,4 +1,4 @@
-"""Ends a process whose event loop stands still, and says where it stands.
+"""End a process whose event loop is blocked, and say where it is blocked.
 
 `runtime.run` arms it for every service. The clock is faulthandler's thread in C: it needs neither the loop nor the
 interpreter's lock, so that not even one long call in C silences it. When the loop has not turned for `limit` seconds,
@@ -20,7 +20,7 @@ _TURNS: Final = 10  # times that the clock is set back within its limit
 
 
 class Watchdog:
-    """The clock of one process. It stands until `run`."""
+    """The clock of one process. It starts with `run`."""
 
     def __init__(self) -> None:
         self._limit = 0.0
@@ -28,7 +28,7 @@ class Watchdog:
         self._numbers = itertools.count()
 
     async def run(self, limit: float) -> None:
-        """Sets the clock back as long as the loop turns. limit: seconds for which the loop may stand."""
+        """Reset the clock as long as the loop turns. limit: seconds for which the loop may be blocked."""
         self._limit = limit
         try:
             while True:
@@ -40,7 +40,7 @@ class Watchdog:
 
     @contextmanager
     def long_section(self, seconds: float) -> Iterator[None]:
-        """While it is open the loop may stand for `seconds`: a rebuild, a compilation."""
+        """While it is open the loop may be blocked for `seconds`: a rebuild, a compilation."""
         number = next(self._numbers)
         self._sections[number] = seconds
         self._arm()

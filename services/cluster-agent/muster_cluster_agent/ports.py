@@ -162,7 +162,7 @@ class Secrets(Protocol):
     """The credentials of workloads, which submission keeps."""
 
     async def of(self, workload_id: str) -> Mapping[str, str]:
-        """What a workload of this cluster holds: reference -> value. Raises SecretsError where nobody answers."""
+        """What a workload of this cluster holds: reference -> value. Raises SecretsError without an answer."""
         ...
 
 
@@ -198,7 +198,7 @@ class Registry(Protocol):
     """Who knows which workloads are deleted."""
 
     async def find_deleted(self, workload_ids: Sequence[str]) -> Deleted:
-        """Which of at most 1,000 workloads will not run again. Raises SecretsError where nobody answers."""
+        """Which of at most 1,000 workloads will not run again. Raises SecretsError without an answer."""
         ...
 
 

@@ -108,7 +108,7 @@ class Assignments:
             await consumer.seek_to_beginning(self._partition)
 
             def is_earlier(record: Any) -> bool:
-                """Each refused record is a dead letter once, whoever signed it."""
+                """Each refused record is a dead letter once, whichever key signed it."""
                 return record.offset < doubtful.get(record.key, 0) and self._genuine(record)
 
             earlier = await self._fold(consumer, end, is_earlier)

@@ -1,7 +1,7 @@
 """Numbers that come from outside, bounded in characters and exponent before they are made.
 
 `Fraction("1e999999999")` has a thousand million digits, and writing them out holds the process for minutes. Whatever
-reads a number that somebody sent or wrote into a file calls one of these first.
+reads a number from a request or a file calls one of these first.
 Called by quantities, the readers of YAML, JSON and filters, policies and the client. Pure.
 Holds: the cost of a call is bounded by `LONGEST` digits; what is out of bounds raises ValueError, which quotes at most
 `LONGEST` characters of it.

@@ -119,7 +119,7 @@ class PreemptionCause(StrEnum):
 
     @property
     def sentence(self) -> str:
-        """The cause for a person. The workload that takes the place is OTHER: whoever reads may not know its name."""
+        """The cause for a person. The workload that takes the place is OTHER: not every reader may know its name."""
         return _CAUSES[self]
 
 

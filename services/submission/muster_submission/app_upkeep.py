@@ -1,4 +1,4 @@
-"""The part of the composition root that runs for ever beside the calls: pruning and keys.
+"""The part of the composition root that runs for ever next to the calls: pruning and keys.
 
 Called by app.py alone. Holds: a database that is away for a while ends none of these tasks.
 """

@@ -50,7 +50,7 @@ async def a_log_controls_the_terminal(stage: Stage) -> Verdict:
 
 
 async def a_trigger_controls_the_terminal(stage: Stage) -> Verdict:
-    """A trigger of a project says that it takes events of a hostile type; somebody lists triggers."""
+    """A trigger of a project says that it takes events of a hostile type; another user lists triggers."""
     name = f"a10-{uuid.uuid4().hex[:8]}"
     trigger = {"name": name, "template": "none", "eventType": _HOSTILE, "eventSources": [_HOSTILE]}
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""A13: a refresh token that was copied from somebody is used beside its holder, or long after."""
+"""A13: a copied refresh token is used at the same time as its holder uses it, or long after."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ for name in ("policy.yaml", "stack.json", "sealing-keys", "../policy.yaml", "../
         print("NOT", name, error)
 print("TRIED")
 """
-"""A training that writes a policy where it stands, and above."""
+"""A training that writes a policy into its working folder, and above."""
 
 OTHER_RUNS: Final = """
 import os
@@ -46,7 +46,7 @@ for path, _, files in os.walk(top):
         print("SAW", path, files)
 print("WALKED")
 """
-"""A walk through everything beside its own folders."""
+"""A walk through everything outside of its own folders."""
 
 
 async def search_upwards(stage: Stage) -> Verdict:

@@ -1,4 +1,4 @@
-"""B8, B9, B10, B12: a locked table, a missing topic, odd workloads and stopped consumers must stop nobody else."""
+"""B8, B9, B10, B12: a locked table, a missing topic, odd workloads and stopped consumers must not stop others."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ async def ended(backend: LocalBackend, program: str) -> Observed:
 
 
 def told(replica: Observed) -> tuple[Failure, str]:
-    """What the scheduler is told of its end."""
+    """The report of its end to the scheduler."""
     judged = status.judge(replica, None)
     return judged.failure, judged.message
 

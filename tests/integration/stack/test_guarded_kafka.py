@@ -59,7 +59,7 @@ def test_a_wiped_kafka_knows_every_user_and_rule_before_anything_connects(guarde
     assert users == _wanted(guarded)
     assert ruled == {"submission", "policy", "scheduler", "telemetry", "agent-north"}
     assert guarded.client("policy") == before
-    assert probe(_port(guarded)) is None, "a client without a login is told who the broker is"
+    assert probe(_port(guarded)) is None, "a client without a login learns who the broker is"
 
 
 def test_a_cluster_that_comes_later_gets_its_agent_and_loses_it_again(guarded: EmbeddedKafka) -> None:

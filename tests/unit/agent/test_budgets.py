@@ -1,4 +1,4 @@
-"""What one replica may use at most, in whichever control groups there are, and what is said of more."""
+"""What one replica may use at most, in whichever control groups there are, and the message when it wants more."""
 
 from __future__ import annotations
 

@@ -225,7 +225,7 @@ def test_only_who_says_so_is_asked_for_readiness() -> None:
 
 
 def test_a_probe_asks_the_replica_itself_and_nothing_else() -> None:
-    """The agent asks from inside the machine, where an undeclared port is somebody else's (A15)."""
+    """The agent asks from inside the machine, where an undeclared port belongs to another program (A15)."""
     own = Template(command="true", ports=(8080,))
     elsewhere = replace(revision(Pattern.SINGLE, ""), template=replace(own, probe=Probe(path="/", port=5432)))
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""A service whose event loop stands still says where and ends; what declares a long section goes on."""
+"""A service whose event loop is blocked says where and ends; what declares a long section goes on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from muster_chassis.settings import Settings
 from muster_chassis.watchdog import long_section
 
 def stands_in_c(length):
-    re.match("(a+)+$", "a" * length + "b")  # one call in C that gives the interpreter's lock to nobody
+    re.match("(a+)+$", "a" * length + "b")  # one call in C that never releases the interpreter's lock
 
 async def compose(runtime, settings):
     async def work():

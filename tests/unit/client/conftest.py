@@ -73,7 +73,7 @@ class Command:
         self._captured = captured
 
     def __call__(self, *arguments: str, server: bool = True, rest: Sequence[str] = ()) -> Ran:
-        """Runs it; `rest` stands last, such as a command behind --. One that waits for what never comes is interrupted.
+        """Runs it; `rest` comes last, such as a command behind --. One that waits for what never comes is interrupted.
 
         A watch that broke off begins anew, and what its test had prepared for it has been told: it would stand still.
         Interrupted it ends as after Ctrl-C, with 130, and the test fails.

@@ -91,7 +91,7 @@ def test_who_was_evicted_evicts_nobody() -> None:
     fleet.submit(9, request(priority=75))
     (victim,) = [n for n in range(1, 9) if fleet.workload(n).preempted_by]
     fleet.gone(victim)
-    assert told(fleet, victim) == {"returning": "it gave its own place up, and takes nobody's to come back"}
+    assert told(fleet, victim) == {"returning": "it gave up its own place, and displaces no other workload to return"}
 
 
 def test_who_has_hardly_begun_is_not_asked() -> None:

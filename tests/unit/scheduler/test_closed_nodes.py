@@ -111,7 +111,7 @@ def test_when_closed_nodes_take_new_work_again_is_known_of_windows() -> None:
     other.submit(1, request(role(whole(4))))
     unknown = why(other, 1).estimate
     assert unknown is not None
-    assert unknown.basis == "nobody has said when the nodes that could hold it take new work again"
+    assert unknown.basis == "it is not known when the nodes that could hold it accept new work again"
 
 
 def test_nothing_is_said_to_help_that_does_not() -> None:

@@ -207,7 +207,7 @@ def test_what_runs_waits_for_nothing() -> None:
         (request(role(device_memory(20 << 30))), "20Gi of GPU memory"),
         (request(role(mig_slice("1g.10gb"))), "a 1g.10gb slice"),
         (request(role(host())), "1 CPU, 1Gi"),
-        (request(role(host(0, 0))), "a place without CPU or memory"),
+        (request(role(host(0, 0))), "a place without GPUs, CPU or memory"),
         (request(role(whole(1), 4), role(host(), 1, "launcher")), "4 x 1 GPU (worker)"),
     ],
 )

@@ -244,7 +244,7 @@ def test_an_elastic_gang_waits_for_calm_for_others_and_for_its_own() -> None:
     fleet.submit(3, request(role(whole(4))))
     told = growth(fleet)
     assert (told.code, told.helps) == ("OthersWait", ())
-    assert told.text == "1 workload that waits for room in node pool default: it grows only while nobody does"
+    assert told.text == "1 workload that waits for room in node pool default: it grows only while none waits"
     fleet.submit(4, request(role(whole(4))))
     assert growth(fleet).text.startswith("2 workloads that wait for room")
 

@@ -22,7 +22,7 @@ def fleet_of(held: int, *, limit: int | None = None, gpus: int = 16) -> Fleet:
 
 
 def told(answer: Explanation, viewer: Viewer) -> tuple[object, ...]:
-    """What the answer says of quotas and of others; how nodes are filled is told to everyone."""
+    """What the answer says of quotas and of others; everyone sees how nodes are filled."""
     reason = answer.reason.sentence(department=viewer.sees_department("d")) if answer.reason else ""
     return reason, answer.unblockers, answer.shares, answer.attempts
 

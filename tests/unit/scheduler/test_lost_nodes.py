@@ -89,7 +89,7 @@ def test_what_ends_says_that_it_waits_for_a_lost_node(asked: Any, phase: Phase, 
     assert why.reason.message == ends.message
     before = len(changes(fleet))
     fleet.send(fleet.status(1, LOST))
-    assert len(changes(fleet)) == before, "the same is told once"
+    assert len(changes(fleet)) == before, "the same text is published once"
     fleet.send(fleet.status(1, READY))
     assert (fleet.workload(1).reason, fleet.workload(1).message) == (reason, "")
     fleet.send(fleet.status(1, LOST), events.NodeForcedGone("c1", "a"))

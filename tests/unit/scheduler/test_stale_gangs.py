@@ -64,7 +64,7 @@ def test_a_node_that_answers_in_time_stops_the_clock() -> None:
     assert fleet.workload(1).phase is Phase.RUNNING
     lose(fleet, 3)
     fleet.wait(59)
-    assert fleet.workload(1).phase is Phase.DEGRADED, "the clock began anew"
+    assert fleet.workload(1).phase is Phase.DEGRADED, "the clock began again"
     fleet.wait(1)
     assert fleet.workload(1).phase is Phase.TERMINATING
 

@@ -1,4 +1,4 @@
-"""Identities of Kafka are private files, and what the broker is told of them is what Kafka's own formats say."""
+"""Identities of Kafka are private files, and the broker gets them in Kafka's own formats."""
 
 from __future__ import annotations
 

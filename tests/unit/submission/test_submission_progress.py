@@ -48,7 +48,7 @@ def test_a_life() -> None:
 
 
 def test_sentences() -> None:
-    assert after(p.Queued("")).text == "stands in the queue of node pool default"
+    assert after(p.Queued("")).text == "queued in node pool default"
     assert after(p.Waiting(Why("OverQuota"))).text == "waits: OverQuota"
     assert after(p.Claimed("east", 1)).text == "has a claim in cluster east and waits for 1 workload to end"
     assert after(p.Placed(1, "east", "", 1)).text == "placed in cluster east, node pool default: 1 replica"

@@ -47,7 +47,7 @@ UNDECODABLE = metrics.counter(
     "muster_rpc_undecodable_total",
     unit="requests",
     meaning="gRPC requests whose bytes are no message of the method's type.",
-    action="Goes on: a client of another version, or somebody is trying; the log names the caller.",
+    action="The service goes on: a client has another version, or tries calls; the log names the caller.",
     labels=("method",),
 )
 
@@ -55,7 +55,7 @@ Behaviour = Callable[[Any, Any], Any]
 
 
 class Gate(Protocol):
-    """Which caller may call which method, beside what a method judges itself."""
+    """Which caller may call which method, in addition to what a method judges itself."""
 
     def admit(self, method: str, who: Caller) -> None:
         """Raises PermissionDenied where the caller may not call the method."""

@@ -1,7 +1,7 @@
 """How many calls may be under way: for each kind of call, in all and for each caller, with a reserve.
 
 The interceptor asks before a call's request is decoded, REST's edge before its handler runs. Streams are counted apart
-from calls that answer once, and agents apart from everyone, so that a thousand watches of one caller keep nobody from
+from calls that answer once, and agents apart from everyone, so that a thousand watches of one caller keep no other from
 asking, and no caller keeps agents out. Where a kind is nearly full, only callers with privileges get what is left.
 Holds: who has no token to be told apart by (the open stack) is counted by connection; what was admitted is given back
 exactly once; nothing here waits.

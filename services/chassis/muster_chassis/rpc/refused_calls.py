@@ -39,7 +39,7 @@ class RefusedCalls:
         self._counts[key] = self._counts.get(key, 0) + 1
 
     def take(self, acknowledged: str) -> pb.TakeRefusedCallsResponse:
-        """Return the batch that nobody acknowledged, or a new one where the minute of the last is over."""
+        """Return the batch that is not acknowledged yet, or a new one where the minute of the last is over."""
         if self._sent.batch and self._sent.batch != acknowledged:
             return self._sent
         self._sent = pb.TakeRefusedCallsResponse()

@@ -137,7 +137,7 @@ class ServiceGate:
         """Says which service calls."""
 
     def check(self, methods: Iterable[str]) -> None:
-        """Raises ValueError for methods that the table does not list: nobody could call them."""
+        """Raises ValueError for methods that the table does not list: no service could call them."""
         missing = sorted(set(methods) - set(self._callers))
         if missing:
             raise ValueError(f"no caller is listed for {', '.join(missing)}: add them to CALLERS")

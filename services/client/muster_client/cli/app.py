@@ -215,7 +215,7 @@ def _with_stdin(words: Sequence[str]) -> list[str]:
 
 
 def _ours(words: Sequence[str]) -> Sequence[str]:
-    """The words before --: what stands behind it is a command of the user's own."""
+    """The words before --: those after it are the user's own command."""
     return words[: words.index("--")] if "--" in words else words
 
 

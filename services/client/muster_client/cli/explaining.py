@@ -64,7 +64,7 @@ def _text(path: str) -> str:
 
 
 def _nothing(path: str, problems: list[str]) -> str:
-    """What is said of a path without a text. problems: of the path as a kind, then as a field of each kind."""
+    """The error for a path without a text. problems: of the path as a kind, then as a field of each kind."""
     first, *rest = path.removeprefix("spec.").split(".")
     if not _is_unknown_kind(first) or "did you mean" in problems[0]:
         return problems[0]

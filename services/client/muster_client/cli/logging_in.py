@@ -71,7 +71,7 @@ async def logout(*, common: Common = _NO_OPTIONS) -> int:
     """Forgets the stored credentials of a control plane (--server), else of the one that was logged in to last."""
     server = tls.named(common.server) if common.server else logins.current()
     if server is None or not logins.forget(server):
-        note("nothing is stored: nobody was logged in")
+        note("nothing is stored: there was no login")
         return Exit.OK
     if common.json:
         emit({"server": server})

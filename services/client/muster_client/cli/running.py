@@ -71,7 +71,7 @@ async def run(
 ) -> int:
     """Runs a command as a training, shows what it writes, and exits with its exit code.
 
-    The command stands behind --, as in `muster run --gpu 0.5 -- python train.py --epochs 3`.
+    The command follows --, as in `muster run --gpu 0.5 -- python train.py --epochs 3`.
 
     Args:
         command: The command and its arguments, behind --.

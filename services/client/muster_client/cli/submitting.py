@@ -88,7 +88,7 @@ async def _waited(
     *,
     quiet: bool,
 ) -> workload_pb2.Workload:
-    """The workload at the end of the wait; one that no cluster takes goes on waiting, and is told in `failed`."""
+    """The workload at the end of the wait; one that no cluster takes goes on waiting, and is added to `failed`."""
     try:
         return await _wait(muster, workload, timeout, quiet=quiet)
     except NotNow as problem:

@@ -54,7 +54,7 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The workload's address leads to these replicas. closed: to none; deleted: and nobody will come back to it."""
+    """The workload's address leads to these replicas. closed: to none; deleted: to none for good."""
 
     workload_id: str
     replicas: tuple[str, ...]

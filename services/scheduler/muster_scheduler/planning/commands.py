@@ -136,7 +136,7 @@ def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(members)
     if len(found) < len(members):
         twice = next(name for name, times in Counter(name for name, _ in members).items() if times > 1)
-        raise ValueError(f"{twice[:_SHOWN]!r} stands twice in one object: which of them is meant?")
+        raise ValueError(f"duplicate key {twice[:_SHOWN]!r} in one object")
     return found
 
 

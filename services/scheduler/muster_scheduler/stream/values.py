@@ -18,7 +18,7 @@ _LARGEST: Final = (1 << 63) - 1
 _NAME_LIMIT: Final = 253
 _RESOURCE_LIMIT: Final = 316  # characters of a domain and a name
 _MOST_RESOURCES: Final = 64
-_LINES: Final = 3  # of a log that are told
+_LINES: Final = 3  # of a log that a message shows
 _LINE: Final = 160  # characters of each
 _TAIL: Final = 4096
 # CSI and OSC sequences, ended or cut off, and what else begins with ESC.

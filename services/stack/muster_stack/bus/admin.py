@@ -128,7 +128,7 @@ def _described_acls(answer: Reader) -> set[Acl]:
             try:
                 rule = Resource(kind), name, Pattern(pattern), Operation(operation)
             except ValueError:
-                continue  # somebody added a rule of another kind by other means
+                continue  # a rule of another kind, added by other means
             found.add(Acl(principal.removeprefix(PRINCIPAL), *rule))
     return found
 

@@ -51,7 +51,7 @@ def credentials(
         "MUSTER_KAFKA_PASSWORD_FILE": str(stack.layout.bus_identities / user),
     }
     sys.stdout.write("".join(f"{key}={value}\n" for key, value in lines.items()))
-    sys.stdout.write(f"# the mechanism is {MECHANISM}; whoever reads the password file has this identity\n")
+    sys.stdout.write(f"# the mechanism is {MECHANISM}; the password file is this identity: keep it private\n")
     return 0
 
 

@@ -1,6 +1,6 @@
 """The calls that the services behind submission refused, asked of each and written into the audit.
 
-Run beside the calls by app.py. Holds: a batch becomes lines of the audit once, however often it is given; a service
+app.py runs it next to the calls. Holds: a batch becomes lines of the audit once, however often it is given; a service
 that does not answer is asked again, and its log has the same calls.
 """
 
@@ -35,7 +35,7 @@ _log = logs.get(__name__)
 
 
 class _Deadline:
-    """Stands for the context of a call, which the questions of this task do not have."""
+    """Replaces the context of a call, which the requests of this task do not have."""
 
     def time_remaining(self) -> float:
         """Seconds for one question."""

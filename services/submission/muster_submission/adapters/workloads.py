@@ -1,6 +1,6 @@
 """The books of workloads in PostgreSQL: made, numbered, locked and kept in sets, a statement a step.
 
-Called by handlers within their transaction. The functions that it calls stand in the migrations 0001, 0002 and 0009.
+Called by handlers within their transaction. The migrations 0001, 0002 and 0009 define the functions that it calls.
 """
 
 from __future__ import annotations

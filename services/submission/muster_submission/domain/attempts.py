@@ -1,6 +1,6 @@
 """The starts of a workload, from what its history has of places and phases.
 
-Called where one workload is shown. An attempt begins with its place and ends when the workload is told to end, not
+Called where one workload is shown. An attempt begins with its placement and ends when its end is ordered, not
 when its last process is gone: what people ask is how long it ran, and why no longer.
 """
 
@@ -37,7 +37,7 @@ class Step(NamedTuple):
 
 @dataclass(slots=True)
 class Attempt:
-    """One start. running: when it first ran. ended: when it was told to end; why: the step that ended it."""
+    """One start. running: when it first ran. ended: when its end was ordered; why: the step that ended it."""
 
     number: int
     cluster: str

@@ -120,7 +120,7 @@ def question(
 ) -> Question:
     """A question in its shortest form, with the plainest order that gives the same rows in the same places.
 
-    A time of creation is told by the id as well, which has the indexes.
+    The id contains the time of creation as well, and has the indexes.
     """
     by_id = tuple(_by_id(term) for term in terms if isinstance(term, Points | Interval) and term.column == "created_at")
     every = joined((*terms, *by_id))

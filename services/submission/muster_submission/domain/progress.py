@@ -213,7 +213,7 @@ def _decision(before: Progress, fact: Decision) -> _Changes:
             return _moved(before, fact)
         case Queued(node_pool=pool):
             phase = Phase.PENDING if before.phase is Phase.CREATING else before.phase
-            return {"phase": phase}, f"stands in the queue of node pool {pool or 'default'}"
+            return {"phase": phase}, f"queued in node pool {pool or 'default'}"
         case Claimed(cluster=cluster, waits_for=others):
             return {}, f"has a claim in cluster {cluster} and waits for {_count(others, 'workload')} to end"
         case Placed():

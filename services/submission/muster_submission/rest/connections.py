@@ -31,13 +31,13 @@ OPEN: Final = metrics.gauge(
     "muster_rest_connections",
     unit="connections",
     meaning="Open HTTP connections.",
-    action="Near 2,000: a proxy keeps too many, or somebody opens them; muster_rest_connections_closed_total says why.",
+    action="Near 2,000: a proxy keeps too many, or a client does; muster_rest_connections_closed_total says why.",
 )
 CLOSED: Final = metrics.counter(
     "muster_rest_connections_closed_total",
     unit="connections",
     meaning="HTTP connections that the service closed: a slow head, body or answer, a large head, no HTTP, room.",
-    action="Goes on: somebody's network is slow; many at once: somebody holds connections open.",
+    action="The service goes on: one network is slow; many at once: one client holds connections open.",
     labels=("why",),
 )
 
@@ -197,7 +197,7 @@ class Guarded(HttpToolsProtocol):
         self._connections.closed(self)
 
     def end(self, why: str) -> None:
-        """Closes it at once; who took too long for a head is told."""
+        """Close it at once; a client that took too long for a head gets an answer first."""
         if self.transport.is_closing():
             return
         CLOSED.labels(why).inc()

@@ -42,7 +42,7 @@ FOREIGN: Final = metrics.counter(
     "muster_rest_foreign_total",
     unit="requests",
     meaning="HTTP requests refused for their Host, Origin or content-type.",
-    action="FOREIGN_HOST: add a proxy's name to MUSTER_PUBLIC_HOSTS; otherwise a page tried to use somebody's browser.",
+    action="FOREIGN_HOST: add a proxy's name to MUSTER_PUBLIC_HOSTS; otherwise a page tried to use a browser.",
     labels=("reason",),
 )
 
@@ -84,7 +84,7 @@ class Origins:
         address = _address(name)
         if address is None:
             return False
-        # The address at which this very connection arrived: whoever wrote it into the page's address has that origin.
+        # The address at which this very connection arrived: a page at that address has that origin.
         return address.is_loopback or (server is not None and address == _address(server[0]) and port == server[1])
 
     def _origin(self, request: Request, host: str) -> None:

@@ -109,7 +109,7 @@ def test_everything_wrong_is_told_with_its_path(asked: Any, capsys: pytest.Captu
         ("\udcff", "f.json: byte 0 is no UTF-8: JSON in UTF-8 is expected"),
         ("NaN", "f.json: NaN is no number of JSON"),
         ("9" * 50, f"f.json: the number {'9' * 40}.. has 50 characters; at most 40 are allowed"),
-        ('{"total": 8, "total": 9}', "f.json: 'total' stands twice in one object: which of them is meant?"),
+        ('{"total": 8, "total": 9}', "f.json: duplicate key 'total' in one object"),
         ("3", 'f.json: 3: a case is an object with "total" and "queues"'),
         ('{"cases": {}}', "f.json: cases: an object of 0: a list of at most 10000 cases is expected"),
         ('{"cases": [[]]}', 'f.json: cases.0: a list of 0: a case is an object with "total" and "queues"'),

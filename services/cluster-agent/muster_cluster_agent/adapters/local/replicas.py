@@ -28,7 +28,7 @@ from muster_cluster_agent.domain.model import Ended, Observed, Pattern
 CALLS: Final = "calls.json"
 """What a launcher asks of its workers, with their environment."""
 EXEC_SOCKET: Final = "exec.sock"
-"""Where a worker's daemon listens, in the folder for what is told."""
+"""Where a worker's daemon listens, in the folder of messages to the supervisor."""
 _SWEEP_SECONDS: Final = 5.0
 _LOCK_SECONDS: Final = 5.0
 Spec = dict[str, Any]

@@ -37,7 +37,7 @@ class ServicePorts:
             ports.keep(port)
 
     def of(self, workload_id: str) -> int:
-        """The workload's port; a new one where it has none. `save` before anybody is told. Raises BackendError."""
+        """The workload's port; a new one where it has none. `save` it before its use. Raises BackendError."""
         port = self._kept.get(workload_id)
         if port is not None and port not in self.opened and not is_free(port):
             self.forget(workload_id)  # while nothing of it ran, some other program has taken it
@@ -59,7 +59,7 @@ class ServicePorts:
             self._ports.give_back(self._kept.popitem(last=False)[1])
 
     def forget(self, workload_id: str) -> None:
-        """The workload is deleted, or its port was lost to somebody else."""
+        """The workload is deleted, or another program took its port."""
         port = self._kept.pop(workload_id, None)
         if port is not None:
             self._ports.give_back(port)

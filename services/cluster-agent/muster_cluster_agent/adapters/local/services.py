@@ -1,7 +1,7 @@
 """The addresses of workloads that serve: one port each, kept for the workload's life and carried by the pump.
 
 Used by the local back end. Holds: what leads where is said to the pump whenever it changes, and all of it again to a
-pump that was started anew; an agent that starts takes over the routes that it finds, so that its own death ends no
+pump that was started again; an agent that starts takes over the routes that it finds, so that its own death ends no
 service.
 """
 
@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class _Address:
-    """A workload's port and where it leads; None: as the pump was told before."""
+    """A workload's port and where it leads; None: unchanged in the pump."""
 
     port: int
     targets: tuple[int, ...] | None = None
@@ -118,7 +118,7 @@ class Services:
             return {}
 
     def _pump_lost(self) -> None:
-        """The pump has ended: another one is told everything."""
+        """The pump has ended: start another one with all routes."""
         if self._addresses and (self._mending is None or self._mending.done()):
             self._mending = asyncio.create_task(self._mend(), name="pump-mending")
 

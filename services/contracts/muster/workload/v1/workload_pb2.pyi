@@ -2149,7 +2149,7 @@ Global___Workload: _TypeAlias = Workload  # noqa: Y015
 
 @_typing.final
 class Attempt(_message.Message):
-    """One start of a workload: from its place to the moment in which it was told to end."""
+    """One start of a workload: from its placement to the moment in which its end was ordered."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2173,7 +2173,7 @@ class Attempt(_message.Message):
 
     @_builtins.property
     def ended_at(self) -> _timestamp_pb2.Timestamp:
-        """When it ended, or was told to end; absent: it goes on."""
+        """When it ended or its end was ordered; absent while it goes on."""
 
     @_builtins.property
     def cause(self) -> Global___Reason:

@@ -131,7 +131,7 @@ def _allow_all(
 def _allow(world: World, workload: Workload, pool: str, closed: Bar, viewer: Viewer) -> str:
     """Writes into the books that as much is deserved, or may be held, as it takes, and says so.
 
-    Of a department that the viewer may not see no amount is told: it is what others hold, and his own.
+    No amount of a department that the viewer may not see is shown: it includes what others hold.
     """
     refusal, project = closed.reason, world.queues.projects[workload.project]
     if refusal.code is _W.USER_RUNS_ENOUGH:

@@ -53,7 +53,9 @@ def attempts(
 ) -> tuple[Attempt, ...]:
     """What the ways to make room come to for a workload that has quota but no place. pools: only these of its own."""
     if workload.preempted_by:
-        return (Attempt(Way.RECLAIM, "returning", "it gave its own place up, and takes nobody's to come back"),)
+        return (
+            Attempt(Way.RECLAIM, "returning", "it gave up its own place, and displaces no other workload to return"),
+        )
     mark = world.journal.mark()
     found: dict[Attempt, None] = {}
     sites = list(islice(sites_of(world, workload, pools), _SITES))
@@ -101,7 +103,7 @@ def _reclaim(ask: Ask, standing: Standing, tree: Tree, viewer: Viewer) -> Attemp
         case Obstacle.PLACES:
             text = f"{_would_fit(made)} even if others gave back all that they hold beyond their shares"
         case Obstacle.VICTIMS:
-            text = "who would have to leave would take a project below its fair share"
+            text = "the evictions would take a project below its fair share"
         case _:
             text = "no other project holds preemptible work beyond its fair share"
     return Attempt(Way.RECLAIM, made.obstacle.value, text + _as_far(made))

@@ -92,7 +92,7 @@ def _foreseen(world: World, workload: Workload, code: WaitingReason) -> Estimate
     if likely is not None:
         return Estimate(None, None, f"if what runs there takes as long as such work usually did, {first}", likely)
     if closed:
-        return Estimate(None, None, "nobody has said when the nodes that could hold it take new work again")
+        return Estimate(None, None, "it is not known when the nodes that could hold it accept new work again")
     return Estimate(None, None, "too little is known of when what runs there ends: no run-time limits, no work like it")
 
 

@@ -62,7 +62,7 @@ class Explanation(NamedTuple):
 
     Of what runs and has not all replicas that it would have, all of it is about the next one. attempts: what making
     room comes to, where room lacks. shares: its project's and department's in its first pool,
-    where room or quota lacks. nearest: the nodes that come closest and what each lacks. message: what is told of one
+    where room or quota lacks. nearest: the nodes that come closest and what each lacks. message: the text about one
     that does not wait, with the names that its viewer may know; of one that pauses, how it ended. figures: whether the
     viewer may read those of its department.
     """

@@ -138,7 +138,7 @@ def _held_for_now(world: World, workload: Workload, reason: Reason) -> tuple[str
     others, pool = _pressed(world, workload), workload.pool
     if others:
         who = "1 workload that waits" if others == 1 else f"{others} workloads that wait"
-        return HeldBack.OTHERS_WAIT, f"{who} for room in node pool {pool}: it grows only while nobody does"
+        return HeldBack.OTHERS_WAIT, f"{who} for room in node pool {pool}: it grows only while none waits"
     if not elastic.undisturbed(workload):
         running = sum(1 for each in workload.replicas.values() if each.state is ReplicaState.READY and not each.gone)
         return (

@@ -38,7 +38,7 @@ class Promises:
     def of(self, project: str, viewer: Viewer) -> tuple[str, ...]:
         """What of it touches a project, in sentences; none where all can be kept.
 
-        Of a department that the viewer may not see, and of the pool, no amounts are told but to who may see them all.
+        Amounts of a department that the viewer may not see, and of the pool, are shown only to viewers who may see all.
         """
         row = self._standing.projects.get(project)
         if row is None:

@@ -1,8 +1,8 @@
 """Who reads an answer: workloads of projects that he may not see have no name in it.
 
 Given by submission with each question (it keeps the rights), used wherever an explanation names somebody else.
-Holds: a viewer who is not named sees nobody's name. How many others there are is told to everyone; what they hold or
-deserve only to who may see them, and no sum is told of which he could take away what he knows.
+Holds: a viewer without an identity sees no names. Everyone sees how many others there are; what they hold or
+deserve is shown only to viewers who may see them, and no sum from which others could be computed.
 """
 
 from __future__ import annotations

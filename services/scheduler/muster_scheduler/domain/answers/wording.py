@@ -75,7 +75,7 @@ def unhealthy(number: int) -> tuple[str, str]:
 
 
 def in_mig(number: int) -> tuple[str, str]:
-    """What is said of one node and of several that have so many GPUs in MIG mode each, which give slices alone."""
+    """The texts for one node and for several that have so many GPUs in MIG mode each, which give slices alone."""
     gpu = "1 GPU" if number == 1 else f"{number} GPUs"
     rest = f"{gpu} in MIG mode, for slices alone, and too few others"
     return _has(rest)
@@ -163,7 +163,7 @@ def shape_in_words(shape: Shape) -> str:
 def _host_in_words(shape: Shape) -> str:
     parts = [f"{shape.cpu / 1000:g} CPU"] if shape.cpu else []
     parts += [format_bytes(shape.memory)] if shape.memory else []
-    return ", ".join([*parts, *(named_amount(*each) for each in shape.extra)]) or "a place without CPU or memory"
+    return ", ".join([*parts, *(named_amount(*each) for each in shape.extra)]) or "a place without GPUs, CPU or memory"
 
 
 def named_amount(name: str, amount: int) -> str:

@@ -213,7 +213,7 @@ def nothing_left(world: World, workload: Workload) -> None:
             _terminated(world, workload)
         case Phase.STOPPING:
             world.clear_run(workload)
-            limit = workload.reason in LIMITS  # or nobody could see that it is a limit that ended it
+            limit = workload.reason in LIMITS  # else nothing would show that a limit ended it
             reason, message = (
                 (workload.reason, told_before(workload.message)) if limit else (ChangeReason.REPLICAS_GONE, "")
             )

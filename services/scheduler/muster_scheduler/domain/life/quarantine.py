@@ -18,7 +18,7 @@ QUARANTINED = Reason(WaitingReason.QUARANTINED)
 
 
 def set_aside(world: World, found: Quarantined) -> None:
-    """Set a workload aside; one that waits is told why."""
+    """Set a workload aside; one that waits gets the reason."""
     workload = world.workloads[found.workload]
     world.journal.put(world.quarantined, workload.id, found)
     world.touched.quarantined[workload.id] = None

@@ -295,7 +295,7 @@ def evaluate(world: World, workload: Workload) -> None:
 
 
 def _lacking(world: World, workload: Workload, serving: int) -> None:
-    """Some of its replicas do not serve: of those that rest it is told first, then of silent nodes."""
+    """Some of its replicas do not serve: name those that pause first, then silent nodes."""
     if not _pause_is_so(workload) and tell_lost(world, workload):
         if serving:
             advance(world, workload, E.SOME_READY, workload.reason, workload.message)
