@@ -146,3 +146,15 @@ async def test_the_verdict_on_a_change_is_waited_for(database: Any, kafka: str) 
         answer = await waiting
         assert answer.outcome == CHANGED
         assert list(answer.workload.issues) == ["compute.gpuDevicesRequest: no such image"]
+
+
+async def test_a_name_that_was_let_go_and_submitted_again_is_the_new_workload(database: Any, kafka: str) -> None:
+    async with door(database, kafka) as here:
+        await here.project()
+        text = document('  command: {value: "true"}\n', metadata="name: again")
+        first = (await applied(here, text)).workload
+        await here.reject(first, "not now")
+        await eventually(lambda: here.get(first.id), lambda one: one.phase == wl.PHASE_FAILED)
+        submitted = await here.submit(name="again", image="ubuntu")
+        changed = await applied(here, text)
+        assert (changed.outcome, changed.workload.id) == (UNCHANGED, submitted.id)

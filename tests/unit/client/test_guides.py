@@ -23,7 +23,7 @@ from muster_submission.domain.expressions import Question, Values
 from tests.support.plane_world import WORKLOAD_ID, World
 
 DOCS = Path(__file__).parents[3] / "docs"
-GUIDES = ("guide.md", "cli.md")
+GUIDES = ("guide.md", "cli.md", "guides/troubleshooting.md")
 
 
 def blocks(guide: str, kind: str) -> list[str]:

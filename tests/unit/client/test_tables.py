@@ -44,6 +44,7 @@ def workload() -> workload_pb2.Workload:
 def node() -> fleet_pb2.NodeView:
     made = fleet_pb2.NodeView(name=LONG, cluster=CLUSTER, pool=OTHER, cpu_milli=256_000, memory_bytes=2 << 40)
     made.devices.add(free_milli=1000, workloads=[PROJECT])
+    made.devices.add(uuid=ID, mode="mig").slices.add(profile="1g.5gb", held=True)
     return made
 
 
@@ -56,6 +57,7 @@ TABLES: dict[str, Callable[[], RenderableType]] = {
     "tables.nodes": lambda: tables.nodes([node()]),
     "wide.workloads": lambda: wide.workloads([workload()], NOW),
     "wide._devices": lambda: wide._devices(node()),
+    "wide._slices": lambda: wide._slices(node()),
     "tables.usage": lambda: tables.usage(
         [usage_pb2.WorkloadUsage(project=PROJECT, name=LONG, gpu_seconds=1234567890.5)]
     ),

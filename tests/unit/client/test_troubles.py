@@ -39,7 +39,7 @@ def test_a_card_in_mig_mode_is_no_free_gpu() -> None:
     card.slices.add(profile="3g.20gb", held=True)
     card.slices.add(profile="1g.5gb", start=4)
     assert tables.free_gpus(node) == "1/1 + MIG 4/7"
-    console = Console(width=80, file=StringIO())
-    console.print(wide.node(node))
-    assert "(3g.20gb) 1g.5gb" in console.file.getvalue()
+    shown = StringIO()
+    Console(width=80, file=shown).print(wide.node(node))
+    assert "(3g.20gb) 1g.5gb" in shown.getvalue()
     assert wide._free(card) == "4/7"

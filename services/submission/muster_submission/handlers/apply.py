@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Protocol
+from typing import Final, Protocol
 
 from muster.workload.v1 import workload_pb2 as wl
 from muster_chassis.unit import Unit
@@ -37,6 +37,9 @@ from muster_submission.handlers.intents import Intents, fields_fixed, fixed_fiel
 from muster_submission.handlers.sealing import Sealing
 from muster_submission.handlers.submit import Acknowledged, Submit
 from muster_submission.ports import WorkloadBooks
+
+_NAME_FREE: Final = frozenset({wl.PHASE_DELETED, wl.PHASE_FAILED})
+"""Phases in which a workload may have let its name go."""
 
 
 class Outcome(Enum):
@@ -92,7 +95,9 @@ class Apply:
         """Makes, changes or keeps. Raises DraftRefused, NameTaken, FieldsFixed and PhaseForbids."""
         project, kind = draft.project.name, int(draft.spec.kind)
         known = await self._applied.claim(unit, project, kind, name)
-        shown = await self._known(unit, known) if known else await self._adopted(unit, draft, name)
+        shown = await self._known(unit, known) if known else None
+        if shown is None or shown.phase in _NAME_FREE:  # another workload may have been submitted under the name since
+            shown = await self._adopted(unit, draft, name) or shown
         done = await self._create(unit, draft, owner) if shown is None else await self._step(unit, shown, draft, owner)
         meant = done.made or done.shown
         if meant is not None:

@@ -77,7 +77,7 @@ def _devices(told: fleet_pb2.NodeView) -> Table:
 
 
 def _slices(told: fleet_pb2.NodeView) -> Table:
-    """The slices of each GPU in MIG mode, in a table of their own: beside the other columns 80 are too few."""
+    """The slices of each GPU in MIG mode, in a table of their own, since one line is too short for both."""
     return grid(
         ["UUID", "SLICES"],
         (
