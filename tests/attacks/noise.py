@@ -1,7 +1,8 @@
-"""The process of one noisy attack: `python tests/attacks/noise.py NAME`, its stage as a line of JSON on stdin.
+"""The process of one noisy attack: `python tests/attacks/noise.py NAME`.
 
-Started by `tests/attacks/windows.py`. The last line of stdout is the verdict as JSON. It runs at a lower priority and
-ends by itself some seconds after the stage's `until`.
+Started by `tests/attacks/windows.py`. It prints `ready`; then for each line of stdin, which is a stage as JSON, it
+attacks until some seconds after the stage's `until` at most, and prints the verdict as a line of JSON. It runs at a
+lower priority.
 """
 
 from __future__ import annotations
@@ -20,17 +21,19 @@ from tests.attacks.attack import Attack, Verdict, broken
 from tests.attacks.catalogue import attacks
 from tests.attacks.stage import Stage
 
+READY = "ready"
 _GRACE_SECONDS = 15.0
 
 
 def main() -> int:
-    """Runs the attack; 0 where it held."""
+    """Attacks once for each stage; 0 at the end of stdin."""
     os.nice(5)
-    stage = Stage.from_json(sys.stdin.readline())
     attack = next(each for each in attacks() if each.name == sys.argv[1])
-    verdict = asyncio.run(_bounded(attack, stage))
-    print(json.dumps(asdict(verdict)))
-    return 0 if verdict.held else 1
+    print(READY, flush=True)
+    for line in sys.stdin:
+        verdict = asyncio.run(_bounded(attack, Stage.from_json(line)))
+        print(json.dumps(asdict(verdict)), flush=True)
+    return 0
 
 
 async def _bounded(attack: Attack, stage: Stage) -> Verdict:

@@ -15,6 +15,7 @@ import argparse
 import asyncio
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -30,8 +31,9 @@ from tests.attacks import opening
 from tests.attacks.attack import Attack, StackKind, Verdict, broken
 from tests.attacks.catalogue import attacks
 from tests.attacks.stage import Stage
-from tests.attacks.tenants import unplaced
+from tests.attacks.tenants import RATE, unplaced
 from tests.attacks.windows import GROUP, WINDOWS, Felt, measure
+from tests.support.stacks import RunningStack
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _ATTACK_SECONDS: Final = 60.0
@@ -80,6 +82,7 @@ class Report:
 def main() -> int:
     """Runs the attacks; 0 where all held."""
     given = _arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the stack is ended too
     chosen = _chosen(given.only)
     report = Report()
     for kind in StackKind:
@@ -107,28 +110,30 @@ def _on_stack(kind: StackKind, asked: Sequence[Attack], report: Report, given: a
         _say(f"attack: {len(asked)} attacks on a stack, {kind.value}")
         with opening.stack_of(kind, Path(folder) / "stack") as stack:
             try:
-                asyncio.run(_try_all(stack, kind, asked, report, given.windows))
+                asyncio.run(_try_all(stack, kind, asked, report, given))
             finally:
                 report.tracebacks += tracebacks(stack.layout.logs)
                 if given.keep:
                     shutil.copytree(stack.layout.logs, given.keep / kind.value, dirs_exist_ok=True)
 
 
-async def _try_all(stack: Any, kind: StackKind, asked: Sequence[Attack], report: Report, windows: int) -> None:
+async def _try_all(
+    stack: RunningStack, kind: StackKind, asked: Sequence[Attack], report: Report, given: argparse.Namespace
+) -> None:
     opened = await opening.open_stage(stack, kind)
-    measured = [each for each in asked if each.noisy and windows]
+    measured = [each for each in asked if each.noisy and given.windows]
     for attack in [each for each in asked if each not in measured]:
         begun = time.monotonic()
         _note(report, attack, await _tried(attack, opened.stage), f"{time.monotonic() - begun:.1f} s")
     for group in (measured[at : at + GROUP] for at in range(0, len(measured), GROUP)):
-        await _measured(group, opened, report, windows)
+        await _measured(group, opened, report, given)
     report.lost += await unplaced(opened.tenants)
 
 
-async def _measured(group: Sequence[Attack], opened: opening.Opened, report: Report, windows: int) -> None:
+async def _measured(group: Sequence[Attack], opened: opening.Opened, report: Report, given: argparse.Namespace) -> None:
     begun = time.monotonic()
     try:
-        found = await measure(group, opened.stage, opened.tenants, windows=windows)
+        found = await measure(group, opened.stage, opened.tenants, windows=given.windows, rate=given.rate)
     except Exception as problem:  # noqa: BLE001 - the others are still to be tried
         for attack in group:
             _note(report, attack, broken(f"{type(problem).__name__}: {problem}"), "the measurement itself failed")
@@ -196,6 +201,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--keep", type=Path, help="a folder for the logs of the stacks")
     parser.add_argument("--no-proofs", action="store_true", help="do not run the tests that prove each attack")
     parser.add_argument("--windows", type=int, default=WINDOWS, help="pairs of windows; 0 measures nothing")
+    parser.add_argument("--rate", type=float, default=RATE, help="calls a second of each of three tenants")
     parser.add_argument("--json", action="store_true", help="accepted for symmetry: the last line is always JSON")
     return parser.parse_args()
 

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.attacks.attack import Attack, Verdict
+from tests.attacks.noise import READY
 from tests.attacks.stage import Stage
-from tests.attacks.tenants import Tenant, Window, steady
+from tests.attacks.tenants import RATE, Tenant, Window, steady
 from tests.support import figures
 
 WINDOWS: Final = 5
@@ -86,47 +87,78 @@ class _Rounds:
 
 
 async def measure(
-    group: Sequence[Attack], stage: Stage, tenants: Sequence[Tenant], *, windows: int = WINDOWS
+    group: Sequence[Attack], stage: Stage, tenants: Sequence[Tenant], *, windows: int = WINDOWS, rate: float = RATE
 ) -> dict[Attack, Felt]:
     """Alternates a quiet window with one window under each attack of the group, of at least 1,000 calls each.
 
     The attacks of a group share the quiet window of their round: keep groups small (`GROUP`), so that it is near them.
     """
     rounds = {attack: _Rounds() for attack in group}
-    for _ in range(windows):
-        quiet = await steady(tenants, WINDOW_SECONDS)
-        for attack in group:
-            rounds[attack].add(quiet, *await _under(attack, stage, tenants))
-            await asyncio.sleep(_SETTLE_SECONDS)
+    noises = {attack: Noise(attack.name) for attack in group}
+    try:
+        for _ in range(windows):
+            for noise in noises.values():
+                await noise.start()
+            quiet = await steady(tenants, WINDOW_SECONDS, rate)
+            for attack, noise in noises.items():
+                await noise.begin(stage.lasting(time.monotonic() + _LEAD_SECONDS + WINDOW_SECONDS))
+                await asyncio.sleep(_LEAD_SECONDS)
+                noisy = await steady(tenants, WINDOW_SECONDS, rate)
+                rounds[attack].add(quiet, noisy, await noise.verdict())
+                await asyncio.sleep(_SETTLE_SECONDS)
+    finally:
+        for noise in noises.values():
+            await noise.end()
     return {attack: found.felt() for attack, found in rounds.items()}
 
 
-async def _under(attack: Attack, stage: Stage, tenants: Sequence[Tenant]) -> tuple[Window, dict[str, Any]]:
-    until = time.monotonic() + _LEAD_SECONDS + WINDOW_SECONDS
-    argv = [sys.executable, str(_ROOT / "tests" / "attacks" / "noise.py"), attack.name]
-    process = await asyncio.create_subprocess_exec(
-        *argv, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, cwd=_ROOT
-    )
-    try:
-        writer, reader = process.stdin, process.stdout
-        if writer is None or reader is None:
-            raise RuntimeError("the attack's process has no pipes")
-        writer.write(stage.lasting(until).to_json().encode() + b"\n")
-        await writer.drain()
-        await asyncio.sleep(_LEAD_SECONDS)
-        window = await steady(tenants, WINDOW_SECONDS)
-        output = await _within(_END_SECONDS, reader)
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
-    lines = output.decode().splitlines()
-    return window, json.loads(lines[-1]) if lines else {"held": False, "evidence": "the attack gave no verdict"}
+class Noise:
+    """The process of one attack: it is ready before a window begins, so that the whole window is under the attack."""
 
+    def __init__(self, name: str) -> None:
+        """Starts nothing yet."""
+        self._name = name
+        self._process: asyncio.subprocess.Process | None = None
 
-async def _within(seconds: float, reader: asyncio.StreamReader) -> bytes:
-    """All that a process prints; nothing where it goes on for longer."""
-    try:
-        return await asyncio.wait_for(reader.read(), seconds)
-    except TimeoutError:
-        return b""
+    async def start(self) -> None:
+        """Starts the process unless it runs. Raises TimeoutError where it does not become ready."""
+        if self._process is not None:
+            return
+        argv = [sys.executable, str(_ROOT / "tests" / "attacks" / "noise.py"), self._name]
+        self._process = await asyncio.create_subprocess_exec(
+            *argv, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, cwd=_ROOT
+        )
+        if await self._line() != READY:
+            raise TimeoutError(f"the process of {self._name} did not become ready in {_END_SECONDS:g} s")
+
+    async def begin(self, stage: Stage) -> None:
+        """Lets it attack until the stage's `until`."""
+        if self._process is None or self._process.stdin is None:
+            raise RuntimeError(f"the process of {self._name} has not been started")
+        self._process.stdin.write(stage.to_json().encode() + b"\n")
+        await self._process.stdin.drain()
+
+    async def verdict(self) -> dict[str, Any]:
+        """Its verdict; not held where none comes, and then the process is ended."""
+        line = await self._line()
+        if not line:
+            await self.end()
+            return {"held": False, "evidence": f"the attack gave no verdict within {_END_SECONDS:g} s"}
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    async def end(self) -> None:
+        """Ends the process."""
+        process, self._process = self._process, None
+        if process is not None:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
+    async def _line(self) -> str:
+        if self._process is None or self._process.stdout is None:
+            return ""
+        try:
+            return (await asyncio.wait_for(self._process.stdout.readline(), _END_SECONDS)).decode().strip()
+        except TimeoutError:
+            return ""

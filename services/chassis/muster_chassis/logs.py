@@ -14,6 +14,7 @@ import structlog
 from muster_chassis import tracing
 
 _LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+_MILD: Final = frozenset({"debug", "info", "warning"})
 _LIMIT: Final = 4096  # characters of one value: a poisonous record must not fill the disk through its log line
 
 
@@ -42,6 +43,7 @@ def configure(service: str, instance: str, level: str) -> None:
             foreign_pre_chain=shared,
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                _without_traces_of_warnings,
                 structlog.processors.format_exc_info,
                 structlog.processors.JSONRenderer(),
             ],
@@ -79,6 +81,18 @@ def _trace(_logger: Any, _method: str, event: structlog.typing.EventDict) -> str
     if current is not None:
         event["trace"] = tracing.trace_id(current)
     return event
+
+
+def _without_traces_of_warnings(
+    _logger: Any, _method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Keep a warning of a library to one line, such as asyncpg's of a slow database: nothing has failed for good."""
+    given = event.get("exc_info")
+    if not given or event.get("level") not in _MILD:
+        return event
+    del event["exc_info"]
+    error = given if isinstance(given, BaseException) else (given if isinstance(given, tuple) else sys.exc_info())[1]
+    return event if error is None else {**event, "error": repr(error)[:_LIMIT]}
 
 
 def _bounded(_logger: Any, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
