@@ -61,7 +61,8 @@ class Part:
     owns_group: bool = True  # an agent does not: what it leaves behind is a user's replica
     addresses: tuple[tuple[str, str], ...] = ()  # ("grpc", "127.0.0.1:4711"): for people and clients
     calm: float = _CALM
-    awaited: bool = True  # whether the next row waits for it; nobody needs telemetry to start
+    awaited: bool = True  # whether the next row waits for it; no part needs telemetry to start
+    patient: bool = False  # whether it starts together with the row before and waits for that by itself
 
 
 class Child:

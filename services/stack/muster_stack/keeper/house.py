@@ -73,10 +73,11 @@ class Keeper:
             self._layout.control.unlink(missing_ok=True)  # last: whoever waits for our end looks at it
 
     async def _open(self) -> None:
-        for row in self._parts.rows:
+        rows = self._parts.rows
+        for row, following in zip(rows, (*rows[1:], ()), strict=True):
             children = [self._children[part.name] for part in row]
-            for child in children:
-                child.want()
+            for part in (*row, *(part for part in following if part.patient)):
+                self._children[part.name].want()
             awaited = [child for child in children if child.part.awaited]
             await asyncio.gather(*(child.until_ready() for child in awaited))
             self._say(f"ready: {', '.join(child.part.name for child in awaited)}")

@@ -53,7 +53,10 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """All parts in the order of their start: a row starts when the row before is ready, and stops before it stops."""
+    """All parts in the order of their start: a row starts when the row before is ready, and stops before it stops.
+
+    Patient parts start together with the row before theirs.
+    """
 
     rows: Sequence[Sequence[Part]]
     kafka: KafkaServer | None = None
@@ -200,6 +203,7 @@ class _Maker:
             ready=probes.of_service(metrics=metrics, grpc=None if is_agent else grpc),
             prepare=prepare,
             owns_group=not is_agent,
+            patient=is_agent,
             awaited=name != TELEMETRY,
             addresses=tuple((kind, self.address(name, kind)) for kind in self._kinds(name)),
         )
