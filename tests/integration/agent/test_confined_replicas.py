@@ -33,10 +33,15 @@ needs_landlock = pytest.mark.skipif(landlock.version() < 1, reason="this kernel 
 needs_root = pytest.mark.skipif(os.geteuid() != 0 or bool(_missing()), reason="only root starts replicas as others")
 
 
-def supervised(folder: Path, argv: list[str], uid: int | None) -> subprocess.Popen[bytes]:
-    """A supervisor whose replica is confined; it may write in `folder/own`."""
+def supervised(
+    folder: Path, argv: list[str], uid: int | None, *, tmp: str = "", cwd: str = "", code: str = SUPERVISE
+) -> subprocess.Popen[bytes]:
+    """A supervisor whose replica is confined; it may write in `folder/own`.
+
+    tmp, cwd: below `own`, where they are other folders. code: what the supervisor's process runs.
+    """
     own = folder / "own"
-    own.mkdir()
+    own.mkdir(exist_ok=True)
     accounts = None
     if uid is not None:
         os.chown(own, uid, uid)
@@ -46,19 +51,19 @@ def supervised(folder: Path, argv: list[str], uid: int | None) -> subprocess.Pop
     grants = (
         *(Grant(path, Right.READ) for path in READABLE),
         Grant("/dev/null", Right.DEVICE),
-        Grant(str(own), Right.WRITE),
+        Grant(str(own), Right.WRITE, plain=True, owner=uid),
     )
     spec: dict[str, Any] = {
         "name": f"w-{folder.name}",
         "argv": argv,
         "env": {"PATH": os.defpath, procfs.MARK: f"w-{folder.name}"},
-        "cwd": str(own),
+        "cwd": str(own / cwd),
         "log": {"folder": str(folder / "log"), "budget": 4096},
-        "confinement": Confinement(landlock.version(), grants, uid, str(own), accounts).as_spec(),
+        "confinement": Confinement(landlock.version(), grants, uid, str(own / tmp), accounts).as_spec(),
     }
     (folder / "spec.json").write_text(json.dumps(spec))
     (folder / "journal").touch()
-    return subprocess.Popen([sys.executable, "-c", SUPERVISE, str(folder)])
+    return subprocess.Popen([sys.executable, "-c", code, str(folder)])
 
 
 @pytest.fixture(params=["landlock", pytest.param("uid", marks=needs_root)])

@@ -61,10 +61,16 @@ _RIGHTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A right below a path; for a file, to the file itself. A path that is not there is left out."""
+    """A right below a path; for a file, to the file itself. A path that is not there is left out.
+
+    plain: the path crosses no link; for every place on the way to which a replica could put one. owner: the user who
+    has to own the folder; None: any.
+    """
 
     path: str
     right: Right
+    plain: bool = False
+    owner: int | None = None
 
 
 class Level(StrEnum):
@@ -136,7 +142,8 @@ class Confinement:
     """The confinement of one replica.
 
     uid: the user and group that it becomes; None: it stays who it is. landlock: the version to apply. tmp: the folder
-    that is also its /tmp, where it becomes another user. accounts: the files that are its /etc/passwd and /etc/group.
+    that becomes its /tmp, where it becomes another user; empty: none. accounts: the files that are its /etc/passwd and
+    /etc/group.
     """
 
     landlock: int
@@ -149,7 +156,7 @@ class Confinement:
         """As a supervisor's spec has it."""
         return {
             "landlock": self.landlock,
-            "grants": [[grant.path, grant.right.value] for grant in self.grants],
+            "grants": [[grant.path, grant.right.value, grant.plain, grant.owner] for grant in self.grants],
             "uid": self.uid,
             "tmp": self.tmp,
             "accounts": list(self.accounts) if self.accounts else None,
@@ -161,7 +168,10 @@ def of_spec(spec: dict[str, Any]) -> Confinement:
     accounts = spec["accounts"]
     return Confinement(
         landlock=int(spec["landlock"]),
-        grants=tuple(Grant(str(path), Right(right)) for path, right in spec["grants"]),
+        grants=tuple(
+            Grant(str(path), Right(right), bool(plain), None if owner is None else int(owner))
+            for path, right, plain, owner in spec["grants"]
+        ),
         uid=None if spec["uid"] is None else int(spec["uid"]),
         tmp=str(spec["tmp"]),
         accounts=(str(accounts[0]), str(accounts[1])) if accounts else None,

@@ -45,6 +45,7 @@ def become_command(spec: dict[str, Any], parent: int, go: int, error: int, outpu
     try:
         die_with(parent)
         os.setsid()
+        os.umask(confine.UMASK)
         for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         null = os.open(os.devnull, os.O_RDONLY)
@@ -60,7 +61,7 @@ def become_command(spec: dict[str, Any], parent: int, go: int, error: int, outpu
         if os.read(go, 1) != b"!":
             os._exit(NOT_EXECUTABLE)
         blame = spec["cwd"]
-        os.chdir(spec["cwd"])
+        confine.change_folder(spec["cwd"])
         blame = ""
         os.execvpe(spec["argv"][0], spec["argv"], spec["env"])  # noqa: S606  no shell is the point
     except OSError as failure:

@@ -12,13 +12,15 @@ import os
 import sys
 from typing import Final
 
-from muster_cluster_agent.adapters.local import landlock, mounts
+from muster_cluster_agent.adapters.local import landlock, mounts, places
 from muster_cluster_agent.domain.confinement import Confinement, of_spec
 
 _PR_CAPBSET_DROP: Final = 24
 _PR_CAP_AMBIENT: Final = 47
 _PR_CAP_AMBIENT_CLEAR_ALL: Final = 4
 _INVALID: Final = 22
+UMASK: Final = 0o022
+"""Of replicas, as of a login. The services of a stack have one that lets in no other user."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -29,12 +31,25 @@ def apply(confinement: Confinement) -> None:
     Who changes the user clears the wish to die with the parent: the caller sets it again.
     """
     if confinement.uid is not None:
-        mounts.enter(confinement)
-        _give_up_powers()
-        os.setgroups([])
-        os.setresgid(confinement.uid, confinement.uid, confinement.uid)
-        os.setresuid(confinement.uid, confinement.uid, confinement.uid)
-    landlock.restrict(confinement.grants, confinement.landlock)
+        mounts.own_namespace()
+    # Opened in this namespace, since nothing of another one can be mounted here, and before anything is covered.
+    with places.opened(confinement) as opened:
+        if confinement.uid is not None:
+            mounts.enter(confinement, opened)
+            _give_up_powers()
+            os.setgroups([])
+            os.setresgid(confinement.uid, confinement.uid, confinement.uid)
+            os.setresuid(confinement.uid, confinement.uid, confinement.uid)
+        landlock.restrict(opened.all, confinement.landlock)
+
+
+def change_folder(path: str) -> None:
+    """Start in a folder that lies across no link. Raises OSError."""
+    folder = places.open_plain(path, os.O_PATH | os.O_DIRECTORY)
+    try:
+        os.fchdir(folder)
+    finally:
+        os.close(folder)
 
 
 def _give_up_powers() -> None:
@@ -50,6 +65,7 @@ def _give_up_powers() -> None:
 def trial(spec: str, private: str, argv: list[str]) -> None:
     """Confine this process like a replica and become `argv`. What goes wrong is its last line on standard error."""
     confinement = of_spec(json.loads(spec))
+    os.umask(UMASK)
     try:
         apply(confinement)
     except OSError as error:

@@ -46,6 +46,7 @@ _DEVICES: Final = (
 )
 _TRIAL_SECONDS: Final = 30
 _TRIAL_PROJECT: Final = ""  # no project has an empty name: its user runs the trial alone
+_TRIAL_FOLDER: Final = "trial"
 _TRIAL: Final = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
     "from muster_cluster_agent.adapters.local.confine import trial; trial(sys.argv[2], sys.argv[3], sys.argv[4:])"
@@ -118,17 +119,18 @@ class Confiner:
                     "say `confinement: none` in the cluster file"
                 )
             return None
-        own = (folders.run, folders.keep, folders.tmp)  # tmp by itself, since it is also its /tmp
+        own = (folders.run, folders.keep)
+        uid = account.uid if account else None
         roots = roots_of(project, self._access.roots)
         return Confinement(
             landlock=self._landlock,
             grants=(
                 *self._fixed,
-                Grant(str(folders.given), Right.READ),
-                *(Grant(str(folder), Right.WRITE) for folder in own),
-                *(Grant(root.path, Right.WRITE if root.write else Right.READ) for root in roots),
+                Grant(str(folders.given), Right.READ, plain=True),
+                *(Grant(str(folder), Right.WRITE, plain=True, owner=uid) for folder in own),
+                *(Grant(root.path, Right.WRITE if root.write else Right.READ, plain=True) for root in roots),
             ),
-            uid=account.uid if account else None,
+            uid=uid,
             tmp=str(folders.tmp),
             accounts=account.files if account else None,
         )
@@ -156,16 +158,22 @@ class Confiner:
             private = overlaps(folder, self._private.folders)
             if private:
                 return f"the interpreter's folder {folder} and {private} lie in one another; install it elsewhere"
-        own = self._machine.interpreters[0]
         account = self._accounts.of(_TRIAL_PROJECT) if self._accounts else None
         trial = Confinement(
             landlock=self._landlock,
             grants=self._fixed,
             uid=account.uid if account else None,
-            tmp=own,
+            tmp=self._trial_folder(account.uid) if account else "",
             accounts=account.files if account else None,
         )
         return _tried(trial, self._private.file, self._machine.python)
+
+    def _trial_folder(self, uid: int) -> str:
+        """A folder that becomes the /tmp of the trial."""
+        folder = self._folder / _TRIAL_FOLDER
+        folder.mkdir(mode=0o700, exist_ok=True)
+        os.chown(folder, uid, uid)
+        return str(folder)
 
 
 def _tried(confinement: Confinement, private: str, python: str) -> str:

@@ -6,15 +6,14 @@ system calls are the same on every architecture (linux/landlock.h, kernel docume
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
-import stat
 import struct
 from collections.abc import Iterable
 from typing import Final
 
-from muster_cluster_agent.domain.confinement import Grant, access, handled
+from muster_cluster_agent.adapters.local.places import Place
+from muster_cluster_agent.domain.confinement import access, handled
 
 _CREATE_RULESET: Final = 444
 _ADD_RULE: Final = 445
@@ -31,30 +30,21 @@ def version() -> int:
     return max(0, int(_libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _VERSION)))
 
 
-def restrict(grants: Iterable[Grant], landlock: int) -> None:
-    """Confine this process to the grants. Raises OSError; the process is then as before, but for no_new_privs."""
+def restrict(places: Iterable[Place], landlock: int) -> None:
+    """Confine this process to open places. Raises OSError; the process is then as before, but for no_new_privs."""
     files, scopes = handled(landlock)
     attributes = struct.pack("=QQQ", files, 0, scopes)
     size = 24 if scopes else 8  # an older kernel knows a shorter struct
     ruleset = _call(_CREATE_RULESET, attributes[:size], ctypes.c_size_t(size), 0)
     try:
-        for grant in grants:
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                _allow(ruleset, grant, landlock)
+        for place in places:
+            rights = access(place.right, folder=place.folder, landlock=landlock)
+            _call(_ADD_RULE, ruleset, _PATH_BENEATH, struct.pack("=Qi", rights, place.target), 0)
         if _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
             raise OSError(ctypes.get_errno(), "no_new_privs could not be set")
         _call(_RESTRICT_SELF, ruleset, 0)
     finally:
         os.close(ruleset)
-
-
-def _allow(ruleset: int, grant: Grant, landlock: int) -> None:
-    target = os.open(grant.path, os.O_PATH | os.O_CLOEXEC)
-    try:
-        rights = access(grant.right, folder=stat.S_ISDIR(os.fstat(target).st_mode), landlock=landlock)
-        _call(_ADD_RULE, ruleset, _PATH_BENEATH, struct.pack("=Qi", rights, target), 0)
-    finally:
-        os.close(target)
 
 
 def _call(number: int, *arguments: object) -> int:

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from muster_cluster_agent.adapters.local.beneath import make_folder, open_beneath
+from muster_cluster_agent.adapters.local.places import Opened, Place, open_plain
 from muster_cluster_agent.domain.confinement import Confinement, Right
 
 _NEW_NAMESPACE: Final = 0x20000  # CLONE_NEWNS
@@ -36,82 +39,119 @@ def unreachable(path: str, uid: int) -> str:
     return ""
 
 
-def enter(confinement: Confinement) -> None:
-    """Enter the view. Raises OSError."""
+def own_namespace() -> None:
+    """Give this process a mount namespace whose mounts are seen nowhere else. Raises OSError."""
     # Its budget may have given it a namespace already; another one would copy every mount again.
     if _namespace("self") == _namespace(str(os.getppid())) and _libc.unshare(_NEW_NAMESPACE) != 0:
         code = ctypes.get_errno()
         raise OSError(code, f"a mount namespace: {os.strerror(code)}")
     _mount("none", "/", None, _RECURSIVE | _PRIVATE)
-    # Opened in this namespace, since nothing of another one can be mounted here, and before anything is covered.
-    covers = _covers(confinement, confinement.uid or 0)
+
+
+def enter(confinement: Confinement, opened: Opened) -> None:
+    """Enter the view. opened: the places of the confinement, open in this namespace. Raises OSError."""
+    covers = _covers(opened.granted, confinement.uid or 0)
     accounts = [os.open(file, os.O_PATH) for file in confinement.accounts or ()]
-    own, inside_tmp = os.open(confinement.tmp, os.O_PATH | os.O_DIRECTORY), _granted_in_tmp(confinement)
     for folder, inside in covers.items():
         _cover(folder, inside)
-    _bind(own, _TMP, read_only=False)
-    for path, target, read_only in sorted(inside_tmp):
-        _place(path, target)
-        _bind(target, path, read_only=read_only)
-    for account, place in zip(accounts, ("/etc/passwd", "/etc/group"), strict=False):
-        _bind(account, place, read_only=True)
+    if opened.tmp is not None:
+        _bind(opened.tmp.target, _TMP, read_only=False)
+        base = os.open(_TMP, os.O_PATH | os.O_DIRECTORY)
+        _show(base, _TMP, [place for place in opened.granted if place.path != _TMP and _within(place.path, _TMP)])
+        os.close(base)
+    for account, path in zip(accounts, ("/etc/passwd", "/etc/group"), strict=False):
+        _bind(account, path, read_only=True)
+        os.close(account)
 
 
 def _namespace(process: str) -> int:
     return os.stat(f"/proc/{process}/ns/mnt").st_ino
 
 
-def _granted_in_tmp(confinement: Confinement) -> list[tuple[str, int, bool]]:
-    """What is granted below /tmp, where a stack may lie: it appears in the replica's own /tmp under the same path."""
-    found = []
-    for grant in confinement.grants:
-        if _within(grant.path, _TMP) and grant.path != _TMP:
-            with contextlib.suppress(FileNotFoundError):
-                found.append((grant.path, os.open(grant.path, os.O_PATH), grant.right is not Right.WRITE))
-    return found
-
-
-def _covers(confinement: Confinement, uid: int) -> dict[str, list[tuple[str, int, bool]]]:
-    """What has to be covered, each with what appears in it: the path, the open target, and whether it is read only."""
-    found: dict[str, list[tuple[str, int, bool]]] = {}
-    for grant in confinement.grants:
-        folder = unreachable(grant.path, uid)
+def _covers(granted: Iterable[Place], uid: int) -> dict[str, list[Place]]:
+    """Return the folders that have to be covered, each with the places that appear in it."""
+    found: dict[str, list[Place]] = {}
+    for place in granted:
+        folder = unreachable(place.path, uid)
         if folder and not _within(folder, _TMP):
-            with contextlib.suppress(FileNotFoundError):
-                entry = (grant.path, os.open(grant.path, os.O_PATH), grant.right is not Right.WRITE)
-                found.setdefault(folder, []).append(entry)
+            found.setdefault(folder, []).append(place)
     outermost = [one for one in found if not any(_within(one, other) for other in found if other != one)]
     return {
-        folder: [entry for inner, entries in found.items() if _within(inner, folder) for entry in entries]
+        folder: [place for inner, places in found.items() if _within(inner, folder) for place in places]
         for folder in outermost
     }
 
 
-def _cover(folder: str, inside: Iterable[tuple[str, int, bool]]) -> None:
-    _mount("tmpfs", folder, "tmpfs", _NO_SUID | _NO_DEVICES, "mode=755,size=1m")
-    for path, target, read_only in sorted(inside):  # an outer one before what lies in it
-        _place(path, target)
-        _bind(target, path, read_only=read_only)
-    _mount("none", folder, None, _REMOUNT | _BIND | _READ_ONLY | _NO_SUID | _NO_DEVICES)
+def _cover(folder: str, inside: Iterable[Place]) -> None:
+    path = os.path.realpath(folder)
+    point = open_plain(path, os.O_PATH | os.O_DIRECTORY)
+    options = "mode=755,size=1m"
+    _mount("tmpfs", _by_descriptor(point), "tmpfs", _NO_SUID | _NO_DEVICES, options)
+    cover = open_plain(path, os.O_PATH | os.O_DIRECTORY)  # what is mounted there now, so on a device of its own
+    if os.fstat(cover).st_dev == os.fstat(point).st_dev:
+        raise OSError(errno.EBUSY, f"{folder} was exchanged while it was covered")
+    _show(cover, folder, inside)
+    _restrict(_by_descriptor(cover), read_only=True)
+    os.close(cover)
+    os.close(point)
 
 
-def _place(path: str, target: int) -> None:
-    """Make a mount point of the target's kind."""
-    if os.path.exists(path):
-        return
-    if stat.S_ISDIR(os.fstat(target).st_mode):
-        os.makedirs(path, 0o755)
-        return
-    os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
+def _show(base: int, folder: str, inside: Iterable[Place]) -> None:
+    """Mount each place at its path below a folder, open as `base`, of which a replica may have filled a part."""
+    shown: list[Place] = []
+    for place in sorted(inside):  # an outer one before those that lie in it
+        outer = [other for other in shown if _within(place.path, other.path)]
+        if not any(other.right in {place.right, Right.WRITE} for other in outer):  # else it is seen there already
+            _bind_beneath(place, base, os.path.relpath(place.path, folder))
+            shown.append(place)
+
+
+def _bind_beneath(place: Place, base: int, path: str) -> None:
+    """Mount a place at a path below an open folder; what is missing on the way is made."""
+    point = _mount_point(base, path, folder=place.folder)
+    try:
+        _mount(_by_descriptor(place.target), _by_descriptor(point), None, _BIND | _RECURSIVE)
+    finally:
+        os.close(point)
+    mounted = open_beneath(base, path, os.O_PATH)
+    try:
+        _restrict(_by_descriptor(mounted), read_only=place.right is not Right.WRITE)
+    finally:
+        os.close(mounted)
+
+
+def _mount_point(base: int, path: str, *, folder: bool) -> int:
+    """Return an open mount point of its kind, made where it is missing."""
+    above, name = os.path.split(path)
+    parent = os.dup(base)
+    for part in above.split("/") if above else ():
+        inner = make_folder(parent, part, 0o755, None)
+        os.close(parent)
+        parent = inner
+    try:
+        if folder:
+            return make_folder(parent, name, 0o755, None)
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644, dir_fd=parent))
+        return open_beneath(parent, name, os.O_PATH)
+    finally:
+        os.close(parent)
 
 
 def _bind(target: int, path: str, *, read_only: bool) -> None:
-    """Mount what is open as `target` at a path, and close it."""
-    _mount(f"/proc/self/fd/{target}", path, None, _BIND | _RECURSIVE)
-    os.close(target)
+    """Mount what is open as `target` at a path of the machine."""
+    _mount(_by_descriptor(target), path, None, _BIND | _RECURSIVE)
+    _restrict(path, read_only=read_only)
+
+
+def _restrict(mounted: str, *, read_only: bool) -> None:
+    """Let nothing of what is mounted there be a device or lend rights. Raises OSError where nothing is mounted."""
     flags = _REMOUNT | _BIND | _NO_SUID | _NO_DEVICES
-    _mount("none", path, None, flags | _READ_ONLY if read_only else flags)
+    _mount("none", mounted, None, flags | _READ_ONLY if read_only else flags)
+
+
+def _by_descriptor(descriptor: int) -> str:
+    return f"/proc/self/fd/{descriptor}"
 
 
 def _within(path: str, folder: str) -> bool:
