@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -120,7 +121,7 @@ async def test_a_process_connects_again_once_its_password_was_replaced(guarded: 
 def test_a_kafka_from_before_a_rotation_begins_again_and_takes_the_new_passwords(guarded: EmbeddedKafka) -> None:
     broker = probe(_port(guarded), _identity(guarded, ADMIN))
     guarded.stop()
-    log, copy = guarded.folder / "kafka" / "log", guarded.folder / "copy"
+    log, copy = guarded.folder / "kafka" / "log", guarded.folder / f"copy-{uuid.uuid4().hex}"
     shutil.copytree(log, copy)
     guarded.start()
     guarded.rotate()
