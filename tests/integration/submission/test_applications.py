@@ -132,6 +132,7 @@ async def _an_unknown_application_and_a_wrong_secret_get_one_answer(here: Door, 
     assert next(iter(said))[0] is CODE.UNAUTHENTICATED
     codes = [await _code(issue(here, "nobody", "wrong")) for _ in range(8)]
     assert codes[-1] is CODE.RESOURCE_EXHAUSTED
+    assert (await issue(here, *first_of(path))).access_token, "wrong secrets of others keep no right one out"
     refused_ones = "SELECT target, outcome FROM audit WHERE verb = 'tokens.issue' AND outcome <> 'done'"
     rows = await here.app.database.pool.fetch(refused_ones)
     assert {row["target"] for row in rows} == {f"application/{client}", "application/unknown"}
