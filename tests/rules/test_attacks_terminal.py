@@ -13,7 +13,9 @@ import pytest
 
 from muster_client.cli import output, printable
 from muster_client.cli.app import run
-from muster_client.cli.render import logs
+from muster_client.cli.render import describe, logs
+from muster_cluster_agent.adapters.local import replicas
+from tests.attacks.rows.a10_terminals import FORGED_ROWS
 from tests.support.control_plane import control_plane
 from tests.support.hostile_text import CLEAR, OVERWRITE, REVERSED, TITLE, harm_in
 from tests.support.plane_world import World
@@ -65,3 +67,17 @@ def test_names_control_the_terminal_of_a_client_that_prints_them(
     seen = capfd.readouterr()
     assert "\x1b" in harm_in(seen.out)
     assert "\u202e" in harm_in(seen.err)
+
+
+def test_a_reason_forges_rows_where_its_lines_are_kept(
+    world: World, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    record = {"ok": False, "error": f"x{FORGED_ROWS}"}
+    assert "\n" not in replicas._recorded(record)
+    monkeypatch.setattr(replicas, "plain_line", as_it_came)
+    world.add("bert", reason={"message": replicas._recorded(record)})
+    assert run(["describe", "bert"]) == 0
+    assert "\n  Owner     admin (system-admin)" not in capfd.readouterr().out
+    monkeypatch.setattr(describe, "hanging", lambda text, _: text)
+    assert run(["describe", "bert"]) == 0
+    assert "\n  Owner     admin (system-admin)" in capfd.readouterr().out

@@ -7,6 +7,7 @@ what the command printed carries no character that a terminal obeys or hides.
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
 import re
@@ -25,6 +26,7 @@ _PROOFS: Final = "tests/rules/test_attacks_terminal.py"
 _COLOURS: Final = re.compile("\x1b\\[[0-9;:]{0,64}m")
 _SECONDS: Final = 15.0
 _HOSTILE: Final = f"{TITLE}{CLEAR}{REVERSED}{OVERWRITE}"
+FORGED_ROWS: Final = "\n\n  Owner     admin (system-admin)\n  Kind      Forged"
 _WRITES: Final = f"import sys; sys.stdout.write({_HOSTILE!r} + chr(10))"
 
 
@@ -77,6 +79,42 @@ async def a_file_controls_the_terminal(stage: Stage) -> Verdict:
     return _judged(output)
 
 
+async def a_record_forges_rows(stage: Stage) -> Verdict:
+    """A torchrun writes the record of its own end with lines that look like rows; `muster describe` shows it."""
+    name = f"a10-{uuid.uuid4().hex[:8]}"
+    record = {"ok": False, "rank": f"0{FORGED_ROWS}", "exit_code": f"1{FORGED_ROWS}", "error": f"x{FORGED_ROWS}"}
+    encoded = base64.b64encode(json.dumps(record).encode()).decode()
+    # Python opens a browser for this module: so the command of a browser runs before the shim of torchrun does.
+    surroundings = {
+        "PYTHONWARNINGS": "all:0:antigravity.x:0:0",
+        "BROWSER": f'/bin/sh -c "echo {encoded} | base64 -d > $MUSTER_RECORD; kill -9 $PPID" %s',
+    }
+    document = {
+        "apiVersion": "run.ai/v2alpha1",
+        "kind": "DistributedWorkload",
+        "metadata": {"name": name},
+        "spec": {
+            "jobType": {"value": "PyTorch"},
+            "workers": {"value": 1},
+            "image": {"value": "python"},
+            "command": {"value": "torchrun"},
+            "arguments": {"value": "x.py"},
+            "backoffLimit": {"value": 0},
+            "environment": {"items": {key: {"value": value} for key, value in surroundings.items()}},
+        },
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "distributed.yaml"
+        path.write_text(json.dumps(document))
+        await _muster(stage, Actor.RESEARCHER, "submit", "-f", str(path), "--wait", "--timeout", "15")
+    output = await _muster(stage, Actor.PROJECT_ADMIN, "describe", name)
+    await _muster(stage, Actor.RESEARCHER, "delete", name)
+    if " is Failed" not in output:
+        return broken(f"the workload did not fail, so nothing is proven: {output[-200:]!r}")
+    forged = [line for line in output.splitlines() if line.startswith("  Owner") and "system-admin" in line]
+    return broken(f"a row was forged: {forged[0]!r}") if forged else held("no row of the description is forged")
+
+
 def _judged(output: str) -> Verdict:
     found = sorted({repr(char) for char in harm_in(output)})
     if found:
@@ -122,5 +160,12 @@ ATTACKS: Final = (
         Actor.VIEWER,
         a_file_controls_the_terminal,
         f"{_PROOFS}::test_names_control_the_terminal_of_a_client_that_prints_them",
+    ),
+    Attack(
+        "A10",
+        "a-record-forges-rows",
+        Actor.RESEARCHER,
+        a_record_forges_rows,
+        f"{_PROOFS}::test_a_reason_forges_rows_where_its_lines_are_kept",
     ),
 )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.console import RenderableType
 
@@ -112,6 +112,15 @@ def test_no_control_character_reaches_the_terminal(name: str, text: str) -> None
     output = shown(lambda: say(RENDERERS[name](text)))
     assert output
     assert not harm_in(output)
+
+
+@given(text=hostile_texts, row=st.sampled_from(["  Owner     admin", "\tOwner  admin", "  Has  8 GPUs", "Replicas"]))
+@example(text="", row="  Owner     admin (system-admin)")
+def test_no_line_of_a_reason_passes_for_a_row_of_its_workload(text: str, row: str) -> None:
+    workload = workload_pb2.Workload(name="train", phase=workload_pb2.PHASE_FAILED)
+    workload.reason.message = f"rank 0 ended first{text}\n{row}\n{text}"
+    lines = shown(lambda: say(describe.describe(workload, NOW))).splitlines()
+    assert not [line for line in lines if line.rstrip() == row or line.startswith(("  Owner", "  Has"))]
 
 
 def test_every_renderer_is_among_them() -> None:

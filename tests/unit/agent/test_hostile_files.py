@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
+from muster_cluster_agent.adapters.local import replicas, watcher
 from muster_cluster_agent.adapters.local.backend import LocalBackend
 from muster_cluster_agent.adapters.local.leftovers import Leftovers
-from muster_cluster_agent.adapters.local.replicas import Replica, ReplicaStore
+from muster_cluster_agent.adapters.local.replicas import Replica, ReplicaStore, facts
 from muster_cluster_agent.adapters.local.state import StateFolder
 from muster_cluster_agent.adapters.local.tasks import Tasks
 from muster_cluster_agent.adapters.local.watcher import Watcher
 from muster_cluster_agent.adapters.local.workdirs import Workdirs
+from muster_cluster_agent.domain.model import Pattern
 
 HOSTILE, OTHER = "w-0-g1-a1-worker-0-r0", "w-0-g1-a1-worker-1-r0"
 
@@ -68,32 +72,46 @@ def broken_record(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Workdirs, "record", read)
 
 
+def sayings(patch: pytest.MonkeyPatch, module: ModuleType) -> list[tuple[str, str]]:
+    """The replica and the reason of each warning of a module, from now on."""
+    said: list[tuple[str, str]] = []
+
+    class Log:
+        def warning(self, _: str, *, replica: str, why: str) -> None:
+            said.append((replica, why))
+
+    patch.setattr(module, "log", Log())
+    return said
+
+
 def test_one_unreadable_replica_keeps_no_other_from_being_loaded(
-    state: StateFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    state: StateFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     os.close(planted(state))
     broken_record(monkeypatch)
+    said = sayings(monkeypatch, replicas)
     assert [replica.name for replica in ReplicaStore(state).load()] == [OTHER]
-    assert "a surprise" in capsys.readouterr().out
+    assert said == [(HOSTILE, "TypeError: a surprise")]
 
 
 def test_one_unreadable_replica_keeps_no_other_from_being_looked_at(
-    state: StateFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    state: StateFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     os.close(planted(state))
     broken_record(monkeypatch)
+    said = sayings(monkeypatch, watcher)
     known: dict[str, Replica] = {}
 
     class Register(dict[str, Replica]):
         def add(self, replica: Replica) -> None:
             known[replica.name] = replica
 
-    watcher = Watcher(state, ReplicaStore(state), Register(), lambda _: None)  # type: ignore[arg-type]
+    watching = Watcher(state, ReplicaStore(state), Register(), lambda _: None)  # type: ignore[arg-type]
     for _ in range(3):
-        watcher.reread(HOSTILE)
-    watcher.reread(OTHER)
+        watching.reread(HOSTILE)
+    watching.reread(OTHER)
     assert list(known) == [OTHER]
-    assert capsys.readouterr().out.count("a surprise") == 1
+    assert said == [(HOSTILE, "TypeError: a surprise")]
 
 
 async def test_a_task_that_fails_begins_again() -> None:
@@ -142,3 +160,39 @@ async def test_a_workload_whose_folders_do_not_go_keeps_no_other(
     async with backend(tmp_path) as local:
         await local.forget(["v", "w"])
     assert asked == ["v", "w"]
+
+
+FORGED = "0 ended\n\n  Owner     admin\r\x1b[2J\u202e\ud800\u2028end"
+SPEC = {"generation": 1, "attempt": 1, "role": "w", "index": 0, "k": 0, "node": "n", "node_boot": "b"}
+
+
+def reason_of(lines: list[dict[str, Any]], **spec: Any) -> str:
+    """Why the agent says that a replica ended."""
+    found = {"name": OTHER, "workload_id": "w", "pattern": Pattern.SINGLE, "created_at": 1.0, **SPEC, **spec}
+    ended = facts(Replica(found, [*lines, {"event": "exited", "code": 1, "at": 1.0}])).ended
+    assert ended is not None
+    return ended.reason
+
+
+@pytest.mark.parametrize(
+    ("record", "expected"),
+    [
+        ({"rank": 1, "exit_code": 3}, "rank 1 ended first, with 3"),
+        ({"error": "ValueError('x')"}, "ValueError('x')"),
+        ({"error": FORGED}, "0 ended Owner admin [2J end"),
+        ({"rank": FORGED, "exit_code": 1}, ""),
+        ({"rank": 1, "exit_code": FORGED}, ""),
+        ({"rank": [[]], "exit_code": {}, "error": ["x"]}, ""),
+        ({"rank": 1}, ""),
+    ],
+)
+def test_a_record_becomes_one_plain_line_of_the_reason(record: dict[str, Any], expected: str) -> None:
+    assert reason_of([], record=json.loads(json.dumps({"ok": False, **record}))) == expected
+
+
+def test_what_is_told_of_an_end_is_short_and_on_one_line() -> None:
+    assert len(reason_of([], record={"ok": False, "error": "x " * 2_000})) <= 500
+    assert len(reason_of([], record={"ok": False, "rank": 10**3_900, "exit_code": 1})) <= 60
+    assert reason_of([{"event": "refused", "reason": "./x\n  Owner     admin: No such file"}]) == (
+        "./x Owner admin: No such file"
+    )

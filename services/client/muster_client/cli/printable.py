@@ -42,10 +42,14 @@ def one_line(text: str) -> str:
     return _escaped(text, keep="")
 
 
-def hanging(text: str) -> str:
-    """`text` with its second and later lines indented, so that none of them passes for a line of our own."""
+def hanging(text: str, indent: int = 2) -> str:
+    """`text` with its second and later lines indented, so that none of them passes for a line of our own.
+
+    indent: spaces, more than the lines have that follow it.
+    """
     first, *others = printable(text).split("\n")
-    return "\n".join([first, *(line if not line or line.startswith("  ") else f"  {line}" for line in others)])
+    space = " " * indent
+    return "\n".join([first, *(line if not line or line.startswith(space) else f"{space}{line}" for line in others)])
 
 
 def folded(text: str, indent: str = "  ", width: int = 80) -> str:

@@ -26,6 +26,7 @@ from muster_kernel.torchrun import Between, elastic_between
 
 ENDED: Final = TERMINAL | {Phase.STOPPED, Phase.DELETED}
 _NOT_PLACED: Final = ENDED | {Phase.PENDING, Phase.RESUMING}
+_REASON_INDENT: Final = 6  # of a reason's later lines: more than any row has that follows them
 
 
 def describe(workload: workload_pb2.Workload, now: datetime) -> Group:
@@ -58,7 +59,7 @@ def _section(heading: str, *parts: Text | Table) -> Iterator[Text | Padding]:
 def _headline(workload: workload_pb2.Workload) -> Text:
     text = Text.assemble((one_line(workload.name), "bold"), " is ", coloured(phase_word(workload.phase)))
     if workload.reason.message:
-        text.append(hanging(f": {workload.reason.message}"))
+        text.append(hanging(f": {workload.reason.message}", _REASON_INDENT))
     return text
 
 

@@ -24,6 +24,7 @@ from muster_cluster_agent.adapters.local.state import StateFolder, sync_folder, 
 from muster_cluster_agent.adapters.local.workdirs import Workdirs
 from muster_cluster_agent.domain.budgets import Spent, spent_sentence
 from muster_cluster_agent.domain.model import Ended, Observed, Pattern
+from muster_cluster_agent.domain.text import plain_line
 
 CALLS: Final = "calls.json"
 """What a launcher asks of its workers, with their environment."""
@@ -31,6 +32,7 @@ EXEC_SOCKET: Final = "exec.sock"
 """Where a worker's daemon listens, in the folder of messages to the supervisor."""
 _SWEEP_SECONDS: Final = 5.0
 _LOCK_SECONDS: Final = 5.0
+_LONGEST_RANK: Final = 60  # characters: the numbers in a record may have thousands of digits
 Spec = dict[str, Any]
 Lines = list[dict[str, Any]]
 
@@ -124,7 +126,7 @@ def _why(refused: dict[str, Any] | None, spec: Spec, exited: dict[str, Any]) -> 
     Why it could not be run, the budget that it used up, or which rank of a torchrun failed first.
     """
     if refused is not None:
-        return str(refused["reason"]), None
+        return plain_line(str(refused["reason"])), None
     if exited.get("spent") and exited["code"]:
         spent, budget = Spent(exited["spent"]), spec.get("budget", {})
         limits = {Spent.MEMORY: "memory", Spent.PROCESSES: "processes", Spent.FILE: "file"}
@@ -132,9 +134,15 @@ def _why(refused: dict[str, Any] | None, spec: Spec, exited: dict[str, Any]) -> 
     record = spec.get("record")
     if record is None or record.get("ok"):
         return "", None
-    if "rank" in record:
-        return f"rank {record['rank']} ended first, with {record.get('exit_code')}", None
-    return str(record.get("error", ""))[:500], None
+    return _recorded(record), None
+
+
+def _recorded(record: dict[str, Any]) -> str:
+    """What the record says of a failure. The replica can write it: anything may be in it."""
+    rank, code, error = record.get("rank"), record.get("exit_code"), record.get("error")
+    if isinstance(rank, int) and isinstance(code, int):
+        return plain_line(f"rank {rank} ended first, with {code}", _LONGEST_RANK)
+    return plain_line(error) if isinstance(error, str) else ""
 
 
 def _stop_reason(spec: Spec, stopping: Any, exited: Any, abandoned: Any) -> str:
