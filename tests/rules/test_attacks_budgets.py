@@ -14,14 +14,16 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from muster_cluster_agent.adapters.local import cgroups, journal, readiness
+from muster_cluster_agent.adapters.local import cgroups, disk, journal, readiness
 from muster_cluster_agent.adapters.local.backend import LocalBackend
 from muster_cluster_agent.adapters.local.state import StateFolder
 from muster_cluster_agent.domain import plan
 from muster_cluster_agent.domain.actions import Create
 from muster_cluster_agent.domain.model import Assignment, Observed, Pattern, Probe, Revision, Run, Template
 from muster_cluster_agent.end import end
+from tests.attacks.stage import python
 from tests.support.agent_loops import assignment
+from tests.support.agents import workload_id
 from tests.support.waiting import eventually
 
 RUN = Run("worker", 0, 1, "n-0")
@@ -130,3 +132,40 @@ def test_a_log_flows_unless_throttled(tmp_path: Path) -> None:
     slow, fast = flood(tmp_path / "slow", "pass"), flood(tmp_path / "fast", unthrottled)
     assert slow > 3.5
     assert fast < slow / 2
+
+
+HIDDEN = """
+import os, time
+file = open("hidden", "wb")
+os.unlink("hidden")
+file.write(bytes(64 << 20))
+file.flush()
+print("made", flush=True)
+time.sleep(60)
+"""
+KEPT = "import time\nopen('kept', 'wb').write(bytes(8 << 20))\nprint('made', flush=True)\ntime.sleep(60)"
+
+
+async def largest(backend: LocalBackend) -> str:
+    """Which of two workloads ends in need: number 1 hides 64 MiB in a file without a name, number 2 keeps 8 MiB."""
+    for number, program in ((1, HIDDEN), (2, KEPT)):
+        wanted = assignment(number, python(program))
+        (made,) = plan.replica_plans(wanted, wanted.newest)
+        await backend.act(Create(made))
+
+        async def printed(name: str = made.name) -> bytes:
+            return await backend.log_tail(name, 1 << 16)
+
+        await eventually(printed, lambda text: b"made" in text, within=60)
+    await backend._end_the_greedy(critical=True)
+    (stopped,) = [replica.workload_id for replica in backend._replicas if "stop" in replica.spec]
+    return stopped
+
+
+@pytest.mark.parametrize("counted", [True, False])
+async def test_a_file_without_a_name_costs_another_workload_unless_it_is_counted(
+    backend: LocalBackend, monkeypatch: pytest.MonkeyPatch, *, counted: bool
+) -> None:
+    if not counted:
+        monkeypatch.setattr(disk, "add_unnamed", lambda *_: None)
+    assert await largest(backend) == workload_id(1 if counted else 2)

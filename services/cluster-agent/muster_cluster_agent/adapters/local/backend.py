@@ -367,7 +367,12 @@ class LocalBackend:
         budget = self.declared.budgets.disk
         running = [replica for replica in self._replicas if replica.running and "stop" not in replica.spec]
         folders = {r.workload_id: self._workdirs.folders(r.workload_id, r.name).workload for r in running}
-        found = await self._blocking(lambda: list(too_large(folders, budget, critical=critical)))
+        supervisors: dict[str, list[int]] = {}
+        for replica in running:
+            if (recorded := replica.supervisor()) is not None and procfs.alive(*recorded):
+                supervisors.setdefault(replica.workload_id, []).append(recorded[0])
+        looking = partial(too_large, folders, budget, critical=critical, supervisors=supervisors)
+        found = await self._blocking(lambda: list(looking()))
         for workload_id, size in found:
             above = bool(budget) and size > budget
             why = spent_sentence(Spent.DISK, budget) if above else pressed_sentence(size, self._disk.short)

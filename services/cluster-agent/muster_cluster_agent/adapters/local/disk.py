@@ -8,13 +8,15 @@ the machine, which keep their truth on the same disk, go on.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from muster_cluster_agent.adapters.local import procfs
+from muster_cluster_agent.adapters.local.counting import Count, add_folder, add_unnamed
 from muster_kernel.quantities import format_bytes
 
-ENTRIES: Final = 200_000  # of one working folder that are counted; what lies beyond them is not seen
+ENTRIES: Final = 1_000_000  # of one workload that are counted: some seconds of one thread
 _BACK: Final = 1.1  # of the reserve has to be free before anything is started again: else it would flap
 _MIB: Final = 1 << 20
 
@@ -45,31 +47,30 @@ class Disk:
         return bool(self.short) and self.free < reserve // 2
 
 
-def used(folder: Path) -> int:
-    """Bytes on the disk of a folder, its links not followed; a folder that goes meanwhile counts as far as it went."""
-    total, left, open_ones = 0, ENTRIES, [str(folder)]
-    while open_ones and left > 0:
-        try:
-            with os.scandir(open_ones.pop()) as entries:
-                for entry in entries:
-                    left -= 1
-                    if left <= 0:
-                        break
-                    total += entry.stat(follow_symlinks=False).st_blocks * 512
-                    if entry.is_dir(follow_symlinks=False):
-                        open_ones.append(entry.path)
-        except OSError:
-            continue
-    return total
+def used(folder: Path, pids: Iterable[int] = ()) -> Count:
+    """What a folder holds on the disk, and what these processes keep of it in files without a name."""
+    count = Count(left=ENTRIES)
+    add_folder(count, folder)
+    add_unnamed(count, pids)
+    return count
 
 
-def too_large(folders: Mapping[str, Path], budget: int, *, critical: bool) -> Iterable[tuple[str, int]]:
+def too_large(
+    folders: Mapping[str, Path],
+    budget: int,
+    *,
+    critical: bool,
+    supervisors: Mapping[str, Sequence[int]] | None = None,
+) -> Iterable[tuple[str, int]]:
     """Which workloads have to end, with the bytes that they use: all above the budget, else the largest in need.
 
-    folders: the working folder of each workload that runs. budget 0: none.
+    folders: the working folder of each workload that runs. supervisors: their process ids. budget 0: none. In need, a
+    workload with more entries than are counted is the largest: one that hides from the count must not cost another.
     """
-    sizes = {workload: used(folder) for workload, folder in folders.items()}
-    above = [(workload, size) for workload, size in sizes.items() if budget and size > budget]
-    if above or not critical or not sizes:
+    processes = procfs.families(supervisors or {})
+    counts = {workload: used(folder, processes.get(workload, ())) for workload, folder in folders.items()}
+    above = [(workload, count.bytes) for workload, count in counts.items() if budget and count.bytes > budget]
+    if above or not critical or not counts:
         return above
-    return [max(sizes.items(), key=lambda each: each[1])]
+    workload, count = max(counts.items(), key=lambda each: (each[1].left == 0, each[1].bytes))
+    return [(workload, count.bytes)]

@@ -10,9 +10,11 @@ import contextlib
 import os
 import signal
 import time
-from typing import Final, NamedTuple
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Final, NamedTuple, TypeVar
 
 MARK: Final = "MUSTER_REPLICA"
+K = TypeVar("K", bound=Hashable)
 _MARK_BYTES: Final = f"{MARK}=".encode()
 
 
@@ -62,13 +64,22 @@ def pids() -> list[int]:
 
 def descendants(root: int) -> list[int]:
     """Every living process below `root`, in no particular order; sessions and groups do not matter."""
+    return families({root: (root,)})[root]
+
+
+def families(roots: Mapping[K, Iterable[int]]) -> dict[K, list[int]]:
+    """Every living process below each group of processes, by one look at all; sessions and groups do not matter."""
     children: dict[int, list[int]] = {}
-    for pid in pids():
+    for pid in pids() if roots else ():
         found = stat(pid)
         if found is not None and found.state not in "ZX":
             children.setdefault(found.parent, []).append(pid)
+    return {name: _below(children, group) for name, group in roots.items()}
+
+
+def _below(children: Mapping[int, list[int]], roots: Iterable[int]) -> list[int]:
     below: list[int] = []
-    queue = [root]
+    queue = list(roots)
     while queue:
         mine = children.get(queue.pop(), [])
         below.extend(mine)
