@@ -157,7 +157,7 @@ async def largest(backend: LocalBackend) -> str:
             return await backend.log_tail(name, 1 << 16)
 
         await eventually(printed, lambda text: b"made" in text, within=60)
-    await backend._end_the_greedy(critical=True)
+    await backend._rounds.end_the_greedy(critical=True)
     (stopped,) = [replica.workload_id for replica in backend._replicas if "stop" in replica.spec]
     return stopped
 

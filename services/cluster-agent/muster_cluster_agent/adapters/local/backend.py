@@ -8,9 +8,7 @@ the folder is fsynced before the fork server is asked; nothing is removed that s
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
-import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,15 +19,17 @@ from typing import Any, Final, Self, TypeVar
 
 import structlog
 
-from muster_cluster_agent.adapters.local import access, cgroups, cluster_file, logfile, machine, nvml, procfs
+from muster_cluster_agent.adapters.local import cgroups, logfile, machine, procfs
 from muster_cluster_agent.adapters.local.addresses import Ports
+from muster_cluster_agent.adapters.local.cluster_file import ClusterFile
 from muster_cluster_agent.adapters.local.confiner import Confiner, Private
-from muster_cluster_agent.adapters.local.disk import Disk, too_large
+from muster_cluster_agent.adapters.local.disk import Disk
 from muster_cluster_agent.adapters.local.leftovers import Leftovers
 from muster_cluster_agent.adapters.local.nodes import Nodes
 from muster_cluster_agent.adapters.local.nursery import Nursery
 from muster_cluster_agent.adapters.local.register import Register
 from muster_cluster_agent.adapters.local.replicas import Replica, ReplicaStore, facts
+from muster_cluster_agent.adapters.local.rounds import DeclaredCluster, Rounds
 from muster_cluster_agent.adapters.local.service_ports import ServicePorts
 from muster_cluster_agent.adapters.local.services import Services
 from muster_cluster_agent.adapters.local.specs import SpecWriter
@@ -37,7 +37,6 @@ from muster_cluster_agent.adapters.local.state import StateFolder
 from muster_cluster_agent.adapters.local.tasks import Tasks
 from muster_cluster_agent.adapters.local.watcher import Watcher
 from muster_cluster_agent.adapters.local.workdirs import Workdirs
-from muster_cluster_agent.domain import status
 from muster_cluster_agent.domain.actions import (
     ALREADY,
     DONE,
@@ -51,21 +50,13 @@ from muster_cluster_agent.domain.actions import (
     Route,
     Stop,
 )
-from muster_cluster_agent.domain.budgets import Spent, pressed_sentence, spent_sentence
 from muster_cluster_agent.domain.fleet import Fleet
 from muster_cluster_agent.domain.model import NodeHealth, NodeView, Observed
 from muster_cluster_agent.domain.plan import ReplicaPlan
-from muster_cluster_agent.errors import BackendError, ClusterFileError, NotAllowed
+from muster_cluster_agent.errors import BackendError, NotAllowed
 from muster_cluster_agent.ports import Changed, Kept, LogPiece
 from muster_kernel import ids
 
-_LOOK_SECONDS: Final = 0.25
-_NODES_A_LOOK: Final = 100  # where there are more nodes, their switches are looked at less often
-_DISK_SECONDS: Final = 1.0
-_DISK_LOOKS: Final = 10  # looks at what is free between two at what the working folders hold
-_SCAN_SECONDS: Final = 10.0
-_REMOVE_SECONDS: Final = 0.5  # between two turns of removing what is left of deleted workloads
-_NVML_LOOKS: Final = 80  # looks at the switches between two looks at the devices
 _THREADS: Final = 4
 
 T = TypeVar("T")
@@ -81,10 +72,8 @@ class LocalBackend:
         data: the stack's data folder, which no replica may reach. confined: no replica starts unconfined, unless the
         cluster file says so.
         """
-        self._file = file
-        self._file_stamp = file.stat().st_mtime_ns
         self._private = Private(tuple({str(folder) for folder in (state.root, data or state.root)}), str(state.lock))
-        self.declared = _read_file(file, self._private)
+        self._cluster = DeclaredCluster(file, self._private)
         self._state = state
         self._workdirs = Workdirs(state.work)
         here = machine.find(state.root / "tools")
@@ -103,6 +92,23 @@ class LocalBackend:
         self._writer = SpecWriter(state, here, self._ports, self._groups, self._workdirs, self._confiner, self._kept)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="local-backend")
         self._tasks = Tasks()
+        self._rounds = Rounds(
+            cluster=self._cluster,
+            nodes=self._nodes,
+            confiner=self._confiner,
+            disk=self._disk,
+            replicas=self._replicas,
+            watcher=self._watcher,
+            workdirs=self._workdirs,
+            leftovers=self._leftovers,
+            stop=self._stop,
+            blocking=self._blocking,
+        )
+
+    @property
+    def declared(self) -> ClusterFile:
+        """What the cluster file says now."""
+        return self._cluster.declared
 
     async def __aenter__(self) -> Self:
         """Opens it."""
@@ -135,10 +141,7 @@ class LocalBackend:
         await self._services.restore(self._replicas)
         self._watcher.open()
         await self._nursery.open()
-        self._tasks.spawn("nodes", self._watch_nodes)
-        self._tasks.spawn("scan", self._scan)
-        self._tasks.spawn("disk", self._watch_disk)
-        self._tasks.spawn("removal", self._remove_leftovers)
+        self._rounds.begin(self._tasks)
 
     async def close(self) -> None:
         """Stops watching. Replicas and their supervisors go on."""
@@ -331,106 +334,14 @@ class LocalBackend:
         self._watcher.tell(replica.workload_id)
         return DONE
 
-    # --------------------------------------------------------------------------------------------------------- watching
+    # ----------------------------------------------------------------------------------------------------- of the parts
 
     def _found(self, replica: Replica) -> None:
         """A replica that was on the disk: its ports are in use."""
         self._writer.keep_ports(replica.spec)
-
-    async def _watch_nodes(self) -> None:
-        """The switches, the cluster file, and what NVML sees."""
-        looks = itertools.count(1)
-        while True:
-            await asyncio.sleep(_LOOK_SECONDS * max(1.0, len(self.declared.nodes) / _NODES_A_LOOK))
-            changed = await self._blocking(self._nodes.look)
-            again = self.declared.nvml and next(looks) % _NVML_LOOKS == 0
-            if await self._blocking(partial(self._file_changed, again=again)) or changed:
-                for replica in self._replicas:
-                    self._watcher.reread(replica.name)
-                self._watcher.tell_fleet()
-
-    async def _watch_disk(self) -> None:
-        """The reserve of the disk, and who uses too much of it."""
-        for look in itertools.count():
-            budgets = self.declared.budgets
-            if await self._blocking(partial(self._disk.look, budgets.disk_reserve)):
-                self._nodes.disk_short = bool(self._disk.short)
-                self._watcher.tell_fleet()
-                log.warning("disk_reserve", short=self._disk.short or "no longer")
-            critical = self._disk.critical(budgets.disk_reserve)
-            if critical or (budgets.disk and look % _DISK_LOOKS == 0):
-                await self._end_the_greedy(critical=critical)
-            await asyncio.sleep(_DISK_SECONDS)
-
-    async def _end_the_greedy(self, *, critical: bool) -> None:
-        """Ends workloads whose folders are above the budget, or the largest where the disk is nearly full."""
-        budget = self.declared.budgets.disk
-        running = [replica for replica in self._replicas if replica.running and "stop" not in replica.spec]
-        folders = {r.workload_id: self._workdirs.folders(r.workload_id, r.name).workload for r in running}
-        supervisors: dict[str, list[int]] = {}
-        for replica in running:
-            if (recorded := replica.supervisor()) is not None and procfs.alive(*recorded):
-                supervisors.setdefault(replica.workload_id, []).append(recorded[0])
-        looking = partial(too_large, folders, budget, critical=critical, supervisors=supervisors)
-        found = await self._blocking(lambda: list(looking()))
-        for workload_id, size in found:
-            above = bool(budget) and size > budget
-            why = spent_sentence(Spent.DISK, budget) if above else pressed_sentence(size, self._disk.short)
-            log.warning("workload_used_the_disk", workload_id=workload_id, bytes=size, why=why)
-            for replica in [each for each in running if each.workload_id == workload_id]:
-                await self._stop(replica.name, 0.0, f"{status.DISK}: {why}")
-
-    def _file_changed(self, *, again: bool) -> bool:
-        """Reads a file that has changed, or reads it `again` for the devices that NVML finds.
-
-        A broken file is said and the last good one kept: an editor's half-written file must not stop a cluster.
-        """
-        try:
-            stamp = self._file.stat().st_mtime_ns
-            if stamp == self._file_stamp and not again:
-                return False
-            self._file_stamp = stamp
-            before, self.declared = self.declared, _read_file(self._file, self._private)
-            if before == self.declared:
-                return False
-        except (OSError, ClusterFileError) as error:
-            log.error("cluster_file_refused", error=str(error))  # noqa: TRY400  the sentence is the whole story
-            return False
-        self._nodes.declare(self.declared)
-        self._confiner.follow(self.declared.access)
-        return True
-
-    async def _scan(self) -> None:
-        """Everything again, for words and wake-ups that were lost, and for clocks that run out."""
-        while True:
-            await asyncio.sleep(_SCAN_SECONDS)
-            for replica in self._replicas:
-                if not replica.gone:
-                    self._watcher.reread(replica.name)
-                    await asyncio.sleep(0)
-            await self._blocking(partial(self._leftovers.tidy, tuple(self._replicas)))
-            self._watcher.tell_fleet()
-
-    async def _remove_leftovers(self) -> None:
-        """Empties what goes, turn by turn: millions of files must not hold a thread, nor the disk for long."""
-        while True:
-            left = await self._blocking(self._leftovers.empty)
-            await asyncio.sleep(_REMOVE_SECONDS if left else _SCAN_SECONDS)
 
     def _processes_of(self, node: str) -> Sequence[tuple[int, int]]:
         return self._store.processes([r for r in self._replicas if r.spec["node"] == node and not r.gone])
 
     async def _blocking(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
-
-
-def _read_file(path: Path, private: Private) -> cluster_file.ClusterFile:
-    try:
-        text = path.read_text()
-    except OSError as error:
-        raise ClusterFileError(f"{path} cannot be read: {error.strerror} (MUSTER_CLUSTER_FILE)") from error
-    file = cluster_file.parse(text, where=path.name)
-    errors = access.check(file.access, private.folders, root=os.geteuid() == 0)
-    if errors:
-        raise ClusterFileError("\n".join(f"{path.name}: {error}" for error in errors))
-    return nvml.fill(file) if file.nvml else file
