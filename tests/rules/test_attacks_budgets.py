@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
 import os
 import subprocess
@@ -21,7 +22,9 @@ from muster_cluster_agent.domain import plan
 from muster_cluster_agent.domain.actions import Create
 from muster_cluster_agent.domain.model import Assignment, Observed, Pattern, Probe, Revision, Run, Template
 from muster_cluster_agent.end import end
+from tests.attacks.rows import a14_budgets as a14
 from tests.attacks.stage import python
+from tests.integration.agent.test_confined_replicas import PYTHON, SUPERVISE, needs_landlock, needs_root, supervised
 from tests.support.agent_loops import assignment
 from tests.support.agents import workload_id
 from tests.support.waiting import eventually
@@ -169,3 +172,26 @@ async def test_a_file_without_a_name_costs_another_workload_unless_it_is_counted
     if not counted:
         monkeypatch.setattr(disk, "add_unnamed", lambda *_: None)
     assert await largest(backend) == workload_id(1 if counted else 2)
+
+
+@needs_root
+@needs_landlock
+def test_without_a_namespace_its_segments_stay(tmp_path: Path) -> None:
+    code = f"from muster_cluster_agent.adapters.local import mounts; mounts._NAMESPACES.pop('ipc'); {SUPERVISE}"
+    try:
+        supervised(tmp_path, [*PYTHON, a14.IPC], 61_235, code=code).wait(timeout=30)
+        assert sorted(a14.left_in_the_machine(61_235)) == ["msg of 61235", "sem of 61235", "shm of 61235"]
+    finally:
+        _remove_ipc(61_235)
+
+
+def _remove_ipc(uid: int) -> None:
+    """Remove what of System V belongs to a user."""
+    libc, remove = ctypes.CDLL(None), 0  # IPC_RMID
+    for kind, call in (("shm", libc.shmctl), ("msg", libc.msgctl)):
+        for line in Path(f"/proc/sysvipc/{kind}").read_text().splitlines()[1:]:
+            if str(uid) in line.split():
+                call(int(line.split()[1]), remove, None)
+    for line in Path("/proc/sysvipc/sem").read_text().splitlines()[1:]:
+        if str(uid) in line.split():
+            libc.semctl(int(line.split()[1]), 0, remove)

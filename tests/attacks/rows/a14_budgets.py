@@ -17,6 +17,7 @@ from tests.attacks.attack import Actor, Attack, Verdict, broken, held
 from tests.attacks.stage import Stage, python
 
 _SECONDS: Final = 18.0
+_USERS: Final = 2_000_000  # the first user of replicas where the cluster file names no range
 _MOST: Final = 1_200  # processes: more than the default budget of a replica
 _FORKS: Final = f"""
 import os, time
@@ -42,6 +43,14 @@ with open("{_SHARED}", "wb") as file:
     for _ in range(1024):
         file.write(bytes(1 << 20))
 """
+IPC: Final = """
+import ctypes
+libc = ctypes.CDLL(None)
+made = libc.shmget(0, 1 << 20, 0o1600), libc.semget(0, 1, 0o1600), libc.msgget(0, 0o1600)
+print("MADE", made)
+raise SystemExit(min(made) < 0)
+"""
+"""A shared segment, a semaphore and a queue of System V, which outlive their process."""
 _FLOOD: Final = """
 import os, time
 until, line = time.monotonic() + 6, b"x" * 65536
@@ -89,6 +98,26 @@ async def _shared_memory(stage: Stage) -> Verdict:
     return held(f"nothing is left in the machine's /dev/shm: {ended.reason.message[:120]}")
 
 
+def left_in_the_machine(uid: int | None = None) -> list[str]:
+    """What of System V belongs to a user of the machine; without one to any user that a replica may be."""
+    found = []
+    for kind in ("shm", "sem", "msg"):
+        head, *lines = Path(f"/proc/sysvipc/{kind}").read_text().splitlines()
+        at = head.split().index("uid")
+        owners = [int(line.split()[at]) for line in lines]
+        found += [f"{kind} of {owner}" for owner in owners if owner == uid or (uid is None and owner >= _USERS)]
+    return found
+
+
+async def _ipc(stage: Stage) -> Verdict:
+    before = len(left_in_the_machine())
+    log = await stage.run_replica(IPC)
+    left = left_in_the_machine()[before:]
+    if left:
+        return broken(f"left in the machine's kernel: {', '.join(left)}")
+    return held("nothing is left in the machine's kernel") if "MADE" in log else broken(f"it did not try: {log[-200:]}")
+
+
 async def _log_flood(stage: Stage) -> Verdict:
     """At full speed a pipe carries gigabytes a second; one budget at once and a quarter of it a second may pass."""
     folders = (stage.data / "agents").rglob("logs/*/log.*")
@@ -118,6 +147,7 @@ ATTACKS: Final = (
     Attack("A14", "fork-bomb", Actor.REPLICA, _until(_fork_bomb), _UNBOUNDED, noisy=True),
     Attack("A14", "all-memory", Actor.REPLICA, _until(_all_memory), _UNBOUNDED, noisy=True),
     Attack("A14", "shared-memory-left-behind", Actor.REPLICA, _shared_memory, _UNBOUNDED),
+    Attack("A14", "ipc-left-behind", Actor.REPLICA, _ipc, f"{_HERE}test_without_a_namespace_its_segments_stay"),
     Attack(
         "A14", "log-flood", Actor.REPLICA, _until(_log_flood), f"{_HERE}test_a_log_flows_unless_throttled", noisy=True
     ),

@@ -28,7 +28,9 @@ from tests.support.agent_loops import assignment
 from tests.support.waiting import eventually, eventually_now
 
 SUPERVISE = "from muster_cluster_agent.adapters.local.supervisor import supervise; import sys; supervise(sys.argv[1])"
-READABLE = ("/usr", "/bin", "/lib", "/lib64", "/etc", "/proc")
+READABLE = ("/usr", "/bin", "/lib", "/lib64", "/etc", "/proc", sys.base_prefix)
+PYTHON = (os.path.realpath(sys.executable), "-I", "-c")
+"""An interpreter that a replica reaches, without its environment."""
 needs_landlock = pytest.mark.skipif(landlock.version() < 1, reason="this kernel offers no Landlock")
 needs_root = pytest.mark.skipif(os.geteuid() != 0 or bool(_missing()), reason="only root starts replicas as others")
 

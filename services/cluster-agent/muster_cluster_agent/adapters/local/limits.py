@@ -1,8 +1,8 @@
 """Takes a replica's budget into force: control groups, resource limits, and a /dev/shm of its own.
 
-Called by the supervisor (`make`, `spent`, `remove`) and, between fork and exec, by the replica's own process (`enter`).
-Standard library only: it stays in the memory of every supervisor. What is written where was decided by the agent
-(`cgroups.py`); a spec without a budget has none.
+Called by the supervisor (`make`, `spent`, `kill`, `remove`), by the agent (`end`) and, between fork and exec, by the
+replica's own process (`enter`). Standard library only: it stays in the memory of every supervisor. What is written
+where was decided by the agent (`cgroups.py`); a spec without a budget has none.
 Holds: a replica whose limits cannot be set is not started; the supervisor itself is in none of the groups, so that it
 can always end and report what it supervises.
 """
@@ -13,15 +13,19 @@ import contextlib
 import ctypes
 import os
 import resource
+import signal
 import time
 from typing import Any, Final
 
 _CLONE_NEWNS: Final = 0x00020000
+_CLONE_NEWIPC: Final = 0x08000000
 _MS_REC: Final = 0x4000
 _MS_SLAVE: Final = 0x80000
 _MS_NOSUID_NODEV: Final = 0x2 | 0x4
 _FIRST_VICTIM: Final = b"1000"
 _REMOVE_ROUNDS: Final = 20
+_KILL_ROUNDS: Final = 50
+_KILL_PAUSE: Final = 0.01
 _NEARLY: Final = 0.95  # of its limit: the kernel counts in batches, so the highest use that it tells is a little less
 SHM: Final = "/dev/shm"  # noqa: S108  the mount point, not a file in it
 
@@ -59,6 +63,57 @@ def spent(budget: dict[str, Any]) -> str:
     return "processes" if _count(budget, "max") else ""
 
 
+def kill(budget: dict[str, Any]) -> None:
+    """Kill every process in the replica's groups. From now on none of them can fork, so none outruns this.
+
+    The kernel counts the refused forks as spent processes: ask for `spent` before.
+    """
+    folders = [group["folder"] for group in budget.get("groups", ())]
+    for folder in folders:
+        for name, value in (("pids.max", b"0"), ("cgroup.kill", b"1")):  # a group has those of its controllers
+            with contextlib.suppress(OSError):
+                _write(os.path.join(folder, name), value)
+    for folder in folders:
+        for _ in range(_KILL_ROUNDS):
+            if not _kill_listed(os.path.join(folder, "cgroup.procs")):
+                break
+
+
+def end(budget: dict[str, Any], *, seconds: float) -> bool:
+    """Kill until no process is in the groups; False where some are left after `seconds`."""
+    deadline = time.monotonic() + seconds
+    folders = [group["folder"] for group in budget.get("groups", ())]
+    while any(_listed(os.path.join(folder, "cgroup.procs")) for folder in folders):
+        if time.monotonic() > deadline:
+            return False
+        kill(budget)
+        time.sleep(_KILL_PAUSE)  # the kernel takes a moment to take the last process out
+    return True
+
+
+def _kill_listed(path: str) -> bool:
+    """Kill the processes that a group lists, by descriptor: another process may get the number of one that ends."""
+    handles: dict[int, int] = {}
+    try:
+        for pid in _listed(path):
+            with contextlib.suppress(OSError):
+                handles[pid] = os.pidfd_open(pid)
+        for pid in _listed(path) & handles.keys():  # so its descriptor was that of a process of the group
+            with contextlib.suppress(OSError):
+                signal.pidfd_send_signal(handles[pid], signal.SIGKILL)
+    finally:
+        for handle in handles.values():
+            os.close(handle)
+    return bool(handles)
+
+
+def _listed(path: str) -> set[int]:
+    """The processes of a group; none where there is no group."""
+    with contextlib.suppress(OSError, ValueError), open(path, "rb") as file:
+        return {int(word) for word in file.read().split()}
+    return set()
+
+
 def remove(budget: dict[str, Any]) -> None:
     """Remove the groups once no process is in them; one that is still there is tried again by the agent."""
     for group in budget.get("groups", ()):
@@ -80,11 +135,13 @@ def _lower(kind: int, value: int) -> None:
 
 
 def _own_shm(size: int) -> None:
-    """A /dev/shm that ends with the replica: what is left in a shared one would fill memory for ever.
+    """A /dev/shm that ends with the replica, as do its System V segments and its message queues.
+
+    What is left in those of the machine would fill its memory for ever.
 
     Where this process may not mount, the shared one stays.
     """
-    if _libc.unshare(_CLONE_NEWNS) != 0:
+    if _libc.unshare(_CLONE_NEWNS | _CLONE_NEWIPC) != 0:
         return
     # Slave: mounts of the machine still arrive here, ours never get out.
     if _libc.mount(b"none", b"/", None, _MS_REC | _MS_SLAVE, None) != 0:

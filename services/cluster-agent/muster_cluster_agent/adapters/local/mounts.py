@@ -14,14 +14,13 @@ import errno
 import os
 import stat
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Final
 
 from muster_cluster_agent.adapters.local.beneath import make_folder, open_beneath
 from muster_cluster_agent.adapters.local.places import Opened, Place, open_plain
 from muster_cluster_agent.domain.confinement import Confinement, Right
 
-_NEW_NAMESPACE: Final = 0x20000  # CLONE_NEWNS
+_NAMESPACES: Final = {"mnt": 0x20000, "ipc": 0x8000000}  # CLONE_NEWNS, CLONE_NEWIPC
 _READ_ONLY, _NO_SUID, _NO_DEVICES = 1, 2, 4
 _REMOUNT, _BIND, _RECURSIVE, _PRIVATE = 0x20, 0x1000, 0x4000, 1 << 18
 _TMP: Final = "/tmp"  # noqa: S108  the place itself
@@ -29,22 +28,40 @@ _TMP: Final = "/tmp"  # noqa: S108  the place itself
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def unreachable(path: str, uid: int) -> str:
-    """Return the highest folder above `path` that a user without groups may not search; empty: none."""
-    for folder in reversed(Path(path).parents):
-        with contextlib.suppress(FileNotFoundError):
-            status = os.stat(folder)
-            if not status.st_mode & (stat.S_IXUSR if status.st_uid == uid else stat.S_IXOTH):
-                return str(folder)
-    return ""
+def unreachable(path: str, uid: int, known: dict[str, str] | None = None) -> str:
+    """Return the highest folder above `path` that a user without groups may not search; empty: none.
+
+    path: absolute and normal. known: what was found before by folder, which is looked at once only.
+    """
+    folder = os.path.dirname(path)
+    found = {} if known is None else known
+    if folder not in found:
+        above = unreachable(folder, uid, found) if folder != path else ""
+        found[folder] = above or (folder if _shut(folder, uid) else "")
+    return found[folder]
+
+
+def _shut(folder: str, uid: int) -> bool:
+    try:
+        status = os.stat(folder)
+    except FileNotFoundError:
+        return False
+    return not status.st_mode & (stat.S_IXUSR if status.st_uid == uid else stat.S_IXOTH)
 
 
 def own_namespace() -> None:
-    """Give this process a mount namespace whose mounts are seen nowhere else. Raises OSError."""
-    # Its budget may have given it a namespace already; another one would copy every mount again.
-    if _namespace("self") == _namespace(str(os.getppid())) and _libc.unshare(_NEW_NAMESPACE) != 0:
+    """Give this process mounts, System V segments and message queues that are seen nowhere else. Raises OSError.
+
+    They end with its last process.
+    """
+    missing = 0
+    for kind, flag in _NAMESPACES.items():
+        # Its budget may have given it a namespace already; another one would copy every mount again.
+        if _namespace(kind, "self") == _namespace(kind, str(os.getppid())):
+            missing |= flag
+    if _libc.unshare(missing) != 0:
         code = ctypes.get_errno()
-        raise OSError(code, f"a mount namespace: {os.strerror(code)}")
+        raise OSError(code, f"a namespace of its own: {os.strerror(code)}")
     _mount("none", "/", None, _RECURSIVE | _PRIVATE)
 
 
@@ -64,15 +81,16 @@ def enter(confinement: Confinement, opened: Opened) -> None:
         os.close(account)
 
 
-def _namespace(process: str) -> int:
-    return os.stat(f"/proc/{process}/ns/mnt").st_ino
+def _namespace(kind: str, process: str) -> int:
+    return os.stat(f"/proc/{process}/ns/{kind}").st_ino
 
 
 def _covers(granted: Iterable[Place], uid: int) -> dict[str, list[Place]]:
     """Return the folders that have to be covered, each with the places that appear in it."""
     found: dict[str, list[Place]] = {}
+    known: dict[str, str] = {}
     for place in granted:
-        folder = unreachable(place.path, uid)
+        folder = unreachable(place.path, uid, known)
         if folder and not _within(folder, _TMP):
             found.setdefault(folder, []).append(place)
     outermost = [one for one in found if not any(_within(one, other) for other in found if other != one)]
@@ -102,7 +120,7 @@ def _show(base: int, folder: str, inside: Iterable[Place]) -> None:
     for place in sorted(inside):  # an outer one before those that lie in it
         outer = [other for other in shown if _within(place.path, other.path)]
         if not any(other.right in {place.right, Right.WRITE} for other in outer):  # else it is seen there already
-            _bind_beneath(place, base, os.path.relpath(place.path, folder))
+            _bind_beneath(place, base, place.path[len(folder) :].strip("/"))
             shown.append(place)
 
 

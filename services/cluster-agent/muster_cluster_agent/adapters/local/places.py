@@ -61,7 +61,7 @@ def open_plain(path: str, flags: int) -> int:
     """Open an absolute path that crosses no link. Raises OSError, ELOOP among them."""
     top = os.open(_TOP, os.O_PATH | os.O_DIRECTORY)
     try:
-        return open_beneath(top, os.path.relpath(path, _TOP), flags)
+        return open_beneath(top, path.strip(_TOP) or ".", flags)
     finally:
         os.close(top)
 

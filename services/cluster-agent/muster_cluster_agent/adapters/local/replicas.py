@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import structlog
 
-from muster_cluster_agent.adapters.local import journal, procfs
+from muster_cluster_agent.adapters.local import journal, limits, procfs
 from muster_cluster_agent.adapters.local.state import StateFolder, sync_folder, write_synced
 from muster_cluster_agent.adapters.local.workdirs import Workdirs
 from muster_cluster_agent.domain.budgets import Spent, spent_sentence
@@ -247,6 +247,9 @@ class ReplicaStore:
         if book is None:
             return False
         try:
+            # By its groups first: a process may have changed its environment, and with it its mark.
+            if not limits.end(replica.spec.get("budget", {}), seconds=_SWEEP_SECONDS):
+                return False
             if not procfs.end_marked(replica.name, seconds=_SWEEP_SECONDS):
                 return False
             lines = {str(line.get("event")) for line in journal.read(folder)}

@@ -46,6 +46,7 @@ class Supervisor:
         self._output = -1
         self._exit: int | None = None
         self._kill_at: float | None = None
+        self._spent_before: str | None = None  # what was spent before this process refused forks
         self._since = time.monotonic()
         self._wakeup = _wakeup_pipe()
 
@@ -195,8 +196,15 @@ class Supervisor:
         ):
             self._stop(0.0, "dead-man")
         if self._kill_at is not None and now >= self._kill_at:
-            procfs.kill_all(procfs.descendants(os.getpid()))
+            self._kill()
             self._kill_at = now + _KILL_CHECK
+
+    def _kill(self) -> None:
+        """Kill all that is left: by its groups, where nothing can fork any more, and what has not joined them yet."""
+        if self._spent_before is None:
+            self._spent_before = limits.spent(self._budget)
+        limits.kill(self._budget)
+        procfs.kill_all(procfs.descendants(os.getpid()))
 
     def _end_rest(self) -> None:
         """The command has ended: drains its output, writes its end, and ends what it left behind."""
@@ -228,7 +236,9 @@ class Supervisor:
         """Which budget was used up; empty: none."""
         if code == _SIGNALLED + signal.SIGXFSZ:
             return "file"
-        return limits.spent(self._budget) if code else ""
+        if not code:
+            return ""
+        return limits.spent(self._budget) if self._spent_before is None else self._spent_before
 
     def _output_never_ran(self) -> bool:
         return any(line.get("event") == "refused" for line in journal.read(self._folder))
@@ -238,7 +248,7 @@ class Supervisor:
         while not _childless():
             self._reap()
             if self._kill_at is None or time.monotonic() >= self._kill_at:
-                procfs.kill_all(procfs.descendants(os.getpid()))
+                self._kill()
             select.select([self._wakeup], [], [], _KILL_CHECK)
             _empty(self._wakeup)
             if self._kill_at is not None:
