@@ -155,7 +155,7 @@ class Layout:
                 if status.st_uid != os.geteuid():  # laid out by another user, such as in /tmp: all secrets lie in it
                     raise NoFolder(f"{self.root} belongs to user id {status.st_uid}: name another with --data")
             for folder in (self.logs, self.clusters, self.kafka):
-                folder.mkdir(exist_ok=True)
+                folder.mkdir(mode=0o700, exist_ok=True)
         except (FileExistsError, NotADirectoryError) as error:
             file = next((above for above in self.root.parents if above.is_file()), error.filename)
             raise NoFolder(f"{file} is not a folder: name one with --data, or with MUSTER_HOME") from None

@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 STACK_MARK = "MUSTER_STACK_ID"
 SERVICE_MARK = "MUSTER_SERVICE"
@@ -30,6 +31,12 @@ _PR_SET_PDEATHSIG = 1
 _PROC = Path("/proc")
 _START_TIME_FIELD = 19  # field 22 of /proc/PID/stat, counted after the command's closing parenthesis
 _STATE_FIELD = 0
+
+
+PRIVATE: Final = 0o077
+"""The umask of servers: no other user reads what they keep, also where a folder above is opened by mistake."""
+SHARED: Final = 0o022
+"""The umask of agents: replicas, which are other users, use some of the folders that an agent makes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,7 @@ class Command:
     user: int | None = None  # uid and gid to drop to; None keeps ours
     group: int | None = None
     dies_with_parent: int | None = None  # the signal that it gets when whoever spawned it is gone, kill -9 included
+    umask: int = PRIVATE
 
     def spawn(self) -> subprocess.Popen[bytes]:
         """Starts it in a process group of its own, so that a Ctrl-C at the terminal reaches the keeper alone."""
@@ -50,7 +58,8 @@ class Command:
         # "Parent" is the thread that forks: from one that ends before the process does, the wish would kill too early.
         lasting = threading.current_thread() is threading.main_thread()
         ask = partial(_ask_for_signal, self.dies_with_parent) if self.dies_with_parent and lasting else None
-        with self.log.open("ab") as log, _forking_quietly():
+        output = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(output, "ab") as log, _forking_quietly():
             return subprocess.Popen(
                 list(self.argv),
                 stdin=subprocess.DEVNULL,
@@ -62,6 +71,7 @@ class Command:
                 user=self.user,
                 group=self.group,
                 extra_groups=None if self.user is None else [],
+                umask=self.umask,
                 preexec_fn=ask,  # noqa: PLW1509 - one system call, which takes no lock
             )
 

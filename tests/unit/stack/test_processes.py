@@ -57,6 +57,12 @@ def started(tmp_path: Path) -> Iterator[Started]:
         process.wait()
 
 
+def test_no_other_user_reads_what_a_server_makes(started: Started) -> None:
+    started(f"import os; os.mkdir('partition'); open('partition/records', 'w').close(); {_WAITS}")
+    made = ("0.log", "partition", "partition/records")
+    assert [oct((started.folder / name).stat().st_mode & 0o777) for name in made] == ["0o600", "0o700", "0o600"]
+
+
 def test_a_process_is_itself_until_it_ends(started: Started) -> None:
     process = started(_WAITS)
     identity = identify(process.pid)

@@ -25,7 +25,7 @@ from muster_stack.keeper.state import State
 from muster_stack.layout import Layout
 from muster_stack.ports import LOOPBACK
 from muster_stack.postgres import PostgresServer
-from muster_stack.processes import SERVICE_MARK, STACK_MARK, Command
+from muster_stack.processes import PRIVATE, SERVICE_MARK, SHARED, STACK_MARK, Command
 
 KAFKA: Final = "kafka"
 POSTGRES: Final = "postgres"
@@ -199,6 +199,7 @@ class _Maker:
                 log=self._layout.log(name),
                 env=environment(),
                 cwd=self._layout.root,
+                umask=SHARED if is_agent else PRIVATE,
             ),
             ready=probes.of_service(metrics=metrics, grpc=None if is_agent else grpc),
             prepare=prepare,
