@@ -188,6 +188,7 @@ def test_supervisors_import_the_standard_library_alone() -> None:
     domain = "muster_cluster_agent.domain"
     allowed = {"muster_cluster_agent", "muster_cluster_agent.adapters", package, domain, f"{domain}.confinement"}
     own = (
+        "beneath",
         "child",
         "confine",
         "forkserver",
@@ -197,6 +198,7 @@ def test_supervisors_import_the_standard_library_alone() -> None:
         "log_times",
         "logfile",
         "mounts",
+        "places",
         "procfs",
         "supervisor",
     )
