@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from muster.options.v1 import options_pb2
+from muster.workload.v1 import workload_pb2
 from tests.attacks.attack import Actor, Attack, Verdict, broken, held
 
 if TYPE_CHECKING:
     from tests.attacks.stage import Stage
 
+_PLANTED_SECONDS: Final = 14.0  # a round of the agent over its replicas, and the start of the replica
 _PROOF: Final = "tests/rules/test_attacks_replicas.py"
 SECRET_SEARCH: Final = """
 import os
@@ -68,6 +74,41 @@ async def read_other_runs(stage: Stage) -> Verdict:
     return _judged(await stage.run_replica(OTHER_RUNS), "SAW", "WALKED")
 
 
+async def pipe_for_a_record(stage: Stage) -> Verdict:
+    """Blind the agent: the record that it reads of a torchrun is a pipe with a writer, for longer than a round."""
+    logs = sorted(stage.layout.logs.glob("agent-*.log"))
+    before = {path: path.stat().st_size for path in logs}
+    # Python opens a browser for this module: so the command of a browser runs in the place of torchrun.
+    plant = "rm -f $MUSTER_RECORD; mkfifo $MUSTER_RECORD; exec 3<>$MUSTER_RECORD; echo planted; sleep 100"
+    surroundings = {"PYTHONWARNINGS": "all:0:antigravity.x:0:0", "BROWSER": f"/bin/sh -c '{plant}' %s"}
+    spec = workload_pb2.WorkloadSpec(
+        kind=options_pb2.KIND_DISTRIBUTED,
+        name=f"attack-{time.time_ns()}",
+        framework=workload_pb2.FRAMEWORK_PYTORCH,
+        image="python",
+        workers=1,
+        command="torchrun",
+        args="x.py",
+        environment=[workload_pb2.EnvironmentVariable(label=name, value=text) for name, text in surroundings.items()],
+    )
+    async with stage.client(Actor.RESEARCHER) as muster:
+        made = await muster.submit(spec, project=stage.project)
+        try:
+            await asyncio.sleep(_PLANTED_SECONDS)
+            said = b"".join([piece.data async for piece in muster.logs(made.id)])
+        finally:
+            await muster.delete(made.id)
+    if b"planted" not in said:
+        return broken(f"the pipe was not planted, so nothing is proven: {said[-200:]!r}")
+    failed = [line for path in logs for line in _since(path, before[path]) if "task_failed" in line]
+    return broken(failed[0][:300]) if failed else held("the rounds of the agents go on")
+
+
+def _since(path: Path, size: int) -> list[str]:
+    """The lines that a log has got since it had `size` bytes."""
+    return path.read_bytes()[size:].decode(errors="replace").splitlines()
+
+
 def _judged(log: str, bad: str, end: str) -> Verdict:
     """Held where the replica tried to the end and printed no line that begins with `bad`."""
     found = [line for line in log.splitlines() if line.startswith(bad)]
@@ -80,6 +121,13 @@ ATTACKS: Final = (
     Attack("A1", "stack-files-above-the-cwd", Actor.REPLICA, search_upwards, f"{_PROOF}::test_from_the_data_folder"),
     Attack(
         "A1", "policy-by-relative-path", Actor.REPLICA, write_policy, f"{_PROOF}::test_in_the_data_folder_writes_land"
+    ),
+    Attack(
+        "A1",
+        "pipe-for-a-record",
+        Actor.REPLICA,
+        pipe_for_a_record,
+        "tests/rules/test_attacks_files.py::test_a_pipe_for_a_record_keeps_an_agent_that_reads_it_from_starting",
     ),
     Attack("A1", "folders-of-other-runs", Actor.REPLICA, read_other_runs, f"{_PROOF}::test_unconfined_it_sees_others"),
 )
