@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import io
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from muster_stack.layout import Layout
 from muster_stack.reset import reset
+from tests.support.folders import deep_folders
 
 
 @pytest.fixture
@@ -35,6 +37,15 @@ def test_the_data_goes_and_what_a_person_wrote_stays(layout: Layout) -> None:
 def test_all_of_it(layout: Layout) -> None:
     assert reset(data=layout.root, yes=True, everything=True) == 0
     assert _names(layout.root) == {"lock"}
+
+
+def test_folders_deeper_than_python_recurses_go(layout: Layout, tmp_path: Path) -> None:
+    deep_folders(layout.root / "agents", 1_100)
+    try:
+        assert reset(data=layout.root, yes=True) == 0
+        assert not (layout.root / "agents").exists()
+    finally:  # pytest removes its folders by recursion, which what a failed test leaves here would end
+        subprocess.run(["/bin/rm", "-rf", str(tmp_path / "stack")], check=True)
 
 
 def test_it_asks_first(layout: Layout, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
