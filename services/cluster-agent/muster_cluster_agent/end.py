@@ -1,7 +1,7 @@
 """`python -m muster_cluster_agent.end <state folder>`: ends every replica of a folder, also where its agent is dead.
 
 Called by `muster down`, which leaves nothing running. Supervisors are asked first, so that their journals are whole;
-then everything that carries a mark of this folder's replicas is killed.
+then everything in the control groups of this folder's replicas is killed, and everything that carries a mark of theirs.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import time
 from pathlib import Path
 from typing import Final
 
-from muster_cluster_agent.adapters.local import journal, procfs
+from muster_cluster_agent.adapters.local import journal, limits, procfs
 
 _SECONDS: Final = 5.0
+_GROUP_SECONDS: Final = 1.0
 _USAGE: Final = 2
 
 
@@ -41,6 +42,9 @@ def end(state: Path, seconds: float = _SECONDS) -> int:
     for pid, start in supervisors:
         procfs.send(pid, start, signal.SIGKILL)
     _end_pump(state)
+    for folder in folders:
+        with contextlib.suppress(OSError, ValueError):  # without a spec it has not been started
+            limits.end(journal.read_spec(str(folder)).get("budget", {}), seconds=_GROUP_SECONDS)
     names = {folder.name for folder in folders}
     left: list[int] = []
     for _ in range(50):

@@ -16,6 +16,7 @@ from muster_cluster_agent.adapters.local import cgroups, journal, limits, procfs
 from muster_cluster_agent.adapters.local.replicas import ReplicaStore
 from muster_cluster_agent.adapters.local.state import StateFolder
 from muster_cluster_agent.domain.budgets import Budget
+from muster_cluster_agent.end import end
 from tests.attacks.rows.a14_budgets import IPC, left_in_the_machine
 from tests.integration.agent.test_confined_replicas import PYTHON, SUPERVISE, needs_landlock, needs_root, supervised
 from tests.support.waiting import eventually_now
@@ -95,23 +96,46 @@ def test_a_group_is_killed_whole_while_its_processes_fork_and_exit(tmp_path: Pat
     assert not (GROUPS.controllers["pids"].folder / name).exists()
 
 
+def unmarked(pid: int) -> bool:
+    """Whether it is a command that runs without a mark; before it is run, a replica's process has none either."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+    return command.startswith(b"sleep") and procfs.mark_of(pid) is None
+
+
+def leave_unmarked(state: StateFolder, name: str, folder: Path) -> None:
+    """A replica without a supervisor, of which a process without its mark is left."""
+    argv = ["/bin/sh", "-c", f"env -i setsid sleep {SECONDS} & sleep {SECONDS}"]
+    assert ReplicaStore(state).create(spec_of(name, folder, argv))
+    supervisor = subprocess.Popen([sys.executable, "-c", SUPERVISE, str(state.replica(name))])
+    eventually_now(lambda: any(map(unmarked, in_its_group(name))), within=20)
+    supervisor.kill()
+    supervisor.wait()
+
+
 @needs_pids
 def test_a_process_without_its_mark_does_not_outlive_what_is_written_down_as_gone(tmp_path: Path) -> None:
     state = StateFolder(tmp_path / "state")
     store, name = ReplicaStore(state), f"w-unmarked-{os.getpid()}"
-    argv = ["/bin/sh", "-c", f"env -i setsid sleep {SECONDS} & sleep {SECONDS}"]
-    assert store.create(spec_of(name, tmp_path, argv))
-    folder = state.replica(name)
-    supervisor = subprocess.Popen([sys.executable, "-c", SUPERVISE, str(folder)])
-    eventually_now(lambda: any(procfs.mark_of(pid) is None for pid in in_its_group(name)), within=20)
-    supervisor.kill()
-    supervisor.wait()
+    leave_unmarked(state, name, tmp_path)
     lost = store.read(name)
     assert lost is not None
     assert store.bury(lost, "no-process", "")
-    assert journal.read(str(folder))[-1]["event"] == "gone"
+    assert journal.read(str(state.replica(name)))[-1]["event"] == "gone"
     assert in_its_group(name) == set()
     limits.remove(lost.spec["budget"])
+    state.close()
+
+
+@needs_pids
+def test_the_end_of_a_stack_leaves_no_process_without_its_mark(tmp_path: Path) -> None:
+    state, name = StateFolder(tmp_path / "state"), f"w-down-{os.getpid()}"
+    leave_unmarked(state, name, tmp_path)
+    assert end(state.root) == 0
+    assert in_its_group(name) == set()
+    limits.remove(spec_of(name, tmp_path, [])["budget"])
     state.close()
 
 
