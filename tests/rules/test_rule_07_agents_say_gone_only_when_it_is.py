@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from muster_cluster_agent.adapters.local import procfs
+from muster_cluster_agent.adapters.local import limits, procfs
 from muster_cluster_agent.adapters.local.backend import LocalBackend
 from muster_cluster_agent.adapters.local.state import StateFolder
 from muster_cluster_agent.domain import reconcile
@@ -77,6 +77,7 @@ async def test_gone_is_told_when_no_process_is_left(tmp_path: Path) -> None:
 
 async def test_without_ending_strays_it_is_told_too_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(procfs, "end_marked", _looks_away)
+    monkeypatch.setattr(limits, "end", _looks_away)
     assert await _processes_at_gone(tmp_path) == 1
 
 
