@@ -81,7 +81,7 @@ class Access:
                 present = admin.acls(connection)
                 admin.put_acls(connection, sorted(rules - present))
                 admin.remove_acls(connection, sorted(present - rules))
-                admin.remove_users(connection, set(admin.users(connection)) - {each.user for each in wanted.values()})
+                admin.shut_out(connection, set(admin.users(connection)) - {each.user for each in wanted.values()})
             self._write(log, wanted.values(), rules)
         except (OSError, struct.error) as error:
             raise AccessNotSettled(f"Kafka's users and access rules are not up to date: {error}") from error
@@ -117,7 +117,7 @@ class Access:
         """Gives every identity a new password; returns the names. Kafka has to be started again afterwards.
 
         The broker and the stack get new users, which Kafka knows before a file names them; their old users work until
-        the next `settle` removes them. Raises StackError.
+        the next `settle` shuts them out. Raises StackError.
         """
         others = [name for name in self.identities.all() if name not in OWN]
         try:

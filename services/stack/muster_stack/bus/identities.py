@@ -78,8 +78,15 @@ class Identities:
 
     def fresh(self, name: str) -> Identity:
         """A new password for `name`, and for the broker and the stack a new user too. Nothing is written."""
-        user = f"{name}-{secrets.token_hex(4)}" if name in OWN else name
-        return Identity(user, secrets.token_urlsafe(32))
+        return Identity(self._other_user(name) if name in OWN else name, secrets.token_urlsafe(32))
+
+    def _other_user(self, name: str) -> str:
+        """Of two users that take turns, the one that is not in use: Kafka keeps every user that it ever knew."""
+        first, second = f"{name}-a", f"{name}-b"
+        try:
+            return second if self.of(name).user == first else first
+        except IdentityError:
+            return first
 
     def put(self, name: str, identity: Identity) -> None:
         """Writes an identity's file."""
