@@ -84,7 +84,8 @@ _SETTINGS: Final = {
     "num.io.threads": "4",
     "num.recovery.threads.per.data.dir": "2",
     "background.threads": "4",
-    "controlled.shutdown.enable": "false",
+    # The controller hears of an orderly stop; the next start would otherwise wait until the old session has ended.
+    "controlled.shutdown.enable": "true",
     # Before a client has logged in, Kafka sets aside as much memory as the client says its first message has: by
     # default 512 KiB, which a few hundred connections of anyone turn into the whole heap. A login has some 300 bytes.
     "sasl.server.max.receive.size": "16384",

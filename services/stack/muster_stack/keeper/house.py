@@ -21,7 +21,7 @@ from muster_stack.kafka import KafkaServer
 from muster_stack.keeper import control, sweep
 from muster_stack.keeper.child import Child, Phase
 from muster_stack.keeper.logs import keep_short
-from muster_stack.keeper.parts import KAFKA, SUBMISSION, Parts, marks
+from muster_stack.keeper.parts import KAFKA, Parts, marks
 from muster_stack.keeper.state import State, describe, ourselves, read
 from muster_stack.layout import Layout
 
@@ -89,9 +89,9 @@ class Keeper:
             self._say(f"calls need a token; the administrator's application is in {self._state.application}")
 
     async def _register(self) -> None:
-        # Beside the start of the agents, which are not ready before their clusters' topics exist.
+        # Beside the start of the services, for which it waits: agents wait for the topics of their clusters.
         while self._unregistered and self._parts.submission:
-            await self._children[SUBMISSION].until_ready()
+            await asyncio.gather(*(self._children[part.name].until_ready() for part in self._parts.rows[0]))
             if await self._run_register(self._parts.submission) != 0:
                 await asyncio.sleep(_REGISTER_PAUSE)
         self._registered.set()
