@@ -25,6 +25,8 @@ from muster_chassis.unit import Unit
 
 _log = logs.get(__name__)
 _OLDEST: Final = 150000
+_ACQUIRE_SECONDS: Final = 60.0  # longer than any statement may take
+_RELEASE_SECONDS: Final = 10.0
 _RESOLVE_SECONDS: Final = 20.0
 _PAUSE: Final = 0.1
 _WHO: Final = """
@@ -180,7 +182,7 @@ class Database:
 
         Raises what the body raises, after a rollback; OutcomeUnknown where the commit got no answer, ever.
         """
-        async with self._acquired() as connection:
+        async with self.acquired() as connection:
             unit = Unit(cast("asyncpg.Connection", connection), now or identity.now(), self.source)
             await connection.execute("BEGIN")
             try:
@@ -201,16 +203,23 @@ class Database:
             self._follow(unit)
 
     @asynccontextmanager
-    async def _acquired(self) -> AsyncIterator[AnyConnection]:
-        """A connection of the pool. A server that was stopped in order leaves no socket: FileNotFoundError."""
+    async def acquired(self) -> AsyncIterator[AnyConnection]:
+        """A connection of the pool. Raises PostgresConnectionError where none is to be had.
+
+        Both ends have a deadline: a statement that was given up may be waited for without end otherwise, and whoever
+        takes records would stand still in good health.
+        """
         try:
-            connection = await self.pool.acquire()
-        except OSError as error:
+            connection = await self.pool.acquire(timeout=_ACQUIRE_SECONDS)
+        except OSError as error:  # a server that was stopped in order leaves no socket; a timeout is one too
             raise asyncpg.PostgresConnectionError(f"PostgreSQL does not answer: {error!r}") from error
         try:
             yield connection
         finally:
-            await self.pool.release(connection)
+            try:
+                await self.pool.release(connection, timeout=_RELEASE_SECONDS)
+            except TimeoutError:  # asyncpg has ended the connection; what was committed on it stays
+                _log.warning("a connection did not come to rest and was closed", seconds=_RELEASE_SECONDS)
 
     def _follow(self, unit: Unit) -> None:
         COMMITS.labels("committed").inc()

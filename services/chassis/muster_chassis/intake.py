@@ -128,7 +128,7 @@ class Intake:
         """
         settled = 0
         while True:
-            async with self.database.pool.acquire() as connection:
+            async with self.database.acquired() as connection:
                 rows = await parking.heads(connection, list(self.topics.values()))
             rows = [row for row in rows if mine((row.origin.topic, row.origin.partition))]
             if not rows:

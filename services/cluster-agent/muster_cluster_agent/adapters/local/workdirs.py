@@ -197,7 +197,7 @@ def _kept_open(stack: contextlib.ExitStack, folder: int) -> int:
 
 def _replace(path: Path, text: str) -> None:
     """Put a small file in its place, whole. Its folder is the agent's alone, and what a crash loses is made again."""
-    draft = path.with_name(f".{path.name}.new")
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+    draft = path.with_name(f".{path.name}.{time.monotonic_ns()}.new")  # replicas of a workload are made side by side
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
         file.write(text)
     draft.replace(path)
