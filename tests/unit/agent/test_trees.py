@@ -133,3 +133,7 @@ def test_one_workload_whose_runs_cannot_go_keeps_no_other(state: StateFolder, mo
     replicas = [Replica({"name": name, "workload_id": name}, []) for name in ("v", "w")]
     Leftovers(state, Workdirs(state.work)).tidy(replicas)
     assert asked == [digest_of("v"), digest_of("w")]
+
+
+def test_what_lies_in_a_folder_that_is_not_there_is_gone(tmp_path: Path) -> None:
+    assert Remover(1.0).remove(tmp_path / "given" / "replica")

@@ -44,7 +44,10 @@ class Remover:
 
         The folder in which it lies must be one that no replica can write.
         """
-        parent = os.open(path.parent, _FOLDER)
+        try:
+            parent = os.open(path.parent, _FOLDER)
+        except FileNotFoundError:
+            return True  # with all that could lie in it
         try:
             if self._removed(parent, path.name, is_folder=True):
                 return True
