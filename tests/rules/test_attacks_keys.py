@@ -208,7 +208,9 @@ async def test_without_the_gate_any_local_process_commands_the_scheduler(
 
 async def _flooded(database: Any, kafka: str, folder: Path) -> Verdict:
     """What comes of refused calls at a service that submission asks for them."""
-    settings: Any = SimpleNamespace(trust_file=identities.trust_file(), grpc_listen="127.0.0.1:0", call_limits={})
+    settings: Any = SimpleNamespace(
+        trust_file=identities.trust_file(), grpc_listen="127.0.0.1:0", call_limits={}, ports_reserved=False
+    )
     server = internal_server(settings, ServiceName.POLICY, [], Health())
     await server.start()
     address = f"127.0.0.1:{server.port}"

@@ -26,7 +26,9 @@ async def _lines(here: Door) -> Sequence[access_pb2.AuditEntry]:
 
 
 async def test_refused_calls_between_services_are_audited(database: Any, kafka: str) -> None:
-    settings: Any = SimpleNamespace(trust_file=trust_file(), grpc_listen="127.0.0.1:0", call_limits={})
+    settings: Any = SimpleNamespace(
+        trust_file=trust_file(), grpc_listen="127.0.0.1:0", call_limits={}, ports_reserved=False
+    )
     server = internal_server(settings, ServiceName.POLICY, [], Health())
     await server.start()
     address = f"127.0.0.1:{server.port}"
