@@ -68,8 +68,17 @@ def sayable(spec: WorkloadSpec) -> WorkloadSpec:
         resource.resource = f"vendor.example/{number}"
     if spec.HasField("readiness_probe"):
         _ask_something(spec.readiness_probe)
+    _agree_on_scale(spec)
     _drop_empty(spec, catalogue().rows)
     return spec
+
+
+def _agree_on_scale(spec: WorkloadSpec) -> None:
+    """Bounds and a metric that contradict each other are refused in every form."""
+    if spec.HasField("min_scale") and spec.HasField("max_scale") and spec.min_scale > spec.max_scale:
+        spec.min_scale = spec.max_scale
+    if spec.HasField("min_scale") and not spec.min_scale:
+        spec.ClearField("metric")
 
 
 def _only_sayable(row: Row, items: Any) -> None:

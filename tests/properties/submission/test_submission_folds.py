@@ -119,7 +119,7 @@ def test_a_batch_is_its_parts(told: list[tuple[int, p.Decision]], size: int) -> 
 
 @given(st.text(max_size=40), st.binary(max_size=20), st.binary(max_size=20))
 def test_a_token_reads_back_and_fits_no_other_question(last: str, bound: bytes, other: bytes) -> None:
-    last = last.encode("utf-8", "replace").decode()
+    last = last.encode("utf-8", "replace").decode().replace("\x00", "")  # no name of a row has that
     token = page_token(last or "x", bound)
     assert read_page_token(token, bound) == (last or "x")
     if other != bound:
