@@ -297,4 +297,5 @@ def test_replicas_that_are_alike_are_refused_once() -> None:
     budget = Budget()
     fleet.send(events.ScaleAdvised(workload.id, 500), budget=budget)
     assert len(workload.replicas) == 2
-    assert budget.visits > Budget().visits - 10, "who waits has a turn in the same cycle"
+    # The one that was placed by itself costs a hundred visits; the five hundred that were refused cost next to none.
+    assert budget.visits > Budget().visits - 110, "who waits has a turn in the same cycle"
