@@ -177,7 +177,7 @@ async def test_a_file_without_a_name_costs_another_workload_unless_it_is_counted
 @needs_root
 @needs_landlock
 def test_without_a_namespace_its_segments_stay(tmp_path: Path) -> None:
-    code = f"from muster_cluster_agent.adapters.local import mounts; mounts._NAMESPACES.pop('ipc'); {SUPERVISE}"
+    code = f"from muster_cluster_agent.adapters.local import mounts; mounts.NAMESPACES.pop('ipc'); {SUPERVISE}"
     try:
         supervised(tmp_path, [*PYTHON, a14.IPC], 61_235, code=code).wait(timeout=30)
         assert sorted(a14.left_in_the_machine(61_235)) == ["msg of 61235", "sem of 61235", "shm of 61235"]

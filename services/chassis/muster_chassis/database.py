@@ -206,8 +206,8 @@ class Database:
     async def acquired(self) -> AsyncIterator[AnyConnection]:
         """A connection of the pool. Raises PostgresConnectionError where none is to be had.
 
-        Both ends have a deadline: a statement that was given up may be waited for without end otherwise, and whoever
-        takes records would stand still in good health.
+        Both ends have a deadline. Without one, a given-up statement can block its caller for ever, and a consumer of
+        records would stop while it still reports good health.
         """
         try:
             connection = await self.pool.acquire(timeout=_ACQUIRE_SECONDS)

@@ -21,9 +21,9 @@ from prometheus_client.metrics import MetricWrapperBase
 
 REGISTRY: Final = CollectorRegistry()
 SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+SIZES: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
 _SILENCE: Final = 5.0  # seconds that a connection may say nothing
 _MOST_CONNECTIONS: Final = 32
-SIZES: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ _ARCHIVE_LIFE: Final = 14 * 86400.0  # seconds that nobody used it
 _JVM: Final = (
     "-Xms64m",
     "-Xmx384m",
-    "-XX:+ExitOnOutOfMemoryError",  # the keeper starts it again; a broker that goes on answers nobody
+    "-XX:+ExitOnOutOfMemoryError",  # the keeper starts it again; a broker that goes on answers no request
     "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
     "-XX:ReservedCodeCacheSize=64m",

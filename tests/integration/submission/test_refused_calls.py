@@ -39,9 +39,9 @@ async def test_refused_calls_between_services_are_audited(database: Any, kafka: 
             with pytest.raises(grpc.aio.AioRpcError):
                 await stub.TakeRefusedCalls(refused_calls_pb2.TakeRefusedCallsRequest(), metadata=metadata, timeout=5)
     async with door(database, kafka, policy_address=address) as here:
-        nobody, service = await eventually(lambda: _lines(here), lambda found: len(found) == 2)
-        assert (nobody.subject, nobody.target, nobody.outcome) == ("", METHOD, "UNAUTHENTICATED")
-        assert (nobody.peer, nobody.detail) == ("ipv4:127.0.0.1", "policy: 40 calls within a minute")
+        anonymous, service = await eventually(lambda: _lines(here), lambda found: len(found) == 2)
+        assert (anonymous.subject, anonymous.target, anonymous.outcome) == ("", METHOD, "UNAUTHENTICATED")
+        assert (anonymous.peer, anonymous.detail) == ("ipv4:127.0.0.1", "policy: 40 calls within a minute")
         assert (service.subject, service.outcome, service.detail) == (
             "telemetry",
             "PERMISSION_DENIED",

@@ -61,7 +61,7 @@ def test_a_pipe_as_a_record_is_none(state: StateFolder) -> None:
 
 
 def broken_record(patch: pytest.MonkeyPatch) -> None:
-    """Reading the record of one replica fails in a way that nobody foresaw."""
+    """Reading the record of one replica fails with an unexpected error."""
     reading = Workdirs.record
 
     def read(workdirs: Workdirs, told: str) -> dict[str, Any] | None:

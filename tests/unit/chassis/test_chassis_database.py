@@ -44,7 +44,7 @@ async def test_a_pool_without_a_free_connection_is_said_in_time(monkeypatch: pyt
                 pytest.fail("there is no connection")
 
 
-async def test_a_connection_that_never_comes_to_rest_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_that_never_comes_to_rest_does_not_block_others(monkeypatch: pytest.MonkeyPatch) -> None:
     async with asyncio.timeout(30):
         async with _database(monkeypatch, at_rest=False).acquired() as connection:
             assert connection is not None

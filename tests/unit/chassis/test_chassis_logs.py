@@ -1,4 +1,4 @@
-"""What the lines of a log hold, whoever writes them."""
+"""What the lines of a log hold, for loggers of Muster and of libraries."""
 
 from __future__ import annotations
 

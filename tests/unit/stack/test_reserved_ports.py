@@ -49,11 +49,15 @@ def _taken_by_another(port: int) -> int:
     """1 where a process of another user could listen on the port in any way."""
     child = os.fork()
     if child == 0:
-        os.setgroups([])
-        os.setresgid(_OTHER, _OTHER, _OTHER)
-        os.setresuid(_OTHER, _OTHER, _OTHER)
-        ways = ((), (socket.SO_REUSEADDR,), (socket.SO_REUSEPORT,), (socket.SO_REUSEADDR, socket.SO_REUSEPORT))
-        os._exit(int(any(_taken((host, port), way) for host in (LOOPBACK, "0.0.0.0") for way in ways)))
+        code = 2  # an exception must not go on in a second pytest
+        try:
+            os.setgroups([])
+            os.setresgid(_OTHER, _OTHER, _OTHER)
+            os.setresuid(_OTHER, _OTHER, _OTHER)
+            ways = ((), (socket.SO_REUSEADDR,), (socket.SO_REUSEPORT,), (socket.SO_REUSEADDR, socket.SO_REUSEPORT))
+            code = int(any(_taken((host, port), way) for host in (LOOPBACK, "0.0.0.0") for way in ways))
+        finally:
+            os._exit(code)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 

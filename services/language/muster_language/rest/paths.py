@@ -21,9 +21,8 @@ class BodyNaming:
 
     spec: WorkloadSpec
     root: str = "spec"
-    _places: dict[str, dict[str, int]] = dataclasses.field(
-        default_factory=dict, compare=False
-    )  # row -> label -> place in the list
+    # Row name -> label -> index of the item in its list.
+    _places: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict, compare=False)
 
     def field(self, row: Row) -> str:
         """`spec.compute.gpuPortionRequest`; a name, with or without numbers, stands beside the spec."""

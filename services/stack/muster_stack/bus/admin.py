@@ -22,7 +22,6 @@ _DESCRIBE_USERS, _ALTER_USERS = 50, 51
 _ACLS_VERSION: Final = 1
 _ANY: Final = 1
 _ALLOW: Final = 3
-_UNKNOWN_USER: Final = 91  # RESOURCE_NOT_FOUND
 _SALT: Final = 16
 _ANYTHING: Final = struct.pack(">bhbhhbb", _ANY, -1, _ANY, -1, -1, _ANY, _ANY)
 
@@ -104,8 +103,7 @@ def _alter(connection: Connection, changes: bytes) -> None:
     for _ in range(answer.length()):
         user, code, why = answer.compact_text(), answer.number("h"), answer.compact_text()
         answer.tags()
-        if code != _UNKNOWN_USER:
-            _check(code, why, f"the user {user} cannot be changed")
+        _check(code, why, f"the user {user} cannot be changed")
 
 
 def _described_user(answer: Reader) -> str:

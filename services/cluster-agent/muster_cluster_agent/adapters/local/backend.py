@@ -137,7 +137,7 @@ class LocalBackend:
         for replica in await self._blocking(self._store.load):
             # A replica that served when the last agent ended serves until its probe says otherwise.
             replica.ready = replica.running and not served.isdisjoint(replica.spec.get("ports", {}).values())
-            self._watcher.find(replica)
+            self._watcher.adopt_found(replica)
         await self._services.restore(self._replicas)
         self._watcher.open()
         await self._nursery.open()

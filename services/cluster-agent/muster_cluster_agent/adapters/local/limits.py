@@ -17,8 +17,8 @@ import signal
 import time
 from typing import Any, Final
 
-_CLONE_NEWNS: Final = 0x00020000
-_CLONE_NEWIPC: Final = 0x08000000
+from muster_cluster_agent.adapters.local.mounts import NAMESPACES
+
 _MS_REC: Final = 0x4000
 _MS_SLAVE: Final = 0x80000
 _MS_NOSUID_NODEV: Final = 0x2 | 0x4
@@ -141,7 +141,7 @@ def _own_shm(size: int) -> None:
 
     Where this process may not mount, the shared one stays.
     """
-    if _libc.unshare(_CLONE_NEWNS | _CLONE_NEWIPC) != 0:
+    if _libc.unshare(sum(NAMESPACES.values())) != 0:
         return
     # Slave: mounts of the machine still arrive here, ours never get out.
     if _libc.mount(b"none", b"/", None, _MS_REC | _MS_SLAVE, None) != 0:

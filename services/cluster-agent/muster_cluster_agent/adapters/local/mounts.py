@@ -20,7 +20,7 @@ from muster_cluster_agent.adapters.local.beneath import make_folder, open_beneat
 from muster_cluster_agent.adapters.local.places import Opened, Place, open_plain
 from muster_cluster_agent.domain.confinement import Confinement, Right
 
-_NAMESPACES: Final = {"mnt": 0x20000, "ipc": 0x8000000}  # CLONE_NEWNS, CLONE_NEWIPC
+NAMESPACES: Final = {"mnt": 0x20000, "ipc": 0x8000000}  # CLONE_NEWNS, CLONE_NEWIPC
 _READ_ONLY, _NO_SUID, _NO_DEVICES = 1, 2, 4
 _REMOUNT, _BIND, _RECURSIVE, _PRIVATE = 0x20, 0x1000, 0x4000, 1 << 18
 _TMP: Final = "/tmp"  # noqa: S108  the place itself
@@ -55,7 +55,7 @@ def own_namespace() -> None:
     They end with its last process.
     """
     missing = 0
-    for kind, flag in _NAMESPACES.items():
+    for kind, flag in NAMESPACES.items():
         # Its budget may have given it a namespace already; another one would copy every mount again.
         if _namespace(kind, "self") == _namespace(kind, str(os.getppid())):
             missing |= flag

@@ -123,7 +123,7 @@ class Watcher:
         """
         self._contained(name, lambda: self._take(name))
 
-    def find(self, replica: Replica) -> None:
+    def adopt_found(self, replica: Replica) -> None:
         """Adopts a replica that was found when the agent started; one that cannot be is one line in the log."""
         self._contained(replica.name, lambda: self.adopt(replica))
 
