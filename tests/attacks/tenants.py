@@ -22,8 +22,8 @@ from muster.workload.v1 import workload_pb2
 from muster_client import Muster, MusterError
 from muster_client.calls import Patience
 
-RATE: Final = 50.0
-"""Calls a second of one tenant: three of them make 1,000 calls in seven seconds."""
+RATE: Final = 30.0
+"""Calls a second of one tenant. With clients and services on two cores, more would measure their queue for the CPU."""
 _DEADLINE: Final = 10.0
 _SUBMIT_EVERY: Final = 50
 _TRIGGER_EVERY: Final = 100
@@ -59,9 +59,17 @@ class Tenant:
 
 
 async def steady(tenants: Iterable[Tenant], seconds: float, rate: float = RATE) -> Window:
-    """One window: each tenant makes `rate` calls a second (get, list, submit, events) and holds one watch."""
-    window = Window()
-    await asyncio.gather(*(_tenant(tenant, window, seconds, rate) for tenant in tenants))
+    """One window: each tenant makes `rate` calls a second (get, list, submit, events) and holds one watch.
+
+    Tenants know nothing of each other: each begins at another place of the pattern and of the interval between calls.
+    """
+    window, all_of_them = Window(), tuple(tenants)
+    await asyncio.gather(
+        *(
+            _tenant(tenant, window, seconds, rate, phase=index / len(all_of_them))
+            for index, tenant in enumerate(all_of_them)
+        )
+    )
     return window
 
 
@@ -74,7 +82,7 @@ async def unplaced(tenants: Iterable[Tenant]) -> list[str]:
     return missing
 
 
-async def _tenant(tenant: Tenant, window: Window, seconds: float, rate: float) -> None:
+async def _tenant(tenant: Tenant, window: Window, seconds: float, rate: float, *, phase: float) -> None:
     patience = Patience(attempt=_DEADLINE, whole=_DEADLINE)
     async with (
         Muster(tenant.server, tenant.token or None, patience=patience) as muster,
@@ -82,11 +90,13 @@ async def _tenant(tenant: Tenant, window: Window, seconds: float, rate: float) -
     ):
         known = await _anchor(muster, tenant)
         watching = asyncio.create_task(_watch(muster, tenant))
-        began = time.monotonic()
+        began = time.monotonic() + phase / rate
+        first = int(phase * _TRIGGER_EVERY)
         calls = []
         for number in range(int(seconds * rate)):
             await asyncio.sleep(max(0.0, began + number / rate - time.monotonic()))
-            calls.append(asyncio.create_task(_timed(window, _call(number, muster, events, tenant, window, known))))
+            call = _call(first + number, muster, events, tenant, window, known)
+            calls.append(asyncio.create_task(_timed(window, call)))
         await asyncio.gather(*calls)
         watching.cancel()
         try:

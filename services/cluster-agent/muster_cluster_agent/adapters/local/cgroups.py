@@ -2,8 +2,8 @@
 
 Looked for once, when the local back end opens. Knows both versions of the kernel's interface; a controller counts only
 after a group was made and a limit written to it, since a read-only mount looks the same.
-Holds: all agents of a machine share the group of all replicas, whose limit leaves the servers of the stack their
-memory; the group of a replica is named like it, and its supervisor removes it.
+Holds: all agents of a machine share the group of all replicas, whose limits leave the servers of the stack their
+memory and their CPU time; the group of a replica is named like it, and its supervisor removes it.
 """
 
 from __future__ import annotations
@@ -129,14 +129,18 @@ def _usable(controller: Controller, memory: int, processes: int) -> bool:
 
 
 def _shared(controller: Controller, memory: int, processes: int) -> dict[str, str]:
-    """The limits of all replicas together. CPU: as one process among those of the machine when all want it."""
+    """The limits of all replicas together.
+
+    CPU: all of what is idle. Where others want it as well, a tenth of what one other session of the machine gets:
+    services wake often and briefly, and a thousand busy processes of a replica would delay each of them.
+    """
     match controller.name:
         case "memory":
             return {"memory.max" if controller.unified else "memory.limit_in_bytes": str(memory)}
         case "pids":
             return {"pids.max": str(_ALL_PROCESSES * processes)}
         case _:
-            return {}
+            return {"cpu.weight": "10"} if controller.unified else {"cpu.shares": "102"}
 
 
 def _candidates(name: str) -> Iterable[tuple[Path, bool]]:

@@ -74,9 +74,14 @@ def kill(budget: dict[str, Any]) -> None:
             with contextlib.suppress(OSError):
                 _write(os.path.join(folder, name), value)
     for folder in folders:
+        killed: set[int] = set()
+        # What is killed stays listed until it has ended. Only another process is a reason to look again at once:
+        # waiting here would compete for the CPU time in which a thousand processes end.
         for _ in range(_KILL_ROUNDS):
-            if not _kill_listed(os.path.join(folder, "cgroup.procs")):
+            new = _kill_listed(os.path.join(folder, "cgroup.procs")) - killed
+            if not new:
                 break
+            killed |= new
 
 
 def end(budget: dict[str, Any], *, seconds: float) -> bool:
@@ -91,8 +96,11 @@ def end(budget: dict[str, Any], *, seconds: float) -> bool:
     return True
 
 
-def _kill_listed(path: str) -> bool:
-    """Kill the processes that a group lists, by descriptor: another process may get the number of one that ends."""
+def _kill_listed(path: str) -> set[int]:
+    """Kill the processes that a group lists, by descriptor: another process may get the number of one that ends.
+
+    Returns their numbers.
+    """
     handles: dict[int, int] = {}
     try:
         for pid in _listed(path):
@@ -104,7 +112,7 @@ def _kill_listed(path: str) -> bool:
     finally:
         for handle in handles.values():
             os.close(handle)
-    return bool(handles)
+    return set(handles)
 
 
 def _listed(path: str) -> set[int]:
