@@ -6,6 +6,8 @@ bomb makes more than 300 processes only where it finds itself in a control group
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -118,13 +120,19 @@ async def _ipc(stage: Stage) -> Verdict:
     return held("nothing is left in the machine's kernel") if "MADE" in log else broken(f"it did not try: {log[-200:]}")
 
 
+def _logs(stage: Stage) -> list[Path]:
+    """The files of all logs. Unlike Path.glob this passes over a folder that goes meanwhile."""
+    return [Path(name) for name in glob.glob(f"{stage.data}/agents/*/logs/*/log.*")]
+
+
 async def _log_flood(stage: Stage) -> Verdict:
     """At full speed a pipe carries gigabytes a second; one budget at once and a quarter of it a second may pass."""
-    folders = (stage.data / "agents").rglob("logs/*/log.*")
-    before = {path: int(path.name.removeprefix("log.")) for path in folders}
+    before = set(_logs(stage))
     await _ended(stage, _FLOOD)
-    after = [path for path in (stage.data / "agents").rglob("logs/*/log.*") if path not in before]
-    written = max((int(path.name.removeprefix("log.")) + path.stat().st_size for path in after), default=0)
+    written = 0
+    for path in set(_logs(stage)) - before:
+        with contextlib.suppress(FileNotFoundError):  # logs of other tenants come and go meanwhile
+            written = max(written, int(path.name.removeprefix("log.")) + path.stat().st_size)
     said = f"{written >> 20} MiB passed in six seconds"
     return held(said) if 0 < written < 100 << 20 else broken(said)
 

@@ -131,3 +131,13 @@ async def test_a_flood_of_output_waits_for_its_log(backend: LocalBackend) -> Non
     assert replica.ended is not None
     assert replica.ended.code == 0
     assert time.monotonic() - began > 1.5
+
+
+@needs("cpu")
+def test_all_replicas_together_get_a_tenth_of_another_session_where_both_want_the_cpu() -> None:
+    cpu = USABLE["cpu"]
+    told = {name: (cpu.folder / name) for name in ("cpu.weight", "cpu.shares")}
+    assert {name: path.read_text().strip() for name, path in told.items() if path.exists()} in (
+        {"cpu.weight": "10"},
+        {"cpu.shares": "102"},
+    )

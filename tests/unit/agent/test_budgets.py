@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from muster_cluster_agent.adapters.local import journal, logfile
+from muster_cluster_agent.adapters.local import journal, limits, logfile
 from muster_cluster_agent.adapters.local.cgroups import Controller, Groups
 from muster_cluster_agent.adapters.local.cluster_file import parse
 from muster_cluster_agent.adapters.local.logfile import LogWriter, Throttle
@@ -74,6 +74,22 @@ def test_the_second_version_has_one_group_for_all() -> None:
         }
     ]
     assert told["peak"] == "/cg/all/w-1/memory.peak"
+
+
+def test_what_is_killed_and_still_listed_is_no_reason_to_look_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand processes take seconds to end; a loop over their list would take the CPU time that they need."""
+    looks: list[str] = []
+    answers = iter([{7, 8}, {7, 8, 9}, {8, 9}, {8, 9}])  # 9 was forked before the group was closed
+
+    def kill_listed(path: str) -> set[int]:
+        looks.append(path)
+        return next(answers)
+
+    monkeypatch.setattr(limits, "_kill_listed", kill_listed)
+    limits.kill({"groups": [{"folder": str(tmp_path)}]})
+    assert looks == [str(tmp_path / "cgroup.procs")] * 3
 
 
 def test_without_groups_the_user_has_a_limit_of_processes() -> None:
