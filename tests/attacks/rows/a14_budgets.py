@@ -122,7 +122,7 @@ async def _ipc(stage: Stage) -> Verdict:
 
 def _logs(stage: Stage) -> list[Path]:
     """The files of all logs. Unlike Path.glob this passes over a folder that goes meanwhile."""
-    return [Path(name) for name in glob.glob(f"{stage.data}/agents/*/logs/*/log.*")]
+    return [Path(name) for name in glob.glob(f"{stage.data}/agents/*/logs/*/log.*")]  # noqa: PTH207
 
 
 async def _log_flood(stage: Stage) -> Verdict:
