@@ -81,11 +81,11 @@ def test_what_is_killed_and_still_listed_is_no_reason_to_look_again(
 ) -> None:
     """A thousand processes take seconds to end; a loop over their list would take the CPU time that they need."""
     looks: list[str] = []
-    answers = iter([{7, 8}, {7, 8, 9}, {8, 9}, {8, 9}])  # 9 was forked before the group was closed
+    listed = iter([{7, 8}, {7, 8, 9}, {8, 9}, {8, 9}])  # 9 was forked before the group was closed
 
-    def kill_listed(path: str) -> set[int]:
+    def kill_listed(path: str, killed: set[int]) -> set[int]:
         looks.append(path)
-        return next(answers)
+        return next(listed) - killed
 
     monkeypatch.setattr(limits, "_kill_listed", kill_listed)
     limits.kill({"groups": [{"folder": str(tmp_path)}]})

@@ -73,15 +73,20 @@ def kill(budget: dict[str, Any]) -> None:
         for name, value in (("pids.max", b"0"), ("cgroup.kill", b"1")):  # a group has those of its controllers
             with contextlib.suppress(OSError):
                 _write(os.path.join(folder, name), value)
+    killed: set[int] = set()
     for folder in folders:
-        killed: set[int] = set()
         # What is killed stays listed until it has ended. Only another process is a reason to look again at once:
         # waiting here would compete for the CPU time in which a thousand processes end.
         for _ in range(_KILL_ROUNDS):
-            new = _kill_listed(os.path.join(folder, "cgroup.procs")) - killed
+            new = _kill_listed(os.path.join(folder, "cgroup.procs"), killed)
             if not new:
                 break
             killed |= new
+
+
+def closes(budget: dict[str, Any]) -> bool:
+    """Whether one of the replica's groups limits forks, so that `kill` leaves no process that could make another."""
+    return any("pids.max" in group["set"] for group in budget.get("groups", ()))
 
 
 def end(budget: dict[str, Any], *, seconds: float) -> bool:
@@ -96,14 +101,14 @@ def end(budget: dict[str, Any], *, seconds: float) -> bool:
     return True
 
 
-def _kill_listed(path: str) -> set[int]:
+def _kill_listed(path: str, killed: set[int]) -> set[int]:
     """Kill the processes that a group lists, by descriptor: another process may get the number of one that ends.
 
-    Returns their numbers.
+    killed: those that were killed before. Returns the numbers of the others.
     """
     handles: dict[int, int] = {}
     try:
-        for pid in _listed(path):
+        for pid in _listed(path) - killed:
             with contextlib.suppress(OSError):
                 handles[pid] = os.pidfd_open(pid)
         for pid in _listed(path) & handles.keys():  # so its descriptor was that of a process of the group
