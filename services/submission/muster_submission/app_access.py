@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from muster.api.v1 import access_pb2, access_pb2_grpc
 from muster_chassis.database import Database
-from muster_chassis.rpc import LIMITS, Caller, Limiter, Service, authenticator, service
+from muster_chassis.rpc import LIMITS, Caller, Limiter, Service, Shares, authenticator, service
 from muster_chassis.settings import AuthMode, CallKind
 from muster_chassis.unit import Unit
 from muster_submission.adapters.access import PostgresAccess
@@ -56,7 +56,7 @@ class AccessParts:
         )
         self.authenticate = authenticator(settings, self.tokens.issuer)
         self.audit = PostgresAudit(database.pool)
-        self.limiter = Limiter(dict(LIMITS) | settings.call_limits, self._privileged)
+        self.limiter = Limiter(dict(LIMITS) | settings.call_limits, self._privileged, shares=Shares())
 
     async def _privileged(self, kind: CallKind, who: Caller) -> bool:
         """Agents have no limit of their own, and the reserve is kept for administrators of the tenant."""

@@ -15,6 +15,7 @@ from muster_chassis.rpc.interceptor import CallInterceptor, outgoing, remaining
 from muster_chassis.rpc.limits import LIMITS, Limiter
 from muster_chassis.rpc.server import LARGEST_MESSAGE, Server, Service, channel, internal_server, service
 from muster_chassis.rpc.services import ServiceIdentity, ServiceName
+from muster_chassis.rpc.shares import Shares
 from muster_chassis.rpc.status import as_service_error, passed_on, status_of
 from muster_chassis.rpc.tls import ServerTls, Target, server_tls
 
@@ -36,6 +37,7 @@ __all__ = [
     "Service",
     "ServiceIdentity",
     "ServiceName",
+    "Shares",
     "Target",
     "Together",
     "TokenAuthenticator",

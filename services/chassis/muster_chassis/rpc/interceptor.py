@@ -117,14 +117,16 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc,unused-i
     def _answer(self, method: str, kind: CallKind, read: _Reader, behaviour: Behaviour) -> Behaviour:
         longest = min(self._longest, _REQUEST_SECONDS) if self._is_open(method) else self._longest
 
+        async def work(requests: Any, context: Any) -> Any:
+            return await behaviour(await read(requests, longest), context)
+
         async def call(requests: Any, context: Any) -> Any:
             with self._around(method, context) as outcome:
                 try:
                     async with asyncio.timeout(self._seconds(context)):
                         who = await self._identify(method, context)
                         async with self._limiter.admitted(kind, who):
-                            request = await read(requests, longest)
-                            return await behaviour(request, context)
+                            return await self._limiter.served(kind, who, work(requests, context))
                 except Exception as error:  # noqa: BLE001 - every error becomes a status here
                     await self._fail(context, error, outcome)
 

@@ -4,21 +4,29 @@ The interceptor asks before a call's request is decoded, REST's edge before its 
 from calls that answer once, and agents apart from everyone, so that a thousand watches of one caller keep no other from
 asking, and no caller keeps agents out. Where a kind is nearly full, only callers with privileges get what is left.
 Holds: who has no token to be told apart by (the open stack) is counted by connection; what was admitted is given back
-exactly once; nothing here waits.
+exactly once. A call waits only for its caller's fair share of the loop (`shares.py`), and is counted meanwhile.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final, TypeVar
+
+import grpc
 
 from muster_chassis import metrics
 from muster_chassis.errors import ResourceExhausted
 from muster_chassis.rpc.caller import LOCAL, NOBODY, Caller
+from muster_chassis.rpc.shares import Meter, Shares, metered
+from muster_chassis.rpc.status import as_service_error
 from muster_chassis.settings import CallKind, CallLimit
+
+T = TypeVar("T")
+_SHARED: Final = frozenset({CallKind.UNARY, CallKind.REST})
+_OWN_FAULT: Final = frozenset({grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.PERMISSION_DENIED})
 
 UNDER_WAY: Final = metrics.gauge(
     "muster_calls_under_way",
@@ -66,13 +74,18 @@ async def nobody_is_privileged(_kind: CallKind, _who: Caller) -> bool:
 
 
 class Limiter:
-    """Counts the calls of one process."""
+    """Counts the calls of one process. shares: of the loop; None where each caller calls for many others."""
 
     def __init__(
-        self, limits: Mapping[CallKind, CallLimit] = LIMITS, privileged: Privileged = nobody_is_privileged
+        self,
+        limits: Mapping[CallKind, CallLimit] = LIMITS,
+        privileged: Privileged = nobody_is_privileged,
+        *,
+        shares: Shares | None = None,
     ) -> None:
         self._limits = limits
         self._privileged = privileged
+        self._shares = shares
         self._in_all: Counter[CallKind] = Counter()
         self._of_caller: Counter[tuple[CallKind, str]] = Counter()
 
@@ -94,6 +107,25 @@ class Limiter:
             yield
         finally:
             self._change(kind, key, -1)
+
+    async def served(self, kind: CallKind, who: Caller, work: Coroutine[Any, Any, T], connection: str = "") -> T:
+        """The result of an admitted call, begun in its caller's turn and charged to it."""
+        if self._shares is None or kind not in _SHARED:
+            return await work
+        name, meter = _name(who, connection), Meter()
+        try:
+            charged = await self._shares.turn(name)
+        except BaseException:
+            work.close()
+            raise
+        try:
+            return await metered(work, meter)
+        except Exception as error:
+            known = as_service_error(error)
+            meter.refused = known is not None and known.code in _OWN_FAULT
+            raise
+        finally:
+            self._shares.charge(name, charged, meter)
 
     async def _check(self, kind: CallKind, who: Caller, key: tuple[CallKind, str]) -> None:
         limit, free = self._limits[kind], self._limits[kind].most - self._in_all[kind]

@@ -7,6 +7,7 @@ measured by a CPU timer whose signal ends the process, memory by a limit of the 
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
 import struct
@@ -24,6 +25,7 @@ CPU_SECONDS: Final = 0.25
 MEMORY: Final = 1 << 30
 """Bytes of address space beyond what the process has when it is ready."""
 LENGTH: Final = struct.Struct(">I")
+_NICE: Final = 10
 
 
 class Evaluate(msgspec.Struct, tag=True):
@@ -67,6 +69,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is the parent's; it closes the input
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     cel.problems({"ready": "true"}, None)
+    os.nice(_NICE)  # users' expressions may take all idle time, and none that the service wants
     _bound()
     decoder = msgspec.msgpack.Decoder(Evaluate | Check)
     while (frame := _read(source)) is not None:

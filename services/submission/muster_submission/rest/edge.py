@@ -90,10 +90,9 @@ class Edge:
                 who = NOBODY if operation.public else await self._caller(request)
                 set_caller(who)
                 kind = CallKind.OPEN if operation.public else CallKind.REST
-                async with self._limiter.admitted(kind, who, _connection(request)):
-                    if operation.shown and not kubernetes.speaks(request.url.path):
-                        check_query(request, operation)
-                    return name, await operation.handler(request)
+                connection = _connection(request)
+                async with self._limiter.admitted(kind, who, connection):
+                    return name, await self._limiter.served(kind, who, _handled(operation, request), connection)
         except ClientDisconnect:
             return name, answers.nothing(_GONE)
         except Exception as error:  # noqa: BLE001 - every error becomes an answer here
@@ -106,6 +105,12 @@ class Edge:
         who = await self._authenticate(request.headers.get("authorization"))
         channel = "kubernetes" if kubernetes.speaks(request.url.path) else "rest"
         return replace(who, channel=channel, peer=request.client.host if request.client else "")
+
+
+async def _handled(operation: Operation, request: Request) -> Response:
+    if operation.shown and not kubernetes.speaks(request.url.path):
+        check_query(request, operation)
+    return await operation.handler(request)
 
 
 def _connection(request: Request) -> str:
