@@ -134,10 +134,10 @@ async def test_a_flood_of_output_waits_for_its_log(backend: LocalBackend) -> Non
 
 
 @needs("cpu")
-def test_all_replicas_together_get_a_tenth_of_another_session_where_both_want_the_cpu() -> None:
-    cpu = USABLE["cpu"]
-    told = {name: (cpu.folder / name) for name in ("cpu.weight", "cpu.shares")}
-    assert {name: path.read_text().strip() for name, path in told.items() if path.exists()} in (
-        {"cpu.weight": "10"},
-        {"cpu.shares": "102"},
-    )
+def test_replicas_make_way_for_other_processes_of_the_machine() -> None:
+    folder = USABLE["cpu"].folder
+    idle, weight, shares = (folder / name for name in ("cpu.idle", "cpu.weight", "cpu.shares"))
+    if idle.exists():
+        assert idle.read_text().strip() == "1"
+    else:
+        assert (weight.read_text().strip() == "10") if weight.exists() else (shares.read_text().strip() == "102")

@@ -178,3 +178,20 @@ def test_the_table_is_bounded_also_where_the_loop_is_never_busy() -> None:
         clock.now += 1.0
         used(shares, f"connection-{number}", 0.01)
     assert len(shares._accounts) < 30
+
+
+async def test_calls_that_wait_for_a_turn_survive_that_their_account_is_forgotten() -> None:
+    clock = Clock()
+    shares = Shares(clock)
+    first = asyncio.create_task(shares.turn("ann"))
+    await first
+    account = shares._accounts["ann"]
+    await account.turn.acquire()
+    waiting = [asyncio.create_task(shares.turn("ann")) for _ in range(3)]
+    await asyncio.sleep(0)
+    account.turn.release()  # free until the first waiter runs
+    clock.now += 60
+    shares._sweep()
+    assert "ann" not in shares._accounts
+    async with asyncio.timeout(5):
+        assert await asyncio.gather(*waiting) == [0.0, 0.0, 0.0]

@@ -68,10 +68,10 @@ class Shares:
 
     async def turn(self, name: str) -> float:
         """Waits until the next call of this caller may begin; returns what it was charged in advance."""
-        account = self._accounts.setdefault(name, _Account(at=self._clock()))
+        account = self._account(name)
         began = self._clock()
         async with account.turn:
-            while (pause := self.pause(name)) > 0.0:  # noqa: ASYNC110 - what is waited for is time
+            while (pause := self._pause(account)) > 0.0:  # noqa: ASYNC110 - what is waited for is time
                 await asyncio.sleep(min(pause, _LONGEST_PAUSE))
             # In advance, so that a hundred calls that come at once are not all admitted at once.
             charged = account.expected
@@ -82,14 +82,20 @@ class Shares:
 
     def charge(self, name: str, charged: float, meter: Meter) -> None:
         """Puts what the call took in the place of what was charged in advance."""
-        account = self._accounts.setdefault(name, _Account(at=self._clock()))
+        account = self._account(name)
         seconds = meter.seconds * (_REFUSED_COSTS if meter.refused else 1.0)
         self._add(account, seconds - charged)
         account.expected += (seconds - account.expected) / 8
 
     def pause(self, name: str) -> float:
         """Seconds until the caller's use has faded to its fair share; 0 where it may call now."""
-        account = self._accounts[name]
+        return self._pause(self._account(name))
+
+    def _account(self, name: str) -> _Account:
+        return self._accounts.setdefault(name, _Account(at=self._clock()))
+
+    def _pause(self, account: _Account) -> float:
+        # By the account itself: one that is waited for may leave the table between two turns.
         self._fade(self._all)
         self._fade(account)
         if self._all.use <= _BUSY or self._all.use - account.use <= _FORGOTTEN:
