@@ -21,7 +21,7 @@ from muster_cluster_agent.adapters import decode
 from muster_cluster_agent.domain.actions import Refuse
 from muster_cluster_agent.domain.model import Assignment, Release
 from muster_cluster_agent.errors import BadRecord
-from muster_cluster_agent.handlers.agent import Agent
+from muster_cluster_agent.handlers.agent import Agent, Taken
 from muster_cluster_agent.ports import Backend, DeadLetter, Reporter
 from muster_kernel.ids import is_uuid
 
@@ -33,7 +33,8 @@ RECORDS = metrics.counter(
     "muster_agent_records_total",
     unit="records",
     meaning="Records of the assignments topic, by what became of them.",
-    action="`bad` grows: read the dead letters. `refused` grows: the log says which epoch or instance they name.",
+    action="`bad` grows: read the dead letters. `refused` grows: the log says which epoch or instance they name. "
+    "`stale` grows: old records are sent again; look for who else may write this topic.",
     labels=("outcome",),
 )
 
@@ -183,8 +184,8 @@ class Assignments:
             self._reject(record, bad)
             return False
         taken = self._agent.take(value, tracing.valid(_text(headers.get("traceparent"))))
-        RECORDS.labels("taken" if taken else "refused").inc()
-        await self._judge(value, taken=taken)
+        RECORDS.labels(taken).inc()
+        await self._judge(value, taken)
         await asyncio.sleep(0)
         return True
 
@@ -195,12 +196,14 @@ class Assignments:
         except ValueError as error:
             raise BadRecord(str(error)) from error
 
-    async def _judge(self, value: Assignment | Release, *, taken: bool) -> None:
+    async def _judge(self, value: Assignment | Release, taken: Taken) -> None:
         """Health says when assignments are refused one after the other: the agent lives, and obeys nobody.
 
         The scheduler is told too, with the highest epoch that was seen, so that its next term begins beyond it.
         """
-        if taken:
+        if taken is Taken.STALE:
+            return
+        if taken is Taken.TAKEN:
             self._refused = 0
             self._bus.health.good("assignments")
             return

@@ -16,6 +16,7 @@ from muster_cluster_agent.domain.model import (
 from muster_cluster_agent.domain.usage import GRID
 from muster_cluster_agent.errors import SecretsError
 from muster_cluster_agent.handlers import agenda
+from muster_cluster_agent.handlers.agent import Taken
 from muster_cluster_agent.ports import (
     BeatReport,
     HeldReport,
@@ -71,17 +72,53 @@ async def test_a_folder_stays_until_the_bus_has_its_last_report() -> None:
 async def test_older_epochs_and_other_instances_are_not_obeyed() -> None:
     fake, told = FakeBackend(), Told()
     async with running(fake, told) as agent:
-        assert agent.take(assignment(1, epoch=5))
-        assert not agent.take(assignment(2, epoch=4))
-        assert not agent.take(release(1, epoch=4))
-        assert not agent.take(replace(assignment(3, epoch=6), instance="another"))
+        assert agent.take(assignment(1, epoch=5)) is Taken.TAKEN
+        assert agent.take(assignment(2, epoch=4)) is Taken.REFUSED
+        assert agent.take(release(1, epoch=4)) is Taken.REFUSED
+        assert agent.take(replace(assignment(3, epoch=6), instance="another")) is Taken.REFUSED
         await until(lambda: told.states(1) == ["SUCCEEDED", "GONE"])
     assert agent.epoch == 6
     assert len(fake.starts) == 1
 
 
-async def test_a_resync_tells_everything_held_again() -> None:
+async def test_no_record_undoes_a_newer_one_of_its_epoch() -> None:
+    first, second = assignment(1, "sleep", epoch=5), replace(assignment(1, "sleep", epoch=5), revision=2)
     fake, told = FakeBackend(), Told()
+    async with running(fake, told) as agent:
+        assert agent.take(second) is Taken.TAKEN
+        assert agent.take(first) is Taken.STALE
+        assert agent.take(second) is Taken.TAKEN, "the same record once more"
+        assert agent.take(release(1, attempt=1, epoch=5)) is Taken.TAKEN
+        assert agent.take(release(1, epoch=5)) is Taken.STALE
+        await until(lambda: not agent.agenda.known(workload_id(1)))
+        assert agent.take(second) is Taken.STALE, "its case is gone, its tombstone still counts"
+        assert agent.take(assignment(1, "sleep", attempt=2, epoch=5)) is Taken.TAKEN
+        assert agent.take(release(1, epoch=5)) is Taken.STALE
+        assert agent.take(assignment(1, "sleep", epoch=6)) is Taken.TAKEN, "a new term decides by itself"
+
+
+async def test_finished_workloads_leave_nothing_in_memory_once_the_bus_has_their_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(agenda, "_REMEMBERED", 2)
+    fake, told = FakeBackend(), Told(at_once=False)
+    async with running(fake, told) as agent:
+        for number in range(1, 6):
+            agent.take(assignment(number))
+            await until(lambda number=number: told.states(number) == ["SUCCEEDED", "GONE"])
+            agent.take(release(number))
+        agent.take(release(6))  # it never was here
+        await until(lambda: told.states(6) == ["GONE"])
+        assert len(list(agent.agenda.cases())) == 6, "the bus has not acknowledged any of it"
+        told.acknowledge()
+        await until(lambda: not list(agent.agenda.cases()))
+        assert not fake.replicas
+        known = [number for number in range(1, 7) if agent.agenda.newest(workload_id(number))]
+        assert len(known) == 2, "tombstones are kept of the last ones"
+
+
+async def test_a_resync_tells_everything_held_again() -> None:
+    fake, told = FakeBackend(), Told(at_once=False)
     async with running(fake, told) as agent:
         agent.take(assignment(1))
         agent.take(assignment(2, "sleep"))

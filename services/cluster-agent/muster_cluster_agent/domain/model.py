@@ -163,6 +163,25 @@ class Release:
         return (self.generation, self.attempt)
 
 
+def is_stale(record: Assignment | Release, newest: Assignment | Release | None) -> bool:
+    """Whether a record would undo a newer one of the same epoch. newest: the last that was obeyed for the workload.
+
+    Records of one workload come in the order in which the scheduler wrote them, so that an older one is a copy. Of two
+    epochs the caller knows the higher one.
+    """
+    if newest is None or newest.epoch != record.epoch:
+        return False
+    match record, newest:
+        case Assignment(), Assignment():
+            return record.revision < newest.revision
+        case Assignment(), Release():
+            return record.newest.key <= newest.key
+        case Release(), Assignment():
+            return record.key < newest.newest.key
+        case _:
+            return record.key < newest.key
+
+
 class NodeHealth(Enum):
     """How a node answers."""
 

@@ -1,6 +1,7 @@
 """What is known of each workload, and which of them are due: one worker at a time takes one.
 
-Used by the agent alone. Bounded: finished cases that nothing is here of any more are forgotten, oldest first.
+Used by the agent alone. Bounded: a case goes as soon as its workload is released, nothing of it is here and the bus has
+acknowledged that; of the last ones only the tombstone is kept, so that no older record brings them back.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from muster_cluster_agent.domain.model import Assignment, Release
 _RETRY_SECONDS: Final = 0.5
 _LONGEST_RETRY: Final = 30.0
 _MOST_DOUBLINGS: Final = 10
-_REMEMBERED: Final = 50_000  # releases and removed names that are kept in memory; the back end keeps its own for good
+_REMEMBERED: Final = 50_000  # tombstones of finished workloads; the back end keeps the names that it removed for good
 
 
 @dataclass(slots=True)
@@ -27,7 +28,8 @@ class Case:
     planned: frozenset[str] = frozenset()
     removed: set[str] = field(default_factory=set)
     refused: tuple[int, int, str] | None = None
-    answered: bool = False
+    answered: bool = False  # it was told that nothing of the released run is here
+    acknowledged: bool = False  # and the bus has it
     denied: set[str] = field(default_factory=set)  # replicas of which it was said that they are not here
     idle: bool = False  # nothing of it is here and nothing is due: only a record or the back end wakes it
     tries: int = 0
@@ -44,7 +46,8 @@ class Agenda:
 
     def __init__(self) -> None:
         self.held_up = True
-        self._cases: OrderedDict[str, Case] = OrderedDict()
+        self._cases: dict[str, Case] = {}
+        self._ended: OrderedDict[str, Release] = OrderedDict()
         self._queue: OrderedDict[str, None] = OrderedDict()
         self._busy: set[str] = set()
         self._work = asyncio.Event()
@@ -54,14 +57,16 @@ class Agenda:
         case = self._cases.get(workload_id)
         if case is None:
             case = self._cases[workload_id] = Case()
-        self._cases.move_to_end(workload_id)
-        if len(self._cases) > _REMEMBERED:
-            self._forget_one()
         return case
 
     def known(self, workload_id: str) -> Case | None:
         """The case of a workload, if there is one."""
         return self._cases.get(workload_id)
+
+    def newest(self, workload_id: str) -> Assignment | Release | None:
+        """The last record that was obeyed for a workload, also where its case has gone since."""
+        case = self._cases.get(workload_id)
+        return self._ended.get(workload_id) if case is None or case.desired is None else case.desired
 
     def items(self) -> Iterator[tuple[str, Case]]:
         """Every case with its workload, as they are now."""
@@ -72,8 +77,14 @@ class Agenda:
         return iter(tuple(self._cases.values()))
 
     def drop(self, workload_id: str) -> None:
-        """Nothing is wanted or here of it."""
-        self._cases.pop(workload_id, None)
+        """Nothing is wanted or here of it: of its case only the tombstone is kept, of the last 50,000."""
+        case = self._cases.pop(workload_id, None)
+        if case is None or not isinstance(case.desired, Release):
+            return
+        self._ended.pop(workload_id, None)
+        self._ended[workload_id] = case.desired
+        if len(self._ended) > _REMEMBERED:
+            self._ended.popitem(last=False)
 
     def mark(self, workload_id: str) -> None:
         """The workload is due."""
@@ -123,10 +134,3 @@ class Agenda:
                 del self._queue[workload_id]
                 return workload_id
         return None
-
-    def _forget_one(self) -> None:
-        """The oldest finished case goes; one that still wants something stays."""
-        for workload_id, case in self._cases.items():
-            if isinstance(case.desired, Release) and case.answered:
-                del self._cases[workload_id]
-                return

@@ -2,7 +2,8 @@
 
 `stream.py` brings assignments, the back end brings changes, `app.py` runs the eternal tasks. Workloads are worked on
 independently and each by one worker at a time, so that one that is slow or broken never stops the others.
-Holds: nothing is done before the assignments were read to their end once; the highest epoch rules; a report that may be
+Holds: nothing is done before the assignments were read to their end once; the highest epoch rules, and within one no
+record undoes a newer one; a report that may be
 lost leads to a resync, in which everything held is told again.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
 from typing import Final
 
 import structlog
@@ -25,7 +27,7 @@ from muster_cluster_agent.domain.actions import (
     Refuse,
     Remove,
 )
-from muster_cluster_agent.domain.model import Assignment, NodeView, Release, State
+from muster_cluster_agent.domain.model import Assignment, NodeView, Release, State, Status, is_stale
 from muster_cluster_agent.domain.plan import InvalidCommand, ReplicaPlan, replica_plans
 from muster_cluster_agent.domain.reconcile import Scene, reconcile
 from muster_cluster_agent.domain.sealed import is_sealed, opened
@@ -47,6 +49,14 @@ _RETRY_SECONDS: Final = 0.5
 _TRIES: Final = 5
 
 log = structlog.get_logger(__name__)
+
+
+class Taken(StrEnum):
+    """What became of a record. STALE: a newer one of the same epoch was obeyed before."""
+
+    TAKEN = "taken"
+    STALE = "stale"
+    REFUSED = "refused"
 
 
 class Agent:
@@ -79,30 +89,31 @@ class Agent:
 
     # ------------------------------------------------------------------------------------------- what comes in
 
-    def take(self, record: Assignment | Release, traceparent: str | None = None) -> bool:
-        """A record of the assignments topic, in its order.
-
-        False where its epoch or its instance is not to be obeyed.
-        """
+    def take(self, record: Assignment | Release, traceparent: str | None = None) -> Taken:
+        """A record of the assignments topic, in its order."""
         if record.epoch < self.epoch:
             say = log.info if self.agenda.held_up else log.warning  # while reading up, old records are what is expected
             say("older_epoch_ignored", workload_id=record.workload_id, epoch=record.epoch, highest=self.epoch)
-            return False
+            return Taken.REFUSED
         self.epoch = record.epoch
         if isinstance(record, Assignment) and record.instance not in {"", self._instance}:
             log.warning("assignment_of_another_instance", workload_id=record.workload_id, instance=record.instance)
-            return False
+            return Taken.REFUSED
+        if is_stale(record, self.agenda.newest(record.workload_id)):
+            log.info("older_record_ignored", workload_id=record.workload_id, epoch=record.epoch)
+            return Taken.STALE
         case = self.agenda.case(record.workload_id)
         case.desired, case.answered, case.refused, case.tries = record, False, None, 0
+        case.acknowledged = False
         case.denied.clear()
         case.traceparent = traceparent
         if isinstance(record, Assignment) and self._hold:
             case.idle = True  # accepted; what a held one has to be told about is its release alone
-            return True
+            return Taken.TAKEN
         if isinstance(record, Assignment):
             case.planned = _names(record)
         self.agenda.mark(record.workload_id)
-        return True
+        return Taken.TAKEN
 
     def refuse(self, refusal: Refuse) -> None:
         """A record that could not be understood: its workload is told about, everything else goes on."""
@@ -130,7 +141,14 @@ class Agent:
         if isinstance(report, StatusReport):
             self.telling.book.acknowledge(report.status)
             if report.status.state is State.GONE:
-                self.agenda.mark(report.status.workload_id)
+                self._gone(report.status)
+
+    def _gone(self, status: Status) -> None:
+        case = self.agenda.known(status.workload_id)
+        if case is not None and isinstance(case.desired, Release):
+            run = (status.generation, status.attempt)
+            case.acknowledged = case.acknowledged or (not status.name and run == case.desired.key)
+        self.agenda.mark(status.workload_id)
 
     # ------------------------------------------------------------------------------------------- eternal tasks
 
@@ -178,7 +196,7 @@ class Agent:
         self.telling.book.forget()
         await self.tell_state()
         for case in self.agenda.cases():
-            case.answered, case.refused = False, None
+            case.answered, case.acknowledged, case.refused = False, False, None
             case.denied.clear()
             case.idle = case.idle and isinstance(case.desired, Assignment)
         self.agenda.mark_everything()
@@ -244,7 +262,9 @@ class Agent:
                 await self._do(workload_id, case, action)
         await asyncio.gather(*(self._do(workload_id, case, action) for action in creates))
         case.idle = not observed and not actions
-        if case.desired is None and not observed:
+        # What was here went only after the bus had acknowledged its GONE; what never was is answered for.
+        finished = isinstance(case.desired, Release) and (case.acknowledged or not case.answered)
+        if case.idle and (case.desired is None or finished):
             self.agenda.drop(workload_id)
 
     async def _do(self, workload_id: str, case: Case, action: Action) -> None:
