@@ -2,8 +2,9 @@
 
 Used by the limiter of a service that people call. A process serves every caller on one loop, so that whoever calls
 without a pause takes the time of all others. What each caller used of the loop is measured and fades with a time
-constant of one second. Where all callers together used more than half of the loop, those above the level that shares
-this half by max-min fairness wait until their use has faded to it: who asks for little is never delayed.
+constant of one second. Where all callers together used more than 70 % of the loop, those above the level that shares
+these by max-min fairness wait until their use has faded to it: who asks for little is never delayed. A refused call
+counts five times.
 Holds: a caller who is alone is never delayed; the calls of one caller keep their order; the table is bounded by the
 callers of the last seconds.
 """
@@ -22,7 +23,7 @@ from muster_chassis import metrics
 
 T = TypeVar("T")
 _FADES: Final = 1.0  # seconds in which a use fades to 37 %
-_BUSY: Final = 0.5  # of the loop's time
+_BUSY: Final = 0.7  # of the loop's time: calls' own steps reach no more where many callers work at full speed
 _FORGOTTEN: Final = 0.001  # of the loop's time: some seven seconds after the last call
 _REFUSED_COSTS: Final = 5.0  # times its time: a program that is refused again and again does no work
 _LONGEST_PAUSE: Final = 0.25
