@@ -19,7 +19,7 @@ from aiokafka.errors import KafkaError
 
 from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
-from muster_client import Muster, MusterError
+from muster_client import Muster, MusterError, Phase
 from muster_client.calls import Patience
 
 RATE: Final = 30.0
@@ -30,12 +30,7 @@ _TRIGGER_EVERY: Final = 100
 _LIST_EVERY: Final = 4
 _PLACED_SECONDS: Final = 90.0
 _DONE: Final = frozenset({workload_pb2.PHASE_RUNNING, workload_pb2.PHASE_COMPLETED})
-_UNDER_WAY: Final = (
-    workload_pb2.PHASE_CREATING,
-    workload_pb2.PHASE_PENDING,
-    workload_pb2.PHASE_INITIALIZING,
-    workload_pb2.PHASE_RUNNING,
-)
+_UNDER_WAY: Final = (Phase.CREATING, Phase.PENDING, Phase.INITIALIZING, Phase.RUNNING)
 _NUMBERS: Final = count(1)
 
 

@@ -16,7 +16,7 @@ from muster_chassis.health import Health
 from muster_chassis.signatures import RecordVerifier
 from muster_chassis.topics import assignments
 from muster_cluster_agent.domain.model import Assignment, Release
-from muster_cluster_agent.handlers.agent import Agent
+from muster_cluster_agent.handlers.agent import Agent, Taken
 from muster_cluster_agent.ports import DeadLetter
 from muster_cluster_agent.stream import Assignments
 from muster_stack.layout import Layout
@@ -36,7 +36,7 @@ class Obeying(Agent):
         super().__init__(*given, **named)
         self.orders: list[Assignment | Release] = []
 
-    def take(self, record: Assignment | Release, traceparent: str | None = None) -> bool:
+    def take(self, record: Assignment | Release, traceparent: str | None = None) -> Taken:
         self.orders.append(record)
         return super().take(record, traceparent)
 

@@ -17,7 +17,7 @@ from muster_cluster_agent.domain.actions import Action
 from muster_cluster_agent.domain.model import Assignment, Release
 from muster_cluster_agent.domain.reconcile import Scene, reconcile
 from muster_cluster_agent.handlers import agent as handlers
-from muster_cluster_agent.handlers.agent import Agent
+from muster_cluster_agent.handlers.agent import Agent, Taken
 from muster_kernel import ids
 from tests.support.agent_loops import Told, assignment, release, running
 from tests.support.backends import FakeBackend
@@ -65,7 +65,7 @@ async def test_without_that_a_lost_bus_stops_everything(monkeypatch: pytest.Monk
 class _Credulous(Agent):
     """Takes the mechanism out: every record is obeyed, whoever wrote it."""
 
-    def take(self, record: Assignment | Release, traceparent: str | None = None) -> bool:
+    def take(self, record: Assignment | Release, traceparent: str | None = None) -> Taken:
         self.epoch = 0
         return super().take(record, traceparent)
 

@@ -105,7 +105,8 @@ async def test_finished_workloads_leave_nothing_in_memory_once_the_bus_has_their
     async with running(fake, told) as agent:
         for number in range(1, 6):
             agent.take(assignment(number))
-            await until(lambda number=number: told.states(number) == ["SUCCEEDED", "GONE"])
+        await until(lambda: all(told.states(number) == ["SUCCEEDED", "GONE"] for number in range(1, 6)))
+        for number in range(1, 6):
             agent.take(release(number))
         agent.take(release(6))  # it never was here
         await until(lambda: told.states(6) == ["GONE"])

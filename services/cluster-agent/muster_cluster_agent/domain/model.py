@@ -178,8 +178,9 @@ def is_stale(record: Assignment | Release, newest: Assignment | Release | None) 
             return record.newest.key <= newest.key
         case Release(), Assignment():
             return record.key < newest.newest.key
-        case _:
+        case Release(), Release():
             return record.key < newest.key
+    return False
 
 
 class NodeHealth(Enum):
