@@ -131,17 +131,14 @@ def _usable(controller: Controller, memory: int, processes: int) -> bool:
 def _shared(controller: Controller, memory: int, processes: int) -> dict[str, str]:
     """The limits of all replicas together.
 
-    CPU: what others leave, which is nearly all. Services wake often and briefly: in an idle group (Linux 5.15) replicas
-    make way at once, while a mere weight lets each finish its slice first. Older kernels have the weight, a tenth of
-    what one other session of the machine gets.
+    CPU: all of what is idle. Where others want it as well, a tenth of what one other session of the machine gets. An
+    idle group (cpu.idle) would make way faster, and let nothing of a replica go on while two services start.
     """
     match controller.name:
         case "memory":
             return {"memory.max" if controller.unified else "memory.limit_in_bytes": str(memory)}
         case "pids":
             return {"pids.max": str(_ALL_PROCESSES * processes)}
-        case _ if (controller.folder / "cpu.idle").exists():
-            return {"cpu.idle": "1"}
         case _:
             return {"cpu.weight": "10"} if controller.unified else {"cpu.shares": "102"}
 
