@@ -8,9 +8,7 @@ lower priority, in a session of its own: where the kernel groups processes by se
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import os
 import sys
 import time
 from dataclasses import asdict
@@ -18,21 +16,18 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from muster_chassis import priority
 from tests.attacks.attack import Attack, Verdict, broken
 from tests.attacks.catalogue import attacks
 from tests.attacks.stage import Stage
 
 READY = "ready"
 _GRACE_SECONDS = 15.0
-_NICE = 10
 
 
 def main() -> int:
     """Attacks once for each stage; 0 at the end of stdin."""
-    os.nice(_NICE)
-    with contextlib.suppress(OSError):  # a kernel that does not group processes by session
-        os.setsid()
-        Path("/proc/self/autogroup").write_text(str(_NICE))
+    priority.lower()
     attack = next(each for each in attacks() if each.name == sys.argv[1])
     print(READY, flush=True)
     for line in sys.stdin:

@@ -1,4 +1,4 @@
-"""Fair shares of the loop: who asks for little is never delayed, who asks without a pause waits for its own use."""
+"""Fair shares of the loop: callers with little use are never delayed, callers without a pause wait for it to fade."""
 
 from __future__ import annotations
 
@@ -37,9 +37,7 @@ def used(shares: Shares, name: str, seconds: float, *, refused: bool = False) ->
 
 
 @given(st.lists(st.floats(0, 2), min_size=1, max_size=30), st.floats(0.01, 2))
-def test_water_filling_uses_the_capacity_and_takes_from_nobody_below_the_level(
-    uses: list[float], capacity: float
-) -> None:
+def test_water_filling_uses_the_whole_capacity(uses: list[float], capacity: float) -> None:
     level = fair_level(uses, capacity)
     if sum(uses) <= capacity:
         assert level == math.inf or sum(min(use, level) for use in uses) == pytest.approx(capacity)
@@ -121,18 +119,16 @@ async def test_a_cancelled_call_ends_its_work() -> None:
         finally:
             ended.set()
 
-    task = asyncio.create_task(metered_task(work))
+    async def call() -> None:
+        await metered(work(), Meter())
+
+    task = asyncio.create_task(call())
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert ended.is_set()
-
-
-async def metered_task(work: object) -> None:
-    """`metered` as a task has it."""
-    await metered(work(), Meter())  # type: ignore[operator]
 
 
 async def test_the_limiter_lets_others_pass_one_who_is_refused_without_end() -> None:

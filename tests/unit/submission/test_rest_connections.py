@@ -139,7 +139,8 @@ async def test_drops_do_not_lengthen_the_deadline(start: Any, monkeypatch: pytes
             await asyncio.sleep(0.02)
 
     dripping = asyncio.create_task(drip())
-    assert b"408" in await asyncio.wait_for(reader.read(), 3)
+    # Its first line only: what still drips meets a closed socket, and the reset may come before the end of the answer.
+    assert b"408" in await asyncio.wait_for(reader.readline(), 10)
     dripping.cancel()
     writer.transport.abort()
 

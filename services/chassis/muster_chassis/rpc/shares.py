@@ -1,9 +1,9 @@
 """Fair shares of the event loop: how long a caller's next call waits when the loop is busy.
 
-Used by the limiter of a service that people call. A process serves every caller on one loop, so that whoever calls
-without a pause takes the time of all others. What each caller used of the loop is measured and fades with a time
-constant of one second. Where all callers together used more than 70 % of the loop, those above the level that shares
-these by max-min fairness wait until their use has faded to it: who asks for little is never delayed. A refused call
+Used by the limiter of a service that people call. A process serves every caller on one loop: a caller that never
+pauses takes the time of all others. What each caller used of the loop is measured and fades with a time constant of
+one second. Where all callers together used more than 70 % of the loop, max-min fairness gives the level that each may
+use. Callers above the level wait until their use has faded to it; callers below it are never delayed. A refused call
 counts five times.
 Holds: a caller who is alone is never delayed; the calls of one caller keep their order; the table is bounded by the
 callers of the last seconds.
@@ -105,7 +105,7 @@ class Shares:
         return _FADES * math.log(account.use / level) if account.use > level else 0.0
 
     def _fair_level(self) -> float:
-        """What each caller may use now; made anew 20 times a second, since it looks at all accounts."""
+        """What each caller may use now. It looks at all accounts and is computed 20 times a second at most."""
         now, (found, level) = self._clock(), self._level
         if now - found < _LEVEL_SECONDS:
             return level
@@ -127,7 +127,7 @@ class Shares:
         account.at = now
 
     def _sweep(self) -> None:
-        """Brings all accounts up to now; forgets who has not called for some seconds."""
+        """Brings all accounts up to now; forgets callers that have not called for some seconds."""
         self._swept = self._clock()
         for name, account in tuple(self._accounts.items()):
             self._fade(account)

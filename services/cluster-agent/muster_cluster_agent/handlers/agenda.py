@@ -35,6 +35,12 @@ class Case:
     tries: int = 0
     traceparent: str | None = None
 
+    def obey(self, record: Assignment | Release, traceparent: str | None) -> None:
+        """The record is what counts from now on; what was answered to an older one no longer does."""
+        self.desired, self.traceparent = record, traceparent
+        self.answered, self.acknowledged, self.refused, self.tries = False, False, None, 0
+        self.denied.clear()
+
     @property
     def ignored(self) -> tuple[str, ...]:
         """Fields of its spec that have no effect here."""

@@ -103,10 +103,7 @@ class Agent:
             log.info("older_record_ignored", workload_id=record.workload_id, epoch=record.epoch)
             return Taken.STALE
         case = self.agenda.case(record.workload_id)
-        case.desired, case.answered, case.refused, case.tries = record, False, None, 0
-        case.acknowledged = False
-        case.denied.clear()
-        case.traceparent = traceparent
+        case.obey(record, traceparent)
         if isinstance(record, Assignment) and self._hold:
             case.idle = True  # accepted; what a held one has to be told about is its release alone
             return Taken.TAKEN
@@ -141,9 +138,10 @@ class Agent:
         if isinstance(report, StatusReport):
             self.telling.book.acknowledge(report.status)
             if report.status.state is State.GONE:
-                self._gone(report.status)
+                self._end_is_known(report.status)
 
-    def _gone(self, status: Status) -> None:
+    def _end_is_known(self, status: Status) -> None:
+        """The bus has the end of a replica or, where the status names none, of a whole run."""
         case = self.agenda.known(status.workload_id)
         if case is not None and isinstance(case.desired, Release):
             run = (status.generation, status.attempt)

@@ -7,8 +7,6 @@ measured by a CPU timer whose signal ends the process, memory by a limit of the 
 
 from __future__ import annotations
 
-import contextlib
-import os
 import resource
 import signal
 import struct
@@ -18,6 +16,7 @@ from typing import BinaryIO, Final
 
 import msgspec
 
+from muster_chassis import priority
 from muster_submission.adapters import cel
 from muster_submission.domain.expressions import Answer, Broken, Question, Schema
 
@@ -26,7 +25,6 @@ CPU_SECONDS: Final = 0.25
 MEMORY: Final = 1 << 30
 """Bytes of address space beyond what the process has when it is ready."""
 LENGTH: Final = struct.Struct(">I")
-_NICE: Final = 10
 
 
 class Evaluate(msgspec.Struct, tag=True):
@@ -70,7 +68,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is the parent's; it closes the input
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     cel.problems({"ready": "true"}, None)
-    _yield()
+    priority.lower()
     _bound()
     decoder = msgspec.msgpack.Decoder(Evaluate | Check)
     while (frame := _read(source)) is not None:
@@ -90,18 +88,6 @@ def _answer(asked: Evaluate | Check) -> Told | Answered | Failed:
         return Told(cel.problems(asked.expressions, asked.schema))
     found: Answer = cel.evaluate(asked.question)
     return Failed(found.why) if isinstance(found, Broken) else Answered(found.matched, dict(found.texts))
-
-
-def _yield() -> None:
-    """Users' expressions may take all idle time, and little that a service wants.
-
-    Where the kernel groups processes by session (sched(7), autogroup), priorities count within a session only.
-    """
-    os.nice(_NICE)
-    with contextlib.suppress(OSError):
-        os.setsid()
-        with open("/proc/self/autogroup", "w", encoding="ascii") as group:  # noqa: PTH123 - a file of the kernel
-            group.write(str(_NICE))
 
 
 def _bound() -> None:
