@@ -1,71 +1,57 @@
 """`test`, `chaos`, `attack` and `bench`: what runs the code.
 
-Called by people and by .ci/run. Holds: fast suites come first, the pure rooms keep their line coverage, and the last
-line of `test` is pytest's own.
+Called by people and by .ci/run. Holds: the pure rooms keep their line coverage, and the last line of `test` is
+pytest's own.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from verbs.bootstrap import setup, setup_with_torch
+from verbs.lanes import Step, run_lanes
 from verbs.paths import BIN, PYTHON, ROOT, SERVICES
-from verbs.shell import VerbFailed, become, code_of, run, say, words_of
+from verbs.shell import VerbFailed, become, run, say
 
-PURE_SUITES: Final = ("unit", "properties", "contracts", "simulation")  # in process, in seconds
+PURE_SUITES: Final = ("unit", "contracts", "simulation")  # in process, in seconds
+LAWS: Final = ("properties",)  # in process, in minutes
+# Minutes of one core in a process that is not measured.
+LONG_LAW: Final = "tests/properties/scheduler/test_machine.py::test_its_laws_hold_after_very_many_steps"
 REAL_SUITES: Final = ("end_to_end", "rules", "integration")  # on a real Kafka and PostgreSQL; the longest files first
 # Real processes on a busy machine sometimes miss a deadline of a test. One more try, named RERUN in the output, tells
 # that from a fault; two failures in a row are one (docs/decisions/0004).
 PATIENCE: Final = ("--reruns", "1", "-raR")  # `-ra` alone counts those that were run again and names none
 # Tests on real servers wait as much as they compute. Each process has servers of its own; a file stays in one of them.
 TWO_AT_A_TIME: Final = ("--numprocesses", "2", "--dist", "loadfile")
+COVERAGE: Final = ("-m", "coverage", "run", "--parallel-mode")
 COVERED: Final = 95  # percent of the lines of the kernel and of every domain package
 
 
 def test() -> int:
-    """Runs every test, the pure ones under coverage; stops after the first half where that fails."""
-    setup_with_torch(needed=False)
-    pure, real = existing(PURE_SUITES), existing(REAL_SUITES)
-    packages = [folder.relative_to(ROOT).as_posix() for folder in pure_packages()]
-    laws = [suite for suite in pure if suite.endswith("properties")]  # as long as all others together
-    run_side_by_side([[suite for suite in pure if suite not in laws], laws], packages)
-    judge_coverage(packages)
-    if real:
-        run([BIN / "pytest", *PATIENCE, *TWO_AT_A_TIME, *real])
-    return 0
+    """Runs every test, the pure ones under coverage.
 
-
-def run_side_by_side(halves: Sequence[Sequence[str]], packages: Sequence[str]) -> None:
-    """Both halves of the pure suites at the same time, under coverage; what the second one prints follows the first.
-
-    One process uses one core: one after the other they took eight minutes of the twenty that all tests may take.
+    One process uses one core, and tests on real servers wait as much as they compute. Two lanes use both cores: in the
+    first the real suites follow the short pure ones, in the second the properties take what the first one leaves.
     """
-    measured: list[str | Path] = [PYTHON, "-m", "coverage", "run", "--parallel-mode"]
-    measured += [f"--source={','.join(packages)}", "-m", "pytest"]
-    first, second = ([*measured, *half] for half in halves)
-    with tempfile.TemporaryFile() as output:
-        beside = subprocess.Popen(words_of(second), cwd=ROOT, stdout=output, stderr=output)
-        try:
-            code = code_of(first)
-            code = beside.wait() or code
-        finally:
-            beside.kill()
-        output.seek(0)
-        sys.stdout.buffer.write(output.read())
-    if code != 0:
-        raise VerbFailed(f"the pure suites ended with {code}", code=code)
-    run([PYTHON, "-m", "coverage", "combine", "--quiet"])
+    setup_with_torch(needed=False)
+    packages = [folder.relative_to(ROOT).as_posix() for folder in pure_packages()]
+    measured: list[str | Path] = [PYTHON, *COVERAGE, f"--source={','.join(packages)}", "-m", "pytest"]
+    pure = Step("the pure suites", [*measured, *existing(PURE_SUITES)])
+    laws = Step("the properties", [*measured, *existing(LAWS), "--deselect", LONG_LAW], yields=True)
+    long_law = Step("the state machine", [BIN / "pytest", LONG_LAW], yields=True)
+    real = Step("the suites on real servers", [BIN / "pytest", *PATIENCE, *TWO_AT_A_TIME, *existing(REAL_SUITES)])
+    run_lanes([[pure, real], [laws, long_law]], shown=[pure, laws, lambda: judge_coverage(packages), long_law, real])
+    return 0
 
 
 def judge_coverage(packages: Sequence[str]) -> None:
     """Shows the line coverage of each pure package and ends the verb where one of them has too little."""
+    run([PYTHON, "-m", "coverage", "combine", "--quiet"])
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "coverage.json"
         run([PYTHON, "-m", "coverage", "json", "--quiet", "-o", file])
