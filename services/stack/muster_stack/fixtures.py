@@ -6,7 +6,6 @@ started once for the run.
 
     kafka_bootstrap   the shared broker's address; topics of other tests may exist there
     kafka             the same, but empty: a new cluster on the same port (on a given broker: every topic is deleted)
-    topic_prefix      `t-<8 hex>.`, for tests that share the broker and choose their topics' names
     own_kafka         a broker for this test alone, which it may kill, stop and wipe
     database          a new database with the services' roles and schemas: `database.url("scheduler")`
     own_postgres      a server for this test alone, which it may kill and start again
@@ -88,12 +87,6 @@ def _shared_broker() -> Iterator[EmbeddedKafka | None]:
 def kafka_bootstrap(_shared_broker: EmbeddedKafka | None) -> str:
     """The shared broker's address."""
     return _shared_broker.bootstrap if _shared_broker else os.environ["MUSTER_TEST_KAFKA"]
-
-
-@pytest.fixture
-def topic_prefix() -> str:
-    """Makes topic names that no other test has."""
-    return f"t-{secrets.token_hex(4)}."
 
 
 @pytest_asyncio.fixture

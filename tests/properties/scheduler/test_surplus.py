@@ -61,7 +61,7 @@ def displaced(fleet: Fleet) -> dict[str, bool]:
     return {each.id: each.claim is not None for each in found}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(CARDS, GANGS, VICTIMS, st.integers(2, 4), st.integers(1, 3))
 def test_nobody_gives_up_what_could_have_stayed(
     cards: list[int], gangs: list[tuple[int, int]], victims: list[int], devices: int, size: int
@@ -86,7 +86,7 @@ def test_nobody_gives_up_what_could_have_stayed(
         assert not fits(cards, with_it, devices, size), f"{gang.id} gives up {spared.holder} for nothing"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(CARDS, GANGS, VICTIMS, st.integers(2, 4), st.integers(1, 3))
 def test_nobody_is_evicted_who_would_stay_or_move_with_all_surplus_gone(
     cards: list[int], gangs: list[tuple[int, int]], victims: list[int], devices: int, size: int
