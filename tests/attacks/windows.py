@@ -27,7 +27,7 @@ from tests.support import figures
 WINDOWS: Final = 5
 GROUP: Final = 4
 """Attacks that share a quiet window."""
-WINDOW_SECONDS: Final = 11.5
+WINDOW_SECONDS: Final = 17.5
 MOST_RATIO: Final = 1.5
 MOST_RISE_MS: Final = 25.0
 _LEAD_SECONDS: Final = 1.0  # the attack is under way before its window begins

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -137,3 +138,21 @@ async def test_a_flood_of_output_waits_for_its_log(backend: LocalBackend) -> Non
 def test_all_replicas_together_get_a_tenth_of_another_session_where_both_want_the_cpu() -> None:
     weight, shares = (USABLE["cpu"].folder / name for name in ("cpu.weight", "cpu.shares"))
     assert (weight.read_text().strip() == "10") if weight.exists() else (shares.read_text().strip() == "102")
+
+
+@needs("cpu")
+async def test_a_core_that_only_replicas_use_counts_as_idle_and_a_replica_cannot_change_that(
+    backend: LocalBackend,
+) -> None:
+    program = """
+import os
+before = os.sched_getscheduler(0)
+try:
+    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+except PermissionError:
+    raise SystemExit(100 + before)
+raise SystemExit(before)
+"""
+    replica = await ended(backend, program)
+    assert replica.ended is not None
+    assert replica.ended.code == (100 if os.getuid() == 0 else 0) + os.SCHED_IDLE

@@ -27,6 +27,7 @@ _REMOVE_ROUNDS: Final = 20
 _KILL_ROUNDS: Final = 50
 _KILL_PAUSE: Final = 0.01
 _NEARLY: Final = 0.95  # of its limit: the kernel counts in batches, so the highest use that it tells is a little less
+_CPU_WEIGHTS: Final = ("cpu.weight", "cpu.shares")
 SHM: Final = "/dev/shm"  # noqa: S108  the mount point, not a file in it
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -44,6 +45,10 @@ def enter(budget: dict[str, Any]) -> None:
     """Put this process under its limits, while it may still do so. Raises OSError."""
     for group in budget.get("groups", ()):
         _write(os.path.join(group["folder"], group["join"]), b"0")
+    if any(name in group["set"] for group in budget.get("groups", ()) for name in _CPU_WEIGHTS):
+        # A core that only replicas use counts as idle, so that a service that wakes up gets it at once. How much of the
+        # processor replicas get is the groups' affair; without a group of theirs this policy would starve them.
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     # Where memory ends all the same, a replica goes and not the servers that keep the truth.
     _write("/proc/self/oom_score_adj", _FIRST_VICTIM)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
