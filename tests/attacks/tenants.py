@@ -23,8 +23,8 @@ from muster_client import Muster, MusterError, Phase
 from muster_client.calls import Patience
 
 RATE: Final = 20.0
-"""Calls a second of one tenant: with their clients, three of them keep half of two cores busy. At 30 they keep 70 %, and
-a window measures its own queue for the CPU: p99 without an attack then varied between 23 and 90 ms within an hour."""
+"""Calls a second of one tenant. Three of them, with their clients, keep half of two cores busy. At 30 they keep 70 %,
+and a window measures its own queue for the CPU: its p99 without an attack varied from 23 to 90 ms within an hour."""
 _DEADLINE: Final = 10.0
 _SUBMIT_EVERY: Final = 50
 _TRIGGER_EVERY: Final = 100
