@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+import uvloop
 
 from muster_submission.adapters.expressions import CelProcess
 from muster_submission.domain.cloudevents import CloudEvent
@@ -75,6 +76,32 @@ async def test_a_child_that_somebody_ends_costs_one_more_try() -> None:
         assert here.pid is not None
         os.kill(here.pid, signal.SIGKILL)
         assert await here.evaluate(question({}, A="2")) == Values(matched=True, texts={"A": "2"})
+
+
+def test_a_child_whose_input_is_closed_costs_one_more_try_on_the_loop_of_the_services() -> None:
+    async def story() -> None:
+        async with process() as here:
+            await here.evaluate(question({}, A="1"))
+            child = here._child
+            assert child is not None
+            assert child.stdin is not None
+            os.kill(child.pid, signal.SIGSTOP)  # so that its end is not known when the next question comes
+            child.stdin.close()
+            await asyncio.sleep(0.01)
+            assert child.returncode is None
+            assert await here.evaluate(question({}, A="2")) == Values(matched=True, texts={"A": "2"})
+
+    uvloop.run(story())
+
+
+async def test_the_answer_to_a_question_that_was_given_up_is_not_that_to_the_next_one() -> None:
+    async with process() as here:
+        await here.evaluate(question({}, A="'mine'"))
+        for pause in (0.0, 0.0001, 0.001):
+            given_up = asyncio.create_task(here.evaluate(question({}, A="'mine'")))
+            await asyncio.sleep(pause)
+            given_up.cancel()
+            assert await here.evaluate(question({}, A="'yours'")) == Values(matched=True, texts={"A": "yours"})
 
 
 async def test_the_child_ends_with_its_parent() -> None:

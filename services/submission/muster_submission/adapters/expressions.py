@@ -1,7 +1,8 @@
 """CEL beside the event loop: one child process answers, and another one follows where it was ended.
 
 Called by the handlers of triggers. Holds: no expression keeps the loop or the consumer for longer than its processor
-time; a question that ends the child is answered as a runaway, and the next one finds a new child.
+time; a question that ends the child is answered as a runaway, and the next one finds a new child; an answer reaches
+the question that it belongs to, also where others were given up.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ class CelProcess:
     def __init__(self) -> None:
         self._child: asyncio.subprocess.Process | None = None
         self._turn = asyncio.Lock()
+        self._asked: asyncio.Task[Told | Answered | Failed | str] | None = None
 
     @property
     def pid(self) -> int | None:
@@ -78,31 +80,41 @@ class CelProcess:
             await self._end()
 
     async def _ask(self, asked: Evaluate | Check, spent: Spent | None) -> Told | Answered | Failed | str:
-        answer = await self._answer(asked)
-        if spent is not None:
-            spent(_LOST_SECONDS if isinstance(answer, str) else answer.seconds)
-        return answer
+        await self._turn.acquire()
+        # A question that its caller gives up is still answered: else the next one would be given its answer.
+        self._asked = asyncio.create_task(self._in_turn(asked, spent))
+        return await asyncio.shield(self._asked)
+
+    async def _in_turn(self, asked: Evaluate | Check, spent: Spent | None) -> Told | Answered | Failed | str:
+        try:
+            answer = await self._answer(asked)
+            if spent is not None:
+                spent(_LOST_SECONDS if isinstance(answer, str) else answer.seconds)
+            return answer
+        finally:
+            self._turn.release()
 
     async def _answer(self, asked: Evaluate | Check) -> Told | Answered | Failed | str:
-        """The answer, or why there is none. A child that somebody else ended costs one more try."""
-        async with self._turn:
-            for _ in range(2):
-                try:
-                    async with asyncio.timeout(_ANSWER_SECONDS):
-                        return await self._exchange(asked)
-                except TimeoutError:
-                    await self._end()
-                    break
-                except (asyncio.IncompleteReadError, ConnectionError):
-                    code = await self._end()
-                    RUNAWAYS.inc()
-                    if code == -signal.SIGPROF:
-                        return _TIMED_OUT
-            return _DIED
+        """The answer, or why there is none. A child that was ended from outside costs one more try."""
+        for _ in range(2):
+            try:
+                async with asyncio.timeout(_ANSWER_SECONDS):
+                    return await self._exchange(asked)
+            except TimeoutError:
+                await self._end()
+                break
+            except (asyncio.IncompleteReadError, ConnectionError):
+                code = await self._end()
+                RUNAWAYS.inc()
+                if code == -signal.SIGPROF:
+                    return _TIMED_OUT
+        return _DIED
 
     async def _exchange(self, asked: Evaluate | Check) -> Told | Answered | Failed:
         child = await self._started()
         assert child.stdin is not None and child.stdout is not None  # noqa: S101, PT018 - both are pipes
+        if child.stdin.is_closing():  # uvloop's own error for a write to it is no ConnectionError
+            raise ConnectionResetError("the child has gone")
         frame = msgspec.msgpack.encode(asked)
         child.stdin.write(LENGTH.pack(len(frame)) + frame)
         await child.stdin.drain()
