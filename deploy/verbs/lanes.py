@@ -47,13 +47,20 @@ def run_lanes(lanes: Sequence[Sequence[Step]], shown: Sequence[Shown]) -> None:
     with contextlib.ExitStack() as files:
         for step in (step for lane in lanes for step in lane):
             step.output = files.enter_context(tempfile.TemporaryFile())
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+            # A shell that runs us in the background has us ignore it. The commands inherit that, and are ended by it.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             asyncio.run(_run_all(lanes, shown))
         except* VerbFailed as failed:
             raise failed.exceptions[0] from None
+        except* asyncio.CancelledError:
+            raise VerbFailed("it was told to stop", code=128 + signal.SIGTERM) from None
 
 
 async def _run_all(lanes: Sequence[Sequence[Step]], shown: Sequence[Shown]) -> None:
+    if (me := asyncio.current_task()) is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, me.cancel)
     async with asyncio.TaskGroup() as group:
         for lane in lanes:
             group.create_task(_run(lane))

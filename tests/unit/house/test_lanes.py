@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 import time
@@ -81,16 +82,29 @@ def test_a_signal_that_ends_a_command_is_told() -> None:
     assert failed.value.code == 137
 
 
-def test_ctrl_c_ends_every_command(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, VerbFailed)])
+def test_a_signal_to_the_verb_ends_every_command(tmp_path: Path, number: int, raised: type[BaseException]) -> None:
     pid = tmp_path / "pid"
     step = python("long", f"import os, time\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)")
 
     def interrupt() -> None:
         while not (pid.exists() and pid.read_text()):
             time.sleep(0.01)
-        os.kill(os.getpid(), 2)
+        os.kill(os.getpid(), number)
 
     threading.Thread(target=interrupt).start()
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(raised):
         run_lanes([[step]], [step])
     assert gone(int(pid.read_text()))
+
+
+def test_in_the_background_of_a_shell_commands_still_end_at_once() -> None:
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell without job control does
+    try:
+        long, broken = python("long", "import time; time.sleep(60)"), python("broken", "raise SystemExit(1)")
+        began = time.monotonic()
+        with pytest.raises(VerbFailed):
+            run_lanes([[long], [broken]], [])
+        assert time.monotonic() - began < 20
+    finally:
+        signal.signal(signal.SIGINT, handler)
