@@ -61,6 +61,9 @@ class PumpClient:
             except (OSError, TimeoutError) as error:
                 await self._let_go()
                 raise BackendError(f"the pump of services does not answer: {error}") from error
+            except asyncio.CancelledError:
+                await self._let_go()  # on this connection the next question would be given this one's answer
+                raise
             if answer.get("lost"):
                 await self._let_go()
                 raise BackendError("the pump of services ended before it answered")
