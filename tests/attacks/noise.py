@@ -30,9 +30,10 @@ def main() -> int:
     priority.lower()
     attack = next(each for each in attacks() if each.name == sys.argv[1])
     print(READY, flush=True)
-    for line in sys.stdin:
-        verdict = asyncio.run(_bounded(attack, Stage.from_json(line)))
-        print(json.dumps(asdict(verdict)), flush=True)
+    with asyncio.Runner() as runner:  # one loop: gRPC complains on and on of calls whose loop was closed
+        for line in sys.stdin:
+            verdict = runner.run(_bounded(attack, Stage.from_json(line)))
+            print(json.dumps(asdict(verdict)), flush=True)
     return 0
 
 
