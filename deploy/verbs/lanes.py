@@ -78,7 +78,8 @@ async def _run(lane: Sequence[Step]) -> None:
 
 async def _ended(step: Step) -> int:
     """The exit code of the step's command, 128 + n where signal n ended it."""
-    words = ["nice", "-n", str(_LOW_PRIORITY if step.yields else 0), *words_of(step.command)]
+    lowered = ["nice", "-n", str(_LOW_PRIORITY)] if step.yields else []
+    words = [*lowered, *words_of(step.command)]
     process = await asyncio.create_subprocess_exec(
         *words, cwd=ROOT, stdout=step.output, stderr=step.output, start_new_session=True
     )
@@ -92,7 +93,10 @@ async def _ended(step: Step) -> int:
 
 
 def _lower_session_of(pid: int) -> None:
-    """Where the kernel groups processes by session (sched(7), autogroup), `nice` counts within a session only."""
+    """Where the kernel groups processes by session (sched(7), autogroup), `nice` counts within a session only.
+
+    muster_chassis.priority does it for a process itself. The verbs are standard library alone and do it for a command.
+    """
     with contextlib.suppress(OSError):
         Path(f"/proc/{pid}/autogroup").write_text(str(_LOW_PRIORITY))
 

@@ -10,6 +10,7 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,9 +20,9 @@ from verbs.paths import BIN, PYTHON, ROOT, SERVICES
 from verbs.shell import VerbFailed, become, run, say
 
 PURE_SUITES: Final = ("unit", "contracts", "simulation")  # in process, in seconds
-LAWS: Final = ("properties",)  # in process, in minutes
+PROPERTIES: Final = ("properties",)  # in process, in minutes
 # Minutes of one core in a process that is not measured.
-LONG_LAW: Final = "tests/properties/scheduler/test_machine.py::test_its_laws_hold_after_very_many_steps"
+STATE_MACHINE: Final = "tests/properties/scheduler/test_machine.py::test_its_laws_hold_after_very_many_steps"
 REAL_SUITES: Final = ("end_to_end", "rules", "integration")  # on a real Kafka and PostgreSQL; the longest files first
 # Real processes on a busy machine sometimes miss a deadline of a test. One more try, named RERUN in the output, tells
 # that from a fault; two failures in a row are one (docs/decisions/0004).
@@ -42,10 +43,11 @@ def test() -> int:
     packages = [folder.relative_to(ROOT).as_posix() for folder in pure_packages()]
     measured: list[str | Path] = [PYTHON, *COVERAGE, f"--source={','.join(packages)}", "-m", "pytest"]
     pure = Step("the pure suites", [*measured, *existing(PURE_SUITES)])
-    laws = Step("the properties", [*measured, *existing(LAWS), "--deselect", LONG_LAW], yields=True)
-    long_law = Step("the state machine", [BIN / "pytest", LONG_LAW], yields=True)
+    properties = Step("the properties", [*measured, *existing(PROPERTIES), "--deselect", STATE_MACHINE], yields=True)
+    machine = Step("the state machine", [BIN / "pytest", STATE_MACHINE], yields=True)
     real = Step("the suites on real servers", [BIN / "pytest", *PATIENCE, *TWO_AT_A_TIME, *existing(REAL_SUITES)])
-    run_lanes([[pure, real], [laws, long_law]], shown=[pure, laws, lambda: judge_coverage(packages), long_law, real])
+    judge = partial(judge_coverage, packages)
+    run_lanes([[pure, real], [properties, machine]], shown=[pure, properties, judge, machine, real])
     return 0
 
 

@@ -44,6 +44,11 @@ async def _bounded(attack: Attack, stage: Stage) -> Verdict:
             return await attack.run(stage)
     except Exception as problem:  # noqa: BLE001 - the reader of this process expects a verdict
         return broken(f"the attack itself failed: {type(problem).__name__}: {problem}")
+    finally:
+        left = asyncio.all_tasks() - {asyncio.current_task()}  # nothing of it goes on in the next, quiet window
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ from tests.support.plain_twin import Twin
 
 STEPS = int(os.environ.get("MUSTER_MACHINE_STEPS", "8000"))
 STEPS_EACH = 50
-STEPS_HERE = 600  # under the eyes of whoever measures coverage, which makes a step four times as dear
+STEPS_HERE = 600  # where coverage is measured, which makes a step four times as dear
 
 
 class SchedulerMachine(Surroundings):
@@ -319,9 +319,9 @@ def test_its_laws_hold_after_every_step() -> None:
 
 
 def test_its_laws_hold_after_very_many_steps() -> None:
-    """In a process of its own, which nobody measures. MUSTER_MACHINE_STEPS: checked steps; 8,000 where it is not set.
+    """In a process of its own, whose coverage is not measured.
 
-    MUSTER_SEED: which stories; "random" draws them anew.
+    MUSTER_MACHINE_STEPS: checked steps; 8,000 where it is not set. MUSTER_SEED: which stories; "random" draws new ones.
     """
     code = f"from tests.properties.scheduler.test_machine import run_machine; run_machine({STEPS})"
     root = Path(__file__).parents[3]

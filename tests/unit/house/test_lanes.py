@@ -28,6 +28,11 @@ def gone(pid: int) -> bool:
 
 
 WAITS_FOR = "import pathlib, time\nwhile not pathlib.Path({path!r}).exists(): time.sleep(0.01)\nprint({text!r})"
+# Tells its number in a file that is whole as soon as it is there.
+STAYS = (
+    "import os, pathlib, time\npart = pathlib.Path({path!r} + '.part')\n"
+    "part.write_text(str(os.getpid()))\npart.rename({path!r})\ntime.sleep(60)"
+)
 
 
 def test_outputs_follow_each_other_in_the_order_asked_for(
@@ -45,7 +50,7 @@ def test_a_command_that_fails_ends_the_others_and_its_output_comes_last(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     pid = tmp_path / "pid"
-    long = python("long", f"import os, time\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)")
+    long = python("long", STAYS.format(path=str(pid)))
     broken = python("broken", WAITS_FOR.format(path=str(pid), text="why it broke") + "\nraise SystemExit(3)")
     never = python("never", "print('never')")
     began = time.monotonic()
@@ -85,10 +90,10 @@ def test_a_signal_that_ends_a_command_is_told() -> None:
 @pytest.mark.parametrize(("number", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, VerbFailed)])
 def test_a_signal_to_the_verb_ends_every_command(tmp_path: Path, number: int, raised: type[BaseException]) -> None:
     pid = tmp_path / "pid"
-    step = python("long", f"import os, time\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)")
+    step = python("long", STAYS.format(path=str(pid)))
 
     def interrupt() -> None:
-        while not (pid.exists() and pid.read_text()):
+        while not pid.exists():
             time.sleep(0.01)
         os.kill(os.getpid(), number)
 

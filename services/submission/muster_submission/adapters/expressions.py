@@ -47,7 +47,7 @@ class CelProcess:
     def __init__(self) -> None:
         self._child: asyncio.subprocess.Process | None = None
         self._turn = asyncio.Lock()
-        self._asked: asyncio.Task[Told | Answered | Failed | str] | None = None
+        self._asked: asyncio.Task[Told | Answered | Failed | str] | None = None  # kept: a loop holds tasks weakly
 
     @property
     def pid(self) -> int | None:
