@@ -5,12 +5,12 @@ Loaded by tests/conftest.py with `pytest_plugins = ["muster_stack.fixtures"]`. B
 started once for the run.
 
     kafka_bootstrap   the shared broker's address; topics of other tests may exist there
-    kafka             the same, but empty: a new cluster on the same port (on a given broker: every topic is deleted)
+    kafka             the same, but empty: every topic is deleted, those with Kafka's groups and transactions too
     own_kafka         a broker for this test alone, which it may kill, stop and wipe
     database          a new database with the services' roles and schemas: `database.url("scheduler")`
     own_postgres      a server for this test alone, which it may kill and start again
-    running_stack     the whole stack, shared by the run: `.status()`, `.kill(..)`, `.layout`; embedded.temporary_stack
-                      makes one of a test's own
+    running_stack     the whole stack, shared by a file's tests: `.status()`, `.kill(..)`, `.layout`;
+                      embedded.temporary_stack makes one of a test's own
 
 Holds: a test sees no row, topic or committed offset of another one.
 """
@@ -90,15 +90,11 @@ def kafka_bootstrap(_shared_broker: EmbeddedKafka | None) -> str:
 
 
 @pytest_asyncio.fixture
-async def kafka(kafka_bootstrap: str, _shared_broker: EmbeddedKafka | None, _no_connections_of_others: None) -> str:
+async def kafka(kafka_bootstrap: str, _no_connections_of_others: None) -> str:
     """The shared broker's address, with nothing on it.
 
-    Our own broker comes back as another one, since deleting topics is not enough: a static member of an earlier test is
-    handed its old partitions, and topics made again under their old names answer "not leader" for a while.
+    A new broker for each test would cost three seconds of processor time, and meets every test with cold code.
     """
-    if _shared_broker:
-        await asyncio.to_thread(_shared_broker.wipe)
-        return kafka_bootstrap
     admin = AIOKafkaAdminClient(bootstrap_servers=kafka_bootstrap)
     await admin.start()
     try:
@@ -121,14 +117,16 @@ def _no_connections_of_others() -> None:
 
 
 async def _forget_everything(admin: AIOKafkaAdminClient) -> None:
-    async def topics() -> list[str]:
-        return [name for name in await admin.list_topics() if not name.startswith("__")]
+    """Deletes all topics.
 
-    if present := await topics():
+    Kafka keeps groups and transactions in topics of its own and forgets them with these. Otherwise it would hand a
+    static member of an earlier test's group its old partitions.
+    """
+    if present := await admin.list_topics():
         await admin.delete_topics(present)
 
     async def nothing_left() -> bool:
-        return not await topics()
+        return not await admin.list_topics()
 
     await _eventually(nothing_left, "the topics of earlier tests are gone")
 
@@ -155,7 +153,7 @@ def own_postgres() -> Iterator[EmbeddedPostgres]:
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def running_stack() -> Iterator[Stack]:
     """The whole embedded stack with its two default clusters, ready."""
     with temporary_stack() as stack:
