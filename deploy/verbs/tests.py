@@ -21,8 +21,7 @@ from verbs.shell import VerbFailed, become, run, say
 
 PURE_SUITES: Final = ("unit", "contracts", "simulation")  # in process, in seconds
 PROPERTIES: Final = ("properties",)  # in process, in minutes
-# Minutes of one core in a process that is not measured.
-STATE_MACHINE: Final = "tests/properties/scheduler/test_machine.py::test_its_laws_hold_after_very_many_steps"
+LONG_TESTS: Final = ("-o", "faulthandler_timeout=1800")  # the state machine alone takes minutes of one core
 REAL_SUITES: Final = ("end_to_end", "rules", "integration")  # on a real Kafka and PostgreSQL; the longest files first
 # Real processes on a busy machine sometimes miss a deadline of a test. One more try, named RERUN in the output, tells
 # that from a fault; two failures in a row are one (docs/decisions/0004).
@@ -34,20 +33,19 @@ COVERED: Final = 95  # percent of the lines of the kernel and of every domain pa
 
 
 def test() -> int:
-    """Runs every test, the pure ones under coverage.
+    """Runs every test, the short pure ones under coverage.
 
     One process uses one core, and tests on real servers wait as much as they compute. Two lanes use both cores: in the
-    first the real suites follow the short pure ones, in the second the properties take what the first one leaves.
+    first the real suites follow the short pure ones, in the second the properties take what the first one leaves. The
+    properties are not measured: it would make them twice as long, and the lines are covered without them.
     """
     setup_with_torch(needed=False)
     packages = [folder.relative_to(ROOT).as_posix() for folder in pure_packages()]
     measured: list[str | Path] = [PYTHON, *COVERAGE, f"--source={','.join(packages)}", "-m", "pytest"]
     pure = Step("the pure suites", [*measured, *existing(PURE_SUITES)])
-    properties = Step("the properties", [*measured, *existing(PROPERTIES), "--deselect", STATE_MACHINE], yields=True)
-    machine = Step("the state machine", [BIN / "pytest", STATE_MACHINE], yields=True)
+    properties = Step("the properties", [BIN / "pytest", *LONG_TESTS, *existing(PROPERTIES)], yields=True)
     real = Step("the suites on real servers", [BIN / "pytest", *PATIENCE, *TWO_AT_A_TIME, *existing(REAL_SUITES)])
-    judge = partial(judge_coverage, packages)
-    run_lanes([[pure, real], [properties, machine]], shown=[pure, properties, judge, machine, real])
+    run_lanes([[pure, real], [properties]], shown=[pure, partial(judge_coverage, packages), properties, real])
     return 0
 
 

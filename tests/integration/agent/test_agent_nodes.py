@@ -18,7 +18,7 @@ from muster_cluster_agent.adapters.local import procfs
 from muster_cluster_agent.adapters.local.nodes import Switch
 from muster_cluster_agent.adapters.local.state import replace_file
 from tests.support.agents import AgentProcess, Scheduler, scheduler, training, workload_id
-from tests.support.waiting import eventually_now
+from tests.support.waiting import eventually_now, until
 
 READY = fleet_pb2.REPLICA_STATE_READY
 FAILED = fleet_pb2.REPLICA_STATE_FAILED
@@ -101,7 +101,7 @@ async def test_a_killed_node_is_lost_until_it_has_another_boot_id(bus: Scheduler
     boot = (agent.state / "nodes" / "n-0" / "boot-id").read_text()
     set_switch(agent.state, "n-0", Switch.KILL)
     await bus.state(workload_id(1), LOST)
-    assert name not in procfs.marked()
+    await until(lambda: name not in procfs.marked())  # the kernel takes a moment to take it out
     assert "GONE" not in bus.states(workload_id(1))
     set_switch(agent.state, "n-0", Switch.REBOOT)
     gone = await bus.state(workload_id(1), GONE)

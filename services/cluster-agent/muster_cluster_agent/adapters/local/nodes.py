@@ -200,10 +200,7 @@ class Nodes:
             procfs.send(pid, start, number)
 
     def _end(self, name: str) -> None:
-        """SIGKILL until nothing of the node is left: supervisors first, since they would kill and report in go.
-
-        Od order.
-        """
+        """SIGKILL until nothing of the node is left: supervisors first, since they would kill and report in order."""
         for _ in range(_ROUNDS):
             left = [(pid, start) for pid, start in self._processes(name) if procfs.alive(pid, start)]
             if not left:
