@@ -15,7 +15,7 @@ from muster_cluster_agent.adapters.local.cgroups import Controller, Groups
 from muster_cluster_agent.adapters.local.cluster_file import parse
 from muster_cluster_agent.adapters.local.logfile import LogWriter, Throttle
 from muster_cluster_agent.domain import status
-from muster_cluster_agent.domain.budgets import Budget, Defaults, Limits, Spent, budget_of, spent_sentence
+from muster_cluster_agent.domain.budgets import Budget, Defaults, Limits, Spent, budget_of, processes_of, spent_sentence
 from muster_cluster_agent.domain.model import Ended, Failure, Observed, Pattern
 from muster_cluster_agent.errors import ClusterFileError
 
@@ -92,6 +92,11 @@ def test_what_is_killed_and_still_listed_is_no_reason_to_look_again(
     assert looks == [str(tmp_path / "cgroup.procs")] * 3
 
 
+@pytest.mark.parametrize(("cores", "processes"), [(1, 512), (2, 512), (3, 768), (8, 2048), (128, 4096)])
+def test_the_default_number_of_processes_grows_with_the_machine(cores: int, processes: int) -> None:
+    assert processes_of(cores) == processes
+
+
 def test_without_groups_the_user_has_a_limit_of_processes() -> None:
     groups = Groups({}, 16 * GI)
     told = groups.described("w-1", BUDGET)
@@ -126,7 +131,8 @@ def test_what_is_said_names_the_limit() -> None:
 def test_a_cluster_file_says_the_defaults() -> None:
     text = "cluster: c\nnodes: [{name: n}]\nbudgets: {memory: 4Gi, processes: 64, disk: 1Gi, disk_reserve: 512Mi}"
     assert parse(text, where="c").budgets == Defaults(4 * GI, 64, GI, GI // 2)
-    assert parse("cluster: c\nnodes: [{name: n}]", where="c").budgets == Defaults()
+    left = parse("cluster: c\nnodes: [{name: n}]", where="c").budgets
+    assert left == Defaults(processes=processes_of(len(os.sched_getaffinity(0))))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,9 @@ from typing import Final
 
 from muster_kernel.quantities import format_bytes
 
-PROCESSES: Final = 1024
+_PROCESSES_A_CORE: Final = 256
+_FEWEST_PROCESSES: Final = 512
+_MOST_PROCESSES: Final = 4096
 RESERVE: Final = 2 << 30
 _CPU_SHARES: Final = 1024  # what the kernel's first version gives a whole core
 
@@ -37,6 +39,15 @@ class Limits:
     memory_limit: int = 0
 
 
+def processes_of(cores: int) -> int:
+    """Return how many processes and threads a replica may have where its cluster says nothing.
+
+    Libraries start a thread for each core, so it grows with the machine: 256 a core, within 512 and 4,096. What a fork
+    bomb costs the others of a machine grows with it too.
+    """
+    return min(_MOST_PROCESSES, max(_FEWEST_PROCESSES, _PROCESSES_A_CORE * cores))
+
+
 @dataclass(frozen=True, slots=True)
 class Defaults:
     """What a cluster file says of replicas whose workloads say nothing. Bytes; processes counts threads too.
@@ -46,7 +57,7 @@ class Defaults:
     """
 
     memory: int = 0
-    processes: int = PROCESSES
+    processes: int = _FEWEST_PROCESSES
     disk: int = 0
     disk_reserve: int = RESERVE
 

@@ -7,6 +7,7 @@ same UUIDs.
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +19,7 @@ import yaml
 from muster_cluster_agent.adapters.local import access, values
 from muster_cluster_agent.adapters.local.access import NOTHING, Access
 from muster_cluster_agent.adapters.local.support import IGNORED_FIELDS, REFUSED_FIELDS
-from muster_cluster_agent.domain.budgets import PROCESSES, RESERVE, Defaults
+from muster_cluster_agent.domain.budgets import RESERVE, Defaults, processes_of
 from muster_cluster_agent.domain.fleet import Device, Foreign, Identity, Mig, NodeState, Profile, Taint
 from muster_cluster_agent.domain.model import Slice
 from muster_cluster_agent.errors import ClusterFileError
@@ -173,7 +174,7 @@ def _budgets(reader: _Reader, raw: Any) -> Defaults:
     source = reader.mapping(raw, "budgets", _BUDGETS)
     found = Defaults(
         memory=reader.get(source, "memory", "budgets", values.in_bytes, 0),
-        processes=reader.get(source, "processes", "budgets", values.count, PROCESSES),
+        processes=reader.get(source, "processes", "budgets", values.count, processes_of(len(os.sched_getaffinity(0)))),
         disk=reader.get(source, "disk", "budgets", values.in_bytes, 0),
         disk_reserve=reader.get(source, "disk_reserve", "budgets", values.in_bytes, RESERVE),
     )
