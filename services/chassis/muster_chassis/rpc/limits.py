@@ -100,7 +100,7 @@ class Limiter:
 
         connection: by which a caller is counted whom no token tells apart; the caller's peer where it is left out.
         """
-        key = (kind, _name(who, connection))
+        key = (kind, counted_as(who, connection))
         await self._check(kind, who, key)
         self._change(kind, key, 1)
         try:
@@ -112,7 +112,7 @@ class Limiter:
         """The result of an admitted call, begun in its caller's turn and charged to it."""
         if self._shares is None or kind not in _SHARED:
             return await work
-        name, meter = _name(who, connection), Meter()
+        name, meter = counted_as(who, connection), Meter()
         try:
             charged = await self._shares.turn(name)
         except BaseException:
@@ -161,7 +161,7 @@ class Limiter:
         UNDER_WAY.labels(kind).set(self._in_all[kind])
 
 
-def _name(who: Caller, connection: str) -> str:
+def counted_as(who: Caller, connection: str = "") -> str:
     """What a caller is counted by, and called in a refusal."""
     if who in (LOCAL, NOBODY):
         return f"the connection {connection or who.peer}"

@@ -8,10 +8,12 @@ Holds: the ring is a gapless stretch of the log, up to `head`.
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC
+from operator import attrgetter
 from typing import Any, Final, Self
 
 import asyncpg
@@ -30,6 +32,7 @@ _RING: Final = 5_000
 _READ: Final = 500
 _POLL: Final = 0.5  # for changes that another instance has written
 _PAUSE: Final = 0.2
+_seq: Final = attrgetter("seq")
 
 WATCHERS = metrics.gauge(
     "muster_watchers",
@@ -105,7 +108,7 @@ class Feed:
     async def after(self, position: int) -> Sequence[Change]:
         """The entries after `position`, some hundred at most; empty where there are none yet."""
         if self._ring and position >= self._floor:
-            skip = next((at for at, change in enumerate(self._ring) if change.seq > position), len(self._ring))
+            skip = bisect_right(self._ring, position, key=_seq)
             return [self._ring[at] for at in range(skip, min(skip + _READ, len(self._ring)))]
         if self._head and position >= self._head:
             return ()

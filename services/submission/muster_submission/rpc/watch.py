@@ -6,6 +6,7 @@ Holds: between the snapshot's end and the end of the stream every change in view
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
@@ -13,6 +14,8 @@ from typing import Final
 
 from muster.api.v1 import workloads_pb2 as api
 from muster.workload.v1 import workload_pb2 as wl
+from muster_chassis.rpc.caller import caller
+from muster_chassis.rpc.limits import counted_as
 from muster_chassis.text import clean
 from muster_submission.adapters.feed import Change, Feed
 from muster_submission.adapters.reading import Reading
@@ -23,6 +26,7 @@ from muster_submission.domain.others import filled
 from muster_submission.domain.snapshots import Shown
 from muster_submission.errors import BadQuestion, CursorTooOld, Stopping
 from muster_submission.handlers.access import Rights
+from muster_submission.handlers.turns import Turns
 from muster_submission.rpc.naming import name_other, name_others
 from muster_submission.rpc.reading import filter_of, find
 
@@ -36,6 +40,7 @@ class Watching:
     def __init__(self, reading: Reading, feed: Feed) -> None:
         self._reading = reading
         self._feed = feed
+        self._turns = Turns()
 
     async def watch(
         self, request: api.WatchWorkloadsRequest, rights: Callable[[], Awaitable[Rights]]
@@ -56,7 +61,8 @@ class Watching:
                         yield item
                 position = shown.start
                 yield api.WatchWorkloadsResponse(kind=api.WATCH_ITEM_KIND_SNAPSHOT_END, cursor=str(position))
-            async with aclosing(self._changes(position, rights)) as changes:
+            mine = self._turns.of(counted_as(caller()))
+            async with aclosing(self._changes(position, rights, mine)) as changes:
                 async for change, scope in changes:
                     taken = replace(wanted, scope=scope).takes(change.subject, change.before, change.after)
                     if taken and not shown.has(change.subject.workload_id, change.seq):
@@ -98,9 +104,10 @@ class Watching:
             after = page.last
 
     async def _changes(
-        self, position: int, rights: Callable[[], Awaitable[Rights]]
+        self, position: int, rights: Callable[[], Awaitable[Rights]], mine: asyncio.Lock
     ) -> AsyncGenerator[tuple[Change, frozenset[str] | None]]:
         while not self._feed.closed:
+            await self._turns.wait(mine)
             news = await self._feed.after(position)
             scope = (await rights()).projects(Verb.WORKLOADS_READ)
             for change in news:
