@@ -157,7 +157,7 @@ async def _main(settings: _Configured, compose: Callable[[Runtime, _Configured],
     try:
         if await _unless_stopped(runtime, compose(runtime, settings)):
             # What was imported and opened stays. Each full collection would walk its 100,000 objects, and hold up every
-            # call for some 40 ms.
+            # call, for 60 ms on a busy machine.
             gc.freeze()
             runtime.health.good("start")
             _log.info("running")

@@ -2,7 +2,7 @@
 
 Loaded by tests/conftest.py with `pytest_plugins = ["muster_stack.fixtures"]`. Both servers come from a given address
 (`MUSTER_TEST_KAFKA=host:port`, `MUSTER_TEST_DATABASE_URL=postgresql://superuser:..@/..`), else the embedded ones are
-started once for the run.
+started once for the run. A given Kafka has to be for tests alone: they delete all of its topics.
 
     kafka_bootstrap   the shared broker's address; topics of other tests may exist there
     kafka             the same, but empty: every topic is deleted, those with Kafka's groups and transactions too
@@ -74,26 +74,20 @@ class TestServer:
 
 
 @pytest.fixture(scope="session")
-def _shared_broker() -> Iterator[EmbeddedKafka | None]:
-    """The broker of the whole run; None where an address was given."""
-    if os.environ.get("MUSTER_TEST_KAFKA"):
-        yield None
+def kafka_bootstrap() -> Iterator[str]:
+    """The address of the broker of the whole run."""
+    if given := os.environ.get("MUSTER_TEST_KAFKA"):
+        yield given
         return
     with EmbeddedKafka() as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def kafka_bootstrap(_shared_broker: EmbeddedKafka | None) -> str:
-    """The shared broker's address."""
-    return _shared_broker.bootstrap if _shared_broker else os.environ["MUSTER_TEST_KAFKA"]
+        yield server.bootstrap
 
 
 @pytest_asyncio.fixture
 async def kafka(kafka_bootstrap: str, _no_connections_of_others: None) -> str:
     """The shared broker's address, with nothing on it.
 
-    A new broker for each test would cost three seconds of processor time, and meets every test with cold code.
+    A new broker for each test took five seconds on a busy machine, and would meet every test with cold code.
     """
     admin = AIOKafkaAdminClient(bootstrap_servers=kafka_bootstrap)
     await admin.start()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+from tests.support.service_programs import run_program
 
 PROGRAM = """
 import asyncio, re, sys
@@ -29,26 +27,8 @@ run("test", Settings, compose)
 """
 
 
-def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    settings = {
-        "MUSTER_INSTANCE": "test-0",
-        "MUSTER_KAFKA_BOOTSTRAP": "127.0.0.1:1",
-        "MUSTER_KAFKA_SECURITY": "plaintext",
-        "MUSTER_METRICS_LISTEN": "127.0.0.1:0",
-        "MUSTER_STALL_SECONDS": "1",
-    }
-    return subprocess.run(
-        [sys.executable, "-c", PROGRAM, *arguments],
-        check=False,
-        capture_output=True,
-        text=True,
-        env=os.environ | settings,
-        timeout=120,
-    )
-
-
 def test_a_loop_that_stands_in_c_ends_the_process_which_says_where() -> None:
-    ended = _run("stands", "0")
+    ended = run_program(PROGRAM, "stands", "0")
     assert ended.returncode == 1
     assert "Timeout (0:00:01)!" in ended.stderr
     assert "in stands_in_c" in ended.stderr
@@ -57,7 +37,7 @@ def test_a_loop_that_stands_in_c_ends_the_process_which_says_where() -> None:
 
 def test_a_declared_section_may_hold_the_loop_for_longer() -> None:
     """25 characters are backtracked for about two seconds."""
-    ended = _run("declares", "25")
+    ended = run_program(PROGRAM, "declares", "25")
     assert ended.returncode == 0, ended.stderr
     assert "stopped" in ended.stderr
     assert "Timeout" not in ended.stderr

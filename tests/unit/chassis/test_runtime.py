@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+from tests.support.service_programs import run_program
 
 PROGRAM = """
 import asyncio, gc
@@ -23,18 +21,6 @@ run("test", Settings, compose)
 
 
 def test_the_garbage_collector_leaves_out_what_was_imported() -> None:
-    settings = {
-        "MUSTER_INSTANCE": "test-0",
-        "MUSTER_KAFKA_BOOTSTRAP": "127.0.0.1:1",
-        "MUSTER_KAFKA_SECURITY": "plaintext",
-        "MUSTER_METRICS_LISTEN": "127.0.0.1:0",
-    }
-    ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        check=True,
-        capture_output=True,
-        text=True,
-        env=os.environ | settings,
-        timeout=60,
-    )
+    ended = run_program(PROGRAM)
+    assert ended.returncode == 0, ended.stderr
     assert int(ended.stdout) > 10_000
