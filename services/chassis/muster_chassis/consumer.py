@@ -36,6 +36,7 @@ _POLL_MS: Final = 200
 _RECORDS: Final = 500
 _SWEEP_SECONDS: Final = 0.5
 _STOP_SECONDS: Final = 5.0
+_FRESH_SECONDS: Final = 2.0  # since Kafka last said where a partition ends; it does so several times a second
 
 HOP = metrics.histogram(
     "muster_hop_seconds",
@@ -89,7 +90,8 @@ class Consumer(ABC):
         self._ends: dict[TopicPartition, int] = {}
         self._read_to_end: set[TopicPartition] = set()
         self._done: dict[Place, int] = {}
-        self._swept = 0.0
+        self._until: dict[str, dict[int, float]] = {}
+        self._noted = self._swept = 0.0
 
     async def run(self) -> None:
         """Consumes until `stop`. Raises Deposed and OutcomeUnknown for a leader, nothing else."""
@@ -109,6 +111,14 @@ class Consumer(ABC):
                     await backoff.pause()
         finally:
             self._finished.set()
+
+    def read_until(self, topic: str) -> float | None:
+        """Until when everything on a topic is read and handled, in seconds since 1970; None: nothing is known yet.
+
+        The present time where its end is reached. It stands still while the topic is stopped or Kafka does not answer,
+        and lags behind while there is more to read than can be handled.
+        """
+        return min(self._until.get(topic, {}).values(), default=None)
 
     async def stop(self) -> None:
         """Finishes the batch in hand, commits offsets and returns when that is done."""
@@ -143,6 +153,7 @@ class Consumer(ABC):
                     await self._process(consumer, polled)
                     backoff.reset()
                 await self._note_read(consumer)
+                await self._note_until(consumer)
                 await self._commit(consumer)
                 await self._sweep(consumer)
             lost = False
@@ -160,6 +171,11 @@ class Consumer(ABC):
             await self.intake.process(origins, self._done)
         except Tripped as tripped:
             await self._trip(consumer, polled, str(tripped))
+        else:
+            now = time.time()
+            for tp, records in polled.items():
+                # A producer's clock that is ahead says nothing about what was read.
+                self._know(tp, min(now, records[-1].timestamp / 1000))
 
     async def _trip(self, consumer: AIOKafkaConsumer, polled: Iterable[TopicPartition], topic: str) -> None:
         """Stops one topic. What the poll brought and was not handled yet is read again, the others' records too."""
@@ -221,6 +237,28 @@ class Consumer(ABC):
                 self._read_to_end.add(tp)
         if assigned and assigned <= self._read_to_end:
             self.caught_up.set()
+
+    async def _note_until(self, consumer: AIOKafkaConsumer) -> None:
+        """Notes the present time for partitions whose end is reached, as Kafka has just told it."""
+        now, assigned = time.time(), consumer.assignment()
+        if 0 <= now - self._noted < _SWEEP_SECONDS:
+            return
+        self._noted = now
+        for tp in assigned - consumer.paused():
+            told = consumer.last_poll_timestamp(tp)
+            if told is None or now - told / 1000 > _FRESH_SECONDS:
+                continue
+            end = consumer.last_stable_offset(tp) if self._committed_only else consumer.highwater(tp)
+            if end is not None and await consumer.position(tp) >= end:
+                self._know(tp, now)
+        for topic, numbers in self._until.items():
+            for number in [one for one in numbers if TopicPartition(topic, one) not in assigned]:
+                del numbers[number]
+
+    def _know(self, tp: TopicPartition, until: float) -> None:
+        """Everything on a partition is handled up to that moment."""
+        known = self._until.setdefault(tp.topic, {})
+        known[tp.partition] = max(known.get(tp.partition, 0.0), until)
 
     def _forget_ends(self) -> None:
         self.caught_up.clear()

@@ -40,6 +40,7 @@ from muster_scheduler.adapters.outgoing import Publisher
 from muster_scheduler.adapters.postgres import PostgresStore, ended_before
 from muster_scheduler.adapters.rebuild import load
 from muster_scheduler.domain import events as domain
+from muster_scheduler.domain.asked.workloads import SECOND
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.life.fleet import speaks_for
 from muster_scheduler.domain.state import State
@@ -90,6 +91,11 @@ async def compose(runtime: Runtime, settings: SchedulerSettings) -> None:
     runtime.eternal("server", server.run)
     runtime.eternal("retention", Retention(database, deletable=scheduler.over, forgotten=scheduler.forgotten).run)
     runtime.drain(lambda: relay.drain(_DRAIN))
+
+
+def read_until(world: World, consumer: AssignedConsumer) -> dict[str, int]:
+    """Until when the reports of each cluster are read, in microseconds since 1970; 0 where none has been read yet."""
+    return {cluster: int((consumer.read_until(reports(cluster).name) or 0) * SECOND) for cluster in world.clusters}
 
 
 def topics_of(cluster: str) -> tuple[Topic, Topic]:
@@ -208,6 +214,7 @@ class Scheduler:
             unparked=stream.UNPARKED,
             begin=term.fence,
         )
+        handlers.read_until = partial(read_until, state.world, consumer)
         relay = Relay(
             self._database, self._bus, lane=ASSIGNMENTS, transactional_id=TRANSACTIONAL_ID, signer=self._signer
         )

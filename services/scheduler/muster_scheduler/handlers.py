@@ -124,6 +124,8 @@ class Handlers:
         self.state = state
         self.deciding = False
         """Whether cycles run: not before every partition was read to its end (rule 5)."""
+        self.read_until: Callable[[], Mapping[str, int]] = dict
+        """Until when the reports of each cluster are read, in microseconds since 1970; without one: until now."""
         self.again = asyncio.Event()
         """Set when a cycle should follow although no event comes."""
         self._store = store
@@ -199,6 +201,7 @@ class Handlers:
         aside: Iterable[Quarantined],
     ) -> None:
         self.state.begin(now)
+        self.state.world.read_until = self.read_until()
         if before is not None:
             before(self.state.world)
         for event in incoming:

@@ -276,7 +276,8 @@ def adoptable(state: State, cluster: str, instance: str, *, now: int, force: boo
             f"no agent {instance!r} has reported for cluster {cluster}; others that have: {heard}; bound to it is "
             f"{known.instance or 'none'} (`muster clusters`); an agent that runs reports every 10 s: start it first"
         )
-    if known.alive(now, world.limits.silent_after) and not force:
+    # What is not read yet may be a sign of life.
+    if known.alive(min(now, world.read_until.get(cluster, now)), world.limits.silent_after) and not force:
         quiet, patience = max(0, now - known.fresh) // SECOND, world.limits.silent_after // SECOND
         raise AgentAlive(
             f"agent {known.instance} of cluster {cluster} is alive: it was heard {quiet} s ago (`muster clusters`); "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -11,6 +12,7 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 
 from muster.api.v1 import dead_letters_pb2 as pb
+from muster_chassis import consumer as consumer_module
 from muster_chassis import identity
 from muster_chassis.assigned_consumer import AssignedConsumer
 from muster_chassis.dead_letters import DeadLetters
@@ -18,6 +20,7 @@ from muster_chassis.events import Event, Origin, Reject
 from muster_chassis.reader import Reader
 from muster_chassis.topics import SUBMISSIONS, TRIGGERS, assignments, reports
 from muster_chassis.unit import ASSIGNMENTS
+from muster_stack.embedded import EmbeddedKafka
 from tests.support.calls import Call
 from tests.support.records import poison, record
 from tests.support.stations import DECODER, Journal, station
@@ -56,6 +59,30 @@ async def test_an_empty_topic_is_read_to_its_end_at_once(database: Any, kafka: s
     async with station("submission", database.url("submission"), kafka) as here:
         consumer = here.consume(Journal(), assigned=True)
         await asyncio.wait_for(consumer.caught_up.wait(), 20)
+
+
+async def test_it_knows_until_when_a_topic_is_read(database: Any, own_kafka: EmbeddedKafka) -> None:
+    topic = SUBMISSIONS.name
+    async with station("submission", database.url("submission"), own_kafka.bootstrap) as here:
+        consumer = here.consume(Journal(), assigned=True)
+        await until(lambda: consumer.read_until(topic))
+        began = time.time()
+        await until(lambda: (consumer.read_until(topic) or 0.0) > began)  # the end is reached, so time goes on
+        own_kafka.stop()
+        stopped = time.time()
+        await until(lambda: time.time() > stopped + 2 * consumer_module._FRESH_SECONDS)
+        assert (consumer.read_until(topic) or 0.0) <= stopped + consumer_module._FRESH_SECONDS
+
+
+async def test_a_stopped_topic_is_read_until_it_stopped(database: Any, kafka: str) -> None:
+    topic = SUBMISSIONS.name
+    async with station("submission", database.url("submission"), kafka) as here, _outsider(kafka) as producer:
+        consumer = here.consume(Journal(), assigned=True, records=10)
+        await _write(producer, *(poison(f"w{n}") for n in range(150)))
+        await until(lambda: consumer.intake.breakers.stopped)
+        stopped = time.time()
+        await until(lambda: time.time() > stopped + 3)
+        assert (consumer.read_until(topic) or 0.0) <= stopped
 
 
 async def test_a_topic_joins_while_it_runs(database: Any, kafka: str) -> None:

@@ -43,6 +43,14 @@ def test_a_cluster_whose_agent_lives_is_taken_by_force_alone() -> None:
     adoptable(fleet.state, "c1", "newcomer", now=fleet.now + 51 * SECOND, force=False)
 
 
+def test_a_cluster_whose_reports_are_not_read_counts_as_alive() -> None:
+    fleet = _fleet()
+    _report(fleet, "newcomer")
+    fleet.world.read_until = {"c1": fleet.now}
+    with pytest.raises(AgentAlive):
+        adoptable(fleet.state, "c1", "newcomer", now=fleet.now + 51 * SECOND, force=False)
+
+
 def test_adopting_the_one_that_is_bound_changes_nothing() -> None:
     fleet = _fleet()
     adoptable(fleet.state, "c1", "agent-c1", now=fleet.now, force=False)

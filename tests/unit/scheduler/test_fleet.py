@@ -118,6 +118,20 @@ def test_lost_clusters_are_given_up_only_where_that_was_chosen() -> None:
     assert workload.attempt == 2
 
 
+def test_a_cluster_is_not_silent_while_its_reports_are_not_read() -> None:
+    ends = Profile(ends_replicas_itself=True)
+    fleet = Fleet(node("n1", 1), profile=ends)
+    workload = fleet.submit(1)
+    fleet.run(1)
+    fleet.send(events.ClusterRegistered("c1", 900))
+    fleet.world.read_until = {"c1": fleet.now}
+    silence(fleet, 1000)
+    assert workload.phase is Phase.RUNNING
+    fleet.world.read_until = {"c1": fleet.now}
+    fleet.send()
+    assert workload.phase is not Phase.RUNNING
+
+
 def test_adoption_declares_gone_what_the_old_agent_held() -> None:
     fleet = Fleet(node("n1", 1))
     running = fleet.submit(1)

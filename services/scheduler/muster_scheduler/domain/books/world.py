@@ -6,7 +6,7 @@ timers, which deriving.py makes anew from the truth. `decisions` and `touched` b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from muster_kernel.lifecycle import ACTIVE, OVER, RELEASING, WAITING, Phase
 from muster_kernel.sentences import Reason
@@ -64,6 +64,7 @@ class World:
         self.pools = NodePools(self.journal)
         self.workloads: dict[str, Workload] = {}
         self.clusters: dict[str, Cluster] = {}
+        self.read_until: Mapping[str, int] = {}  # cluster -> until when its reports are read; without one: until now
         # (cluster, pool, project) -> workloads that hold something there
         self.placed: dict[tuple[str, str, str], dict[str, None]] = {}
         self.departing = Leaving(self.journal)

@@ -271,13 +271,21 @@ def give_up(world: World, workload: Workload, why: str) -> None:
     advance(world, workload, E.GIVEN_UP, ChangeReason.CLUSTER_LOST, why)
 
 
+def heard_until(world: World, cluster_id: str) -> int:
+    """The moment until which it is known what the agent of a cluster has said, in microseconds since 1970.
+
+    Silence is judged of that time alone: what was not read yet may be a sign of life.
+    """
+    return min(world.now, world.read_until.get(cluster_id, world.now))
+
+
 def watch_clocks(world: World) -> None:
     """Clusters that have become silent, lost ones where that was chosen, and strays that are to be released."""
     for cluster_id in filter(lambda name: world.attends_place(cluster_place(name)), sorted(world.clusters)):
         cluster = world.clusters[cluster_id]
         if not cluster.instance:
             continue
-        quiet = world.now - cluster.fresh
+        quiet = heard_until(world, cluster_id) - cluster.fresh
         if not cluster.silent and quiet > world.limits.silent_after:
             _fall_silent(world, cluster)
         may = cluster.profile is not None and cluster.profile.ends_replicas_itself
