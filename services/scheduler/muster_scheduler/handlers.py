@@ -145,7 +145,11 @@ class Handlers:
     async def transact(
         self, unit: Unit, incoming: Iterable[events.Event], *, before: Callable[[World], None] | None = None
     ) -> Plan:
-        """Applies events and runs a cycle within the unit. Memory follows the unit's outcome."""
+        """Applies events and runs a cycle within the unit. Memory follows the unit's outcome.
+
+        before: runs on the state before the events are applied, and again where the cycle is repeated. What it raises
+        ends the transaction, and nothing is changed.
+        """
         steps = Steps(time.perf_counter)
         await self._lock.acquire()
         unit.after_commit(self._commit)

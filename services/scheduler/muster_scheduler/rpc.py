@@ -92,11 +92,15 @@ class Desk:
         async with handlers.reading() as state:
             yield state
 
-    async def command(self, unit: Unit, *incoming: events.Event) -> State:
-        """Applies commands within a unit of the leader."""
+    async def command(self, unit: Unit, *incoming: events.Event, judge: Callable[[State], None] | None = None) -> State:
+        """Applies commands within a unit of the leader.
+
+        judge: raises where they may not be applied. It sees the state to which they are applied, under the lock of the
+        transaction: a report that was taken in since the call came counts.
+        """
         handlers, term = self.leader()
         await term.fence(unit)
-        await handlers.transact(unit, incoming)
+        await handlers.transact(unit, incoming, before=None if judge is None else lambda _: judge(handlers.state))
         return handlers.state
 
 
@@ -148,13 +152,16 @@ class Fleet(fleet_pb2_grpc.FleetServiceServicer):
             )
 
         async def work(unit: Unit) -> fleet_pb2.AdoptClusterResponse:
-            handlers, _ = self._desk.leader()
-            instance = clean(request.instance, 200)
-            adoptable(handlers.state, request.cluster, instance, now=micros(identity.now()), force=request.force)
-            before = views.held(handlers.state.world, request.cluster)
-            state = await self._desk.command(unit, events.ClusterAdopted(request.cluster, instance))
+            instance, held = clean(request.instance, 200), 0
+
+            def judge(state: State) -> None:
+                nonlocal held
+                adoptable(state, request.cluster, instance, now=micros(identity.now()), force=request.force)
+                held = views.held(state.world, request.cluster)
+
+            state = await self._desk.command(unit, events.ClusterAdopted(request.cluster, instance), judge=judge)
             view = views.cluster(state.world, request.cluster)
-            return fleet_pb2.AdoptClusterResponse(cluster=view, declared_gone=before)
+            return fleet_pb2.AdoptClusterResponse(cluster=view, declared_gone=held)
 
         return await once(self._desk.database, "AdoptCluster", request, fleet_pb2.AdoptClusterResponse, work)
 
@@ -193,10 +200,14 @@ class Fleet(fleet_pb2_grpc.FleetServiceServicer):
         """Declares everything on a node GONE."""
 
         async def work(unit: Unit) -> fleet_pb2.ForceGoneNodeResponse:
-            handlers, _ = self._desk.leader()
-            before = _forceable(handlers.state, request.cluster, request.node)
-            await self._desk.command(unit, events.NodeForcedGone(request.cluster, request.node))
-            return fleet_pb2.ForceGoneNodeResponse(declared_gone=before)
+            held = 0
+
+            def judge(state: State) -> None:
+                nonlocal held
+                held = _forceable(state, request.cluster, request.node)
+
+            await self._desk.command(unit, events.NodeForcedGone(request.cluster, request.node), judge=judge)
+            return fleet_pb2.ForceGoneNodeResponse(declared_gone=held)
 
         return await once(self._desk.database, "ForceGoneNode", request, fleet_pb2.ForceGoneNodeResponse, work)
 

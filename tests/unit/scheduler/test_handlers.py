@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from muster_chassis import metrics
+from muster_chassis.lease import Term
 from muster_chassis.unit import Unit
+from muster_scheduler.domain import events
+from muster_scheduler.domain.asked.workloads import SECOND
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.state import Plan
 from muster_scheduler.domain.steps import Step, Steps
+from muster_scheduler.errors import AgentAlive
 from muster_scheduler.handlers import DECIDED, STEP, UNFINISHED, Handlers
+from muster_scheduler.rpc import Desk, adoptable
 from tests.support.fleets import Fleet, node, request
 
 
@@ -113,3 +119,40 @@ def test_the_time_of_a_step_is_that_since_the_one_before() -> None:
     for step in (Step.ORDER, Step.PLACE, Step.ORDER):
         steps.done(step)
     assert steps.seconds == {Step.ORDER: 1.5, Step.PLACE: 3.0}
+
+
+class Undisputed:
+    """The term of a leader that nothing deposes."""
+
+    async def fence(self, unit: Unit) -> None: ...
+
+
+async def test_a_command_is_judged_on_the_state_that_it_changes() -> None:
+    """A report that is being taken in while the operator asks: the agent is alive after all."""
+    fleet, kept = Fleet(node("n1", 2)), Kept()
+    late = fleet.now + 60 * SECOND
+    handlers, absent = leader(fleet, kept), cast("Any", None)
+    desk = Desk(absent, absent, absent, absent)
+    desk.open(handlers, cast("Term", Undisputed()))
+    stranger = fleet.heartbeat("c1")
+    fleet.send(events.HeartbeatSeen("c1", stranger.order._replace(instance="newcomer")))
+    adoptable(fleet.state, "c1", "newcomer", now=late, force=False)
+
+    report, command = Turn(datetime.fromtimestamp(late / 1e6, UTC)), Turn(datetime.fromtimestamp(late / 1e6, UTC))
+    await handlers.transact(cast("Unit", report), [fleet.heartbeat("c1")])
+    asked = asyncio.ensure_future(
+        desk.command(
+            cast("Unit", command),
+            events.ClusterAdopted("c1", "newcomer"),
+            judge=lambda state: adoptable(state, "c1", "newcomer", now=late, force=False),
+        )
+    )
+    await asyncio.sleep(0)
+    for act in report.committed:
+        act()
+    with pytest.raises(AgentAlive):
+        await asked
+    for act in command.undone:
+        act()
+    async with handlers.reading() as state:
+        assert state.world.clusters["c1"].instance == "agent-c1"
