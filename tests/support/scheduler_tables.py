@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -96,3 +96,8 @@ class TablesUnit:
 
     connection: Tables
     now: datetime = datetime(2026, 1, 1, tzinfo=UTC)
+    ended: set[str] = field(default_factory=set)
+
+    def mark_ended(self, aggregates: Iterable[str]) -> None:
+        """Keeps what is over."""
+        self.ended.update(aggregates)

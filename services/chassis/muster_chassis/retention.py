@@ -1,28 +1,46 @@
 """What is kept, and for how long: the eternal task that keeps the chassis's tables bounded.
 
-Run by each service with a database. Every deletion is a small transaction of its own, so that nothing waits for it.
-The service says which aggregates are over: only it knows when a workload was Deleted.
+Run by each service with a database; one instance of a service works at a time. A service says with `Unit.mark_ended`
+which aggregates are over: only it knows when a workload was Deleted.
+
+1. Rows that die by age go: inbox, commits, idempotency keys, handled dead letters, unversioned outbox rows.
+2. Outbox rows of topics on which the newest record of an aggregate counts go once a newer one is published.
+3. Outbox rows of an aggregate go 7 days after its end, all other rows of it 7 days later, when no copy of its events
+   can be on the bus or in another outbox.
+
+Holds: no step depends on how much is kept: each reads an index from where its rows are due. A row that may not go yet
+delays no other one. Each deletion is a small transaction, and at least half of the time passes between them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import asyncpg
 
 from muster_chassis import identity, logs, metrics
+from muster_chassis.connection import AnyConnection
 from muster_chassis.database import TRANSIENT, Database
+from muster_chassis.topics import ADVICE, TENANCY
+from muster_chassis.unit import ASSIGNMENTS
 
 _log = logs.get(__name__)
 _INTERVAL: Final = 60.0
 _ROWS: Final = 2000
-_BATCHES: Final = 50  # a round's bound: what is left waits for the next one
+_AGGREGATES: Final = 500
+_LONGEST_PAUSE: Final = 1.0
+_OUTBOX_KEPT: Final = timedelta(days=7)
+_VERSIONS_KEPT: Final = timedelta(days=14)
+_BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
 
-Ended = Callable[[], Awaitable[Sequence[str]]]
-"""Aggregates that are over, at most some thousands a call; called again in the next round for more."""
+Forget = Callable[[AnyConnection, Sequence[str]], Awaitable[object]]
+"""Removes a service's own rows of aggregates in the transaction that removes their version numbers."""
+Step = Callable[[AnyConnection], Awaitable[bool]]
+"""Removes some rows; whether there may be more."""
 
 _AGED: Final = (
     ("inbox", "at", timedelta(days=14)),
@@ -30,15 +48,66 @@ _AGED: Final = (
     ("idempotency", "at", timedelta(hours=24)),
     ("parked", "done_at", timedelta(days=7)),
 )
-_PUBLISHED: Final = (
-    # Never what is not sent yet: beyond the relay's position, or of a topic that waits.
-    "id <= (SELECT coalesce(min(p.last), 0) FROM relay_positions p WHERE p.lane = o.lane) AND NOT EXISTS ("
-    "SELECT 1 FROM relay_lanes l WHERE l.lane = o.lane AND l.topic = o.topic AND l.last < o.id)"
+_NEWEST_COUNTS: Final = (TENANCY.name, ADVICE.name)
+_LOCK: Final = "SELECT pg_try_advisory_lock(hashtextextended(current_schema() || '.retention', 0))"
+_UNLOCK: Final = "SELECT pg_advisory_unlock(hashtextextended(current_schema() || '.retention', 0))"
+# A relay that is still busy with the Kafka before this one may write its position once more after the change.
+_OTHER_BUSES: Final = (
+    "DELETE FROM relay_positions WHERE bus <> (SELECT cluster_id FROM bus_identity)",
+    "DELETE FROM relay_lanes WHERE bus <> (SELECT cluster_id FROM bus_identity)",
 )
-_SUPERSEDED: Final = f"""
-(o.lane = 1 OR o.topic IN ('muster.tenancy', 'muster.advice')) AND o.{_PUBLISHED} AND EXISTS (
-    SELECT 1 FROM outbox n WHERE n.topic = o.topic AND n.aggregate = o.aggregate AND n.id > o.id)
+_PUBLISHED: Final = """(
+    o.id <= (SELECT coalesce(max(p.last), 0) FROM relay_positions p JOIN bus_identity b ON b.cluster_id = p.bus
+             WHERE p.lane = o.lane)
+    AND NOT EXISTS (SELECT 1 FROM relay_lanes l JOIN bus_identity b ON b.cluster_id = l.bus
+                    WHERE l.lane = o.lane AND l.topic = o.topic AND l.last < o.id))"""
+_UNVERSIONED: Final = f"""
+DELETE FROM outbox WHERE id = ANY(ARRAY(
+    SELECT o.id FROM outbox o WHERE o.version = 0 AND o.created < $1 AND {_PUBLISHED} ORDER BY o.created LIMIT $2))
 """  # noqa: S608 - constants of this file
+# Ids follow the order of commits: no row appears before the position later on.
+_SUPERSEDED: Final = f"""
+WITH looked AS (
+    SELECT id, lane, topic, aggregate FROM outbox
+    WHERE id > (SELECT coalesce(max(position), 0) FROM retention_positions WHERE name = 'superseded')
+      AND id <= (SELECT min(p.last) FROM relay_positions p JOIN bus_identity b ON b.cluster_id = p.bus)
+    ORDER BY id LIMIT $1
+), newest AS (
+    SELECT topic, aggregate, max(id) AS id FROM looked WHERE lane = $2 OR topic = ANY($3) GROUP BY topic, aggregate
+), removed AS (
+    DELETE FROM outbox o USING newest n
+    WHERE o.aggregate = n.aggregate AND o.topic = n.topic AND o.id < n.id AND {_PUBLISHED} RETURNING o.id
+), moved AS (
+    INSERT INTO retention_positions AS r (name, position)
+    SELECT 'superseded', max(id) FROM looked HAVING max(id) IS NOT NULL
+    ON CONFLICT (name) DO UPDATE SET position = excluded.position
+)
+SELECT (SELECT count(*) FROM looked) AS looked, (SELECT count(*) FROM removed) AS removed
+"""  # noqa: S608 - constants of this file
+_OUTBOX_OF_ENDED: Final = f"""
+WITH due AS (
+    SELECT aggregate, at FROM ended_aggregates
+    WHERE NOT outbox_removed AND at < $1 AND (at, aggregate) > ($2, $3) ORDER BY at, aggregate LIMIT $4
+), kept AS (
+    SELECT DISTINCT d.aggregate FROM due d JOIN outbox o ON o.aggregate = d.aggregate WHERE NOT {_PUBLISHED}
+), removed AS (
+    DELETE FROM outbox o USING due d WHERE o.aggregate = d.aggregate AND {_PUBLISHED} RETURNING o.id
+), done AS (
+    UPDATE ended_aggregates e SET outbox_removed = true FROM due d
+    WHERE e.aggregate = d.aggregate AND d.aggregate NOT IN (SELECT aggregate FROM kept)
+)
+SELECT at, aggregate, (SELECT count(*) FROM removed) AS removed FROM due ORDER BY at, aggregate
+"""  # noqa: S608 - constants of this file
+# A row that was written after the end, such as the release of a cluster that returned, may wait for its topic.
+_FORGOTTEN: Final = f"""
+DELETE FROM ended_aggregates WHERE aggregate = ANY(ARRAY(
+    SELECT e.aggregate FROM ended_aggregates e WHERE e.outbox_removed AND e.at < $1 AND NOT EXISTS (
+        SELECT 1 FROM outbox o WHERE o.aggregate = e.aggregate AND NOT {_PUBLISHED})
+    ORDER BY e.at, e.aggregate LIMIT $2))
+RETURNING aggregate
+"""  # noqa: S608 - constants of this file
+_OVERDUE: Final = "SELECT min(at) FROM ended_aggregates WHERE NOT outbox_removed"
+
 REMOVED = metrics.counter(
     "muster_rows_removed_total",
     unit="rows",
@@ -46,19 +115,20 @@ REMOVED = metrics.counter(
     action="None needed; flat for days while the service works: look for errors of the retention task in the log.",
     labels=("table",),
 )
+OVERDUE = metrics.gauge(
+    "muster_rows_overdue_seconds",
+    unit="seconds",
+    meaning="For how long the rows of the oldest aggregate that is over should have been gone.",
+    action="Above an hour: a topic waits (muster_outbox_waiting), or PostgreSQL is too slow to delete what ends.",
+)
 
 
 class Retention:
-    """Keeps the tables of one service bounded.
+    """Keeps the tables of one service bounded. forget: removes the service's own rows of what is forgotten."""
 
-    deletable: aggregates whose outbox rows may go (Deleted for 7 days). forgotten: those whose version numbers may go
-    as well (7 days later, when no copy of their events can be on the bus or in another outbox any more).
-    """
-
-    def __init__(self, database: Database, *, deletable: Ended | None = None, forgotten: Ended | None = None) -> None:
+    def __init__(self, database: Database, *, forget: Forget | None = None) -> None:
         self._database = database
-        self._deletable = deletable
-        self._forgotten = forgotten
+        self._forget = forget
 
     async def run(self) -> None:
         """One round a minute, for ever. An eternal task."""
@@ -70,26 +140,106 @@ class Retention:
             await asyncio.sleep(_INTERVAL)
 
     async def round(self) -> None:
-        """Removes what is over now."""
-        now = identity.now()
-        for table, column, age in _AGED:
-            await self._remove(table, f"o.{column} < $1", now - age)
-        await self._remove("outbox", f"o.version = 0 AND o.created < $1 AND o.{_PUBLISHED}", now - timedelta(days=7))
-        await self._remove("outbox", _SUPERSEDED)
-        if self._deletable is not None and (ended := await self._deletable()):
-            await self._remove("outbox", f"o.aggregate = ANY($1::text[]) AND o.{_PUBLISHED}", list(ended))
-        if self._forgotten is not None and (ended := await self._forgotten()):
-            for table in ("aggregate_versions", "seen_versions"):
-                await self._remove(table, "o.aggregate = ANY($1::text[])", list(ended))
-
-    async def _remove(self, table: str, condition: str, *arguments: object) -> None:
-        sql = (
-            f"DELETE FROM {table} WHERE ctid = ANY(ARRAY("  # noqa: S608 - constants of this file
-            f"SELECT o.ctid FROM {table} o WHERE {condition} LIMIT {_ROWS}))"
-        )
-        for _ in range(_BATCHES):
-            status = await self._database.pool.execute(sql, *arguments)
-            count = int(status.rpartition(" ")[2])
-            REMOVED.labels(table).inc(count)
-            if count < _ROWS:
+        """Removes all that is over now, unless another instance is doing so."""
+        async with self._database.acquired() as connection:
+            if not await connection.fetchval(_LOCK):
                 return
+            try:
+                await self._remove_all(connection, identity.now())
+            finally:
+                if not connection.is_closed():
+                    await connection.execute(_UNLOCK)
+
+    async def _remove_all(self, connection: AnyConnection, now: datetime) -> None:
+        for statement in _OTHER_BUSES:
+            await connection.execute(statement)
+        steps: list[Step] = [
+            *(_Aged(table, column, now - age).step for table, column, age in _AGED),
+            _Unversioned(now - _OUTBOX_KEPT).step,
+            _superseded,
+            _OutboxOfEnded(now - _OUTBOX_KEPT).step,
+            _Forgotten(now - _VERSIONS_KEPT, self._forget).step,
+        ]
+        while steps:  # in turn, so that one long backlog holds up no other
+            steps = [step for step in steps if await _paced(step, connection)]
+        oldest = await connection.fetchval(_OVERDUE)
+        OVERDUE.set(0.0 if oldest is None else max(0.0, (now - _OUTBOX_KEPT - oldest).total_seconds()))
+
+
+async def _paced(step: Step, connection: AnyConnection) -> bool:
+    """One step, and as much rest as it took: users' statements wait for the same disk."""
+    began = time.monotonic()
+    more = await step(connection)
+    await asyncio.sleep(min(time.monotonic() - began, _LONGEST_PAUSE))
+    return more
+
+
+class _Aged:
+    """Rows of one table that are older than a moment."""
+
+    def __init__(self, table: str, column: str, before: datetime) -> None:
+        self._table, self._before = table, before
+        self._sql = (
+            f"DELETE FROM {table} WHERE ctid = ANY(ARRAY("  # noqa: S608 - constants of this file
+            f"SELECT ctid FROM {table} WHERE {column} < $1 LIMIT $2))"
+        )
+
+    async def step(self, connection: AnyConnection) -> bool:
+        return _counted(self._table, await connection.execute(self._sql, self._before, _ROWS)) == _ROWS
+
+
+class _Unversioned:
+    """Outbox rows without a version that were made before a moment."""
+
+    def __init__(self, before: datetime) -> None:
+        self._before = before
+
+    async def step(self, connection: AnyConnection) -> bool:
+        return _counted("outbox", await connection.execute(_UNVERSIONED, self._before, _ROWS)) == _ROWS
+
+
+async def _superseded(connection: AnyConnection) -> bool:
+    (row,) = await connection.fetch(_SUPERSEDED, _ROWS, ASSIGNMENTS, _NEWEST_COUNTS)
+    REMOVED.labels("outbox").inc(row["removed"])
+    return bool(row["looked"] == _ROWS)
+
+
+class _OutboxOfEnded:
+    """Outbox rows of aggregates that ended before a moment; it passes those that have an unsent row."""
+
+    def __init__(self, before: datetime) -> None:
+        self._before = before
+        self._last: tuple[datetime, str] = (_BEGINNING, "")
+
+    async def step(self, connection: AnyConnection) -> bool:
+        rows = await connection.fetch(_OUTBOX_OF_ENDED, self._before, *self._last, _AGGREGATES)
+        if not rows:
+            return False
+        REMOVED.labels("outbox").inc(rows[0]["removed"])
+        self._last = (rows[-1]["at"], rows[-1]["aggregate"])
+        return len(rows) == _AGGREGATES
+
+
+class _Forgotten:
+    """All else of aggregates that ended before a moment."""
+
+    def __init__(self, before: datetime, forget: Forget | None) -> None:
+        self._before, self._forget = before, forget
+
+    async def step(self, connection: AnyConnection) -> bool:
+        async with connection.transaction():
+            over = [row["aggregate"] for row in await connection.fetch(_FORGOTTEN, self._before, _AGGREGATES)]
+            for table in ("outbox", "aggregate_versions", "seen_versions"):
+                # Of the outbox: what was published of it after its end.
+                sql = f"DELETE FROM {table} WHERE aggregate = ANY($1::text[])"  # noqa: S608 - constants of this file
+                _counted(table, await connection.execute(sql, over))
+            if self._forget is not None:
+                await self._forget(connection, over)
+        return len(over) == _AGGREGATES
+
+
+def _counted(table: str, status: str) -> int:
+    """The number of rows in the status of a DELETE."""
+    count = int(status.rpartition(" ")[2])
+    REMOVED.labels(table).inc(count)
+    return count

@@ -6,7 +6,7 @@ last statements of the transaction, the commit row the very last; nothing of it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -26,6 +26,9 @@ _NO_HEADERS: Final[Mapping[str, str]] = {}
 _SUFFIX: Final = ".assignments"
 _APPEND: Final = "SELECT append_outbox($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 _COMMIT_ROW: Final = "INSERT INTO commits (id, at) VALUES ($1, $2)"
+_MARK_ENDED: Final = (
+    "INSERT INTO ended_aggregates (aggregate, at) SELECT a, $2 FROM unnest($1::text[]) AS a ON CONFLICT DO NOTHING"
+)
 _SETTLE: Final = "SELECT settle($1, $2, $3, $4, $5, $6, $7, $8)"
 
 
@@ -71,6 +74,7 @@ class Unit:
         """The trace of each aggregate whose event is being handled; what is published for it carries it on."""
         self.settlement: Settlement | None = None
         self._staged: list[Staged] = []
+        self._ended: set[str] = set()
         self._after_commit: list[Callable[[], None]] = []
         self._after_rollback: list[Callable[[], None]] = []
 
@@ -113,6 +117,13 @@ class Unit:
         )
         return made
 
+    def mark_ended(self, aggregates: Iterable[str]) -> None:
+        """Notes that these aggregates are over: their events and version numbers are kept for days only (retention.py).
+
+        Marking one again changes nothing.
+        """
+        self._ended.update(aggregates)
+
     def after_commit(self, action: Callable[[], None]) -> None:
         """Calls `action` once this transaction is known to be committed, in the order of staging; never otherwise."""
         self._after_commit.append(action)
@@ -130,6 +141,8 @@ class Unit:
         """Writes the last rows: the consumer's books, the outbox under its lock, the commit row."""
         if self.settlement is not None:
             await self._settle(self.settlement)
+        if self._ended:
+            await self.connection.execute(_MARK_ENDED, sorted(self._ended), self.now)
         if self._staged:
             await self._append()
         await self.connection.execute(_COMMIT_ROW, self.commit_id, self.now)

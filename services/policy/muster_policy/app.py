@@ -26,7 +26,7 @@ from muster_chassis.runtime import Runtime
 from muster_chassis.topics import SUBMISSIONS, TENANCY, owned_by
 from muster_policy.adapters.file import PolicyFile
 from muster_policy.adapters.herald import KafkaHerald
-from muster_policy.adapters.postgres import PostgresBooks, ended
+from muster_policy.adapters.postgres import PostgresBooks, forget
 from muster_policy.domain.bench import Bench
 from muster_policy.handlers import Handlers
 from muster_policy.rpc import policies_service
@@ -81,14 +81,11 @@ def _flow(runtime: Runtime, settings: PolicySettings, database: Database, bus: B
         handler=Stream(handlers),
         decoder=DECODER,
     )
-    retention = Retention(
-        database, deletable=partial(ended, database, forget=False), forgotten=partial(ended, database, forget=True)
-    )
     runtime.eternal("bus", bus.watch)
     runtime.eternal("relay", relay.run)
     runtime.eternal("consumer", consumer.run, stop=consumer.stop)
     runtime.eternal("release", partial(release, database, handlers))
-    runtime.eternal("retention", retention.run)
+    runtime.eternal("retention", Retention(database, forget=forget).run)
     runtime.drain(partial(relay.drain, _DRAIN_SECONDS))
 
 

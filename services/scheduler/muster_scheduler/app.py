@@ -10,7 +10,6 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import timedelta
 from functools import partial
 from typing import Final
 
@@ -37,7 +36,7 @@ from muster_chassis.watchdog import long_section
 from muster_scheduler import heap, stream
 from muster_scheduler.adapters.highest import highest_epoch
 from muster_scheduler.adapters.outgoing import Publisher
-from muster_scheduler.adapters.postgres import PostgresStore, ended_before
+from muster_scheduler.adapters.postgres import PostgresStore
 from muster_scheduler.adapters.rebuild import load
 from muster_scheduler.domain import events as domain
 from muster_scheduler.domain.asked.workloads import SECOND
@@ -59,7 +58,6 @@ _FOLLOW_SHARE: Final = 200  # a standby reads along for at most one part in so m
 _SHORT: Final = 0.02
 _DRAIN: Final = 3.0
 _REBUILD: Final = 600.0  # seconds for which a rebuild or a compilation may hold the loop
-_KEPT: Final = timedelta(days=7)
 _READ: Final = (SUBMISSIONS, TENANCY, ADMISSIONS, ADVICE)
 
 
@@ -89,7 +87,7 @@ async def compose(runtime: Runtime, settings: SchedulerSettings) -> None:
     runtime.eternal("relay", relay.run)
     runtime.eternal("leadership", scheduler.run)
     runtime.eternal("server", server.run)
-    runtime.eternal("retention", Retention(database, deletable=scheduler.over, forgotten=scheduler.forgotten).run)
+    runtime.eternal("retention", Retention(database).run)
     runtime.drain(lambda: relay.drain(_DRAIN))
 
 
@@ -144,16 +142,6 @@ class Scheduler:
         with long_section(_REBUILD):
             await asyncio.to_thread(warm_up)
         await self._leadership.run(self._lead, self._follow)
-
-    async def over(self) -> list[str]:
-        """Workloads whose outbox rows may go."""
-        async with self._database.pool.acquire() as connection:
-            return await ended_before(connection, identity.now() - _KEPT)  # type: ignore[arg-type]  # the pool's proxy
-
-    async def forgotten(self) -> list[str]:
-        """Workloads whose version numbers may go."""
-        async with self._database.pool.acquire() as connection:
-            return await ended_before(connection, identity.now() - 2 * _KEPT)  # type: ignore[arg-type]  # see above
 
     async def _floor(self) -> int:
         """The highest epoch on the assignment topics: a restored database must not lead under an old one."""

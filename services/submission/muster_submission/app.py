@@ -26,8 +26,6 @@ KINDS: Final = {
 }
 """Methods whose calls have limits of their own."""
 _DRAIN_SECONDS: Final = 3.0
-_DELETED_KEPT: Final = 7
-_FORGOTTEN_AFTER: Final = 14
 
 
 async def compose(runtime: Runtime, settings: SubmissionSettings) -> Application:
@@ -54,9 +52,6 @@ async def compose(runtime: Runtime, settings: SubmissionSettings) -> Application
     server = Server(
         settings, app.services(), runtime.health, access.authenticate, PUBLIC, limiter=access.limiter, kinds=KINDS
     )
-    retention = Retention(
-        database, deletable=lambda: upkeep.ended(_DELETED_KEPT), forgotten=lambda: upkeep.ended(_FORGOTTEN_AFTER)
-    )
 
     async def stop_serving() -> None:
         app.feed.close()
@@ -68,7 +63,7 @@ async def compose(runtime: Runtime, settings: SubmissionSettings) -> Application
     for consumer in app.consumers():
         runtime.eternal(f"consumer {consumer.name}", consumer.run, stop=consumer.stop)
     runtime.eternal("feed", app.feed.run)
-    runtime.eternal("retention", retention.run)
+    runtime.eternal("retention", Retention(database).run)
     runtime.eternal("pruning", upkeep.keep_bounded)
     runtime.eternal("refusals", app.access_parts.refusals.run)
     runtime.eternal("refused calls", app.refused_calls.run)

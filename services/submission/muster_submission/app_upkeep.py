@@ -26,9 +26,6 @@ _HISTORY_KEPT: Final = timedelta(days=90)
 _PRUNE_SECONDS: Final = 60.0
 _PRUNE_ROWS: Final = 5000
 _ROTATE_SECONDS: Final = 60.0
-_ENDED: Final = """
-SELECT id::text FROM workloads WHERE gone AND finished_at < now() - make_interval(days => $1) ORDER BY id LIMIT 5000
-"""
 
 
 class Upkeep:
@@ -82,7 +79,3 @@ class Upkeep:
             except (*TRANSIENT, asyncpg.PostgresError, TimeoutError) as error:
                 _log.warning("credentials could not be sealed anew, tried again in a minute", error=repr(error))
             await asyncio.sleep(_ROTATE_SECONDS)
-
-    async def ended(self, days: int) -> list[str]:
-        """Workloads that have been Deleted for so many days."""
-        return [row["id"] for row in await self._database.pool.fetch(_ENDED, days)]

@@ -13,8 +13,9 @@ import pytest
 from muster_chassis import identity
 from muster_chassis.database import Database
 from muster_chassis.migrations import load
+from muster_chassis.retention import Retention
 from muster_chassis.unit import Unit
-from muster_policy.adapters.postgres import PostgresBooks, ended
+from muster_policy.adapters.postgres import PostgresBooks, forget
 from muster_policy.ports import Books, Project, Told
 from tests.support.policy_books import MemoryBooks, no_unit, submission
 from tests.support.stations import settings
@@ -89,16 +90,12 @@ async def test_what_waits_is_taken_once_when_its_project_is_there(house: House) 
 
 async def test_rows_of_deleted_workloads_go_in_the_end(database: Any) -> None:
     async with opened(database.url("policy")) as here:
-        books = PostgresBooks()
+        books, retention = PostgresBooks(), Retention(here, forget=forget)
         async with here.unit() as unit:
             await books.record(unit, [Told(submission(n).key, "t", b"") for n in (1, 2)])
+        async with here.unit() as unit:
             await books.deleted(unit, [submission(1).key[0]])
-        assert await ended(here, forget=False) == []
-        for days, kept in ((8, 2), (15, 1)):
-            await here.pool.execute(
-                "UPDATE verdicts SET deleted_at = $1 WHERE deleted_at IS NOT NULL",
-                identity.now() - timedelta(days=days),
-            )
-            assert await ended(here, forget=False) == [submission(1).key[0]]
-            assert len(await ended(here, forget=True)) == (0 if kept == 2 else 1)
+        for days, kept in ((0, 2), (13, 2), (15, 1)):
+            await here.pool.execute("UPDATE ended_aggregates SET at = $1", identity.now() - timedelta(days=days))
+            await retention.round()
             assert await here.pool.fetchval("SELECT count(*) FROM verdicts") == kept

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import timedelta
 from typing import Final
 
 from muster.events.v1.submission_pb2 import WorkloadSubmitted
-from muster_chassis import identity
-from muster_chassis.database import Database
+from muster_chassis.connection import AnyConnection
 from muster_chassis.unit import Unit
 from muster_policy.ports import Key, Project, Submission, Told
-
-_ENDED_ROWS: Final = 2_000
-_KEPT: Final = timedelta(days=7)
 
 _VERDICTS: Final = """
 SELECT v.workload_id, v.generation, v.type, v.message
@@ -46,10 +41,7 @@ DELETE FROM waiting WHERE (workload_id, generation) IN (
     WHERE p.gone OR p.version >= w.needs ORDER BY w.at LIMIT $1 FOR UPDATE OF w SKIP LOCKED)
 RETURNING message, trace
 """
-_DELETED: Final = """
-WITH unasked AS (DELETE FROM waiting WHERE workload_id = ANY($1::uuid[]))
-UPDATE verdicts SET deleted_at = coalesce(deleted_at, $2) WHERE workload_id = ANY($1::uuid[])
-"""
+_DELETED: Final = "DELETE FROM waiting WHERE workload_id = ANY($1::uuid[])"
 
 
 class PostgresBooks:
@@ -113,17 +105,10 @@ class PostgresBooks:
 
     async def deleted(self, unit: Unit, workloads: Sequence[str]) -> None:
         """Notes that somebody wants these workloads gone: nothing of them waits any longer."""
-        await unit.connection.execute(_DELETED, list(workloads), unit.now)
+        unit.mark_ended(workloads)
+        await unit.connection.execute(_DELETED, list(workloads))
 
 
-async def ended(database: Database, *, forget: bool) -> Sequence[str]:
-    """Workloads that were asked to go 7 days ago (`forget`: 14), whose rows may go; theirs here go with the latter."""
-    before = identity.now() - _KEPT * (2 if forget else 1)
-    if not forget:
-        sql = "SELECT DISTINCT workload_id::text AS id FROM verdicts WHERE deleted_at < $1 LIMIT $2"
-    else:
-        sql = (
-            "DELETE FROM verdicts WHERE workload_id IN (SELECT DISTINCT workload_id FROM verdicts "
-            "WHERE deleted_at < $1 LIMIT $2) RETURNING workload_id::text AS id"
-        )
-    return [row["id"] for row in await database.pool.fetch(sql, before, _ENDED_ROWS)]
+async def forget(connection: AnyConnection, workloads: Sequence[str]) -> None:
+    """Removes the verdicts on workloads that nothing can ask about any more."""
+    await connection.execute("DELETE FROM verdicts WHERE workload_id = ANY($1::uuid[])", list(workloads))

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
-import asyncpg
 from msgspec.structs import astuple
 
 from muster_chassis.unit import Unit
@@ -181,6 +180,7 @@ class PostgresStore:
         changed = [world.workloads[workload_id] for workload_id in touched if workload_id in world.workloads]
         if not changed:
             return
+        unit.mark_ended(w.id for w in changed if w.phase is Phase.DELETED)
         lines = [(w.id, w.project, w.name, w.phase.value, w.desired.value, w.generation, w.attempt) for w in changed]
         bodies = [_encoded(w.id, workload_rows.of_workload, w) for w in changed]
         await unit.connection.execute(_WORKLOADS, *_columns(lines), unit.now, bodies)
@@ -227,9 +227,3 @@ def place_of(workload: Workload, holder: Holder) -> str:
 
 def _columns(lines: Any) -> list[list[Any]]:
     return [list(column) for column in zip(*lines, strict=True)]
-
-
-async def ended_before(connection: asyncpg.Connection, moment: Any, limit: int = 2000) -> list[str]:
-    """Workloads that were Deleted before `moment`."""
-    sql = "SELECT id::text FROM workloads WHERE phase = $1 AND updated < $2 ORDER BY updated LIMIT $3"
-    return [row["id"] for row in await connection.fetch(sql, Phase.DELETED.value, moment, limit)]

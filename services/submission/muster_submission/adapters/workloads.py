@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from muster.workload.v1.workload_pb2 import Workload
 from muster_chassis.unit import Unit
+from muster_kernel.lifecycle import Phase
 from muster_submission.adapters import views
 from muster_submission.domain import phases
 from muster_submission.domain.progress import NO_REASON, Progress, Why
@@ -117,6 +118,7 @@ class PostgresWorkloads:
 
     async def _keep_progress(self, unit: Unit, batch: Batch) -> None:
         ids, values = list(batch.progress), list(batch.progress.values())
+        unit.mark_ended(name for name, one in batch.progress.items() if one.phase is Phase.DELETED)
         await unit.connection.execute(
             _KEEP,
             unit.now,
