@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import shutil
 import sys
 import tempfile
@@ -132,9 +131,9 @@ def _summary(seed: int, outcome: Outcome) -> dict[str, object]:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make chaos", description=__doc__)
-    parser.add_argument("--seed", type=int, default=int(os.environ.get("SEED", "1")))
-    parser.add_argument("--kills", type=int, default=int(os.environ.get("KILLS", "30")))
-    parser.add_argument("--workloads", type=int, default=int(os.environ.get("WORKLOADS", "200")))
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kills", type=int, default=30)
+    parser.add_argument("--workloads", type=int, default=200)
     parser.add_argument("--keep", action="store_true", help="keep the folder also after a clean run")
     return parser.parse_args()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -140,3 +141,12 @@ def test_the_verbs_need_the_standard_library_only() -> None:
     """-I and -S: no site-packages, as on a machine where nothing is installed yet."""
     code = "import sys; sys.path.insert(0, 'deploy'); import verbs.table"
     assert subprocess.run([sys.executable, "-I", "-S", "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+def test_make_chaos_with_a_seed_alone_uses_its_own_number_of_kills() -> None:
+    """Make exports a variable that is not given as an empty one."""
+    here = {**os.environ, "SEED": "2", "KILLS": ""}
+    shown = subprocess.run(
+        [sys.executable, ROOT / "tests" / "chaos" / "run.py", "--help"], env=here, capture_output=True, check=False
+    )
+    assert shown.returncode == 0, shown.stderr.decode()
