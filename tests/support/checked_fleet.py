@@ -26,7 +26,7 @@ from muster_scheduler.domain.state import State
 from tests.support import machine_laws as laws
 from tests.support.fleets import Fleet
 from tests.support.machine_shapes import LIMITS
-from tests.support.plain_twin import Step, Twin, act
+from tests.support.plain_twin import Step, Twin, act, decide
 from tests.support.scheduler_tables import Tables, TablesUnit
 
 _FORGOTTEN_AFTER = 15 * 24 * 3600 * 1_000_000
@@ -126,7 +126,7 @@ class Checked(Fleet):
         """What a cycle would decide if it looked at every class again; nothing of it stays."""
         self.state.begin(self.now)
         self.state.world.waiting.wake_all()
-        self.state.propose()
+        decide(self.state)
         made = list(self.state.plan().decisions)
         waiting = self.state.world.waiting
         reasons = ((each, waiting.reason(each)) for each in self.state.world.workloads)
@@ -151,7 +151,7 @@ class Checked(Fleet):
             for replica in [each for holder, each in workload.leaving.items() if holder not in before]:
                 gone(world, workload, replica)
         world.waiting.wake_all()
-        self.state.propose()
+        decide(self.state)
         made = takewhile(lambda each: not isinstance(each, d.Claimed), list(self.state.plan().decisions))
         self._abort()
         return [each for each in made if isinstance(each, d.Placed) and each.workload not in self._patient]
