@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from muster_chassis import outbox
+from muster_chassis import identity, outbox
 from muster_chassis.admission import Entry
 from muster_chassis.database import Database
 from muster_chassis.intake import Intake
-from muster_chassis.outbox import OutOfOrder, Relay
+from muster_chassis.outbox import Relay
+from muster_chassis.outbox_order import OutOfOrder
 from muster_chassis.topics import SUBMISSIONS
 from tests.support.records import intake, record, with_ledger
 from tests.support.stations import asked, opened, station
@@ -55,8 +56,9 @@ async def _two_commits_that_cross(here: Any, relay: Any, *, seconds: float) -> N
     async def slow() -> None:
         async with here.database.unit() as unit:
             unit.publish(SUBMISSIONS, "slow", asked("slow"))
-            await unit._append()
+            await unit.seal()
             unit._staged.clear()
+            unit.commit_id = identity.event_id()  # its block seals once more
             inserted.set()
             await asyncio.wait({asyncio.ensure_future(crossed.wait())}, timeout=seconds)
 

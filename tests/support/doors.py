@@ -200,11 +200,11 @@ def violations(error: grpc.aio.AioRpcError) -> dict[str, str]:
     return {}
 
 
-def settings(database: Any, kafka: str, **more: Any) -> SubmissionSettings:
+def settings(database: Any, kafka: str, *, instance: str = "submission-0", **more: Any) -> SubmissionSettings:
     """Settings of a service of a test."""
     given: dict[str, Any] = {"auth": AuthMode.OFF} | more
     return SubmissionSettings(
-        instance="submission-0",
+        instance=instance,
         kafka_bootstrap=kafka,
         kafka_security=Security.PLAINTEXT,
         metrics_listen="127.0.0.1:0",
@@ -246,3 +246,16 @@ async def door(database: Any, kafka: str, **more: Any) -> AsyncIterator[Door]:
             httpx.AsyncClient(base_url=f"http://{configured.rest_listen}", timeout=30)
         )
         yield Door(app, opened, policy, scheduler, kafka, http)
+
+
+@asynccontextmanager
+async def second(first: Door, database: Any, **more: Any) -> AsyncIterator[Door]:
+    """Another instance of submission beside the first one, with the same others around it."""
+    configured = settings(database, first.kafka, instance="submission-1", **more)
+    async with AsyncExitStack() as stack:
+        app = await stack.enter_async_context(running(configured))
+        opened = await stack.enter_async_context(channel(configured.grpc_listen))
+        http = await stack.enter_async_context(
+            httpx.AsyncClient(base_url=f"http://{configured.rest_listen}", timeout=30)
+        )
+        yield Door(app, opened, first.policy, first.scheduler, first.kafka, http)

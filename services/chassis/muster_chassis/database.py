@@ -10,16 +10,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, cast
 
 import asyncpg
 
-from muster_chassis import identity, logs, metrics
-from muster_chassis.connection import AnyConnection
+from muster_chassis import identity, logs, metrics, standby
+from muster_chassis.connection import AnyConnection, Backend, Connection, backend_of, know_backend
 from muster_chassis.fingerprints import Fingerprints
-from muster_chassis.migrations import Migration, migrate
+from muster_chassis.health import Health
+from muster_chassis.migrations import Migration
+from muster_chassis.migrations.apply import migrate
 from muster_chassis.settings import DatabaseSettings
 from muster_chassis.unit import Unit
 
@@ -29,11 +31,6 @@ _ACQUIRE_SECONDS: Final = 60.0  # longer than any statement may take
 _RELEASE_SECONDS: Final = 10.0
 _RESOLVE_SECONDS: Final = 20.0
 _PAUSE: Final = 0.1
-_WHO: Final = """
-SELECT pg_backend_pid() AS pid,
-       (SELECT backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()) AS started,
-       (SELECT system_identifier::text FROM pg_control_system()) AS server
-"""
 
 PLANNER: Final = {
     "jit": "off",
@@ -84,7 +81,7 @@ class DatabaseError(Exception):
 
 
 class OutcomeUnknown(Exception):
-    """A commit got no answer and cannot be looked up: the server is another, or did not come back in time."""
+    """A commit got no answer and cannot be looked up, or no synchronous standby has it: a failover may lose it."""
 
 
 def transient(error: BaseException) -> bool:
@@ -96,21 +93,6 @@ def transient(error: BaseException) -> bool:
         # A handler's own trouble with a file is none of PostgreSQL's; that of a connect is told as a connection's.
         return isinstance(error, ConnectionError)
     return isinstance(error, TRANSIENT)
-
-
-@dataclass(frozen=True, slots=True)
-class Backend:
-    """The server process behind a connection, as pg_stat_activity knows it."""
-
-    pid: int
-    started: str
-    server: str
-
-
-class Connection(asyncpg.Connection):
-    """A connection that knows its backend."""
-
-    backend: Backend
 
 
 class Database:
@@ -127,15 +109,26 @@ class Database:
         self._woken: list[Callable[[], None]] = []
 
     @classmethod
-    async def open(cls, settings: DatabaseSettings, *, source: str, migrations: Sequence[Migration] = ()) -> Database:
+    async def open(
+        cls,
+        settings: DatabaseSettings,
+        *,
+        source: str,
+        migrations: Sequence[Migration] = (),
+        health: Health | None = None,
+    ) -> Database:
         """Connects, checks the server, brings the schema up to date and opens the pool.
 
-        source: the service's name, ce_source of all that it publishes. Raises DatabaseError and MigrationError.
+        source: the service's name, ce_source of all that it publishes. health: shows as `schema` what a migration waits
+        for. Raises DatabaseError and MigrationError.
         """
+        shown = health or Health()
         connection = await asyncpg.connect(settings.database_url.get_secret_value(), timeout=10)
         try:
             await _check_server(connection)
-            await migrate(connection, settings.database_schema, migrations)
+            waits = partial(shown.bad, "schema", at_once=True)
+            await migrate(connection, settings.database_schema, migrations, waits=waits)
+            shown.good("schema")
         finally:
             await connection.close(timeout=5)
         pool: asyncpg.Pool = await asyncpg.create_pool(  # type: ignore[call-overload]  # the stubs want one record class
@@ -143,7 +136,7 @@ class Database:
             connection_class=Connection,
             min_size=2,
             max_size=settings.database_connections,
-            init=_know_backend,
+            init=know_backend,
             reset=_check_idle,
             timeout=10,
             max_inactive_connection_lifetime=0,
@@ -167,7 +160,7 @@ class Database:
             timeout=10,
             **_options(self.settings, self.source),
         )
-        await _know_backend(connection)
+        await know_backend(connection)
         return connection
 
     def on_published(self, wake: Callable[[], None]) -> None:
@@ -233,16 +226,24 @@ class Database:
 
         A cancellation waits for the outcome: memory that did not follow a commit would be apart from the database.
         """
-        backend = _backend(connection)
-        commit = asyncio.ensure_future(connection.execute("COMMIT"))
+        commit = asyncio.ensure_future(self._answered(connection, unit))
         cancelled: asyncio.CancelledError | None = None
         while not commit.done():
             try:
                 await asyncio.wait({commit})
             except asyncio.CancelledError as error:
                 cancelled = error
+        commit.result()
+        if cancelled is not None:
+            self._follow(unit)
+            raise cancelled
+
+    async def _answered(self, connection: AnyConnection, unit: Unit) -> None:
+        """Commits. Returns once it is known that it is done, and that no failover to the standby loses it."""
+        backend = backend_of(connection)
         try:
-            status = commit.result()
+            with standby.warnings(connection) as warned:
+                status = await connection.execute("COMMIT")
         except Exception as error:
             if isinstance(error, asyncpg.PostgresError) and not isinstance(error, TRANSIENT):
                 raise
@@ -250,12 +251,29 @@ class Database:
             _log.warning("a commit got no answer", error=repr(error), commit=unit.commit_id)
             if not await self.resolve(unit.commit_id, backend):
                 raise asyncpg.PostgresConnectionError("the connection was lost before the commit") from error
+            await self._confirm(unit.commit_id)
         else:
             if status != "COMMIT":
                 raise asyncpg.InFailedSQLTransactionError("a statement of the transaction had failed unseen")
-        if cancelled is not None:
-            self._follow(unit)
-            raise cancelled
+            if warned:
+                COMMITS.labels("unknown").inc()
+                _log.warning("a commit is on no synchronous standby yet", why=warned[0], commit=unit.commit_id)
+                await self._confirm(unit.commit_id)
+
+    async def _confirm(self, commit_id: str) -> None:
+        """Waits until the standby has what was committed. Raises OutcomeUnknown where it does not come in time."""
+        try:
+            async with asyncio.timeout(_RESOLVE_SECONDS):
+                while True:
+                    with suppress(*PASSING, TimeoutError):
+                        async with self.pool.acquire(timeout=5) as connection:
+                            if await standby.confirm(connection):
+                                return
+                    await asyncio.sleep(_PAUSE)
+        except TimeoutError as error:
+            raise OutcomeUnknown(
+                f"commit {commit_id} is on this server, and no synchronous standby had it within {_RESOLVE_SECONDS} s"
+            ) from error
 
     async def resolve(self, commit_id: str, backend: Backend, *, within: float = _RESOLVE_SECONDS) -> bool:
         """Whether the transaction with that commit row happened, asked once its backend is gone.
@@ -276,7 +294,7 @@ class Database:
 
 
 async def _look_up(connection: AnyConnection, commit_id: str, backend: Backend) -> bool | None:
-    here = _backend(connection)
+    here = backend_of(connection)
     if here.server != backend.server:
         raise OutcomeUnknown(f"the server is {here.server}, the commit was sent to {backend.server}")
     gone = await connection.fetchval(
@@ -318,17 +336,6 @@ async def _check_server(connection: asyncpg.Connection) -> None:
         )
 
 
-async def _know_backend(connection: Connection) -> None:
-    (row,) = await connection.fetch(_WHO)
-    connection.backend = Backend(row["pid"], row["started"], row["server"])
-
-
-def _backend(connection: Any) -> Backend:
-    # The pool hands out a proxy; the attribute lives on the connection behind it.
-    found: Backend = getattr(connection, "_con", connection).backend
-    return found
-
-
 async def _check_idle(connection: asyncpg.Connection) -> None:
     """Replaces asyncpg's reset, a round trip for every unit: nobody here leaves settings or cursors behind."""
     if connection.is_in_transaction():
@@ -336,6 +343,7 @@ async def _check_idle(connection: asyncpg.Connection) -> None:
 
 
 async def _rollback(connection: AnyConnection) -> None:
-    if not connection.is_closed() and connection.is_in_transaction():
-        with suppress(*TRANSIENT, asyncpg.PostgresError, TimeoutError):
+    # Even to ask a connection that the pool has taken back is an InterfaceError, which must not hide the first error.
+    with suppress(*TRANSIENT, asyncpg.PostgresError, TimeoutError):
+        if not connection.is_closed() and connection.is_in_transaction():
             await connection.execute("ROLLBACK")

@@ -18,7 +18,8 @@ import asyncpg
 
 from muster_chassis import logs, metrics
 from muster_chassis.backoff import Backoff
-from muster_chassis.database import TRANSIENT, Connection, Database
+from muster_chassis.connection import Connection
+from muster_chassis.database import TRANSIENT, Database
 from muster_chassis.unit import Unit
 
 _log = logs.get(__name__)

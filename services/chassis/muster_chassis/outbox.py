@@ -1,8 +1,8 @@
 """The relay: publishes outbox rows in commit order, for ever (rule 2).
 
 One task a lane. It reads `id > last`, which is safe because rows are inserted under a lock that is held until the
-commit; wakes at once after a commit of this process, and polls slowly for those of others. `last` is written down
-now and then: after a crash some rows go out twice, under the same event ids, and consumers drop them.
+commit; wakes at once after a commit, another instance's included (`notifications`), and polls as well. `last` is
+written down now and then: after a crash some rows go out twice, under the same event ids, and consumers drop them.
 
 Order counts within a topic, so a topic that cannot be sent to (it is missing, has no leader, refuses us) waits alone at
 its own position (`waiting_topics`), while the others are published; it catches up in order.
@@ -15,25 +15,25 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import asyncpg
 import msgspec
-from aiokafka import errors
 from aiokafka.errors import ProducerFenced
 
-from muster_chassis import kafka, logs, metrics, tracing
+from muster_chassis import kafka, logs, metrics, standby, tracing
 from muster_chassis.backoff import Backoff
 from muster_chassis.bus import Bus, BusLost, Session
 from muster_chassis.codec import encode_headers
-from muster_chassis.database import PASSING, TRANSIENT, Connection, Database, transient
+from muster_chassis.connection import Connection
+from muster_chassis.database import PASSING, TRANSIENT, Database, transient
 from muster_chassis.kafka import KAFKA_TROUBLE
+from muster_chassis.outbox_order import check_order
 from muster_chassis.signatures import RecordSigner
-from muster_chassis.topics import named
 from muster_chassis.unit import ASSIGNMENTS, ORDINARY
-from muster_chassis.waiting_topics import WaitingTopics, has_leader
+from muster_chassis.waiting_topics import TOPIC_TROUBLE, TopicsFailed, WaitingTopics, is_there
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -53,19 +53,7 @@ _READ_TOPIC: Final = """
 SELECT id, event_id::text, topic, aggregate, version, key, type, headers, value, trace, created
 FROM outbox WHERE lane = $1 AND id > $2 AND id <= $4 AND topic = $5 ORDER BY id LIMIT $3
 """
-_NEW_TOPIC_PAUSE: Final = 0.2
 _TOPIC_SECONDS: Final = 5.0  # within which Kafka acknowledges a pass of one topic, else that topic waits
-_TOPIC_TROUBLE: Final = (
-    errors.UnknownTopicOrPartitionError,
-    errors.TopicAuthorizationFailedError,
-    errors.InvalidTopicError,
-    errors.LeaderNotAvailableError,
-    errors.NotLeaderForPartitionError,
-    errors.MessageSizeTooLargeError,
-    errors.KafkaTimeoutError,
-    TimeoutError,
-)
-"""What keeps one topic from being sent to and says nothing about the others."""
 _REMEMBER: Final = """
 INSERT INTO relay_positions (lane, bus, last) VALUES ($1, $2, $3)
 ON CONFLICT (lane, bus) DO UPDATE SET last = greatest(relay_positions.last, excluded.last)
@@ -85,18 +73,6 @@ LAG = metrics.histogram(
     action="Slow: look at Kafka, then at long transactions that hold the outbox lock.",
     labels=("lane",),
 )
-
-
-class OutOfOrder(Exception):
-    """The outbox is not in commit order: a version was skipped or repeated. Nothing may be published past it."""
-
-
-class TopicsFailed(Exception):
-    """Some topics of a pass were not acknowledged. `first`: the first row of each that is not, and why."""
-
-    def __init__(self, first: Mapping[str, tuple[int, Exception]]) -> None:
-        super().__init__(", ".join(f"{topic}: {error!r}" for topic, (_, error) in first.items()))
-        self.first = dict(first)
 
 
 class Fenced(Exception):
@@ -130,9 +106,14 @@ class Relay:
         self._persist_at = 0.0
         self.waiting = WaitingTopics(lane, self._label, bus.health)
         self._known: set[str] = set()
+        self._standby = False
         self.last = 0
         """The id of the last row that Kafka has acknowledged, but for topics that wait."""
-        database.on_published(self._wake.set)
+        database.on_published(self.wake)
+
+    def wake(self) -> None:
+        """Something was committed, here or by another instance."""
+        self._wake.set()
 
     async def run(self) -> None:
         """Publishes for ever; Kafka and PostgreSQL may come and go. Raises Fenced and OutOfOrder, nothing else."""
@@ -182,6 +163,9 @@ class Relay:
                     if topic not in await self._pass(connection, producer, rows):
                         self.waiting.sent(topic, rows[-1]["id"] if rows else last, over=len(rows) < self._batch)
                 rows = await read.fetch(self._lane, self.last, self._batch, self.waiting.names)
+                if rows and not await self._confirmed(connection):
+                    await backoff.pause()
+                    continue
                 if rows:
                     await self._pass(connection, producer, rows)
                     self.last = rows[-1]["id"]
@@ -192,6 +176,21 @@ class Relay:
                         # Not asyncio.wait_for: in 3.11 it swallows a cancellation that meets the event.
                         async with asyncio.timeout(_POLL):
                             await self._wake.wait()
+
+    async def _confirmed(self, connection: Connection) -> bool:
+        """Whether a synchronous standby, if there is one, has the rows that were read.
+
+        A commit whose wait for the standby was cut short shows its rows all the same. Published, and lost by a
+        failover, they would be events of something that never happened.
+        """
+        if not self._standby:
+            return True
+        confirmed = await standby.confirm(connection)
+        if confirmed:
+            self._bus.health.good("standby")
+        else:
+            self._bus.health.degraded("standby", "no synchronous standby has the last commits; nothing is published")
+        return confirmed
 
     async def _pass(self, connection: Connection, producer: AIOKafkaProducer, rows: Sequence[Any]) -> set[str]:
         """Publish rows but those of topics that are missing, which wait from now on and are returned.
@@ -231,8 +230,8 @@ class Relay:
         new = {row["topic"] for row in rows} - self._known
         if not new:
             return new
-        found = await asyncio.gather(*(_is_there(producer, topic) for topic in sorted(new)))
-        missing = {topic for topic, is_there in zip(sorted(new), found, strict=True) if not is_there}
+        found = await asyncio.gather(*(is_there(producer, topic) for topic in sorted(new)))
+        missing = {topic for topic, there in zip(sorted(new), found, strict=True) if not there}
         self._known.update(new - missing)
         return missing
 
@@ -241,6 +240,9 @@ class Relay:
         """A session of its own: it holds the lock, and reads, so that losing one is losing the other."""
         connection = await self._database.connect()
         try:
+            # It writes positions only, and a position that a crash took back sends some rows a second time.
+            await connection.execute("SET synchronous_commit = off")
+            self._standby = bool(await connection.fetchval("SHOW synchronous_standby_names"))
             if self._transactional_id is None:
                 await self._alone(connection)
             yield connection
@@ -322,7 +324,7 @@ class Relay:
                     # Shielded: an answer that comes too late must not be cancelled inside the client.
                     await (answer if answer.done() else asyncio.shield(answer))
                     acknowledged += 1
-        except _TOPIC_TROUBLE as error:
+        except TOPIC_TROUBLE as error:
             return rows[acknowledged]["id"], error
         return None
 
@@ -343,31 +345,3 @@ class Relay:
             answer: asyncio.Future[Any] = await producer.send(row["topic"], row["value"], row["key"], headers=headers)
         answer.add_done_callback(kafka.seen)
         return answer
-
-
-async def _is_there(producer: AIOKafkaProducer, topic: str) -> bool:
-    """Whether a topic can be sent to; one that was made just now is looked for twice."""
-    if await has_leader(producer, topic):
-        return True
-    await asyncio.sleep(_NEW_TOPIC_PAUSE)
-    return await has_leader(producer, topic)
-
-
-def check_order(rows: Sequence[Any]) -> None:
-    """Asserts that in one pass the versions of each aggregate grow by one. Raises OutOfOrder.
-
-    On compacted topics they only have to grow: rows that newer ones have replaced are removed from the outbox.
-    """
-    last: dict[tuple[str, str], int] = {}
-    for row in rows:
-        version = row["version"]
-        if not version:
-            continue
-        key = (row["topic"], row["aggregate"])
-        before = last.get(key)
-        if before is not None and version != before + 1 and not (version > before and named(row["topic"]).compacted):
-            raise OutOfOrder(
-                f"outbox row {row['id']}: {key[0]} of {key[1]} has version {version} after {before}; "
-                "was a row inserted without append_outbox?"
-            )
-        last[key] = version

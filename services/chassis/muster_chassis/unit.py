@@ -24,12 +24,7 @@ ORDINARY: Final = 0
 ASSIGNMENTS: Final = 1
 _NO_HEADERS: Final[Mapping[str, str]] = {}
 _SUFFIX: Final = ".assignments"
-_APPEND: Final = "SELECT append_outbox($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
-_COMMIT_ROW: Final = "INSERT INTO commits (id, at) VALUES ($1, $2)"
-_MARK_ENDED: Final = (
-    "INSERT INTO ended_aggregates (aggregate, at) SELECT a, $2 FROM unnest($1::text[]) AS a ON CONFLICT DO NOTHING"
-)
-_SETTLE: Final = "SELECT settle($1, $2, $3, $4, $5, $6, $7, $8)"
+_SEAL: Final = f"SELECT seal({', '.join(f'${number}' for number in range(1, 22))})"
 
 
 class ValueTooLarge(Reject):
@@ -138,14 +133,33 @@ class Unit:
         return self._staged
 
     async def seal(self) -> None:
-        """Writes the last rows: the consumer's books, the outbox under its lock, the commit row."""
-        if self.settlement is not None:
-            await self._settle(self.settlement)
-        if self._ended:
-            await self.connection.execute(_MARK_ENDED, sorted(self._ended), self.now)
-        if self._staged:
-            await self._append()
-        await self.connection.execute(_COMMIT_ROW, self.commit_id, self.now)
+        """Writes the last rows in one round trip: what the consumer saw, the outbox under its lock, the commit row."""
+        settlement, rows = self.settlement or Settlement(), self._staged
+        seen, offsets = settlement.seen, settlement.offsets
+        await self.connection.execute(
+            _SEAL,
+            self.commit_id,
+            self.now,
+            sorted(self._ended),
+            [topic for topic, _ in seen],
+            [aggregate for _, aggregate in seen],
+            list(seen.values()),
+            settlement.consumer,
+            settlement.bus,
+            [topic for topic, _ in offsets],
+            [partition for _, partition in offsets],
+            list(offsets.values()),
+            [row.event_id for row in rows],
+            [row.lane for row in rows],
+            [row.topic for row in rows],
+            [row.aggregate for row in rows],
+            [row.versioned for row in rows],
+            [row.key for row in rows],
+            [row.type for row in rows],
+            [row.headers for row in rows],
+            [row.value for row in rows],
+            [row.trace for row in rows],
+        )
 
     def committed(self) -> None:
         """Lets memory follow. Called by the owner, once."""
@@ -158,36 +172,3 @@ class Unit:
         actions, self._after_rollback = self._after_rollback, []
         for action in actions:
             action()
-
-    async def _settle(self, settlement: Settlement) -> None:
-        seen, offsets = settlement.seen, settlement.offsets
-        if not seen and not offsets:
-            return
-        await self.connection.execute(
-            _SETTLE,
-            [topic for topic, _ in seen],
-            [aggregate for _, aggregate in seen],
-            list(seen.values()),
-            settlement.consumer,
-            settlement.bus,
-            [topic for topic, _ in offsets],
-            [partition for _, partition in offsets],
-            list(offsets.values()),
-        )
-
-    async def _append(self) -> None:
-        rows = self._staged
-        await self.connection.execute(
-            _APPEND,
-            [row.event_id for row in rows],
-            [row.lane for row in rows],
-            [row.topic for row in rows],
-            [row.aggregate for row in rows],
-            [row.versioned for row in rows],
-            [row.key for row in rows],
-            [row.type for row in rows],
-            [row.headers for row in rows],
-            [row.value for row in rows],
-            [row.trace for row in rows],
-            self.now,
-        )

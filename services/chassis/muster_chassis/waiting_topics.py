@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaProducer, TopicPartition, errors
 
 from muster_chassis import metrics
 from muster_chassis.backoff import Backoff
@@ -22,10 +22,23 @@ from muster_chassis.health import Health
 from muster_chassis.kafka import KAFKA_TROUBLE
 
 _PROBE_SECONDS: Final = 2.0
+_NEW_TOPIC_PAUSE: Final = 0.2
 _WRITE: Final = """
 INSERT INTO relay_lanes (lane, bus, topic, last) SELECT $1, $2, t, n FROM unnest($3::text[], $4::bigint[]) AS u(t, n)
 ON CONFLICT (lane, bus, topic) DO UPDATE SET last = excluded.last
 """
+
+TOPIC_TROUBLE: Final = (
+    errors.UnknownTopicOrPartitionError,
+    errors.TopicAuthorizationFailedError,
+    errors.InvalidTopicError,
+    errors.LeaderNotAvailableError,
+    errors.NotLeaderForPartitionError,
+    errors.MessageSizeTooLargeError,
+    errors.KafkaTimeoutError,
+    TimeoutError,
+)
+"""What keeps one topic from being sent to and says nothing about the others."""
 
 WAITING = metrics.gauge(
     "muster_outbox_waiting",
@@ -34,6 +47,14 @@ WAITING = metrics.gauge(
     action="/healthz says why: is the topic missing, without a leader, or not allowed? It catches up by itself.",
     labels=("lane", "topic"),
 )
+
+
+class TopicsFailed(Exception):
+    """Some topics of a pass were not acknowledged. `first`: the first row of each that is not, and why."""
+
+    def __init__(self, first: Mapping[str, tuple[int, Exception]]) -> None:
+        super().__init__(", ".join(f"{topic}: {error!r}" for topic, (_, error) in first.items()))
+        self.first = dict(first)
 
 
 @dataclass
@@ -142,3 +163,11 @@ async def has_leader(producer: AIOKafkaProducer, topic: str, within: float = _PR
             leaders = [cluster.leader_for_partition(TopicPartition(topic, one)) for one in partitions]
             return bool(leaders) and all(leader not in {None, -1} for leader in leaders)
     return False
+
+
+async def is_there(producer: AIOKafkaProducer, topic: str) -> bool:
+    """Whether a topic can be sent to; one that was made just now is looked for twice."""
+    if await has_leader(producer, topic):
+        return True
+    await asyncio.sleep(_NEW_TOPIC_PAUSE)
+    return await has_leader(producer, topic)

@@ -19,6 +19,7 @@ from muster_chassis.database import TRANSIENT, Database
 from muster_chassis.dead_letters import dead_letters_service
 from muster_chassis.group_consumer import GroupConsumer
 from muster_chassis.migrations import load
+from muster_chassis.notifications import OUTBOX, Notifications
 from muster_chassis.outbox import Relay
 from muster_chassis.retention import Retention
 from muster_chassis.rpc import Service, ServiceName, internal_server
@@ -47,7 +48,7 @@ async def compose(runtime: Runtime, settings: PolicySettings) -> None:
         await file.load()
         runtime.eternal("policy file", file.watch)
     migrations = load(NAME, files("muster_policy") / "migrations")
-    database = await Database.open(settings, source=NAME, migrations=migrations)
+    database = await Database.open(settings, source=NAME, migrations=migrations, health=runtime.health)
     runtime.close_last(database.close)
     bus = Bus(
         settings.broker,
@@ -72,6 +73,8 @@ async def _serve(runtime: Runtime, settings: PolicySettings, database: Database,
 
 def _flow(runtime: Runtime, settings: PolicySettings, database: Database, bus: Bus, handlers: Handlers) -> None:
     relay = Relay(database, bus)
+    notifications = Notifications(database)
+    notifications.subscribe(OUTBOX, relay.wake)
     consumer = GroupConsumer(
         database,
         bus,
@@ -83,6 +86,7 @@ def _flow(runtime: Runtime, settings: PolicySettings, database: Database, bus: B
     )
     runtime.eternal("bus", bus.watch)
     runtime.eternal("relay", relay.run)
+    runtime.eternal("notifications", notifications.run)
     runtime.eternal("consumer", consumer.run, stop=consumer.stop)
     runtime.eternal("release", partial(release, database, handlers))
     runtime.eternal("retention", Retention(database, forget=forget).run)

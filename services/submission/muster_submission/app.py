@@ -8,6 +8,7 @@ from muster_chassis import topics
 from muster_chassis.bus import Bus, DatabaseIdentity
 from muster_chassis.database import Database
 from muster_chassis.migrations import of_package
+from muster_chassis.notifications import OUTBOX
 from muster_chassis.outbox import Relay
 from muster_chassis.retention import Retention
 from muster_chassis.rpc import Server, server_tls
@@ -30,7 +31,8 @@ _DRAIN_SECONDS: Final = 3.0
 
 async def compose(runtime: Runtime, settings: SubmissionSettings) -> Application:
     """Opens and wires everything, and names the eternal tasks."""
-    database = await Database.open(settings, source=NAME, migrations=of_package(NAME, "muster_submission"))
+    migrations = of_package(NAME, "muster_submission")
+    database = await Database.open(settings, source=NAME, migrations=migrations, health=runtime.health)
     runtime.close_last(database.close)
     bus = Bus(
         settings.broker,
@@ -48,6 +50,7 @@ async def compose(runtime: Runtime, settings: SubmissionSettings) -> Application
         await app.access_parts.begin(unit)
     upkeep = app.upkeep()
     relay = Relay(database, bus)
+    app.notifications.subscribe(OUTBOX, relay.wake)
     access = app.access_parts
     server = Server(
         settings, app.services(), runtime.health, access.authenticate, PUBLIC, limiter=access.limiter, kinds=KINDS
@@ -60,9 +63,11 @@ async def compose(runtime: Runtime, settings: SubmissionSettings) -> Application
 
     runtime.eternal("bus", bus.watch)
     runtime.eternal("relay", relay.run)
+    runtime.eternal("notifications", app.notifications.run)
     for consumer in app.consumers():
         runtime.eternal(f"consumer {consumer.name}", consumer.run, stop=consumer.stop)
     runtime.eternal("feed", app.feed.run)
+    runtime.eternal("verdicts", app.verdicts.run)
     runtime.eternal("retention", Retention(database).run)
     runtime.eternal("pruning", upkeep.keep_bounded)
     runtime.eternal("refusals", app.access_parts.refusals.run)

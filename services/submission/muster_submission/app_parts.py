@@ -40,10 +40,12 @@ from muster_chassis.dead_letters import DeadLetters
 from muster_chassis.fingerprints import Fingerprints
 from muster_chassis.group_consumer import GroupConsumer
 from muster_chassis.key_files import PrivateKey, read_private
+from muster_chassis.notifications import Notifications
 from muster_chassis.rpc import Service, ServiceIdentity, ServiceName, service
 from muster_chassis.runtime import Runtime
 from muster_submission.adapters.agents import Agents
 from muster_submission.adapters.applied import PostgresApplied
+from muster_submission.adapters.commits import Commits
 from muster_submission.adapters.disk_reserve import DiskReserve
 from muster_submission.adapters.expression_lanes import ExpressionLanes
 from muster_submission.adapters.feed import Feed
@@ -128,7 +130,9 @@ class Application:
         self.tenancy = PostgresTenancy(database.pool, self.access_parts.books.stale)
         self.reading = Reading(database.pool, DirectoryBooks(database.pool, self.tenancy))
         self.feed = Feed(self.reading)
-        self.verdicts = Verdicts()
+        self.verdicts = Verdicts(self.reading.judged)
+        self.notifications = Notifications(database)
+        self.commits = Commits(self.notifications, self.feed, self.verdicts)
         self.agents = Agents()
         self.books = PostgresWorkloads()
         self.fleet = PostgresFleet(database.pool)
@@ -146,11 +150,11 @@ class Application:
         self.secrets = PostgresSecrets(database.pool)
         self.sealing = Sealing(self.vault, self.secrets)
         self.reserve = DiskReserve(settings.disk_reserve_folder, settings.disk_reserve)
-        self.submit = Submit(self.books, self.sealing, self.feed, self.reserve)
+        self.submit = Submit(self.books, self.sealing, self.commits, self.reserve)
         self.runs = Runs(self.expressions, self.drafts, self.access)
         self.firing = Firing(self.triggers, self.firings, self.queue, self.runs, self.submit, database.unit)
         self.lanes = Lanes(self.firing, self.firings, self.queue, runtime.health, self.reserve)
-        self.intents = Intents(self.books, self.sealing, self.feed)
+        self.intents = Intents(self.books, self.sealing, self.commits)
         self.apply = Apply(PostgresApplied(), self.books, self.sealing, self.submit, self.intents)
         identity = ServiceIdentity(ServiceName.SUBMISSION, PrivateKey(settings.service_key_file, read_private))
         self.scheduler = Owner(ServiceName.SCHEDULER, addresses(settings.scheduler_address), identity)
@@ -172,7 +176,7 @@ class Application:
 
     def consumers(self) -> tuple[GroupConsumer, GroupConsumer]:
         """The consumer of what is followed, and that of foreign events."""
-        follow = Follow(self.books, self.feed, self.verdicts.tell)
+        follow = Follow(self.books, self.commits, self.commits.judged)
         followed = GroupConsumer(
             self.database,
             self.bus,

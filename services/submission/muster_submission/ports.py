@@ -256,7 +256,7 @@ class Reserve(Protocol):
 
 
 class Waker(Protocol):
-    """Someone in this process who follows the change log."""
+    """Those who follow the change log, here and in other instances."""
 
     def poke(self) -> None:
         """There is something new."""

@@ -15,6 +15,7 @@ from muster_chassis.errors import AlreadyExists, InvalidArgument, ServiceError, 
 from muster_chassis.rpc import Together
 from muster_chassis.unit import Unit
 from tests.support.stations import opened
+from tests.support.waiting import until
 
 Answer = ResumeConsumerResponse
 
@@ -99,3 +100,25 @@ async def test_who_has_gone_is_not_waited_for_and_a_stop_answers_the_rest(databa
         task.cancel()
         with pytest.raises(Unavailable, match="stops"):
             await late
+
+
+async def test_a_stop_while_they_are_done_one_by_one_answers_those_whose_turn_has_not_come(database: Any) -> None:
+    async with opened(database.url("policy")) as here:
+        work = Work()
+        together = Together(here, "ResumeConsumer", Answer, work)
+        calls = [asyncio.create_task(call(together, one, one)) for one in ("odd", "a", "b")]
+        await asyncio.sleep(0)
+        task = asyncio.create_task(together.run())
+        await until(lambda: work.groups[1:] == [["odd"]])
+        task.cancel()
+        async with asyncio.timeout(5):
+            outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        assert all(isinstance(outcome, Unavailable) for outcome in outcomes[1:])
+
+
+async def test_a_call_after_the_stop_is_answered(database: Any) -> None:
+    async with running(database) as (together, _, _):
+        assert await call(together, "i", "k") == "i"
+    async with asyncio.timeout(5):
+        with pytest.raises(Unavailable, match="stops"):
+            await call(together, "j", "l")

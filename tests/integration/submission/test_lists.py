@@ -15,7 +15,8 @@ import asyncpg
 import pytest_asyncio
 
 from muster_chassis.database import PLANNER
-from muster_chassis.migrations import migrate, of_package
+from muster_chassis.migrations import of_package
+from muster_chassis.migrations.apply import migrate
 from muster_submission.adapters import list_sql
 from muster_submission.adapters.list_sql import Statement
 from muster_submission.adapters.lists import Lists

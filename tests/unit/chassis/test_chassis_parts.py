@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from muster_chassis import health, identity, metrics, topics, tracing
 from muster_chassis.backoff import Backoff
 from muster_chassis.breaker import LEAST, WINDOW, Breaker
-from muster_chassis.outbox import OutOfOrder, check_order
+from muster_chassis.outbox_order import OutOfOrder, check_order
 from muster_chassis.text import clean
 from muster_kernel.ids import is_uuid
 

@@ -11,7 +11,7 @@ from verbs.paths import ROOT
 
 _CEL: Final = "submission/muster_submission/adapters/expressions.py:CelProcess"
 ALLOWED: Final[dict[str, str]] = {
-    "chassis/muster_chassis/database.py:Database._commit": "the transaction has ended: its outcome is looked up",
+    "chassis/muster_chassis/database.py:Database._answered": "the transaction has ended: its outcome is looked up",
     "chassis/muster_chassis/outbox.py:Relay._publish": "a transaction of Kafka's: sending is what it is for",
     "scheduler/muster_scheduler/adapters/rebuild.py:load": "a snapshot that is only read; the loop gets its turns",
     f"{_CEL}._answer": "this lock gives the child one question at a time; a caller that waits for it holds nothing",

@@ -1,31 +1,31 @@
 """Numbered SQL, applied once each: the schema of a service at start.
 
-A service calls `migrate` before anything else. Files are `NNNN_title.sql`, counted from 1 without a gap, never changed
-once applied (their checksums are compared), and run each in a transaction of its own under one lock, so that two
-instances that start together do not race.
+Files are `NNNN_title.sql`, counted from 1 without a gap, and never changed once applied. `apply.py` applies them.
+A release runs on the schema of the release before it and of the one after it (docs/decisions/0011), so that instances
+are upgraded, and put back, one after the other. A file therefore expands: it adds what the new release needs and leaves
+what the old one uses. Its first line may say otherwise:
+
+    -- contract: needs 0007     it removes what releases without 0007 use; they do not start on this schema any more
+    -- concurrently             indexes only, built outside a transaction while others write
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Final
 
-import asyncpg
-
-from muster_chassis import logs
-
-_log = logs.get(__name__)
 _NAME: Final = re.compile(r"(\d{4})_[a-z0-9_]+\.sql")
-_TABLE: Final = """
-CREATE TABLE IF NOT EXISTS migrations (
-    room text NOT NULL, number integer NOT NULL, name text NOT NULL, checksum text NOT NULL,
-    applied timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (room, number))
-"""
+_CONTRACT: Final = re.compile(r"-- contract: needs (\d{4})\n")
+_CONCURRENTLY: Final = "-- concurrently\n"
+_INDEX: Final = re.compile(
+    r"(?:CREATE(?: UNIQUE)? INDEX CONCURRENTLY (?P<made>\w+)\s+ON\s.+|DROP INDEX CONCURRENTLY (?P<dropped>\w+))",
+    re.DOTALL,
+)
 
 
 class MigrationError(Exception):
@@ -33,6 +33,15 @@ class MigrationError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class IndexChange:
+    """One statement of a file that runs outside a transaction. name: of the index; sql: without a semicolon."""
+
+    name: str
+    sql: str
+    dropped: bool
+
+
+@dataclass(frozen=True)
 class Migration:
     """One numbered file of one room."""
 
@@ -45,6 +54,29 @@ class Migration:
     def checksum(self) -> str:
         """What the database remembers of the text."""
         return hashlib.sha256(self.sql.encode()).hexdigest()
+
+    @property
+    def needs(self) -> int:
+        """The number of the last file of the oldest release that runs on this schema; 0: any release does."""
+        found = _CONTRACT.match(self.sql)
+        return int(found[1]) if found else 0
+
+    @cached_property
+    def outside(self) -> tuple[IndexChange, ...]:
+        """What runs outside a transaction, one by one; (): the file is one transaction. Raises MigrationError."""
+        if not self.sql.startswith(_CONCURRENTLY):
+            return ()
+        lines = [line for line in self.sql.splitlines() if not line.startswith("--")]
+        found = []
+        for sql in filter(None, (part.strip() for part in "\n".join(lines).split(";"))):
+            match = _INDEX.fullmatch(sql)
+            if match is None:
+                raise MigrationError(
+                    f"{self.room}/{self.name}: a file that begins with `{_CONCURRENTLY.strip()}` may hold CREATE INDEX "
+                    f"CONCURRENTLY name ON ... and DROP INDEX CONCURRENTLY name; it has: {sql[:80]}"
+                )
+            found.append(IndexChange(match["made"] or match["dropped"], sql, dropped=match["made"] is None))
+        return tuple(found)
 
 
 def load(room: str, folder: Traversable) -> tuple[Migration, ...]:
@@ -60,58 +92,15 @@ def load(room: str, folder: Traversable) -> tuple[Migration, ...]:
     numbers = [migration.number for migration in found]
     if numbers != list(range(1, len(found) + 1)):
         raise MigrationError(f"{room}: migrations are numbered {numbers}, expected 1 to {len(found)} without a gap")
+    for migration in found:
+        if migration.needs >= migration.number:
+            raise MigrationError(
+                f"{room}/{migration.name} needs {migration.needs:04}: the release before it could not run on its "
+                "schema; expand in one release and contract in the next"
+            )
     return tuple(found)
 
 
 def of_package(room: str, package: str) -> tuple[Migration, ...]:
     """The migrations that the package carries in its folder `migrations`."""
     return load(room, files(package) / "migrations")
-
-
-async def migrate(connection: asyncpg.Connection, schema: str, migrations: Sequence[Migration] = ()) -> None:
-    """Brings `schema` up to date: the chassis's tables, then the service's `migrations`.
-
-    Raises MigrationError where an applied file was changed or the database is newer than the files.
-    """
-    wanted = [*of_package("chassis", "muster_chassis"), *migrations]
-    await connection.execute("SELECT pg_advisory_lock(hashtextextended($1, 1))", schema)
-    try:
-        exists = await connection.fetchval("SELECT 1 FROM pg_namespace WHERE nspname = $1", schema)
-        if not exists:
-            await connection.execute(f'CREATE SCHEMA "{schema}"')
-        await connection.execute(f'SET search_path TO "{schema}"')
-        await connection.execute(_TABLE)
-        rows = await connection.fetch("SELECT room, number, checksum FROM migrations")
-        applied = {(row["room"], row["number"]): row["checksum"] for row in rows}
-        _check_known(wanted, applied)
-        for migration in wanted:
-            if (migration.room, migration.number) not in applied:
-                await _apply(connection, migration)
-    finally:
-        await connection.execute("SELECT pg_advisory_unlock(hashtextextended($1, 1))", schema)
-
-
-def _check_known(wanted: Sequence[Migration], applied: dict[tuple[str, int], str]) -> None:
-    known = {(migration.room, migration.number): migration for migration in wanted}
-    rooms = {migration.room for migration in wanted}
-    for (room, number), checksum in applied.items():
-        migration = known.get((room, number))
-        if migration is None and room in rooms:
-            raise MigrationError(
-                f"the database has migration {room}/{number:04}, these files do not: start a newer one"
-            )
-        if migration is not None and migration.checksum != checksum:
-            raise MigrationError(f"{room}/{migration.name} was changed after it had been applied; write a new number")
-
-
-async def _apply(connection: asyncpg.Connection, migration: Migration) -> None:
-    async with connection.transaction():
-        await connection.execute(migration.sql)
-        await connection.execute(
-            "INSERT INTO migrations (room, number, name, checksum) VALUES ($1, $2, $3, $4)",
-            migration.room,
-            migration.number,
-            migration.name,
-            migration.checksum,
-        )
-    _log.info("migration applied", room=migration.room, name=migration.name)

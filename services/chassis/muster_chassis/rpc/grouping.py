@@ -94,20 +94,25 @@ class Together(Generic[Item, Response]):
         self._work = work
         self._waiting: deque[_Call[Item, Response]] = deque()
         self._poked = asyncio.Event()
+        self._ended = False
 
     async def once(self, request: Message, item: Item, *, key: str) -> Response:
         """The answer to a call, done at most once for (caller, method, key) within 24 hours.
 
-        Raises InvalidArgument for a missing key, KeyReused where it came with another body, and its refusal.
+        Raises InvalidArgument for a missing key, KeyReused where it came with another body, Unavailable once `run` has
+        ended, and its refusal.
         """
         check_key(key)
         call: _Call[Item, Response] = _Call(clean(caller().key, 1000), key, bytes_of(request), item)
         self._waiting.append(call)
+        if self._ended:
+            self._stopped(self._waiting)
         self._poked.set()
         return await call.answer
 
     async def run(self) -> None:
         """Does what waits, group by group. An eternal task."""
+        self._ended = False
         try:
             while True:
                 await self._poked.wait()
@@ -115,6 +120,7 @@ class Together(Generic[Item, Response]):
                 while self._waiting:
                     await self._group(self._next())
         finally:
+            self._ended = True
             self._stopped(self._waiting)
 
     def _stopped(self, calls: Iterable[_Call[Item, Response]]) -> None:
@@ -150,8 +156,11 @@ class Together(Generic[Item, Response]):
                 return
             # One of them may be the cause: each by itself, so that only that one fails.
             _log.warning("a group of calls failed, they are done one by one", method=self._method, error=repr(error))
-            for call in calls:
-                await self._group([call])
+            try:
+                for call in calls:
+                    await self._group([call])
+            finally:
+                self._stopped(calls)  # a stop in between leaves those that have not had their turn
             return
         for call, outcome in zip(calls, outcomes, strict=True):
             call.end(outcome)

@@ -32,6 +32,7 @@ _BY_NAME: Final = (
     f"SELECT {views.COLUMNS} FROM {views.SOURCE} "  # noqa: S608 - constants only
     "WHERE w.project = $1 AND w.name = $2 ORDER BY w.held DESC, w.id DESC LIMIT 1"
 )
+_JUDGED: Final = "SELECT id::text AS id, judged FROM workloads WHERE id = ANY ($1)"
 _HELD: Final = """
 SELECT project, name FROM workloads w JOIN unnest($1::text[], $2::text[]) AS asked (project, name) USING (project, name)
 WHERE w.held
@@ -139,6 +140,10 @@ class Reading:
         if row is None:
             return None, NOT_JUDGED
         return views.workload(row), row["verdict"] if row["judged"] >= generation else NOT_JUDGED
+
+    async def judged(self, ids: Sequence[str]) -> dict[str, int]:
+        """The highest generation that policy has judged, of those workloads that exist."""
+        return {row["id"]: row["judged"] for row in await self._pool.fetch(_JUDGED, ids)}
 
     async def by_name(self, project: str, name: str) -> Workload | None:
         """The workload that holds the name, else the newest that had it."""

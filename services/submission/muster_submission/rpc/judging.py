@@ -23,7 +23,7 @@ _AWAY: Final = (*TRANSIENT, asyncpg.PostgresError, TimeoutError)
 async def judged(reading: Reading, verdicts: Verdicts, made: wl.Workload, seconds: float) -> tuple[wl.Workload, int]:
     """The workload and its verdict once policy has judged it, or as they are after that time."""
     try:
-        with verdicts.expect(made.id) as expectation:
+        with verdicts.expect(made.id, made.generation) as expectation:
             shown, verdict = await reading.with_verdict(made.id, made.generation)
             if verdict == NOT_JUDGED:
                 await expectation.wait(seconds)
