@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from muster_chassis.database import Backend, Database, OutcomeUnknown
+from muster_chassis.connection import Backend
+from muster_chassis.database import Database, OutcomeUnknown
 from muster_chassis.unit import Unit
 from tests.support.records import intake, record, with_ledger
 from tests.support.stations import settings

@@ -43,6 +43,7 @@ _TYPES = {
     cls.DESCRIPTOR.full_name: cls
     for cls in (
         agent_pb2.InventoryReported,
+        agent_pb2.InventoryPartReported,
         agent_pb2.ReplicaStatusChanged,
         agent_pb2.AssignmentsHeld,
         agent_pb2.AssignmentRefused,

@@ -40,7 +40,8 @@ class FakeBackend:
     starts: dict[str, int] = field(default_factory=dict)
     removed: set[str] = field(default_factory=set)
     routes: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    renewed: list[float] = field(default_factory=list)
+    renewed: list[tuple[float, float | None]] = field(default_factory=list)
+    deadline: float | None = None
     _changed: set[str] = field(default_factory=set)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -96,8 +97,11 @@ class FakeBackend:
     async def log_tail(self, name: str, limit: int) -> bytes:
         return (await self.read_log(name, 0, 1 << 20)).data[-limit:]
 
-    async def renew(self, sent_at: float) -> None:
-        self.renewed.append(sent_at)
+    async def dead_man(self) -> float | None:
+        return self.deadline
+
+    async def renew(self, sent_at: float, dead_man: float | None) -> None:
+        self.renewed.append((sent_at, dead_man))
 
     # what tests do to it
 
@@ -246,5 +250,8 @@ class Forgetful:
     async def log_tail(self, name: str, limit: int) -> bytes:
         return await self.inner.log_tail(name, limit)
 
-    async def renew(self, sent_at: float) -> None:
-        await self.inner.renew(sent_at)
+    async def dead_man(self) -> float | None:
+        return await self.inner.dead_man()
+
+    async def renew(self, sent_at: float, dead_man: float | None) -> None:
+        await self.inner.renew(sent_at, dead_man)

@@ -132,6 +132,7 @@ class Fleet:
         self.state = State(limits)
         self.now = START
         self.sequence = 0
+        self.dead_man: dict[str, int] = {}  # seconds, as the agent of a cluster reports it
         self.checked = 1.0  # the part of transactions after which the books are checked
         self._sent = 0
         self.decisions: list[Decision] = []
@@ -169,7 +170,7 @@ class Fleet:
 
     def heartbeat(self, cluster: str) -> events.HeartbeatSeen:
         """A fresh sign of life."""
-        return events.HeartbeatSeen(cluster, self.order(cluster))
+        return events.HeartbeatSeen(cluster, self.order(cluster), self.dead_man.get(cluster, 0))
 
     def order(self, cluster: str = "c1", start: int = 1) -> events.Order:
         """The next place in the order of reports."""

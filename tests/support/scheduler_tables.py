@@ -13,6 +13,11 @@ from muster_scheduler.adapters import postgres
 _SETS = {
     postgres._CLUSTERS: ("clusters", ("id", "body"), 1),
     postgres._NODES: ("nodes", ("cluster", "name", "body"), 2),
+    postgres._PARTS: (
+        "inventory_parts",
+        ("cluster", "number", "start", "sequence", "total", "digest", "checksum", "body"),
+        2,
+    ),
     postgres._PROJECTS: ("projects", ("name", "body"), 1),
     postgres._DEPARTMENTS: ("departments", ("name", "body"), 1),
     postgres._USAGE: ("usage", ("project", "pool", "body"), 2),
@@ -32,6 +37,7 @@ _OVER = {
 _GONE = {
     postgres._WORKLOADS_OVER: "workloads",
     postgres._REQUESTS_OVER: "requests",
+    postgres._PARTS_OVER: "inventory_parts",
     postgres._PROJECTS_OVER: "projects",
     postgres._DEPARTMENTS_OVER: "departments",
     postgres._POOLS_OVER: "node_pools",

@@ -202,9 +202,10 @@ class Neighbours:
         inventory = fleet_pb2.Inventory(full=True, sequence=order.sequence, profile=profile, nodes=[node])
         await self.report(cluster, cluster, agent_pb2.InventoryReported(order=order, inventory=inventory))
 
-    async def heartbeat(self, cluster: str, *, instance: str = "agent-1", start: int = 1) -> None:
-        """A sign of life."""
-        await self.report(cluster, cluster, agent_pb2.Heartbeat(order=self.order(cluster, instance, start)))
+    async def heartbeat(self, cluster: str, *, instance: str = "agent-1", start: int = 1, dead_man: int = 0) -> None:
+        """A sign of life. dead_man: the deadline that it tells, in seconds."""
+        order = self.order(cluster, instance, start)
+        await self.report(cluster, cluster, agent_pb2.Heartbeat(order=order, dead_man_seconds=dead_man))
 
     async def held(
         self, cluster: str, *held: agent_pb2.HeldAssignment, instance: str = "agent-1", start: int = 1

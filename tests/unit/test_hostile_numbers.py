@@ -232,7 +232,7 @@ def test_numbers_of_yaml_files(text: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [".inf", ".nan", "-1", "1e+30", "true", "[1]"])
-@pytest.mark.parametrize("key", ["node_gone_after", "lost_timeout"])
+@pytest.mark.parametrize("key", ["node_gone_after", "dead_man"])
 def test_seconds_of_a_cluster_file(key: str, text: str) -> None:
     with pytest.raises(ClusterFileError, match=f"{key}: expected seconds from 0 to"):
         cluster_file.parse(f"cluster: c\n{key}: {text}\nnodes: [{{name: n}}]\n", where="c.yaml")

@@ -84,7 +84,8 @@ class Clusters(Resource):
     ) -> fleet_api_pb2.RegisterClusterResponse:
         """Makes a cluster known; the answer has the keys that its agent has to trust.
 
-        `lost_timeout`: seconds of silence after which its replicas count as gone; 0: never.
+        `lost_timeout`: seconds of silence after which its replicas count as gone; 0: never. The agent's dead-man's
+        deadline counts where it is larger, and 60 s are added. Raises FailedPrecondition where the agent has none.
         """
         request = fleet_api_pb2.RegisterClusterRequest(
             cluster=cluster, lost_timeout_seconds=lost_timeout, idempotency_key=key or new_key()

@@ -16,10 +16,10 @@ from muster_chassis.signatures import RecordVerifier
 from muster_cluster_agent.adapters.identity import FolderIdentity
 from muster_cluster_agent.adapters.local.backend import LocalBackend
 from muster_cluster_agent.adapters.local.state import StateFolder
-from muster_cluster_agent.adapters.reports import KafkaReporter, sent_at
+from muster_cluster_agent.adapters.reports import KafkaReporter
 from muster_cluster_agent.handlers.agent import Agent
 from muster_cluster_agent.handlers.folders import FolderKeeper
-from muster_cluster_agent.ports import Report
+from muster_cluster_agent.ports import BeatReport, Report
 from muster_cluster_agent.rpc import Gateway
 from muster_cluster_agent.sampling import Sampler
 from muster_cluster_agent.settings import AgentSettings
@@ -45,7 +45,11 @@ async def compose(runtime: Runtime, settings: AgentSettings) -> None:
     gateway = Gateway(settings.submission, cluster, state.instance, backend, settings.application_file)
     agent = Agent(backend, reporter, state.instance, secrets=gateway, hold=settings.hold, epoch=kept_epoch(state))
     await agent.adopt()
-    sampler = Sampler(backend, reporter)
+
+    async def keep_usage(until: float) -> None:
+        await asyncio.to_thread(state.keep_number, "usage", int(until))
+
+    sampler = Sampler(backend, reporter, keep_usage, kept=state.read_number("usage"))
     _wire(runtime, reporter, agent, sampler, backend)
 
     async def keep_epoch(epoch: int) -> None:
@@ -75,14 +79,18 @@ def _wire(runtime: Runtime, reporter: KafkaReporter, agent: Agent, sampler: Samp
     renewals: set[asyncio.Task[None]] = set()
 
     def renew(report: Report) -> None:
-        moment = sent_at(report)
-        if moment is not None:
-            task = asyncio.ensure_future(backend.renew(moment))
+        if isinstance(report, BeatReport):
+            task = asyncio.ensure_future(backend.renew(report.sent_at, report.dead_man))
             renewals.add(task)
             task.add_done_callback(renewals.discard)
 
     reporter.acknowledged.extend((agent.acknowledged, sampler.acknowledged, renew))
-    reporter.resync = agent.resync
+
+    async def resync() -> None:
+        sampler.rewind()
+        await agent.resync()
+
+    reporter.resync = resync
     agent.telling.ended = sampler.ended
 
     async def drain() -> None:

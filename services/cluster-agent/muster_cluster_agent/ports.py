@@ -71,8 +71,15 @@ class Backend(Protocol):
         """The last lines of a replica's log, at most `limit` bytes."""
         ...
 
-    async def renew(self, sent_at: float) -> None:
-        """The bus has acknowledged a heartbeat of `sent_at` on the monotonic clock, for the dead-man's deadline."""
+    async def dead_man(self) -> float | None:
+        """The dead-man's deadline that a heartbeat made now tells: seconds without one that the bus acknowledged.
+
+        It is the largest that any replica is held to; None: not every replica ends by itself.
+        """
+        ...
+
+    async def renew(self, sent_at: float, dead_man: float | None) -> None:
+        """The bus has acknowledged the heartbeat of `sent_at` (monotonic clock) that told this dead-man's deadline."""
         ...
 
 
@@ -129,17 +136,18 @@ class RefusalReport:
 
 @dataclass(frozen=True, slots=True)
 class BeatReport:
-    """The agent lives. `sent_at`: monotonic seconds. healthy: the back end answers."""
+    """The agent lives. `sent_at`: monotonic seconds. healthy: the back end answers. dead_man: as `Backend` has it."""
 
     sent_at: float
     healthy: bool = True
+    dead_man: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SampleReport:
-    """An interval in which a replica held devices."""
+    """Intervals in which replicas held devices: one record."""
 
-    sample: Sample
+    samples: tuple[Sample, ...]
 
 
 @dataclass(frozen=True, slots=True)

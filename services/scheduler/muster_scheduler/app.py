@@ -63,7 +63,8 @@ _READ: Final = (SUBMISSIONS, TENANCY, ADMISSIONS, ADVICE)
 
 async def compose(runtime: Runtime, settings: SchedulerSettings) -> None:
     """Opens everything and names the eternal tasks."""
-    database = await Database.open(settings, source=NAME, migrations=of_package(NAME, "muster_scheduler"))
+    migrations = of_package(NAME, "muster_scheduler")
+    database = await Database.open(settings, source=NAME, migrations=migrations, health=runtime.health)
     runtime.close_last(database.close)
     bus = Bus(
         settings.broker,

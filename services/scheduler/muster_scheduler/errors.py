@@ -10,6 +10,7 @@ UnknownNode        NOT_FOUND
 UnknownWorkload    NOT_FOUND
 FailedPrecondition
 AgentAlive         FAILED_PRECONDITION  the agent that speaks for the cluster was heard a moment ago
+NoDeadMan          FAILED_PRECONDITION  its agent does not end replicas by itself: no time gives them back
 NodeAnswers        FAILED_PRECONDITION  its agent says that it is there: it cannot be forced gone
 """
 
@@ -52,6 +53,12 @@ class AgentAlive(FailedPrecondition):
     """The agent that speaks for the cluster lives, so that its replicas cannot be declared gone by mistake."""
 
     reason = "AGENT_ALIVE"
+
+
+class NoDeadMan(FailedPrecondition):
+    """The agent of the cluster has no dead-man's deadline: its replicas run on, however long it is silent."""
+
+    reason = "NO_DEAD_MAN"
 
 
 class NodeAnswers(FailedPrecondition):

@@ -25,6 +25,7 @@ from muster_chassis.health import Health
 from muster_chassis.text import clean
 from muster_chassis.unit import Unit
 from muster_kernel.lifecycle import Phase
+from muster_scheduler import incomplete
 from muster_scheduler.domain import decisions, events
 from muster_scheduler.domain.asked.quarantine import Quarantined
 from muster_scheduler.domain.asked.workloads import SECOND
@@ -290,6 +291,7 @@ class Handlers:
             _log.warning("an inventory contradicts itself", what=said)
         WAITING.set(len(self.state.world.waiting))
         CLUSTERS.set(sum(1 for cluster in self.state.world.clusters.values() if cluster.silent))
+        incomplete.tell(plan, self.state.world, self._health)
         if plan.unfinished:
             UNFINISHED.inc()
             self.again.set()

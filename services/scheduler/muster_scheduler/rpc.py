@@ -25,20 +25,16 @@ from muster_chassis.unit import Unit
 from muster_kernel.ids import check_name
 from muster_scheduler.adapters import explaining, views
 from muster_scheduler.adapters.accounts import accounts
+from muster_scheduler.commands import adoptable, forceable, known_cluster, known_node, releasable
 from muster_scheduler.domain import events
 from muster_scheduler.domain.answers.explain import explain
 from muster_scheduler.domain.answers.prospects import what_if
 from muster_scheduler.domain.asked.workloads import SECOND, Workload
-from muster_scheduler.domain.fleet.nodes import Node, NodeState
+from muster_scheduler.domain.fleet.nodes import NodeState
 from muster_scheduler.domain.fleet.orders import Order
 from muster_scheduler.domain.state import State
 from muster_scheduler.errors import (
-    AgentAlive,
-    NodeAnswers,
     NotLeading,
-    UnknownCluster,
-    UnknownInstance,
-    UnknownNode,
     UnknownWorkload,
 )
 from muster_scheduler.handlers import Handlers, micros
@@ -115,12 +111,17 @@ class Fleet(fleet_pb2_grpc.FleetServiceServicer):
         self, request: fleet_pb2.RegisterClusterRequest, context: Any
     ) -> fleet_pb2.RegisterClusterResponse:
         """Makes a cluster known and creates its topics."""
-        cluster = _cluster_id(request.cluster)
-        self._desk.leader()
+        cluster, lost_timeout = _cluster_id(request.cluster), request.lost_timeout_seconds
+        handlers, _ = self._desk.leader()
+
+        def judge(state: State) -> None:
+            releasable(state, cluster, lost_timeout)
+
+        judge(handlers.state)  # before its topics are made; what is said under the lock counts
         await self._desk.register(cluster)
 
         async def work(unit: Unit) -> fleet_pb2.RegisterClusterResponse:
-            state = await self._desk.command(unit, events.ClusterRegistered(cluster, request.lost_timeout_seconds))
+            state = await self._desk.command(unit, events.ClusterRegistered(cluster, lost_timeout), judge=judge)
             return fleet_pb2.RegisterClusterResponse(cluster=views.cluster(state.world, cluster), keys=self._keys())
 
         return await once(self._desk.database, "RegisterCluster", request, fleet_pb2.RegisterClusterResponse, work)
@@ -170,7 +171,7 @@ class Fleet(fleet_pb2_grpc.FleetServiceServicer):
         after = tuple(request.page_token.split("/", 1)) if request.page_token else ("", "")
         async with self._desk.reading() as state:
             if request.cluster:
-                _known_cluster(state, request.cluster)
+                known_cluster(state, request.cluster)
             nodes = state.world.inventory.nodes
             keys = [k for k in sorted(nodes) if k > after and request.cluster in {"", k[0]}]
             size = _size(request.page_size)
@@ -204,7 +205,7 @@ class Fleet(fleet_pb2_grpc.FleetServiceServicer):
 
             def judge(state: State) -> None:
                 nonlocal held
-                held = _forceable(state, request.cluster, request.node)
+                held = forceable(state, request.cluster, request.node)
 
             await self._desk.command(unit, events.NodeForcedGone(request.cluster, request.node), judge=judge)
             return fleet_pb2.ForceGoneNodeResponse(declared_gone=held)
@@ -245,7 +246,7 @@ class Fleet(fleet_pb2_grpc.FleetServiceServicer):
 
         async def work(unit: Unit) -> fleet_pb2.OrderNodeResponse:
             handlers, _ = self._desk.leader()
-            node = _known_node(handlers.state, request.cluster, request.node)
+            node = known_node(handlers.state, request.cluster, request.node)
             order = _order(request, now=micros(unit.now))
             view = views.node(handlers.state.world, node)
             state = await self._desk.command(unit, events.NodeOrdered(request.cluster, request.node, order))
@@ -270,55 +271,6 @@ def _order(request: fleet_pb2.OrderNodeRequest, *, now: int) -> Order:
         f"{_LONGEST_DRAIN} seconds) or READY, which takes the order back"
     )
     raise InvalidArgument(said, violations=[Violation("state", said)])
-
-
-def adoptable(state: State, cluster: str, instance: str, *, now: int, force: bool) -> None:
-    """Whether an instance may come to speak for a cluster; `now` in microseconds.
-
-    Raises UnknownCluster, UnknownInstance (also with `force`), and AgentAlive without it.
-    """
-    _known_cluster(state, cluster)
-    world, known = state.world, state.world.clusters[cluster]
-    if instance == known.instance:
-        return
-    if instance not in known.strangers:
-        heard = ", ".join(sorted(clean(one, 200) for one in known.strangers)) or "none"
-        raise UnknownInstance(
-            f"no agent {instance!r} has reported for cluster {cluster}; others that have: {heard}; bound to it is "
-            f"{known.instance or 'none'} (`muster clusters`); an agent that runs reports every 10 s: start it first"
-        )
-    # What is not read yet may be a sign of life.
-    if known.alive(min(now, world.read_until.get(cluster, now)), world.limits.silent_after) and not force:
-        quiet, patience = max(0, now - known.fresh) // SECOND, world.limits.silent_after // SECOND
-        raise AgentAlive(
-            f"agent {known.instance} of cluster {cluster} is alive: it was heard {quiet} s ago (`muster clusters`); "
-            f"adopting {instance} would declare {_replicas(views.held(world, cluster))} GONE though they run, and give "
-            f"their devices out again; stop that agent and wait {patience} s, or say --force"
-        )
-
-
-def _known_node(state: State, cluster: str, name: str) -> Node:
-    """Raises UnknownCluster and UnknownNode."""
-    _known_cluster(state, cluster)
-    node = state.world.inventory.nodes.get((cluster, name))
-    if node is None:
-        raise UnknownNode(f"cluster {cluster} has no node {clean(name, 80)!r}; `muster nodes` lists them")
-    return node
-
-
-def _replicas(count: int) -> str:
-    return f"{count} replica{'' if count == 1 else 's'}"
-
-
-def _forceable(state: State, cluster: str, name: str) -> int:
-    """How many replicas a node holds, where an operator may vouch for it. Raises UnknownNode, NodeAnswers."""
-    node = _known_node(state, cluster, name)
-    if node.present and node.state is NodeState.READY and not state.world.clusters[cluster].silent:
-        raise NodeAnswers(
-            f"node {name} of {cluster} is ready and its agent answers: what runs there is running; "
-            "switch the node off first, or delete the workloads"
-        )
-    return len(node.entries)
 
 
 class Explain(explain_pb2_grpc.ExplainServiceServicer):
@@ -365,11 +317,6 @@ def _find(state: State, request: explain_pb2.WhyRequest) -> Workload:
         asked = request.workload_id or f"{request.project}/{request.name}"
         raise UnknownWorkload(f"the scheduler has not heard of workload {clean(asked, 120)!r} (yet)")
     return found
-
-
-def _known_cluster(state: State, cluster: str) -> None:
-    if cluster not in state.world.clusters:
-        raise UnknownCluster(f"no cluster {clean(cluster, 80)!r} is registered; `muster clusters` lists them")
 
 
 def _cluster_id(text: str) -> str:

@@ -16,6 +16,7 @@ from muster_chassis.database import TRANSIENT, Database
 from muster_chassis.dead_letters import dead_letters_service
 from muster_chassis.intake import Intake
 from muster_chassis.migrations import load
+from muster_chassis.notifications import OUTBOX, Notifications
 from muster_chassis.outbox import Relay
 from muster_chassis.retention import Retention
 from muster_chassis.rpc import ServiceName, internal_server
@@ -37,7 +38,7 @@ _FORGET_SECONDS: Final = 600.0
 async def compose(runtime: Runtime, settings: TelemetrySettings) -> None:
     """Opens everything and names the eternal tasks."""
     migrations = load(NAME, files("muster_telemetry") / "migrations")
-    database = await Database.open(settings, source=NAME, migrations=migrations)
+    database = await Database.open(settings, source=NAME, migrations=migrations, health=runtime.health)
     runtime.close_last(database.close)
     bus = Bus(
         settings.broker,
@@ -57,9 +58,12 @@ async def compose(runtime: Runtime, settings: TelemetrySettings) -> None:
     await intake.breakers.look()
     stream = SampleStream(bus, intake, name=NAME, instance=settings.instance)
     relay = Relay(database, bus)
+    notifications = Notifications(database)
+    notifications.subscribe(OUTBOX, relay.wake)
     runtime.eternal("grpc health", server.run)
     runtime.eternal("bus", bus.watch)
     runtime.eternal("relay", relay.run)
+    runtime.eternal("notifications", notifications.run)
     runtime.eternal("samples", stream.run, stop=stream.stop)
     runtime.eternal("sweep", stream.sweep)
     runtime.eternal("announce", partial(announce, database, handlers, settings.announce_seconds))

@@ -8,33 +8,42 @@ and on another bus (an app that has lived on the old broker could resume in the 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+import uuid
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import faust
 from faust.types import EventT
 
-from muster_chassis import logs
+from muster_chassis import logs, parking
 from muster_chassis.attempts import patiently
 from muster_chassis.backoff import Backoff
 from muster_chassis.breakers import Tripped
 from muster_chassis.broker import MECHANISM, Broker
 from muster_chassis.bus import Bus, BusLost
+from muster_chassis.codec import inbox_key
 from muster_chassis.database import TRANSIENT
 from muster_chassis.events import Event, Origin
 from muster_chassis.intake import Intake, Place
+from muster_chassis.parking import REJECTED, Parking
 from muster_chassis.topics import SAMPLES
 from muster_chassis.unit import Unit
+from muster_telemetry.domain.accounts import Sample
 from muster_telemetry.errors import FaustEnded
 from muster_telemetry.handlers import Handlers
-from muster_telemetry.samples import sample_of
+from muster_telemetry.samples import Rest, samples_of
 
 _log = logs.get(__name__)
-_BATCH: Final = 500
+_BATCH: Final = 100
+_BATCH_BYTES: Final = 1 << 20  # of records in one transaction: some 5,000 samples
+_BUFFER: Final = 64  # records that Faust reads ahead, each of up to 128 KiB and at most 2 MiB
+_REST: Final = uuid.UUID("6d757374-6572-5000-8000-007361726573")
 _WITHIN: Final = 0.1  # seconds that a batch waits to become larger
 _LOOK: Final = 0.1
 _STOP_SECONDS: Final = 5.0
@@ -50,8 +59,24 @@ class Samples:
         self._handlers = handlers
 
     async def __call__(self, unit: Unit, events: Sequence[Event]) -> None:
-        """Counts one batch. Raises Reject for an event that cannot be counted."""
-        await self._handlers.on_samples(unit, [sample_of(event) for event in events])
+        """Counts one batch. Raises Reject for an event of which nothing can be counted."""
+        found: list[Sample] = []
+        for event in events:
+            samples, rest = samples_of(event)
+            found += samples
+            if rest is not None:
+                await parking.park(unit, _parked(event, rest))
+        await self._handlers.on_samples(unit, found)
+
+
+def _parked(event: Event, rest: Rest) -> Parking:
+    """The dead letter of what could not be counted.
+
+    Its key follows from the content: a redrive that counts a part of it leaves another rest.
+    """
+    key = uuid.uuid5(_REST, f"{inbox_key(event, '')}/{hashlib.sha256(rest.value).hexdigest()}")
+    origin = replace(event.origin, value=rest.value)
+    return Parking(str(key), REJECTED, origin, "", 0, rest.reason, 1, event.traceparent)
 
 
 class SampleStream:
@@ -115,7 +140,8 @@ class SampleStream:
     async def _feed(self, stream: faust.Stream[Any]) -> AsyncIterator[int]:
         """Faust's agent: its offsets go on when this does."""
         async for batch in stream.take_events(_BATCH, within=_WITHIN):
-            await self._process([origin_of(event) for event in batch])
+            for origins in in_bytes([origin_of(event) for event in batch], _BATCH_BYTES):
+                await self._process(origins)
             yield len(batch)
 
     async def _process(self, origins: Sequence[Origin]) -> None:
@@ -153,6 +179,7 @@ def build(broker: Broker, feed: Any, *, group: str, instance: str, folder: Path)
         key_serializer="raw",
         consumer_auto_offset_reset="earliest",
         broker_commit_interval=0.5,
+        stream_buffer_maxsize=_BUFFER,
         topic_disable_leader=True,
         topic_allow_declare=False,
         consumer_group_instance_id=instance,
@@ -186,6 +213,21 @@ def origin_of(event: EventT[Any]) -> Origin:
         tuple((str(name), value or b"") for name, value in pairs),
         int(message.timestamp * 1000),
     )
+
+
+def in_bytes(origins: Iterable[Origin], limit: int) -> Iterator[list[Origin]]:
+    """The records in their order, in parts of at most `limit` bytes; one that is larger is a part of its own."""
+    part: list[Origin] = []
+    size = 0
+    for origin in origins:
+        added = len(origin.value or b"")
+        if part and size + added > limit:
+            yield part
+            part, size = [], 0
+        part.append(origin)
+        size += added
+    if part:
+        yield part
 
 
 async def _end(app: faust.App) -> None:

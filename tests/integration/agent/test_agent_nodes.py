@@ -84,7 +84,8 @@ async def test_a_frozen_node_is_lost_and_comes_back(bus: Scheduler, agent: Agent
     set_switch(agent.state, "n-0", Switch.FREEZE)
     await bus.state(workload_id(1), LOST)
     await node_state(bus, fleet_pb2.NODE_STATE_NOT_READY)
-    assert all(_stopped(pid) for pid in procfs.marked()[name])
+    # A process that waits for a core stops once it gets one.
+    await until(lambda: all(_stopped(pid) for pid in procfs.marked()[name]))
     bus.forget()
     set_switch(agent.state, "n-0", Switch.UP)
     await bus.state(workload_id(1), READY)

@@ -190,6 +190,7 @@ def test_supervisors_import_the_standard_library_alone() -> None:
     own = (
         "beneath",
         "child",
+        "command",
         "confine",
         "forkserver",
         "journal",

@@ -11,7 +11,7 @@ from typing import Any
 import asyncpg
 
 from muster.api.v1 import dead_letters_pb2, dead_letters_pb2_grpc
-from muster.events.v1.agent_pb2 import UsageSampled
+from muster.events.v1.agent_pb2 import UsageSample, UsageSampled
 from muster.events.v1.telemetry_pb2 import UsageAccounted
 from muster_chassis import identity, kafka
 from muster_chassis.broker import Broker
@@ -40,6 +40,16 @@ async def within_a_minute(condition: Any) -> None:
     await until(condition, within=60)
 
 
+def interval(workload: str, start: float, end: float, charge: int = 7000) -> UsageSample:
+    """A replica of the workload held so much for so long."""
+    made = UsageSample(
+        workload_id=workload, attempt=1, replica=f"{workload}-r", project="team-a", name="t", gpu_charge=charge
+    )
+    getattr(made, "from").FromMilliseconds(int(start * 1000))
+    made.to.FromMilliseconds(int(end * 1000))
+    return made
+
+
 class Agent:
     """Writes samples as agents do."""
 
@@ -47,12 +57,10 @@ class Agent:
         self._producer = producer
 
     async def sample(self, workload: str, start: float, end: float, *, charge: int = 7000, event_id: str = "") -> None:
-        message = UsageSampled(
-            workload_id=workload, attempt=1, replica=f"{workload}-r", project="team-a", name="t", gpu_charge=charge
-        )
-        getattr(message, "from").FromMilliseconds(int(start * 1000))
-        message.to.FromMilliseconds(int(end * 1000))
-        await self.raw(workload, message.SerializeToString(), event_id)
+        await self.samples(interval(workload, start, end, charge), event_id=event_id)
+
+    async def samples(self, *intervals: UsageSample, event_id: str = "") -> None:
+        await self.raw("north", UsageSampled(cluster="north", samples=intervals).SerializeToString(), event_id)
 
     async def raw(self, workload: str, value: bytes, event_id: str = "") -> None:
         headers = encode_headers(
@@ -142,17 +150,19 @@ async def test_poison_goes_to_the_dead_letters_and_the_rest_flows(database: Any,
             await north.raw(WORKLOADS[2], b"\xff\xff")
             await north.sample(WORKLOADS[1], 10, 9)
             await north.bare(b"no message of ours")
-            await north.sample(WORKLOADS[0], 0, 10)
+            await north.samples(interval(WORKLOADS[0], 0, 10), interval(WORKLOADS[1], 5, 5), interval("x", 0, 1))
         stub = dead_letters_pb2_grpc.DeadLettersServiceStub(open_channel)
 
         async def letters() -> list[str]:
             answer = await stub.ListDeadLetters(dead_letters_pb2.ListDeadLettersRequest(), timeout=5)
             return sorted(letter.reason for letter in answer.dead_letters)
 
-        reasons = await eventually(letters, lambda seen: len(seen) == 3, within=60)
-        assert "ce_id is ''" in reasons[0]
-        assert "ends before it begins" in reasons[1]
-        assert "the value is no muster.events.v1.UsageSampled" in reasons[2]
+        reasons = await eventually(letters, lambda seen: len(seen) == 4, within=60)
+        assert reasons[0].startswith("1 of 1 samples cannot be counted; samples[0]: ")
+        assert "ends before it begins" in reasons[0]
+        assert reasons[1].startswith("2 of 3 samples cannot be counted; samples[1]: ")
+        assert "ce_id is ''" in reasons[2]
+        assert "the value is no muster.events.v1.UsageSampled" in reasons[3]
         await counted(database.url("telemetry"), 10)
 
 

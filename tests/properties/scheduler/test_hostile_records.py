@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import UTC, datetime
 from typing import Any
 
@@ -207,6 +208,22 @@ HELD = st.builds(
     attempt=SMALL,
     replicas=st.lists(STATUSES, max_size=2),
 )
+
+
+def genuine(message: agent_pb2.InventoryPartReported) -> agent_pb2.InventoryPartReported:
+    """The same with the digest of its one part, so that it is taken."""
+    message.digest = hashlib.sha256(hashlib.sha256(message.content).digest()).digest()
+    return message
+
+
+PARTS = st.builds(agent_pb2.SnapshotPart, snapshot=HUGE, number=SMALL, count=SMALL)
+IN_PARTS = st.builds(
+    agent_pb2.InventoryPartReported,
+    order=ORDERS,
+    part=PARTS,
+    digest=st.sampled_from([bytes(32), b"\1" * 32, b""]),
+    content=INVENTORY.map(lambda inventory: inventory.SerializeToString()) | st.binary(max_size=20),
+).map(lambda message: genuine(message) if message.part.count == 1 else message)
 MESSAGES: st.SearchStrategy[Message] = st.one_of(
     ADMITTED,
     ADMITTED,
@@ -220,7 +237,14 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
         attempt=SMALL,
         status=STATUSES,
     ),
-    st.builds(agent_pb2.AssignmentsHeld, order=ORDERS, assignments=st.lists(HELD, max_size=2), highest_epoch=HUGE),
+    IN_PARTS,
+    st.builds(
+        agent_pb2.AssignmentsHeld,
+        order=ORDERS,
+        assignments=st.lists(HELD, max_size=2),
+        highest_epoch=HUGE,
+        part=st.none() | PARTS,
+    ),
     st.builds(agent_pb2.Heartbeat, order=ORDERS),
     st.builds(submission_pb2.ProjectChanged, project=PROJECTS),
     st.builds(submission_pb2.DepartmentChanged, department=DEPARTMENTS),

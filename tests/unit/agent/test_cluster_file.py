@@ -15,9 +15,9 @@ FULL = """
 cluster: local-a
 pool_label: pool
 node_gone_after: 60
-lost_timeout: 900
+dead_man: 840
 log_budget: 1Mi
-profile: {identity: ANONYMOUS, portions: false, mig: STATIC, ends_replicas_itself: false}
+profile: {identity: ANONYMOUS, portions: false, mig: STATIC}
 nodes:
   - name: a-0
     labels: {pool: h100, zone: z1}
@@ -42,7 +42,7 @@ foreign:
 def test_everything_that_a_file_may_say() -> None:
     file = parse(FULL, where="c.yaml")
     first, second, third = file.nodes
-    assert (file.cluster, file.node_gone_after, file.lost_timeout, file.log_budget) == ("local-a", 60, 900, 1 << 20)
+    assert (file.cluster, file.node_gone_after, file.dead_man, file.log_budget) == ("local-a", 60, 840, 1 << 20)
     assert (file.profile.identity, file.profile.mig, file.profile.portions) == (Identity.ANONYMOUS, Mig.STATIC, False)
     assert (first.pool, second.pool) == ("h100", "default")
     assert (first.cpu_milli, first.memory_bytes, first.state) == (500, 1 << 30, NodeState.DRAINING)
@@ -60,7 +60,7 @@ def test_everything_that_a_file_may_say() -> None:
 
 def test_the_least_that_a_file_has_to_say() -> None:
     file = parse("cluster: c\nnodes: [{name: n}]", where="c.yaml")
-    assert (file.lost_timeout, file.nvml, file.nodes[0].devices, file.nodes[0].state) == (
+    assert (file.dead_man, file.nvml, file.nodes[0].devices, file.nodes[0].state) == (
         None,
         False,
         (),
@@ -82,7 +82,7 @@ def test_the_least_that_a_file_has_to_say() -> None:
         ("cluster: c\nnodes: [{name: n, state: BROKEN}]", "not one of READY"),
         ("cluster: c\nnodes: [{name: n, colour: red}]", "nodes[0].colour: not known here"),
         ("cluster: c\nnodes: nonsense", "expected a list"),
-        ("cluster: c\nlost_timeout: 10\nnodes: [{name: n}]", "at least 61"),
+        ("cluster: c\ndead_man: 0.5\nnodes: [{name: n}]", "file.dead_man: 0.5 s; at least 1.0 s"),
         ("cluster: c\nforeign: [{node: x}]\nnodes: [{name: n}]", "there is no node 'x'"),
         ("cluster: c\nnodes: [{name: n, devices: {count: -1}}]", "a whole number from 0 to"),
         ("cluster: c\nnodes: [{name: n, devices: {count: 99999}}]", "99999 devices on one node; at most 1024"),

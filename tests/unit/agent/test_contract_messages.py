@@ -11,7 +11,8 @@ from muster.events.v1 import agent_pb2, dead_letter_pb2
 from muster.fleet.v1 import fleet_pb2
 from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
-from muster_cluster_agent.adapters import decode, encode
+from muster_cluster_agent.adapters import decode
+from muster_cluster_agent.adapters.records import Records
 from muster_cluster_agent.domain.actions import Refuse
 from muster_cluster_agent.domain.budgets import Limits
 from muster_cluster_agent.domain.fleet import (
@@ -168,8 +169,8 @@ def test_a_tombstone_says_what_it_releases() -> None:
 
 
 def told(report: Report) -> Any:
-    order = agent_pb2.ReportOrder(cluster="c", instance="me", start=1, sequence=2)
-    return encode.message(report, order, 7, "letter")
+    (sent,) = Records("c", "me", 1, clock=lambda: 2_000_000_000).of(report)
+    return sent
 
 
 STATUS = Status(
@@ -231,7 +232,7 @@ def test_an_inventory_is_told_in_full_or_as_a_difference() -> None:
     )
     fleet = Fleet(Profile(backend="local"), (node,))
     full = told(InventoryReport(fleet)).inventory
-    assert (full.full, full.sequence, full.profile.backend) == (True, 7, "local")
+    assert (full.full, full.sequence, full.profile.backend) == (True, 1, "local")
     assert full.nodes[0].devices[0].slices[0].start == 1
     assert full.nodes[0].drain_deadline.seconds == 10
     delta = told(InventoryReport(fleet, Difference((node,), ("gone",)))).inventory
@@ -244,14 +245,15 @@ def test_everything_else_that_is_told() -> None:
     refused = told(RefusalReport(Refuse(ID, 1, 2, "Code", "why", "n", 30)))
     assert (refused.reason.code, refused.node, refused.retry_after_seconds) == ("Code", "n", 30)
     assert told(BeatReport(0.0)).backend == agent_pb2.BACKEND_HEALTH_OK
+    assert told(BeatReport(0.0)).dead_man_seconds == 0
+    assert told(BeatReport(0.0, dead_man=840.2)).dead_man_seconds == 841, "never less than a supervisor waits"
     assert told(BeatReport(0.0, healthy=False)).backend == agent_pb2.BACKEND_HEALTH_UNREACHABLE
-    sample = told(SampleReport(Sample(ID, 1, 2, "r", "p", "w", 15.0, 30.0, 7000, ("GPU-1",))))
-    assert (getattr(sample, "from").seconds, sample.to.seconds, sample.gpu_charge, sample.cluster) == (
-        15,
-        30,
-        7000,
-        "c",
-    )
+    used = Sample(ID, 1, 2, "r", "p", "w", 15.0, 30.0, 7000, ("GPU-1",))
+    sampled = told(SampleReport((used, used)))
+    assert (sampled.cluster, len(sampled.samples), sampled.samples[0]) == ("c", 2, sampled.samples[1])
+    sample = sampled.samples[0]
+    assert (getattr(sample, "from").seconds, sample.to.seconds, sample.gpu_charge) == (15, 30, 7000)
     letter = told(DeadLetter("why", "t", 0, 5, b"k", b"v" * 100_000, (("h", b"x"),)))
     assert isinstance(letter, dead_letter_pb2.DeadLettered)
-    assert (letter.id, letter.offset, len(letter.value), letter.headers[0].name) == ("letter", 5, 64 << 10, "h")
+    assert letter.id
+    assert (letter.offset, len(letter.value), letter.headers[0].name) == (5, 64 << 10, "h")

@@ -10,10 +10,7 @@ from muster_cluster_agent.domain.actions import Answer, BackendAction, Create, R
 from muster_cluster_agent.domain.model import (
     Assignment,
     NodeHealth,
-    Observed,
-    Pattern,
 )
-from muster_cluster_agent.domain.usage import GRID
 from muster_cluster_agent.errors import SecretsError
 from muster_cluster_agent.handlers import agenda
 from muster_cluster_agent.handlers.agent import Taken
@@ -22,9 +19,7 @@ from muster_cluster_agent.ports import (
     HeldReport,
     InventoryReport,
     RefusalReport,
-    SampleReport,
 )
-from muster_cluster_agent.sampling import Sampler
 from muster_kernel.sealed import SEALED
 from tests.support.agent_loops import Told, assignment, release, running
 from tests.support.agents import workload_id
@@ -196,7 +191,7 @@ async def test_a_changed_fleet_is_told_as_a_difference() -> None:
 
 
 async def test_holding_accepts_and_starts_nothing() -> None:
-    fake, told = FakeBackend(), Told()
+    fake, told = FakeBackend(deadline=840.0), Told()
     async with running(fake, told, hold=True) as agent:
         agent.take(assignment(1))
         agent.take(assignment(2))
@@ -207,30 +202,9 @@ async def test_holding_accepts_and_starts_nothing() -> None:
     assert isinstance(held, HeldReport)
     assert [one.workload_id for one in held.assignments] == [workload_id(1)]
     assert not fake.starts
-    assert told.of(BeatReport)
-
-
-async def test_use_is_told_until_the_bus_has_it_and_the_rest_when_the_replica_goes() -> None:
-    now = [1000 * GRID + 1.0]
-    fake, told = FakeBackend(clock=lambda: now[0]), Told(at_once=False)
-    sampler = Sampler(fake, told, clock=lambda: now[0])
-    replica = Observed(
-        "r", "id", 1, 0, "worker", 0, 0, "n-0", "boot", Pattern.SINGLE, started_at=now[0], charge=7000, project="p"
-    )
-    fake.replicas["r"] = replica
-    now[0] += 1.5 * GRID
-    await sampler.round()
-    await sampler.round()
-    assert len(told.reports) == 2
-    assert told.reports[0] == told.reports[1]
-    sampler.acknowledged(told.reports[0])
-    await sampler.round()
-    assert len(told.reports) == 2
-    sampler.ended(replace(replica, gone=True, gone_at=now[0]))
-    last = told.reports[-1]
-    assert isinstance(last, SampleReport)
-    assert (last.sample.since, last.sample.until) == (1001 * GRID, now[0])
-    assert last.sample.charge == 7000
+    (beat,) = told.of(BeatReport)
+    assert isinstance(beat, BeatReport)
+    assert beat.dead_man == 840.0
 
 
 class Keeper:

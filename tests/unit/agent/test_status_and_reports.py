@@ -21,7 +21,7 @@ from muster_cluster_agent.domain.model import (
 )
 from muster_cluster_agent.domain.reports import ReportBook
 from muster_cluster_agent.domain.status import failure_of, how_it_ended, judge
-from muster_cluster_agent.domain.usage import GRID, charge, intervals
+from muster_cluster_agent.domain.usage import charge
 from muster_kernel.quantities import GPU
 
 UP = NodeView("n-0", NodeHealth.UP, "boot")
@@ -129,19 +129,6 @@ def test_a_book_that_was_tampered_with_is_noticed() -> None:
     book.acknowledge(status(State.GONE))
     with pytest.raises(AssertionError, match="acknowledged as gone"):
         book.check()
-
-
-def test_intervals_end_on_the_grid_and_where_the_use_ends() -> None:
-    assert list(intervals(1.0, None, 0.0, 2 * GRID + 1)) == [(1.0, GRID), (GRID, 2 * GRID)]
-    assert list(intervals(1.0, 20.0, GRID, 100.0)) == [(GRID, 20.0)]
-    assert list(intervals(1.0, 20.0, 20.0, 100.0)) == []
-    assert list(intervals(1.0, None, 0.0, 5.0)) == []
-
-
-def test_a_restarted_agent_cuts_the_same_intervals_again_but_not_for_ever() -> None:
-    long = list(intervals(1.0, None, 0.0, 10_000.0))
-    assert 3500 < long[-1][1] - long[0][0] <= 3600
-    assert list(intervals(1.0, None, long[4][1], 10_000.0)) == long[5:]
 
 
 @pytest.mark.parametrize(

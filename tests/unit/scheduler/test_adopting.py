@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from muster_scheduler.commands import adoptable
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.workloads import SECOND
 from muster_scheduler.domain.fleet.clusters import STRANGERS
 from muster_scheduler.errors import AgentAlive, UnknownCluster, UnknownInstance
-from muster_scheduler.rpc import adoptable
 from tests.support.fleets import Fleet, node
 
 

@@ -103,35 +103,6 @@ def test_a_cluster_that_was_quiet_before_its_replicas_started() -> None:
     assert workload.phase is Phase.INITIALIZING
 
 
-def test_lost_clusters_are_given_up_only_where_that_was_chosen() -> None:
-    ends = Profile(ends_replicas_itself=True)
-    fleet = Fleet(node("n1", 1), node("m1", 1, cluster="c2"), profile=ends)
-    workload = fleet.submit(1)
-    other = "c2" if workload.cluster == "c1" else "c1"
-    silence(fleet)
-    fleet.send(fleet.heartbeat(other))
-    silence(fleet, 1000)
-    assert workload.phase is Phase.UNKNOWN
-    fleet.send(events.ClusterRegistered(workload.cluster, 900), fleet.heartbeat(other))
-    assert workload.phase is Phase.INITIALIZING
-    assert workload.cluster == other
-    assert workload.attempt == 2
-
-
-def test_a_cluster_is_not_silent_while_its_reports_are_not_read() -> None:
-    ends = Profile(ends_replicas_itself=True)
-    fleet = Fleet(node("n1", 1), profile=ends)
-    workload = fleet.submit(1)
-    fleet.run(1)
-    fleet.send(events.ClusterRegistered("c1", 900))
-    fleet.world.read_until = {"c1": fleet.now}
-    silence(fleet, 1000)
-    assert workload.phase is Phase.RUNNING
-    fleet.world.read_until = {"c1": fleet.now}
-    fleet.send()
-    assert workload.phase is not Phase.RUNNING
-
-
 def test_adoption_declares_gone_what_the_old_agent_held() -> None:
     fleet = Fleet(node("n1", 1))
     running = fleet.submit(1)

@@ -13,6 +13,7 @@ import pytest
 from muster_chassis import metrics
 from muster_chassis.lease import Term
 from muster_chassis.unit import Unit
+from muster_scheduler.commands import adoptable
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.workloads import SECOND
 from muster_scheduler.domain.books.world import World
@@ -20,7 +21,7 @@ from muster_scheduler.domain.state import Plan
 from muster_scheduler.domain.steps import Step, Steps
 from muster_scheduler.errors import AgentAlive
 from muster_scheduler.handlers import DECIDED, STEP, UNFINISHED, Handlers
-from muster_scheduler.rpc import Desk, adoptable
+from muster_scheduler.rpc import Desk
 from tests.support.fleets import Fleet, node, request
 
 

@@ -15,12 +15,12 @@ from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 import muster_language as language
-from muster.events.v1 import agent_pb2, policy_pb2
+from muster.events.v1 import policy_pb2
 from muster_chassis.events import Event, Origin
 from muster_chassis.topics import reports
-from muster_cluster_agent.adapters.encode import message
 from muster_cluster_agent.adapters.local.cluster_file import ClusterFile, parse
 from muster_cluster_agent.adapters.local.nodes import Nodes
+from muster_cluster_agent.adapters.records import Records
 from muster_cluster_agent.domain.fleet import Fleet as Declared
 from muster_cluster_agent.ports import InventoryReport
 from muster_kernel.quantities import GPU
@@ -68,8 +68,8 @@ def over_the_wire(sent: Message, cluster: str = "here") -> events.Event:
 
 def inventory(file: ClusterFile, root: Path) -> Message:
     nodes = Nodes(root, file, lambda _: ())
-    order = agent_pb2.ReportOrder(cluster=file.cluster, instance="agent", start=1, sequence=1)
-    return message(InventoryReport(Declared(file.profile, nodes.reported(0.0))), order, 1, "")
+    (record,) = Records(file.cluster, "agent", 1).of(InventoryReport(Declared(file.profile, nodes.reported(0.0))))
+    return record
 
 
 def admitted(text: str) -> policy_pb2.WorkloadAdmitted:

@@ -43,11 +43,12 @@ async def list_clusters(*, common: Common = _NO_OPTIONS) -> int:
 async def register_cluster(
     cluster: str, *, lost_timeout: int = 0, trust_file: Path | None = None, common: Common = _NO_OPTIONS
 ) -> int:
-    """Makes a cluster known, so that its agent may report. A second call changes nothing but the trust file.
+    """Makes a cluster known, so that its agent may report. A second call changes lost-timeout and the trust file alone.
 
     Args:
         cluster: Its id: lower-case letters, digits and dashes.
-        lost_timeout: Seconds of silence after which its replicas count as gone; 0: never.
+        lost_timeout: Seconds of silence after which its replicas count as gone; 0: never. Its agent needs a deadline of
+            its own (dead_man in the cluster file); the larger of the two counts, and 60 s more.
         trust_file: Where to write the keys that its agent has to trust (MUSTER_TRUST_FILE); - prints them.
         common: Connection.
     """
@@ -56,7 +57,9 @@ async def register_cluster(
     if common.json:
         emit(answer)
         return Exit.OK
-    say(f"cluster {answer.cluster.id}: {cluster_state_word(answer.cluster.state)}")
+    released = answer.cluster.released_after_seconds
+    lost = f"; after {released} s of silence its replicas count as gone" if released else ""
+    say(f"cluster {answer.cluster.id}: {cluster_state_word(answer.cluster.state)}{lost}")
     if trust_file is not None:
         _write_trust(trust_file, trust_document(answer.keys))
     return Exit.OK

@@ -1,10 +1,11 @@
 """Reports as the contract's messages.
 
-Used by the Kafka reporter alone. Pure translation: nothing is decided here.
+Used by records.py, which cuts what may be too large for one record. Pure translation: nothing is decided here.
 """
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 from typing import Final
 
@@ -15,16 +16,14 @@ from muster.events.v1 import agent_pb2, dead_letter_pb2
 from muster.fleet.v1 import fleet_pb2
 from muster.workload.v1 import workload_pb2
 from muster_chassis.text import clean
-from muster_cluster_agent.domain.fleet import Device, Fleet, Foreign, Node, Profile
+from muster_cluster_agent.domain.fleet import Device, Foreign, Node, Profile
 from muster_cluster_agent.domain.model import Slice, Status
+from muster_cluster_agent.domain.usage import Sample
 from muster_cluster_agent.ports import (
     BeatReport,
     DeadLetter,
     Held,
-    HeldReport,
-    InventoryReport,
     RefusalReport,
-    Report,
     SampleReport,
     StatusReport,
 )
@@ -46,23 +45,23 @@ def timestamp(seconds: float | None) -> Timestamp | None:
     return stamp
 
 
-def message(report: Report, order: agent_pb2.ReportOrder, inventory_sequence: int, letter_id: str) -> Message:
-    """The report as a message. `inventory_sequence` counts inventories, `letter_id` names a dead letter."""
+Single = StatusReport | RefusalReport | BeatReport | SampleReport | DeadLetter
+"""Reports that one record holds, however large the cluster is."""
+
+
+def message(report: Single, order: agent_pb2.ReportOrder, letter_id: str) -> Message:
+    """The report as a message. `letter_id` names a dead letter."""
     match report:
         case StatusReport():
             return _status_changed(report, order)
-        case InventoryReport():
-            return agent_pb2.InventoryReported(order=order, inventory=_inventory(report, inventory_sequence))
-        case HeldReport():
-            held = [_held(one) for one in report.assignments]
-            return agent_pb2.AssignmentsHeld(order=order, assignments=held, highest_epoch=report.highest_epoch)
         case RefusalReport():
             return _refused(report, order)
-        case BeatReport(healthy=healthy):
+        case BeatReport(healthy=healthy, dead_man=dead_man):
             health = agent_pb2.BACKEND_HEALTH_OK if healthy else agent_pb2.BACKEND_HEALTH_UNREACHABLE
-            return agent_pb2.Heartbeat(order=order, backend=health)
-        case SampleReport():
-            return _sampled(report, order.cluster)
+            # Never less than a supervisor waits: a part of a second counts as a whole one.
+            return agent_pb2.Heartbeat(order=order, backend=health, dead_man_seconds=math.ceil(dead_man or 0.0))
+        case SampleReport(samples=samples):
+            return agent_pb2.UsageSampled(cluster=order.cluster, samples=[_sample(one) for one in samples])
         case DeadLetter():
             return _dead_letter(report, order, letter_id)
 
@@ -114,7 +113,8 @@ def _conditions(report: StatusReport, since: Timestamp) -> list[workload_pb2.Con
     ]
 
 
-def _held(held: Held) -> agent_pb2.HeldAssignment:
+def held(held: Held) -> agent_pb2.HeldAssignment:
+    """An assignment that is held."""
     return agent_pb2.HeldAssignment(
         workload_id=held.workload_id,
         generation=held.generation,
@@ -137,9 +137,8 @@ def _refused(report: RefusalReport, order: agent_pb2.ReportOrder) -> agent_pb2.A
     )
 
 
-def _sampled(report: SampleReport, cluster: str) -> agent_pb2.UsageSampled:
-    sample = report.sample
-    message = agent_pb2.UsageSampled(
+def _sample(sample: Sample) -> agent_pb2.UsageSample:
+    message = agent_pb2.UsageSample(
         workload_id=sample.workload_id,
         generation=sample.generation,
         attempt=sample.attempt,
@@ -149,7 +148,6 @@ def _sampled(report: SampleReport, cluster: str) -> agent_pb2.UsageSampled:
         devices=sample.devices,
         project=sample.project,
         name=sample.name,
-        cluster=cluster,
     )
     since = timestamp(sample.since)
     if since is not None:
@@ -175,19 +173,8 @@ def _dead_letter(letter: DeadLetter, order: agent_pb2.ReportOrder, letter_id: st
     )
 
 
-def _inventory(report: InventoryReport, sequence: int) -> fleet_pb2.Inventory:
-    fleet, changed = report.fleet, report.difference
-    if changed is None:
-        return fleet_pb2.Inventory(full=True, sequence=sequence, profile=_profile(fleet.profile), nodes=_nodes(fleet))
-    nodes = [_node(node) for node in changed.changed]
-    return fleet_pb2.Inventory(full=False, sequence=sequence, nodes=nodes, removed_nodes=changed.removed)
-
-
-def _nodes(fleet: Fleet) -> list[fleet_pb2.Node]:
-    return [_node(node) for node in fleet.nodes]
-
-
-def _profile(profile: Profile) -> fleet_pb2.ClusterProfile:
+def profile(profile: Profile) -> fleet_pb2.ClusterProfile:
+    """What the cluster can do."""
     return fleet_pb2.ClusterProfile(
         backend=profile.backend,
         identity=fleet_pb2.DeviceIdentity.ValueType(profile.identity.value),
@@ -195,7 +182,6 @@ def _profile(profile: Profile) -> fleet_pb2.ClusterProfile:
         memory_requests=profile.memory_requests,
         memory_isolation=profile.memory_isolation,
         mig=fleet_pb2.MigSupport.ValueType(profile.mig.value),
-        ends_replicas_itself=profile.ends_replicas_itself,
         ignored_fields=profile.ignored_fields,
         refused_fields=profile.refused_fields,
         service_types=profile.service_types,
@@ -204,7 +190,8 @@ def _profile(profile: Profile) -> fleet_pb2.ClusterProfile:
     )
 
 
-def _node(node: Node) -> fleet_pb2.Node:
+def node(node: Node) -> fleet_pb2.Node:
+    """A node as it is."""
     return fleet_pb2.Node(
         name=node.name,
         uid=node.uid,

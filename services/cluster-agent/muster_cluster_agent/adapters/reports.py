@@ -1,6 +1,6 @@
 """The reporter on Kafka: everything an agent says, in order, on its cluster's topic; use on the samples topic.
 
-Run by `app.py` as an eternal task. Holds: reports carry (instance, start, sequence) and are sent in that order;
+Run by `app.py` as an eternal task. Holds: records carry (instance, start, sequence) and are sent in that order;
 whatever may have been lost (a full queue, a failed send, another bus) ends in a resync, in which the agent tells its
 state again.
 """
@@ -8,33 +8,27 @@ state again.
 from __future__ import annotations
 
 import asyncio
-import os
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import MessageSizeTooLargeError
-from google.protobuf.message import Message
 
-from muster.events.v1 import agent_pb2
 from muster_chassis import kafka, logs, metrics, topics
 from muster_chassis.backoff import Backoff
 from muster_chassis.bus import Bus, BusLost
 from muster_chassis.codec import encode_headers
-from muster_cluster_agent.adapters import encode
+from muster_cluster_agent.adapters.records import LEFT_OUT, Records
 from muster_cluster_agent.ports import (
-    BeatReport,
     DeadLetter,
-    InventoryReport,
     RefusalReport,
     Report,
     SampleReport,
     StatusReport,
 )
-from muster_kernel.ids import uuid7
 
 LIMIT: Final = 20_000
 _BATCH: Final = 500
@@ -65,10 +59,7 @@ class KafkaReporter:
     def __init__(self, bus: Bus, cluster: str, instance: str, start: int) -> None:
         self._bus = bus
         self._cluster = cluster
-        self._instance = instance
-        self._start = start
-        self._sequence = 0
-        self._inventories = 0
+        self._records = Records(cluster, instance, start)
         self._queue: deque[Report] = deque()
         self._wake = asyncio.Event()
         self._overflowed = False
@@ -135,48 +126,36 @@ class KafkaReporter:
             batch = [self._queue.popleft() for _ in range(min(_BATCH, len(self._queue)))]
             try:
                 waiting = [await self._handed_over(producer, report) for report in batch]
-                for future in waiting:
-                    if future is not None:
-                        await future
+                for promise in chain.from_iterable(waiting):
+                    await promise
             except BaseException:
                 self._queue.extendleft(one for one in reversed(batch) if isinstance(one, DeadLetter | RefusalReport))
                 raise
             for report in batch:
                 self._took(report)
 
-    async def _handed_over(self, producer: AIOKafkaProducer, report: Report) -> Any:
-        """The producer's promise for a report; None for one that no broker takes: it must not hold up the others."""
-        try:
-            return await self._send(producer, report)
-        except MessageSizeTooLargeError:
-            _log.error("a report is too large and was left out", kind=type(report).__name__)
-            return None
-
-    async def _send(self, producer: AIOKafkaProducer, report: Report) -> Any:
+    async def _handed_over(self, producer: AIOKafkaProducer, report: Report) -> list[Any]:
+        """The producer's promises for a report. A record that no broker takes must not hold up the others."""
         topic, key, aggregate = self._place(report)
-        message = self._message(report)
-        now = datetime.now(UTC)
         trace = report.traceparent if isinstance(report, StatusReport | RefusalReport) else None
-        headers = encode_headers(
-            event_id=_event_id(),
-            event_type=message.DESCRIPTOR.full_name,
-            source=f"agent/{self._cluster}",
-            aggregate=aggregate,
-            version=0,
-            time=now,
-            traceparent=trace,
-        )
-        return await producer.send(topic, message.SerializeToString(), key=key.encode(), headers=headers)
-
-    def _message(self, report: Report) -> Message:
-        order = agent_pb2.ReportOrder(cluster=self._cluster, instance=self._instance, start=self._start)
-        order.observed_at.FromNanoseconds(time.time_ns())
-        if isinstance(report, InventoryReport):
-            self._inventories += 1
-        if not isinstance(report, SampleReport | DeadLetter):
-            self._sequence += 1
-            order.sequence = self._sequence
-        return encode.message(report, order, self._inventories, _event_id())
+        promises = []
+        for message in self._records.of(report):
+            headers = encode_headers(
+                event_id=self._records.event_id(),
+                event_type=message.DESCRIPTOR.full_name,
+                source=f"agent/{self._cluster}",
+                aggregate=aggregate,
+                version=0,
+                time=datetime.now(UTC),
+                traceparent=trace,
+            )
+            try:
+                sent = producer.send(topic, message.SerializeToString(), key=key.encode(), headers=headers)
+                promises.append(await sent)
+            except MessageSizeTooLargeError:
+                LEFT_OUT.labels(type(report).__name__).inc()
+                _log.error("a report is too large and was left out", kind=type(report).__name__)
+        return promises
 
     def _place(self, report: Report) -> tuple[str, str, str]:
         """(topic, key, aggregate) of a report."""
@@ -186,8 +165,8 @@ class KafkaReporter:
                 return own, status.workload_id, status.workload_id
             case RefusalReport(refusal=refusal):
                 return own, refusal.workload_id, refusal.workload_id
-            case SampleReport(sample=sample):
-                return topics.SAMPLES.name, sample.workload_id, sample.workload_id
+            case SampleReport():
+                return topics.SAMPLES.name, self._cluster, self._cluster
             case DeadLetter(key=key):
                 return topics.DEAD_LETTERS.name, key.decode("utf-8", "replace"), self._cluster
             case _:
@@ -197,12 +176,3 @@ class KafkaReporter:
         REPORTS.labels(type(report).__name__).inc()
         for hear in self.acknowledged:
             hear(report)
-
-
-def sent_at(report: Report) -> float | None:
-    """When an acknowledged heartbeat was sent, on the monotonic clock; None for any other report."""
-    return report.sent_at if isinstance(report, BeatReport) else None
-
-
-def _event_id() -> str:
-    return uuid7(time.time_ns() // 1_000_000, os.urandom(10))

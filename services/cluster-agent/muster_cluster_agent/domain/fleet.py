@@ -47,7 +47,6 @@ class Profile:
     memory_requests: bool = True
     memory_isolation: bool = False
     mig: Mig = Mig.NONE
-    ends_replicas_itself: bool = True
     ignored_fields: tuple[str, ...] = ()
     refused_fields: tuple[str, ...] = ()
     service_types: tuple[str, ...] = ()

@@ -1,14 +1,15 @@
-"""Intervals of device use, cut on a fixed grid so that the same use is always cut the same way.
+"""Intervals of device use, and how many of them fit into one record.
 
-Called by `handlers.py` every few seconds for each replica that holds devices. Pure.
-Holds: intervals of a replica do not overlap; telling one twice, or cutting again after a restart, gives the very same
-(replica, from, to), which is the key under which telemetry counts it once.
+Called by `sampling.py` for the replicas that hold devices. Pure.
+Holds: the intervals of one replica follow one another without a gap and without overlap. How use is cut does not matter
+to the reader: telemetry counts each moment of a replica once, however often and in whatever pieces it is told.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from muster_cluster_agent.domain.fleet import Device
@@ -16,8 +17,11 @@ from muster_cluster_agent.domain.model import Share
 from muster_kernel import mig
 from muster_kernel.quantities import GPU, UNITS_PER_MILLI, UNITS_PER_SEVENTH, memory_units
 
-GRID: Final = 15.0  # seconds
-LONGEST: Final = 3600.0  # seconds: how far back a restarted agent cuts again
+GRID: Final = 15.0  # seconds: the use of a running replica is told up to the last multiple of this
+LONGEST: Final = 12 * 3600.0  # seconds of one interval; telemetry takes no longer ones than a day
+MOST: Final = 64  # intervals of one replica at once: a month; a clock that was years off must not make millions
+_FIXED: Final = 96  # bytes that the numbers, the times and the tags of one sample take at most
+_TEXT: Final = 4  # bytes that a text takes beside its own: a tag and its length
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +40,47 @@ class Sample:
     devices: tuple[str, ...]
 
 
-def intervals(started: float, ended: float | None, done: float, now: float) -> Iterator[tuple[float, float]]:
-    """The intervals that are complete at `now` and lie after `done` (both seconds since 1970), oldest first.
+def boundary(now: float) -> float:
+    """The last multiple of GRID, in seconds since 1970: until then use is told."""
+    return now // GRID * GRID
 
-    ended: when the devices became free; None: they are still held. An interval ends on the grid, or where the use ends.
+
+def intervals(started: float, ended: float | None, done: float, now: float) -> list[tuple[float, float]]:
+    """The intervals to tell at `now`: what lies after `done` (both seconds since 1970), oldest first, at most MOST.
+
+    ended: when the devices became free; None: they are still held. A `done` that is to come is none: the clock was set
+    back since, and what is told twice counts once.
     """
-    end = now if ended is None else ended
-    since = max(started, done, end - LONGEST if done < started else done)
+    end = boundary(now) if ended is None else ended
+    return list(islice(_cut(max(started, done) if done <= now else started, end), MOST))
+
+
+def _cut(since: float, end: float) -> Iterator[tuple[float, float]]:
     while since < end:
-        boundary = (since // GRID + 1) * GRID
-        until = min(boundary, end)
-        if until < boundary and ended is None:
-            return
+        until = min(since + LONGEST, end)
         yield since, until
         since = until
+
+
+def encoded_size(sample: Sample) -> int:
+    """How many bytes a sample takes in a record, or a few more."""
+    texts = (sample.workload_id, sample.replica, sample.project, sample.name, *sample.devices)
+    return _FIXED + sum(len(text.encode()) + _TEXT for text in texts)
+
+
+def batches(samples: Iterable[Sample], limit: int) -> Iterator[tuple[Sample, ...]]:
+    """The samples in their order, in parts of at most `limit` bytes; one that is larger is a part of its own."""
+    part: list[Sample] = []
+    size = 0
+    for sample in samples:
+        added = encoded_size(sample)
+        if part and size + added > limit:
+            yield tuple(part)
+            part, size = [], 0
+        part.append(sample)
+        size += added
+    if part:
+        yield tuple(part)
 
 
 def charge(shares: tuple[Share, ...], anonymous: int, devices: Mapping[str, Device]) -> int:

@@ -183,7 +183,7 @@ class Agent:
         """A heartbeat at once, then every ten seconds; the full state every five minutes."""
         since = time.monotonic()
         while True:
-            self.telling.beat(sound=self._sound)
+            await self.telling.beat(sound=self._sound)
             await asyncio.sleep(HEARTBEAT_SECONDS)
             if time.monotonic() - since >= RESYNC_SECONDS:
                 since = time.monotonic()
@@ -202,7 +202,7 @@ class Agent:
     async def tell_state(self) -> None:
         """The full inventory and everything that is held."""
         await self.telling.everything(self._nodes, epoch=self.epoch, held=not self.reading)
-        self.telling.beat(sound=self._sound)
+        await self.telling.beat(sound=self._sound)
 
     # ------------------------------------------------------------------------------------------------- inside
 

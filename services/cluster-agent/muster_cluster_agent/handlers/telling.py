@@ -6,8 +6,7 @@ Used by the agent alone. Holds: a status is told again until the bus has it on i
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from muster_cluster_agent.domain.actions import Absent, NothingHere, Refuse
@@ -30,7 +29,6 @@ from muster_cluster_agent.ports import (
 
 _LOG_TAIL: Final = 4096
 _HELD_WITH_STATUSES: Final = 500
-_HELD_AT_ONCE: Final = 10_000
 
 
 class Telling:
@@ -44,9 +42,10 @@ class Telling:
         self._agenda = agenda
         self._fleet: Fleet | None = None
 
-    def beat(self, *, sound: bool) -> None:
+    async def beat(self, *, sound: bool) -> None:
         """A sign of life; `sound`: whether the back end answers."""
-        self._reporter.tell(BeatReport(sent_at=time.monotonic(), healthy=sound))
+        dead_man = await self._backend.dead_man()
+        self._reporter.tell(BeatReport(sent_at=time.monotonic(), healthy=sound, dead_man=dead_man))
 
     def refuse(self, refusal: Refuse) -> None:
         """A record that could not be understood."""
@@ -78,8 +77,7 @@ class Telling:
         self._fleet = await self._backend.fleet()
         self._reporter.tell(InventoryReport(self._fleet))
         if held:
-            for part in _parts(await self._held(nodes)):
-                self._reporter.tell(HeldReport(part, epoch))
+            self._reporter.tell(HeldReport(await self._held(nodes), epoch))
 
     async def fleet(self) -> None:
         """What has changed in the cluster since it was told."""
@@ -115,7 +113,10 @@ class Telling:
                 )
 
     async def _held(self, nodes: Mapping[str, NodeView]) -> tuple[Held, ...]:
-        """What the assignments say should be here, and what is here without one."""
+        """What the assignments say should be here, and what is here without one.
+
+        Of very many the statuses are left out: each was told by itself, and they would be told again every 5 minutes.
+        """
         by_run: dict[tuple[str, int, int], list[Status]] = {}
         for replica in await self._backend.list():
             status = judge(replica, nodes.get(replica.node))
@@ -124,26 +125,15 @@ class Telling:
             if isinstance(case.desired, Assignment):
                 for revision in case.desired.revisions:
                     by_run.setdefault((workload_id, *revision.key), [])
+        brief = len(by_run) > _HELD_WITH_STATUSES
         return tuple(
-            Held(workload_id, generation, attempt, self._epoch_of(workload_id), tuple(statuses))
+            Held(workload_id, generation, attempt, self._epoch_of(workload_id), () if brief else tuple(statuses))
             for (workload_id, generation, attempt), statuses in by_run.items()
         )
 
     def _epoch_of(self, workload_id: str) -> int:
         case = self._agenda.known(workload_id)
         return case.desired.epoch if case is not None and case.desired is not None else 0
-
-
-def _parts(held: tuple[Held, ...]) -> Iterator[tuple[Held, ...]]:
-    """What fits into one record each.
-
-    Where it is very much, without the statuses, which are told one by one as well.
-    """
-    if len(held) > _HELD_WITH_STATUSES:
-        held = tuple(replace(one, replicas=()) for one in held)
-    yield held[:_HELD_AT_ONCE]
-    for first in range(_HELD_AT_ONCE, len(held), _HELD_AT_ONCE):
-        yield held[first : first + _HELD_AT_ONCE]
 
 
 def _nothing(action: NothingHere) -> Status:

@@ -61,6 +61,13 @@ _NODES_OVER: Final = """
 DELETE FROM nodes n USING unnest($1::text[], $2::text[]) AS o(cluster, name)
 WHERE n.cluster = o.cluster AND n.name = o.name
 """
+_PARTS: Final = """
+INSERT INTO inventory_parts (cluster, number, start, sequence, total, digest, checksum, body)
+SELECT * FROM unnest($1::text[], $2::int[], $3::bigint[], $4::bigint[], $5::int[], $6::bytea[], $7::bytea[], $8::text[])
+ON CONFLICT (cluster, number) DO UPDATE SET start = excluded.start, sequence = excluded.sequence,
+    total = excluded.total, digest = excluded.digest, checksum = excluded.checksum, body = excluded.body
+"""
+_PARTS_OVER: Final = "DELETE FROM inventory_parts WHERE cluster = ANY($1::text[])"
 _PROJECTS_OVER: Final = "DELETE FROM projects WHERE name = ANY($1::text[])"
 _DEPARTMENTS_OVER: Final = "DELETE FROM departments WHERE name = ANY($1::text[])"
 _DEPARTMENTS: Final = """
@@ -99,9 +106,7 @@ class PostgresStore:
     async def write(self, unit: Unit, plan: Plan, world: World) -> None:
         """Writes everything that the open transaction touched."""
         touched = plan.touched
-        if touched.clusters:
-            pairs = [(c, rows.of_cluster(world.clusters[c])) for c in touched.clusters]
-            await unit.connection.execute(_CLUSTERS, *_columns(pairs))
+        await self._clusters(unit, touched, world)
         if touched.projects:
             await self._projects(unit, touched, world)
         if touched.usage:
@@ -118,6 +123,22 @@ class PostgresStore:
             await self._quarantined(unit, touched, world)
         if replicas := touched.all_replicas():
             await self._replicas(unit, replicas, world)
+
+    async def _clusters(self, unit: Unit, touched: Touched, world: World) -> None:
+        """Clusters, and what came of their incomplete inventories; a part whose inventory is whole is of no use."""
+        if touched.clusters:
+            pairs = [(c, rows.of_cluster(world.clusters[c])) for c in touched.clusters]
+            await unit.connection.execute(_CLUSTERS, *_columns(pairs))
+        if touched.parts_over:
+            await unit.connection.execute(_PARTS_OVER, list(touched.parts_over))
+        arrived = ((name, number, world.clusters[name].incoming) for name, number in touched.parts)
+        kept = [
+            (name, number, *incoming.id, part.checksum, rows.of_part(part))
+            for name, number, incoming in arrived
+            if incoming is not None and (part := incoming.parts.get(number)) is not None
+        ]
+        if kept:
+            await unit.connection.execute(_PARTS, *_columns(kept))
 
     async def _quarantined(self, unit: Unit, touched: Touched, world: World) -> None:
         kept = [world.quarantined[name] for name in touched.quarantined if name in world.quarantined]

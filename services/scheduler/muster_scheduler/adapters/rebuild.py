@@ -23,6 +23,7 @@ from muster_scheduler.domain.books.claims import promised_holder
 from muster_scheduler.domain.books.deriving import derive
 from muster_scheduler.domain.books.usual import learned
 from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.fleet.snapshots import IncomingInventory, SnapshotId
 from muster_scheduler.domain.state import State
 
 STRETCH: Final = 2_000
@@ -30,6 +31,7 @@ STRETCH: Final = 2_000
 _TURN: Final = 250  # rows after which others have a turn: the next rows are received, a lease is renewed
 _SPEC: Final = Request._fields.index("spec")
 _FIRST: Final = "00000000-0000-0000-0000-000000000000"
+_PARTS: Final = "SELECT cluster, number, start, sequence, total, digest, checksum, body FROM inventory_parts"
 _WORKLOADS: Final = """
 SELECT id::text AS id, project, name, phase, desired, generation, attempt, body
 FROM workloads WHERE id > $1::uuid ORDER BY workloads.id LIMIT $2
@@ -79,6 +81,7 @@ async def _load_quarantine(connection: asyncpg.Connection, world: World) -> None
 async def _load_fleet(connection: asyncpg.Connection, world: World, now: int) -> None:
     for row in await connection.fetch("SELECT id, body FROM clusters"):
         world.clusters[row["id"]] = rows.to_cluster(row["id"], row["body"], now)
+    await _load_parts(connection, world, now)
     for row in await connection.fetch("SELECT name, body FROM projects"):
         world.queues.projects[row["name"]] = rows.to_project(row["name"], row["body"])
     for row in await connection.fetch("SELECT name, body FROM departments"):
@@ -87,6 +90,19 @@ async def _load_fleet(connection: asyncpg.Connection, world: World, now: int) ->
         world.pools.put(rows.to_node_pool(row["id"], row["body"]))
     nodes = await connection.fetch("SELECT cluster, name, body FROM nodes")
     world.inventory.put_nodes(rows.to_node(row["cluster"], row["name"], row["body"]) for row in nodes)
+
+
+async def _load_parts(connection: asyncpg.Connection, world: World, now: int) -> None:
+    """The parts of inventories that were not whole yet: the offset of their records is behind us."""
+    for row in await connection.fetch(_PARTS):
+        cluster = world.clusters[row["cluster"]]
+        wanted = SnapshotId(row["start"], row["sequence"], row["total"], row["digest"])
+        incoming = cluster.incoming or IncomingInventory(wanted, {})
+        part = rows.to_part(cluster.id, row["checksum"], row["body"])
+        cluster.incoming = incoming.with_part(row["number"], part)
+    for cluster in world.clusters.values():
+        if cluster.incoming is not None or (cluster.full_needed and cluster.profile is not None):
+            cluster.behind_since = now
 
 
 async def _load_workloads(connection: asyncpg.Connection, world: World) -> None:

@@ -17,6 +17,7 @@ from muster_scheduler.domain.books.pools import NodePool, Strategy
 from muster_scheduler.domain.books.queues import Department, Project
 from muster_scheduler.domain.fleet.clusters import Cluster, Profile
 from muster_scheduler.domain.fleet.nodes import Device, Node, NodeState
+from muster_scheduler.domain.fleet.snapshots import HeldParts, InventoryPart
 from muster_scheduler.domain.shares.decay import Faded
 from muster_scheduler.domain.strategies.mix import Mix
 
@@ -33,6 +34,8 @@ class ClusterBody:
     full_needed: bool
     silent: bool
     lost_timeout: int
+    dead_man: int
+    held: HeldParts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,14 @@ class NodeBody:
 
 
 @dataclass(frozen=True, slots=True)
+class PartBody:
+    """A row of a part of an incomplete inventory: the nodes by name."""
+
+    profile: Profile | None
+    nodes: tuple[tuple[str, NodeBody], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ProjectBody:
     """A project's row."""
 
@@ -128,6 +139,7 @@ class NodePoolBody:
 _encode = msgspec.json.Encoder().encode
 _cluster = msgspec.json.Decoder(ClusterBody)
 _node = msgspec.json.Decoder(NodeBody)
+_part = msgspec.json.Decoder(PartBody)
 _project = msgspec.json.Decoder(ProjectBody)
 _usage = msgspec.json.Decoder(Faded)
 _department = msgspec.json.Decoder(DepartmentBody)
@@ -162,17 +174,36 @@ def to_cluster(cluster_id: str, body: str, now: int) -> Cluster:
 
 def of_node(node: Node) -> str:
     """A node's body."""
-    return text(copied(node, NodeBody, devices=tuple(copied(device, DeviceBody) for device in node.devices)))
+    return text(_node_body(node))
+
+
+def _node_body(node: Node) -> NodeBody:
+    body: NodeBody = copied(node, NodeBody, devices=tuple(copied(device, DeviceBody) for device in node.devices))
+    return body
 
 
 def to_node(cluster: str, name: str, body: str) -> Node:
     """The node of a row, with nothing charged to it yet."""
-    read = _node.decode(body)
+    return _read_node(cluster, name, _node.decode(body))
+
+
+def _read_node(cluster: str, name: str, read: NodeBody) -> Node:
     plain = {field: getattr(read, field) for field in NodeBody.__slots__ if field != "devices"}
     devices = [Device(**{field: getattr(each, field) for field in DeviceBody.__slots__}) for each in read.devices]
     for device in devices:
         device.tally()
     return Node(cluster, name, devices=devices, **plain)
+
+
+def of_part(part: InventoryPart) -> str:
+    """The body of a part of an incomplete inventory."""
+    return text(PartBody(part.profile, tuple((node.name, _node_body(node)) for node in part.nodes)))
+
+
+def to_part(cluster: str, checksum: bytes, body: str) -> InventoryPart:
+    """The part of a row."""
+    read = _part.decode(body)
+    return InventoryPart(checksum, read.profile, tuple(_read_node(cluster, name, node) for name, node in read.nodes))
 
 
 def of_project(project: Project) -> str:

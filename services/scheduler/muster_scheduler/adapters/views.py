@@ -67,6 +67,9 @@ def cluster(world: World, cluster_id: str) -> fleet_pb2.Cluster:
         devices=sum(n.slots or len(n.devices) for n in nodes),
         free_devices=sum(_free(n) for n in nodes) / _WHOLE,
         mig_devices=sum(device.mig for n in nodes for device in n.devices),
+        lost_timeout_seconds=known.lost_timeout,
+        dead_man_seconds=known.dead_man,
+        released_after_seconds=known.released_after,
     )
     if known.profile is not None:
         view.profile.CopyFrom(_profile(known.profile))
@@ -84,7 +87,6 @@ def _profile(profile: Profile) -> fleet_pb2.ClusterProfile:
         memory_requests=profile.memory_requests,
         memory_isolation=profile.memory_isolation,
         mig=_MIG[profile.mig],
-        ends_replicas_itself=profile.ends_replicas_itself,
         ignored_fields=profile.ignored_fields,
         refused_fields=profile.refused_fields,
         service_types=profile.service_types,

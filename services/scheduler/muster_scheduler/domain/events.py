@@ -18,6 +18,7 @@ from muster_scheduler.domain.books.queues import Department, Project
 from muster_scheduler.domain.fleet.clusters import Profile
 from muster_scheduler.domain.fleet.nodes import Node
 from muster_scheduler.domain.fleet.orders import Order as NodeOrder
+from muster_scheduler.domain.fleet.snapshots import InventoryPart, SnapshotPart
 
 
 class Admitted(NamedTuple):
@@ -123,7 +124,7 @@ class Order(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterRegistered:
-    """A cluster may report from now on. lost_timeout: seconds, 0: never given up by time alone."""
+    """A cluster may report from now on. lost_timeout: the opt-in in seconds, 0: never given up by time alone."""
 
     cluster: str
     lost_timeout: int = 0
@@ -165,6 +166,17 @@ class InventoryReported:
     profile: Profile | None
     nodes: tuple[Node, ...]
     removed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InventoryPartReported:
+    """Some nodes of a full inventory. digest: SHA-256 over the checksums of all parts, in their order."""
+
+    cluster: str
+    order: Order
+    place: SnapshotPart
+    digest: bytes
+    part: InventoryPart
 
 
 class Status(NamedTuple):
@@ -226,20 +238,22 @@ class Held(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AssignmentsHeld:
-    """Everything that an agent holds."""
+    """Everything that an agent holds, or the part of it at `place`."""
 
     cluster: str
     order: Order
     held: tuple[Held, ...]
     highest_epoch: int
+    place: SnapshotPart | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatSeen:
-    """An agent lives."""
+    """An agent lives. dead_man: seconds without contact after which its replicas end by themselves; 0: never."""
 
     cluster: str
     order: Order
+    dead_man: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +289,7 @@ Event = (
     | NodeForcedGone
     | NodeOrdered
     | InventoryReported
+    | InventoryPartReported
     | ReplicaReported
     | AssignmentRefused
     | AssignmentsHeld

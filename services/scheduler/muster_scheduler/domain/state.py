@@ -24,7 +24,7 @@ from muster_scheduler.domain.books.restoring import keep, remember, restore
 from muster_scheduler.domain.books.touched import Touched
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.decisions import Burst, Decision, PhaseChange, Taken, each
-from muster_scheduler.domain.life import admission, fleet, quarantine, reports, tenancy
+from muster_scheduler.domain.life import admission, fleet, inventories, quarantine, reports, tenancy
 from muster_scheduler.domain.placement.place import Budget
 from muster_scheduler.domain.turning import cycle, fading
 
@@ -41,6 +41,7 @@ class Plan:
     taken: tuple[Taken, ...]
     touched: Touched
     oddities: tuple[str, ...]  # what reports said that cannot be true; for the log
+    dropped_inventories: tuple[str, ...]  # inventories in parts that were given up, and why; for the log
     again_at: int | None  # when the next cycle has something to do by time alone; None: never
     unfinished: bool  # the budget was spent before the queue was
 
@@ -104,7 +105,12 @@ class State:
         """What the open transaction decided and changed so far."""
         self._tell_replicas()
         return Plan(
-            tuple(self.world.decisions), self.world.touched, tuple(self.world.oddities), self.next_time(), unfinished
+            tuple(self.world.decisions),
+            self.world.touched,
+            tuple(self.world.oddities),
+            tuple(self.world.dropped_inventories),
+            self.next_time(),
+            unfinished,
         )
 
     def _tell_replicas(self) -> None:
@@ -135,6 +141,7 @@ class State:
         self.world.decisions.clear()
         self.world.touched = Touched()
         self.world.oddities.clear()
+        self.world.dropped_inventories.clear()
         self.world.stirred.clear()
         self.world.farewell.clear()
         self._open = False
@@ -154,6 +161,8 @@ class State:
         self.world.now = max(self.world.now, now)
         for cluster in self.world.clusters.values():
             cluster.fresh = self.world.now
+            if cluster.behind_since:
+                cluster.behind_since = self.world.now
         self.world.orphans.clear()
 
     def check(self) -> None:
@@ -188,7 +197,19 @@ def canonical(world: World) -> object:
         for _, n in sorted(world.inventory.nodes.items())
     ]
     clusters = [
-        (c.id, c.instance, repr(c.profile), c.start, c.inventory_sequence, c.full_needed, c.silent, c.lost_timeout)
+        (
+            c.id,
+            c.instance,
+            repr(c.profile),
+            c.start,
+            c.inventory_sequence,
+            c.full_needed,
+            c.silent,
+            c.lost_timeout,
+            c.dead_man,
+            c.held,
+            c.incoming and (c.incoming.id, [(n, part.checksum) for n, part in sorted(c.incoming.parts.items())]),
+        )
         for _, c in sorted(world.clusters.items())
     ]
     projects = [
@@ -270,7 +291,8 @@ _HANDLERS: Final[dict[type, Callable[[World, Any], None]]] = {
     events.ClusterAdopted: fleet.on_adopted,
     events.NodeForcedGone: fleet.on_forced_gone,
     events.NodeOrdered: fleet.on_ordered,
-    events.InventoryReported: fleet.on_inventory,
+    events.InventoryReported: inventories.on_inventory,
+    events.InventoryPartReported: inventories.on_inventory_part,
     events.ReplicaReported: _on_replica,
     events.AssignmentRefused: _on_assignment_refused,
     events.AssignmentsHeld: fleet.on_held,

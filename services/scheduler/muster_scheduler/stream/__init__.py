@@ -24,6 +24,7 @@ _POOL: Final = "pool/"
 INTENTS: Final = (submission_pb2.SuspendRequested, submission_pb2.ResumeRequested, submission_pb2.DeletionRequested)
 REPORTS: Final = (
     agent_pb2.InventoryReported,
+    agent_pb2.InventoryPartReported,
     agent_pb2.ReplicaStatusChanged,
     agent_pb2.AssignmentRefused,
     agent_pb2.AssignmentsHeld,
@@ -31,7 +32,12 @@ REPORTS: Final = (
     agent_pb2.LayoutFailed,
     agent_pb2.Heartbeat,
 )
-UNPARKED: Final = (agent_pb2.InventoryReported, agent_pb2.AssignmentsHeld, agent_pb2.Heartbeat)
+UNPARKED: Final = (
+    agent_pb2.InventoryReported,
+    agent_pb2.InventoryPartReported,
+    agent_pb2.AssignmentsHeld,
+    agent_pb2.Heartbeat,
+)
 _READ: Final = (
     *INTENTS,
     submission_pb2.ProjectChanged,
@@ -42,6 +48,7 @@ _READ: Final = (
     telemetry_pb2.ScaleAdvised,
     telemetry_pb2.IdleSince,
     agent_pb2.InventoryReported,
+    agent_pb2.InventoryPartReported,
     agent_pb2.ReplicaStatusChanged,
     agent_pb2.AssignmentRefused,
     agent_pb2.AssignmentsHeld,
@@ -75,6 +82,7 @@ _MAKERS: Final[dict[type[Message], Callable[[Any, Event], domain.Event]]] = {
     telemetry_pb2.IdleSince: intentions.idle,
     agent_pb2.Heartbeat: reports.heartbeat,
     agent_pb2.InventoryReported: reports.inventory,
+    agent_pb2.InventoryPartReported: reports.inventory_part,
     agent_pb2.ReplicaStatusChanged: reports.replica,
     agent_pb2.AssignmentRefused: reports.refused,
     agent_pb2.AssignmentsHeld: reports.held,

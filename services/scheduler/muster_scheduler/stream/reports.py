@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from typing import Any, Final
+
+from google.protobuf.message import DecodeError
 
 from muster.events.v1 import agent_pb2
 from muster.fleet.v1 import fleet_pb2
@@ -15,6 +18,7 @@ from muster_scheduler.domain.asked.requests import Kind, Share
 from muster_scheduler.domain.asked.workloads import ReplicaState
 from muster_scheduler.domain.fleet.clusters import Profile
 from muster_scheduler.domain.fleet.nodes import Device, Mig, Node, NodeState
+from muster_scheduler.domain.fleet.snapshots import DIGEST_BYTES, MOST_PARTS, InventoryPart, SnapshotPart
 from muster_scheduler.stream import values
 
 # Both grow by one. A number that no agent can reach is not one of ours, and taking it would make its cluster mute.
@@ -72,7 +76,7 @@ def _order(message: Any) -> domain.Order:
 
 def heartbeat(message: Any, event: Event) -> domain.Event:
     """A sign of life of a cluster."""
-    return domain.HeartbeatSeen(_cluster(message, event), _order(message))
+    return domain.HeartbeatSeen(_cluster(message, event), _order(message), message.dead_man_seconds)
 
 
 def inventory(message: Any, event: Event) -> domain.Event:
@@ -89,6 +93,30 @@ def inventory(message: Any, event: Event) -> domain.Event:
     )
 
 
+def inventory_part(message: Any, event: Event) -> domain.Event:
+    """Some nodes of a full inventory. Raises Reject for a part that cannot be one."""
+    cluster, digest, content = _cluster(message, event), message.digest, message.content
+    if len(digest) != DIGEST_BYTES:
+        raise Reject(f"the digest of an inventory in parts has {len(digest)} bytes and should have {DIGEST_BYTES}")
+    try:
+        inventory = fleet_pb2.Inventory.FromString(content)
+    except DecodeError as error:
+        raise Reject(f"part {message.part.number} of an inventory cannot be decoded: {error}") from error
+    part = InventoryPart(
+        hashlib.sha256(content).digest(),
+        _profile(inventory.profile) if inventory.HasField("profile") else None,
+        tuple(_node(cluster, node) for node in inventory.nodes),
+    )
+    return domain.InventoryPartReported(cluster, _order(message), _place(message.part), digest, part)
+
+
+def _place(part: agent_pb2.SnapshotPart) -> SnapshotPart:
+    snapshot = values.number(part.snapshot, "part.snapshot", _MOST_REPORTS)
+    if not 1 <= part.number <= part.count <= MOST_PARTS:
+        raise Reject(f"part {part.number} of {part.count}: numbers go from 1 to their count, at most {MOST_PARTS}")
+    return SnapshotPart(snapshot, part.number, part.count)
+
+
 def _profile(profile: fleet_pb2.ClusterProfile) -> Profile:
     return Profile(
         backend=values.text(profile.backend),
@@ -97,7 +125,6 @@ def _profile(profile: fleet_pb2.ClusterProfile) -> Profile:
         memory_requests=profile.memory_requests,
         memory_isolation=profile.memory_isolation,
         mig=_MIG.get(profile.mig, Mig.NONE),
-        ends_replicas_itself=profile.ends_replicas_itself,
         ignored_fields=tuple(profile.ignored_fields),
         refused_fields=tuple(profile.refused_fields),
         service_types=tuple(profile.service_types),
@@ -225,7 +252,7 @@ def refused(message: Any, event: Event) -> domain.Event:
 
 
 def held(message: Any, event: Event) -> domain.Event:
-    """Everything that an agent holds."""
+    """Everything that an agent holds, or a part of it."""
     held = tuple(
         domain.Held(
             values.workload_id(one.workload_id),
@@ -236,6 +263,6 @@ def held(message: Any, event: Event) -> domain.Event:
         )
         for one in message.assignments
     )
-    return domain.AssignmentsHeld(
-        _cluster(message, event), _order(message), held, values.number(message.highest_epoch, "highest_epoch")
-    )
+    place = _place(message.part) if message.HasField("part") else None
+    epoch = values.number(message.highest_epoch, "highest_epoch")
+    return domain.AssignmentsHeld(_cluster(message, event), _order(message), held, epoch, place)

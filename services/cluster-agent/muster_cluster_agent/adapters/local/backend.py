@@ -8,7 +8,6 @@ the folder is fsynced before the fork server is asked; nothing is removed that s
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,10 +18,11 @@ from typing import Any, Final, Self, TypeVar
 
 import structlog
 
-from muster_cluster_agent.adapters.local import cgroups, logfile, machine, procfs
+from muster_cluster_agent.adapters.local import cgroups, logfile, machine
 from muster_cluster_agent.adapters.local.addresses import Ports
 from muster_cluster_agent.adapters.local.cluster_file import ClusterFile
 from muster_cluster_agent.adapters.local.confiner import Confiner, Private
+from muster_cluster_agent.adapters.local.dead_man import DeadMan
 from muster_cluster_agent.adapters.local.disk import Disk
 from muster_cluster_agent.adapters.local.leftovers import Leftovers
 from muster_cluster_agent.adapters.local.nodes import Nodes
@@ -90,6 +90,7 @@ class LocalBackend:
         self._services = Services(state.root, self._kept)
         self._groups = cgroups.find(self.declared.budgets.processes)
         self._writer = SpecWriter(state, here, self._ports, self._groups, self._workdirs, self._confiner, self._kept)
+        self._dead_man = DeadMan(state, lambda: self.declared.dead_man, self._replicas, self._blocking)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="local-backend")
         self._tasks = Tasks()
         self._rounds = Rounds(
@@ -209,11 +210,13 @@ class LocalBackend:
                 except Exception as error:  # noqa: BLE001  what a replica has left must not end the agent
                     log.warning("folders_not_removed", workload_id=workload_id, why=str(error)[:300])
 
-    async def renew(self, sent_at: float) -> None:
-        """Supervisors with a dead-man's deadline read here when the bus was last reached."""
-        if self.declared.lost_timeout is not None:
-            content = json.dumps({"boot": procfs.boot_id(), "monotonic": sent_at}).encode()
-            await self._blocking(lambda: self._state.tell_alive(content))
+    async def dead_man(self) -> float | None:
+        """The largest dead-man's deadline that a replica is held to."""
+        return await self._dead_man.told()
+
+    async def renew(self, sent_at: float, dead_man: float | None) -> None:
+        """Supervisors with a dead-man's deadline read when the bus was last reached."""
+        await self._dead_man.renew(sent_at, dead_man)
 
     # ----------------------------------------------------------------------------------------------------------- acting
 
@@ -254,7 +257,8 @@ class LocalBackend:
             return refusal
         try:
             others = self._replicas.of(plan.workload_id)
-            spec = self._writer.spec(plan, self._nodes.boot(plan.node), self.declared, others)
+            boot = self._nodes.boot(plan.node)
+            spec = self._writer.spec(plan, boot, self.declared, others, dead_man=self._dead_man.granted)
         except NotAllowed as error:
             return await self._abandon(plan, str(error))
         replica = Replica(spec, [], starting=True)
@@ -291,7 +295,8 @@ class LocalBackend:
             return Answer(Outcome.REFUSED, f"node {plan.node} takes nothing")
         if self._disk.short:
             return Answer(Outcome.REFUSED, f"{self._disk.short}; nothing is started until there is more")
-        return None
+        objection = self._dead_man.objection(time.monotonic())
+        return Answer(Outcome.REFUSED, objection) if objection else None
 
     async def _abandon(self, plan: ReplicaPlan, message: str) -> Answer:
         if plan.name in self._replicas:

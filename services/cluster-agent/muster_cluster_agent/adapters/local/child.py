@@ -1,6 +1,6 @@
 """The replica's own process between fork and exec: what it is given and what is taken from it.
 
-Called by the supervisor right after the fork, in the child. Standard library only. Holds: nothing of the user runs
+Called right after the fork, in the child (command.py). Standard library only. Holds: nothing of the user runs
 before the supervisor has written the process down; a step that fails ends the process, and its errno
 is told. Limits come first, while the process may still set them; after the confinement it may not.
 """
@@ -11,14 +11,16 @@ import ctypes
 import errno
 import os
 import signal
-from typing import Any, Final
+from typing import Final
 
-from muster_cluster_agent.adapters.local import confine, limits
+from muster_cluster_agent.adapters.local import confine, journal, limits
 from muster_cluster_agent.domain.confinement import of_spec
 
 _PR_SET_PDEATHSIG: Final = 1
 NOT_EXECUTABLE: Final = 126
+_PIECE: Final = 65536
 ERROR_BYTES: Final = 512
+GO: Final = b"!"
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -36,10 +38,10 @@ def die_with(parent: int) -> None:
         os._exit(NOT_EXECUTABLE)
 
 
-def become_command(spec: dict[str, Any], parent: int, go: int, error: int, output: int) -> None:
-    """Take on the limits and the confinement, wait for `go`, then become the user's command. Never returns.
+def become_command(parent: int, words: int, error: int, output: int) -> None:
+    """Wait for the folder of a replica, take on its limits and its confinement, wait for `GO`, become the command.
 
-    What failed goes to `error`: its errno, and a text where the command itself is not to blame.
+    Never returns. What failed goes to `error`: its errno, and a text where the command itself is not to blame.
     """
     blame = ""
     try:
@@ -51,6 +53,8 @@ def become_command(spec: dict[str, Any], parent: int, go: int, error: int, outpu
         null = os.open(os.devnull, os.O_RDONLY)
         for source, target in ((null, 0), (output, 1), (output, 2)):
             os.dup2(source, target)
+        folder, more = _folder(words)
+        spec = journal.read_spec(folder)
         blame = "its limits could not be set"
         limits.enter(spec.get("budget", {}))
         blame = "it could not be confined"
@@ -58,7 +62,7 @@ def become_command(spec: dict[str, Any], parent: int, go: int, error: int, outpu
             confine.apply(of_spec(spec["confinement"]))
         die_with(parent)  # a change of the user has cleared the wish
         # All of that went on while the supervisor wrote the process down; nothing of the user runs before it has.
-        if os.read(go, 1) != b"!":
+        if (more or os.read(words, 1)) != GO:
             os._exit(NOT_EXECUTABLE)
         blame = spec["cwd"]
         confine.change_folder(spec["cwd"])
@@ -69,3 +73,15 @@ def become_command(spec: dict[str, Any], parent: int, go: int, error: int, outpu
         os.write(error, f"{failure.errno or errno.EACCES} {text}".encode()[:ERROR_BYTES])
     finally:
         os._exit(NOT_EXECUTABLE)
+
+
+def _folder(words: int) -> tuple[str, bytes]:
+    """The folder of the replica, and what came with it. Ends the process where the supervisor has no replica for it."""
+    said = b""
+    while b"\n" not in said:
+        piece = os.read(words, _PIECE)
+        if not piece:
+            os._exit(NOT_EXECUTABLE)
+        said += piece
+    folder, _, more = said.partition(b"\n")
+    return os.fsdecode(folder), more

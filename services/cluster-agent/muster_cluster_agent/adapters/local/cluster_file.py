@@ -28,9 +28,9 @@ from muster_kernel.numbers import bound_yaml
 _Loader: Final = bound_yaml(yaml.SafeLoader)
 DEFAULT_POOL: Final = "default"
 _DERIVED: Final = uuid.UUID("6d757374-6572-5000-8000-64657669636e")
-_LEAST_LOST_TIMEOUT: Final = 61
+_LEAST_DEAD_MAN: Final = 1.0
 _TOP: Final = frozenset(
-    {"cluster", "devices", "pool_label", "node_gone_after", "lost_timeout", "log_budget", "profile", "nodes", "foreign"}
+    {"cluster", "devices", "pool_label", "node_gone_after", "dead_man", "log_budget", "profile", "nodes", "foreign"}
     | {"budgets"}
     | access.KEYS
 )
@@ -41,9 +41,7 @@ _NODE: Final = frozenset(
 _DEVICE: Final = frozenset({"uuid", "model", "memory", "healthy", "trouble", "mig"})
 _COUNTED: Final = frozenset({"count", "model", "memory"})
 _FOREIGN: Final = frozenset({"node", "cpu", "memory", "devices", "anonymous", "resources"})
-_PROFILE: Final = frozenset(
-    {"identity", "portions", "memory_requests", "memory_isolation", "mig", "ends_replicas_itself"}
-)
+_PROFILE: Final = frozenset({"identity", "portions", "memory_requests", "memory_isolation", "mig"})
 _BUDGETS: Final = frozenset({"memory", "processes", "disk", "disk_reserve"})
 _LEAST_MEMORY: Final = 16 << 20  # less does not hold an interpreter
 _LEAST_PROCESSES: Final = 16
@@ -77,13 +75,13 @@ class DeclaredNode:
 class ClusterFile:
     """The whole file.
 
-    Times in seconds, log_budget in bytes a replica; lost_timeout None: the dead-man's deadline is off.
+    Times in seconds, log_budget in bytes a replica; dead_man None: there is no dead-man's deadline.
     """
 
     cluster: str
     nvml: bool
     node_gone_after: float
-    lost_timeout: float | None
+    dead_man: float | None
     log_budget: int
     profile: Profile
     nodes: tuple[DeclaredNode, ...]
@@ -153,14 +151,14 @@ def _cluster(reader: _Reader, document: Any) -> ClusterFile | None:
         for index, raw in enumerate(reader.items(top.get("nodes"), "nodes"))
     ]
     _check_nodes(reader, nodes, foreign)
-    lost_timeout = reader.get(top, "lost_timeout", "file", values.seconds, 0.0) or None
-    if lost_timeout is not None and lost_timeout < _LEAST_LOST_TIMEOUT:
-        reader.errors.append(f"file.lost_timeout: {lost_timeout} s; at least {_LEAST_LOST_TIMEOUT} s, or leave it out")
+    dead_man = reader.get(top, "dead_man", "file", values.seconds, 0.0) or None
+    if dead_man is not None and dead_man < _LEAST_DEAD_MAN:
+        reader.errors.append(f"file.dead_man: {dead_man} s; at least {_LEAST_DEAD_MAN} s, or leave it out")
     return ClusterFile(
         cluster=name,
         nvml=reader.get(top, "devices", "file", values.choice("declared", "nvml"), "declared") == "nvml",
         node_gone_after=reader.get(top, "node_gone_after", "file", values.seconds, 900.0),
-        lost_timeout=lost_timeout,
+        dead_man=dead_man,
         log_budget=reader.get(top, "log_budget", "file", values.in_bytes, 16 << 20),
         profile=profile,
         nodes=tuple(nodes),
@@ -208,7 +206,6 @@ def _profile(reader: _Reader, raw: Any) -> Profile:
         memory_requests=reader.get(source, "memory_requests", "profile", values.flag, True),
         memory_isolation=reader.get(source, "memory_isolation", "profile", values.flag, False),
         mig=reader.get(source, "mig", "profile", values.member(Mig), Mig.NONE),
-        ends_replicas_itself=reader.get(source, "ends_replicas_itself", "profile", values.flag, True),
         ignored_fields=IGNORED_FIELDS,
         refused_fields=REFUSED_FIELDS,
         service_types=("local",),

@@ -204,7 +204,10 @@ class ReplicaStore:
         draft = target.with_name(f".{spec['name']}.{os.getpid()}.{time.monotonic_ns()}")
         draft.mkdir()
         write_synced(draft / journal.SPEC, json.dumps(spec, separators=(",", ":")).encode())
-        write_synced(draft / journal.FILE, "".join(json.dumps(line) + "\n" for line in lines).encode())
+        if text := "".join(json.dumps(line) + "\n" for line in lines):
+            write_synced(draft / journal.FILE, text.encode())
+        else:
+            (draft / journal.FILE).touch(0o600)  # an empty file is on the disk once its folder is
         sync_folder(draft)
         try:
             draft.rename(target)

@@ -31,7 +31,6 @@ from muster_cluster_agent.domain.model import Pattern
 from muster_cluster_agent.domain.plan import MpiLauncher, ReplicaPlan, TorchLauncher, Torchrun
 from muster_cluster_agent.errors import NotAllowed
 
-_DEAD_MAN_MARGIN: Final = 60.0  # seconds by which a supervisor gives up before the scheduler gives its devices away
 _TMP: Final = "/tmp"  # noqa: S108  what stands for it is the replica's own
 _NO_USER: Final = -1
 
@@ -59,12 +58,19 @@ class SpecWriter:
         self._confiner = confiner
 
     def spec(
-        self, plan: ReplicaPlan, boot: str, file: ClusterFile, others: Sequence[Replica], *, starts: bool = True
+        self,
+        plan: ReplicaPlan,
+        boot: str,
+        file: ClusterFile,
+        others: Sequence[Replica],
+        *,
+        dead_man: float | None = None,
+        starts: bool = True,
     ) -> dict[str, Any]:
         """The spec of a replica that is about to be made. `others`: those of its workload. Raises BackendError.
 
-        starts: False for one that is only written down as given up. Raises NotAllowed where it names a folder that its
-        project was not given, and NotConfined.
+        dead_man: its deadline in seconds; None: it has none. starts: False for one that is only written down as given
+        up. Raises NotAllowed where it names a folder that its project was not given, and NotConfined.
         """
         folders = self._workdirs.folders(plan.workload_id, plan.name)
         account = self._confiner.account(plan.project) if starts else None
@@ -111,8 +117,8 @@ class SpecWriter:
         spec["budget"] = self._groups.described(plan.name, budget)
         spec["service_port"] = self._kept.of(plan.workload_id) if plan.ports else 0
         spec["probe"] = self._probe(plan, ports)
-        if file.lost_timeout is not None:
-            spec["deadline"] = {"file": str(self._state.alive), "seconds": file.lost_timeout - _DEAD_MAN_MARGIN}
+        if dead_man is not None:
+            spec["deadline"] = {"file": str(self._state.alive), "seconds": dead_man}
         return spec
 
     def write(self, store: ReplicaStore, spec: dict[str, Any], plan: ReplicaPlan) -> bool:

@@ -16,9 +16,11 @@ import select
 import signal
 import socket
 import time
+from collections.abc import Sequence
 from typing import Any, Final
 
 from muster_cluster_agent.adapters.local import child, journal, limits, procfs
+from muster_cluster_agent.adapters.local.command import Command
 from muster_cluster_agent.adapters.local.logfile import LogWriter, Throttle
 
 _PR_SET_NAME: Final = 15
@@ -35,16 +37,20 @@ _SIGNALLED: Final = 128  # plus the signal: the exit code of a command that a si
 class Supervisor:
     """One replica's life, from the locked journal to `gone`."""
 
-    def __init__(self, folder: str) -> None:
-        """Locks the journal. Raises whatever keeps the replica from being supervised at all."""
+    def __init__(self, folder: str, command: Command) -> None:
+        """Locks the journal. Raises whatever keeps the replica from being supervised at all.
+
+        command: the process that becomes its command.
+        """
         self._folder = folder
+        self._command = command
         self._journal = journal.Journal(folder, wait=True)
         self._spec: dict[str, Any] = journal.read_spec(folder)
         self._budget: dict[str, Any] = self._spec.get("budget", {})
         self._log = LogWriter(self._spec["log"]["folder"], int(self._spec["log"]["budget"]))
         self._throttle = Throttle(int(self._spec["log"]["budget"]), time.monotonic())
-        self._child = 0
-        self._output = -1
+        self._child = command.pid
+        self._output = command.output
         self._exit: int | None = None
         self._kill_at: float | None = None
         self._spent_before: str | None = None  # what was spent before this process refused forks
@@ -55,7 +61,6 @@ class Supervisor:
         """Starts the command and stays until no process of the replica is left."""
         if self._journal.size() > 0:
             return  # an agent has declared this replica dead before we came: it must not start now
-        child.prctl(_PR_SET_CHILD_SUBREAPER, 1)
         if self._limited() and self._start():
             self._watch()
         self._end_rest()
@@ -75,26 +80,14 @@ class Supervisor:
         return True
 
     def _start(self) -> bool:
-        """Forks the command, writes down who it is, and only then lets it run. False where it could not be run."""
-        go_read, go_write = os.pipe()
-        error_read, error_write = os.pipe()
-        self._output, output_write = os.pipe()
-        parent = os.getpid()
-        self._child = os.fork()
-        if self._child == 0:
-            os.close(go_write)
-            child.become_command(self._spec, parent, go_read, error_write, output_write)
-        for end in (go_read, error_write, output_write):
-            os.close(end)
+        """Writes down who the command is, and only then lets it run. False where it could not be run."""
+        me = os.getpid()
+        self._command.prepare(self._folder)
         self._journal.append(
-            {"event": "supervised", "pid": parent, "start": procfs.start_time(parent), "boot": procfs.boot_id()},
+            {"event": "supervised", "pid": me, "start": procfs.start_time(me), "boot": procfs.boot_id()},
             {"event": "started", "pid": self._child, "start": procfs.start_time(self._child)},
         )
-        with contextlib.suppress(BrokenPipeError):  # one that could not be limited or confined has ended already
-            os.write(go_write, b"!")
-        os.close(go_write)
-        failed = os.read(error_read, child.ERROR_BYTES)
-        os.close(error_read)
+        failed = self._command.go()
         if failed:
             number, _, text = failed.decode(errors="replace").partition(" ")
             self._refuse(*_why(int(number), text, self._spec["argv"][0]))
@@ -104,9 +97,7 @@ class Supervisor:
 
     def _refuse(self, code: int, reason: str) -> None:
         self._log.write(f"muster: cannot run {reason}\n".encode())
-        if self._child:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(self._child, 0)
+        self._command.drop()
         self._exit = code
         self._journal.append(
             {"event": "refused", "code": code, "reason": reason}, {"event": "exited", "code": code, "signal": None}
@@ -217,7 +208,7 @@ class Supervisor:
         """What may run outside its groups: the command before it joined them; without a limit of forks everything."""
         if not limits.closes(self._budget):
             return procfs.descendants(os.getpid())
-        return [self._child] if self._child and self._exit is None else []
+        return [self._child] if self._exit is None else []
 
     def _end_rest(self) -> None:
         """The command has ended: drains its output, writes its end, and ends what it left behind."""
@@ -320,19 +311,31 @@ def _childless() -> bool:
 
 
 def _renewed(file: str, otherwise: float) -> float:
-    """When the agent's last heartbeat was sent that the bus acknowledged, on the monotonic clock of this boot."""
+    """When the agent's last heartbeat was sent that the bus acknowledged, on the monotonic clock of this boot.
+
+    Also where that was before this replica started: the scheduler counts from what it has heard.
+    """
     try:
         with open(file, "rb") as handle:
             content = json.load(handle)
         if content["boot"] == procfs.boot_id():
-            return max(otherwise, float(content["monotonic"]))
+            return float(content["monotonic"])
     except (OSError, ValueError, KeyError, TypeError):
         return otherwise
     return otherwise
 
 
-def supervise(folder: str) -> None:
-    """The supervisor process itself: detached from the fork server, gone when its replica is."""
+def prepare(closed: Sequence[int] = ()) -> Command:
+    """Make this process one that can supervise: detached from the fork server, with a command that waits.
+
+    Raises OSError where no process can be made. closed: files of this process that the command must not keep open.
+    """
     os.setsid()
     child.prctl(_PR_SET_NAME, b"muster-replica")
-    Supervisor(folder).run()
+    child.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    return Command(closed)
+
+
+def supervise(folder: str, command: Command | None = None) -> None:
+    """The supervisor process itself, gone when its replica is. command: of `prepare`; None: it is prepared now."""
+    Supervisor(folder, command or prepare()).run()

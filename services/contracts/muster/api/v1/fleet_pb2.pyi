@@ -33,7 +33,10 @@ class RegisterClusterRequest(_message.Message):
     cluster: _builtins.str
     """Its id: lower-case letters, digits and dashes, at most 40 characters."""
     lost_timeout_seconds: _builtins.int
-    """Opt-in: seconds of silence after which its replicas count as gone; 0: never. Only where its back end ends replicas by itself."""
+    """Opt-in: seconds of silence after which its replicas count as gone; 0: never. The agent's own deadline counts where
+    it is larger, and a margin is added to either (Cluster.released_after_seconds). FAILED_PRECONDITION while the agent
+    that speaks for the cluster has reported no deadline of its own.
+    """
     idempotency_key: _builtins.str
     """Makes a repeated call harmless."""
     def __init__(

@@ -87,7 +87,7 @@ class FleetServiceServicer:
     """
 
     def RegisterCluster(self, request, context):
-        """Makes a cluster known and creates its topics. A second call changes nothing.
+        """Makes a cluster known and creates its topics. A second call changes the opt-in alone.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -17,7 +17,7 @@ class FleetServiceStub:
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     RegisterCluster: _aio.UnaryUnaryMultiCallable[_fleet_pb2.RegisterClusterRequest, _fleet_pb2.RegisterClusterResponse]
-    """Makes a cluster known and creates its topics. A second call changes nothing."""
+    """Makes a cluster known and creates its topics. A second call changes the opt-in alone."""
     ListClusters: _aio.UnaryUnaryMultiCallable[_fleet_pb2.ListClustersRequest, _fleet_pb2.ListClustersResponse]
     """The clusters."""
     AdoptCluster: _aio.UnaryUnaryMultiCallable[_fleet_pb2.AdoptClusterRequest, _fleet_pb2.AdoptClusterResponse]
@@ -46,7 +46,7 @@ class FleetServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _fleet_pb2.RegisterClusterRequest,
         context: _aio.ServicerContext[_fleet_pb2.RegisterClusterRequest, _abc.Awaitable[_fleet_pb2.RegisterClusterResponse]],
     ) -> _abc.Awaitable[_fleet_pb2.RegisterClusterResponse]:
-        """Makes a cluster known and creates its topics. A second call changes nothing."""
+        """Makes a cluster known and creates its topics. A second call changes the opt-in alone."""
 
     @_abc_1.abstractmethod
     def ListClusters(

@@ -27,33 +27,39 @@ from muster.fleet.v1 import fleet_pb2 as muster_dot_fleet_dot_v1_dot_fleet__pb2
 from muster.workload.v1 import workload_pb2 as muster_dot_workload_dot_v1_dot_workload__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cmuster/events/v1/agent.proto\x12\x10muster.events.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bmuster/fleet/v1/fleet.proto\x1a!muster/workload/v1/workload.proto\"\x82\x01\n\x0bReportOrder\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x10\n\x08instance\x18\x02 \x01(\t\x12\r\n\x05start\x18\x03 \x01(\x04\x12\x10\n\x08sequence\x18\x04 \x01(\x04\x12/\n\x0bobserved_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"p\n\x11InventoryReported\x12,\n\x05order\x18\x01 \x01(\x0b\x32\x1d.muster.events.v1.ReportOrder\x12-\n\tinventory\x18\x02 \x01(\x0b\x32\x1a.muster.fleet.v1.Inventory\"\xf4\x01\n\x14ReplicaStatusChanged\x12,\n\x05order\x18\x01 \x01(\x0b\x32\x1d.muster.events.v1.ReportOrder\x12\x13\n\x0bworkload_id\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x04\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\r\x12.\n\x06status\x18\x05 \x01(\x0b\x32\x1e.muster.fleet.v1.ReplicaStatus\x12\x11\n\tendpoints\x18\x06 \x03(\t\x12\x31\n\nconditions\x18\x07 \x03(\x0b\x32\x1d.muster.workload.v1.Condition\"\xd2\x01\n\x11\x41ssignmentRefused\x12,\n\x05order\x18\x01 \x01(\x0b\x32\x1d.muster.events.v1.ReportOrder\x12\x13\n\x0bworkload_id\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x04\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\r\x12*\n\x06reason\x18\x05 \x01(\x0b\x32\x1a.muster.workload.v1.Reason\x12\x0c\n\x04node\x18\x06 \x01(\t\x12\x1b\n\x13retry_after_seconds\x18\x07 \x01(\r\"\x8b\x01\n\x0eHeldAssignment\x12\x13\n\x0bworkload_id\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\r\x12\r\n\x05\x65poch\x18\x04 \x01(\x04\x12\x30\n\x08replicas\x18\x05 \x03(\x0b\x32\x1e.muster.fleet.v1.ReplicaStatus\"\x8d\x01\n\x0f\x41ssignmentsHeld\x12,\n\x05order\x18\x01 \x01(\x0b\x32\x1d.muster.events.v1.ReportOrder\x12\x35\n\x0b\x61ssignments\x18\x02 \x03(\x0b\x32 .muster.events.v1.HeldAssignment\x12\x15\n\rhighest_epoch\x18\x03 \x01(\x04\"t\n\rLayoutChanged\x12,\n\x05order\x18\x01 \x01(\x0b\x32\x1d.muster.events.v1.ReportOrder\x12\x0c\n\x04node\x18\x02 \x01(\t\x12\'\n\x06\x64\x65vice\x18\x03 \x01(\x0b\x32\x17.muster.fleet.v1.Device\"\x86\x01\n\x0cLayoutFailed\x12,\n\x05order\x18\x01 \x01(\x0b\x32\x1d.muster.events.v1.ReportOrder\x12\x0c\n\x04node\x18\x02 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x03 \x01(\t\x12*\n\x06reason\x18\x04 \x01(\x0b\x32\x1a.muster.workload.v1.Reason\"k\n\tHeartbeat\x12,\n\x05order\x18\x01 \x01(\x0b\x32\x1d.muster.events.v1.ReportOrder\x12\x30\n\x07\x62\x61\x63kend\x18\x02 \x01(\x0e\x32\x1f.muster.events.v1.BackendHealth\"\xb6\x02\n\x0cUsageSampled\x12\x13\n\x0bworkload_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\x0f\n\x07replica\x18\x03 \x01(\t\x12(\n\x04\x66rom\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12&\n\x02to\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\ngpu_charge\x18\x06 \x01(\x04\x12\x0f\n\x07\x64\x65vices\x18\x07 \x03(\t\x12\x0f\n\x07project\x18\x08 \x01(\t\x12\x0c\n\x04name\x18\t \x01(\t\x12\x0f\n\x07\x63luster\x18\n \x01(\t\x12\x1e\n\x11utilisation_milli\x18\x0b \x01(\rH\x00\x88\x01\x01\x12\x12\n\ngeneration\x18\x0c \x01(\x04\x42\x14\n\x12_utilisation_milli*\x83\x01\n\rBackendHealth\x12\x1e\n\x1a\x42\x41\x43KEND_HEALTH_UNSPECIFIED\x10\x00\x12\x15\n\x11\x42\x41\x43KEND_HEALTH_OK\x10\x01\x12\x1b\n\x17\x42\x41\x43KEND_HEALTH_DEGRADED\x10\x02\x12\x1e\n\x1a\x42\x41\x43KEND_HEALTH_UNREACHABLE\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cmuster/events/v1/agent.proto\x12\x10muster.events.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bmuster/fleet/v1/fleet.proto\x1a!muster/workload/v1/workload.proto\"\x82\x01\n\x0bReportOrder\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x10\n\x08instance\x18\x02 \x01(\t\x12\r\n\x05start\x18\x03 \x01(\x04\x12\x10\n\x08sequence\x18\x04 \x01(\x04\x12/\n\x0bobserved_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"?\n\x0cSnapshotPart\x12\x10\n\x08snapshot\x18\x01 \x01(\x04\x12\x0e\n\x06number\x18\x02 \x01(\r\x12\r\n\x05\x63ount\x18\x03 \x01(\r\"p\n\x11InventoryReported\x12,\n\x05order\x18\x01 \x01(\x0b\x32\x1d.muster.events.v1.ReportOrder\x12-\n\tinventory\x18\x02 \x01(\x0b\x32\x1a.muster.fleet.v1.Inventory\"\x94\x01\n\x15InventoryPartReported\x12,\n\x05order\x18\x01 \x01(\x0b\x32\x1d.muster.events.v1.ReportOrder\x12,\n\x04part\x18\x02 \x01(\x0b\x32\x1e.muster.events.v1.SnapshotPart\x12\x0e\n\x06\x64igest\x18\x03 \x01(\x0c\x12\x0f\n\x07\x63ontent\x18\x04 \x01(\x0c\"\xf4\x01\n\x14ReplicaStatusChanged\x12,\n\x05order\x18\x01 \x01(\x0b\x32\x1d.muster.events.v1.ReportOrder\x12\x13\n\x0bworkload_id\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x04\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\r\x12.\n\x06status\x18\x05 \x01(\x0b\x32\x1e.muster.fleet.v1.ReplicaStatus\x12\x11\n\tendpoints\x18\x06 \x03(\t\x12\x31\n\nconditions\x18\x07 \x03(\x0b\x32\x1d.muster.workload.v1.Condition\"\xd2\x01\n\x11\x41ssignmentRefused\x12,\n\x05order\x18\x01 \x01(\x0b\x32\x1d.muster.events.v1.ReportOrder\x12\x13\n\x0bworkload_id\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x04\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\r\x12*\n\x06reason\x18\x05 \x01(\x0b\x32\x1a.muster.workload.v1.Reason\x12\x0c\n\x04node\x18\x06 \x01(\t\x12\x1b\n\x13retry_after_seconds\x18\x07 \x01(\r\"\x8b\x01\n\x0eHeldAssignment\x12\x13\n\x0bworkload_id\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\r\x12\r\n\x05\x65poch\x18\x04 \x01(\x04\x12\x30\n\x08replicas\x18\x05 \x03(\x0b\x32\x1e.muster.fleet.v1.ReplicaStatus\"\xbb\x01\n\x0f\x41ssignmentsHeld\x12,\n\x05order\x18\x01 \x01(\x0b\x32\x1d.muster.events.v1.ReportOrder\x12\x35\n\x0b\x61ssignments\x18\x02 \x03(\x0b\x32 .muster.events.v1.HeldAssignment\x12\x15\n\rhighest_epoch\x18\x03 \x01(\x04\x12,\n\x04part\x18\x04 \x01(\x0b\x32\x1e.muster.events.v1.SnapshotPart\"t\n\rLayoutChanged\x12,\n\x05order\x18\x01 \x01(\x0b\x32\x1d.muster.events.v1.ReportOrder\x12\x0c\n\x04node\x18\x02 \x01(\t\x12\'\n\x06\x64\x65vice\x18\x03 \x01(\x0b\x32\x17.muster.fleet.v1.Device\"\x86\x01\n\x0cLayoutFailed\x12,\n\x05order\x18\x01 \x01(\x0b\x32\x1d.muster.events.v1.ReportOrder\x12\x0c\n\x04node\x18\x02 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x03 \x01(\t\x12*\n\x06reason\x18\x04 \x01(\x0b\x32\x1a.muster.workload.v1.Reason\"\x85\x01\n\tHeartbeat\x12,\n\x05order\x18\x01 \x01(\x0b\x32\x1d.muster.events.v1.ReportOrder\x12\x30\n\x07\x62\x61\x63kend\x18\x02 \x01(\x0e\x32\x1f.muster.events.v1.BackendHealth\x12\x18\n\x10\x64\x65\x61\x64_man_seconds\x18\x03 \x01(\r\"\xa4\x02\n\x0bUsageSample\x12\x13\n\x0bworkload_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\x0f\n\x07replica\x18\x03 \x01(\t\x12(\n\x04\x66rom\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12&\n\x02to\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\ngpu_charge\x18\x06 \x01(\x04\x12\x0f\n\x07\x64\x65vices\x18\x07 \x03(\t\x12\x0f\n\x07project\x18\x08 \x01(\t\x12\x0c\n\x04name\x18\t \x01(\t\x12\x1e\n\x11utilisation_milli\x18\n \x01(\rH\x00\x88\x01\x01\x12\x12\n\ngeneration\x18\x0b \x01(\x04\x42\x14\n\x12_utilisation_milli\"\xcd\x01\n\x0cUsageSampled\x12\x0f\n\x07\x63luster\x18\n \x01(\t\x12.\n\x07samples\x18\r \x03(\x0b\x32\x1d.muster.events.v1.UsageSampleJ\x04\x08\x01\x10\nJ\x04\x08\x0b\x10\x0cJ\x04\x08\x0c\x10\rR\x0bworkload_idR\x07\x61ttemptR\x07replicaR\x04\x66romR\x02toR\ngpu_chargeR\x07\x64\x65vicesR\x07projectR\x04nameR\x11utilisation_milliR\ngeneration*\x83\x01\n\rBackendHealth\x12\x1e\n\x1a\x42\x41\x43KEND_HEALTH_UNSPECIFIED\x10\x00\x12\x15\n\x11\x42\x41\x43KEND_HEALTH_OK\x10\x01\x12\x1b\n\x17\x42\x41\x43KEND_HEALTH_DEGRADED\x10\x02\x12\x1e\n\x1a\x42\x41\x43KEND_HEALTH_UNREACHABLE\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'muster.events.v1.agent_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_BACKENDHEALTH']._serialized_start=1818
-  _globals['_BACKENDHEALTH']._serialized_end=1949
+  _globals['_BACKENDHEALTH']._serialized_start=2297
+  _globals['_BACKENDHEALTH']._serialized_end=2428
   _globals['_REPORTORDER']._serialized_start=148
   _globals['_REPORTORDER']._serialized_end=278
-  _globals['_INVENTORYREPORTED']._serialized_start=280
-  _globals['_INVENTORYREPORTED']._serialized_end=392
-  _globals['_REPLICASTATUSCHANGED']._serialized_start=395
-  _globals['_REPLICASTATUSCHANGED']._serialized_end=639
-  _globals['_ASSIGNMENTREFUSED']._serialized_start=642
-  _globals['_ASSIGNMENTREFUSED']._serialized_end=852
-  _globals['_HELDASSIGNMENT']._serialized_start=855
-  _globals['_HELDASSIGNMENT']._serialized_end=994
-  _globals['_ASSIGNMENTSHELD']._serialized_start=997
-  _globals['_ASSIGNMENTSHELD']._serialized_end=1138
-  _globals['_LAYOUTCHANGED']._serialized_start=1140
-  _globals['_LAYOUTCHANGED']._serialized_end=1256
-  _globals['_LAYOUTFAILED']._serialized_start=1259
-  _globals['_LAYOUTFAILED']._serialized_end=1393
-  _globals['_HEARTBEAT']._serialized_start=1395
-  _globals['_HEARTBEAT']._serialized_end=1502
-  _globals['_USAGESAMPLED']._serialized_start=1505
-  _globals['_USAGESAMPLED']._serialized_end=1815
+  _globals['_SNAPSHOTPART']._serialized_start=280
+  _globals['_SNAPSHOTPART']._serialized_end=343
+  _globals['_INVENTORYREPORTED']._serialized_start=345
+  _globals['_INVENTORYREPORTED']._serialized_end=457
+  _globals['_INVENTORYPARTREPORTED']._serialized_start=460
+  _globals['_INVENTORYPARTREPORTED']._serialized_end=608
+  _globals['_REPLICASTATUSCHANGED']._serialized_start=611
+  _globals['_REPLICASTATUSCHANGED']._serialized_end=855
+  _globals['_ASSIGNMENTREFUSED']._serialized_start=858
+  _globals['_ASSIGNMENTREFUSED']._serialized_end=1068
+  _globals['_HELDASSIGNMENT']._serialized_start=1071
+  _globals['_HELDASSIGNMENT']._serialized_end=1210
+  _globals['_ASSIGNMENTSHELD']._serialized_start=1213
+  _globals['_ASSIGNMENTSHELD']._serialized_end=1400
+  _globals['_LAYOUTCHANGED']._serialized_start=1402
+  _globals['_LAYOUTCHANGED']._serialized_end=1518
+  _globals['_LAYOUTFAILED']._serialized_start=1521
+  _globals['_LAYOUTFAILED']._serialized_end=1655
+  _globals['_HEARTBEAT']._serialized_start=1658
+  _globals['_HEARTBEAT']._serialized_end=1791
+  _globals['_USAGESAMPLE']._serialized_start=1794
+  _globals['_USAGESAMPLE']._serialized_end=2086
+  _globals['_USAGESAMPLED']._serialized_start=2089
+  _globals['_USAGESAMPLED']._serialized_end=2294
 # @@protoc_insertion_point(module_scope)

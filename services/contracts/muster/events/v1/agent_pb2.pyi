@@ -93,8 +93,38 @@ class ReportOrder(_message.Message):
 Global___ReportOrder: _TypeAlias = ReportOrder  # noqa: Y015
 
 @_typing.final
+class SnapshotPart(_message.Message):
+    """Where a record belongs among the parts of one snapshot: a report of everything that is too large for one record."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SNAPSHOT_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    snapshot: _builtins.int
+    """The snapshot; the same in each of its parts, and higher in the next one of that start of the agent."""
+    number: _builtins.int
+    """Which part, counted from 1."""
+    count: _builtins.int
+    """The number of parts, at most 256."""
+    def __init__(
+        self,
+        *,
+        snapshot: _builtins.int = ...,
+        number: _builtins.int = ...,
+        count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "number", b"number", "snapshot", b"snapshot"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SnapshotPart: _TypeAlias = SnapshotPart  # noqa: Y015
+
+@_typing.final
 class InventoryReported(_message.Message):
-    """Nodes and devices of a cluster."""
+    """Nodes and devices of a cluster, where one record holds them."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -121,6 +151,46 @@ class InventoryReported(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___InventoryReported: _TypeAlias = InventoryReported  # noqa: Y015
+
+@_typing.final
+class InventoryPartReported(_message.Message):
+    """Part of a full inventory that is too large for one record. The scheduler takes the inventory once it has every part;
+    until then the last whole one counts. The next full inventory supersedes one that is incomplete.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ORDER_FIELD_NUMBER: _builtins.int
+    PART_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    CONTENT_FIELD_NUMBER: _builtins.int
+    digest: _builtins.bytes
+    """SHA-256 over the SHA-256 of each part's `content`, in the order of the parts; the same in each part."""
+    content: _builtins.bytes
+    """An encoded muster.fleet.v1.Inventory: some of the nodes, and in the first part the profile."""
+    @_builtins.property
+    def order(self) -> Global___ReportOrder:
+        """Its place in the order."""
+
+    @_builtins.property
+    def part(self) -> Global___SnapshotPart:
+        """Its place in the snapshot; `snapshot` is the sequence of the inventory."""
+
+    def __init__(
+        self,
+        *,
+        order: Global___ReportOrder | None = ...,
+        part: Global___SnapshotPart | None = ...,
+        digest: _builtins.bytes = ...,
+        content: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["order", b"order", "part", b"part"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "digest", b"digest", "order", b"order", "part", b"part"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___InventoryPartReported: _TypeAlias = InventoryPartReported  # noqa: Y015
 
 @_typing.final
 class ReplicaStatusChanged(_message.Message):
@@ -268,13 +338,14 @@ Global___HeldAssignment: _TypeAlias = HeldAssignment  # noqa: Y015
 
 @_typing.final
 class AssignmentsHeld(_message.Message):
-    """Everything that an agent holds: on start, on reconnect and every 5 minutes."""
+    """Everything that an agent holds, in one record or in parts: on start, on reconnect and every 5 minutes."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     ORDER_FIELD_NUMBER: _builtins.int
     ASSIGNMENTS_FIELD_NUMBER: _builtins.int
     HIGHEST_EPOCH_FIELD_NUMBER: _builtins.int
+    PART_FIELD_NUMBER: _builtins.int
     highest_epoch: _builtins.int
     """The highest epoch that the agent has seen."""
     @_builtins.property
@@ -283,7 +354,11 @@ class AssignmentsHeld(_message.Message):
 
     @_builtins.property
     def assignments(self) -> _containers.RepeatedCompositeFieldContainer[Global___HeldAssignment]:
-        """All of it."""
+        """All of it, or this part of it. An assignment with very many replicas is there more than once, each time with others."""
+
+    @_builtins.property
+    def part(self) -> Global___SnapshotPart:
+        """Its place in the snapshot; not set: it is all of it. What is missing is judged only once every part is there."""
 
     def __init__(
         self,
@@ -291,10 +366,11 @@ class AssignmentsHeld(_message.Message):
         order: Global___ReportOrder | None = ...,
         assignments: _abc.Iterable[Global___HeldAssignment] | None = ...,
         highest_epoch: _builtins.int = ...,
+        part: Global___SnapshotPart | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["order", b"order"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["order", b"order", "part", b"part"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignments", b"assignments", "highest_epoch", b"highest_epoch", "order", b"order"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignments", b"assignments", "highest_epoch", b"highest_epoch", "order", b"order", "part", b"part"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -380,8 +456,13 @@ class Heartbeat(_message.Message):
 
     ORDER_FIELD_NUMBER: _builtins.int
     BACKEND_FIELD_NUMBER: _builtins.int
+    DEAD_MAN_SECONDS_FIELD_NUMBER: _builtins.int
     backend: Global___BackendHealth.ValueType
     """How its back end answers."""
+    dead_man_seconds: _builtins.int
+    """The dead-man's deadline: seconds without an acknowledged heartbeat after which every replica of the cluster is
+    ended by its own supervisor, the largest that any of them holds; 0: not every replica has one.
+    """
     @_builtins.property
     def order(self) -> Global___ReportOrder:
         """Its place in the order."""
@@ -391,18 +472,21 @@ class Heartbeat(_message.Message):
         *,
         order: Global___ReportOrder | None = ...,
         backend: Global___BackendHealth.ValueType = ...,
+        dead_man_seconds: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["order", b"order"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backend", b"backend", "order", b"order"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backend", b"backend", "dead_man_seconds", b"dead_man_seconds", "order", b"order"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Heartbeat: _TypeAlias = Heartbeat  # noqa: Y015
 
 @_typing.final
-class UsageSampled(_message.Message):
-    """An interval in which a replica held devices."""
+class UsageSample(_message.Message):
+    """An interval in which a replica held devices. It may overlap with others of that replica, and come again, cut otherwise:
+    each moment of a replica counts once.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -415,7 +499,6 @@ class UsageSampled(_message.Message):
     DEVICES_FIELD_NUMBER: _builtins.int
     PROJECT_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
-    CLUSTER_FIELD_NUMBER: _builtins.int
     UTILISATION_MILLI_FIELD_NUMBER: _builtins.int
     GENERATION_FIELD_NUMBER: _builtins.int
     workload_id: _builtins.str
@@ -430,15 +513,13 @@ class UsageSampled(_message.Message):
     """The project."""
     name: _builtins.str
     """The workload's name."""
-    cluster: _builtins.str
-    """The cluster."""
     utilisation_milli: _builtins.int
     """Utilisation in thousandths over the interval; unset: not measured."""
     generation: _builtins.int
     """The number of the spec."""
     @_builtins.property
     def to(self) -> _timestamp_pb2.Timestamp:
-        """The end."""
+        """The end, at most a day later."""
 
     @_builtins.property
     def devices(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -455,16 +536,43 @@ class UsageSampled(_message.Message):
         devices: _abc.Iterable[_builtins.str] | None = ...,
         project: _builtins.str = ...,
         name: _builtins.str = ...,
-        cluster: _builtins.str = ...,
         utilisation_milli: _builtins.int | None = ...,
         generation: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_utilisation_milli", b"_utilisation_milli", "from", b"from", "to", b"to", "utilisation_milli", b"utilisation_milli"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_utilisation_milli", b"_utilisation_milli", "attempt", b"attempt", "cluster", b"cluster", "devices", b"devices", "from", b"from", "generation", b"generation", "gpu_charge", b"gpu_charge", "name", b"name", "project", b"project", "replica", b"replica", "to", b"to", "utilisation_milli", b"utilisation_milli", "workload_id", b"workload_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_utilisation_milli", b"_utilisation_milli", "attempt", b"attempt", "devices", b"devices", "from", b"from", "generation", b"generation", "gpu_charge", b"gpu_charge", "name", b"name", "project", b"project", "replica", b"replica", "to", b"to", "utilisation_milli", b"utilisation_milli", "workload_id", b"workload_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__utilisation_milli: _TypeAlias = _typing.Literal["utilisation_milli"]  # noqa: Y015
     _WhichOneofArgType__utilisation_milli: _TypeAlias = _typing.Literal["_utilisation_milli", b"_utilisation_milli"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__utilisation_milli) -> _WhichOneofReturnType__utilisation_milli | None: ...
+
+Global___UsageSample: _TypeAlias = UsageSample  # noqa: Y015
+
+@_typing.final
+class UsageSampled(_message.Message):
+    """How long replicas of one cluster held devices: as many intervals as fit into about 128 KiB."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_FIELD_NUMBER: _builtins.int
+    SAMPLES_FIELD_NUMBER: _builtins.int
+    cluster: _builtins.str
+    """The cluster."""
+    @_builtins.property
+    def samples(self) -> _containers.RepeatedCompositeFieldContainer[Global___UsageSample]:
+        """The intervals, of any replicas and in any order."""
+
+    def __init__(
+        self,
+        *,
+        cluster: _builtins.str = ...,
+        samples: _abc.Iterable[Global___UsageSample] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "samples", b"samples"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___UsageSampled: _TypeAlias = UsageSampled  # noqa: Y015

@@ -243,7 +243,6 @@ class ClusterProfile(_message.Message):
     MEMORY_REQUESTS_FIELD_NUMBER: _builtins.int
     MEMORY_ISOLATION_FIELD_NUMBER: _builtins.int
     MIG_FIELD_NUMBER: _builtins.int
-    ENDS_REPLICAS_ITSELF_FIELD_NUMBER: _builtins.int
     IGNORED_FIELDS_FIELD_NUMBER: _builtins.int
     REFUSED_FIELDS_FIELD_NUMBER: _builtins.int
     SERVICE_TYPES_FIELD_NUMBER: _builtins.int
@@ -261,8 +260,6 @@ class ClusterProfile(_message.Message):
     """Whether a replica is kept from using more device memory than it was given."""
     mig: Global___MigSupport.ValueType
     """What it does with MIG."""
-    ends_replicas_itself: _builtins.bool
-    """Whether its supervisors end replicas by themselves when the cluster is cut off (dead-man's deadline)."""
     request_gateway: _builtins.bool
     """Whether it has a gateway that holds requests while a service has no replica."""
     confinement: _builtins.str
@@ -288,7 +285,6 @@ class ClusterProfile(_message.Message):
         memory_requests: _builtins.bool = ...,
         memory_isolation: _builtins.bool = ...,
         mig: Global___MigSupport.ValueType = ...,
-        ends_replicas_itself: _builtins.bool = ...,
         ignored_fields: _abc.Iterable[_builtins.str] | None = ...,
         refused_fields: _abc.Iterable[_builtins.str] | None = ...,
         service_types: _abc.Iterable[_builtins.str] | None = ...,
@@ -297,7 +293,7 @@ class ClusterProfile(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backend", b"backend", "confinement", b"confinement", "ends_replicas_itself", b"ends_replicas_itself", "identity", b"identity", "ignored_fields", b"ignored_fields", "memory_isolation", b"memory_isolation", "memory_requests", b"memory_requests", "mig", b"mig", "portions", b"portions", "refused_fields", b"refused_fields", "request_gateway", b"request_gateway", "service_types", b"service_types"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backend", b"backend", "confinement", b"confinement", "identity", b"identity", "ignored_fields", b"ignored_fields", "memory_isolation", b"memory_isolation", "memory_requests", b"memory_requests", "mig", b"mig", "portions", b"portions", "refused_fields", b"refused_fields", "request_gateway", b"request_gateway", "service_types", b"service_types"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1097,6 +1093,9 @@ class Cluster(_message.Message):
     FREE_DEVICES_FIELD_NUMBER: _builtins.int
     HEARD_AT_FIELD_NUMBER: _builtins.int
     MIG_DEVICES_FIELD_NUMBER: _builtins.int
+    LOST_TIMEOUT_SECONDS_FIELD_NUMBER: _builtins.int
+    DEAD_MAN_SECONDS_FIELD_NUMBER: _builtins.int
+    RELEASED_AFTER_SECONDS_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Its id."""
     state: Global___ClusterState.ValueType
@@ -1111,6 +1110,14 @@ class Cluster(_message.Message):
     """How many of the devices are free; those in MIG mode never are."""
     mig_devices: _builtins.int
     """How many of the devices are in MIG mode, and so given in slices alone."""
+    lost_timeout_seconds: _builtins.int
+    """The opt-in: seconds of silence after which its replicas may count as gone; 0: never."""
+    dead_man_seconds: _builtins.int
+    """The dead-man's deadline that its agent reported last, in seconds; 0: it has none."""
+    released_after_seconds: _builtins.int
+    """Seconds of silence after which its replicas count as gone: the larger of the two, and a margin of 60 s; 0: never,
+    because one of the two is 0.
+    """
     @_builtins.property
     def profile(self) -> Global___ClusterProfile:
         """What it can do."""
@@ -1131,10 +1138,13 @@ class Cluster(_message.Message):
         free_devices: _builtins.float = ...,
         heard_at: _timestamp_pb2.Timestamp | None = ...,
         mig_devices: _builtins.int = ...,
+        lost_timeout_seconds: _builtins.int = ...,
+        dead_man_seconds: _builtins.int = ...,
+        released_after_seconds: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["heard_at", b"heard_at", "profile", b"profile"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_instance", b"agent_instance", "devices", b"devices", "free_devices", b"free_devices", "heard_at", b"heard_at", "id", b"id", "mig_devices", b"mig_devices", "nodes", b"nodes", "profile", b"profile", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_instance", b"agent_instance", "dead_man_seconds", b"dead_man_seconds", "devices", b"devices", "free_devices", b"free_devices", "heard_at", b"heard_at", "id", b"id", "lost_timeout_seconds", b"lost_timeout_seconds", "mig_devices", b"mig_devices", "nodes", b"nodes", "profile", b"profile", "released_after_seconds", b"released_after_seconds", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -18,6 +18,7 @@ WAITING_EVERY: Final = 60 * SECOND  # at most one WorkloadWaiting a workload in 
 FORGET_AFTER: Final = 14 * 24 * 3600 * SECOND  # a deleted workload is remembered this long: longer than any outbox
 FORGET_AT_ONCE: Final = 1000  # at most so many in one transaction
 ORPHAN_AFTER: Final = 3600 * SECOND  # a held assignment without a row is released after this
+INCOMPLETE_AFTER: Final = 60 * SECOND  # an agent sends the parts of a report within seconds
 
 
 class Limits(NamedTuple):

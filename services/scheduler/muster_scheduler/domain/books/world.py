@@ -30,7 +30,7 @@ from muster_scheduler.domain.books.touched import Freed, Touched
 from muster_scheduler.domain.books.usual import Usual
 from muster_scheduler.domain.decisions import Assign, Queued, Taken, Waiting
 from muster_scheduler.domain.fleet.clocks import Due, next_due
-from muster_scheduler.domain.fleet.clusters import Cluster
+from muster_scheduler.domain.fleet.clusters import Cluster, Orphan
 from muster_scheduler.domain.fleet.nodes import Node
 from muster_scheduler.domain.journal import Journal
 from muster_scheduler.domain.tuples import new
@@ -81,7 +81,7 @@ class World:
         self.hungry: dict[str, None] = {}  # services that may lack replicas; derived, one too many does no harm
         self.elastic: dict[str, None] = {}  # elastic gangs that have a place; derived, one too many does no harm
         self.short: dict[str, None] = {}  # gangs of which replicas are lost; derived
-        self.orphans: dict[tuple[str, str], tuple[int, int, int]] = {}  # (cluster, id) -> (since, generation, attempt)
+        self.orphans: dict[tuple[str, str], Orphan] = {}  # (cluster, id) -> what is held there without a row here
         self.freed: dict[tuple[str, str], Freed] = {}  # derived: without it, everything is tried
         self.relented: dict[str, None] = {}  # pools in which somebody wants less than before; derived, likewise
         self.usual: Usual = {}  # how long what completed ran, for estimates alone
@@ -93,6 +93,7 @@ class World:
         self.decisions: list[Taken] = []
         self.touched = Touched()
         self.oddities: list[str] = []  # what reports of this transaction said that cannot be true
+        self.dropped_inventories: list[str] = []  # inventories in parts that this transaction gave up
         self.stirred: dict[str, None] = {}  # workloads of whose replicas something new is known
         self.farewell: dict[str, list[Replica]] = {}  # the replicas of runs that this transaction has cleared
         self.now = 0

@@ -13,8 +13,12 @@ from typing import Final, NamedTuple
 from muster_kernel.reasons import Unsupported
 from muster_scheduler.domain.asked.requests import Kind, Shape
 from muster_scheduler.domain.fleet.nodes import Mig
+from muster_scheduler.domain.fleet.snapshots import HeldParts, IncomingInventory, missing
 
 STRANGERS: Final = 8  # instances that are remembered a cluster though it is bound to another
+# Seconds between an agent's dead-man's deadline and the return of its devices: supervisors look at it once a second and
+# need some time to end what they hold, and the clocks of two machines drift apart.
+DEAD_MAN_MARGIN: Final = 60
 
 
 class Profile(NamedTuple):
@@ -26,7 +30,6 @@ class Profile(NamedTuple):
     memory_requests: bool = True
     memory_isolation: bool = False
     mig: Mig = Mig.NONE
-    ends_replicas_itself: bool = False
     ignored_fields: tuple[str, ...] = ()
     refused_fields: tuple[str, ...] = ()
     service_types: tuple[str, ...] = ()
@@ -43,6 +46,15 @@ class Standing(Enum):
     UNKNOWN = "unknown"
 
 
+class Orphan(NamedTuple):
+    """An assignment that an agent holds and no row knows. seen: the list of held assignments that named it last."""
+
+    since: int
+    generation: int
+    attempt: int
+    seen: tuple[int, int]
+
+
 @dataclass(slots=True, eq=False)
 class Cluster:
     """One registered cluster."""
@@ -56,7 +68,11 @@ class Cluster:
     full_needed: bool = True  # deltas wait for a full inventory
     fresh: int = 0
     silent: bool = False
-    lost_timeout: int = 0  # seconds; 0: never given up by time alone
+    lost_timeout: int = 0  # seconds, the operator's opt-in; 0: never given up by time alone
+    dead_man: int = 0  # seconds, as the agent reported it last; 0: not every replica ends by itself
+    incoming: IncomingInventory | None = None  # a full inventory of which parts are missing
+    held: HeldParts | None = None  # a list of held assignments of which parts are missing
+    behind_since: int = 0  # since when what is reported of its nodes cannot be applied; 0: nothing is lost
     # Other instances that reported, and when; not in the books, since those that live report again in seconds.
     strangers: dict[str, int] = field(default_factory=dict)
 
@@ -66,6 +82,27 @@ class Cluster:
         self.strangers[instance] = now
         while len(self.strangers) > STRANGERS:
             del self.strangers[next(iter(self.strangers))]
+
+    @property
+    def released_after(self) -> int:
+        """Seconds of silence after which its replicas count as gone; 0: never.
+
+        The agent's deadline may have grown since the opt-in, so the larger of the two counts.
+        """
+        if not self.lost_timeout or not self.dead_man:
+            return 0
+        return max(self.lost_timeout, self.dead_man) + DEAD_MAN_MARGIN
+
+    def lacks(self, now: int, patience: int) -> str:
+        """What has been missing of its reports for longer than `patience`, for people; empty: nothing. Microseconds."""
+        if self.behind_since and now - self.behind_since > patience:
+            if self.incoming is None:
+                return "an inventory was lost or did not match its digest: its nodes count as they were before it"
+            parts = missing(self.incoming.id.total, self.incoming.parts)
+            return f"inventory {self.incoming.id.sequence} lacks its parts {parts}: the last whole one counts"
+        if self.held is not None and now - self.held.since > patience:
+            return f"the list of its held assignments lacks its parts {missing(self.held.total, self.held.taken)}"
+        return ""
 
     def alive(self, now: int, silent_after: int) -> bool:
         """Whether the agent that speaks for it has been heard lately; times in microseconds."""

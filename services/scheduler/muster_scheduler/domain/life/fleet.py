@@ -1,13 +1,12 @@
 """Clusters: who speaks for them, what they have, whether they are silent, and what becomes of what they held.
 
 Called by `State.apply` for reports and operators' commands, and by the cycle for the clocks.
-Holds: a cluster is bound to one agent instance until an operator adopts another; a delta after a gap waits for the next
-full inventory; silence takes nothing back by itself.
+Nodes are taken in by inventories.py.
+Holds: a cluster is bound to one agent instance until an operator adopts another; what is missing from a list of held
+assignments is judged on the whole list, never on a part of it; silence takes nothing back by itself.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from muster_kernel.lifecycle import ACTIVE, RELEASING, LifecycleEvent, Phase
 from muster_kernel.reasons import ChangeReason, FailureClass
@@ -15,7 +14,6 @@ from muster_scheduler.domain.asked.limits import ORPHAN_AFTER
 from muster_scheduler.domain.asked.quarantine import cluster_place
 from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState, Workload
 from muster_scheduler.domain.books.course import advance, gone
-from muster_scheduler.domain.books.pools import pool_of
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.decisions import Assign, Release
 from muster_scheduler.domain.events import (
@@ -23,16 +21,14 @@ from muster_scheduler.domain.events import (
     ClusterAdopted,
     ClusterRegistered,
     HeartbeatSeen,
-    InventoryReported,
     NodeForcedGone,
     NodeOrdered,
     Order,
 )
-from muster_scheduler.domain.fleet.clocks import tainted_since
-from muster_scheduler.domain.fleet.clusters import Cluster
-from muster_scheduler.domain.fleet.nodes import Node
-from muster_scheduler.domain.fleet.orders import obey, order_of
-from muster_scheduler.domain.life import contradictions, reports
+from muster_scheduler.domain.fleet.clusters import Cluster, Orphan
+from muster_scheduler.domain.fleet.orders import order_of
+from muster_scheduler.domain.fleet.snapshots import HeldParts, SnapshotPart
+from muster_scheduler.domain.life import reports
 
 E = LifecycleEvent
 
@@ -63,11 +59,19 @@ def accept(world: World, cluster_id: str, order: Order) -> Cluster | None:
     if order.start > cluster.start:
         world.journal.set(cluster, "start", order.start)
         world.journal.set(cluster, "full_needed", value=True)
+        drop_parts(world, cluster)
         world.touched.clusters[cluster_id] = None
     # Any other observation than the last one is a new one: an agent's clock may be set back while it works.
     if order.observed != cluster.observed or not cluster.fresh:
         _freshen(world, cluster, order.observed)
     return cluster
+
+
+def drop_parts(world: World, cluster: Cluster) -> None:
+    """Gives up an incomplete inventory: it is whole by now, or another one counts."""
+    if cluster.incoming is not None:
+        world.journal.set(cluster, "incoming", None)
+        world.touched.parts_over[cluster.id] = None
 
 
 def speaks_for(world: World, cluster_id: str, order: Order) -> bool:
@@ -88,98 +92,57 @@ def _freshen(world: World, cluster: Cluster, observed: int) -> None:
 
 
 def on_heartbeat(world: World, event: HeartbeatSeen) -> None:
-    """The agent lives; that is all that it says."""
-    accept(world, event.cluster, event.order)
+    """The agent lives, and says after which silence its replicas end by themselves.
 
-
-def on_inventory(world: World, event: InventoryReported) -> None:
-    """Nodes as they are: all, or what changed."""
-    cluster = accept(world, event.cluster, event.order)
-    if cluster is None:
-        return
-    if not event.full and (cluster.full_needed or event.sequence != cluster.inventory_sequence + 1):
-        world.journal.set(cluster, "full_needed", value=True)
-        world.touched.clusters[cluster.id] = None
-        return
-    if event.full and not cluster.full_needed and event.sequence < cluster.inventory_sequence:
-        return
-    world.journal.set(cluster, "inventory_sequence", event.sequence)
-    world.journal.set(cluster, "full_needed", value=False)
-    if event.profile is not None and event.profile != cluster.profile:
-        world.journal.set(cluster, "profile", event.profile)
-        world.waiting.wake_all()
-    world.touched.clusters[cluster.id] = None
-    _take_nodes(world, event)
-
-
-def _take_nodes(world: World, event: InventoryReported) -> None:
-    nodes = tuple({node.name: node for node in event.nodes}.values())  # of a node named twice, the last counts
-    reported = {node.name for node in nodes}
-    vanished = set(event.removed) - reported
-    if event.full:
-        vanished |= {key[1] for key in world.inventory.nodes if key[0] == event.cluster and key[1] not in reported}
-    for name in sorted(vanished):
-        world.inventory.drop_node((event.cluster, name))
-    for node in nodes:
-        known = world.inventory.nodes.get(node.key)
-        if known is not None and known.ordered is not None:
-            obey(node, order_of(known))
-    world.oddities += contradictions.settle(world.inventory, nodes)
-    pools = _sorted(world, event.cluster, nodes)
-    moved = [node for node in nodes if _closes_otherwise(world, node)]
-    for node in nodes:
-        known = world.inventory.nodes.get(node.key)
-        if known is None or (known.windows, known.pool) != (node.windows, node.pool):
-            world.watch_node(node)
-    world.inventory.put_nodes(nodes)
-    for workload_id in sorted({holder.workload for node in moved for holder in node.entries}):
-        world.watch(world.workloads[workload_id])
-    for name in sorted(reported | vanished):
-        world.touched.nodes[event.cluster, name] = None
-    for pool in sorted(pools):
-        world.waiting.wake_pool(pool)
-
-
-def _sorted(world: World, cluster: str, nodes: Sequence[Node]) -> set[str]:
-    """Puts reported nodes into their pools. Which pools have other nodes by that, or the same ones otherwise."""
-    labels = world.pools.labels(cluster)
-    for node in nodes:
-        node.pool = pool_of(node, labels)
-    known = (world.inventory.nodes.get(node.key) for node in nodes)
-    return {each.pool for each in (*nodes, *known) if each is not None}
-
-
-def _closes_otherwise(world: World, node: Node) -> bool:
-    """Whether the report sends away what runs on the node, now at another time, or no longer.
-
-    No longer too: until then nobody had to look at a later clock of what runs there, such as its longest run time.
+    Every heartbeat says it, because silence is counted from the last one: the deadline that holds then is in it.
     """
-    known = world.inventory.nodes.get(node.key)
-    node.tainted = tainted_since(known, node, world.now)
-    before = (known.closing(world.now), known.tainted) if known is not None else (0, 0)
-    return (node.closing(world.now), node.tainted) != before
+    cluster = accept(world, event.cluster, event.order)
+    if cluster is not None and cluster.dead_man != event.dead_man:
+        world.journal.set(cluster, "dead_man", event.dead_man)
+        world.touched.clusters[cluster.id] = None
 
 
 def on_held(world: World, event: AssignmentsHeld) -> None:
-    """The agent's snapshot: statuses of what it holds, strays that are to go, and the end of a silence."""
-    if accept(world, event.cluster, event.order) is None:
+    """The agent's snapshot, or a part of it: statuses of what it holds, strays that are to go, the end of a silence."""
+    cluster = accept(world, event.cluster, event.order)
+    if cluster is None:
         return
-    held_ids = set()
+    place = event.place or SnapshotPart(event.order.sequence, 1, 1)
+    seen = (event.order.start, place.snapshot)
     for held in event.held:
-        held_ids.add(held.workload)
         workload = world.workloads.get(held.workload)
         if workload is None:
             key = (event.cluster, held.workload)
-            since = world.orphans.get(key, (world.now, 0, 0))[0]
-            world.journal.put(world.orphans, key, (since, held.generation, held.attempt))
+            known = world.orphans.get(key)
+            since = world.now if known is None else known.since
+            world.journal.put(world.orphans, key, Orphan(since, held.generation, held.attempt, seen))
         elif not _is_ours(workload, event.cluster, held.generation, held.attempt):
             _correct(world, workload, event.cluster, held.generation, held.attempt)
         else:
             for status in held.replicas:
                 reports.take_status(world, workload, held.generation, held.attempt, status, event.order)
-    for key in [k for k in world.orphans if k[0] == event.cluster and k[1] not in held_ids]:
-        world.journal.drop(world.orphans, key)
-    _end_silence(world, event.cluster)
+    if _completes(world, cluster, event.order.start, place):
+        for key in [k for k, orphan in world.orphans.items() if k[0] == event.cluster and orphan.seen != seen]:
+            world.journal.drop(world.orphans, key)
+        _end_silence(world, event.cluster)
+
+
+def _completes(world: World, cluster: Cluster, start: int, place: SnapshotPart) -> bool:
+    """Notes a part of the list of held assignments; whether every part of that list is here now."""
+    known = cluster.held
+    if known is not None and known.key > (start, place.snapshot):
+        return False  # given again later than its successor: its statuses count, what it lacks does not
+    taken, since = {place.number}, world.now
+    if known is not None:
+        since = known.since
+        if (*known.key, known.total) == (start, place.snapshot, place.total):
+            taken |= set(known.taken)
+    whole = len(taken) == place.total
+    held = None if whole else HeldParts(start, place.snapshot, place.total, tuple(sorted(taken)), since)
+    if held != known:
+        world.journal.set(cluster, "held", held)
+        world.touched.clusters[cluster.id] = None
+    return whole
 
 
 def _is_ours(workload: Workload, cluster: str, generation: int, attempt: int) -> bool:
@@ -218,8 +181,10 @@ def on_adopted(world: World, event: ClusterAdopted) -> None:
     for workload in workloads_of(world, event.cluster):
         declare_gone(world, workload, None, "its cluster was adopted by another agent")
     cluster.strangers.pop(event.instance, None)
-    for name, value in (("instance", event.instance), ("start", 0), ("full_needed", True), ("silent", False)):
+    fresh = {"instance": event.instance, "start": 0, "full_needed": True, "silent": False, "dead_man": 0}
+    for name, value in fresh.items():
         world.journal.set(cluster, name, value)
+    world.journal.set(cluster, "held", None)  # the new one counts its starts anew: nothing of it would seem newer
     world.touched.clusters[event.cluster] = None
 
 
@@ -288,19 +253,20 @@ def watch_clocks(world: World) -> None:
         quiet = heard_until(world, cluster_id) - cluster.fresh
         if not cluster.silent and quiet > world.limits.silent_after:
             _fall_silent(world, cluster)
-        may = cluster.profile is not None and cluster.profile.ends_replicas_itself
-        if cluster.silent and may and cluster.lost_timeout and quiet > cluster.lost_timeout * SECOND:
+        if cluster.silent and cluster.released_after and quiet > cluster.released_after * SECOND:
             for workload in workloads_of(world, cluster_id):
                 declare_gone(world, workload, None, f"cluster {cluster_id} was silent for {quiet // SECOND} s")
     world.attending_place = ""
-    for (cluster_id, workload_id), (since, generation, attempt) in sorted(world.orphans.items()):
-        if world.now - since > ORPHAN_AFTER:
+    for (cluster_id, workload_id), orphan in sorted(world.orphans.items()):
+        if world.now - orphan.since > ORPHAN_AFTER:
             world.journal.drop(world.orphans, (cluster_id, workload_id))
-            world.decide(Release(cluster_id, workload_id, generation, attempt, world.limits.grace, "NoRow"))
+            run = (orphan.generation, orphan.attempt)
+            world.decide(Release(cluster_id, workload_id, *run, world.limits.grace, "NoRow"))
 
 
 def _fall_silent(world: World, cluster: Cluster) -> None:
     world.journal.set(cluster, "silent", value=True)
+    world.journal.set(cluster, "held", None)  # what was said before the silence does not end it
     world.touched.clusters[cluster.id] = None
     for workload in workloads_of(world, cluster.id):
         if workload.phase in ACTIVE:
