@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from muster_chassis import kafka as bus
 from muster_chassis.acls import Acl, Operation, Pattern, Resource
 from muster_chassis.broker import Broker, Security
+from muster_chassis.topic_admin import create_topics
 from muster_chassis.topics import DECISIONS, SUBMISSIONS, assignments, reports
 from muster_scheduler import app
 from muster_stack.bus.access import Access
@@ -69,7 +69,7 @@ async def _fill(server: EmbeddedKafka) -> None:
         write_private(server.folder / "admin-password", options["sasl_plain_password"])
         user, file = options["sasl_plain_username"], server.folder / "admin-password"
         broker = Broker(server.bootstrap, Security.SASL_PLAINTEXT, user, file)
-    await bus.create_topics(broker, _TOPICS, client="tests")
+    await create_topics(broker, _TOPICS, client="tests")
     async with AIOKafkaProducer(**options) as producer:
         for topic in _TOPICS:
             await producer.send_and_wait(topic.name, b"secret", key=secrets.token_bytes(4), partition=0)

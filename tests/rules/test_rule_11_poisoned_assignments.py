@@ -25,6 +25,7 @@ from muster_chassis.broker import Broker
 from muster_chassis.health import Health
 from muster_chassis.numbers import LEAP
 from muster_chassis.rpc import ServiceName
+from muster_chassis.topic_admin import create_topics
 from muster_chassis.topics import assignments
 from muster_cluster_agent import stream
 from muster_cluster_agent.adapters.local.state import StateFolder
@@ -78,7 +79,7 @@ async def _poison(producer: AIOKafkaProducer, topic: str) -> None:
 async def _floor(kafka: str) -> int:
     """The highest epoch of a topic on which a leader has written 3, and others poison."""
     topic = assignments("west")
-    await client.create_topics(Broker(kafka), [topic], client="test")
+    await create_topics(Broker(kafka), [topic], client="test")
     producer = client.producer(Broker(kafka), client="test")
     await producer.start()
     headers = signed(topic.name, workload_id(1), None, _headers("3", OURS))

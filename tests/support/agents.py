@@ -27,6 +27,7 @@ from muster.options.v1 import options_pb2
 from muster.workload.v1 import workload_pb2
 from muster_chassis import kafka, topics
 from muster_chassis.broker import Broker
+from muster_chassis.topic_admin import create_topics
 from muster_cluster_agent.adapters.local.workdirs import digest_of
 from muster_cluster_agent.end import end
 from muster_kernel.ids import uuid7
@@ -218,7 +219,7 @@ async def scheduler(bootstrap: str) -> AsyncIterator[Scheduler]:
     """The topics of a cluster, with somebody who writes and reads them."""
     reports = topics.reports(CLUSTER)
     wanted = [topics.assignments(CLUSTER), reports, topics.SAMPLES, topics.DEAD_LETTERS]
-    await kafka.create_topics(Broker(bootstrap), wanted, client="test")
+    await create_topics(Broker(bootstrap), wanted, client="test")
     producer = kafka.producer(Broker(bootstrap), client="test")
     consumer = kafka.consumer(Broker(bootstrap), client="test")
     await producer.start()

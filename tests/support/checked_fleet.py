@@ -13,6 +13,7 @@ from itertools import takewhile
 from typing import Any, TypeVar
 
 from muster_kernel.reasons import WaitingReason
+from muster_scheduler.adapters.following import Follower
 from muster_scheduler.adapters.postgres import PostgresStore
 from muster_scheduler.adapters.rebuild import load
 from muster_scheduler.domain import decisions as d
@@ -39,6 +40,7 @@ class Checked(Fleet):
     def __init__(self, *nodes: Node, profile: Profile, quota: int, twin: Twin | None = None) -> None:
         self.tables = Tables()
         self.follower: State | None = None
+        self.standby: Follower | None = None
         self._told_alike = True  # whether the follower told people the same, which is in the truth
         self._twin = twin
         self._patient: set[str] = set()  # who fitted, when all were tried again, as soon as others have left
@@ -56,13 +58,29 @@ class Checked(Fleet):
         """Has a second state, of what the tables say, decide along from now on."""
         self.follower, self._told_alike = self._read(), True
 
+    def stand_by(self, *, lead: bool) -> None:
+        """A standby reads what was written since it looked last. lead: it goes on, and is the leader from now on."""
+        now = self.state.world.now
+        if self.standby is None:
+            self.standby = asyncio.run(Follower.read(self.tables, LIMITS, now))  # type: ignore[arg-type]
+        asyncio.run(self.standby.advance(self.tables, now))  # type: ignore[arg-type]
+        state = self.standby.state
+        state.check()
+        assert state.digest() == self._truth, "a standby knows something else than the tables say"
+        if lead:
+            self._keep_clocks(state)
+            self.state, self.standby = state, None
+
     def _read(self) -> State:
         made = asyncio.run(load(self.tables, LIMITS, self.state.world.now))  # type: ignore[arg-type]
         made.check()
         assert made.digest() == self._truth, "the tables say something else than memory"
+        self._keep_clocks(made)
+        return made
+
+    def _keep_clocks(self, made: State) -> None:
         for cluster in made.world.clusters.values():
             cluster.fresh = self.state.world.clusters[cluster.id].fresh
-        return made
 
     def send(self, *incoming: events.Event, budget: Budget | None = None) -> list[d.Decision]:
         step = Step(self.now, incoming)

@@ -41,11 +41,11 @@ from muster.events.v1 import policy_pb2, scheduler_pb2
 from muster.options.v1 import options_pb2
 from muster.tenancy.v1 import tenancy_pb2 as tenancy
 from muster.workload.v1 import workload_pb2 as wl
-from muster_chassis import kafka as bus
 from muster_chassis.broker import Broker, Security
 from muster_chassis.rpc import channel
 from muster_chassis.runtime import Runtime
 from muster_chassis.settings import AuthMode
+from muster_chassis.topic_admin import create_topics
 from muster_chassis.topics import ADMISSIONS, DECISIONS, FIXED, TRIGGERS
 from muster_submission.app import compose
 from muster_submission.app_parts import Application
@@ -233,7 +233,7 @@ async def running(configured: SubmissionSettings) -> AsyncIterator[Application]:
 @asynccontextmanager
 async def door(database: Any, kafka: str, **more: Any) -> AsyncIterator[Door]:
     """Submission with everything around it."""
-    await bus.create_topics(Broker(kafka), FIXED, client="tests")
+    await create_topics(Broker(kafka), FIXED, client="tests")
     configured = settings(database, kafka, **more)
     async with AsyncExitStack() as stack:
         policy = await stack.enter_async_context(station("policy", database.url("policy"), kafka))

@@ -21,15 +21,16 @@ from muster_scheduler.adapters import rows, workload_rows
 from muster_scheduler.domain import events
 from muster_scheduler.domain.asked.courses import turned
 from muster_scheduler.domain.asked.quotas import Quota
-from muster_scheduler.domain.asked.requests import Grant, Holder, Kind, Share
+from muster_scheduler.domain.asked.requests import Grant, Holder, Kind, Shape, Share
 from muster_scheduler.domain.asked.workloads import News, Replica, ReplicaState, Request, Workload
 from muster_scheduler.domain.books.queues import Department, Project
 from muster_scheduler.domain.fleet.clusters import Cluster, Profile
 from muster_scheduler.domain.fleet.nodes import Node
-from tests.support.fleets import GIB, START, devices, request, role, whole, workload_id
+from tests.support.fleets import GIB, START, devices, portion, request, role, whole, workload_id
 
 CARDS: Final = 8
 _PATTERNS: Final = ((8,), (4, 4), (2, 2, 2, 1), (1,) * 7, (4, 2, 2))  # cards held by each workload of a node: 38 of 40
+_HALVES: Final = ((12, 2), (12, 2), (12, 1), (12, 2), (12, 1))  # or workloads of half a card, and of a whole one
 _QUEUED: Final = """
 INSERT INTO workloads (id, project, name, phase, desired, generation, attempt, updated, body)
 SELECT ('00000000-0000-7000-8000-' || lpad(to_hex($1 + n), 12, '0'))::uuid, t.project, 'w' || n, $2, $3, 1, 1, now(),
@@ -54,6 +55,7 @@ class Size:
     pools: int = 20
     departments: int = 50
     clusters: int = 4
+    halves: bool = False  # most of what runs has half a card: 13.6 replicas a node instead of 3.4
 
     @property
     def nodes(self) -> int:
@@ -83,6 +85,9 @@ def nodes(size: Size) -> Iterator[Node]:
 
 def running(size: Size) -> Iterator[tuple[Workload, Replica]]:
     """Workloads of one replica that hold 95 of 100 cards."""
+    if size.halves:
+        yield from _running_halves(size)
+        return
     made = 0
     for number, node in enumerate(nodes(size)):
         slot = 0
@@ -94,8 +99,22 @@ def running(size: Size) -> Iterator[tuple[Workload, Replica]]:
             yield _held(size, made, node, Grant(1000, GIB, shares, 0, width * GPU))
 
 
-def _held(size: Size, number: int, node: Node, grant: Grant) -> tuple[Workload, Replica]:
-    asked = request(role(whole(len(grant.shares))), pools=(node.pool,))
+def _running_halves(size: Size) -> Iterator[tuple[Workload, Replica]]:
+    made = 0
+    for number, node in enumerate(nodes(size)):
+        halves, wholes = _HALVES[(number + number // size.pools) % len(_HALVES)]
+        for half in range(halves):
+            card, made = node.devices[half // 2], made + 1
+            share = Share(card.uuid, Kind.PORTION, 500, card.memory // 2)
+            grant = Grant(1000, GIB, (share,), 0, GPU // 2)
+            yield _held(size, made, node, grant, portion(500))
+        for card in node.devices[halves // 2 : halves // 2 + wholes]:
+            made += 1
+            yield _held(size, made, node, Grant(1000, GIB, (Share(card.uuid, Kind.WHOLE, 1000, card.memory),), 0, GPU))
+
+
+def _held(size: Size, number: int, node: Node, grant: Grant, shape: Shape | None = None) -> tuple[Workload, Replica]:
+    asked = request(role(shape or whole(len(grant.shares))), pools=(node.pool,))
     workload = _workload(size, number, asked, START + number)
     workload.phase, workload.cluster, workload.pool = Phase.RUNNING, node.cluster, node.pool
     workload.course = turned(workload.course, {"placed": START + number, "first_placed": START + number})

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from muster_scheduler.adapters import postgres
+from muster_scheduler.adapters import changes, following, postgres
 
 _SETS = {
     postgres._CLUSTERS: ("clusters", ("id", "body"), 1),
@@ -41,6 +41,20 @@ _GONE = {
     postgres._PROJECTS_OVER: "projects",
     postgres._DEPARTMENTS_OVER: "departments",
     postgres._POOLS_OVER: "node_pools",
+    postgres._RELEASED: "quarantine",
+}
+_NAMED = {
+    following.WORKLOADS: ("id",),
+    following.REQUESTS: ("workload",),
+    following.REPLICAS: ("workload",),
+    following.NODES: ("cluster", "name"),
+    following.USAGE: ("project", "pool"),
+    following.CLUSTERS: ("id",),
+    following.PARTS: ("cluster",),
+    following.PROJECTS: ("name",),
+    following.DEPARTMENTS: ("name",),
+    following.POOLS: ("id",),
+    following.QUARANTINE: ("workload",),
 }
 _WORKLOAD = ("id", "project", "name", "phase", "desired", "generation", "attempt")
 
@@ -50,8 +64,9 @@ class Tables:
     """Rows by table and key."""
 
     rows: dict[str, dict[tuple[Any, ...], dict[str, Any]]] = field(default_factory=dict)
+    _changes: list[dict[str, Any]] = field(default_factory=lambda: [{"seq": 0, "keys": "{}"}])
 
-    async def execute(self, sql: str, *columns: Any) -> None:
+    async def execute(self, sql: str, *columns: Any) -> None:  # noqa: C901 - one branch a statement
         """Writes what a statement of the store would write."""
         if sql in _SETS:
             table, names, key = _SETS[sql]
@@ -65,12 +80,21 @@ class Tables:
             *plain, _, bodies = columns
             for *row, body in zip(*plain, bodies, strict=True):
                 self._put("workloads", (row[0],), dict(zip(_WORKLOAD, row, strict=True)) | {"body": body})
+        elif sql == postgres._QUARANTINED:
+            self._set_aside(*columns)
+        elif sql == changes.WRITE:
+            self._changes.append({"seq": len(self._changes), "keys": columns[1]})
         elif sql in _GONE:
             rows = self.rows.get(_GONE[sql], {})
             for over in [one for one in rows if one[0] in columns[0]]:
                 del rows[over]
         else:
             raise AssertionError(f"the store's fake does not know: {sql}")
+
+    def _set_aside(self, *columns: Any) -> None:
+        for workload, error, trace, at in zip(*columns, strict=True):
+            found = {"error": error, "trace": trace, "at": datetime.fromtimestamp(at / 1e6, UTC)}
+            self._put("quarantine", (workload,), {"workload": workload} | found)
 
     def _put(self, table: str, key: tuple[Any, ...], row: dict[str, Any], *, keep: bool = False) -> None:
         rows = self.rows.setdefault(table, {})
@@ -84,11 +108,21 @@ class Tables:
         yield
 
     async def fetch(self, sql: str, *arguments: Any) -> list[dict[str, Any]]:
-        """The rows that a statement of `load` reads: all of a table, or those of a stretch of workloads, by id."""
+        """The rows that a statement of `load` reads: all of a table, or those of a stretch of workloads, by id.
+
+        Also those that a follower reads: the changes from one on, or the rows of some keys.
+        """
+        if sql == following.EPOCH:
+            return [{"epoch": 0}]
+        if sql in (following.LAST, following.SINCE):
+            return self._changes[arguments[0] :] if arguments else self._changes[-1:]
         table = sql.split("FROM ")[1].split(maxsplit=1)[0]
         found = self.rows.get(table, {}).values()
         if not arguments:
             return list(found)
+        if named := _NAMED.get(sql):
+            wanted = set(zip(*arguments, strict=True))
+            return [row for row in found if tuple(row[name] for name in named) in wanted]
         key = "id" if table == "workloads" else "workload"
         after = sorted((row for row in found if str(row[key]) > arguments[0]), key=lambda row: str(row[key]))
         if table == "workloads":

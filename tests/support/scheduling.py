@@ -24,6 +24,7 @@ from muster_chassis import identity, kafka
 from muster_chassis.broker import Broker, Security
 from muster_chassis.codec import encode_headers
 from muster_chassis.runtime import Runtime
+from muster_chassis.topic_admin import create_topics
 from muster_chassis.topics import ADMISSIONS, DECISIONS, FIXED, SUBMISSIONS, TENANCY, assignments, reports
 from muster_kernel.ids import uuid7
 from muster_kernel.quantities import GPU
@@ -172,8 +173,7 @@ class Neighbours:
             namespace=f"runai-{project}",
             name=name,
             submitted_at=_now(),
-            node_pools=["default"],
-            **({"preemptible": True, "priority": 50} | options),
+            **_defaults(options),
         )
 
     async def ask(self, kind: type[Message], workload: str) -> None:
@@ -293,6 +293,10 @@ class Neighbours:
         return [d for d in self.decisions.get(workload, []) if isinstance(d, kind)]
 
 
+def _defaults(options: dict[str, Any]) -> dict[str, Any]:
+    return {"preemptible": True, "priority": 50, "node_pools": ["default"]} | options
+
+
 def device(cluster: str, slot: int) -> str:
     """The name of a device."""
     return f"GPU-00000000-0000-4000-8000-{hash_of(cluster):08x}{slot:04x}"
@@ -314,7 +318,7 @@ def _now() -> Timestamp:
 async def neighbours(bootstrap: str, cluster: str) -> AsyncIterator[Neighbours]:
     """The other rooms, with their topics."""
     others = [topic for topic in FIXED if topic.owner != "scheduler"]
-    await kafka.create_topics(Broker(bootstrap), others, client="neighbours")
+    await create_topics(Broker(bootstrap), others, client="neighbours")
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap, acks="all")
     await producer.start()
     made = Neighbours(producer, bootstrap)

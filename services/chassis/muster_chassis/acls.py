@@ -42,6 +42,8 @@ class Operation(IntEnum):
     WRITE = 4
     CREATE = 5
     DESCRIBE = 8
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -91,7 +93,7 @@ def of_producer(user: str, topic: Topic) -> list[Acl]:
     return [_literal(user, topic, Operation.WRITE)]
 
 
-_OWNING: Final = (Operation.CREATE, Operation.DESCRIBE)
+_OWNING: Final = (Operation.CREATE, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
 
 
 def _topics(user: str, role: str, topics: Iterable[Topic]) -> list[Acl]:

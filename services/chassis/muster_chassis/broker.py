@@ -39,6 +39,7 @@ class Broker:
 
     bootstrap: HOST:PORT separated by commas. user, password_file: needed unless the security is PLAINTEXT.
     ca: the certificates (PEM) that SASL_SSL trusts; None trusts those of the system.
+    replication: of topics that are made; fewer where there are fewer brokers.
     """
 
     bootstrap: str
@@ -46,6 +47,7 @@ class Broker:
     user: str = ""
     password_file: Path | None = None
     ca: Path | None = None
+    replication: int = 3
 
     @property
     def authenticated(self) -> bool:

@@ -19,6 +19,7 @@ from muster_chassis.broker import Broker
 from muster_chassis.database import PASSING, Database
 from muster_chassis.health import Health
 from muster_chassis.kafka import KAFKA_TROUBLE
+from muster_chassis.topic_admin import create_topics
 from muster_chassis.topics import Topic
 
 _log = logs.get(__name__)
@@ -209,7 +210,7 @@ class Bus:
         backoff = Backoff()
         while True:
             try:
-                await kafka.create_topics(self.broker, wanted, client=self.client)
+                await create_topics(self.broker, wanted, client=self.client)
                 return
             except KAFKA_TROUBLE as error:
                 self.health.bad("kafka", f"topics cannot be created: {error!r}")
@@ -249,7 +250,7 @@ class Bus:
         self._opened.clear()
         if old is not None:
             old.ended.set()
-        await kafka.create_topics(self.broker, self._owned.values(), client=self.client)
+        await create_topics(self.broker, self._owned.values(), client=self.client)
         if changed:
             for action in self._on_change:
                 await action(seen)

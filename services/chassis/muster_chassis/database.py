@@ -152,6 +152,16 @@ class Database:
         except TimeoutError:
             self.pool.terminate()
 
+    def target(self) -> dict[str, Any]:
+        """How another process connects as this one does: arguments of asyncpg.connect, as values of JSON."""
+        settings = self.settings
+        options = _options(settings, self.source)
+        return {
+            "dsn": settings.database_url.get_secret_value(),
+            "schema": settings.database_schema,
+            "options": options,
+        }
+
     async def connect(self) -> Connection:
         """A connection of its own, outside the pool: for locks that a session holds. The caller closes it."""
         connection: Connection = await asyncpg.connect(

@@ -11,18 +11,16 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient
-from aiokafka.errors import KafkaError, for_code
+from aiokafka.errors import KafkaError
 from aiokafka.producer import sender
 from aiokafka.protocol.metadata import MetadataRequest
 
 from muster_chassis import logs
 from muster_chassis.broker import Broker
-from muster_chassis.topics import Topic
 
 _log = logs.get(__name__)
-_TOPIC_EXISTS: Final = 36
 _REQUEST_MS: Final = 10_000
 _STOP_SECONDS: Final = 5.0
 _LARGEST_REQUEST: Final = 2 << 20
@@ -172,24 +170,6 @@ class Probe:
         return str(answer.cluster_id)
 
 
-async def create_topics(broker: Broker, topics: Iterable[Topic], *, client: str) -> None:
-    """Creates what is missing of `topics`; what exists stays as it is. Raises one of KAFKA_TROUBLE."""
-    wanted = [NewTopic(topic.name, topic.partitions, 1, topic_configs=topic.config) for topic in topics]
-    if not wanted:
-        return
-    admin = AIOKafkaAdminClient(**broker.options(), client_id=client, request_timeout_ms=_REQUEST_MS)
-    try:
-        await admin.start()
-        for new in wanted:
-            new.replication_factor = min(3, len(admin._client.cluster.brokers()) or 1)  # noqa: SLF001 - no public way
-        answer: Any = await admin.create_topics(wanted)
-        for name, code, *message in answer.topic_errors:
-            if code not in (0, _TOPIC_EXISTS):
-                raise for_code(code)(f"topic {name}: {message}")
-    finally:
-        await stop(admin)
-
-
 async def partitions_of(broker: Broker, names: Iterable[str], *, client: str) -> Mapping[str, int]:
     """How many partitions each of `names` has; those that do not exist are left out."""
     admin = AIOKafkaAdminClient(**broker.options(), client_id=client, request_timeout_ms=_REQUEST_MS)
@@ -210,7 +190,6 @@ __all__ = [
     "Probe",
     "TopicPartition",
     "consumer",
-    "create_topics",
     "discard",
     "partitions_of",
     "producer",

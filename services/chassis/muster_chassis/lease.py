@@ -3,30 +3,32 @@
 The scheduler runs `Leadership.run(lead, follow)`. Whoever leads does so under one epoch: every transaction of his
 begins with `fence`, which finds no row once another has taken over, and a takeover waits for transactions that have
 passed the fence. The lease only says when a takeover may be tried; the fence is what keeps two leaders apart.
+A process of its own takes the lease and renews it (lease_holder.py).
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import asyncpg
 
 from muster_chassis import logs, metrics
 from muster_chassis.backoff import Backoff
-from muster_chassis.connection import Connection
 from muster_chassis.database import TRANSIENT, Database
 from muster_chassis.unit import Unit
 
 _log = logs.get(__name__)
 LEASE_SECONDS: Final = 5.0
-RENEW_SECONDS: Final = 1.0
-_TRY_SECONDS: Final = 0.5
-_MARGIN: Final = 0.5
+_SETTLE_SECONDS: Final = 0.05
+_END_SECONDS: Final = 5.0
+_PROGRAM: Final = "muster_chassis.lease_holder"
 _TROUBLE: Final = (*TRANSIENT, TimeoutError, asyncpg.QueryCanceledError)
 
 LEADS = metrics.gauge(
@@ -86,7 +88,6 @@ class Leadership:
         self._name = name
         self._lease = lease
         self._floor = floor
-        self._connection: Connection | None = None
         self.term: Term | None = None
 
     async def run(
@@ -103,85 +104,82 @@ class Leadership:
         backoff = Backoff(first=0.1, last=2.0)
         while True:
             try:
-                term, deadline = await self._follow(follow)
-                backoff.reset()
-                await self._lead(term, deadline, lead)
+                async with self._process() as process:
+                    term, until = await self._follow(process, follow)
+                    backoff.reset()
+                    await self._lead(process, term, until, lead)
             except Deposed as error:
                 _log.warning("stepped down", why=str(error))
-            except _TROUBLE as error:
-                _log.warning("the lease cannot be asked for", error=repr(error))
                 await backoff.pause()
-            except BaseException:
-                await self._give_back()
-                raise
+            except _TROUBLE as error:
+                _log.warning("the term has ended", error=repr(error))
+                await backoff.pause()
             finally:
                 LEADS.set(0)
                 self.term = None
 
-    async def _connected(self) -> Connection:
-        """The connection that asks and renews: one of its own, since the pool may be used up by the work."""
-        if self._connection is None or self._connection.is_closed():
-            self._connection = await self._database.connect()
-        return self._connection
-
-    async def _follow(self, follow: Callable[[], Awaitable[None]] | None) -> tuple[Term, float]:
-        follower = asyncio.ensure_future(follow()) if follow else None
+    @asynccontextmanager
+    async def _process(self) -> AsyncIterator[asyncio.subprocess.Process]:
+        """The process that holds the lease. At the end of its input it gives the lease back."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", _PROGRAM, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+        )
         try:
-            while True:
-                asked = time.monotonic()
-                epoch = await self._take()
-                if epoch is not None:
-                    return Term(epoch), asked + self._lease - _MARGIN
-                if follower is None or not follower.done():
-                    await asyncio.sleep(_TRY_SECONDS)
-                else:
-                    follower.result()
-                    follower = None
+            target = self._database.target()
+            await _write(process, **target, name=self._name, holder=self._holder, lease=self._lease)
+            yield process
         finally:
-            if follower is not None:
-                follower.cancel()
-                await asyncio.wait({follower})
-                if not follower.cancelled() and (error := follower.exception()):
-                    raise error
+            if process.stdin is not None:
+                process.stdin.close()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_END_SECONDS):
+                    await process.wait()
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
 
-    async def _take(self) -> int | None:
-        """Tries a takeover; the new epoch, or None while another's lease runs."""
-        connection = await self._connected()
-        sql = "SELECT holder = $2 OR expires < clock_timestamp() FROM lease_renewal WHERE name = $1"
-        free = await connection.fetchval(sql, self._name, self._holder)
-        if free is False:
+    async def _follow(
+        self, process: asyncio.subprocess.Process, follow: Callable[[], Awaitable[None]] | None
+    ) -> tuple[Term, float]:
+        follower = asyncio.ensure_future(follow()) if follow else None
+        taken = asyncio.ensure_future(self._taken(process))
+        both = {task for task in (follower, taken) if task is not None}
+        try:
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            if follower is not None and follower.done():
+                follower.result()
+            return await taken
+        finally:
+            for task in both:
+                task.cancel()
+            await asyncio.wait(both)
+
+    async def _taken(self, process: asyncio.subprocess.Process) -> tuple[Term, float]:
+        """Answers the process until it has taken the lease: the term, and the moment until which it lasts."""
+        while True:
+            told = await _read(process)
+            if "leads" in told:
+                return Term(told["leads"]), told["until"]
+            if "floor" in told:
+                await _write(process, floor=await self._lowest())
+            else:
+                _log.warning("the lease cannot be asked for", error=told.get("trouble"))
+
+    async def _lowest(self) -> int | None:
+        """The floor; None where it cannot be said now, so that the takeover is tried again."""
+        if self._floor is None:
+            return 0
+        try:
+            return await self._floor()
+        except _TROUBLE as error:
+            _log.warning("a takeover is put off", error=repr(error))
             return None
-        floor = await self._floor() if self._floor else 0
-        async with connection.transaction():
-            await connection.execute(
-                "INSERT INTO lease_renewal VALUES ($1, $2, 0, '-infinity') ON CONFLICT DO NOTHING",
-                self._name,
-                self._holder,
-            )
-            free = await connection.fetchval(sql + " FOR UPDATE", self._name, self._holder)
-            if not free:
-                return None
-            # Waits for the old leader's open transactions, which hold the row FOR SHARE; their timeouts bound that.
-            epoch: int = await connection.fetchval(
-                "INSERT INTO lease_epoch AS e VALUES ($1, $2::bigint + 1) ON CONFLICT (name) DO UPDATE SET "
-                "epoch = greatest(e.epoch, $2::bigint) + 1 RETURNING epoch",
-                self._name,
-                floor,
-            )
-            await connection.execute(
-                "UPDATE lease_renewal SET holder = $2, epoch = $3, "
-                "expires = clock_timestamp() + make_interval(secs => $4) WHERE name = $1",
-                self._name,
-                self._holder,
-                epoch,
-                self._lease,
-            )
-        return epoch
 
     async def _lead(
         self,
+        process: asyncio.subprocess.Process,
         term: Term,
-        deadline: float,
+        until: float,
         lead: Callable[[Term], Awaitable[None]],
     ) -> None:
         self.term = term
@@ -189,52 +187,51 @@ class Leadership:
         EPOCH.set(term.epoch)
         _log.info("leads", epoch=term.epoch, holder=self._holder)
         work = asyncio.ensure_future(lead(term))
-        renewal = asyncio.ensure_future(self._renew(term, deadline))
+        held = asyncio.ensure_future(self._held(process, until))
         try:
-            await asyncio.wait({work, renewal}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({work, held}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (work, renewal):
+            for task in (work, held):
                 task.cancel()
-            await asyncio.wait({work, renewal})
-        for task in (work, renewal):
+            await asyncio.wait({work, held})
+        for task in (work, held):
             if not task.cancelled() and (error := task.exception()):
                 raise error
         if not work.cancelled():
             raise RuntimeError("the leader's work ended by itself")
 
-    async def _renew(self, term: Term, deadline: float) -> None:
-        """Renews until it cannot; raises Deposed. Time is counted from before each question was sent."""
-        while True:
-            await asyncio.sleep(RENEW_SECONDS * min(1.0, self._lease / LEASE_SECONDS))
-            asked = time.monotonic()
-            try:
-                async with asyncio.timeout(max(0.0, deadline - asked)):
-                    renewed = await (await self._connected()).fetchval(
-                        "UPDATE lease_renewal SET expires = clock_timestamp() + make_interval(secs => $4) "
-                        "WHERE name = $1 AND holder = $2 AND epoch = $3 RETURNING true",
-                        self._name,
-                        self._holder,
-                        term.epoch,
-                        self._lease,
-                    )
-            except _TROUBLE as error:
-                if time.monotonic() >= deadline:
-                    raise Deposed(f"the lease could not be renewed: {error!r}") from error
-                continue
-            if not renewed:
-                raise Deposed("another holds the lease")
-            deadline = asked + self._lease - _MARGIN
+    async def _held(self, process: asyncio.subprocess.Process, until: float) -> None:
+        """Goes on while the process renews; raises Deposed."""
+        reading = asyncio.ensure_future(_read(process))
+        try:
+            while True:
+                await asyncio.wait({reading}, timeout=max(0.0, until - time.monotonic()))
+                if not reading.done():
+                    # After the loop was blocked, what the process has said meanwhile is still to be read.
+                    await asyncio.wait({reading}, timeout=_SETTLE_SECONDS)
+                if not reading.done():
+                    raise Deposed("the lease was not renewed in time")
+                told = reading.result()
+                if "lost" in told:
+                    raise Deposed(told["lost"])
+                until = told.get("until", until)
+                reading = asyncio.ensure_future(_read(process))
+        finally:
+            reading.cancel()
 
-    async def _give_back(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is None:
-            return
-        with suppress(*_TROUBLE):
-            async with asyncio.timeout(2):
-                await connection.execute(
-                    "UPDATE lease_renewal SET expires = '-infinity' WHERE name = $1 AND holder = $2",
-                    self._name,
-                    self._holder,
-                )
-                await connection.close(timeout=1)
-        connection.terminate()
+
+async def _read(process: asyncio.subprocess.Process) -> dict[str, Any]:
+    """The next line of the process. Raises Deposed where it has ended."""
+    line = await process.stdout.readline() if process.stdout is not None else b""
+    if not line:
+        raise Deposed(f"the process that holds the lease has ended: {await process.wait()}")
+    told: dict[str, Any] = json.loads(line)
+    return told
+
+
+async def _write(process: asyncio.subprocess.Process, **fields: object) -> None:
+    if process.stdin is None:
+        raise RuntimeError("the process that holds the lease has no input")
+    with suppress(ConnectionError):  # it has ended; whoever reads from it hears that
+        process.stdin.write(json.dumps(fields).encode() + b"\n")
+        await process.stdin.drain()

@@ -64,6 +64,13 @@ class Settings(BaseSettings):
     kafka_ca: Path | None = Field(
         default=None, description="Certificates (PEM) that sasl_ssl trusts; the system's where it is not set."
     )
+    kafka_replication: int = Field(
+        default=3,
+        ge=1,
+        le=32,
+        description="Replicas of each topic that is made; fewer where Kafka has fewer brokers. All but one have to "
+        "have a record before it is acknowledged.",
+    )
     metrics_listen: Address = Field(description="Where Prometheus reads this process, HOST:PORT.")
     log_level: str = Field(default="info", description="debug, info, warning or error.")
     shutdown_seconds: float = Field(default=10.0, gt=0, le=300, description="Bound for a graceful stop, in seconds.")
@@ -84,7 +91,12 @@ class Settings(BaseSettings):
     def broker(self) -> Broker:
         """Where Kafka is, and as whom this process connects."""
         return Broker(
-            self.kafka_bootstrap, self.kafka_security, self.kafka_user, self.kafka_password_file, self.kafka_ca
+            self.kafka_bootstrap,
+            self.kafka_security,
+            self.kafka_user,
+            self.kafka_password_file,
+            self.kafka_ca,
+            self.kafka_replication,
         )
 
     @model_validator(mode="after")

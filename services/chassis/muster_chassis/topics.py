@@ -13,6 +13,10 @@ from typing import Final
 
 PARTITIONS: Final = 12
 RETENTION_MS: Final = 7 * 24 * 3600 * 1000
+SEGMENT_MS: Final = 24 * 3600 * 1000
+"""The oldest segment of a topic goes as a whole, so that records stay this much longer than the retention at most."""
+COMPACTED_SEGMENT_MS: Final = 10 * 60 * 1000
+"""The segment that is written to is never compacted: history of this time stands on a topic beside its state."""
 CLUSTERS: Final = "muster.clusters."
 """How the names of the clusters' topics begin."""
 _CLUSTER_ID: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -59,12 +63,14 @@ class Topic:
         """Whether versions may be missing on it without anything being lost."""
         return self.cleanup is Cleanup.COMPACT
 
-    @property
-    def config(self) -> dict[str, str]:
-        """The topic's configuration for Kafka."""
+    def config(self, replicas: int) -> dict[str, str]:
+        """The topic's configuration for Kafka, where each of its partitions has so many replicas."""
+        common = {"max.message.bytes": "2097152", "min.insync.replicas": str(max(1, replicas - 1))}
         if self.compacted:
-            return {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.3", "max.message.bytes": "2097152"}
-        return {"cleanup.policy": "delete", "retention.ms": str(RETENTION_MS), "max.message.bytes": "2097152"}
+            compaction = {"min.cleanable.dirty.ratio": "0.3", "segment.ms": str(COMPACTED_SEGMENT_MS)}
+            return {"cleanup.policy": "compact", **compaction, **common}
+        kept = {"retention.ms": str(RETENTION_MS), "segment.ms": str(SEGMENT_MS)}
+        return {"cleanup.policy": "delete", **kept, **common}
 
 
 SUBMISSIONS: Final = Topic(

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from functools import partial
 from typing import Final
 
-from muster_chassis import identity, logs
+from muster_chassis import identity, logs, metrics
 from muster_chassis.acls import TRANSACTIONAL_ID
 from muster_chassis.assigned_consumer import AssignedConsumer
 from muster_chassis.attempts import passes, patiently
+from muster_chassis.backoff import Backoff
 from muster_chassis.bus import Bus, DatabaseIdentity
 from muster_chassis.database import Database, OutcomeUnknown
 from muster_chassis.dead_letters import dead_letters_service
@@ -34,17 +36,18 @@ from muster_chassis.topics import ADMISSIONS, ADVICE, SUBMISSIONS, TENANCY, Topi
 from muster_chassis.unit import ASSIGNMENTS
 from muster_chassis.watchdog import long_section
 from muster_scheduler import heap, stream
+from muster_scheduler.adapters.changes import DROP
+from muster_scheduler.adapters.following import NOTE, Follower, Overtaken
 from muster_scheduler.adapters.highest import highest_epoch
 from muster_scheduler.adapters.outgoing import Publisher
 from muster_scheduler.adapters.postgres import PostgresStore
-from muster_scheduler.adapters.rebuild import load
 from muster_scheduler.domain import events as domain
 from muster_scheduler.domain.asked.workloads import SECOND
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.life.fleet import speaks_for
 from muster_scheduler.domain.state import State
 from muster_scheduler.domain.warming import warm_up
-from muster_scheduler.handlers import Handlers, micros
+from muster_scheduler.handlers import Handlers, micros, owed
 from muster_scheduler.rpc import Desk, services
 from muster_scheduler.settings import SchedulerSettings
 from muster_scheduler.stream.questions import read_admitted
@@ -53,12 +56,22 @@ _log = logs.get(__name__)
 NAME: Final = "scheduler"
 _TICK: Final = 1.0
 _HOUR: Final = 3600.0
-_FOLLOW: Final = 30.0
-_FOLLOW_SHARE: Final = 200  # a standby reads along for at most one part in so many of its time
+_FOLLOW: Final = 0.25
+_FOLLOW_MOST: Final = 2.0
 _SHORT: Final = 0.02
 _DRAIN: Final = 3.0
 _REBUILD: Final = 600.0  # seconds for which a rebuild or a compilation may hold the loop
+_CHANGES_EVERY: Final = 60.0
+_CHANGES_KEPT: Final = timedelta(minutes=10)
+_REPUBLISHED: Final = 250  # records in one transaction: some 25 ms in which nothing else is decided
 _READ: Final = (SUBMISSIONS, TENANCY, ADMISSIONS, ADVICE)
+
+REPUBLISHING = metrics.gauge(
+    "muster_scheduler_republishing",
+    unit="records",
+    meaning="Records of workloads that this term has not published under its epoch yet.",
+    action="Does not fall: look at muster_condition and at PostgreSQL. What runs goes on meanwhile.",
+)
 
 
 async def compose(runtime: Runtime, settings: SchedulerSettings) -> None:
@@ -136,6 +149,7 @@ class Scheduler:
         self.desk = Desk(database, self._register, read_admitted, self._trust)
         self._leadership = Leadership(database, f"{settings.instance}/{identity.event_id()}", floor=self._floor)
         self._consumer: AssignedConsumer | None = None
+        self._follower: Follower | None = None
         bus.on_change(self._on_bus_change)
 
     async def run(self) -> None:
@@ -157,19 +171,52 @@ class Scheduler:
         self._changed.set()
 
     async def _follow(self) -> None:
-        """A standby reads along now and then, so that a state that cannot be loaded is known before it is needed."""
+        """Follows what the leader commits, so that this process leads at once when it has to."""
+        backoff = Backoff(first=_FOLLOW, last=_FOLLOW_MOST)
         while True:
-            began = time.perf_counter()
-            state = await self._read()
-            _log.debug("follows", workloads=len(state.world.workloads))
-            del state
-            heap.release()
-            await asyncio.sleep(max(_FOLLOW, _FOLLOW_SHARE * (time.perf_counter() - began)))
+            try:
+                if self._follower is None:
+                    self._follower = await self._read()
+                    heap.settle()
+                    _log.info("follows", workloads=len(self._follower.state.world.workloads))
+                async with self._database.pool.acquire() as connection:
+                    await self._follower.advance(connection, micros(identity.now()))  # type: ignore[arg-type]
+                backoff.reset()
+                await asyncio.sleep(_FOLLOW)
+            except Overtaken as error:
+                _log.warning("the state is read again", why=str(error))
+                self._forget()
+            except Exception as error:
+                if not passes(error):
+                    raise
+                _log.warning("what the leader writes cannot be followed", error=repr(error))
+                await backoff.pause()
 
-    async def _read(self) -> State:
+    async def _read(self) -> Follower:
         async with self._database.pool.acquire() as connection:
             with heap.filling(), long_section(_REBUILD):
-                return await load(connection, self._settings.limits(), micros(identity.now()))  # type: ignore[arg-type]
+                limits, now = self._settings.limits(), micros(identity.now())
+                return await Follower.read(connection, limits, now)  # type: ignore[arg-type]
+
+    async def _current(self, term: Term) -> State:
+        """The state as the database has it now, when nobody else may write: that of a standby, brought up to date."""
+        follower, self._follower = self._follower, None
+        if follower is not None:
+            try:
+                async with self._database.pool.acquire() as connection:
+                    await follower.check_terms(connection, term.epoch)  # type: ignore[arg-type]
+                    await follower.advance(connection, micros(identity.now()))  # type: ignore[arg-type]
+            except Overtaken as error:
+                _log.warning("the state is read again", why=str(error))
+            else:
+                return follower.state
+        del follower
+        heap.release()
+        return (await self._read()).state
+
+    def _forget(self) -> None:
+        self._follower = None
+        heap.release()
 
     async def _lead(self, term: Term) -> None:
         """One term: rebuild, republish, read up, decide; ends by Deposed or cancellation."""
@@ -182,7 +229,9 @@ class Scheduler:
         self._changed.clear()
         self._outrun.clear()
         signed_with = self._key.get().kid
-        state = await self._read()
+        state = await self._current(term)
+        async with self._database.unit(begin=term.fence) as unit:
+            await unit.connection.execute(NOTE, term.epoch)
         heap.settle()
         handlers = Handlers(
             state,
@@ -207,7 +256,6 @@ class Scheduler:
         relay = Relay(
             self._database, self._bus, lane=ASSIGNMENTS, transactional_id=TRANSACTIONAL_ID, signer=self._signer
         )
-        await patiently(lambda: self._republish(handlers, term))
         self._consumer = consumer
         self.desk.open(handlers, term)
         try:
@@ -217,9 +265,21 @@ class Scheduler:
             self._consumer = None
 
     async def _republish(self, handlers: Handlers, term: Term) -> None:
+        """Publishes the record of every workload that may still run under this epoch, a stretch in a transaction.
+
+        One transaction for all of them was cancelled for its length. Meanwhile others decide: what they write for a
+        workload is its newer record, whichever of the two comes first (docs/decisions/0012).
+        """
+        began, left = time.perf_counter(), owed(handlers.state.world)
+        REPUBLISHING.set(len(left))
+        for at in range(0, len(left), _REPUBLISHED):
+            await patiently(partial(self._republish_some, handlers, term, left[at : at + _REPUBLISHED]))
+            REPUBLISHING.set(max(0, len(left) - at - _REPUBLISHED))
+        _log.info("every record is published anew", records=len(left), seconds=round(time.perf_counter() - began, 1))
+
+    async def _republish_some(self, handlers: Handlers, term: Term, workloads: Sequence[str]) -> None:
         async with self._database.unit(begin=term.fence) as unit:
-            with long_section(_REBUILD):
-                await handlers.republish(unit)
+            await handlers.republish(unit, workloads)
 
     async def _work(
         self, handlers: Handlers, consumer: AssignedConsumer, relay: Relay, term: Term, signed_with: str
@@ -228,13 +288,25 @@ class Scheduler:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(consumer.run(), name="consumer")
                 tasks.create_task(relay.run(), name="assignments")
+                tasks.create_task(self._republish(handlers, term), name="republication")
                 tasks.create_task(self._clock(handlers, consumer, term), name="clock")
+                tasks.create_task(self._drop_changes(term), name="changes")
                 tasks.create_task(self._step_down_on_change(), name="bus change")
                 tasks.create_task(self._step_down_when_outrun(), name="higher epoch")
                 tasks.create_task(self._step_down_on_new_key(signed_with), name="new key")
         except* (Deposed, Fenced, OutcomeUnknown) as over:
             # A commit whose outcome nobody knows, or another leader's producer: this memory is worth nothing any more.
             raise Deposed(repr(over.exceptions[0])) from over
+
+    async def _drop_changes(self, term: Term) -> None:
+        """Removes what every standby that lives has followed; the last change stays (following.py)."""
+        while True:
+            await asyncio.sleep(_CHANGES_EVERY)
+            await patiently(partial(self._drop_changes_once, term))
+
+    async def _drop_changes_once(self, term: Term) -> None:
+        async with self._database.unit(begin=term.fence) as unit:
+            await unit.connection.execute(DROP, unit.now - _CHANGES_KEPT)
 
     async def _step_down_on_change(self) -> None:
         await self._changed.wait()

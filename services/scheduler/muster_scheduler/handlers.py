@@ -17,6 +17,7 @@ import traceback
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 from muster_chassis import logs, metrics
@@ -324,9 +325,9 @@ class Handlers:
 
         await self.transact(unit, (), before=released)
 
-    async def republish(self, unit: Unit) -> None:
-        """Writes anew the record of every workload of which something may still run: a new leader owes it (rule 5)."""
-        await self.transact(unit, (), before=republish)
+    async def republish(self, unit: Unit, workloads: Sequence[str]) -> None:
+        """Writes anew the record of each of these of which something may still run: a new leader owes it (rule 5)."""
+        await self.transact(unit, (), before=partial(republish, workloads=workloads))
 
 
 def _found(workload: str, error: BaseException, now: int) -> Quarantined:
@@ -334,11 +335,19 @@ def _found(workload: str, error: BaseException, now: int) -> Quarantined:
     return Quarantined(workload, clean(f"{type(error).__name__}: {error}", 500), clean(trace[-_TRACE:], _TRACE), now)
 
 
-def republish(world: World) -> None:
-    """Decides every record anew: an assignment for what should run, a tombstone for what is still leaving."""
-    for workload_id in sorted(world.workloads):
-        workload = world.workloads[workload_id]
-        if not workload.remaining:
+def owed(world: World) -> list[str]:
+    """The workloads whose records a new leader has to publish: something of them may still run."""
+    return sorted(workload.id for workload in world.workloads.values() if workload.remaining)
+
+
+def republish(world: World, workloads: Sequence[str]) -> None:
+    """Decides records anew: an assignment for what should run, a tombstone for what is still leaving.
+
+    A workload that has ended since it was owed has had its last record in this term.
+    """
+    for workload_id in workloads:
+        workload = world.workloads.get(workload_id)
+        if workload is None or not workload.remaining:
             continue
         if workload.active or workload.phase is Phase.UNKNOWN:
             world.rewrite(workload)

@@ -216,6 +216,10 @@ class SchedulerMachine(Surroundings):
     def follow(self) -> None:
         self.fleet.follow()
 
+    @rule(lead=st.sampled_from([False, False, True]))
+    def stand_by(self, lead: bool) -> None:
+        self.fleet.stand_by(lead=lead)
+
     @rule()
     def forget(self) -> None:
         before = set(self.fleet.world.workloads)

@@ -1,7 +1,9 @@
 """The highest epoch on the assignment topics: what a takeover has to exceed.
 
-Read before every takeover, to the end of every topic, committed records only. A database that was restored from an
+Read before every takeover from the end of every topic, committed records only. A database that was restored from an
 older copy would otherwise lead under an epoch that agents have already seen.
+Epochs grow along a topic: a leader writes in the order of its outbox, and a takeover waits for the transactions of the
+leader before it. So the last genuine records say it, and what a takeover reads does not depend on a topic's history.
 Holds: no record keeps a scheduler from leading. What is not ours, or names an epoch that no takeover leads to, counts
 for nothing here; the cluster's agent, which reads the same topic, writes its dead letter.
 """
@@ -9,10 +11,10 @@ for nothing here; the cluster's agent, which reads the same topic, writes its de
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
-from aiokafka import TopicPartition
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from google.protobuf.message import DecodeError
 
 from muster.fleet.v1 import fleet_pb2
@@ -27,6 +29,8 @@ SOURCE: Final = b"scheduler"
 _log = logs.get(__name__)
 _SECONDS: Final = 8.0
 _POLL_MS: Final = 200
+_TAIL: Final = 100  # offsets that are read first: a few records and the markers of their transactions
+_GROWTH: Final = 20
 
 
 async def highest_epoch(
@@ -55,19 +59,58 @@ async def _read(broker: Broker, topics: Sequence[str], verifier: RecordVerifier,
         if not partitions:
             return 0
         consumer.assign(partitions)
-        await consumer.seek_to_beginning(*partitions)
-        ends = await consumer.end_offsets(partitions)
+        firsts, ends = await consumer.beginning_offsets(partitions), await consumer.end_offsets(partitions)
+        unknown = {tp: _Stretch(firsts[tp], end, end) for tp, end in ends.items() if end > firsts[tp]}
         highest = 0
-        while any([await consumer.position(tp) < end for tp, end in ends.items()]):
-            for records in (await consumer.getmany(timeout_ms=_POLL_MS)).values():
-                for record in records:
-                    epoch = _epoch(record, last)
-                    # Only what would raise the answer is verified: a term's first record, and forgeries.
-                    if epoch > highest and _genuine(record, verifier):
-                        highest = epoch
+        while unknown:
+            # Offsets may be missing where records were compacted, and the last ones may be forged: then more is read.
+            unknown = {tp: stretch.before() for tp, stretch in unknown.items()}
+            found = await _read_stretches(consumer, unknown, verifier, last)
+            highest = max([highest, *found.values()])
+            unknown = {tp: stretch for tp, stretch in unknown.items() if not found[tp] and not stretch.is_first}
         return highest
     finally:
         await kafka.stop(consumer)
+
+
+class _Stretch(NamedTuple):
+    """Offsets of one partition, from `begin` to below `end`. first: the partition's first offset."""
+
+    first: int
+    begin: int
+    end: int
+
+    @property
+    def is_first(self) -> bool:
+        """Whether nothing is before it."""
+        return self.begin <= self.first
+
+    def before(self) -> _Stretch:
+        """The offsets before it, more than it has."""
+        length = max(_TAIL, _GROWTH * (self.end - self.begin))
+        return _Stretch(self.first, max(self.first, self.begin - length), self.begin)
+
+
+async def _read_stretches(
+    consumer: AIOKafkaConsumer, stretches: Mapping[TopicPartition, _Stretch], verifier: RecordVerifier, last: int
+) -> dict[TopicPartition, int]:
+    """The highest epoch in each stretch; 0 where it has no record of ours."""
+    others = consumer.assignment() - stretches.keys()
+    if others:
+        consumer.pause(*others)
+    for partition, stretch in stretches.items():
+        consumer.seek(partition, stretch.begin)
+    highest = dict.fromkeys(stretches, 0)
+    while any([await consumer.position(tp) < stretch.end for tp, stretch in stretches.items()]):
+        for partition, records in (await consumer.getmany(timeout_ms=_POLL_MS)).items():
+            for record in records:
+                if partition not in stretches or record.offset >= stretches[partition].end:
+                    break  # read already, from behind
+                epoch = _epoch(record, last)
+                # Only what would raise the answer is verified: a term's first record, and forgeries.
+                if epoch > highest[partition] and _genuine(record, verifier):
+                    highest[partition] = epoch
+    return highest
 
 
 def _genuine(record: Any, verifier: RecordVerifier) -> bool:

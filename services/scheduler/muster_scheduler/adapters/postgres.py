@@ -14,7 +14,7 @@ from msgspec.structs import astuple
 
 from muster_chassis.unit import Unit
 from muster_kernel.lifecycle import Phase
-from muster_scheduler.adapters import rows, workload_rows
+from muster_scheduler.adapters import changes, rows, workload_rows
 from muster_scheduler.domain.asked.requests import Holder
 from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.books.touched import Touched
@@ -123,6 +123,8 @@ class PostgresStore:
             await self._quarantined(unit, touched, world)
         if replicas := touched.all_replicas():
             await self._replicas(unit, replicas, world)
+        if keys := changes.of_touched(touched):
+            await unit.connection.execute(changes.WRITE, unit.now, keys)
 
     async def _clusters(self, unit: Unit, touched: Touched, world: World) -> None:
         """Clusters, and what came of their incomplete inventories; a part whose inventory is whole is of no use."""

@@ -8,22 +8,22 @@ hundreds of ways and not in a million. Holds: the digest of what is read is that
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from contextlib import aclosing
 from typing import Any, Final, NamedTuple
 
 import asyncpg
 
-from muster_kernel.lifecycle import ACTIVE, Phase
 from muster_scheduler.adapters import rows, workload_rows
 from muster_scheduler.domain.asked.limits import Limits
 from muster_scheduler.domain.asked.quarantine import Quarantined
 from muster_scheduler.domain.asked.workloads import SECOND, Replica, Request, Workload
-from muster_scheduler.domain.books.claims import promised_holder
 from muster_scheduler.domain.books.deriving import derive
+from muster_scheduler.domain.books.entering import charge_claim, charge_replica, has_place, note_place
 from muster_scheduler.domain.books.usual import learned
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.fleet.snapshots import IncomingInventory, SnapshotId
+from muster_scheduler.domain.shares.decay import Faded
 from muster_scheduler.domain.state import State
 
 STRETCH: Final = 2_000
@@ -31,7 +31,8 @@ STRETCH: Final = 2_000
 _TURN: Final = 250  # rows after which others have a turn: the next rows are received, a lease is renewed
 _SPEC: Final = Request._fields.index("spec")
 _FIRST: Final = "00000000-0000-0000-0000-000000000000"
-_PARTS: Final = "SELECT cluster, number, start, sequence, total, digest, checksum, body FROM inventory_parts"
+PARTS: Final = "SELECT cluster, number, start, sequence, total, digest, checksum, body FROM inventory_parts"
+QUARANTINE: Final = "SELECT workload::text AS workload, error, trace, at FROM quarantine"
 _WORKLOADS: Final = """
 SELECT id::text AS id, project, name, phase, desired, generation, attempt, body
 FROM workloads WHERE id > $1::uuid ORDER BY workloads.id LIMIT $2
@@ -51,37 +52,41 @@ async def load(connection: asyncpg.Connection, limits: Limits, now: int) -> Stat
 
     All of one moment: a standby reads while the leader writes, and half of a transaction is a state that never was.
     """
+    async with connection.transaction(isolation="repeatable_read", readonly=True):
+        return await read(connection, limits, now, Kept())
+
+
+async def read(connection: asyncpg.Connection, limits: Limits, now: int, kept: Kept) -> State:
+    """As `load`, within the caller's transaction. kept: what rows have in common; grows."""
     state = State(limits)
     world = state.world
     world.now = now
-    async with connection.transaction(isolation="repeatable_read", readonly=True):
-        await _load_fleet(connection, world, now)
-        await _load_workloads(connection, world)
-        await _load_quarantine(connection, world)
-        # After the charges: what is charged here again was counted when it was charged for the first time.
-        world.queues.usage = {
-            (row["project"], row["pool"]): rows.to_usage(row["body"])
-            for row in await connection.fetch("SELECT project, pool, body FROM usage")
-        }
-    world.touched.usage.clear()
+    await _load_fleet(connection, world, now)
+    await _load_workloads(connection, world, kept)
+    for found in map(to_quarantined, await connection.fetch(QUARANTINE)):
+        if found.workload in world.workloads:  # known before the first cycle, which would fail on it again
+            world.quarantined[found.workload] = found
+    world.queues.usage = usage_of(await connection.fetch("SELECT project, pool, body FROM usage"))
     world.journal.clear()
     derive(world)
     world.usual = learned(world.workloads.values())
     return state
 
 
-async def _load_quarantine(connection: asyncpg.Connection, world: World) -> None:
-    """Who is set aside: known before the first cycle, which would fail on them again."""
-    for row in await connection.fetch("SELECT workload::text AS workload, error, trace, at FROM quarantine"):
-        if row["workload"] in world.workloads:
-            at = int(row["at"].timestamp() * SECOND)
-            world.quarantined[row["workload"]] = Quarantined(row["workload"], row["error"], row["trace"], at)
+def to_quarantined(row: Any) -> Quarantined:
+    """The workload of a row that is set aside, and why."""
+    return Quarantined(row["workload"], row["error"], row["trace"], int(row["at"].timestamp() * SECOND))
+
+
+def usage_of(found: Iterable[Any]) -> dict[tuple[str, str], Faded]:
+    """Past use by project and pool."""
+    return {(row["project"], row["pool"]): rows.to_usage(row["body"]) for row in found}
 
 
 async def _load_fleet(connection: asyncpg.Connection, world: World, now: int) -> None:
     for row in await connection.fetch("SELECT id, body FROM clusters"):
         world.clusters[row["id"]] = rows.to_cluster(row["id"], row["body"], now)
-    await _load_parts(connection, world, now)
+    put_parts(world, await connection.fetch(PARTS), now, world.clusters)
     for row in await connection.fetch("SELECT name, body FROM projects"):
         world.queues.projects[row["name"]] = rows.to_project(row["name"], row["body"])
     for row in await connection.fetch("SELECT name, body FROM departments"):
@@ -92,29 +97,36 @@ async def _load_fleet(connection: asyncpg.Connection, world: World, now: int) ->
     world.inventory.put_nodes(rows.to_node(row["cluster"], row["name"], row["body"]) for row in nodes)
 
 
-async def _load_parts(connection: asyncpg.Connection, world: World, now: int) -> None:
-    """The parts of inventories that were not whole yet: the offset of their records is behind us."""
-    for row in await connection.fetch(_PARTS):
+def put_parts(world: World, parts: Iterable[Any], now: int, clusters: Iterable[str]) -> None:
+    """The parts of inventories of these clusters that were not whole yet: the offset of their records is behind us."""
+    for row in parts:
         cluster = world.clusters[row["cluster"]]
         wanted = SnapshotId(row["start"], row["sequence"], row["total"], row["digest"])
         incoming = cluster.incoming or IncomingInventory(wanted, {})
         part = rows.to_part(cluster.id, row["checksum"], row["body"])
         cluster.incoming = incoming.with_part(row["number"], part)
-    for cluster in world.clusters.values():
+    for name in clusters:
+        cluster = world.clusters[name]
         if cluster.incoming is not None or (cluster.full_needed and cluster.profile is not None):
             cluster.behind_since = now
 
 
-async def _load_workloads(connection: asyncpg.Connection, world: World) -> None:
-    kept = _Kept()
+async def _load_workloads(connection: asyncpg.Connection, world: World, kept: Kept) -> None:
     async with aclosing(_ahead(_stretches(connection))) as stretches:
         async for stretch in stretches:
-            await _take_in(world, kept, stretch)
+            for number, workload in enumerate(workloads_of(kept, stretch)):
+                if number % _TURN == 0:
+                    await asyncio.sleep(0)
+                world.workloads[workload.id] = workload
+                if has_place(workload):
+                    note_place(world, workload)
+                for replica in workload.everyone():
+                    charge_replica(world, workload, replica)
     for workload in world.workloads.values():
-        _charge_claim(world, workload)
+        charge_claim(world, workload)
 
 
-class _Stretch(NamedTuple):
+class Stretch(NamedTuple):
     """Some workloads by id, with all requests and replicas of theirs."""
 
     workloads: list[Any]
@@ -122,17 +134,17 @@ class _Stretch(NamedTuple):
     replicas: list[Any]
 
 
-async def _stretches(connection: asyncpg.Connection) -> AsyncIterator[_Stretch]:
+async def _stretches(connection: asyncpg.Connection) -> AsyncIterator[Stretch]:
     """All workloads by id, a stretch at a time."""
     after = _FIRST
     while workloads := await connection.fetch(_WORKLOADS, after, STRETCH):
         last = workloads[-1]["id"]
         requests = await connection.fetch(_REQUESTS, after, last)
-        yield _Stretch(workloads, requests, await connection.fetch(_REPLICAS, after, last))
+        yield Stretch(workloads, requests, await connection.fetch(_REPLICAS, after, last))
         after = last
 
 
-async def _ahead(stretches: AsyncIterator[_Stretch]) -> AsyncGenerator[_Stretch, None]:
+async def _ahead(stretches: AsyncIterator[Stretch]) -> AsyncGenerator[Stretch, None]:
     """The same; while one is worked on, the database makes the next."""
     coming = asyncio.ensure_future(anext(stretches, None))
     try:
@@ -146,12 +158,17 @@ async def _ahead(stretches: AsyncIterator[_Stretch]) -> AsyncGenerator[_Stretch,
         await asyncio.gather(coming, return_exceptions=True)
 
 
-class _Kept:
+class Kept:
     """What rows have in common, kept once."""
 
     def __init__(self) -> None:
         self._requests: dict[str, Request] = {}
         self.words: dict[str, str] = {}
+
+    @property
+    def size(self) -> int:
+        """How much is kept."""
+        return len(self._requests) + len(self.words)
 
     def request(self, body: str, spec: bytes) -> Request:
         """The request of a row: all but its spec is that of every other row with the same body."""
@@ -161,39 +178,21 @@ class _Kept:
         return Request._make((*known[:_SPEC], spec, *known[_SPEC + 1 :]))
 
 
-async def _take_in(world: World, kept: _Kept, stretch: _Stretch) -> None:
+def workloads_of(kept: Kept, stretch: Stretch) -> Iterator[Workload]:
+    """The workloads of a stretch with their requests and replicas; nothing is charged yet."""
     requests: dict[tuple[str, int], Request] = {}
     for row in stretch.requests:
         requests[row["workload"], row["generation"]] = kept.request(row["body"], row["spec"])
-    for number, row in enumerate(stretch.workloads):
-        if number % _TURN == 0:
-            await asyncio.sleep(0)
+    replicas: dict[str, list[Any]] = {}
+    for row in stretch.replicas:
+        replicas.setdefault(row["workload"], []).append(row)
+    for row in stretch.workloads:
         workload, old = workload_rows.to_workload(row, kept.words)
         workload.request = requests.get((workload.id, row["generation"]))
         workload.old = requests.get((workload.id, old)) if old else None
-        world.workloads[workload.id] = workload
-        if workload.phase in ACTIVE or workload.phase is Phase.UNKNOWN:
-            _note_place(world, workload)
-    for number, row in enumerate(stretch.replicas):
-        if number % _TURN == 0:
-            await asyncio.sleep(0)
-        _load_replica(world, row)
-
-
-def _load_replica(world: World, row: Any) -> None:
-    replica = workload_rows.to_replica(row)
-    workload = world.workloads[replica.holder.workload]
-    _put(workload, replica, row["place"])
-    if replica.charged:
-        world.inventory.charge(replica.holder, replica.node, replica.grant)
-    if replica.accounted:
-        surplus = workload.beyond(replica.holder.role, replica.holder.rank)
-        world.account(workload, workload.pool, (replica.grant,), surplus=surplus)
-    _note_place(world, workload)
-
-
-def _note_place(world: World, workload: Workload) -> None:
-    world.placed.setdefault((workload.cluster, workload.pool, workload.project), {})[workload.id] = None
+        for found in replicas.get(workload.id, ()):
+            _put(workload, workload_rows.to_replica(found), found["place"])
+        yield workload
 
 
 def _put(workload: Workload, replica: Replica, place: str) -> None:
@@ -203,13 +202,3 @@ def _put(workload: Workload, replica: Replica, place: str) -> None:
         workload.rolling[replica.holder] = replica
     else:
         workload.leaving[replica.holder] = replica
-
-
-def _charge_claim(world: World, workload: Workload) -> None:
-    claim = workload.claim
-    if claim is None:
-        return
-    world.claims[workload.id] = None
-    for planned in claim.planned:
-        world.inventory.charge(promised_holder(workload, claim, planned), planned.node, planned.grant)
-    world.account(workload, claim.pool, (planned.grant for planned in claim.planned))

@@ -83,7 +83,7 @@ def show_acls(
 
 def _line(rule: Acl) -> str:
     pattern = "prefixed" if rule.pattern is Pattern.PREFIXED else "literal"
-    operation = rule.operation.name.capitalize()
+    operation = rule.operation.name.title().replace("_", "")
     what = f"{_KINDS[rule.resource]} {rule.name} --resource-pattern-type {pattern}"
     return f"--add --allow-principal User:{rule.user} --operation {operation} {what}"
 

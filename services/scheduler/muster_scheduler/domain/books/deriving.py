@@ -10,7 +10,7 @@ from __future__ import annotations
 from operator import attrgetter
 
 from muster_kernel.lifecycle import Phase
-from muster_scheduler.domain.asked.workloads import Workload
+from muster_scheduler.domain.books.entering import may_leave
 from muster_scheduler.domain.books.leaving import Leaving
 from muster_scheduler.domain.books.stretches import Stretches
 from muster_scheduler.domain.books.timers import Timers
@@ -46,9 +46,4 @@ def _note_who_is_there(world: World) -> None:
     world.elastic = {w.id: None for w in there if w.replicas and w.surplus_wanted}
     world.short = {w.id: None for w in there if w.below_since}
     world.departing = Leaving(world.journal)
-    world.departing.fill(filter(_may_leave, there), map(world.workloads.__getitem__, world.claims))
-
-
-def _may_leave(workload: Workload) -> bool:
-    """Also one that is not leaving as it stands, and is again when it is heard of or ends otherwise."""
-    return workload.remaining and bool(workload.leaving or not workload.active)
+    world.departing.fill(filter(may_leave, there), map(world.workloads.__getitem__, world.claims))

@@ -185,6 +185,13 @@ class Inventory:
             self._journal.drop(self.nodes, key)
         self._reindex({(node.cluster, node.pool)})
 
+    def forget_node(self, key: NodeKey) -> None:
+        """A node of which there is no row any more."""
+        node = self.nodes.get(key)
+        if node is not None:
+            self._journal.drop(self.nodes, key)
+            self._reindex({(node.cluster, node.pool)})
+
     def prepare(self) -> None:
         """Makes what searches read of pools whose nodes are others: called once a report of them is in the books."""
         for key in self._reported:

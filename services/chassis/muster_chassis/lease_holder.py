@@ -1,0 +1,249 @@
+"""The process that takes a lease and renews it, beside the process that leads: `python -m muster_chassis.lease_holder`.
+
+Started by `lease.Leadership`. A rebuild holds the event loop of the leader for longer than a lease lasts, and a thread
+of the same process would stand as long: it needs the interpreter's lock. It speaks JSON lines: its standard input says
+how to connect, then answers each question for the floor; its standard output says what has become of the lease.
+
+    in   {"dsn": .., "options": {..}, "schema": .., "name": .., "holder": .., "lease": seconds}
+    out  {"floor": true}                    which epoch must the next one exceed?
+    in   {"floor": 41}                      or {"floor": null}: it cannot be said now
+    out  {"leads": epoch, "until": moment}  moments are seconds of the monotonic clock, which all processes share
+    out  {"until": moment}                  renewed
+    out  {"trouble": why}                   PostgreSQL does not answer; tried again
+    out  {"lost": why}                      the last line
+    in   end of file                        the leader has ended, or wants to lead no longer: the lease is given back
+
+Holds: its session has a lock of PostgreSQL while it leads, so that a candidate knows at once that this process is gone,
+without waiting until the lease has run out. It ends with the process that started it, and when that one is stopped
+(SIGSTOP); a leader whose loop is blocked ends by its watchdog.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import asyncpg
+
+RENEW_SECONDS: Final = 1.0
+MARGIN: Final = 0.5
+_LEASE_SECONDS: Final = 5.0
+_TRY_SECONDS: Final = 0.25
+_LOOK_SECONDS: Final = 0.5
+_LOOKS: Final = 2  # in a row that find the leader stopped: a profiler stops it for some milliseconds
+_PAUSE: Final = 0.5
+_PR_SET_PDEATHSIG: Final = 1
+_STOPPED: Final = ("T", "t")
+TROUBLE: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+
+_LOCK: Final = "SELECT pg_try_advisory_lock(hashtextextended($1, 2))"
+_FREE: Final = "SELECT holder = $2 OR expires < clock_timestamp() FROM lease_renewal WHERE name = $1"
+_FIRST: Final = "INSERT INTO lease_renewal VALUES ($1, $2, 0, '-infinity') ON CONFLICT DO NOTHING"
+# Waits for the open transactions of the leader before, which hold the row FOR SHARE; their timeouts bound that.
+_EPOCH: Final = """
+INSERT INTO lease_epoch AS e VALUES ($1, $2::bigint + 1)
+ON CONFLICT (name) DO UPDATE SET epoch = greatest(e.epoch, $2::bigint) + 1 RETURNING epoch
+"""
+_TAKE: Final = """
+UPDATE lease_renewal SET holder = $2, epoch = $3, expires = clock_timestamp() + make_interval(secs => $4)
+WHERE name = $1
+"""
+_RENEW: Final = """
+UPDATE lease_renewal SET expires = clock_timestamp() + make_interval(secs => $4)
+WHERE name = $1 AND holder = $2 AND epoch = $3 RETURNING true
+"""
+_GIVE_BACK: Final = "UPDATE lease_renewal SET expires = '-infinity' WHERE name = $1 AND holder = $2"
+
+
+class Contest:
+    """The statements by which a lease is taken, renewed and given back, on one connection.
+
+    holder: must differ between processes that live at the same time. lease: seconds for which it lasts.
+    """
+
+    def __init__(self, connection: asyncpg.Connection, schema: str, name: str, holder: str, lease: float) -> None:
+        self._connection = connection
+        self._key = f"{schema}/{name}"
+        self._name = name
+        self._holder = holder
+        self._lease = lease
+        self._locked = False
+
+    async def free(self) -> bool:
+        """Whether a takeover may be tried: the session of the leader is gone, or its lease has run out."""
+        if await self._lock():
+            return True
+        found = await self._connection.fetchval(_FREE, self._name, self._holder)
+        return found is not False
+
+    async def take(self, floor: int) -> int | None:
+        """Take over; the new epoch, above `floor`. None where another candidate was faster."""
+        async with self._connection.transaction():
+            await self._connection.execute(_FIRST, self._name, self._holder)
+            free = await self._connection.fetchval(_FREE + " FOR UPDATE", self._name, self._holder)
+            if not free and not self._locked:
+                return None
+            epoch: int = await self._connection.fetchval(_EPOCH, self._name, floor)
+            await self._connection.execute(_TAKE, self._name, self._holder, epoch, self._lease)
+        return epoch
+
+    async def renew(self, epoch: int) -> bool:
+        """Whether the lease is still that of `epoch`; it lasts from now on."""
+        renewed = await self._connection.fetchval(_RENEW, self._name, self._holder, epoch, self._lease)
+        if renewed:
+            await self._lock()  # the session of a leader that did not answer may have ended only now
+        return bool(renewed)
+
+    async def give_back(self) -> None:
+        """Let the next candidate take over at once."""
+        await self._connection.execute(_GIVE_BACK, self._name, self._holder)
+
+    def abandon(self) -> None:
+        """Close the connection without a word."""
+        self._connection.terminate()
+
+    async def _lock(self) -> bool:
+        self._locked = self._locked or bool(await self._connection.fetchval(_LOCK, self._key))
+        return self._locked
+
+
+class _Holder:
+    """What the process does between its first line and the end of its input."""
+
+    def __init__(self, config: dict[str, Any], lines: asyncio.StreamReader) -> None:
+        self._config = config
+        self._lines = lines
+        self._answers: asyncio.Queue[bytes] = asyncio.Queue()
+        self._lease = float(config["lease"])
+        self._contest: Contest | None = None
+        self._leader = os.getppid()
+
+    async def run(self) -> None:
+        """Hold the lease, once it is free, until it is lost or the leader ends."""
+        tasks = [asyncio.create_task(each) for each in (self._listen(), self._look(), self._hold())]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        for task in tasks:
+            if not task.cancelled() and (error := task.exception()):
+                raise error
+        with contextlib.suppress(*TROUBLE):
+            async with asyncio.timeout(2):
+                if self._contest is not None:
+                    await self._contest.give_back()
+
+    async def _listen(self) -> None:
+        """Take the answers of the leader until it has ended, or wants to lead no longer."""
+        while line := await self._lines.readline():
+            self._answers.put_nowait(line)
+
+    async def _look(self) -> None:
+        """End when the leader is stopped: it would hold the lease and decide nothing."""
+        stopped = 0
+        while stopped < _LOOKS:
+            await asyncio.sleep(_LOOK_SECONDS)
+            stopped = stopped + 1 if _state_of(self._leader) in _STOPPED else 0
+
+    async def _hold(self) -> None:
+        epoch, until = await self._taken()
+        say(leads=epoch, until=until)
+        while True:
+            await asyncio.sleep(RENEW_SECONDS * min(1.0, self._lease / _LEASE_SECONDS))
+            asked = time.monotonic()
+            try:
+                async with asyncio.timeout(max(0.0, until - asked)):
+                    contest = self._contest or await self._connected()
+                    if not await contest.renew(epoch):
+                        say(lost="another holds the lease")
+                        return
+            except TROUBLE as error:
+                self._abandon()
+                if time.monotonic() >= until:
+                    say(lost=f"the lease could not be renewed: {error!r}")
+                    return
+                await asyncio.sleep(_PAUSE / 5)
+            else:
+                until = asked + self._lease - MARGIN
+                say(until=until)
+
+    async def _taken(self) -> tuple[int, float]:
+        """Wait until the lease is free and take it: the epoch, and the moment until which it lasts."""
+        while True:
+            try:
+                contest = self._contest or await self._connected()
+                if await contest.free():
+                    floor = await self._floor()
+                    asked = time.monotonic()
+                    epoch = await contest.take(floor) if floor is not None else None
+                    if epoch is not None:
+                        return epoch, asked + self._lease - MARGIN
+            except TROUBLE as error:
+                self._abandon()
+                say(trouble=repr(error))
+                await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(_TRY_SECONDS)
+
+    async def _floor(self) -> int | None:
+        say(floor=True)
+        found: int | None = json.loads(await self._answers.get())["floor"]
+        return found
+
+    def _abandon(self) -> None:
+        """Drop a connection that failed, and the lock of its session with it."""
+        contest, self._contest = self._contest, None
+        if contest is not None:
+            contest.abandon()
+
+    async def _connected(self) -> Contest:
+        connection = await asyncpg.connect(self._config["dsn"], timeout=10, **self._config["options"])
+        config = self._config
+        self._contest = Contest(connection, config["schema"], config["name"], config["holder"], self._lease)
+        return self._contest
+
+
+def say(**fields: object) -> None:
+    """Write one line to the leader, which is there: otherwise this process ends by its signal."""
+    sys.stdout.write(json.dumps(fields) + "\n")
+    sys.stdout.flush()
+
+
+def _state_of(pid: int) -> str:
+    """The state of a process as /proc has it, such as R, S or T; empty where there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return ""
+
+
+async def _serve() -> None:
+    lines = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    first = await lines.readline()
+    if first:
+        await _Holder(json.loads(first), lines).run()
+
+
+def main() -> int:
+    """Serve one leader until it ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    # What stops the leader in order is its own matter: it closes our input when it is through.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    asyncio.run(_serve())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

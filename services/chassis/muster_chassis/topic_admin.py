@@ -1,0 +1,107 @@
+"""Makes the topics of the catalogue, and corrects the configuration of those that exist.
+
+Called by the bus at start and after every change of Kafka's identity. Without `segment.ms` a compacted topic is not
+compacted before its segment is 1 GiB or 7 days old, so that whoever reads it reads all of its history.
+Holds: a configuration that an operator has added, and that the catalogue does not name, is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import TopicAuthorizationFailedError, for_code
+
+from muster_chassis import kafka, logs
+from muster_chassis.broker import Broker
+from muster_chassis.topics import Topic
+
+_log = logs.get(__name__)
+_TOPIC_EXISTS: Final = 36
+_REQUEST_MS: Final = 10_000
+_OF_THE_TOPIC: Final = 1  # the source of a value that was set for this topic, in answers of DescribeConfigs
+
+
+async def create_topics(broker: Broker, topics: Iterable[Topic], *, client: str) -> None:
+    """Create what is missing of `topics`, and correct the others. Raises one of KAFKA_TROUBLE."""
+    wanted = {topic.name: topic for topic in topics}
+    if not wanted:
+        return
+    admin = AIOKafkaAdminClient(**broker.options(), client_id=client, request_timeout_ms=_REQUEST_MS)
+    try:
+        await admin.start()
+        brokers = len(admin._client.cluster.brokers()) or 1  # noqa: SLF001 - no public way
+        there = await _create(admin, wanted, min(broker.replication, brokers))
+        if there:
+            await _correct(admin, there)
+    finally:
+        await kafka.stop(admin)
+
+
+async def _create(admin: AIOKafkaAdminClient, wanted: Mapping[str, Topic], replicas: int) -> list[Topic]:
+    """Create what is missing; the topics that were there already."""
+    new = [
+        NewTopic(name, topic.partitions, replicas, topic_configs=topic.config(replicas))
+        for name, topic in wanted.items()
+    ]
+    answer: Any = await admin.create_topics(new)
+    there = []
+    for name, code, *message in answer.topic_errors:
+        if code == _TOPIC_EXISTS:
+            there.append(wanted[name])
+        elif code:
+            raise for_code(code)(f"topic {name}: {message}")
+    return there
+
+
+async def _correct(admin: AIOKafkaAdminClient, topics: Sequence[Topic]) -> None:
+    """Give topics the configuration of the catalogue, by the number of replicas that each has."""
+    wanted = await _wanted(admin, topics)
+    changed = []
+    for name, found in (await _configured(admin, list(wanted))).items():
+        of_topic = {key: value for key, (value, source) in found.items() if source == _OF_THE_TOPIC}
+        different = {key: value for key, value in wanted[name].items() if found.get(key, ("", 0))[0] != value}
+        if different:
+            _log.info("a topic is configured as the catalogue has it", topic=name, **different)
+            # The request replaces all that was set for the topic.
+            changed.append(ConfigResource(ConfigResourceType.TOPIC, name, configs={**of_topic, **wanted[name]}))
+    if not changed:
+        return
+    answers: list[Any] = await admin.alter_configs(changed)
+    for answer in answers:
+        for code, message, _, name, *_ in answer.resources:
+            _judge(code, f"topic {name} cannot be configured: {message}")
+
+
+async def _wanted(admin: AIOKafkaAdminClient, topics: Sequence[Topic]) -> dict[str, dict[str, str]]:
+    """The configuration of each topic. With fewer replicas than `min.insync.replicas` a topic would take no record."""
+    described = await admin.describe_topics([topic.name for topic in topics])
+    replicas = {
+        found["topic"]: min(len(partition["replicas"]) for partition in found["partitions"])
+        for found in described
+        if found["error_code"] == 0 and found["partitions"]
+    }
+    return {topic.name: topic.config(replicas[topic.name]) for topic in topics if topic.name in replicas}
+
+
+async def _configured(admin: AIOKafkaAdminClient, names: Sequence[str]) -> dict[str, dict[str, tuple[str, int]]]:
+    """The value of each setting of each topic, and where it comes from; without topics that may not be asked for."""
+    resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
+    found: dict[str, dict[str, tuple[str, int]]] = {}
+    answers: list[Any] = await admin.describe_configs(resources)
+    for answer in answers:
+        for code, message, _, name, entries in answer.resources:
+            if _judge(code, f"the configuration of topic {name} cannot be read: {message}"):
+                found[name] = {key: (value, source) for key, value, _, source, *_ in entries}
+    return found
+
+
+def _judge(code: int, said: str) -> bool:
+    """Whether it was done. A Kafka whose rules do not let services configure topics has an operator who does."""
+    if code == TopicAuthorizationFailedError.errno:
+        _log.warning("`muster bus acls` lists the access rules that are missing", why=said)
+    elif code:
+        raise for_code(code)(said)
+    return not code

@@ -1,0 +1,207 @@
+"""A state that follows what the leader commits, so that a standby leads at once (rule 9).
+
+Driven by the composition root while this process follows. The leader notes in each transaction which rows it wrote
+(changes.py); a follower reads these again, all of one moment, and replaces what it knows of them.
+Holds: everything is read before anything is replaced, and nothing is awaited in between, so that a follower that is
+cancelled has a state of some moment; its digest is that of a state read back at the same moment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import asyncpg
+
+from muster_scheduler.adapters import rebuild, rows
+from muster_scheduler.adapters.changes import Changes, merged
+from muster_scheduler.adapters.rebuild import Kept, Stretch
+from muster_scheduler.domain.asked.limits import Limits
+from muster_scheduler.domain.books.deriving import derive
+from muster_scheduler.domain.books.entering import put_in, take_out
+from muster_scheduler.domain.books.world import World
+from muster_scheduler.domain.state import State
+
+_MOST_KEPT: Final = 100_000  # texts and requests that workloads share; then they are collected again
+LAST: Final = "SELECT seq, keys FROM changes ORDER BY seq DESC LIMIT 1"
+EPOCH: Final = "SELECT coalesce(max(epoch), 0) AS epoch FROM lease_epoch WHERE name = 'leader'"
+_NOTED: Final = "SELECT count(*) FROM noted_epochs WHERE epoch >= $1 AND epoch < $2"
+NOTE: Final = "INSERT INTO noted_epochs (epoch) VALUES ($1) ON CONFLICT DO NOTHING"
+SINCE: Final = "SELECT seq, keys FROM changes WHERE seq >= $1 ORDER BY seq"
+WORKLOADS: Final = """
+SELECT id::text AS id, project, name, phase, desired, generation, attempt, body
+FROM workloads WHERE id = ANY ($1::uuid[])
+"""
+REQUESTS: Final = (
+    "SELECT workload::text AS workload, generation, body, spec FROM requests WHERE workload = ANY ($1::uuid[])"
+)
+REPLICAS: Final = """
+SELECT workload::text AS workload, generation, attempt, role, rank, k, place, body
+FROM replicas WHERE workload = ANY ($1::uuid[])
+"""
+NODES: Final = """
+SELECT cluster, name, body FROM nodes
+WHERE (cluster, name) IN (SELECT * FROM unnest($1::text[], $2::text[]))
+"""
+USAGE: Final = """
+SELECT project, pool, body FROM usage
+WHERE (project, pool) IN (SELECT * FROM unnest($1::text[], $2::text[]))
+"""
+CLUSTERS: Final = "SELECT id, body FROM clusters WHERE id = ANY ($1::text[])"
+PARTS: Final = rebuild.PARTS + " WHERE cluster = ANY ($1::text[])"
+PROJECTS: Final = "SELECT name, body FROM projects WHERE name = ANY ($1::text[])"
+DEPARTMENTS: Final = "SELECT name, body FROM departments WHERE name = ANY ($1::text[])"
+POOLS: Final = "SELECT id, body FROM node_pools WHERE id = ANY ($1::bigint[])"
+QUARANTINE: Final = rebuild.QUARANTINE + " WHERE workload = ANY ($1::uuid[])"
+
+
+class Overtaken(Exception):
+    """The changes that would have to be read are removed already: only reading all of the state again helps."""
+
+
+@dataclass(slots=True)
+class _Read:
+    """The rows of some changes, all of one moment."""
+
+    stretch: Stretch
+    nodes: list[Any]
+    clusters: list[Any]
+    parts: list[Any]
+    projects: list[Any]
+    departments: list[Any]
+    pools: list[Any]
+    usage: list[Any]
+    quarantine: list[Any]
+
+
+class Follower:
+    """A state, and up to which change it has followed. epoch: the one that led when the state was read."""
+
+    def __init__(self, state: State, seq: int, epoch: int, kept: Kept) -> None:
+        self.state = state
+        self._seq = seq
+        self._epoch = epoch
+        self._kept = kept
+
+    @classmethod
+    async def read(cls, connection: asyncpg.Connection, limits: Limits, now: int) -> Follower:
+        """A state as the database has it at some moment, and the last change before it."""
+        kept = Kept()
+        async with connection.transaction(isolation="repeatable_read", readonly=True):
+            (last,) = await connection.fetch(LAST)
+            (led,) = await connection.fetch(EPOCH)
+            return cls(await rebuild.read(connection, limits, now, kept), last["seq"], led["epoch"], kept)
+
+    async def check_terms(self, connection: asyncpg.Connection, epoch: int) -> None:
+        """Whether every leader before `epoch` has noted what it changed. Raises Overtaken.
+
+        Epochs that were passed over count as such that did not: reading the state again is always right.
+        """
+        first = max(1, self._epoch)
+        if await connection.fetchval(_NOTED, first, epoch) != max(0, epoch - first):
+            raise Overtaken(f"between the epochs {first} and {epoch} a scheduler of an older release has led")
+
+    async def advance(self, connection: asyncpg.Connection, now: int) -> int:
+        """Follow what was committed meanwhile: the number of changes. Raises Overtaken."""
+        (last,) = await connection.fetch(LAST)  # mostly there is nothing new: one question, and no transaction
+        if last["seq"] == self._seq:
+            return 0
+        async with connection.transaction(isolation="repeatable_read", readonly=True):
+            found = await connection.fetch(SINCE, self._seq)
+            if not found or found[0]["seq"] != self._seq:
+                raise Overtaken(f"the change {self._seq} is there no more")
+            changes = merged(row["keys"] for row in found[1:])
+            read = await _rows_of(connection, changes)
+        self._replace(changes, read, now)
+        self._seq = found[-1]["seq"]
+        return len(found) - 1
+
+    def _replace(self, changes: Changes, read: _Read, now: int) -> None:
+        """Nothing is awaited in here."""
+        state, world = self.state, self.state.world
+        if self._kept.size > _MOST_KEPT:
+            self._kept = Kept()
+        workloads = {workload.id: workload for workload in rebuild.workloads_of(self._kept, read.stretch)}
+        before = {name: world.workloads[name].phase for name in changes.workloads if name in world.workloads}
+        state.begin(now)
+        for name in changes.workloads:
+            take_out(world, name)
+        _replace_settings(world, changes, read)
+        _replace_fleet(world, changes, read, now)
+        _replace_quarantine(world, changes, read)
+        for workload in workloads.values():
+            put_in(world, workload, before.get(workload.id))
+        for key in changes.usage:
+            world.queues.usage.pop(key, None)
+        world.queues.usage.update(rebuild.usage_of(read.usage))
+        if changes.settings:
+            derive(world)
+        state.commit()
+
+
+async def _rows_of(connection: asyncpg.Connection, changes: Changes) -> _Read:
+    async def of(sql: str, keys: list[Any]) -> list[Any]:
+        return await connection.fetch(sql, keys) if keys else []
+
+    async def of_pairs(sql: str, keys: list[tuple[str, str]]) -> list[Any]:
+        return await connection.fetch(sql, *map(list, zip(*keys, strict=True))) if keys else []
+
+    ids, clusters = changes.workloads, changes.clusters
+    stretch = Stretch(await of(WORKLOADS, ids), await of(REQUESTS, ids), await of(REPLICAS, ids))
+    return _Read(
+        stretch,
+        await of_pairs(NODES, changes.nodes),
+        await of(CLUSTERS, clusters),
+        await of(PARTS, clusters),
+        await of(PROJECTS, changes.projects),
+        await of(DEPARTMENTS, changes.departments),
+        await of(POOLS, changes.pools),
+        await of_pairs(USAGE, changes.usage),
+        await of(QUARANTINE, ids),
+    )
+
+
+def _replace_settings(world: World, changes: Changes, read: _Read) -> None:
+    queues, pools = world.queues, world.pools
+    projects = {row["name"]: rows.to_project(row["name"], row["body"]) for row in read.projects}
+    departments = {row["name"]: rows.to_department(row["name"], row["body"]) for row in read.departments}
+    node_pools = {row["id"]: rows.to_node_pool(row["id"], row["body"]) for row in read.pools}
+    for name in changes.projects:
+        if name not in projects:
+            queues.remove(name)
+    for project in projects.values():
+        queues.put(project)
+    for name in changes.departments:
+        if name not in departments:
+            queues.remove_department(name)
+    for department in departments.values():
+        queues.put_department(department)
+    for number in changes.pools:
+        pools.remove(number)  # under the name that it had
+    for pool in node_pools.values():
+        pools.put(pool)
+
+
+def _replace_fleet(world: World, changes: Changes, read: _Read, now: int) -> None:
+    for row in read.clusters:
+        world.clusters[row["id"]] = rows.to_cluster(row["id"], row["body"], now)
+    if changes.clusters:
+        rebuild.put_parts(world, read.parts, now, changes.clusters)
+    nodes = {node.key: node for node in (rows.to_node(row["cluster"], row["name"], row["body"]) for row in read.nodes)}
+    pools = {known.pool for key in changes.nodes if (known := world.inventory.nodes.get(key)) is not None}
+    for key in changes.nodes:
+        if key not in nodes:
+            world.inventory.forget_node(key)
+    world.inventory.put_nodes(nodes.values())
+    for node in nodes.values():
+        world.watch_node(node)
+    for pool in sorted(pools | {node.pool for node in nodes.values()}):
+        world.waiting.wake_pool(pool)
+
+
+def _replace_quarantine(world: World, changes: Changes, read: _Read) -> None:
+    for name in changes.workloads:  # whoever is set aside or released is among them
+        world.quarantined.pop(name, None)
+    there = {row["id"] for row in read.stretch.workloads}
+    found = map(rebuild.to_quarantined, read.quarantine)
+    world.quarantined.update({each.workload: each for each in found if each.workload in there})

@@ -1,0 +1,58 @@
+"""Topics on a real Kafka: made as the catalogue has them, and corrected where they differ."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+
+from muster_chassis.broker import Broker
+from muster_chassis.topic_admin import create_topics
+from muster_chassis.topics import COMPACTED_SEGMENT_MS, SUBMISSIONS, assignments
+
+EAST = assignments("east")
+
+
+async def _configured(bootstrap: str, name: str) -> dict[str, str]:
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    try:
+        answers: list[Any] = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name)])
+        found = answers[0].resources[0]
+        return {entry[0]: entry[1] for entry in found[4]}
+    finally:
+        await admin.close()
+
+
+async def _made_otherwise(bootstrap: str, name: str, config: dict[str, str]) -> None:
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    try:
+        await admin.create_topics([NewTopic(name, 1, 1, topic_configs=config)])
+    finally:
+        await admin.close()
+
+
+async def test_a_compacted_topic_is_compacted_while_it_is_small(kafka: str) -> None:
+    await create_topics(Broker(kafka), [EAST], client="test")
+    found = await _configured(kafka, EAST.name)
+    assert found["cleanup.policy"] == "compact"
+    assert found["segment.ms"] == str(COMPACTED_SEGMENT_MS)
+
+
+async def test_what_differs_is_corrected_and_what_an_operator_added_stays(kafka: str) -> None:
+    await _made_otherwise(kafka, SUBMISSIONS.name, {"retention.ms": "1000", "flush.messages": "7"})
+    await create_topics(Broker(kafka), [SUBMISSIONS, EAST], client="test")
+    found = await _configured(kafka, SUBMISSIONS.name)
+    assert {name: found[name] for name in SUBMISSIONS.config(1)} == SUBMISSIONS.config(1)
+    assert found["flush.messages"] == "7"
+
+
+async def test_a_topic_of_one_replica_takes_records_where_more_are_wanted(kafka: str) -> None:
+    await create_topics(Broker(kafka, replication=3), [EAST], client="test")
+    assert (await _configured(kafka, EAST.name))["min.insync.replicas"] == "1"
+
+
+def test_all_but_one_replica_have_to_have_a_record() -> None:
+    assert [EAST.config(replicas)["min.insync.replicas"] for replicas in (1, 2, 3, 5)] == ["1", "1", "2", "4"]
