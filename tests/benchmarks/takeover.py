@@ -139,9 +139,8 @@ class Bench:
         deadline = time.monotonic() + _PATIENCE
         while time.monotonic() < deadline:
             number = len(asked)
-            asked.append(
-                await self.others.admit(f"probe-{number}", project="project-0", node_pools=[self.size.pool(0)])
-            )
+            pools = [self.size.pool(0)]
+            asked.append(await self.others.admit(f"probe-{number}", project="project-0", node_pools=pools))
             await asyncio.sleep(_PROBE_SECONDS)
             if any(self.others.decisions.get(workload) for workload in asked):
                 return round(time.time() - since, 2)
@@ -175,9 +174,8 @@ async def measure(size: Size, history: int) -> dict[str, object]:
         finally:
             bench.end()
         result["epochs"] = await _epochs(url)
-        result["lease_lost"] = (
-            sum(each.said("stepped down") for each in bench.schedulers) - 1
-        )  # the one that was stopped
+        # The one that was stopped has to say so.
+        result["lease_lost"] = sum(each.said("stepped down") for each in bench.schedulers) - 1
     return result
 
 

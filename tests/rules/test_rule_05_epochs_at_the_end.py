@@ -33,12 +33,7 @@ async def _write(kafka: str, *, forged: int) -> None:
         for number in range(RECORDS):
             key = workload_id(number)
             epoch = 1 + number * EPOCH // RECORDS
-            said = [
-                ("ce_source", b"scheduler"),
-                ("epoch", str(epoch).encode()),
-                ("generation", b"1"),
-                ("attempt", b"1"),
-            ]
+            said = [*OURS, ("epoch", str(epoch).encode())]
             await producer.send(TOPIC.name, None, key.encode(), headers=signed(TOPIC.name, key, None, said))
         for number in range(forged):
             said = [*OURS, ("epoch", b"900")]

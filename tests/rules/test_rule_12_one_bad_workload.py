@@ -49,6 +49,9 @@ class Kept:
     async def write(self, unit: Unit, plan: Plan, world: World) -> None:
         self.plans.append(plan)
 
+    async def revive(self, unit: Unit, workload_ids: Sequence[str]) -> list[Workload]:
+        return []
+
     def publish(self, unit: Unit, plan: Plan, world: World) -> None:
         for decision in plan.decisions:
             if decision.workload == self.unpublishable and decision.workload not in world.quarantined:
@@ -97,8 +100,8 @@ class Leader:
 class _Uncontained(Handlers):
     """Lets a cycle's failure end the transaction."""
 
-    def _decide(self, now: int, incoming: Any, before: Any, steps: Any) -> Plan:
-        self._take_in(now, incoming, before, ())
+    def _decide(self, now: int, arrived: Any, revived: Any, before: Any, steps: Any) -> Plan:
+        self._take_in(now, arrived, revived, before, ())
         self.state.propose()
         return self.state.plan()
 
@@ -271,6 +274,10 @@ class _Rows:
         for workload_id in plan.touched.all_workloads():
             _encoded(workload_id, self._row, world.workloads[workload_id])
         await self._kept.write(unit, plan, world)
+
+    async def revive(self, unit: Unit, workload_ids: Sequence[str]) -> list[Workload]:
+        """None has left the memory."""
+        return await self._kept.revive(unit, workload_ids)
 
     def _row(self, workload: Workload) -> str:
         if workload.id == self._bad and (self._always or workload.phase is Phase.INITIALIZING):

@@ -30,7 +30,7 @@ from tests.support.machine_shapes import LIMITS
 from tests.support.plain_twin import Step, Twin, act, decide
 from tests.support.scheduler_tables import Tables, TablesUnit
 
-_FORGOTTEN_AFTER = 15 * 24 * 3600 * 1_000_000
+_RETIRED_AFTER = 6 * 60 * 1_000_000
 _T = TypeVar("_T")
 
 
@@ -101,9 +101,9 @@ class Checked(Fleet):
         self._compare(copied, second)
         return second
 
-    def forget(self) -> None:
-        """Two weeks later: what was deleted long ago is forgotten."""
-        step = Step(self.now + _FORGOTTEN_AFTER, (), forget=True)
+    def retire(self) -> None:
+        """Some minutes later: what is over leaves the memory."""
+        step = Step(self.now + _RETIRED_AFTER, (), retire=True)
         copied = self._tell(step)
         made = act(self.state, step)
         self._write()
@@ -128,7 +128,7 @@ class Checked(Fleet):
             followed = act(self.follower, told)
             assert firm(followed) == firm(decided), "a standby decides otherwise"
             self.follower.commit()
-            if not told.forget:  # no cycle: who is due is not in the queue yet
+            if not told.retire:  # no cycle: who is due is not in the queue yet
                 self.follower.check()
             self._told_alike = self._told_alike and followed == decided
             assert not self._told_alike or self.follower.digest() == self._truth, "a standby's truth differs"

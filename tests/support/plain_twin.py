@@ -29,11 +29,11 @@ _MOST_CYCLES = 50  # a dozen gangs that each want room cost two or three
 
 
 class Step(NamedTuple):
-    """One transaction: its moment, its events; `forget`: those deleted long ago are forgotten, and nothing decided."""
+    """One transaction: its moment, its events; `retire`: what has been over for a while leaves, nothing is decided."""
 
     now: int
     events: tuple[Event, ...]
-    forget: bool = False
+    retire: bool = False
 
 
 def act(state: State, step: Step) -> list[Decision]:
@@ -41,8 +41,8 @@ def act(state: State, step: Step) -> list[Decision]:
     state.begin(step.now)
     for event in step.events:
         state.apply(event)
-    if step.forget:
-        state.world.forget_deleted()
+    if step.retire:
+        state.world.retire()
     else:
         if _AWAKE:
             state.world.waiting.wake_all()

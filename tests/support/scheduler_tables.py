@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from muster_scheduler.adapters import changes, following, postgres
+from muster_scheduler.adapters import changes, following, postgres, retired
 
 _SETS = {
     postgres._CLUSTERS: ("clusters", ("id", "body"), 1),
@@ -35,8 +35,6 @@ _OVER = {
     postgres._USAGE_OVER: ("usage", 2),
 }
 _GONE = {
-    postgres._WORKLOADS_OVER: "workloads",
-    postgres._REQUESTS_OVER: "requests",
     postgres._PARTS_OVER: "inventory_parts",
     postgres._PROJECTS_OVER: "projects",
     postgres._DEPARTMENTS_OVER: "departments",
@@ -82,6 +80,8 @@ class Tables:
                 self._put("workloads", (row[0],), dict(zip(_WORKLOAD, row, strict=True)) | {"body": body})
         elif sql == postgres._QUARANTINED:
             self._set_aside(*columns)
+        elif sql == postgres._RETIRE:
+            self._retire(*columns)
         elif sql == changes.WRITE:
             self._changes.append({"seq": len(self._changes), "keys": columns[1]})
         elif sql in _GONE:
@@ -90,6 +90,16 @@ class Tables:
                 del rows[over]
         else:
             raise AssertionError(f"the store's fake does not know: {sql}")
+
+    def _retire(self, ids: list[str], delete_at: list[datetime | None]) -> None:
+        for workload, at in zip(ids, delete_at, strict=True):
+            row = self.rows["workloads"].pop((workload,))
+            requests = self.rows.get("requests", {})
+            asked = requests.get((workload, row["generation"]), {})
+            for key in [key for key in requests if key[0] == workload]:
+                del requests[key]
+            kept = {"request": asked.get("body"), "spec": asked.get("spec"), "delete_at": at}
+            self._put("retired", (workload,), row | kept)
 
     def _set_aside(self, *columns: Any) -> None:
         for workload, error, trace, at in zip(*columns, strict=True):
@@ -112,6 +122,9 @@ class Tables:
 
         Also those that a follower reads: the changes from one on, or the rows of some keys.
         """
+        if sql == retired.REVIVE:
+            rows = self.rows.get("retired", {})
+            return [rows.pop((workload,)) for workload in arguments[0] if (workload,) in rows]
         if sql == following.EPOCH:
             return [{"epoch": 0}]
         if sql in (following.LAST, following.SINCE):

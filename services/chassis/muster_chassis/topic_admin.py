@@ -42,10 +42,8 @@ async def create_topics(broker: Broker, topics: Iterable[Topic], *, client: str)
 
 async def _create(admin: AIOKafkaAdminClient, wanted: Mapping[str, Topic], replicas: int) -> list[Topic]:
     """Create what is missing; the topics that were there already."""
-    new = [
-        NewTopic(name, topic.partitions, replicas, topic_configs=topic.config(replicas))
-        for name, topic in wanted.items()
-    ]
+    topics = wanted.values()
+    new = [NewTopic(each.name, each.partitions, replicas, topic_configs=each.config(replicas)) for each in topics]
     answer: Any = await admin.create_topics(new)
     there = []
     for name, code, *message in answer.topic_errors:

@@ -36,6 +36,7 @@ from muster_chassis.topics import ADMISSIONS, ADVICE, SUBMISSIONS, TENANCY, Topi
 from muster_chassis.unit import ASSIGNMENTS
 from muster_chassis.watchdog import long_section
 from muster_scheduler import heap, stream
+from muster_scheduler.adapters import retired
 from muster_scheduler.adapters.changes import DROP
 from muster_scheduler.adapters.following import NOTE, Follower, Overtaken
 from muster_scheduler.adapters.highest import highest_epoch
@@ -55,13 +56,13 @@ from muster_scheduler.stream.questions import read_admitted
 _log = logs.get(__name__)
 NAME: Final = "scheduler"
 _TICK: Final = 1.0
-_HOUR: Final = 3600.0
+_RETIRE_EVERY: Final = 5.0
 _FOLLOW: Final = 0.25
 _FOLLOW_MOST: Final = 2.0
 _SHORT: Final = 0.02
 _DRAIN: Final = 3.0
 _REBUILD: Final = 600.0  # seconds for which a rebuild or a compilation may hold the loop
-_CHANGES_EVERY: Final = 60.0
+_UPKEEP_EVERY: Final = 10.0
 _CHANGES_KEPT: Final = timedelta(minutes=10)
 _REPUBLISHED: Final = 250  # records in one transaction: some 25 ms in which nothing else is decided
 _READ: Final = (SUBMISSIONS, TENANCY, ADMISSIONS, ADVICE)
@@ -290,7 +291,7 @@ class Scheduler:
                 tasks.create_task(relay.run(), name="assignments")
                 tasks.create_task(self._republish(handlers, term), name="republication")
                 tasks.create_task(self._clock(handlers, consumer, term), name="clock")
-                tasks.create_task(self._drop_changes(term), name="changes")
+                tasks.create_task(self._upkeep(handlers, term), name="upkeep")
                 tasks.create_task(self._step_down_on_change(), name="bus change")
                 tasks.create_task(self._step_down_when_outrun(), name="higher epoch")
                 tasks.create_task(self._step_down_on_new_key(signed_with), name="new key")
@@ -298,15 +299,23 @@ class Scheduler:
             # A commit whose outcome nobody knows, or another leader's producer: this memory is worth nothing any more.
             raise Deposed(repr(over.exceptions[0])) from over
 
-    async def _drop_changes(self, term: Term) -> None:
-        """Removes what every standby that lives has followed; the last change stays (following.py)."""
+    async def _upkeep(self, handlers: Handlers, term: Term) -> None:
+        """Removes rows that nobody needs any more, and takes back what is to be deleted by itself."""
         while True:
-            await asyncio.sleep(_CHANGES_EVERY)
-            await patiently(partial(self._drop_changes_once, term))
+            await asyncio.sleep(_UPKEEP_EVERY)
+            await patiently(partial(self._remove, term))
+            await patiently(partial(self._revive_due, handlers, term))
 
-    async def _drop_changes_once(self, term: Term) -> None:
+    async def _remove(self, term: Term) -> None:
+        """What every standby that lives has followed (the last change stays), and what was deleted long ago."""
         async with self._database.unit(begin=term.fence) as unit:
             await unit.connection.execute(DROP, unit.now - _CHANGES_KEPT)
+            await retired.remove(unit)
+
+    async def _revive_due(self, handlers: Handlers, term: Term) -> None:
+        async with self._database.unit(begin=term.fence) as unit:
+            if due := await retired.due(unit):
+                await handlers.transact(unit, (), revive=due)
 
     async def _step_down_on_change(self) -> None:
         await self._changed.wait()
@@ -351,14 +360,14 @@ class Scheduler:
         """Cycles that time asks for: backoffs, silences, what a spent budget left over."""
         await consumer.caught_up.wait()
         await handlers.start_deciding(identity.now())
-        forget_at = asyncio.get_running_loop().time() + _HOUR
+        retire_at = asyncio.get_running_loop().time() + _RETIRE_EVERY
         while True:
             with suppress(TimeoutError):
                 await asyncio.wait_for(handlers.again.wait(), handlers.pause(identity.now(), _SHORT, _TICK))
             handlers.again.clear()
-            due = asyncio.get_running_loop().time() >= forget_at
-            if await self._cycle(handlers, term, World.forget_deleted if due else None) and due:
-                forget_at += _HOUR
+            due = asyncio.get_running_loop().time() >= retire_at
+            if await self._cycle(handlers, term, World.retire if due else None) and due:
+                retire_at += _RETIRE_EVERY
 
     async def _cycle(self, handlers: Handlers, term: Term, before: Callable[[World], None] | None) -> bool:
         """One cycle without events; whether it happened. PostgreSQL may come and go."""

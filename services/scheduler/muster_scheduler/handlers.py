@@ -14,8 +14,9 @@ from __future__ import annotations
 import asyncio
 import time
 import traceback
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Final
@@ -28,8 +29,9 @@ from muster_chassis.unit import Unit
 from muster_kernel.lifecycle import Phase
 from muster_scheduler import incomplete
 from muster_scheduler.domain import decisions, events
+from muster_scheduler.domain.asked.limits import RETIRE_AFTER
 from muster_scheduler.domain.asked.quarantine import Quarantined
-from muster_scheduler.domain.asked.workloads import SECOND
+from muster_scheduler.domain.asked.workloads import SECOND, Workload
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.life import quarantine
 from muster_scheduler.domain.placement.place import Budget
@@ -86,6 +88,13 @@ BATCHES_FAILED = metrics.counter(
     action="The log has the trace. Batches are used again once a workload is set aside, or by the next leader.",
 )
 _CYCLE: Final = "cycle"
+_OF_A_WORKLOAD: Final = (
+    events.Admitted,
+    events.Rejected,
+    events.SuspendRequested,
+    events.ResumeRequested,
+    events.DeletionRequested,
+)
 _ASIDE: Final = "places"
 _MOST_ASIDE: Final = 20  # workloads that one transaction sets aside; more of them are found by the next ones
 _TRACE: Final = 4000
@@ -145,33 +154,51 @@ class Handlers:
         await self.transact(unit, (made for event in batch if (made := self._translate(event)) is not None))
 
     async def transact(
-        self, unit: Unit, incoming: Iterable[events.Event], *, before: Callable[[World], None] | None = None
+        self,
+        unit: Unit,
+        incoming: Iterable[events.Event],
+        *,
+        before: Callable[[World], None] | None = None,
+        revive: Sequence[str] = (),
     ) -> Plan:
         """Applies events and runs a cycle within the unit. Memory follows the unit's outcome.
 
         before: runs on the state before the events are applied, and again where the cycle is repeated. What it raises
-        ends the transaction, and nothing is changed.
+        ends the transaction, and nothing is changed. revive: workloads that are taken back, though no event names them.
         """
         steps = Steps(time.perf_counter)
         await self._lock.acquire()
         unit.after_commit(self._commit)
         unit.after_rollback(self._abort)
         steps.done(Step.WAIT)
+        arrived = tuple(incoming)
+        revived = await self._revived(unit, [*revive, *_spoken_of(arrived)])
         began = time.perf_counter()
-        plan = self._decide(micros(unit.now), incoming, before, steps)
+        plan = self._decide(micros(unit.now), arrived, revived, before, steps)
         CYCLE.observe(time.perf_counter() - began)
         await self._stage(unit, plan, steps)
         unit.after_commit(lambda: self._count(plan, steps))
         return plan
 
+    async def _revived(self, unit: Unit, workload_ids: Iterable[str]) -> list[Workload]:
+        """Those of these workloads that had left the memory. New ones are not asked for: they cannot have."""
+        unknown = dict.fromkeys(name for name in workload_ids if name not in self.state.world.workloads)
+        asked = old_enough(unknown, micros(unit.now)) if unknown else []
+        return await self._store.revive(unit, asked) if asked else []
+
     def _decide(
-        self, now: int, incoming: Iterable[events.Event], before: Callable[[World], None] | None, steps: Steps
+        self,
+        now: int,
+        arrived: tuple[events.Event, ...],
+        revived: Sequence[Workload],
+        before: Callable[[World], None] | None,
+        steps: Steps,
     ) -> Plan:
         """The plan. What a cycle fails on is set aside, and all of it is done again without that."""
-        arrived, world = tuple(incoming), self.state.world
+        world = self.state.world
         aside, places = dict(self._suspects), list[str]()
         for _ in range(_MOST_ASIDE):
-            self._take_in(now, arrived, before, aside.values())
+            self._take_in(now, arrived, revived, before, aside.values())
             steps.done(Step.APPLY)
             if not self.deciding:
                 return self.state.plan()
@@ -196,18 +223,21 @@ class Handlers:
             else:
                 self._decides(aside, places)
                 return plan
-        self._take_in(now, arrived, before, self._suspects.values())
+        self._take_in(now, arrived, revived, before, self._suspects.values())
         return self.state.plan()
 
     def _take_in(
         self,
         now: int,
         incoming: Iterable[events.Event],
+        revived: Iterable[Workload],
         before: Callable[[World], None] | None,
         aside: Iterable[Quarantined],
     ) -> None:
         self.state.begin(now)
         self.state.world.read_until = self.read_until()
+        for workload in revived:
+            self.state.world.revive(replace(workload))  # a copy: what is taken back is taken in again
         if before is not None:
             before(self.state.world)
         for event in incoming:
@@ -278,7 +308,8 @@ class Handlers:
         self._lock.release()
 
     def _abort(self) -> None:
-        self.state.abort()
+        if self.state.is_open:  # not yet, where it could not be asked for what had left the memory
+            self.state.abort()
         self._lock.release()
 
     def _count(self, plan: Plan, steps: Steps) -> None:
@@ -333,6 +364,26 @@ class Handlers:
 def _found(workload: str, error: BaseException, now: int) -> Quarantined:
     trace = "".join(traceback.format_exception(error))
     return Quarantined(workload, clean(f"{type(error).__name__}: {error}", 500), clean(trace[-_TRACE:], _TRACE), now)
+
+
+def _spoken_of(arrived: Iterable[events.Event]) -> Iterator[str]:
+    """The workloads of what people and policy say. What agents say of one that is over changes nothing."""
+    for event in arrived:
+        if isinstance(event, _OF_A_WORKLOAD):
+            yield event.workload
+
+
+def old_enough(workload_ids: Iterable[str], now: int) -> list[str]:
+    """Those that may have been retired: an id has the time at which it was made. now: microseconds since 1970."""
+    latest = (now - RETIRE_AFTER) // (SECOND // 1000)
+    return [workload_id for workload_id in workload_ids if _milliseconds(workload_id) <= latest]
+
+
+def _milliseconds(workload_id: str) -> int:
+    try:
+        return int(workload_id.replace("-", "")[:12], 16)
+    except ValueError:
+        return 0
 
 
 def owed(world: World) -> list[str]:

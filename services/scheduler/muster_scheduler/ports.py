@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from muster_chassis.unit import Unit
+from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.state import Plan
 
@@ -22,6 +24,10 @@ class Store(Protocol):
 
     async def write(self, unit: Unit, plan: Plan, world: World) -> None:
         """Writes what an open transaction has touched. Raises Unpublishable for a row that cannot be encoded."""
+        ...
+
+    async def revive(self, unit: Unit, workload_ids: Sequence[str]) -> list[Workload]:
+        """Those of these workloads that had left the memory; the transaction has them from now on."""
         ...
 
 

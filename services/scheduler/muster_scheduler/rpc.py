@@ -22,8 +22,8 @@ from muster_chassis.rpc.idempotency import once
 from muster_chassis.rpc.server import Service, service
 from muster_chassis.text import clean
 from muster_chassis.unit import Unit
-from muster_kernel.ids import check_name
-from muster_scheduler.adapters import explaining, views
+from muster_kernel.ids import check_name, is_uuid
+from muster_scheduler.adapters import explaining, retired, views
 from muster_scheduler.adapters.accounts import accounts
 from muster_scheduler.commands import adoptable, forceable, known_cluster, known_node, releasable
 from muster_scheduler.domain import events
@@ -284,7 +284,7 @@ class Explain(explain_pb2_grpc.ExplainServiceServicer):
         """The explanation, from the state of this moment."""
         async with self._desk.reading() as state:
             state.world.now = max(state.world.now, micros(identity.now()))
-            workload = _find(state, request)
+            workload = _find(state, request) or await self._retired(request)
             told = explain(state.world, workload, explaining.viewer(request.readable))
             return explain_pb2.WhyResponse(explanation=explaining.explanation(workload, told))
 
@@ -299,6 +299,17 @@ class Explain(explain_pb2_grpc.ExplainServiceServicer):
             viewer = explaining.viewer(request.readable)
             return explaining.answer(what_if(state, asked, micros(identity.now()), viewer=viewer))
 
+    async def _retired(self, request: explain_pb2.WhyRequest) -> Workload:
+        """A workload that is over and has left the memory. Raises UnknownWorkload."""
+        known = is_uuid(request.workload_id) if request.workload_id else "\x00" not in request.project + request.name
+        async with self._desk.database.pool.acquire() as connection:
+            asked = request.workload_id, request.project, request.name
+            found = await retired.find(connection, *asked) if known else None
+        if found is None:
+            said = request.workload_id or f"{request.project}/{request.name}"
+            raise UnknownWorkload(f"the scheduler has not heard of workload {clean(said, 120)!r} (yet)")
+        return found
+
 
 def _all_new(state: State, asked: Sequence[str]) -> None:
     known = [one for one in asked if one in state.world.workloads or asked.count(one) > 1]
@@ -307,15 +318,12 @@ def _all_new(state: State, asked: Sequence[str]) -> None:
         raise InvalidArgument(said, violations=[Violation("admitted", said)])
 
 
-def _find(state: State, request: explain_pb2.WhyRequest) -> Workload:
+def _find(state: State, request: explain_pb2.WhyRequest) -> Workload | None:
     world = state.world
     found = world.workloads.get(request.workload_id)
     if found is None and not request.workload_id and request.name:
         named = [w for w in world.workloads.values() if (w.project, w.name) == (request.project, request.name)]
         found = max(named, key=lambda w: (w.phase.value != "Deleted", w.submitted, w.id), default=None)
-    if found is None:
-        asked = request.workload_id or f"{request.project}/{request.name}"
-        raise UnknownWorkload(f"the scheduler has not heard of workload {clean(asked, 120)!r} (yet)")
     return found
 
 

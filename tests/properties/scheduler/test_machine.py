@@ -221,9 +221,9 @@ class SchedulerMachine(Surroundings):
         self.fleet.stand_by(lead=lead)
 
     @rule()
-    def forget(self) -> None:
+    def retire(self) -> None:
         before = set(self.fleet.world.workloads)
-        self.fleet.forget()
+        self.fleet.retire()
         gone = before - set(self.fleet.world.workloads)
         self.known = [number for number in self.known if self.id(number) not in gone]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -15,7 +15,7 @@ from muster_chassis.lease import Term
 from muster_chassis.unit import Unit
 from muster_scheduler.commands import adoptable
 from muster_scheduler.domain import events
-from muster_scheduler.domain.asked.workloads import SECOND
+from muster_scheduler.domain.asked.workloads import SECOND, Workload
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.state import Plan
 from muster_scheduler.domain.steps import Step, Steps
@@ -36,6 +36,9 @@ class Kept:
         if self.broken:
             raise ConnectionError("no database")
         self.plans.append(plan)
+
+    async def revive(self, unit: Unit, workload_ids: Sequence[str]) -> list[Workload]:
+        return []
 
     def publish(self, unit: Unit, plan: Plan, world: World) -> None:
         self.plans.append(plan)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from muster_kernel.lifecycle import DesiredPhase, Phase
@@ -284,31 +286,61 @@ def test_too_large_is_said_at_once(kind: WorkloadKind) -> None:
     assert reason.sentence() == "needs 8 GPUs on one node; the largest node has 4"
 
 
-def test_what_was_deleted_long_ago_is_forgotten() -> None:
+MINUTES = 60 * 1_000_000
+
+
+def test_what_has_been_over_for_a_while_leaves_the_memory() -> None:
     fleet = Fleet(node("n1"))
     fleet.submit(1)
     fleet.finish(1)
-    fleet.send(events.DeletionRequested("e", workload_id(1)), events.DeletionRequested("e", workload_id(2)))
+    fleet.submit(2)
+    fleet.send(events.DeletionRequested("e", workload_id(2)))
     fleet.submit(3)
-    fleet.world.forget_deleted()
+    fleet.world.retire()
     assert len(fleet.world.workloads) == 3
     for settle in (fleet.state.abort, fleet.state.commit):
-        fleet.state.begin(fleet.now + 15 * 24 * 3600 * 1_000_000)
-        fleet.world.forget_deleted()
-        assert sorted(fleet.world.workloads) == [workload_id(3)]
+        fleet.state.begin(fleet.now + 6 * MINUTES)
+        fleet.world.retire()
+        left = workload_id(2), workload_id(3)  # something of the second one may still run
+        assert sorted(fleet.world.workloads) == [*left]
         settle()
-        assert len(fleet.world.workloads) == (3 if settle == fleet.state.abort else 1)
+        assert len(fleet.world.workloads) == (3 if settle == fleet.state.abort else 2)
+    fleet.gone(2)
+    fleet.state.begin(fleet.now + 20 * MINUTES)
+    fleet.world.retire()
+    assert sorted(fleet.world.workloads) == [workload_id(3)]
 
 
-def test_many_deleted_ones_are_forgotten_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(world, "FORGET_AT_ONCE", 2)
+def test_many_leave_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(world, "RETIRE_AT_ONCE", 2)
     fleet = Fleet(node("n1"))
     for number in range(1, 6):
         fleet.send(events.DeletionRequested("e", workload_id(number)))
     left = []
-    for _ in range(3):
-        fleet.state.begin(fleet.now + 15 * 24 * 3600 * 1_000_000)
-        fleet.world.forget_deleted()
+    for minutes in (6, 12, 18):
+        fleet.state.begin(fleet.now + minutes * MINUTES)
+        fleet.world.retire()
         fleet.state.commit()
         left.append(len(fleet.world.workloads))
     assert left == [3, 1, 0]
+
+
+def test_one_that_is_taken_back_is_deleted_by_itself_and_leaves_again() -> None:
+    fleet = Fleet(node("n1"))
+    fleet.submit(1, request()._replace(auto_deletion=3600))
+    fleet.finish(1)
+    workload = fleet.workload(1)
+    fleet.state.begin(fleet.now + 6 * MINUTES)
+    fleet.world.retire()
+    assert fleet.state.plan().touched.retired == {workload.id: workload.finished + 60 * MINUTES}
+    fleet.state.commit()
+    for settle in (fleet.state.abort, fleet.state.commit):
+        fleet.state.begin(fleet.now + 61 * MINUTES)
+        fleet.world.revive(replace(workload))
+        fleet.state.propose()
+        assert fleet.workload(1).phase is Phase.DELETED
+        settle()
+        assert (workload.id in fleet.world.workloads) is (settle == fleet.state.commit)
+    fleet.state.begin(fleet.now + 70 * MINUTES)
+    fleet.world.retire()
+    assert not fleet.world.workloads

@@ -199,14 +199,14 @@ def test_asking_what_would_fit_an_idle_pool_leaves_its_mix_alone() -> None:
     assert made.state.digest() == twin.state.digest()
 
 
-def test_a_class_is_counted_when_the_first_of_it_is_forgotten() -> None:
+def test_a_class_is_counted_when_the_first_of_it_has_left() -> None:
     made = looking_ahead()
     made.submit(0, request(role(whole(8)), preemptible=False))
     for number in (1, 2):
         made.submit(number, request(role(whole(2))))
     made.send(events.DeletionRequested("e", workload_id(1)))
     made.state.begin(made.now + 15 * 24 * 3600 * SECOND)
-    made.state.world.forget_deleted()
+    made.state.world.retire()
     made.state.commit()
     assert workload_id(1) not in made.world.workloads
     made.now += 15 * 24 * 3600 * SECOND

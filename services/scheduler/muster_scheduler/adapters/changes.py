@@ -42,7 +42,7 @@ def of_touched(touched: Touched) -> str:
     workloads = touched.all_workloads() | dict.fromkeys(holder.workload for holder in touched.all_replicas())
     parts = dict.fromkeys(name for name, _ in touched.parts)
     made = Changes(
-        workloads=list(workloads | touched.requests | touched.quarantined),
+        workloads=list(dict.fromkeys((*workloads, *touched.requests, *touched.quarantined, *touched.retired))),
         nodes=list(touched.nodes),
         clusters=list(touched.clusters | parts | touched.parts_over),
         projects=list(touched.projects),

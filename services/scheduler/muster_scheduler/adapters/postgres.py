@@ -7,14 +7,14 @@ a state whose digest is that of the one that was written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 from msgspec.structs import astuple
 
 from muster_chassis.unit import Unit
 from muster_kernel.lifecycle import Phase
-from muster_scheduler.adapters import changes, rows, workload_rows
+from muster_scheduler.adapters import changes, retired, rows, workload_rows
 from muster_scheduler.domain.asked.requests import Holder
 from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.books.touched import Touched
@@ -32,8 +32,16 @@ ON CONFLICT (id) DO UPDATE SET project = excluded.project, name = excluded.name,
     desired = excluded.desired, generation = excluded.generation, attempt = excluded.attempt,
     updated = excluded.updated, body = excluded.body
 """
-_WORKLOADS_OVER: Final = "DELETE FROM workloads WHERE id = ANY($1::uuid[])"
-_REQUESTS_OVER: Final = "DELETE FROM requests WHERE workload = ANY($1::uuid[])"
+_RETIRE: Final = """
+WITH over AS (SELECT * FROM unnest($1::uuid[], $2::timestamptz[]) AS o(id, delete_at)),
+gone AS (DELETE FROM workloads w USING over WHERE w.id = over.id RETURNING w.*),
+asked AS (DELETE FROM requests r USING over WHERE r.workload = over.id RETURNING r.*)
+INSERT INTO retired
+    (id, project, name, phase, desired, generation, attempt, updated, body, request, spec, delete_at)
+SELECT g.id, g.project, g.name, g.phase, g.desired, g.generation, g.attempt, g.updated, g.body, a.body, a.spec,
+       o.delete_at
+FROM gone g JOIN over o ON o.id = g.id LEFT JOIN asked a ON a.workload = g.id AND a.generation = g.generation
+"""
 _REQUESTS: Final = """
 INSERT INTO requests (workload, generation, body, spec)
 SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::bytea[]) ON CONFLICT DO NOTHING
@@ -103,7 +111,7 @@ ON CONFLICT (name) DO UPDATE SET body = excluded.body
 class PostgresStore:
     """The store of the leader."""
 
-    async def write(self, unit: Unit, plan: Plan, world: World) -> None:
+    async def write(self, unit: Unit, plan: Plan, world: World) -> None:  # noqa: C901 - one branch a table
         """Writes everything that the open transaction touched."""
         touched = plan.touched
         await self._clusters(unit, touched, world)
@@ -119,12 +127,19 @@ class PostgresStore:
             await self._nodes(unit, touched, world)
         if changed := touched.all_workloads():
             await self._workloads(unit, changed, touched.requests, world)
+        if touched.retired:
+            over = [(name, retired.moment(delete_at)) for name, delete_at in touched.retired.items()]
+            await unit.connection.execute(_RETIRE, *_columns(over))
         if touched.quarantined:
             await self._quarantined(unit, touched, world)
         if replicas := touched.all_replicas():
             await self._replicas(unit, replicas, world)
         if keys := changes.of_touched(touched):
             await unit.connection.execute(changes.WRITE, unit.now, keys)
+
+    async def revive(self, unit: Unit, workload_ids: Sequence[str]) -> list[Workload]:
+        """Those of these workloads that had left the memory; the transaction has them from now on."""
+        return await retired.revive(unit, workload_ids)
 
     async def _clusters(self, unit: Unit, touched: Touched, world: World) -> None:
         """Clusters, and what came of their incomplete inventories; a part whose inventory is whole is of no use."""
@@ -196,10 +211,6 @@ class PostgresStore:
             await unit.connection.execute(_NODES_OVER, *_columns(over))
 
     async def _workloads(self, unit: Unit, touched: Iterable[str], requests: Iterable[str], world: World) -> None:
-        over = [workload_id for workload_id in touched if workload_id not in world.workloads]
-        if over:
-            await unit.connection.execute(_WORKLOADS_OVER, over)
-            await unit.connection.execute(_REQUESTS_OVER, over)
         changed = [world.workloads[workload_id] for workload_id in touched if workload_id in world.workloads]
         if not changed:
             return

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import asyncpg
 
 from muster_scheduler.adapters import rows, workload_rows
+from muster_scheduler.adapters.retired import to_workload as to_retired
 from muster_scheduler.domain.asked.limits import Limits
 from muster_scheduler.domain.asked.quarantine import Quarantined
 from muster_scheduler.domain.asked.workloads import SECOND, Replica, Request, Workload
@@ -33,6 +34,11 @@ _SPEC: Final = Request._fields.index("spec")
 _FIRST: Final = "00000000-0000-0000-0000-000000000000"
 PARTS: Final = "SELECT cluster, number, start, sequence, total, digest, checksum, body FROM inventory_parts"
 QUARANTINE: Final = "SELECT workload::text AS workload, error, trace, at FROM quarantine"
+# How long work ran that ended lately; what ended before says little of what runs now.
+COMPLETED: Final = """
+SELECT id::text AS id, project, name, phase, desired, generation, attempt, body, request, spec
+FROM retired WHERE phase = 'Completed' ORDER BY updated DESC LIMIT 5000
+"""
 _WORKLOADS: Final = """
 SELECT id::text AS id, project, name, phase, desired, generation, attempt, body
 FROM workloads WHERE id > $1::uuid ORDER BY workloads.id LIMIT $2
@@ -69,7 +75,8 @@ async def read(connection: asyncpg.Connection, limits: Limits, now: int, kept: K
     world.queues.usage = usage_of(await connection.fetch("SELECT project, pool, body FROM usage"))
     world.journal.clear()
     derive(world)
-    world.usual = learned(world.workloads.values())
+    retired = map(to_retired, await connection.fetch(COMPLETED))
+    world.usual = learned([*retired, *world.workloads.values()])
     return state
 
 

@@ -70,6 +70,11 @@ class State:
         self._before = remember(self.world)
         self.world.now = max(self.world.now, now)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a transaction is open."""
+        return self._open
+
     def apply(self, event: events.Event) -> None:
         """Take one event. A new generation of a workload, or a new record of a pool, ends its quarantine."""
         if isinstance(event, events.NodePoolChanged):

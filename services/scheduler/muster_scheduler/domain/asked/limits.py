@@ -16,7 +16,8 @@ RESIZED_WITHIN: Final = 60 * SECOND  # a failure so soon after an elastic gang w
 KEEP_DEVICES: Final = 30 * SECOND  # a restart within this keeps its devices
 WAITING_EVERY: Final = 60 * SECOND  # at most one WorkloadWaiting a workload in this time
 FORGET_AFTER: Final = 14 * 24 * 3600 * SECOND  # a deleted workload is remembered this long: longer than any outbox
-FORGET_AT_ONCE: Final = 1000  # at most so many in one transaction
+RETIRE_AFTER: Final = 300 * SECOND  # what is over leaves the memory this long after it ended
+RETIRE_AT_ONCE: Final = 2000  # at most so many in one transaction
 ORPHAN_AFTER: Final = 3600 * SECOND  # a held assignment without a row is released after this
 INCOMPLETE_AFTER: Final = 60 * SECOND  # an agent sends the parts of a report within seconds
 

@@ -57,13 +57,13 @@ def _check_workload(world: World, workload: Workload) -> None:
 
 def _check_derived(world: World) -> None:
     """Whoever reads the state back knows nobody whom this one does not look at: both would decide otherwise."""
-    listed, deleted = world.timers.listed(), world.deleted.listed()
+    listed, over = world.timers.listed(), {name for _, name in world.over.listed()}
     for workload in world.workloads.values():
         where = f"workload {workload.id} ({workload.phase})"
         forgotten = {(at, workload.id) for at in world.times_of(workload) if at > world.now} - listed
         _require(not forgotten, f"{where} is not looked at again at {sorted(forgotten)}")
-        if workload.phase is Phase.DELETED:
-            _require((workload.finished, workload.id) in deleted, f"{where} is never forgotten")
+        if workload.phase in FINAL:
+            _require(workload.id in over, f"{where} never leaves the memory")
         if world.leaving(workload) and workload.remaining:
             here = world.departing.of((workload.cluster, workload.pool))
             _require(workload.id in here, f"{where} is not known to leave there")

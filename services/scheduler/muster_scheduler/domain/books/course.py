@@ -114,8 +114,8 @@ def _enter(world: World, workload: Workload, before: Phase) -> None:
         _run(world, workload, before)
     elif phase in _TAKEN_DOWN:
         _take_down(world, workload, before)
-    elif phase is Phase.DELETED:
-        world.deleted.at(world.now, workload.id)
+    if phase in FINAL:
+        world.over.at(world.now, workload.id)
 
 
 def _run(world: World, workload: Workload, before: Phase) -> None:

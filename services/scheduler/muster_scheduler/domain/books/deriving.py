@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from operator import attrgetter
 
-from muster_kernel.lifecycle import Phase
+from muster_kernel.lifecycle import FINAL
 from muster_scheduler.domain.books.entering import may_leave
 from muster_scheduler.domain.books.leaving import Leaving
 from muster_scheduler.domain.books.stretches import Stretches
@@ -22,7 +22,7 @@ def derive(world: World) -> None:
     world.freed.clear()
     world.relented.clear()
     world.waiting = Stretches(name for name, project in world.queues.projects.items() if project.user_limits)
-    world.timers, world.reopenings, world.deleted = Timers(), Timers(), Timers()
+    world.timers, world.reopenings, world.over = Timers(), Timers(), Timers()
     for node in world.inventory.nodes.values():
         world.watch_node(node)
     claims = ((name, world.workloads[name].claim) for name in world.claims)
@@ -33,8 +33,8 @@ def derive(world: World) -> None:
     everybody = [world.workloads[workload_id] for workload_id in sorted(world.workloads)]
     for workload in everybody:
         world.note_times(workload)
-        if workload.phase is Phase.DELETED:
-            world.deleted.at(workload.finished, workload.id)
+        if workload.phase in FINAL:
+            world.over.at(workload.finished, workload.id)
     world.waiting.fill(filter(world.is_ready, everybody))
 
 

@@ -7,7 +7,7 @@ come about here. Past use is a row of its own and is not counted again.
 
 from __future__ import annotations
 
-from muster_kernel.lifecycle import ACTIVE, Phase
+from muster_kernel.lifecycle import ACTIVE, FINAL, Phase
 from muster_scheduler.domain.asked.workloads import Replica, Workload
 from muster_scheduler.domain.books.claims import promised_holder
 from muster_scheduler.domain.books.usual import learn
@@ -82,8 +82,8 @@ def put_in(world: World, workload: Workload, before: Phase | None) -> None:
         world.reserved[workload.reservation.cluster, workload.reservation.pool] = workload.id
     if workload.id in world.placed.get((workload.cluster, workload.pool, workload.project), ()):
         _note_there(world, workload)
-    if workload.phase is Phase.DELETED:
-        world.deleted.at(workload.finished, workload.id)
+    if workload.phase in FINAL:
+        world.over.at(workload.finished, workload.id)
     if workload.phase is Phase.COMPLETED and before is not Phase.COMPLETED:
         learn(world.usual, world.journal, workload)
     world.look_again(workload)

@@ -40,7 +40,7 @@ def keep(world: World) -> None:
     world.waiting.keep()
     world.timers.keep()
     world.reopenings.keep()
-    world.deleted.keep()
+    world.over.keep()
 
 
 def restore(world: World, before: Before) -> None:
@@ -52,7 +52,7 @@ def restore(world: World, before: Before) -> None:
     world.waiting.give_up()
     world.timers.give_up()
     world.reopenings.give_up()
-    world.deleted.give_up()
+    world.over.give_up()
     world.freed = before.freed
     world.relented = before.relented
     world.crowded |= before.crowded

@@ -23,14 +23,19 @@ def times_of(workload: Workload, now: int, limits: Limits, due: _Goes) -> Iterat
     elif workload.phase is Phase.TERMINATING and workload.ending is Ending.RESTART:
         yield workload.not_before
     elif workload.phase in OVER:
-        after = workload.request.auto_deletion if workload.request else None
-        if after is not None:
-            yield workload.finished + after * SECOND
+        if at := delete_at(workload):
+            yield at
     elif workload.phase in ACTIVE:
         yield from _times_of_running(workload, now, limits, due)
     for _, not_before in workload.replacements.values():
         yield not_before
     yield from workload.avoid.values()
+
+
+def delete_at(workload: Workload) -> int:
+    """When a workload that is over is deleted by itself, in microseconds; 0: never."""
+    after = workload.request.auto_deletion if workload.request and workload.phase in OVER else None
+    return 0 if after is None else workload.finished + after * SECOND
 
 
 def _times_of_running(workload: Workload, now: int, limits: Limits, due: _Goes) -> Iterator[int]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from muster_kernel.lifecycle import ACTIVE, OVER, RELEASING, WAITING, Phase
+from muster_kernel.lifecycle import ACTIVE, FINAL, OVER, RELEASING, WAITING
 from muster_kernel.sentences import Reason
 from muster_scheduler.domain.asked.courses import COURSE, turned
-from muster_scheduler.domain.asked.limits import FORGET_AFTER, FORGET_AT_ONCE, WAITING_EVERY, Limits
+from muster_scheduler.domain.asked.limits import RETIRE_AFTER, RETIRE_AT_ONCE, WAITING_EVERY, Limits
 from muster_scheduler.domain.asked.quarantine import Quarantined
 from muster_scheduler.domain.asked.quotas import Amount
 from muster_scheduler.domain.asked.requests import Grant
@@ -25,7 +25,7 @@ from muster_scheduler.domain.books.queues import Queues
 from muster_scheduler.domain.books.standing import Kept
 from muster_scheduler.domain.books.stretches import Stretches
 from muster_scheduler.domain.books.timers import Timers
-from muster_scheduler.domain.books.times import times_of
+from muster_scheduler.domain.books.times import delete_at, times_of
 from muster_scheduler.domain.books.touched import Freed, Touched
 from muster_scheduler.domain.books.usual import Usual
 from muster_scheduler.domain.decisions import Assign, Queued, Taken, Waiting
@@ -89,7 +89,7 @@ class World:
         self.waiting = Stretches()
         self.timers = Timers()
         self.reopenings = Timers()  # node pools of which a node takes work again; derived
-        self.deleted = Timers()  # who was deleted, by when; derived
+        self.over = Timers()  # workloads that are over, by when they ended or were looked at last; derived
         self.decisions: list[Taken] = []
         self.touched = Touched()
         self.oddities: list[str] = []  # what reports of this transaction said that cannot be true
@@ -279,17 +279,25 @@ class World:
                 self.journal.drop(kind, workload.id)
         self.departing.end(workload.id)
 
-    def forget_deleted(self) -> None:
-        """Forgets workloads that were deleted so long ago that nobody can speak of them any more."""
-        due = map(self.workloads.get, self.deleted.due(self.now - FORGET_AFTER))
-        over = [w for w in due if w is not None and w.phase is Phase.DELETED and w.finished + FORGET_AFTER <= self.now]
-        for workload in over[:FORGET_AT_ONCE]:
+    def retire(self) -> None:
+        """Lets workloads go that have been over for a while; their rows are kept apart, and bring them back."""
+        due = [w for w in map(self.workloads.get, self.over.due(self.now - RETIRE_AFTER)) if w is not None]
+        for number, workload in enumerate(due):
+            if workload.phase not in FINAL:
+                continue
+            if workload.everyone() or workload.claim or workload.id in self.quarantined or number >= RETIRE_AT_ONCE:
+                self.over.at(self.now, workload.id)
+                continue
             self.journal.drop(self.workloads, workload.id)
-            self.touched.workloads[workload.id] = None
-            if self.journal.drop(self.quarantined, workload.id) is not None:
-                self.touched.quarantined[workload.id] = None
-        for workload in over[FORGET_AT_ONCE:]:
-            self.deleted.at(workload.finished, workload.id)
+            self.touched.retired[workload.id] = delete_at(workload)
+
+    def revive(self, workload: Workload) -> None:
+        """Takes a workload back that had been let go: something is said of it, or it is to be deleted by itself."""
+        self.journal.put(self.workloads, workload.id, workload)
+        self.touched.workloads[workload.id] = None
+        self.touched.requests[workload.id] = None
+        self.over.at(self.now, workload.id)
+        self.watch(workload)
 
     # -- derived -----------------------------------------------------------------------------------------------------
 
