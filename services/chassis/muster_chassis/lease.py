@@ -194,6 +194,7 @@ class Leadership:
             for task in (work, held):
                 task.cancel()
             await asyncio.wait({work, held})
+            LEADS.set(0)
         for task in (work, held):
             if not task.cancelled() and (error := task.exception()):
                 raise error

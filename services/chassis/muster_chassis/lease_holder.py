@@ -13,8 +13,8 @@ how to connect, then answers each question for the floor; its standard output sa
     out  {"lost": why}                      the last line
     in   end of file                        the leader has ended, or wants to lead no longer: the lease is given back
 
-Holds: its session has a lock of PostgreSQL while it leads, so that a candidate knows at once that this process is gone,
-without waiting until the lease has run out. It ends with the process that started it, and when that one is stopped
+Holds: its session has a lock of PostgreSQL, of its epoch, so that a candidate knows at once that this process is gone
+and does not wait until the lease has run out. It ends with the process that started it, and when that one is stopped
 (SIGSTOP); a leader whose loop is blocked ends by its watchdog.
 """
 
@@ -42,10 +42,20 @@ _LOOKS: Final = 2  # in a row that find the leader stopped: a profiler stops it 
 _PAUSE: Final = 0.5
 _PR_SET_PDEATHSIG: Final = 1
 _STOPPED: Final = ("T", "t")
-TROUBLE: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+TROUBLE: Final = (
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    OSError,
+    TimeoutError,
+)
 
 _LOCK: Final = "SELECT pg_try_advisory_lock(hashtextextended($1, 2))"
-_FREE: Final = "SELECT holder = $2 OR expires < clock_timestamp() FROM lease_renewal WHERE name = $1"
+_UNLOCK: Final = "SELECT pg_advisory_unlock(hashtextextended($1, 2))"
+_LEADER: Final = """
+SELECT holder, epoch, expires < clock_timestamp() AS over FROM lease_renewal WHERE name = $1
+"""
+_LOCKS: Final = "+lock"  # ends the name of a holder whose session has the lock of its epoch
 _FIRST: Final = "INSERT INTO lease_renewal VALUES ($1, $2, 0, '-infinity') ON CONFLICT DO NOTHING"
 # Waits for the open transactions of the leader before, which hold the row FOR SHARE; their timeouts bound that.
 _EPOCH: Final = """
@@ -71,35 +81,43 @@ class Contest:
 
     def __init__(self, connection: asyncpg.Connection, schema: str, name: str, holder: str, lease: float) -> None:
         self._connection = connection
-        self._key = f"{schema}/{name}"
+        self._schema = schema
         self._name = name
-        self._holder = holder
+        self._holder = f"{holder}{_LOCKS}"
         self._lease = lease
         self._locked = False
+        self._gone = 0  # the epoch whose session was seen to be gone
 
     async def free(self) -> bool:
-        """Whether a takeover may be tried: the session of the leader is gone, or its lease has run out."""
-        if await self._lock():
+        """Whether a takeover may be tried: the lease has run out, or the session of the leader is gone."""
+        found = await self._connection.fetchrow(_LEADER, self._name)
+        if found is None or found["over"] or found["holder"] == self._holder:
             return True
-        found = await self._connection.fetchval(_FREE, self._name, self._holder)
-        return found is not False
+        if not found["holder"].endswith(_LOCKS) or not await self._lock(found["epoch"]):
+            return False
+        await self._connection.execute(_UNLOCK, self._key(found["epoch"]))
+        self._gone = found["epoch"]
+        return True
 
     async def take(self, floor: int) -> int | None:
         """Take over; the new epoch, above `floor`. None where another candidate was faster."""
         async with self._connection.transaction():
             await self._connection.execute(_FIRST, self._name, self._holder)
-            free = await self._connection.fetchval(_FREE + " FOR UPDATE", self._name, self._holder)
-            if not free and not self._locked:
+            (found,) = await self._connection.fetch(_LEADER + " FOR UPDATE", self._name)
+            mine = found["holder"] == self._holder
+            if not found["over"] and not mine and found["epoch"] != self._gone:
                 return None
             epoch: int = await self._connection.fetchval(_EPOCH, self._name, floor)
+            # Before others can see the epoch: they take a lock that is free for a leader that is gone.
+            self._locked = await self._lock(epoch)
             await self._connection.execute(_TAKE, self._name, self._holder, epoch, self._lease)
         return epoch
 
     async def renew(self, epoch: int) -> bool:
         """Whether the lease is still that of `epoch`; it lasts from now on."""
         renewed = await self._connection.fetchval(_RENEW, self._name, self._holder, epoch, self._lease)
-        if renewed:
-            await self._lock()  # the session of a leader that did not answer may have ended only now
+        if renewed and not self._locked:  # after a new connection the session before may still have it
+            self._locked = await self._lock(epoch)
         return bool(renewed)
 
     async def give_back(self) -> None:
@@ -110,9 +128,11 @@ class Contest:
         """Close the connection without a word."""
         self._connection.terminate()
 
-    async def _lock(self) -> bool:
-        self._locked = self._locked or bool(await self._connection.fetchval(_LOCK, self._key))
-        return self._locked
+    async def _lock(self, epoch: int) -> bool:
+        return bool(await self._connection.fetchval(_LOCK, self._key(epoch)))
+
+    def _key(self, epoch: int) -> str:
+        return f"{self._schema}/{self._name}/{epoch}"
 
 
 class _Holder:

@@ -181,7 +181,8 @@ class Scheduler:
                     heap.settle()
                     _log.info("follows", workloads=len(self._follower.state.world.workloads))
                 async with self._database.pool.acquire() as connection:
-                    await self._follower.advance(connection, micros(identity.now()))  # type: ignore[arg-type]
+                    with long_section(_REBUILD):
+                        await self._follower.advance(connection, micros(identity.now()))  # type: ignore[arg-type]
                 backoff.reset()
                 await asyncio.sleep(_FOLLOW)
             except Overtaken as error:
@@ -206,10 +207,13 @@ class Scheduler:
             try:
                 async with self._database.pool.acquire() as connection:
                     await follower.check_terms(connection, term.epoch)  # type: ignore[arg-type]
-                    await follower.advance(connection, micros(identity.now()))  # type: ignore[arg-type]
+                    with long_section(_REBUILD):
+                        await follower.advance(connection, micros(identity.now()))  # type: ignore[arg-type]
             except Overtaken as error:
                 _log.warning("the state is read again", why=str(error))
             else:
+                # What it has followed was heard of when it followed it; a state that is read begins its clocks now.
+                follower.state.restart_clocks(micros(identity.now()))
                 return follower.state
         del follower
         heap.release()
@@ -264,6 +268,7 @@ class Scheduler:
         finally:
             self.desk.close()
             self._consumer = None
+            REPUBLISHING.set(0)
 
     async def _republish(self, handlers: Handlers, term: Term) -> None:
         """Publishes the record of every workload that may still run under this epoch, a stretch in a transaction.

@@ -87,6 +87,8 @@ BATCHES_FAILED = metrics.counter(
     meaning="Cycles that failed with no workload to blame, after which heads are decided one by one, which is slower.",
     action="The log has the trace. Batches are used again once a workload is set aside, or by the next leader.",
 )
+_CLOCKS: Final = 60 * SECOND
+_MILLISECOND: Final = SECOND // 1000
 _CYCLE: Final = "cycle"
 _OF_A_WORKLOAD: Final = (
     events.Admitted,
@@ -367,19 +369,28 @@ def _found(workload: str, error: BaseException, now: int) -> Quarantined:
 
 
 def _spoken_of(arrived: Iterable[events.Event]) -> Iterator[str]:
-    """The workloads of what people and policy say. What agents say of one that is over changes nothing."""
+    """The workloads of what people and policy say, and those that an agent holds, which may have to be released.
+
+    What an agent says of a replica of one that is over changes nothing.
+    """
     for event in arrived:
         if isinstance(event, _OF_A_WORKLOAD):
             yield event.workload
+        elif isinstance(event, events.AssignmentsHeld):
+            yield from (held.workload for held in event.held)
 
 
 def old_enough(workload_ids: Iterable[str], now: int) -> list[str]:
-    """Those that may have been retired: an id has the time at which it was made. now: microseconds since 1970."""
-    latest = (now - RETIRE_AFTER) // (SECOND // 1000)
-    return [workload_id for workload_id in workload_ids if _milliseconds(workload_id) <= latest]
+    """Those that may have been retired: an id has the time at which it was made. now: microseconds since 1970.
+
+    The clock of the service that made it may differ from ours by `_CLOCKS`; an id of another sort may be of any age.
+    """
+    young = (now - RETIRE_AFTER + _CLOCKS) // _MILLISECOND, (now + _CLOCKS) // _MILLISECOND
+    return [each for each in workload_ids if not young[0] < _made_at(each) <= young[1]]
 
 
-def _milliseconds(workload_id: str) -> int:
+def _made_at(workload_id: str) -> int:
+    """The milliseconds since 1970 that an id of version 7 has; for any other one some number."""
     try:
         return int(workload_id.replace("-", "")[:12], 16)
     except ValueError:

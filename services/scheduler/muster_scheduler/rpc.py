@@ -283,8 +283,13 @@ class Explain(explain_pb2_grpc.ExplainServiceServicer):
     async def Why(self, request: explain_pb2.WhyRequest, context: Any) -> explain_pb2.WhyResponse:
         """The explanation, from the state of this moment."""
         async with self._desk.reading() as state:
+            known = _find(state, request) is not None
+        left = None if known else await self._retired(request)
+        async with self._desk.reading() as state:
             state.world.now = max(state.world.now, micros(identity.now()))
-            workload = _find(state, request) or await self._retired(request)
+            workload = _find(state, request) or left
+            if workload is None:
+                raise _unknown(request)  # it has left since
             told = explain(state.world, workload, explaining.viewer(request.readable))
             return explain_pb2.WhyResponse(explanation=explaining.explanation(workload, told))
 
@@ -306,9 +311,13 @@ class Explain(explain_pb2_grpc.ExplainServiceServicer):
             asked = request.workload_id, request.project, request.name
             found = await retired.find(connection, *asked) if known else None
         if found is None:
-            said = request.workload_id or f"{request.project}/{request.name}"
-            raise UnknownWorkload(f"the scheduler has not heard of workload {clean(said, 120)!r} (yet)")
+            raise _unknown(request)
         return found
+
+
+def _unknown(request: explain_pb2.WhyRequest) -> UnknownWorkload:
+    asked = request.workload_id or f"{request.project}/{request.name}"
+    return UnknownWorkload(f"the scheduler has not heard of workload {clean(asked, 120)!r} (yet)")
 
 
 def _all_new(state: State, asked: Sequence[str]) -> None:

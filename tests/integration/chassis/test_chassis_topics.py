@@ -10,17 +10,22 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from muster_chassis.broker import Broker
 from muster_chassis.topic_admin import create_topics
 from muster_chassis.topics import COMPACTED_SEGMENT_MS, SUBMISSIONS, assignments
+from tests.support.waiting import eventually
 
 EAST = assignments("east")
 
 
 async def _configured(bootstrap: str, name: str) -> dict[str, str]:
+    """The configuration of a topic, once the broker knows it: for a moment a new one is unknown."""
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()
-    try:
+
+    async def asked() -> dict[str, str]:
         answers: list[Any] = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name)])
-        found = answers[0].resources[0]
-        return {entry[0]: entry[1] for entry in found[4]}
+        return {entry[0]: entry[1] for entry in answers[0].resources[0][4]}
+
+    try:
+        return await eventually(asked)
     finally:
         await admin.close()
 

@@ -30,8 +30,11 @@ class Changes(msgspec.Struct, omit_defaults=True):
 
     @property
     def settings(self) -> bool:
-        """Whether people have changed who may use what: rare, and anything may hang on it."""
-        return bool(self.projects or self.departments or self.pools)
+        """Whether people have changed who may use what: rare, and anything may hang on it.
+
+        Node pools are none of it: cycles write to them, and nodes that one moves are among the nodes.
+        """
+        return bool(self.projects or self.departments)
 
 
 _decoder: Final = msgspec.json.Decoder(Changes)

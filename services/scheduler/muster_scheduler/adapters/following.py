@@ -23,6 +23,7 @@ from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.state import State
 
 _MOST_KEPT: Final = 100_000  # texts and requests that workloads share; then they are collected again
+_MOST_REPLACED: Final = 100_000
 LAST: Final = "SELECT seq, keys FROM changes ORDER BY seq DESC LIMIT 1"
 EPOCH: Final = "SELECT coalesce(max(epoch), 0) AS epoch FROM lease_epoch WHERE name = 'leader'"
 _NOTED: Final = "SELECT count(*) FROM noted_epochs WHERE epoch >= $1 AND epoch < $2"
@@ -82,6 +83,7 @@ class Follower:
         self._seq = seq
         self._epoch = epoch
         self._kept = kept
+        self._replaced = 0  # workloads since what follows from them was made
 
     @classmethod
     async def read(cls, connection: asyncpg.Connection, limits: Limits, now: int) -> Follower:
@@ -134,7 +136,10 @@ class Follower:
         for key in changes.usage:
             world.queues.usage.pop(key, None)
         world.queues.usage.update(rebuild.usage_of(read.usage))
-        if changes.settings:
+        self._replaced += len(changes.workloads)
+        # Timers and heads of classes take entries and lose none while no cycle runs.
+        if changes.settings or self._replaced > max(_MOST_REPLACED, len(world.workloads)):
+            self._replaced = 0
             derive(world)
         state.commit()
 
@@ -195,6 +200,8 @@ def _replace_fleet(world: World, changes: Changes, read: _Read, now: int) -> Non
     world.inventory.put_nodes(nodes.values())
     for node in nodes.values():
         world.watch_node(node)
+        for workload_id in {holder.workload for holder in node.entries}:  # it may have to leave at another time
+            world.watch(world.workloads[workload_id])
     for pool in sorted(pools | {node.pool for node in nodes.values()}):
         world.waiting.wake_pool(pool)
 

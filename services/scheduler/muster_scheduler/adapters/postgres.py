@@ -41,7 +41,9 @@ INSERT INTO retired
 SELECT g.id, g.project, g.name, g.phase, g.desired, g.generation, g.attempt, g.updated, g.body, a.body, a.spec,
        o.delete_at
 FROM gone g JOIN over o ON o.id = g.id LEFT JOIN asked a ON a.workload = g.id AND a.generation = g.generation
-"""
+ON CONFLICT (id) DO UPDATE SET phase = excluded.phase, desired = excluded.desired, generation = excluded.generation,
+    attempt = excluded.attempt, updated = excluded.updated, body = excluded.body, delete_at = excluded.delete_at
+"""  # it is in both where a release that does not know `retired` has led meanwhile, and was told to delete it
 _REQUESTS: Final = """
 INSERT INTO requests (workload, generation, body, spec)
 SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::bytea[]) ON CONFLICT DO NOTHING

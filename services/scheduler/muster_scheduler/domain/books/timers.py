@@ -22,10 +22,13 @@ class Timers:
         """Looks at the workload at that time (microseconds since 1970)."""
         heapq.heappush(self._heap, (time, workload))
 
-    def due(self, now: int) -> list[str]:
-        """Workloads whose time has come, each once, by id: not by time, which entries too many would change."""
+    def due(self, now: int, most: int | None = None) -> list[str]:
+        """Workloads whose time has come, each once, by id: not by time, which entries too many would change.
+
+        most: of those whose time came first; the others stay due.
+        """
         ripe: set[str] = set()
-        while self._heap and self._heap[0][0] <= now:
+        while self._heap and self._heap[0][0] <= now and (most is None or len(ripe) < most):
             entry = heapq.heappop(self._heap)
             self._taken.append(entry)
             ripe.add(entry[1])

@@ -6,12 +6,14 @@ Called by world.py for each workload that it watches.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from muster_kernel.lifecycle import ACTIVE, OVER, WAITING, Phase
-from muster_scheduler.domain.asked.limits import Limits
+from muster_scheduler.domain.asked.limits import RETIRE_AFTER, Limits
 from muster_scheduler.domain.asked.workloads import SECOND, Ending, Workload
 from muster_scheduler.domain.fleet.clocks import Due
 
+_SOON: Final = 2 * RETIRE_AFTER
 _Goes = Callable[[Workload], Due | None]  # when it has to go by time alone, and why
 
 
@@ -23,7 +25,8 @@ def times_of(workload: Workload, now: int, limits: Limits, due: _Goes) -> Iterat
     elif workload.phase is Phase.TERMINATING and workload.ending is Ending.RESTART:
         yield workload.not_before
     elif workload.phase in OVER:
-        if at := delete_at(workload):
+        at = delete_at(workload)
+        if at and at <= now + _SOON:  # later it has left the memory, and is taken back when it is time
             yield at
     elif workload.phase in ACTIVE:
         yield from _times_of_running(workload, now, limits, due)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from muster_kernel.lifecycle import ACTIVE, FINAL, OVER, RELEASING, WAITING
+from muster_kernel.lifecycle import ACTIVE, FINAL, OVER, RELEASING, WAITING, Phase
 from muster_kernel.sentences import Reason
 from muster_scheduler.domain.asked.courses import COURSE, turned
 from muster_scheduler.domain.asked.limits import RETIRE_AFTER, RETIRE_AT_ONCE, WAITING_EVERY, Limits
@@ -281,13 +281,15 @@ class World:
 
     def retire(self) -> None:
         """Lets workloads go that have been over for a while; their rows are kept apart, and bring them back."""
-        due = [w for w in map(self.workloads.get, self.over.due(self.now - RETIRE_AFTER)) if w is not None]
-        for number, workload in enumerate(due):
-            if workload.phase not in FINAL:
-                continue
-            if workload.everyone() or workload.claim or workload.id in self.quarantined or number >= RETIRE_AT_ONCE:
+        due = self.over.due(self.now - RETIRE_AFTER, RETIRE_AT_ONCE)
+        for workload in [w for w in map(self.workloads.get, due) if w is not None and w.phase in FINAL]:
+            aside = workload.id in self.quarantined
+            if workload.everyone() or workload.claim or (aside and workload.phase is not Phase.DELETED):
                 self.over.at(self.now, workload.id)
+                self.note_times(workload)
                 continue
+            if self.journal.drop(self.quarantined, workload.id) is not None:
+                self.touched.quarantined[workload.id] = None
             self.journal.drop(self.workloads, workload.id)
             self.touched.retired[workload.id] = delete_at(workload)
 
