@@ -92,7 +92,9 @@ class Follower:
         async with connection.transaction(isolation="repeatable_read", readonly=True):
             (last,) = await connection.fetch(LAST)
             (led,) = await connection.fetch(EPOCH)
-            return cls(await rebuild.read(connection, limits, now, kept), last["seq"], led["epoch"], kept)
+            state = await rebuild.read(connection, limits, now, kept)
+        derive(state.world)
+        return cls(state, last["seq"], led["epoch"], kept)
 
     async def check_terms(self, connection: asyncpg.Connection, epoch: int) -> None:
         """Whether every leader before `epoch` has noted what it changed. Raises Overtaken.

@@ -59,11 +59,17 @@ async def load(connection: asyncpg.Connection, limits: Limits, now: int) -> Stat
     All of one moment: a standby reads while the leader writes, and half of a transaction is a state that never was.
     """
     async with connection.transaction(isolation="repeatable_read", readonly=True):
-        return await read(connection, limits, now, Kept())
+        state = await read(connection, limits, now, Kept())
+    derive(state.world)
+    return state
 
 
 async def read(connection: asyncpg.Connection, limits: Limits, now: int, kept: Kept) -> State:
-    """As `load`, within the caller's transaction. kept: what rows have in common; grows."""
+    """The truth of the state, within the caller's transaction. kept: what rows have in common; grows.
+
+    The caller derives what follows from it when the transaction is over: with a million workloads that takes seconds,
+    and PostgreSQL ends a session whose transaction is idle for so long.
+    """
     state = State(limits)
     world = state.world
     world.now = now
@@ -74,7 +80,6 @@ async def read(connection: asyncpg.Connection, limits: Limits, now: int, kept: K
             world.quarantined[found.workload] = found
     world.queues.usage = usage_of(await connection.fetch("SELECT project, pool, body FROM usage"))
     world.journal.clear()
-    derive(world)
     retired = map(to_retired, await connection.fetch(COMPLETED))
     world.usual = learned([*retired, *world.workloads.values()])
     return state
