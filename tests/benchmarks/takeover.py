@@ -1,4 +1,4 @@
-"""How long nobody leads: `uv run python tests/benchmarks/takeover.py --json` (100,000 GPUs, 1,000,000 waiting).
+"""How long no scheduler leads: `uv run python tests/benchmarks/takeover.py --json` (100,000 GPUs, 1,000,000 waiting).
 
 On a real PostgreSQL and a real Kafka: a fleet with 170,000 running replicas, a queue, and a history of 2,000,000
 assignment records. Schedulers are processes. One starts alone (cold_s: from its start until it has decided something),

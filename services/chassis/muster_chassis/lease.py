@@ -233,6 +233,6 @@ async def _read(process: asyncio.subprocess.Process) -> dict[str, Any]:
 async def _write(process: asyncio.subprocess.Process, **fields: object) -> None:
     if process.stdin is None:
         raise RuntimeError("the process that holds the lease has no input")
-    with suppress(ConnectionError):  # it has ended; whoever reads from it hears that
+    with suppress(ConnectionError):  # it has ended; its reader hears that
         process.stdin.write(json.dumps(fields).encode() + b"\n")
         await process.stdin.drain()

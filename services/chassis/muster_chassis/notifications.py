@@ -36,7 +36,7 @@ _NOTIFY: Final = "SELECT pg_notify($1, kind) FROM unnest($2::text[]) AS kind"
 class Notifications:
     """The notifications between the instances of one service; its schema names the channel.
 
-    Every role of the database may send on it. A notification that nobody meant costs one look.
+    Every role of the database may send on it. A notification without a cause costs one look.
     """
 
     def __init__(self, database: Database) -> None:

@@ -1,7 +1,7 @@
 """Makes the topics of the catalogue, and corrects the configuration of those that exist.
 
 Called by the bus at start and after every change of Kafka's identity. Without `segment.ms` a compacted topic is not
-compacted before its segment is 1 GiB or 7 days old, so that whoever reads it reads all of its history.
+compacted before its segment is 1 GiB or 7 days old, so that each reader reads all of its history.
 Holds: a configuration that an operator has added, and that the catalogue does not name, is kept; a Kafka that does not
 let itself be configured is used as it is.
 """
