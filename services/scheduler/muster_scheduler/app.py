@@ -46,9 +46,10 @@ from muster_scheduler.domain import events as domain
 from muster_scheduler.domain.asked.workloads import SECOND
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.life.fleet import speaks_for
+from muster_scheduler.domain.life.republication import owed
 from muster_scheduler.domain.state import State
 from muster_scheduler.domain.warming import warm_up
-from muster_scheduler.handlers import Handlers, micros, owed
+from muster_scheduler.handlers import Handlers, micros
 from muster_scheduler.rpc import Desk, services
 from muster_scheduler.settings import SchedulerSettings
 from muster_scheduler.stream.questions import read_admitted

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 import traceback
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -26,14 +26,14 @@ from muster_chassis.events import Event, Retry
 from muster_chassis.health import Health
 from muster_chassis.text import clean
 from muster_chassis.unit import Unit
-from muster_kernel.lifecycle import Phase
 from muster_scheduler import incomplete
 from muster_scheduler.domain import decisions, events
-from muster_scheduler.domain.asked.limits import RETIRE_AFTER
 from muster_scheduler.domain.asked.quarantine import Quarantined
 from muster_scheduler.domain.asked.workloads import SECOND, Workload
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.life import quarantine
+from muster_scheduler.domain.life.republication import republish
+from muster_scheduler.domain.life.revival import old_enough, spoken_of
 from muster_scheduler.domain.placement.place import Budget
 from muster_scheduler.domain.state import Plan, State
 from muster_scheduler.domain.steps import Step, Steps
@@ -87,16 +87,7 @@ BATCHES_FAILED = metrics.counter(
     meaning="Cycles that failed with no workload to blame, after which heads are decided one by one, which is slower.",
     action="The log has the trace. Batches are used again once a workload is set aside, or by the next leader.",
 )
-_CLOCKS: Final = 60 * SECOND
-_MILLISECOND: Final = SECOND // 1000
 _CYCLE: Final = "cycle"
-_OF_A_WORKLOAD: Final = (
-    events.Admitted,
-    events.Rejected,
-    events.SuspendRequested,
-    events.ResumeRequested,
-    events.DeletionRequested,
-)
 _ASIDE: Final = "places"
 _MOST_ASIDE: Final = 20  # workloads that one transaction sets aside; more of them are found by the next ones
 _TRACE: Final = 4000
@@ -174,7 +165,7 @@ class Handlers:
         unit.after_rollback(self._abort)
         steps.done(Step.WAIT)
         arrived = tuple(incoming)
-        revived = await self._revived(unit, [*revive, *_spoken_of(arrived)])
+        revived = await self._revived(unit, [*revive, *spoken_of(arrived)])
         began = time.perf_counter()
         plan = self._decide(micros(unit.now), arrived, revived, before, steps)
         CYCLE.observe(time.perf_counter() - began)
@@ -366,54 +357,3 @@ class Handlers:
 def _found(workload: str, error: BaseException, now: int) -> Quarantined:
     trace = "".join(traceback.format_exception(error))
     return Quarantined(workload, clean(f"{type(error).__name__}: {error}", 500), clean(trace[-_TRACE:], _TRACE), now)
-
-
-def _spoken_of(arrived: Iterable[events.Event]) -> Iterator[str]:
-    """The workloads of what people and policy say, and those that an agent holds, which may have to be released.
-
-    What an agent says of a replica of one that is over changes nothing.
-    """
-    for event in arrived:
-        if isinstance(event, _OF_A_WORKLOAD):
-            yield event.workload
-        elif isinstance(event, events.AssignmentsHeld):
-            yield from (held.workload for held in event.held)
-
-
-def old_enough(workload_ids: Iterable[str], now: int) -> list[str]:
-    """Those that may have been retired: an id has the time at which it was made. now: microseconds since 1970.
-
-    The clock of the service that made it may differ from ours by `_CLOCKS`; an id of another sort may be of any age.
-    """
-    young = (now - RETIRE_AFTER + _CLOCKS) // _MILLISECOND, (now + _CLOCKS) // _MILLISECOND
-    return [each for each in workload_ids if not young[0] < _made_at(each) <= young[1]]
-
-
-def _made_at(workload_id: str) -> int:
-    """The milliseconds since 1970 that an id of version 7 has; for any other one some number."""
-    try:
-        return int(workload_id.replace("-", "")[:12], 16)
-    except ValueError:
-        return 0
-
-
-def owed(world: World) -> list[str]:
-    """The workloads whose records a new leader has to publish: something of them may still run."""
-    return sorted(workload.id for workload in world.workloads.values() if workload.remaining)
-
-
-def republish(world: World, workloads: Sequence[str]) -> None:
-    """Decides records anew: an assignment for what should run, a tombstone for what is still leaving.
-
-    A workload that has ended since it was owed has had its last record in this term.
-    """
-    for workload_id in workloads:
-        workload = world.workloads.get(workload_id)
-        if workload is None or not workload.remaining:
-            continue
-        if workload.active or workload.phase is Phase.UNKNOWN:
-            world.rewrite(workload)
-            continue
-        grace, reason = world.limits.grace, workload.reason.value
-        run = (workload.revision, workload.attempt)
-        world.decide(decisions.Release(workload.cluster, workload.id, *run, grace, reason))

@@ -12,8 +12,9 @@ from muster.fleet.v1 import fleet_pb2 as fleet
 from muster.workload.v1 import workload_pb2 as w
 from muster_chassis.rpc import ServiceName
 from muster_chassis.topics import ADMISSIONS
-from muster_scheduler import app, handlers
+from muster_scheduler import app
 from muster_scheduler.domain.books import world
+from muster_scheduler.domain.life import revival
 from muster_stack.fixtures import TestDatabase
 from tests.integration.scheduler.test_leading import register
 from tests.support.identities import channel_to
@@ -24,7 +25,7 @@ from tests.support.waiting import eventually, until
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is over leaves within a second instead of minutes."""
-    for module in (world, handlers):
+    for module in (world, revival):
         monkeypatch.setattr(module, "RETIRE_AFTER", 0)
     monkeypatch.setattr(app, "_RETIRE_EVERY", 0.2)
     monkeypatch.setattr(app, "_UPKEEP_EVERY", 0.2)

@@ -1,4 +1,4 @@
-"""The state read back from PostgreSQL: at the start of a term, and by a standby now and then.
+"""The state read back from PostgreSQL: by a standby when it begins to follow, and at the start of a term without one.
 
 A million workloads have to be there in half a minute and in little memory: rows come in stretches by their key, so
 that never all of them are held twice; texts that many rows share are kept once, and so are requests, which differ in
