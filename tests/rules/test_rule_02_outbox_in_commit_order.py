@@ -1,14 +1,15 @@
 """Rule 2: the outbox is in commit order, and consumers see each aggregate's versions one after the other.
 
 Taken out here: the lock under which rows are inserted (a row that commits late is never published), the relay's look
-at versions (a broken outbox is published as it is), the consumer's (an older version is handled last), and the parking
-of gaps (a later version is handled first).
+at versions (a broken outbox is published as it is), the consumer's (an older version is handled last), the parking of
+gaps (a later version is handled first), and the end of an idle session (one that is stopped keeps the lane).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.resources import files
 from typing import Any
 
@@ -89,6 +90,34 @@ async def test_a_row_that_commits_late_is_published(database: Any, kafka: str) -
 
 async def test_without_the_lock_it_is_lost(database: Any, kafka: str) -> None:
     assert "slow" not in await _published(database, kafka, lock=False)
+
+
+async def _published_beside_a_stopped_instance(database: Any, kafka: str) -> bool:
+    """Whether this instance publishes although another one, which is stopped, had the lock of the lane."""
+    url = database.url("submission")
+    async with opened(url, "submission") as other, station("submission", url, kafka) as here:
+        stopped = Relay(other, here.bus)
+        async with stopped._connected():  # and never uses it again
+            relay = _Recording(here.database, here.bus)
+            here.go(relay.run)
+            await here.publish("w1")
+            with suppress(TimeoutError):
+                await until(lambda: relay.sent, within=4)
+            return relay.sent == [("w1", 1)]
+
+
+async def test_an_instance_that_is_stopped_loses_the_lane(
+    database: Any, kafka: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "_IDLE_SECONDS", 1.0)
+    assert await _published_beside_a_stopped_instance(database, kafka)
+
+
+async def test_if_its_session_had_no_end_others_would_publish_nothing(
+    database: Any, kafka: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "_IDLE_SECONDS", 0.0)
+    assert not await _published_beside_a_stopped_instance(database, kafka)
 
 
 async def _publish_a_broken_outbox(database: Any, kafka: str) -> list[tuple[str, int]]:

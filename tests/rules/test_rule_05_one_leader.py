@@ -1,7 +1,8 @@
 """Rule 5, the lease's part: one scheduler leads, and what an old leader still wants to do is refused.
 
 Taken out here: the lock on the epoch row (an old leader commits after the takeover), the transactional producer (an old
-leader's assignments still go out), and the renewal (a leader that was frozen does not notice).
+leader's assignments still go out), the renewal (a leader that was frozen does not notice), and the end of the old
+leader's sessions (the transaction of one that is stopped holds up the takeover).
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from muster_chassis import identity, lease_holder
 from muster_chassis.database import Database
-from muster_chassis.lease import LEASE_SECONDS, Deposed, Leadership, Term
+from muster_chassis.lease import LEASE_SECONDS, Deposed, Leadership, Term, fence
 from muster_chassis.lease_holder import Contest
 from muster_chassis.outbox import Fenced, Relay
 from muster_chassis.topics import assignments
@@ -38,11 +40,11 @@ async def _candidate(database: Database, holder: str, **options: Any) -> AsyncIt
         await asyncio.wait({task})
 
 
-async def _takeover(database: Database, holder: str) -> int:
-    """One takeover, alone; the new epoch."""
+async def _takeover(database: Database, holder: str, sessions: str = "none") -> int:
+    """One takeover, alone; the new epoch. sessions: the application_name of the new leader."""
     connection = await database.connect()
     try:
-        contest = Contest(connection, database.settings.database_schema, "leader", holder, LEASE_SECONDS)
+        contest = Contest(connection, database.settings.database_schema, "leader", holder, sessions, LEASE_SECONDS)
         assert await contest.free()
         epoch = await contest.take(0)
         assert epoch is not None
@@ -84,6 +86,34 @@ async def test_a_takeover_waits_for_what_has_passed_the_fence(database: Any) -> 
 
 async def test_with_a_plain_condition_the_old_leader_commits_after_the_takeover(database: Any) -> None:
     assert not await _commit_across_a_takeover(database, _plain_fence)
+
+
+async def _takeover_from_a_stopped_leader(database: Any) -> bool:
+    """Whether a takeover does not wait for the open transaction of a leader that will never go on with it."""
+    url = database.url("scheduler")
+    async with opened(url, "scheduler") as old, opened(url, "scheduler") as new:
+        epoch = await _takeover(old, "old", await old.pool.fetchval("SHOW application_name"))
+        await new.pool.execute("UPDATE lease_renewal SET expires = '-infinity'")
+        stopped = await old.connect()
+        try:
+            await stopped.execute("BEGIN")
+            await fence(Unit(cast("Any", stopped), identity.now(), "scheduler"), epoch)
+            return await asyncio.wait_for(_takeover(new, "new"), 2) == epoch + 1
+        except TimeoutError:
+            return False
+        finally:
+            stopped.terminate()
+
+
+async def test_a_takeover_ends_the_sessions_of_a_leader_that_is_stopped(database: Any) -> None:
+    assert await _takeover_from_a_stopped_leader(database)
+
+
+async def test_if_they_stayed_its_open_transaction_would_hold_up_the_takeover(
+    database: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease_holder, "_END_SESSIONS", "SELECT $1::text")
+    assert not await _takeover_from_a_stopped_leader(database)
 
 
 async def test_after_a_takeover_the_old_leader_may_not_begin(database: Any) -> None:

@@ -68,6 +68,7 @@ TRANSIENT: Final = (
     asyncpg.CrashShutdownError,
     asyncpg.InsufficientResourcesError,
     asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.IdleSessionTimeoutError,
     asyncpg.ReadOnlySQLTransactionError,
     OSError,
 )
@@ -101,11 +102,12 @@ class Database:
     fingerprints: how requests that are done once are told apart; a service that takes credentials gives it its keys.
     """
 
-    def __init__(self, pool: asyncpg.Pool, settings: DatabaseSettings, source: str) -> None:
+    def __init__(self, pool: asyncpg.Pool, settings: DatabaseSettings, source: str, options: dict[str, Any]) -> None:
         self.pool = pool
         self.source = source
         self.settings = settings
         self.fingerprints = Fingerprints()
+        self._options = options
         self._woken: list[Callable[[], None]] = []
 
     @classmethod
@@ -131,6 +133,7 @@ class Database:
             shown.good("schema")
         finally:
             await connection.close(timeout=5)
+        options = _options(settings, source)
         pool: asyncpg.Pool = await asyncpg.create_pool(  # type: ignore[call-overload]  # the stubs want one record class
             settings.database_url.get_secret_value(),
             connection_class=Connection,
@@ -140,9 +143,9 @@ class Database:
             reset=_check_idle,
             timeout=10,
             max_inactive_connection_lifetime=0,
-            **_options(settings, source),
+            **options,
         )
-        return cls(pool, settings, source)
+        return cls(pool, settings, source, options)
 
     async def close(self) -> None:
         """Closes the pool, within 5 seconds."""
@@ -154,12 +157,10 @@ class Database:
 
     def target(self) -> dict[str, Any]:
         """How another process connects as this one does: arguments of asyncpg.connect, as values of JSON."""
-        settings = self.settings
-        options = _options(settings, self.source)
         return {
-            "dsn": settings.database_url.get_secret_value(),
-            "schema": settings.database_schema,
-            "options": options,
+            "dsn": self.settings.database_url.get_secret_value(),
+            "schema": self.settings.database_schema,
+            "options": self._options,
         }
 
     async def connect(self) -> Connection:
@@ -168,7 +169,7 @@ class Database:
             self.settings.database_url.get_secret_value(),
             connection_class=Connection,
             timeout=10,
-            **_options(self.settings, self.source),
+            **self._options,
         )
         await know_backend(connection)
         return connection
@@ -321,12 +322,13 @@ async def _look_up(connection: AnyConnection, commit_id: str, backend: Backend) 
 
 
 def _options(settings: DatabaseSettings, source: str) -> dict[str, Any]:
+    """How this process connects. All of its sessions have one application_name, which no other process has."""
     bound = str(int(settings.database_statement_seconds * 1000))
     return {
         "command_timeout": settings.database_statement_seconds + 1,
         "server_settings": {
             "search_path": settings.database_schema,
-            "application_name": f"muster-{source}",
+            "application_name": f"muster-{source}/{identity.event_id()}",
             "statement_timeout": bound,
             "idle_in_transaction_session_timeout": bound,
             **PLANNER,

@@ -56,6 +56,8 @@ _LEADER: Final = """
 SELECT holder, epoch, expires < clock_timestamp() AS over FROM lease_renewal WHERE name = $1
 """
 _LOCKS: Final = "+lock"  # ends the name of a holder whose session has the lock of its epoch
+# A role may end its own sessions. Those of a process that is stopped would keep its transactions and locks for ever.
+_END_SESSIONS: Final = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = $1"
 _FIRST: Final = "INSERT INTO lease_renewal VALUES ($1, $2, 0, '-infinity') ON CONFLICT DO NOTHING"
 # Waits for the open transactions of the leader before, which hold the row FOR SHARE; their timeouts bound that.
 _EPOCH: Final = """
@@ -76,14 +78,18 @@ _GIVE_BACK: Final = "UPDATE lease_renewal SET expires = '-infinity' WHERE name =
 class Contest:
     """The statements by which a lease is taken, renewed and given back, on one connection.
 
-    holder: must differ between processes that live at the same time. lease: seconds for which it lasts.
+    holder: must differ between processes that live at the same time. sessions: the application_name of all sessions
+    that the leader's process has, and no other process. lease: seconds for which it lasts.
     """
 
-    def __init__(self, connection: asyncpg.Connection, schema: str, name: str, holder: str, lease: float) -> None:
+    def __init__(
+        self, connection: asyncpg.Connection, schema: str, name: str, holder: str, sessions: str, lease: float
+    ) -> None:
         self._connection = connection
         self._schema = schema
         self._name = name
-        self._holder = f"{holder}{_LOCKS}"
+        self._holder = f"{holder} {sessions}{_LOCKS}"
+        self._sessions = sessions
         self._lease = lease
         self._locked = False
         self._gone = 0  # the epoch whose session was seen to be gone
@@ -107,6 +113,7 @@ class Contest:
             mine = found["holder"] == self._holder
             if not found["over"] and not mine and found["epoch"] != self._gone:
                 return None
+            await self._end_sessions(found["holder"])
             epoch: int = await self._connection.fetchval(_EPOCH, self._name, floor)
             # Before others can see the epoch: they take a lock that is free for a leader that is gone.
             self._locked = await self._lock(epoch)
@@ -123,6 +130,12 @@ class Contest:
     async def give_back(self) -> None:
         """Let the next candidate take over at once."""
         await self._connection.execute(_GIVE_BACK, self._name, self._holder)
+
+    async def _end_sessions(self, holder: str) -> None:
+        """End the sessions of the process that led before; one that still lives connects again, and is deposed."""
+        sessions = holder.removesuffix(_LOCKS).rpartition(" ")[2]
+        if sessions != self._sessions:
+            await self._connection.execute(_END_SESSIONS, sessions)
 
     def abandon(self) -> None:
         """Close the connection without a word."""
@@ -228,7 +241,8 @@ class _Holder:
     async def _connected(self) -> Contest:
         connection = await asyncpg.connect(self._config["dsn"], timeout=10, **self._config["options"])
         config = self._config
-        self._contest = Contest(connection, config["schema"], config["name"], config["holder"], self._lease)
+        sessions = config["options"]["server_settings"]["application_name"]
+        self._contest = Contest(connection, config["schema"], config["name"], config["holder"], sessions, self._lease)
         return self._contest
 
 

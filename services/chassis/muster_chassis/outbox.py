@@ -45,6 +45,7 @@ _PASS: Final = 1000
 _POLL: Final = 0.25
 _PERSIST: Final = 1.0
 _LOCK_PAUSE: Final = 0.25
+_IDLE_SECONDS: Final = 15.0  # above _POLL, and above what a pass waits for Kafka
 _READ: Final = """
 SELECT id, event_id::text, topic, aggregate, version, key, type, headers, value, trace, created
 FROM outbox WHERE lane = $1 AND id > $2 AND topic <> ALL($4::text[]) ORDER BY id LIMIT $3
@@ -242,6 +243,9 @@ class Relay:
         try:
             # It writes positions only, and a position that a crash took back sends some rows a second time.
             await connection.execute("SET synchronous_commit = off")
+            # A process that is stopped, or a machine that is cut off, must not keep the lock from other instances. A
+            # pass that takes longer is sent again, under the same event ids.
+            await connection.execute(f"SET idle_session_timeout = {int(_IDLE_SECONDS * 1000)}")
             self._standby = bool(await connection.fetchval("SHOW synchronous_standby_names"))
             if self._transactional_id is None:
                 await self._alone(connection)

@@ -34,7 +34,7 @@ class _Pool:
 def _database(monkeypatch: pytest.MonkeyPatch, *, free: bool = True, at_rest: bool = True) -> Database:
     monkeypatch.setattr(database, "_ACQUIRE_SECONDS", 0.01)
     monkeypatch.setattr(database, "_RELEASE_SECONDS", 0.01)
-    return Database(cast("Any", _Pool(free=free, at_rest=at_rest)), cast("Any", None), "test")
+    return Database(cast("Any", _Pool(free=free, at_rest=at_rest)), cast("Any", None), "test", {})
 
 
 async def test_a_pool_without_a_free_connection_is_said_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
