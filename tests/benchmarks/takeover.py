@@ -79,6 +79,10 @@ class Scheduler:
         """How many lines of its log have a text."""
         return self.log.read_text(errors="replace").count(what)
 
+    def last(self, lines: int) -> list[str]:
+        """The last lines of its log."""
+        return self.log.read_text(errors="replace").splitlines()[-lines:]
+
     def signal(self, what: signal.Signals) -> float:
         """Send a signal; the moment."""
         self.process.send_signal(what)
@@ -132,6 +136,14 @@ class Bench:
                 raise RuntimeError(f"{scheduler.name} did not say {what!r}; its log is {scheduler.log}")
             await asyncio.sleep(0.05)
 
+    async def ends_leading(self, scheduler: Scheduler) -> None:
+        """Wait until one that was stopped has stepped down, or was ended by its watchdog."""
+        deadline = time.monotonic() + _PATIENCE
+        while not scheduler.said("stepped down") and scheduler.process.poll() is None:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{scheduler.name} leads on; its log is {scheduler.log}")
+            await asyncio.sleep(0.05)
+
     async def decided(self, since: float) -> float:
         """Seconds from `since` until something is decided about a workload that is admitted from now on."""
         assert self.others is not None
@@ -173,9 +185,12 @@ async def measure(size: Size, history: int) -> dict[str, object]:
                 result |= await _takeovers(bench, len(running))
         finally:
             bench.end()
+            _say("\n".join(f"{each.name}: {line}" for each in bench.schedulers for line in each.last(12)))
         result["epochs"] = await _epochs(url)
-        # The one that was stopped has to say so.
-        result["lease_lost"] = sum(each.said("stepped down") for each in bench.schedulers) - 1
+        stopped = 1  # the second one, which has to step down or to end
+        result["lease_lost"] = sum(
+            each.said("stepped down") for number, each in enumerate(bench.schedulers) if number != stopped
+        )
     return result
 
 
@@ -195,7 +210,7 @@ async def _takeovers(bench: Bench, running: int) -> dict[str, object]:
     frozen = await bench.decided(second.signal(signal.SIGSTOP))
     _say(f"stopped: {frozen} s")
     second.signal(signal.SIGCONT)
-    await bench.says(second, "stepped down")
+    await bench.ends_leading(second)
     return {"standby_s": standby, "frozen_s": frozen, "cold_s": cold, "republished_s": republished}
 
 

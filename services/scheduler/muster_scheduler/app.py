@@ -60,6 +60,7 @@ _TICK: Final = 1.0
 _RETIRE_EVERY: Final = 5.0
 _FOLLOW: Final = 0.25
 _FOLLOW_MOST: Final = 2.0
+_WARM: Final = 100  # changes: what a standby that is up to date finds at one look
 _SHORT: Final = 0.02
 _DRAIN: Final = 3.0
 _REBUILD: Final = 600.0  # seconds for which a rebuild or a compilation may hold the loop
@@ -73,6 +74,12 @@ REPUBLISHING = metrics.gauge(
     unit="records",
     meaning="Records of workloads that this term has not published under its epoch yet.",
     action="Does not fall: look at muster_condition and at PostgreSQL. What runs goes on meanwhile.",
+)
+BEHIND = metrics.gauge(
+    "muster_scheduler_behind",
+    unit="transactions",
+    meaning="What the leader had committed and a standby had not followed at its last look, four times a second.",
+    action="Stays above 1,000: this standby would take over late; look at its CPU and at PostgreSQL.",
 )
 
 
@@ -174,16 +181,20 @@ class Scheduler:
 
     async def _follow(self) -> None:
         """Follows what the leader commits, so that this process leads at once when it has to."""
-        backoff = Backoff(first=_FOLLOW, last=_FOLLOW_MOST)
+        backoff, warm = Backoff(first=_FOLLOW, last=_FOLLOW_MOST), False
         while True:
             try:
                 if self._follower is None:
+                    warm = False
                     self._follower = await self._read()
                     heap.settle()
-                    _log.info("follows", workloads=len(self._follower.state.world.workloads))
                 async with self._database.pool.acquire() as connection:
                     with long_section(_REBUILD):
-                        await self._follower.advance(connection, micros(identity.now()))  # type: ignore[arg-type]
+                        behind = await self._follower.advance(connection, micros(identity.now()))  # type: ignore[arg-type]
+                BEHIND.set(behind)
+                if not warm and behind < _WARM:
+                    warm = True
+                    _log.info("follows", workloads=len(self._follower.state.world.workloads))
                 backoff.reset()
                 await asyncio.sleep(_FOLLOW)
             except Overtaken as error:
