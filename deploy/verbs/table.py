@@ -28,7 +28,7 @@ VERBS: Final[dict[str, tuple[Callable[[], int], str]]] = {
     "pages": (pages, "write the language's reference page and its definitions for Kubernetes from the catalogue"),
     "lock": (lock, "resolve every dependency anew into requirements.lock and requirements-torch.lock"),
     "bench": (bench, "run the benchmarks"),
-    "chaos": (chaos, "kill parts under load and judge what was lost (SEED=1 KILLS=30)"),
+    "chaos": (chaos, "kill parts under load and judge what was lost (SEED=1 KILLS=30 INSTANCES=submission=2)"),
     "attack": (attack, "try every scripted attack on running stacks and judge whether they held (ONLY=B4)"),
     "testbed": (testbed, "build a Kubernetes API server from Go modules, for the tests that ask a real one"),
     "compose-up": (compose_up, "start Kafka and PostgreSQL in containers"),

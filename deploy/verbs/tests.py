@@ -79,9 +79,12 @@ def coverage_by_package(files: Mapping[str, Any], packages: Sequence[str]) -> di
 
 
 def chaos() -> int:
-    """Kills services, agents and brokers under load and judges what was lost. SEED and KILLS are variables."""
+    """Kills services, agents and brokers under load and judges what was lost.
+
+    SEED, KILLS and INSTANCES are variables.
+    """
     setup()
-    flags = [f"--{name.lower()}={os.environ[name]}" for name in ("SEED", "KILLS") if os.environ.get(name)]
+    flags = [f"--{name.lower()}={os.environ[name]}" for name in ("SEED", "KILLS", "INSTANCES") if os.environ.get(name)]
     become([PYTHON, ROOT / "tests" / "chaos" / "run.py", *flags])
 
 

@@ -15,6 +15,7 @@ from muster_client.phases import Phase
 from muster_client.quotas import pool_quota
 from muster_client.words import TERMINAL, phase_of
 from tests.chaos.documents import PROJECT, document
+from tests.chaos.probe import PROJECT as PROBED
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -47,6 +48,13 @@ class Driver:
         """The project of the run, with room for everything at once."""
         try:
             await _insist(lambda: self._muster.projects.create(PROJECT, quotas=[pool_quota(pool, gpus)]))
+        except AlreadyExists:
+            return
+
+    async def make_probe_project(self, pool: str) -> None:
+        """The project of the probe, in which nothing runs."""
+        try:
+            await _insist(lambda: self._muster.projects.create(PROBED, quotas=[pool_quota(pool, 0)]))
         except AlreadyExists:
             return
 

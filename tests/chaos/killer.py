@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -34,6 +35,7 @@ class Killer:
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
         self.hits: Counter[str] = Counter()
+        self.moments: list[float] = []  # of the kills, on the monotonic clock
 
     async def run(self, kills: Iterable[Kill], since: float) -> None:
         """All kills at their times; `since` is the loop's time at the run's start. A late one follows at once."""
@@ -44,6 +46,7 @@ class Killer:
 
     async def _kill(self, kill: Kill) -> None:
         target = kill.target
+        self.moments.append(time.monotonic())
         if target == SUPERVISOR and not await self._kill_supervisor(kill.pick):
             # The last replicas have ended before their killer came: the run owes as many kills as it was asked for.
             target = SERVICES[int(kill.pick * len(SERVICES)) % len(SERVICES)]
@@ -52,6 +55,7 @@ class Killer:
         elif target != SUPERVISOR and not await self._kill_part(target):
             return
         self.hits[target] += 1
+        self.moments.append(time.monotonic())  # a wipe takes seconds, and one that was late came now
 
     async def _kill_part(self, name: str) -> bool:
         """A part that is just being started again is killed as soon as it is there: a kill in a start counts too."""

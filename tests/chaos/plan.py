@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 SERVICES: Final = ("submission", "policy", "scheduler", "telemetry")
+STANDBY: Final = "scheduler-2"
 INFRASTRUCTURE: Final = ("kafka", "postgres")
 WIPE: Final = "kafka-wiped"
 SUPERVISOR: Final = "supervisor"
@@ -58,22 +59,30 @@ class ChaosPlan:
 
 
 def draw(
-    seed: int, workloads: int, kills: int, clusters: tuple[str, ...], gap: tuple[float, float] = (4.0, 8.0)
+    seed: int,
+    workloads: int,
+    kills: int,
+    clusters: tuple[str, ...],
+    gap: tuple[float, float] = (4.0, 8.0),
+    more: tuple[str, ...] = (STANDBY,),
 ) -> ChaosPlan:
-    """The plan of a seed. `gap` bounds the seconds between two kills; arrivals are spread over the same time."""
+    """The plan of a seed. `gap` bounds the seconds between two kills; arrivals are spread over the same time.
+
+    more: the instances of services beside the first ones.
+    """
     dice = random.Random(seed)
     at, times = 0.0, []
     for _ in range(kills):
         at += dice.uniform(*gap)
         times.append(at)
-    targets = _targets(dice, kills, clusters)
+    targets = _targets(dice, kills, clusters, more)
     kill_list = tuple(Kill(t, target, dice.random()) for t, target in zip(times, targets, strict=True))
     span = max(at * 0.9, 20.0)
     return ChaosPlan(arrivals=tuple(_arrivals(dice, workloads, span)), kills=kill_list)
 
 
-def _targets(dice: random.Random, kills: int, clusters: tuple[str, ...]) -> list[str]:
-    every = [*SERVICES, "scheduler-standby", *(f"agent-{c}" for c in clusters), SUPERVISOR, *INFRASTRUCTURE]
+def _targets(dice: random.Random, kills: int, clusters: tuple[str, ...], more: tuple[str, ...]) -> list[str]:
+    every = [*SERVICES, *more, *(f"agent-{c}" for c in clusters), SUPERVISOR, *INFRASTRUCTURE]
     # Supervisors and schedulers are where a mistake costs a device: they are drawn more often.
     likely = [*every, "scheduler", SUPERVISOR, SUPERVISOR, SUPERVISOR, "submission"]
     targets = dice.sample(every, min(kills, len(every)))

@@ -1,5 +1,8 @@
 """`make chaos SEED=1 KILLS=30`: workloads flow while everything is killed, and an outside checker judges.
 
+With INSTANCES=submission=2,policy=2 services have several instances, kills are 20 s apart, and a probe beside it says
+whether a kill is noticed through the others.
+
 The last line is one JSON object; the exit status is 0 only if nothing was lost, doubled or left over, no service
 complained in its log, and all that was acknowledged has ended. Findings go to stderr, a sentence each, with the folder
 that holds journals, logs and the ledger.
@@ -14,18 +17,26 @@ import shutil
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from muster_client import Muster
+from muster_stack.keeper.instances import all_instances, read_counts
 from tests.chaos import checker, clusters, complaints, journals, killer, ledger
 from tests.chaos.driver import Driver
 from tests.chaos.plan import ChaosPlan, draw
+from tests.chaos.probe import Probe
 from tests.support.stacks import RunningStack, running_stack
 
-LIMIT_SECONDS = 600.0
+LIMIT_SECONDS = 600.0  # beyond the last kill
+_GAP = (4.0, 8.0)
+_GAP_WITH_PROBE = (20.0, 20.0)
+_MOST_WAIT_MS = 500.0
+_PAIR = MappingProxyType({"scheduler": 2})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +46,26 @@ class Outcome:
     verdict: checker.Verdict
     hits: dict[str, int]
     seconds: float
+    probed: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing was found, and the probe was answered in time."""
+        wait = self.probed.get("verdict_wait_p99_ms", 0.0)
+        in_time = isinstance(wait, float) and wait <= _MOST_WAIT_MS
+        return self.verdict.clean and in_time and not self.probed.get("log_unavailable")
 
 
 def main() -> int:
     """Runs one seed; 0 where the verdict is clean."""
     given = _arguments()
-    plan = draw(given.seed, given.workloads, given.kills, clusters.NAMES)
+    counts = {**_PAIR} | read_counts(given.instances)
+    more = tuple(each.name for each in all_instances(counts) if each.number > 1)
+    gap = _GAP_WITH_PROBE if given.instances else _GAP
+    plan = draw(given.seed, given.workloads, given.kills, clusters.NAMES, gap, more)
     folder = Path(tempfile.mkdtemp(prefix="muster-chaos-"))
     _say(f"chaos: seed {given.seed}, {given.kills} kills, {given.workloads} workloads in {folder}")
-    outcome = run(plan, folder)
+    outcome = run(plan, folder, counts, probed=bool(given.instances))
     for finding in _findings(outcome.verdict):
         _say(f"  {finding}")
     if outcome.verdict.clean and not given.keep:
@@ -51,15 +73,17 @@ def main() -> int:
     else:
         _say(f"journals, logs and the ledger are in {folder}")
     print(json.dumps(_summary(given.seed, outcome)))
-    return 0 if outcome.verdict.clean else 1
+    return 0 if outcome.good else 1
 
 
-def run(plan: ChaosPlan, folder: Path) -> Outcome:
-    """One whole run: stack up, plan, stack down, verdict."""
+def run(plan: ChaosPlan, folder: Path, counts: Mapping[str, int] = _PAIR, *, probed: bool = False) -> Outcome:
+    """One whole run: stack up, plan, stack down, verdict. counts: instances by service. probed: a probe runs beside."""
     began = time.monotonic()
     book = folder / "ledger.jsonl"
-    with running_stack(folder / "stack", clusters.declarations(), standby=True) as stack:
-        hits = asyncio.run(_drive(stack, plan, book))
+    probe = Probe() if probed else None
+    with running_stack(folder / "stack", clusters.declarations(), instances=counts) as stack:
+        hunter = killer.Killer(stack.stack)
+        asyncio.run(_drive(stack, plan, book, hunter, probe))
     told = ledger.read(book)
     entries = [e for name in clusters.NAMES for e in journals.read_state_folder(stack.layout.agent(name))]
     history = checker.History(
@@ -69,30 +93,35 @@ def run(plan: ChaosPlan, folder: Path) -> Outcome:
         complaints=complaints.read(stack.layout.logs),
         marked_processes=[f"process {pid} of {replica}" for pid, replica in killer.marked(stack.layout.key)],
     )
-    return Outcome(checker.judge(history), hits, time.monotonic() - began)
+    seen = probe.result(hunter.moments) if probe else {}
+    return Outcome(checker.judge(history), dict(hunter.hits), time.monotonic() - began, seen)
 
 
-async def _drive(stack: RunningStack, plan: ChaosPlan, book: Path) -> dict[str, int]:
+async def _drive(stack: RunningStack, plan: ChaosPlan, book: Path, hunter: killer.Killer, probe: Probe | None) -> None:
     notes = ledger.Ledger(book)
+    limit = LIMIT_SECONDS + max((kill.at for kill in plan.kills), default=0.0)
     async with Muster(stack.server) as muster:
-        driver, hunter = Driver(muster, notes), killer.Killer(stack.stack)
+        driver = Driver(muster, notes)
         await driver.make_project("default", clusters.GPUS)
         since = asyncio.get_running_loop().time()
         following = asyncio.create_task(driver.follow(), name="follow")
-        progress = asyncio.create_task(_progress(driver, hunter), name="progress")
+        beside = [following, asyncio.create_task(_progress(driver, hunter), name="progress")]
+        if probe is not None:
+            await driver.make_probe_project("default")
+            beside.append(asyncio.create_task(probe.run(stack.submissions, driver.phases), name="probe"))
         try:
-            async with asyncio.timeout(LIMIT_SECONDS), asyncio.TaskGroup() as tasks:
+            async with asyncio.timeout(limit), asyncio.TaskGroup() as tasks:
                 tasks.create_task(hunter.run(plan.kills, since), name="kills")
                 for arrival in plan.arrivals:
                     tasks.create_task(driver.run(arrival), name=arrival.name)
         except TimeoutError:
-            _say(f"not everything ended within {LIMIT_SECONDS:g} s")
+            _say(f"not everything ended within {limit:g} s")
         finally:
-            following.cancel()
-            progress.cancel()
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
             await driver.settle()
             notes.close()
-    return dict(hunter.hits)
 
 
 async def _progress(driver: Driver, hunter: killer.Killer) -> None:
@@ -126,6 +155,7 @@ def _summary(seed: int, outcome: Outcome) -> dict[str, object]:
         "duplicate_starts": len(verdict.duplicate_starts),
         "left_over": len(verdict.left_over),
         "complaints": len(verdict.complaints),
+        **outcome.probed,
     }
 
 
@@ -134,6 +164,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--workloads", type=int, default=200)
+    parser.add_argument("--instances", default="", help="beside one of each and two schedulers: submission=2,policy=2")
     parser.add_argument("--keep", action="store_true", help="keep the folder also after a clean run")
     return parser.parse_args()
 

@@ -29,6 +29,12 @@ class RunningStack:
     bootstrap: str
 
     @property
+    def submissions(self) -> list[str]:
+        """The public addresses of all instances of submission."""
+        services = self.stack.status()["services"]
+        return [row["grpc"] for name, row in services.items() if name.startswith("submission")]
+
+    @property
     def kafka(self) -> dict[str, str]:
         """How aiokafka's clients connect as the stack itself, which may read everything."""
         return client_options(self.bootstrap, Identities(self.layout.bus_identities).of(ADMIN))
@@ -36,19 +42,24 @@ class RunningStack:
 
 @contextmanager
 def running_stack(
-    folder: Path, clusters: Mapping[str, str], *, standby: bool = False, hold: bool = False, auth: bool = False
+    folder: Path,
+    clusters: Mapping[str, str],
+    *,
+    instances: Mapping[str, int] | None = None,
+    hold: bool = False,
+    auth: bool = False,
 ) -> Iterator[RunningStack]:
     """Starts a stack with these cluster declarations (YAML by name) and waits until all of it is ready.
 
-    standby: a second scheduler follows. hold: agents accept assignments and start nothing. auth: calls need a token.
-    Raises StartFailed.
+    instances: by service, where there is more than one. hold: agents accept assignments and start nothing. auth: calls
+    need a token. Raises StartFailed.
     """
     layout = Layout.of(folder)
     layout.make()
     for name, declaration in clusters.items():
         (layout.clusters / f"{name}.yaml").write_text(declaration)
     try:
-        start_detached(layout, keeper_command(layout, standby=standby, hold=hold, auth=auth), seconds=START_SECONDS)
+        start_detached(layout, keeper_command(layout, instances, hold=hold, auth=auth), seconds=START_SECONDS)
         stack = Stack(layout)
         services = stack.status()["services"]
         yield RunningStack(layout, stack, services["submission"]["grpc"], services["kafka"]["bootstrap"])

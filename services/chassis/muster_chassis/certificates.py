@@ -46,6 +46,19 @@ def read_pair(certificate: Path, key: Path) -> ServerCertificate:
     return ServerCertificate(chain, secret, own.not_valid_after_utc)
 
 
+def names_of(chain: bytes) -> list[str]:
+    """The names (DNS first, then addresses) that the first certificate of a chain (PEM) is for; raises KeyFileError."""
+    own = x509.load_pem_x509_certificates(chain)[0]
+    try:
+        names = own.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        names = x509.SubjectAlternativeName([])
+    found = [*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))]
+    if not found:
+        raise KeyFileError(f"the certificate for {own.subject.rfc4514_string()} names no server (subjectAltName)")
+    return found
+
+
 def _first(chain: bytes, path: Path) -> x509.Certificate:
     try:
         return x509.load_pem_x509_certificates(chain)[0]

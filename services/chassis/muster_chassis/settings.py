@@ -34,12 +34,35 @@ def _as_address(text: object) -> object:
     return text
 
 
+def _as_addresses(text: object) -> object:
+    several = str(text).split(",")
+    for one in several:
+        _as_address(one)
+        if len(several) > 1 and not _is_ipv4(one.rpartition(":")[0]):
+            raise ValueError(f"{text!r}: several addresses, {one!r} among them, which has no IPv4 address as its host")
+    return text
+
+
+def _is_ipv4(host: str) -> bool:
+    try:
+        return ip_address(host).version == 4  # noqa: PLR2004
+    except ValueError:
+        return False
+
+
 Address = Annotated[str, BeforeValidator(_as_address)]
+Addresses = Annotated[str, BeforeValidator(_as_addresses)]
+"""One HOST:PORT, or several IPv4 addresses with their ports, separated by commas: any of them serves."""
 
 
-def on_loopback(address: str) -> bool:
-    """Whether HOST:PORT can be reached from this very machine only."""
-    return _loopback(address.rpartition(":")[0].strip("[]"))
+def on_loopback(addresses: str) -> bool:
+    """Whether HOST:PORT, or each of several, can be reached from this very machine only."""
+    return all(_loopback(one.rpartition(":")[0].strip("[]")) for one in addresses.split(","))
+
+
+def anywhere(address: str) -> bool:
+    """Whether HOST:PORT stands for all addresses of this machine, so that others need another one to reach it."""
+    return address.rpartition(":")[0].strip("[]") in {"", "0.0.0.0", "::"}  # noqa: S104 - it is compared, not opened
 
 
 class Settings(BaseSettings):

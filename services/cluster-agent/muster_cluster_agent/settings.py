@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from muster_chassis.key_files import SecretFile, TrustPath
 from muster_chassis.rpc.tls import Target, read_authorities
-from muster_chassis.settings import Address, Settings
+from muster_chassis.settings import Addresses, Settings
 
 
 class AgentSettings(Settings):
@@ -17,7 +17,10 @@ class AgentSettings(Settings):
 
     cluster_file: Path = Field(description="The file that declares the cluster.")
     state_dir: Path = Field(description="The agent's own folder; one agent a folder.")
-    submission_address: Address = Field(description="Where submission serves the agents' gateway, HOST:PORT.")
+    submission_address: Addresses = Field(
+        description="Where submission serves the agents' gateway, HOST:PORT; several instances separated by "
+        "commas, each with an IPv4 address."
+    )
     submission_tls: bool = Field(
         default=False,
         description="Reach submission by TLS; the system's authorities are trusted. A CA file implies it.",

@@ -26,6 +26,7 @@ from muster_stack import preflight
 from muster_stack.errors import NotRunning, StackError, StartFailed
 from muster_stack.keeper import sweep
 from muster_stack.keeper.control import Stack
+from muster_stack.keeper.instances import read_counts, write_counts
 from muster_stack.keeper.state import LogLevel, State
 from muster_stack.layout import Layout
 from muster_stack.processes import send, wait_until
@@ -44,15 +45,15 @@ def up(
     *,
     data: Data = None,
     detach: Annotated[bool, Parameter(name=["--detach", "-d"], help="Return when it is ready.", negative="")] = False,
-    standby: Annotated[bool, Parameter(help="Start a second scheduler that follows.", negative="")] = False,
+    instances: Annotated[str, Parameter(help="More than one process of a service: submission=2,scheduler=2.")] = "",
     hold: Annotated[bool, Parameter(help="Agents accept workloads and start nothing.", negative="")] = False,
     auth: Annotated[bool, Parameter(help="Calls need a token; `muster` here has one.", negative="")] = False,
     log_level: Annotated[LogLevel, Parameter(help="Of the services.")] = "info",
 ) -> int:
     """Start Muster on this machine: real Kafka and PostgreSQL, all services, two clusters of local processes."""
     layout = Layout.of(data)
-    argv = keeper_command(layout, standby=standby, hold=hold, auth=auth, log_level=log_level)
     try:
+        argv = keeper_command(layout, read_counts(instances), hold=hold, auth=auth, log_level=log_level)
         preflight.check(layout)
         if detach:
             _show(start_detached(layout, argv, tell=_Progress(layout)))
@@ -97,10 +98,17 @@ def status(*, data: Data = None, as_json: Annotated[bool, Parameter(name=["--jso
 
 
 def keeper_command(
-    layout: Layout, *, standby: bool = False, hold: bool = False, auth: bool = False, log_level: LogLevel = "info"
+    layout: Layout,
+    instances: Mapping[str, int] | None = None,
+    *,
+    hold: bool = False,
+    auth: bool = False,
+    log_level: LogLevel = "info",
 ) -> list[str]:
-    """The command line of the keeper."""
-    flags = [flag for flag, wanted in (("--standby", standby), ("--hold", hold), ("--auth", auth)) if wanted]
+    """The command line of the keeper. instances: by service, where there is more than one."""
+    flags = [flag for flag, wanted in (("--hold", hold), ("--auth", auth)) if wanted]
+    if instances:
+        flags += ["--instances", write_counts(instances)]
     module = ["-m", "muster_stack.keeper"]
     return [sys.executable, *module, "--data", str(layout.root), "--log-level", log_level, *flags]
 

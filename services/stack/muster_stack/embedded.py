@@ -37,7 +37,7 @@ def _scratch(kind: str) -> Path:
 @contextmanager
 def temporary_stack(
     *,
-    standby: bool = False,
+    instances: Mapping[str, int] | None = None,
     hold: bool = False,
     auth: bool = False,
     clusters: Mapping[str, str] | None = None,
@@ -53,7 +53,7 @@ def temporary_stack(
     for name, declaration in (clusters or {}).items():
         (layout.clusters / f"{name}.yaml").write_text(declaration)
     try:
-        start_detached(layout, keeper_command(layout, standby=standby, hold=hold, auth=auth), seconds=seconds)
+        start_detached(layout, keeper_command(layout, instances, hold=hold, auth=auth), seconds=seconds)
         yield Stack(layout)
     except BaseException as error:
         error.add_note(f"the stack's logs are in {layout.logs}")

@@ -43,7 +43,7 @@ async def compose(runtime: Runtime, settings: SubmissionSettings) -> Application
     )
     runtime.close_last(bus.close)
     app = Application(runtime, settings, database, bus)
-    for owner in (app.scheduler, app.policy, app.telemetry, app.refused_calls, app.expressions):
+    for owner in (app.scheduler, app.policy, app.telemetry, app.refused_calls, app.expressions, app.peers):
         runtime.close_last(owner.close)
     async with database.unit() as unit:
         await app.departments.ensure_default(unit)

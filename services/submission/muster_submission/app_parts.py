@@ -53,6 +53,7 @@ from muster_submission.adapters.firings import PostgresFirings
 from muster_submission.adapters.fleet import PostgresFleet
 from muster_submission.adapters.objects import KnownObjects
 from muster_submission.adapters.owners import Owner
+from muster_submission.adapters.peers import Peers
 from muster_submission.adapters.places import DirectoryBooks
 from muster_submission.adapters.reading import Reading
 from muster_submission.adapters.refused_calls import RefusedCalls, by_address
@@ -134,6 +135,7 @@ class Application:
         self.notifications = Notifications(database)
         self.commits = Commits(self.notifications, self.feed, self.verdicts)
         self.agents = Agents()
+        self.peers = Peers(database, settings)
         self.books = PostgresWorkloads()
         self.fleet = PostgresFleet(database.pool)
         self.templates = PostgresTemplates(database.pool)
@@ -246,7 +248,7 @@ class Application:
             self.verdicts,
             Mounted(
                 Watching(self.reading, self.feed),
-                LogReading(self.reading, self.feed, self.agents),
+                LogReading(self.reading, self.feed, self.agents, self.peers),
                 Applying(self.database, self.drafts, self.apply, self.access),
                 Happenings(self.reading),
             ),
@@ -278,7 +280,7 @@ class Application:
             _served(
                 agent_gateway_pb2,
                 agent_gateway_pb2_grpc.add_AgentGatewayServiceServicer_to_server,
-                AgentGateway(self.access, self.agents, self.secrets, self.vault),
+                AgentGateway(self.access, self.agents, self.peers, self.secrets, self.vault),
             ),
         ]
 

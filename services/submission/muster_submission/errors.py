@@ -194,9 +194,11 @@ class NoAgent(Unavailable):
 
     reason = "NO_AGENT"
 
-    def __init__(self, cluster: str) -> None:
+    def __init__(self, cluster: str, why: str = "") -> None:
+        """why: what stands in the way, where it is another instance that the agent is connected to."""
+        trouble = f"cannot be reached: {why}" if why else "is not connected"
         super().__init__(
-            f"the agent of cluster {cluster} is not connected; logs come from it. Repeat when it is back",
+            f"the agent of cluster {cluster} {trouble}; logs come from it. Repeat when it is back",
             metadata={"service": f"agent/{cluster}"},
             retry_after=2.0,
         )

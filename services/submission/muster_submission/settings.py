@@ -55,6 +55,17 @@ class SubmissionSettings(ServiceSettings, TlsSettings):
         description="Members of pod templates (ColossalAIJob) that have no field of the language and are let through "
         "without effect, a JSON list of paths such as spec.serviceAccountName; all others are refused.",
     )
+    peer_address: Address | None = Field(
+        default=None,
+        description="Where other instances of submission reach the gRPC of this one, HOST:PORT: they pass calls for "
+        "logs on to the instance that the cluster's agent is connected to. Without it MUSTER_GRPC_LISTEN, where that "
+        "names one address.",
+    )
+    peer_ca_file: Path | None = Field(
+        default=None,
+        description="The authorities (PEM) of the certificates of the other instances, where each has one of its own; "
+        "without it they have to show the certificate of MUSTER_TLS_CERTIFICATE_FILE as well.",
+    )
     disk_reserve_folder: Path | None = Field(
         default=None,
         description="A folder on the disk that keeps what is accepted, where that disk is of this machine; nothing new "

@@ -16,7 +16,8 @@ from muster.api.v1 import agent_gateway_pb2 as pb
 from muster.api.v1 import workloads_pb2 as api
 from muster.workload.v1 import workload_pb2 as wl
 from muster_submission.adapters import agents
-from tests.support.doors import Door, door, moved, placed
+from tests.support.doors import Door, door, moved, placed, second
+from tests.support.processes import free_port
 from tests.support.waiting import eventually, until
 
 
@@ -187,3 +188,45 @@ async def test_who_does_not_introduce_himself_is_refused(database: Any, kafka: s
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await anext(aiter(call))
             assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_any_instance_gives_the_log_and_a_call_is_passed_on_once(database: Any, kafka: str) -> None:
+    async with door(database, kafka) as first, second(first, database) as other:
+        made = await running(first)
+        async with agent(first) as fake:
+            async with reading(other, made.id, follow=True, replica="worker-0") as (pieces, task):
+                await until(lambda: fake.pulls)
+                assert (fake.pulls[0].follow, fake.pulls[0].replica) == (True, "worker-0")
+                await fake.say(fake.pulls[0].request_id, b"from afar")
+                await until(lambda: pieces == [b"from afar"])
+                assert not task.done()
+            await until(lambda: fake.stops == [fake.pulls[0].request_id])  # the reader at the other instance went away
+            async with reading(other, made.id) as (_, task):
+                await until(lambda: len(fake.pulls) == 2)
+                await fake.say(fake.pulls[1].request_id, last=True, trouble="the log's budget is spent")
+                await asyncio.wait({task}, timeout=20)
+                assert code(task) is grpc.StatusCode.FAILED_PRECONDITION
+                assert "budget" in str(task.exception())
+            async with agent(other, instance="i-2") as newer, reading(first, made.id) as (late, task):
+                await until(lambda: newer.pulls)  # the newest stream counts, also where an older one is open
+                await newer.say(newer.pulls[0].request_id, b"moved", last=True)
+                await asyncio.wait({task}, timeout=20)
+                assert late == [b"moved"]
+        await _nowhere(first, other, made.id)
+
+
+async def _nowhere(first: Door, other: Door, workload_id: str) -> None:
+    """What is said of an agent whose row leads to an instance that is gone, to itself, or to one without an address."""
+    row = "INSERT INTO agent_streams VALUES ('east', gen_random_uuid(), $1, $2, now())"
+    for instance, address, told in (
+        ("submission-9", f"127.0.0.1:{free_port()}", "submission-9 at 127.0.0.1"),
+        ("submission-9", "", "submission-9, to which it is connected, has no MUSTER_PEER_ADDRESS"),
+        ("submission-1", other.app.settings.grpc_listen, "is not connected"),
+    ):
+        await first.app.database.pool.execute("DELETE FROM agent_streams")
+        await first.app.database.pool.execute(row, instance, address)
+        for one in (first, other) if instance == "submission-1" else (first,):
+            async with reading(one, workload_id) as (_, task):
+                await asyncio.wait({task}, timeout=20)
+                assert code(task) is grpc.StatusCode.UNAVAILABLE
+                assert told in str(task.exception())

@@ -122,14 +122,14 @@ def test_the_next_keeper_takes_the_same_ports_unless_somebody_sits_there(tmp_pat
     layout = Layout.of(tmp_path)
     state = State.load(layout)
     state.choose_ports(["kafka", "submission.grpc"])
-    state.options = Options(standby=True)
+    state.options = Options(instances={"scheduler": 2})
     state.keeper = ourselves()
     state.write([])
     state.release()
 
     again = State.load(layout)
     assert again.keeper == ourselves()
-    assert again.options == Options(standby=True)
+    assert again.options == Options(instances={"scheduler": 2})
     with socket.socket() as squatter:
         squatter.bind((LOOPBACK, again.ports["kafka"]))
         squatter.listen()

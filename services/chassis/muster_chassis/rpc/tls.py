@@ -94,7 +94,11 @@ def _configuration(pair: ServerCertificate) -> grpc.ServerCertificateConfigurati
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A gRPC server and how it is reached. secured: by TLS; ca: the authorities (PEM), else those of the system."""
+    """A gRPC server and how it is reached.
+
+    address: HOST:PORT, or those of several instances, separated by commas; the next one is used where one is silent.
+    secured: by TLS; ca: the authorities (PEM), else those of the system.
+    """
 
     address: str
     secured: bool = False
@@ -111,10 +115,12 @@ class Target:
 
     def channel(self, options: Sequence[tuple[str, Any]] = ()) -> grpc.aio.Channel:
         """A new channel; the file of authorities is read each time. Raises KeyFileError."""
+        # gRPC's own form for several addresses.
+        where = f"ipv4:{self.address}" if "," in self.address else self.address
         if not self.secured:
-            return grpc.aio.insecure_channel(self.address, options=options)
+            return grpc.aio.insecure_channel(where, options=options)
         roots = read_authorities(self.ca) if self.ca is not None else _system_roots()
-        return grpc.aio.secure_channel(self.address, grpc.ssl_channel_credentials(roots), options=options)
+        return grpc.aio.secure_channel(where, grpc.ssl_channel_credentials(roots), options=options)
 
     def explain(self, error: Exception) -> str:
         """What an error of a call means, with what TLS has to do with it first."""

@@ -13,6 +13,7 @@ from muster_stack.clusters import declared, write_defaults
 from muster_stack.errors import StackError
 from muster_stack.keeper import sweep
 from muster_stack.keeper.house import Keeper, only_one
+from muster_stack.keeper.instances import read_counts
 from muster_stack.keeper.parts import compose
 from muster_stack.keeper.state import LogLevel, Options, State
 from muster_stack.layout import Layout
@@ -26,7 +27,7 @@ def _say(text: str) -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m muster_stack.keeper", description=__doc__)
     parser.add_argument("--data", type=Path, default=None)
-    parser.add_argument("--standby", action="store_true")
+    parser.add_argument("--instances", default="")
     parser.add_argument("--hold", action="store_true")
     parser.add_argument("--auth", action="store_true")
     parser.add_argument("--log-level", default="info", choices=get_args(LogLevel))
@@ -54,7 +55,7 @@ def main() -> int:
         with only_one(layout):
             if left := sweep.end_services(layout):
                 _say(f"ended {left} processes that a killed keeper had left behind")
-            options = Options(standby=given.standby, hold=given.hold, auth=given.auth, log_level=given.log_level)
+            options = Options(read_counts(given.instances), given.hold, given.auth, given.log_level)
             asyncio.run(_keep(layout, options))
     except StackError as error:
         _say(str(error))

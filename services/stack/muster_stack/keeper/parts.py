@@ -21,6 +21,7 @@ from muster_stack.bus.identities import Identities
 from muster_stack.kafka import KafkaServer
 from muster_stack.keeper import probes
 from muster_stack.keeper.child import Part, nothing
+from muster_stack.keeper.instances import POLICY, SCHEDULER, SUBMISSION, TELEMETRY, Instance, all_instances
 from muster_stack.keeper.state import State
 from muster_stack.layout import Layout
 from muster_stack.ports import LOOPBACK
@@ -29,13 +30,9 @@ from muster_stack.processes import PRIVATE, SERVICE_MARK, SHARED, STACK_MARK, Co
 
 KAFKA: Final = "kafka"
 POSTGRES: Final = "postgres"
-SUBMISSION: Final = "submission"
 REST: Final = "rest"
-STANDBY: Final = "scheduler-standby"
-TELEMETRY: Final = "telemetry"
-_CORE: Final = (SUBMISSION, "policy", "scheduler", TELEMETRY)
+_AGENT: Final = "muster_cluster_agent"
 _SERVER_CALM: Final = 5.0  # seconds between two probes of a ready Kafka or PostgreSQL
-_SCHEMAS: Final = {STANDBY: "scheduler"}  # a service's schema has its own name otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +66,13 @@ class Parts:
         return [part for row in self.rows for part in row]
 
 
-def services_of(state: State) -> list[str]:
-    """The services besides the agents."""
-    return [*_CORE, STANDBY] if state.options.standby else list(_CORE)
-
-
 def compose(state: State, runtime: kafka.Runtime, clusters: Sequence[Cluster]) -> Parts:
     """The embedded stack. Chooses the ports and keeps them in `state`."""
-    names = [*services_of(state), *(cluster.service for cluster in clusters)]
+    instances = all_instances(state.options.instances)
+    names = [*(each.name for each in instances), *(cluster.service for cluster in clusters)]
     wanted = [f"{name}.{kind}" for name in names for kind in ("grpc", "metrics")]
-    state.choose_ports(["kafka", "kafka.controller", f"{SUBMISSION}.{REST}", *wanted])
+    rests = [f"{each.name}.{REST}" for each in instances if each.service == SUBMISSION]
+    state.choose_ports(["kafka", "kafka.controller", *rests, *wanted])
     layout = state.layout
     identities.ensure(layout)
     broker = KafkaServer(
@@ -96,7 +90,7 @@ def compose(state: State, runtime: kafka.Runtime, clusters: Sequence[Cluster]) -
     return Parts(
         rows=[
             [_kafka_part(broker, layout), _postgres_part(database, layout)],
-            [maker.service(name) for name in services_of(state)],
+            [maker.service(each) for each in instances],
             [maker.agent(cluster) for cluster in clusters],
         ],
         kafka=broker,
@@ -153,15 +147,15 @@ class _Maker:
     def address(self, name: str, kind: str = "grpc") -> str:
         return f"{LOOPBACK}:{self._state.ports[f'{name}.{kind}']}"
 
-    def service(self, name: str) -> Part:
-        schema = _SCHEMAS.get(name, name)
+    def service(self, instance: Instance) -> Part:
+        service = instance.service
 
         def environment() -> dict[str, str]:
             # Asked at every start: the password exists only after PostgreSQL's first one.
-            own = {"MUSTER_DATABASE_URL": self._database.url(schema), "MUSTER_DATABASE_SCHEMA": schema}
-            return {**self._shared(name, schema), **own, **self._particular(name)}
+            own = {"MUSTER_DATABASE_URL": self._database.url(service), "MUSTER_DATABASE_SCHEMA": service}
+            return {**self._shared(instance.name, service), **own, **self._particular(instance)}
 
-        return self._part(name, f"muster_{schema}", environment)
+        return self._part(instance, f"muster_{service}", environment)
 
     def agent(self, cluster: Cluster) -> Part:
         name = cluster.service
@@ -171,7 +165,7 @@ class _Maker:
             "MUSTER_STATE_DIR": str(self._layout.agent(cluster.name)),
             "MUSTER_DATA_DIR": str(self._layout.root),
             "MUSTER_CONFINED": "true" if self._state.options.auth else "false",
-            "MUSTER_SUBMISSION_ADDRESS": self.address(SUBMISSION),
+            "MUSTER_SUBMISSION_ADDRESS": self._addresses(SUBMISSION),
             "MUSTER_APPLICATION_FILE": str(credentials.agents(self._layout)),
             "MUSTER_HOLD": "true" if self._state.options.hold else "false",
         }
@@ -180,18 +174,18 @@ class _Maker:
         def prepare() -> None:
             folder.mkdir(parents=True, exist_ok=True)
 
-        return self._part(name, "muster_cluster_agent", lambda: {**self._shared(name, name), **own}, prepare)
+        return self._part(Instance(name), _AGENT, lambda: {**self._shared(name, name), **own}, prepare)
 
     def _part(
         self,
-        name: str,
+        instance: Instance,
         module: str,
         environment: Callable[[], Mapping[str, str]],
         prepare: Callable[[], None] = nothing,
     ) -> Part:
-        ports = self._state.ports
+        name, ports = instance.name, self._state.ports
         grpc, metrics = ports[f"{name}.grpc"], ports[f"{name}.metrics"]
-        is_agent = module == "muster_cluster_agent"
+        is_agent = module == _AGENT
         return Part(
             name=name,
             command=lambda: Command(
@@ -205,13 +199,13 @@ class _Maker:
             prepare=prepare,
             owns_group=not is_agent,
             patient=is_agent,
-            awaited=name != TELEMETRY,
-            addresses=tuple((kind, self.address(name, kind)) for kind in self._kinds(name)),
+            awaited=instance.service != TELEMETRY,
+            addresses=tuple((kind, self.address(name, kind)) for kind in self._kinds(instance)),
         )
 
-    def _kinds(self, name: str) -> tuple[str, ...]:
+    def _kinds(self, instance: Instance) -> tuple[str, ...]:
         """What the service listens for, each with a port of its own."""
-        return ("grpc", "metrics", REST) if name == SUBMISSION else ("grpc", "metrics")
+        return ("grpc", "metrics", REST) if instance.service == SUBMISSION else ("grpc", "metrics")
 
     def _shared(self, name: str, user: str) -> dict[str, str]:
         # The user's own MUSTER_* settings are meant for the command line, not for services that we configure.
@@ -231,8 +225,9 @@ class _Maker:
             "MUSTER_LOG_LEVEL": self._state.options.log_level,
         }
 
-    def _particular(self, name: str) -> dict[str, str]:
-        if name == SUBMISSION:
+    def _particular(self, instance: Instance) -> dict[str, str]:
+        service = instance.service
+        if service == SUBMISSION:
             first = [str(path) for path in credentials.ensure(self._layout)]
             return {
                 # The one setting of the user's that is passed on: a proxy in front of the stack is the user's as well.
@@ -242,19 +237,19 @@ class _Maker:
                 "MUSTER_SERVICE_KEY_FILE": str(identities.service_key(self._layout, SUBMISSION)),
                 "MUSTER_DISK_RESERVE_FOLDER": str(self._layout.root),
                 "MUSTER_SECRET_KEYS_FILE": str(sealing_keys.ensure(self._layout.sealing_keys)),
-                "MUSTER_REST_LISTEN": self.address(SUBMISSION, REST),
-                "MUSTER_SCHEDULER_ADDRESS": self._schedulers(),
-                "MUSTER_POLICY_ADDRESS": self.address("policy"),
-                "MUSTER_TELEMETRY_ADDRESS": self.address("telemetry"),
+                "MUSTER_REST_LISTEN": self.address(instance.name, REST),
+                "MUSTER_SCHEDULER_ADDRESS": self._addresses(SCHEDULER),
+                "MUSTER_POLICY_ADDRESS": self._addresses(POLICY),
+                "MUSTER_TELEMETRY_ADDRESS": self._addresses(TELEMETRY),
             }
         trust = {"MUSTER_TRUST_FILE": str(identities.trust(self._layout))}
-        if name == "policy":
+        if service == POLICY:
             return trust | {"MUSTER_POLICY_FILE": str(self._layout.policy)}
-        if name in {"scheduler", STANDBY}:
+        if service == SCHEDULER:
             return trust | {"MUSTER_ASSIGNMENTS_KEY_FILE": str(identities.assignments_key(self._layout))}
         return trust
 
-    def _schedulers(self) -> str:
-        if not self._state.options.standby:
-            return self.address("scheduler")
-        return f"ipv4:{self.address('scheduler')},{self.address(STANDBY)}"  # gRPC's own form for two addresses
+    def _addresses(self, service: str) -> str:
+        """Of all instances of a service."""
+        instances = all_instances(self._state.options.instances)
+        return ",".join(self.address(each.name) for each in instances if each.service == service)

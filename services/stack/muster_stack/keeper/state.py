@@ -31,7 +31,7 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 class Options:
     """What `muster up` was asked for; a restart without options starts plainly."""
 
-    standby: bool = False  # a second scheduler that follows
+    instances: Mapping[str, int] = field(default_factory=dict)  # by service, where there is more than one
     hold: bool = False  # agents accept assignments and start nothing
     auth: bool = False  # calls need a token
     log_level: LogLevel = "info"

@@ -90,6 +90,7 @@ class AgentStream:
     """One agent's stream: what it is to be asked, and who waits for its answers."""
 
     def __init__(self, cluster: str, instance: str) -> None:
+        self.id = identity.event_id()
         self.cluster = cluster
         self.instance = instance
         self.questions: asyncio.Queue[pb.ConnectResponse | None] = asyncio.Queue(_QUESTIONS)

@@ -35,6 +35,9 @@ _CODES: Final[dict[grpc.StatusCode, type[ServiceError]]] = {
         errors.ResourceExhausted,
         errors.Aborted,
         errors.Unimplemented,
+        errors.Unauthenticated,
+        errors.PermissionDenied,
+        errors.DeadlineExceeded,
     )
 }
 _SILENT: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
@@ -79,7 +82,7 @@ class Owner:
                     continue
                 if error.code() not in _SILENT:
                     self._first = at
-                    raise _as_it_was(error) from error
+                    raise as_it_was(error) from error
                 last = f"{error.code().name}: {error.details() or 'no reason given'}"
                 continue
             self._first = at
@@ -106,7 +109,8 @@ class Owner:
         return answer
 
 
-def _as_it_was(error: grpc.aio.AioRpcError) -> ServiceError:
+def as_it_was(error: grpc.aio.AioRpcError) -> ServiceError:
+    """The error of a call that was made in turn, for the caller."""
     made = _CODES.get(error.code(), errors.Unavailable)
     reason, metadata, found = None, {}, list[Violation]()
     for key, value in error.trailing_metadata() or ():

@@ -19,6 +19,7 @@ from muster_chassis.rpc import LOCAL, Caller, caller
 from muster_chassis.text import clean
 from muster_kernel.ids import check_name, is_uuid
 from muster_submission.adapters.agents import Agents, AgentStream
+from muster_submission.adapters.peers import Peers
 from muster_submission.adapters.secrets import PostgresSecrets
 from muster_submission.adapters.vault import Vault
 from muster_submission.domain.access import Verb
@@ -34,9 +35,10 @@ _MOST_IDS: Final = 1_000
 class AgentGateway(agent_gateway_pb2_grpc.AgentGatewayServiceServicer):
     """The servicer."""
 
-    def __init__(self, access: Access, agents: Agents, secrets: PostgresSecrets, vault: Vault) -> None:
+    def __init__(self, access: Access, agents: Agents, peers: Peers, secrets: PostgresSecrets, vault: Vault) -> None:
         self._access = access
         self._agents = agents
+        self._peers = peers
         self._secrets = secrets
         self._vault = vault
 
@@ -56,11 +58,13 @@ class AgentGateway(agent_gateway_pb2_grpc.AgentGatewayServiceServicer):
         _log.info("an agent connected", cluster=hello.cluster, instance=hello.instance)
         listening = asyncio.create_task(_listen(request_iterator, stream), name=f"agent {hello.cluster}")
         try:
+            await self._peers.take(hello.cluster, stream.id)
             async with aclosing(guarded(_questions(stream), check)) as questions:
                 async for question in questions:
                     yield question
         finally:
             self._agents.disconnect(stream)
+            await self._peers.leave(hello.cluster, stream.id)
             listening.cancel()
             with suppress(asyncio.CancelledError, Exception):
                 await listening

@@ -15,6 +15,7 @@ from muster.workload.v1 import workload_pb2 as wl
 from muster_chassis.moments import moment_of
 from muster_submission.adapters.agents import Agents
 from muster_submission.adapters.feed import Feed
+from muster_submission.adapters.peers import Call, Peers
 from muster_submission.adapters.reading import Reading
 from muster_submission.domain import phases
 from muster_submission.domain.access import Verb
@@ -31,17 +32,19 @@ _REPLICA_LIMIT: Final = 100
 class LogReading:
     """Serves logs."""
 
-    def __init__(self, reading: Reading, feed: Feed, agents: Agents) -> None:
+    def __init__(self, reading: Reading, feed: Feed, agents: Agents, peers: Peers) -> None:
         self._reading = reading
         self._feed = feed
         self._agents = agents
+        self._peers = peers
 
     async def read(
-        self, request: api.StreamLogsRequest, rights: Callable[[], Awaitable[Rights]]
+        self, request: api.StreamLogsRequest, rights: Callable[[], Awaitable[Rights]], call: Call
     ) -> AsyncGenerator[api.StreamLogsResponse]:
         """The pieces of a log. Raises NoSuchWorkload, PermissionDenied, NoAgent, LogTrouble and ReaderTooSlow.
 
-        rights: those of the caller as they are now; asked again as long as the log is read.
+        rights: those of the caller as they are now; asked again as long as the log is read. call: goes along where
+        another instance has the stream of the agent.
         """
         if len(request.replica) > _REPLICA_LIMIT:
             raise BadQuestion(f"replica has {len(request.replica)} characters: expected a name such as worker-0")
@@ -52,6 +55,15 @@ class LogReading:
             shown = await self._placed(shown, rights)
         if not shown.cluster:
             raise LogTrouble(f"{shown.name} has no log: it is {phases.PHASES[shown.phase - 1]} and was never placed")
+        peer = await self._peers.elsewhere(shown.cluster, call)
+        if peer is not None:
+            passed = api.StreamLogsRequest()
+            passed.CopyFrom(request)
+            passed.workload.CopyFrom(api.WorkloadRef(id=shown.id))
+            async with aclosing(self._peers.logs(peer, shown.cluster, passed, call)) as answers:
+                async for answer in answers:
+                    yield answer
+            return
         pieces = self._agents.read(
             shown.cluster,
             shown.id,

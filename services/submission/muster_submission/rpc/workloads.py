@@ -19,6 +19,7 @@ from muster_chassis.text import clean
 from muster_chassis.unit import Unit
 from muster_kernel.ids import is_uuid
 from muster_language import write
+from muster_submission.adapters.peers import Call
 from muster_submission.adapters.reading import Reading
 from muster_submission.adapters.verdicts import Verdicts
 from muster_submission.domain.access import Verb
@@ -179,7 +180,7 @@ class Workloads(workloads_pb2_grpc.WorkloadsServiceServicer):
 
     def StreamLogs(self, request: api.StreamLogsRequest, context: Any) -> AsyncGenerator[api.StreamLogsResponse]:
         """The log of a workload's replicas."""
-        return self._logs.read(request, self._rights)
+        return self._logs.read(request, self._rights, Call.of(context))
 
     async def SuspendWorkload(self, request: api.SuspendWorkloadRequest, context: Any) -> api.SuspendWorkloadResponse:
         """Asks that a workload is suspended."""
