@@ -42,6 +42,7 @@ class World:
     """What the control plane knows, and what it was asked."""
 
     workloads: dict[str, workload_pb2.Workload] = field(default_factory=dict)
+    archived: list[workload_pb2.Workload] = field(default_factory=list)
     projects: list[str] = field(default_factory=lambda: ["team-a"])
     documents: dict[str, str] = field(default_factory=dict)
     """What `get -o yaml` answers, by the name of the workload; else a document with its name alone."""

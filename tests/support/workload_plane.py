@@ -105,6 +105,16 @@ class WorkloadsPlane(PlaneService, workloads_pb2_grpc.WorkloadsServiceServicer):
 
         return await self._do("ListWorkloads", request, context, act)
 
+    async def ListArchivedWorkloads(self, request: Any, context: Any) -> Any:
+        async def act(asked: Any, _: Any) -> Any:
+            found = [each for each in self._world.archived if asked.name in {"", each.name}]
+            start = int(asked.page_token or 0)
+            end = start + asked.page_size
+            token = str(end) if end < len(found) else ""
+            return workloads_pb2.ListArchivedWorkloadsResponse(workloads=found[start:end], next_page_token=token)
+
+        return await self._do("ListArchivedWorkloads", request, context, act)
+
     async def ListWorkloadEvents(self, request: Any, context: Any) -> Any:
         async def act(asked: Any, asked_context: Any) -> Any:
             found = await self._found(asked.workload, asked_context)

@@ -5,8 +5,8 @@ which aggregates are over: only it knows when a workload was Deleted.
 
 1. Rows that die by age go: inbox, commits, idempotency keys, handled dead letters, unversioned outbox rows.
 2. Outbox rows of topics on which the newest record of an aggregate counts go once a newer one is published.
-3. Outbox rows of an aggregate go 7 days after its end, all other rows of it 7 days later, when no copy of its events
-   can be on the bus or in another outbox.
+3. Outbox rows of an aggregate go a retention (7 days) after its end, all other rows of it as long after that, when no
+   copy of its events can be on the bus or in another outbox.
 
 Holds: no step depends on how much is kept: each reads an index from where its rows are due. A row that may not go yet
 delays no other one. Each deletion is a small transaction, and at least half of the time passes between them.
@@ -33,8 +33,6 @@ _INTERVAL: Final = 60.0
 _ROWS: Final = 2000
 _AGGREGATES: Final = 500
 _LONGEST_PAUSE: Final = 1.0
-_OUTBOX_KEPT: Final = timedelta(days=7)
-_VERSIONS_KEPT: Final = timedelta(days=14)
 _BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
 
 Forget = Callable[[AnyConnection, Sequence[str]], Awaitable[object]]
@@ -43,10 +41,11 @@ Step = Callable[[AnyConnection], Awaitable[bool]]
 """Removes some rows; whether there may be more."""
 
 _AGED: Final = (
-    ("inbox", "at", timedelta(days=14)),
-    ("commits", "at", timedelta(days=1)),
-    ("idempotency", "at", timedelta(hours=24)),
-    ("parked", "done_at", timedelta(days=7)),
+    # Table, column, how many retentions it is kept, and how long at most.
+    ("inbox", "at", 2, timedelta.max),
+    ("commits", "at", 1, timedelta(days=1)),
+    ("idempotency", "at", 1, timedelta(days=1)),
+    ("parked", "done_at", 1, timedelta.max),
 )
 _NEWEST_COUNTS: Final = (TENANCY.name, ADVICE.name)
 _LOCK: Final = "SELECT pg_try_advisory_lock(hashtextextended(current_schema() || '.retention', 0))"
@@ -153,17 +152,18 @@ class Retention:
     async def _remove_all(self, connection: AnyConnection, now: datetime) -> None:
         for statement in _OTHER_BUSES:
             await connection.execute(statement)
+        kept = self._database.settings.retention
         steps: list[Step] = [
-            *(_Aged(table, column, now - age).step for table, column, age in _AGED),
-            _Unversioned(now - _OUTBOX_KEPT).step,
+            *(_Aged(table, column, now - min(times * kept, most)).step for table, column, times, most in _AGED),
+            _Unversioned(now - kept).step,
             _superseded,
-            _OutboxOfEnded(now - _OUTBOX_KEPT).step,
-            _Forgotten(now - _VERSIONS_KEPT, self._forget).step,
+            _OutboxOfEnded(now - kept).step,
+            _Forgotten(now - 2 * kept, self._forget).step,
         ]
         while steps:  # in turn, so that one long backlog holds up no other
             steps = [step for step in steps if await _paced(step, connection)]
         oldest = await connection.fetchval(_OVERDUE)
-        OVERDUE.set(0.0 if oldest is None else max(0.0, (now - _OUTBOX_KEPT - oldest).total_seconds()))
+        OVERDUE.set(0.0 if oldest is None else max(0.0, (now - kept - oldest).total_seconds()))
 
 
 async def _paced(step: Step, connection: AnyConnection) -> bool:

@@ -6,6 +6,7 @@ touches anything, with a message that names the variable.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import StrEnum
 from ipaddress import ip_address
 from pathlib import Path
@@ -155,6 +156,19 @@ class DatabaseSettings(BaseSettings):
         le=300,
         description="Bound for one statement and for an idle transaction; below the lease of 5 s (rule 5).",
     )
+    retention_seconds: float = Field(
+        default=7 * 24 * 3600.0,
+        ge=60,
+        le=366 * 24 * 3600,
+        description="For how long what is over is kept at hand: the events of a workload that has ended (their version "
+        "numbers twice as long) and, in submission, the workload itself before it is archived. Alike in all services, "
+        "and shorter than a week only where none is ever down for that time.",
+    )
+
+    @property
+    def retention(self) -> timedelta:
+        """For how long what is over is kept at hand."""
+        return timedelta(seconds=self.retention_seconds)
 
 
 def fetchable(url: str) -> bool:

@@ -24,7 +24,7 @@ ORDINARY: Final = 0
 ASSIGNMENTS: Final = 1
 _NO_HEADERS: Final[Mapping[str, str]] = {}
 _SUFFIX: Final = ".assignments"
-_SEAL: Final = f"SELECT seal({', '.join(f'${number}' for number in range(1, 22))})"
+_SEAL: Final = f"SELECT seal_unit({', '.join(f'${number}' for number in range(1, 22))})"
 
 
 class ValueTooLarge(Reject):
@@ -115,7 +115,7 @@ class Unit:
     def mark_ended(self, aggregates: Iterable[str]) -> None:
         """Notes that these aggregates are over: their events and version numbers are kept for days only (retention.py).
 
-        Marking one again changes nothing.
+        Those days begin anew where one is marked again.
         """
         self._ended.update(aggregates)
 

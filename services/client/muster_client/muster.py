@@ -183,6 +183,35 @@ class Muster:
 
         return pages(page)
 
+    def archived(
+        self,
+        *,
+        project: str = "",
+        name: str = "",
+        since: datetime | None = None,
+        before: datetime | None = None,
+        include_deleted: bool = False,
+        page_size: int = 200,
+    ) -> AsyncIterator[workload_pb2.Workload]:
+        """Workloads that have been over for so long that lists have them no more; what ended last comes first.
+
+        since, before: when they ended; a time without a zone is local. Pages are fetched as they are needed.
+        """
+        request = workloads_pb2.ListArchivedWorkloadsRequest(
+            project=project, name=name, include_deleted=include_deleted, page_size=page_size
+        )
+        if since is not None:
+            request.ended_since.FromDatetime(since.astimezone(UTC))
+        if before is not None:
+            request.ended_before.FromDatetime(before.astimezone(UTC))
+
+        async def page(token: str) -> tuple[Sequence[workload_pb2.Workload], str]:
+            request.page_token = token
+            answer = await self._calls.unary(self._workloads.ListArchivedWorkloads, request)
+            return answer.workloads, answer.next_page_token
+
+        return pages(page)
+
     def events(
         self, workload: str, *, project: str = "", page_size: int = 200
     ) -> AsyncIterator[workloads_pb2.WorkloadEvent]:

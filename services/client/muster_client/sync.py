@@ -147,6 +147,28 @@ class MusterSync:
         """As `Muster.watch`."""
         return self.each(lambda m: m.watch(project=project, workload=workload, phases=phases, cursor=cursor))
 
+    def archived(
+        self,
+        *,
+        project: str = "",
+        name: str = "",
+        since: datetime | None = None,
+        before: datetime | None = None,
+        include_deleted: bool = False,
+        page_size: int = 200,
+    ) -> Iterator[workload_pb2.Workload]:
+        """As `Muster.archived`."""
+        return self.each(
+            lambda m: m.archived(
+                project=project,
+                name=name,
+                since=since,
+                before=before,
+                include_deleted=include_deleted,
+                page_size=page_size,
+            )
+        )
+
     def events(
         self, workload: str, *, project: str = "", page_size: int = 200
     ) -> Iterator[workloads_pb2.WorkloadEvent]:

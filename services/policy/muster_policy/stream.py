@@ -26,12 +26,19 @@ DECODER: Final = MessageDecoder(
         events.SuspendRequested,
         events.ResumeRequested,
         events.DeletionRequested,
+        events.WorkloadArchived,
         events.DepartmentChanged,
         events.ProjectChanged,
         events.NodePoolChanged,
         events.TemplateChanged,
     ],
-    wants=[events.WorkloadSubmitted, events.SpecChanged, events.DeletionRequested, events.ProjectChanged],
+    wants=[
+        events.WorkloadSubmitted,
+        events.SpecChanged,
+        events.DeletionRequested,
+        events.WorkloadArchived,
+        events.ProjectChanged,
+    ],
 )
 
 
@@ -50,7 +57,7 @@ class Stream:
                     batch.submissions.append(_submission(submitted, event))
                 case events.SpecChanged(submitted=submitted):
                     batch.submissions.append(_submission(submitted, event))
-                case events.DeletionRequested(workload_id=workload):
+                case events.DeletionRequested(workload_id=workload) | events.WorkloadArchived(workload_id=workload):
                     batch.deletions.append(_checked(workload))
                 case events.ProjectChanged(project=project):
                     pools = tuple(project.default_node_pools)

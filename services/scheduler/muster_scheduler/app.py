@@ -327,7 +327,7 @@ class Scheduler:
         """What every standby that lives has followed (the last change stays), and what was deleted long ago."""
         async with self._database.unit(begin=term.fence) as unit:
             await unit.connection.execute(DROP, unit.now - _CHANGES_KEPT)
-            await retired.remove(unit)
+            await retired.remove(unit, self._settings.retention)
 
     async def _revive_due(self, handlers: Handlers, term: Term) -> None:
         async with self._database.unit(begin=term.fence) as unit:

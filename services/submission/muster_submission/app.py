@@ -69,6 +69,7 @@ async def compose(runtime: Runtime, settings: SubmissionSettings) -> Application
     runtime.eternal("feed", app.feed.run)
     runtime.eternal("verdicts", app.verdicts.run)
     runtime.eternal("retention", Retention(database).run)
+    runtime.eternal("archive", app.archiving().run)
     runtime.eternal("pruning", upkeep.keep_bounded)
     runtime.eternal("refusals", app.access_parts.refusals.run)
     runtime.eternal("refused calls", app.refused_calls.run)

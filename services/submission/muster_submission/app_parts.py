@@ -45,8 +45,10 @@ from muster_chassis.rpc import Service, ServiceIdentity, ServiceName, service
 from muster_chassis.runtime import Runtime
 from muster_submission.adapters.agents import Agents
 from muster_submission.adapters.applied import PostgresApplied
+from muster_submission.adapters.archive import PostgresArchive
 from muster_submission.adapters.commits import Commits
 from muster_submission.adapters.disk_reserve import DiskReserve
+from muster_submission.adapters.exporting import Exporter
 from muster_submission.adapters.expression_lanes import ExpressionLanes
 from muster_submission.adapters.feed import Feed
 from muster_submission.adapters.firings import PostgresFirings
@@ -69,6 +71,7 @@ from muster_submission.adapters.workloads import PostgresWorkloads
 from muster_submission.app_access import AccessParts
 from muster_submission.app_upkeep import Upkeep
 from muster_submission.handlers.apply import Apply
+from muster_submission.handlers.archiving import Archiving, Plan
 from muster_submission.handlers.asking import Asking
 from muster_submission.handlers.departments import Departments
 from muster_submission.handlers.drafts import Drafts
@@ -91,6 +94,7 @@ from muster_submission.rest.parts import Parts
 from muster_submission.rest.routes import operations
 from muster_submission.rpc.agent_gateway import AgentGateway
 from muster_submission.rpc.applying import Applying
+from muster_submission.rpc.archived import Archived
 from muster_submission.rpc.dead_letters import AllDeadLetters
 from muster_submission.rpc.explain import Explain
 from muster_submission.rpc.fleet import Fleet
@@ -156,7 +160,8 @@ class Application:
         self.runs = Runs(self.expressions, self.drafts, self.access)
         self.firing = Firing(self.triggers, self.firings, self.queue, self.runs, self.submit, database.unit)
         self.lanes = Lanes(self.firing, self.firings, self.queue, runtime.health, self.reserve)
-        self.intents = Intents(self.books, self.sealing, self.commits)
+        self.archive = PostgresArchive(database.pool)
+        self.intents = Intents(self.books, self.archive, self.sealing, self.commits)
         self.apply = Apply(PostgresApplied(), self.books, self.sealing, self.submit, self.intents)
         identity = ServiceIdentity(ServiceName.SUBMISSION, PrivateKey(settings.service_key_file, read_private))
         self.scheduler = Owner(ServiceName.SCHEDULER, addresses(settings.scheduler_address), identity)
@@ -178,7 +183,7 @@ class Application:
 
     def consumers(self) -> tuple[GroupConsumer, GroupConsumer]:
         """The consumer of what is followed, and that of foreign events."""
-        follow = Follow(self.books, self.commits, self.commits.judged)
+        follow = Follow(self.books, self.archive, self.commits, self.commits.judged)
         followed = GroupConsumer(
             self.database,
             self.bus,
@@ -251,6 +256,7 @@ class Application:
                 LogReading(self.reading, self.feed, self.agents, self.peers),
                 Applying(self.database, self.drafts, self.apply, self.access),
                 Happenings(self.reading),
+                Archived(self.archive, self.reading),
             ),
         )
         self.runtime.eternal("single submissions", servicer.together.run)
@@ -283,6 +289,13 @@ class Application:
                 AgentGateway(self.access, self.agents, self.peers, self.secrets, self.vault),
             ),
         ]
+
+    def archiving(self) -> Archiving:
+        """What moves into the archive and out of it."""
+        settings = self.settings
+        plan = Plan(settings.retention, settings.archive_kept, settings.archive_folder)
+        exporter = Exporter(self.database.pool)
+        return Archiving(self.database, self.archive, exporter.month, plan, self.runtime.health)
 
     def upkeep(self) -> Upkeep:
         """What runs beside the calls."""

@@ -50,9 +50,10 @@ class Upkeep:
 
     async def keep_bounded(self) -> None:
         """Prunes the log of changes, histories and old firings, once a minute. An eternal task."""
+        kept = min(_LOG_KEPT, self._database.settings.retention)
         while True:
             try:
-                while await self._reading.prune(identity.now() - _LOG_KEPT, _PRUNE_ROWS):
+                while await self._reading.prune(identity.now() - kept, _PRUNE_ROWS):
                     pass
                 while await self._reading.forget(identity.now() - _HISTORY_KEPT, _PRUNE_ROWS):
                     pass

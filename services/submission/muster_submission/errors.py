@@ -25,6 +25,8 @@ ServiceError (chassis)
   LogTrouble          FAILED_PRECONDITION  the agent has nothing (more) to send
   ReaderTooSlow       RESOURCE_EXHAUSTED   a log's reader did not keep up
   DiskReserveSpent    RESOURCE_EXHAUSTED   the disk of the control plane is nearly full
+Exception
+  ExportFailed        a file of the archive cannot be written
 """
 
 from __future__ import annotations
@@ -233,3 +235,7 @@ class ReaderTooSlow(ResourceExhausted):
     """The reader of a log did not keep up with it."""
 
     reason = "READER_TOO_SLOW"
+
+
+class ExportFailed(Exception):
+    """A file of the archive cannot be written."""

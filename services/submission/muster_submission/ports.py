@@ -12,7 +12,9 @@ from typing import Protocol
 
 from muster.tenancy.v1.tenancy_pb2 import Department, NodePool, Project
 from muster.workload.v1.workload_pb2 import Workload, WorkloadSpec
+from muster_chassis.connection import AnyConnection
 from muster_chassis.unit import Unit
+from muster_submission.domain.archiving import Month
 from muster_submission.domain.progress import Progress
 
 
@@ -111,6 +113,54 @@ class WorkloadBooks(Protocol):
 
     async def show(self, unit: Unit, workload_id: str) -> Workload | None:
         """A workload as people see it; None where there is none."""
+        ...
+
+
+class Archive(Protocol):
+    """What has been over for a while, by the month of its end."""
+
+    async def show(self, unit: Unit, workload_id: str) -> Workload | None:
+        """An archived workload as people see it; None where there is none."""
+        ...
+
+    async def known(self, unit: Unit, workload_ids: Iterable[str]) -> frozenset[str]:
+        """Those of these that are archived."""
+        ...
+
+    async def delete(self, unit: Unit, workload_ids: Iterable[str]) -> None:
+        """Makes archived workloads Deleted."""
+        ...
+
+    async def ends(self, connection: AnyConnection, before: datetime, at_most: int) -> Sequence[datetime]:
+        """When those ended that `due` would give first."""
+        ...
+
+    async def due(self, unit: Unit, before: datetime, at_most: int) -> dict[str, datetime]:
+        """Some that were over before a moment, locked: id to when they ended."""
+        ...
+
+    async def move(self, unit: Unit, workload_ids: Sequence[str]) -> None:
+        """Moves locked rows into the archive. The partitions are there."""
+        ...
+
+    async def oldest_due(self) -> datetime | None:
+        """When that ended which has waited longest for its move."""
+        ...
+
+    async def partitions(self, connection: AnyConnection) -> list[Month]:
+        """The months that the archive has a partition for."""
+        ...
+
+    async def make_partition(self, connection: AnyConnection, month: Month) -> None:
+        """Makes the partition of a month."""
+        ...
+
+    async def drop_partition(self, connection: AnyConnection, month: Month) -> None:
+        """Drops the partition of a month with all that is in it."""
+        ...
+
+    async def remove(self, connection: AnyConnection, before: datetime, at_most: int) -> int:
+        """Removes some that ended before a moment: the number."""
         ...
 
 

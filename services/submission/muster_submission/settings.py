@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -74,11 +75,27 @@ class SubmissionSettings(ServiceSettings, TlsSettings):
     disk_reserve: int = Field(
         default=1 << 30, ge=0, description="Bytes of that disk that have to be free for a workload to be accepted."
     )
+    archive_days: float = Field(
+        default=0.0,
+        ge=0,
+        le=36_600,
+        description="For how many days a workload that has ended stays in the archive; 0: for ever.",
+    )
+    archive_folder: Path | None = Field(
+        default=None,
+        description="A folder into which each month of the archive is written (Parquet) before it is removed; "
+        "without it months are removed and not written.",
+    )
     scheduler_address: str = Field(
         default="", description="gRPC of the scheduler, HOST:PORT; two with a comma where a standby follows."
     )
     policy_address: str = Field(default="", description="gRPC of policy, HOST:PORT.")
     telemetry_address: str = Field(default="", description="gRPC of telemetry, HOST:PORT.")
+
+    @property
+    def archive_kept(self) -> timedelta:
+        """How long a workload stays in the archive; zero is for ever."""
+        return timedelta(days=self.archive_days)
 
 
 def addresses(text: str) -> tuple[str, ...]:

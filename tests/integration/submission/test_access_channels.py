@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Awaitable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +22,10 @@ from muster.api.v1 import (
     tenancy_pb2,
 )
 from muster.api.v1 import workloads_pb2 as api
+from muster_chassis.health import Health
+from muster_submission.adapters.exporting import Exporter
 from muster_submission.domain.access import Answer, Grants, Verb
+from muster_submission.handlers.archiving import Archiving, Plan
 from tests.support.access_calls import (
     CALLERS,
     DEPARTMENTS,
@@ -71,6 +75,7 @@ async def _http_answer(here: House, who: str, method: str, path: str, body: Any)
 async def test_every_channel_answers_as_the_tables_say(database: Any, kafka: str, tmp_path: Path) -> None:
     wrong = []
     async with house(database, kafka, tmp_path) as here:
+        await _archive_one_of_each_project(here)
         for who in [*CALLERS, "nobody"]:
             grants = grants_of(who)
             for rpc in RPCS:
@@ -88,6 +93,16 @@ async def test_every_channel_answers_as_the_tables_say(database: Any, kafka: str
     assert not wrong, "\n".join(wrong)
 
 
+async def _archive_one_of_each_project(here: House) -> None:
+    app = here.door.app
+    for project in DEPARTMENTS:
+        asked = api.SubmitWorkloadRequest(draft=draft(project, name="over"), idempotency_key=key())
+        await here.door.workloads.SubmitWorkload(asked, metadata=here.metadata("system-admin@tenant"))
+    await app.database.pool.execute("UPDATE workloads SET ended = true, finished_at = now() WHERE name = 'over'")
+    exporter = Exporter(app.database.pool)
+    await Archiving(app.database, app.archive, exporter.month, Plan(timedelta(0)), Health()).round()
+
+
 async def _lists(here: House, who: str, grants: Grants) -> list[str]:
     """Lists, counts and watches show what is in the projects in view and nothing else."""
     seen = grants.projects(Verb.WORKLOADS_READ)
@@ -95,6 +110,8 @@ async def _lists(here: House, who: str, grants: Grants) -> list[str]:
     metadata, headers = here.metadata(who), here.headers(who)
     listed = (await here.door.workloads.ListWorkloads(api.ListWorkloadsRequest(), metadata=metadata)).workloads
     found: dict[str, Any] = {"gRPC list": {one.project for one in listed}}
+    over = await here.door.workloads.ListArchivedWorkloads(api.ListArchivedWorkloadsRequest(), metadata=metadata)
+    found["archive"] = {one.project for one in over.workloads}
     watch = here.door.workloads.WatchWorkloads(api.WatchWorkloadsRequest(), metadata=metadata)
     snapshot = set[str]()
     async for item in watch:
@@ -157,6 +174,7 @@ async def _watched(here: House) -> None:
 
 _JUDGED_ELSEWHERE: Final = {
     "ListWorkloads": "by its rows, above",
+    "ListArchivedWorkloads": "by its rows, above",
     "ListProjects": "by its rows, above",
     "ValidateWorkload": "answers with the violation that the project does not exist",
     "WhoAmI": "shows the caller to the caller",

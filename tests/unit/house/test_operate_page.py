@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from muster_chassis import retention
-from muster_chassis.settings import ServiceSettings
+from muster_chassis.settings import DatabaseSettings
 from muster_scheduler import app
-from muster_scheduler.domain.asked.limits import FORGET_AFTER, RETIRE_AFTER
+from muster_scheduler.domain.asked.limits import RETIRE_AFTER
 from muster_scheduler.domain.asked.workloads import SECOND
+from muster_submission.settings import SubmissionSettings
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs/guides/operate.md").read_text(encoding="utf-8")
@@ -25,14 +25,14 @@ def test_every_metric_is_one_that_a_process_has() -> None:
 def test_every_setting_is_one_that_a_service_reads() -> None:
     named = {name.removeprefix("MUSTER_").lower() for name in re.findall(r"\bMUSTER_[A-Z_]+\b", PAGE)}
     assert named
-    assert named <= ServiceSettings.model_fields.keys()
+    assert named <= SubmissionSettings.model_fields.keys()
 
 
 def test_rows_go_when_the_page_says_so() -> None:
-    days = {table: kept.total_seconds() / 86400 for table, _, kept in retention._AGED}
+    week = DatabaseSettings.model_fields["retention_seconds"].default / 86400
     said = dict(re.findall(r"\(`(\w+)`\) \| after (\d+) (?:days|minutes)", PAGE))
-    assert (float(said["inbox"]), days["idempotency"]) == (days["inbox"], 1)
+    assert float(said["inbox"]) == 2 * week
     assert float(said["changes"]) * 60 == app._CHANGES_KEPT.total_seconds()
     assert f"| {RETIRE_AFTER // SECOND // 60} minutes after they ended" in PAGE
-    assert f"| {FORGET_AFTER // SECOND // 86400} days after their workload was Deleted" in PAGE
-    assert f"| {retention._OUTBOX_KEPT.days} days after their workload was Deleted" in PAGE
+    assert f"| {week:.0f} days after their workload was over" in PAGE
+    assert f"| {2 * week:.0f} days after they ended" in PAGE

@@ -108,6 +108,9 @@ _GROUPS: Final = (
         "firings": ("triggers:list_firings", "List what triggers did, the newest first."),
         "replay": ("triggers:replay_firing", "Fire again by the event of a firing."),
     }),
+    ("archive", "Workloads that have been over for long.", {
+        "list": ("archive:list_archived", "List archived workloads."),
+    }),
     ("clusters", "The clusters of the fleet.", {
         "list": ("fleet:list_clusters", "List clusters."),
         "register": ("fleet:register_cluster", "Make a cluster known."),

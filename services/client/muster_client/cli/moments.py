@@ -15,8 +15,8 @@ _AGO: Final = re.compile(r"(\d{1,6})([smhd])")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
-def moment(text: str, now: datetime) -> datetime:
-    """A time, or how long ago. Raises InvalidInput."""
+def moment(text: str, now: datetime, option: str = "--since") -> datetime:
+    """A time, or how long ago. Raises InvalidInput, which names the option."""
     ago = _AGO.fullmatch(text)
     try:
         if ago:
@@ -24,4 +24,6 @@ def moment(text: str, now: datetime) -> datetime:
         read = datetime.fromisoformat(text)
         return read if read.tzinfo else read.astimezone()
     except (ValueError, OverflowError):
-        raise InvalidInput(f"--since {text}: 30s, 5m, 12h, 7d or a time such as 2026-01-31T12:00 is expected") from None
+        raise InvalidInput(
+            f"{option} {text}: 30s, 5m, 12h, 7d or a time such as 2026-01-31T12:00 is expected"
+        ) from None

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from msgspec.structs import astuple
 
 from muster_chassis.unit import Unit
-from muster_kernel.lifecycle import Phase
+from muster_kernel.lifecycle import FINAL
 from muster_scheduler.adapters import changes, retired, rows, workload_rows
 from muster_scheduler.domain.asked.requests import Holder
 from muster_scheduler.domain.asked.workloads import Workload
@@ -216,7 +216,7 @@ class PostgresStore:
         changed = [world.workloads[workload_id] for workload_id in touched if workload_id in world.workloads]
         if not changed:
             return
-        unit.mark_ended(w.id for w in changed if w.phase is Phase.DELETED)
+        unit.mark_ended(w.id for w in changed if w.phase in FINAL)
         lines = [(w.id, w.project, w.name, w.phase.value, w.desired.value, w.generation, w.attempt) for w in changed]
         bodies = [_encoded(w.id, workload_rows.of_workload, w) for w in changed]
         await unit.connection.execute(_WORKLOADS, *_columns(lines), unit.now, bodies)

@@ -13,7 +13,6 @@ from typing import Any, Final
 from muster_chassis.connection import AnyConnection
 from muster_chassis.unit import Unit
 from muster_scheduler.adapters import workload_rows
-from muster_scheduler.domain.asked.limits import FORGET_AFTER
 from muster_scheduler.domain.asked.workloads import SECOND, Workload
 
 _AT_ONCE: Final = 1_000  # that are to be deleted by themselves, in one transaction
@@ -32,7 +31,8 @@ SELECT id::text AS id, project, name, phase, desired, generation, attempt, body,
 FROM retired WHERE (project, name) = ($1, $2) ORDER BY updated DESC LIMIT 1
 """
 _REMOVE: Final = """
-DELETE FROM retired WHERE id IN (SELECT id FROM retired WHERE phase = 'Deleted' AND updated < $1 LIMIT $2)
+DELETE FROM retired WHERE id IN (
+    SELECT id FROM retired WHERE (delete_at IS NULL OR phase = 'Deleted') AND updated < $1 ORDER BY updated LIMIT $2)
 """
 
 
@@ -53,9 +53,12 @@ async def find(connection: AnyConnection, workload_id: str, project: str, name: 
     return to_workload(row) if row is not None else None
 
 
-async def remove(unit: Unit) -> None:
-    """Removes rows of what was deleted so long ago that no record can speak of it any more."""
-    await unit.connection.execute(_REMOVE, unit.now - timedelta(seconds=FORGET_AFTER // SECOND), _REMOVED)
+async def remove(unit: Unit, retention: timedelta) -> None:
+    """Removes rows of what was over so long ago that no outbox can speak of it any more: for twice the retention.
+
+    What is still to be deleted by itself stays.
+    """
+    await unit.connection.execute(_REMOVE, unit.now - 2 * retention, _REMOVED)
 
 
 def moment(micros: int) -> datetime | None:

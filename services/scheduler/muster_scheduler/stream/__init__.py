@@ -58,6 +58,7 @@ _PASSED_BY: Final = (
     submission_pb2.WorkloadSubmitted,
     submission_pb2.SpecChanged,
     submission_pb2.TemplateChanged,
+    submission_pb2.WorkloadArchived,
     telemetry_pb2.UsageAccounted,
     agent_pb2.LayoutChanged,
     agent_pb2.LayoutFailed,

@@ -31,6 +31,10 @@ from muster_stack.processes import PRIVATE, SERVICE_MARK, SHARED, STACK_MARK, Co
 KAFKA: Final = "kafka"
 POSTGRES: Final = "postgres"
 REST: Final = "rest"
+# Settings of the user's that services get: a proxy in front of the stack is the user's as well, and so is the disk.
+_PASSED_ON: Final = frozenset(
+    {"MUSTER_PUBLIC_HOSTS", "MUSTER_RETENTION_SECONDS", "MUSTER_ARCHIVE_DAYS", "MUSTER_ARCHIVE_FOLDER"}
+)
 _AGENT: Final = "muster_cluster_agent"
 _SERVER_CALM: Final = 5.0  # seconds between two probes of a ready Kafka or PostgreSQL
 
@@ -209,7 +213,7 @@ class _Maker:
 
     def _shared(self, name: str, user: str) -> dict[str, str]:
         # The user's own MUSTER_* settings are meant for the command line, not for services that we configure.
-        inherited = {key: value for key, value in os.environ.items() if not key.startswith("MUSTER_")}
+        inherited = {key: value for key, value in os.environ.items() if key in _PASSED_ON or key[:7] != "MUSTER_"}
         return {
             **inherited,
             **marks(self._layout, name),
@@ -230,8 +234,6 @@ class _Maker:
         if service == SUBMISSION:
             first = [str(path) for path in credentials.ensure(self._layout)]
             return {
-                # The one setting of the user's that is passed on: a proxy in front of the stack is the user's as well.
-                "MUSTER_PUBLIC_HOSTS": os.environ.get("MUSTER_PUBLIC_HOSTS", "[]"),
                 "MUSTER_AUTH": "jwt" if self._state.options.auth else "off",
                 "MUSTER_AUTH_FIRST_APPLICATIONS": json.dumps(first),
                 "MUSTER_SERVICE_KEY_FILE": str(identities.service_key(self._layout, SUBMISSION)),

@@ -14,7 +14,7 @@ from typing import Any, Final
 import asyncpg
 
 from muster.workload.v1.workload_pb2 import Workload
-from muster_submission.adapters import views
+from muster_submission.adapters import archive, views
 from muster_submission.adapters.lists import Lists
 from muster_submission.adapters.places import DirectoryBooks
 from muster_submission.adapters.views import ChangeRow
@@ -53,6 +53,19 @@ _RUNS: Final = f"{_HAPPENED} AND (h.event = 'WorkloadPlaced' OR h.previous <> h.
 _OTHERS: Final = f"""
 SELECT w.id::text AS id, {views.OTHER_COLUMNS} FROM workloads w JOIN workloads o ON o.id = w.reason_other
 WHERE w.id = ANY ($1)
+"""  # noqa: S608 - constants only
+# The same questions to the archive.
+_ARCHIVED_BY_ID: Final = f"SELECT {views.COLUMNS} FROM {archive.SOURCE} WHERE w.id = $1"  # noqa: S608 - constants only
+_ARCHIVED_BY_NAME: Final = (
+    f"SELECT {views.COLUMNS} FROM {archive.SOURCE} "  # noqa: S608 - constants only
+    "WHERE w.project = $1 AND w.name = $2 ORDER BY w.ended_at DESC, w.id DESC LIMIT 1"
+)
+_ARCHIVED_LISTED: Final = f"""
+SELECT {views.COLUMNS}, s.asked_cluster, w.moved_at, w.deleted_at, 0::bigint AS gpus, w.pods, w.last_phase
+FROM {archive.SOURCE} WHERE w.id = ANY ($1)
+"""  # noqa: S608 - constants only
+_IN_ARCHIVE: Final = f"""
+(SELECT h.*, a.id AS workload_id FROM archive a CROSS JOIN LATERAL {archive.HISTORY} WHERE a.id = $1)
 """  # noqa: S608 - constants only
 _CHANGES: Final = f"""
 SELECT c.seq, c.workload_id::text AS workload_id, c.project, c.name, c.kind, c.event, c.text, c.previous, c.phase,
@@ -132,6 +145,7 @@ class Reading:
     async def by_id(self, workload_id: str) -> Workload | None:
         """The workload with that id."""
         row = await self._pool.fetchrow(_BY_ID, workload_id)
+        row = row or await self._pool.fetchrow(_ARCHIVED_BY_ID, workload_id)
         return None if row is None else views.workload(row)
 
     async def with_verdict(self, workload_id: str, generation: int = 1) -> tuple[Workload | None, int]:
@@ -148,6 +162,7 @@ class Reading:
     async def by_name(self, project: str, name: str) -> Workload | None:
         """The workload that holds the name, else the newest that had it."""
         row = await self._pool.fetchrow(_BY_NAME, project, name)
+        row = row or await self._pool.fetchrow(_ARCHIVED_BY_NAME, project, name)
         return None if row is None else views.workload(row)
 
     async def held(self, names: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
@@ -172,19 +187,30 @@ class Reading:
     async def listed(self, ids: Sequence[str]) -> list[Listed]:
         """These workloads with what lists show, in the order of the ids; one that is gone meanwhile is left out."""
         found = {row["id"]: row for row in await self._pool.fetch(_LISTED, ids)}
+        if missing := [one for one in ids if one not in found]:
+            found |= {row["id"]: row for row in await self._pool.fetch(_ARCHIVED_LISTED, missing)}
         return [_listed(found[one]) for one in ids if one in found]
 
     async def history(self, workload_id: str, offset: int, limit: int) -> list[Happened]:
         """What happened to a workload, newest first; its beginning is not among it."""
-        return [_happened(row) for row in await self._pool.fetch(_HISTORY, workload_id, offset, limit)]
+        return await self._happened(_HISTORY, workload_id, offset, limit)
 
     async def history_before(self, workload_id: str, seq: int, limit: int) -> list[Happened]:
         """The same, of what comes before the entry `seq`: a page that new entries do not move."""
-        return [_happened(row) for row in await self._pool.fetch(_BEFORE, workload_id, seq, limit)]
+        return await self._happened(_BEFORE, workload_id, seq, limit)
 
     async def runs(self, workload_id: str, limit: int) -> list[Happened]:
         """The newest entries in which it got a place or entered another phase, oldest first."""
-        return [_happened(row) for row in reversed(await self._pool.fetch(_RUNS, workload_id, limit))]
+        return (await self._happened(_RUNS, workload_id, limit))[::-1]
+
+    async def _happened(self, query: str, workload_id: str, *values: int) -> list[Happened]:
+        """Entries of a history; where there is none, those that went into the archive with their workload."""
+        found = await self._pool.fetch(query, workload_id, *values)
+        if not found:
+            found = await self._pool.fetch(
+                query.replace("workload_history h", f"{_IN_ARCHIVE} h"), workload_id, *values
+            )
+        return [_happened(row) for row in found]
 
     async def others(self, ids: Iterable[str]) -> dict[str, Other]:
         """By workload the one that its reason is about, where it is about one that is known."""

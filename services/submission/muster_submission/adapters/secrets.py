@@ -8,6 +8,7 @@ from typing import Any, Final
 import asyncpg
 
 from muster_chassis.unit import Unit
+from muster_submission.adapters.archive import PostgresArchive
 from muster_submission.domain.secrets import Sealed, SecretRef
 
 _COLUMNS: Final = "id::text AS id, version, holder::text AS holder, key, nonce, cipher"
@@ -86,9 +87,11 @@ class PostgresSecrets:
         return [_sealed(row) for row in rows if row["id"] is not None] if rows else None
 
     async def deleted(self, workload_ids: Sequence[str]) -> dict[str, bool]:
-        """Whether each workload that is known is Deleted."""
+        """Whether each workload that is known is Deleted; archived ones are known."""
         rows = await self._pool.fetch(_STANDING, list(workload_ids))
-        return {row["id"]: row["gone"] for row in rows}
+        found = {row["id"]: bool(row["gone"]) for row in rows}
+        missing = [one for one in workload_ids if one not in found]
+        return found | (await PostgresArchive(self._pool).standing(missing) if missing else {})
 
     async def old(self, unit: Unit, current: str, at_most: int) -> Sequence[Sealed]:
         """Some that are sealed with another key than the current one, locked."""

@@ -14,7 +14,9 @@ LONGEST: Final = 1000
 """How many workloads one answer has at most."""
 _KEEP: Final = """
 INSERT INTO usage AS k (workload_id, project, name, gpu_seconds, until)
-SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::float8[], $5::timestamptz[])
+SELECT u.* FROM unnest($1::uuid[], $2::text[], $3::text[], $4::float8[], $5::timestamptz[])
+    AS u (workload_id, project, name, gpu_seconds, until)
+WHERE EXISTS (SELECT 1 FROM workloads w WHERE w.id = u.workload_id) -- not of one that is archived meanwhile
 ON CONFLICT (workload_id) DO UPDATE SET
     project = excluded.project, name = excluded.name, gpu_seconds = excluded.gpu_seconds, until = excluded.until
 WHERE k.until < excluded.until

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from muster.workload.v1.workload_pb2 import Workload
 from muster_chassis.unit import Unit
-from muster_kernel.lifecycle import Phase
 from muster_submission.adapters import views
 from muster_submission.domain import phases
+from muster_submission.domain.phases import ENDED
 from muster_submission.domain.progress import NO_REASON, Progress, Why
 from muster_submission.ports import Base, Batch, Line, NewWorkload
 
@@ -118,7 +118,7 @@ class PostgresWorkloads:
 
     async def _keep_progress(self, unit: Unit, batch: Batch) -> None:
         ids, values = list(batch.progress), list(batch.progress.values())
-        unit.mark_ended(name for name, one in batch.progress.items() if one.phase is Phase.DELETED)
+        unit.mark_ended(name for name, one in batch.progress.items() if one.phase in ENDED)
         await unit.connection.execute(
             _KEEP,
             unit.now,

@@ -31,7 +31,7 @@ from muster_submission.errors import DraftRefused, FieldsFixed, NoSuchWorkload, 
 from muster_submission.handlers.drafts import Checked, kind_word
 from muster_submission.handlers.sealing import Sealing
 from muster_submission.handlers.submit import submitted
-from muster_submission.ports import Waker, WorkloadBooks
+from muster_submission.ports import Archive, Waker, WorkloadBooks
 
 _MESSAGES: Final[dict[Request, Callable[..., Message]]] = {
     Request.SUSPEND: events.SuspendRequested,
@@ -43,20 +43,31 @@ _MESSAGES: Final[dict[Request, Callable[..., Message]]] = {
 class Intents:
     """Writes down what people want."""
 
-    def __init__(self, books: WorkloadBooks, sealing: Sealing, waker: Waker) -> None:
+    def __init__(self, books: WorkloadBooks, archive: Archive, sealing: Sealing, waker: Waker) -> None:
         self._books = books
+        self._archive = archive
         self._sealing = sealing
         self._waker = waker
 
     async def ask(self, unit: Unit, request: Request, workload_id: str, by: str) -> wl.Workload:
-        """Publishes a request about a workload. Raises NoSuchWorkload and PhaseForbids."""
-        shown = await self._shown(unit, workload_id)
+        """Publishes a request about a workload. Raises NoSuchWorkload and PhaseForbids.
+
+        Of one that is archived nothing is left but its row here, so that to delete it is submission's alone.
+        """
+        shown = await self._books.show(unit, workload_id)
+        archived = None if shown else await self._archive.show(unit, workload_id)
+        shown = shown or archived
+        if shown is None:
+            raise _missing(workload_id)
         match judge(request, shown.name, _phase(shown), _desired(shown)):
             case Impossible(why=why):
                 raise PhaseForbids(why, metadata={"phase": _phase(shown)})
             case Ask():
                 verb = Verb.WORKLOADS_DELETE if request is Request.DELETE else Verb.WORKLOADS_CHANGE
                 await audit(unit, Entry(verb, workload_id, shown.project, detail=request.value))
+                if archived is not None:
+                    await self._archive.delete(unit, [workload_id])
+                    return await self._archive.show(unit, workload_id) or shown
                 message = _MESSAGES[request](workload_id=workload_id, requested_by=by, requested_at=_stamp(unit.now))
                 unit.publish(SUBMISSIONS, workload_id, message)
         return shown
@@ -85,8 +96,12 @@ class Intents:
     async def _shown(self, unit: Unit, workload_id: str) -> wl.Workload:
         shown = await self._books.show(unit, workload_id)
         if shown is None:
-            raise NoSuchWorkload(f"workload {workload_id} does not exist")
+            raise _missing(workload_id)
         return shown
+
+
+def _missing(workload_id: str) -> NoSuchWorkload:
+    return NoSuchWorkload(f"workload {workload_id} does not exist")
 
 
 def _changeable(shown: wl.Workload, draft: Checked) -> None:

@@ -13,10 +13,11 @@ from typing import Final
 
 from muster_chassis import metrics
 from muster_chassis.unit import Unit
+from muster_kernel.lifecycle import Phase
 from muster_submission.domain import phases
 from muster_submission.domain.phases import ENDED
 from muster_submission.domain.progress import Admitted, Fact, PhaseMoved, Progress, Rejected, Stale, apply
-from muster_submission.ports import Batch, Brought, Line, Waker, WorkloadBooks
+from muster_submission.ports import Archive, Batch, Brought, Line, Waker, WorkloadBooks
 
 _TEXT: Final = 2000  # characters of one sentence in the log of changes
 
@@ -49,8 +50,11 @@ class News:
 class Follow:
     """Keeps the read model. `judged` is told, after the commit, of every workload that got a verdict."""
 
-    def __init__(self, books: WorkloadBooks, waker: Waker, judged: Callable[[Iterable[str]], None]) -> None:
+    def __init__(
+        self, books: WorkloadBooks, archive: Archive, waker: Waker, judged: Callable[[Iterable[str]], None]
+    ) -> None:
         self._books = books
+        self._archive = archive
         self._waker = waker
         self._judged = judged
 
@@ -58,13 +62,26 @@ class Follow:
         """Takes in a batch."""
         if not news:
             return
-        before = await self._books.lock(unit, sorted({one.workload_id for one in news}))
+        asked = sorted({one.workload_id for one in news})
+        before = await self._books.lock(unit, asked)
+        if len(before) < len(asked):
+            news = await self._without_archived(unit, news, [one for one in asked if one not in before])
         batch = fold(before, news)
         await self._books.keep(unit, batch)
         verdicts = [one.workload_id for one in news if isinstance(one.fact, Admitted | Rejected)]
         unit.after_commit(self._waker.poke)
         if verdicts:
             unit.after_commit(lambda: self._judged(verdicts))
+
+    async def _without_archived(self, unit: Unit, news: Sequence[News], missing: Sequence[str]) -> Sequence[News]:
+        """What is about others. An archived workload is over; all that can still come is that it is deleted."""
+        archived = await self._archive.known(unit, missing)
+        deleted = {
+            one.workload_id for one in news if isinstance(one.fact, PhaseMoved) and one.fact.phase is Phase.DELETED
+        }
+        if gone := sorted(archived & deleted):
+            await self._archive.delete(unit, gone)
+        return [one for one in news if one.workload_id not in archived]
 
 
 def fold(before: dict[str, Progress], news: Sequence[News]) -> Batch:

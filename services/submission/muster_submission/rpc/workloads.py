@@ -32,6 +32,7 @@ from muster_submission.handlers.drafts import Checked, Drafts, Refusal
 from muster_submission.handlers.intents import Intents
 from muster_submission.handlers.submit import Acknowledged, Order, Submit
 from muster_submission.rpc.applying import Applying, creating
+from muster_submission.rpc.archived import Archived
 from muster_submission.rpc.happenings import Happenings
 from muster_submission.rpc.judging import judged
 from muster_submission.rpc.logs import LogReading
@@ -53,6 +54,7 @@ class Mounted:
     logs: LogReading
     applying: Applying
     happenings: Happenings
+    archived: Archived
 
 
 class Workloads(workloads_pb2_grpc.WorkloadsServiceServicer):
@@ -84,6 +86,7 @@ class Workloads(workloads_pb2_grpc.WorkloadsServiceServicer):
         self._logs = mounted.logs
         self._applying = mounted.applying
         self._happenings = mounted.happenings
+        self._archived = mounted.archived
 
     async def SubmitWorkload(self, request: api.SubmitWorkloadRequest, context: Any) -> api.SubmitWorkloadResponse:
         """Acknowledges a workload, and waits for policy's verdict as long as the caller wants."""
@@ -165,6 +168,12 @@ class Workloads(workloads_pb2_grpc.WorkloadsServiceServicer):
         await name_others(self._reading, page.workloads, wanted.scope)
         token = page_token(page.last, wanted.canonical()) if page.full else ""
         return api.ListWorkloadsResponse(workloads=page.workloads, next_page_token=token, cursor=str(page.head))
+
+    async def ListArchivedWorkloads(
+        self, request: api.ListArchivedWorkloadsRequest, context: Any
+    ) -> api.ListArchivedWorkloadsResponse:
+        """Workloads that have been over for long; what ended last comes first."""
+        return await self._archived.page(request, await self._rights())
 
     async def ListWorkloadEvents(
         self, request: api.ListWorkloadEventsRequest, context: Any

@@ -561,6 +561,84 @@ class ListWorkloadsResponse(_message.Message):
 Global___ListWorkloadsResponse: _TypeAlias = ListWorkloadsResponse  # noqa: Y015
 
 @_typing.final
+class ListArchivedWorkloadsRequest(_message.Message):
+    """Which archived workloads to list."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROJECT_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    ENDED_SINCE_FIELD_NUMBER: _builtins.int
+    ENDED_BEFORE_FIELD_NUMBER: _builtins.int
+    INCLUDE_DELETED_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    project: _builtins.str
+    """Only this project; empty: all."""
+    name: _builtins.str
+    """Only this name; empty: all."""
+    include_deleted: _builtins.bool
+    """Deleted ones as well."""
+    page_size: _builtins.int
+    """At most this many, 1 to 500; 0: 50."""
+    page_token: _builtins.str
+    """Where the page before ended; bound to the other fields."""
+    @_builtins.property
+    def ended_since(self) -> _timestamp_pb2.Timestamp:
+        """Only what ended then or later."""
+
+    @_builtins.property
+    def ended_before(self) -> _timestamp_pb2.Timestamp:
+        """Only what ended before that."""
+
+    def __init__(
+        self,
+        *,
+        project: _builtins.str = ...,
+        name: _builtins.str = ...,
+        ended_since: _timestamp_pb2.Timestamp | None = ...,
+        ended_before: _timestamp_pb2.Timestamp | None = ...,
+        include_deleted: _builtins.bool = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ended_before", b"ended_before", "ended_since", b"ended_since"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ended_before", b"ended_before", "ended_since", b"ended_since", "include_deleted", b"include_deleted", "name", b"name", "page_size", b"page_size", "page_token", b"page_token", "project", b"project"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListArchivedWorkloadsRequest: _TypeAlias = ListArchivedWorkloadsRequest  # noqa: Y015
+
+@_typing.final
+class ListArchivedWorkloadsResponse(_message.Message):
+    """A page of archived workloads."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKLOADS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Where the next page begins; empty: this was the last."""
+    @_builtins.property
+    def workloads(self) -> _containers.RepeatedCompositeFieldContainer[_workload_pb2.Workload]:
+        """The workloads; what ended last comes first."""
+
+    def __init__(
+        self,
+        *,
+        workloads: _abc.Iterable[_workload_pb2.Workload] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "workloads", b"workloads"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListArchivedWorkloadsResponse: _TypeAlias = ListArchivedWorkloadsResponse  # noqa: Y015
+
+@_typing.final
 class WatchWorkloadsRequest(_message.Message):
     """Which workloads to watch."""
 

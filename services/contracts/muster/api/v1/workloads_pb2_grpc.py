@@ -60,6 +60,11 @@ class WorkloadsServiceStub:
                 request_serializer=muster_dot_api_dot_v1_dot_workloads__pb2.ListWorkloadsRequest.SerializeToString,
                 response_deserializer=muster_dot_api_dot_v1_dot_workloads__pb2.ListWorkloadsResponse.FromString,
                 _registered_method=True)
+        self.ListArchivedWorkloads = channel.unary_unary(
+                '/muster.api.v1.WorkloadsService/ListArchivedWorkloads',
+                request_serializer=muster_dot_api_dot_v1_dot_workloads__pb2.ListArchivedWorkloadsRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_workloads__pb2.ListArchivedWorkloadsResponse.FromString,
+                _registered_method=True)
         self.ListWorkloadEvents = channel.unary_unary(
                 '/muster.api.v1.WorkloadsService/ListWorkloadEvents',
                 request_serializer=muster_dot_api_dot_v1_dot_workloads__pb2.ListWorkloadEventsRequest.SerializeToString,
@@ -138,6 +143,14 @@ class WorkloadsServiceServicer:
 
     def ListWorkloads(self, request, context):
         """Workloads, newest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListArchivedWorkloads(self, request, context):
+        """Workloads that have been over for so long that they left the lists; what ended last comes first. Get, describe and
+        the events of one work as before; its name is free.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -227,6 +240,11 @@ def add_WorkloadsServiceServicer_to_server(servicer, server):
                     servicer.ListWorkloads,
                     request_deserializer=muster_dot_api_dot_v1_dot_workloads__pb2.ListWorkloadsRequest.FromString,
                     response_serializer=muster_dot_api_dot_v1_dot_workloads__pb2.ListWorkloadsResponse.SerializeToString,
+            ),
+            'ListArchivedWorkloads': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListArchivedWorkloads,
+                    request_deserializer=muster_dot_api_dot_v1_dot_workloads__pb2.ListArchivedWorkloadsRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_workloads__pb2.ListArchivedWorkloadsResponse.SerializeToString,
             ),
             'ListWorkloadEvents': grpc.unary_unary_rpc_method_handler(
                     servicer.ListWorkloadEvents,
@@ -405,6 +423,33 @@ class WorkloadsService:
             '/muster.api.v1.WorkloadsService/ListWorkloads',
             muster_dot_api_dot_v1_dot_workloads__pb2.ListWorkloadsRequest.SerializeToString,
             muster_dot_api_dot_v1_dot_workloads__pb2.ListWorkloadsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListArchivedWorkloads(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.WorkloadsService/ListArchivedWorkloads',
+            muster_dot_api_dot_v1_dot_workloads__pb2.ListArchivedWorkloadsRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_workloads__pb2.ListArchivedWorkloadsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -29,6 +29,10 @@ class WorkloadsServiceStub:
     """One workload, by id or by project and name."""
     ListWorkloads: _aio.UnaryUnaryMultiCallable[_workloads_pb2.ListWorkloadsRequest, _workloads_pb2.ListWorkloadsResponse]
     """Workloads, newest first."""
+    ListArchivedWorkloads: _aio.UnaryUnaryMultiCallable[_workloads_pb2.ListArchivedWorkloadsRequest, _workloads_pb2.ListArchivedWorkloadsResponse]
+    """Workloads that have been over for so long that they left the lists; what ended last comes first. Get, describe and
+    the events of one work as before; its name is free.
+    """
     ListWorkloadEvents: _aio.UnaryUnaryMultiCallable[_workloads_pb2.ListWorkloadEventsRequest, _workloads_pb2.ListWorkloadEventsResponse]
     """What happened to a workload, newest first. Watch it with its id for what happens next."""
     WatchWorkloads: _aio.UnaryStreamMultiCallable[_workloads_pb2.WatchWorkloadsRequest, _workloads_pb2.WatchWorkloadsResponse]
@@ -93,6 +97,16 @@ class WorkloadsServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_workloads_pb2.ListWorkloadsRequest, _abc.Awaitable[_workloads_pb2.ListWorkloadsResponse]],
     ) -> _abc.Awaitable[_workloads_pb2.ListWorkloadsResponse]:
         """Workloads, newest first."""
+
+    @_abc_1.abstractmethod
+    def ListArchivedWorkloads(
+        self,
+        request: _workloads_pb2.ListArchivedWorkloadsRequest,
+        context: _aio.ServicerContext[_workloads_pb2.ListArchivedWorkloadsRequest, _abc.Awaitable[_workloads_pb2.ListArchivedWorkloadsResponse]],
+    ) -> _abc.Awaitable[_workloads_pb2.ListArchivedWorkloadsResponse]:
+        """Workloads that have been over for so long that they left the lists; what ended last comes first. Get, describe and
+        the events of one work as before; its name is free.
+        """
 
     @_abc_1.abstractmethod
     def ListWorkloadEvents(

@@ -27,7 +27,7 @@ from muster.tenancy.v1 import tenancy_pb2 as muster_dot_tenancy_dot_v1_dot_tenan
 from muster.workload.v1 import workload_pb2 as muster_dot_workload_dot_v1_dot_workload__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!muster/events/v1/submission.proto\x12\x10muster.events.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1fmuster/tenancy/v1/tenancy.proto\x1a!muster/workload/v1/workload.proto\"\xf4\x03\n\x11WorkloadSubmitted\x12\x13\n\x0bworkload_id\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x0c\n\x04name\x18\x03 \x01(\t\x12.\n\x04spec\x18\x04 \x01(\x0b\x32 .muster.workload.v1.WorkloadSpec\x12\x38\n\tbase_spec\x18\x05 \x01(\x0b\x32 .muster.workload.v1.WorkloadSpecH\x00\x88\x01\x01\x12\x13\n\x0btemplate_id\x18\x06 \x01(\t\x12\x18\n\x10template_version\x18\x07 \x01(\x04\x12(\n\x05owner\x18\x08 \x01(\x0b\x32\x19.muster.workload.v1.Owner\x12\x0f\n\x07project\x18\t \x01(\t\x12\x12\n\ndepartment\x18\n \x01(\t\x12\x15\n\rasked_cluster\x18\x0b \x01(\t\x12\x17\n\x0ftenancy_version\x18\x0c \x01(\x04\x12\x30\n\x0csubmitted_at\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12*\n\x06origin\x18\x0e \x01(\x0e\x32\x1a.muster.workload.v1.Origin\x12\x11\n\tcaused_by\x18\x0f \x01(\t\x12\x11\n\tnamespace\x18\x10 \x01(\tB\x0c\n\n_base_spec\"E\n\x0bSpecChanged\x12\x36\n\tsubmitted\x18\x01 \x01(\x0b\x32#.muster.events.v1.WorkloadSubmitted\"o\n\x10SuspendRequested\x12\x13\n\x0bworkload_id\x18\x01 \x01(\t\x12\x14\n\x0crequested_by\x18\x02 \x01(\t\x12\x30\n\x0crequested_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"n\n\x0fResumeRequested\x12\x13\n\x0bworkload_id\x18\x01 \x01(\t\x12\x14\n\x0crequested_by\x18\x02 \x01(\t\x12\x30\n\x0crequested_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"p\n\x11\x44\x65letionRequested\x12\x13\n\x0bworkload_id\x18\x01 \x01(\t\x12\x14\n\x0crequested_by\x18\x02 \x01(\t\x12\x30\n\x0crequested_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"F\n\x11\x44\x65partmentChanged\x12\x31\n\ndepartment\x18\x01 \x01(\x0b\x32\x1d.muster.tenancy.v1.Department\"=\n\x0eProjectChanged\x12+\n\x07project\x18\x01 \x01(\x0b\x32\x1a.muster.tenancy.v1.Project\"A\n\x0fNodePoolChanged\x12.\n\tnode_pool\x18\x01 \x01(\x0b\x32\x1b.muster.tenancy.v1.NodePool\"\x86\x01\n\x0fTemplateChanged\x12\x13\n\x0btemplate_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0f\n\x07project\x18\x03 \x01(\t\x12\x0f\n\x07version\x18\x04 \x01(\x04\x12.\n\x04spec\x18\x05 \x01(\x0b\x32 .muster.workload.v1.WorkloadSpecb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!muster/events/v1/submission.proto\x12\x10muster.events.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1fmuster/tenancy/v1/tenancy.proto\x1a!muster/workload/v1/workload.proto\"\xf4\x03\n\x11WorkloadSubmitted\x12\x13\n\x0bworkload_id\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x0c\n\x04name\x18\x03 \x01(\t\x12.\n\x04spec\x18\x04 \x01(\x0b\x32 .muster.workload.v1.WorkloadSpec\x12\x38\n\tbase_spec\x18\x05 \x01(\x0b\x32 .muster.workload.v1.WorkloadSpecH\x00\x88\x01\x01\x12\x13\n\x0btemplate_id\x18\x06 \x01(\t\x12\x18\n\x10template_version\x18\x07 \x01(\x04\x12(\n\x05owner\x18\x08 \x01(\x0b\x32\x19.muster.workload.v1.Owner\x12\x0f\n\x07project\x18\t \x01(\t\x12\x12\n\ndepartment\x18\n \x01(\t\x12\x15\n\rasked_cluster\x18\x0b \x01(\t\x12\x17\n\x0ftenancy_version\x18\x0c \x01(\x04\x12\x30\n\x0csubmitted_at\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12*\n\x06origin\x18\x0e \x01(\x0e\x32\x1a.muster.workload.v1.Origin\x12\x11\n\tcaused_by\x18\x0f \x01(\t\x12\x11\n\tnamespace\x18\x10 \x01(\tB\x0c\n\n_base_spec\"E\n\x0bSpecChanged\x12\x36\n\tsubmitted\x18\x01 \x01(\x0b\x32#.muster.events.v1.WorkloadSubmitted\"\'\n\x10WorkloadArchived\x12\x13\n\x0bworkload_id\x18\x01 \x01(\t\"o\n\x10SuspendRequested\x12\x13\n\x0bworkload_id\x18\x01 \x01(\t\x12\x14\n\x0crequested_by\x18\x02 \x01(\t\x12\x30\n\x0crequested_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"n\n\x0fResumeRequested\x12\x13\n\x0bworkload_id\x18\x01 \x01(\t\x12\x14\n\x0crequested_by\x18\x02 \x01(\t\x12\x30\n\x0crequested_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"p\n\x11\x44\x65letionRequested\x12\x13\n\x0bworkload_id\x18\x01 \x01(\t\x12\x14\n\x0crequested_by\x18\x02 \x01(\t\x12\x30\n\x0crequested_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"F\n\x11\x44\x65partmentChanged\x12\x31\n\ndepartment\x18\x01 \x01(\x0b\x32\x1d.muster.tenancy.v1.Department\"=\n\x0eProjectChanged\x12+\n\x07project\x18\x01 \x01(\x0b\x32\x1a.muster.tenancy.v1.Project\"A\n\x0fNodePoolChanged\x12.\n\tnode_pool\x18\x01 \x01(\x0b\x32\x1b.muster.tenancy.v1.NodePool\"\x86\x01\n\x0fTemplateChanged\x12\x13\n\x0btemplate_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0f\n\x07project\x18\x03 \x01(\t\x12\x0f\n\x07version\x18\x04 \x01(\x04\x12.\n\x04spec\x18\x05 \x01(\x0b\x32 .muster.workload.v1.WorkloadSpecb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,18 +38,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_WORKLOADSUBMITTED']._serialized_end=657
   _globals['_SPECCHANGED']._serialized_start=659
   _globals['_SPECCHANGED']._serialized_end=728
-  _globals['_SUSPENDREQUESTED']._serialized_start=730
-  _globals['_SUSPENDREQUESTED']._serialized_end=841
-  _globals['_RESUMEREQUESTED']._serialized_start=843
-  _globals['_RESUMEREQUESTED']._serialized_end=953
-  _globals['_DELETIONREQUESTED']._serialized_start=955
-  _globals['_DELETIONREQUESTED']._serialized_end=1067
-  _globals['_DEPARTMENTCHANGED']._serialized_start=1069
-  _globals['_DEPARTMENTCHANGED']._serialized_end=1139
-  _globals['_PROJECTCHANGED']._serialized_start=1141
-  _globals['_PROJECTCHANGED']._serialized_end=1202
-  _globals['_NODEPOOLCHANGED']._serialized_start=1204
-  _globals['_NODEPOOLCHANGED']._serialized_end=1269
-  _globals['_TEMPLATECHANGED']._serialized_start=1272
-  _globals['_TEMPLATECHANGED']._serialized_end=1406
+  _globals['_WORKLOADARCHIVED']._serialized_start=730
+  _globals['_WORKLOADARCHIVED']._serialized_end=769
+  _globals['_SUSPENDREQUESTED']._serialized_start=771
+  _globals['_SUSPENDREQUESTED']._serialized_end=882
+  _globals['_RESUMEREQUESTED']._serialized_start=884
+  _globals['_RESUMEREQUESTED']._serialized_end=994
+  _globals['_DELETIONREQUESTED']._serialized_start=996
+  _globals['_DELETIONREQUESTED']._serialized_end=1108
+  _globals['_DEPARTMENTCHANGED']._serialized_start=1110
+  _globals['_DEPARTMENTCHANGED']._serialized_end=1180
+  _globals['_PROJECTCHANGED']._serialized_start=1182
+  _globals['_PROJECTCHANGED']._serialized_end=1243
+  _globals['_NODEPOOLCHANGED']._serialized_start=1245
+  _globals['_NODEPOOLCHANGED']._serialized_end=1310
+  _globals['_TEMPLATECHANGED']._serialized_start=1313
+  _globals['_TEMPLATECHANGED']._serialized_end=1447
 # @@protoc_insertion_point(module_scope)

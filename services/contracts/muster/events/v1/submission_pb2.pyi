@@ -138,6 +138,28 @@ class SpecChanged(_message.Message):
 Global___SpecChanged: _TypeAlias = SpecChanged  # noqa: Y015
 
 @_typing.final
+class WorkloadArchived(_message.Message):
+    """A workload has been over for so long that submission has archived it: no more is asked for it, ever."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKLOAD_ID_FIELD_NUMBER: _builtins.int
+    workload_id: _builtins.str
+    """The workload."""
+    def __init__(
+        self,
+        *,
+        workload_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["workload_id", b"workload_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WorkloadArchived: _TypeAlias = WorkloadArchived  # noqa: Y015
+
+@_typing.final
 class SuspendRequested(_message.Message):
     """Somebody wants a workload suspended."""
 

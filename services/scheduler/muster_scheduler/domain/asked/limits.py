@@ -15,7 +15,6 @@ SETTLED_AFTER: Final = 60 * SECOND  # one that ran so long and was then taken do
 RESIZED_WITHIN: Final = 60 * SECOND  # a failure so soon after an elastic gang was resized is taken for its consequence
 KEEP_DEVICES: Final = 30 * SECOND  # a restart within this keeps its devices
 WAITING_EVERY: Final = 60 * SECOND  # at most one WorkloadWaiting a workload in this time
-FORGET_AFTER: Final = 14 * 24 * 3600 * SECOND  # a deleted workload is remembered this long: longer than any outbox
 RETIRE_AFTER: Final = 300 * SECOND  # what is over leaves the memory this long after it ended
 RETIRE_AT_ONCE: Final = 2000  # at most so many in one transaction
 ORPHAN_AFTER: Final = 3600 * SECOND  # a held assignment without a row is released after this

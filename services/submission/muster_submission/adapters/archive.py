@@ -1,0 +1,212 @@
+"""The archive in PostgreSQL: what has been over for a while moves there, is found there, and goes by the month.
+
+Called by the upkeep, by handlers within their transaction, and by reading.py for what its own tables do not have.
+Holds: a workload is in the tables of lists or in the archive, and never in both; whoever reads first the one and then
+the other misses none, because it moves in one direction only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import asyncpg
+
+from muster.workload.v1.workload_pb2 import Workload
+from muster_chassis.connection import AnyConnection
+from muster_chassis.unit import Unit
+from muster_submission.adapters import views
+from muster_submission.domain.archiving import Month, partition
+
+HISTORY: Final = """jsonb_to_recordset(a.history) AS h (
+    seq bigint, at timestamptz, event text, text text, previous smallint, phase smallint, reason_code text,
+    cluster text, attempt integer, other uuid)"""
+"""The entries of a history, of the row a."""
+SOURCE: Final = """archive w CROSS JOIN LATERAL (
+    SELECT w.spec, w.effective_spec, w.issues, w.owner, w.origin, w.caused_by, w.asked_cluster) s"""
+"""In place of views.SOURCE."""
+_DELETED: Final = 15
+_DUE: Final = """
+SELECT id, coalesce(finished_at, created_at) AS ended_at FROM workloads
+WHERE ended AND coalesce(finished_at, created_at) < $1
+ORDER BY coalesce(finished_at, created_at) LIMIT $2 FOR UPDATE SKIP LOCKED
+"""
+_ENDS: Final = _DUE.replace(" FOR UPDATE SKIP LOCKED", "")
+_MOVE: Final = """
+INSERT INTO archive (
+    id, ended_at, archived_at, project, name, kind, phase, last_phase, desired, reason_code, reason_message,
+    reason_other, generation, attempt, cluster, node_pool, verdict, judged, status, created_at, started_at, finished_at,
+    deleted_at, moved_at, pods, submitted_by, spec, effective_spec, issues, owner, origin, caused_by, asked_cluster,
+    template_id, template_version, gpu_seconds, history)
+SELECT w.id, coalesce(w.finished_at, w.created_at), $2, w.project, w.name, w.kind, w.phase, l.phase, w.desired,
+       w.reason_code, w.reason_message, w.reason_other, w.generation, w.attempt, w.cluster, w.node_pool, w.verdict,
+       w.judged, w.status, w.created_at, w.started_at, w.finished_at, nullif(l.deleted_at, '-infinity'), l.moved_at,
+       l.pods, l.submitted_by, s.spec, s.effective_spec, s.issues, s.owner, s.origin, s.caused_by, s.asked_cluster,
+       s.template_id, s.template_version, coalesce(u.gpu_seconds, 0), coalesce(h.history, '[]')
+FROM workloads w
+JOIN workload_list l ON l.id = w.id
+JOIN workload_specs s ON s.workload_id = w.id
+LEFT JOIN usage u ON u.workload_id = w.id
+LEFT JOIN LATERAL (
+    SELECT jsonb_agg(to_jsonb(e) - 'workload_id' ORDER BY e.seq) AS history
+    FROM workload_history e WHERE e.workload_id = w.id
+) h ON true
+WHERE w.id = ANY ($1::uuid[])
+"""
+_LEAVE: Final = tuple(
+    f"DELETE FROM {table} WHERE {column} = ANY ($1::uuid[])"  # noqa: S608 - constants of this file
+    for table, column in (
+        ("workload_list", "id"),
+        ("workload_specs", "workload_id"),
+        ("workload_history", "workload_id"),
+        ("usage", "workload_id"),
+        ("secrets", "holder"),
+        ("applied", "workload_id"),
+        ("workloads", "id"),
+    )
+)
+_BY_ID: Final = f"SELECT {views.COLUMNS} FROM {SOURCE} WHERE w.id = $1"  # noqa: S608 - constants only
+_KNOWN: Final = "SELECT id::text AS id, phase = $2 AS deleted FROM archive WHERE id = ANY ($1::uuid[])"
+_DELETE: Final = """
+UPDATE archive SET phase = $3, deleted_at = $2, moved_at = $2 WHERE id = ANY ($1::uuid[]) AND phase <> $3
+"""
+_PARTITIONS: Final = """
+SELECT c.relname AS name, c.reltuples::bigint AS rows FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+WHERE i.inhparent = 'archive'::regclass ORDER BY c.relname
+"""
+_REMOVE: Final = """
+DELETE FROM archive WHERE (id, ended_at) IN (
+    SELECT id, ended_at FROM archive WHERE ended_at < $1 ORDER BY ended_at LIMIT $2)
+"""
+_PAGE: Final = f"""
+SELECT {views.COLUMNS}, w.ended_at FROM {SOURCE}
+WHERE w.ended_at >= $1 AND w.ended_at < $2 AND (w.ended_at, w.id) < ($3, $4::uuid) AND ($5 = '' OR w.name = $5)
+  AND ($6 OR w.phase <> {_DELETED})
+ORDER BY w.ended_at DESC, w.id DESC LIMIT $7
+"""  # noqa: S608 - constants only
+# Of each project its newest ones: a filter over the newest of all would walk the archive for a project that has few.
+_PAGE_OF_PROJECTS: Final = f"""
+SELECT {views.COLUMNS}, w.ended_at
+FROM unnest($8::text[]) AS p (project) CROSS JOIN LATERAL (
+    SELECT * FROM archive a
+    WHERE a.project = p.project AND a.ended_at >= $1 AND a.ended_at < $2 AND (a.ended_at, a.id) < ($3, $4::uuid)
+      AND ($5 = '' OR a.name = $5) AND ($6 OR a.phase <> {_DELETED})
+    ORDER BY a.ended_at DESC, a.id DESC LIMIT $7
+) w CROSS JOIN LATERAL (
+    SELECT w.spec, w.effective_spec, w.issues, w.owner, w.origin, w.caused_by, w.asked_cluster) s
+ORDER BY w.ended_at DESC, w.id DESC LIMIT $7
+"""  # noqa: S608 - constants only
+_LAST_ID: Final = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
+END: Final = datetime.max.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which archived workloads are asked for. projects: None for all; name: exactly that one, '' for all."""
+
+    projects: frozenset[str] | None = None
+    name: str = ""
+    since: datetime = BEGINNING
+    before: datetime = END
+    deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A row in the order of pages: when it ended, and its id."""
+
+    ended_at: datetime = END
+    id: str = _LAST_ID
+
+
+class PostgresArchive:
+    """The archive, and what moves into it and out of it."""
+
+    def __init__(self, pool: asyncpg.Pool) -> None:
+        self._pool = pool
+
+    async def page(self, wanted: Wanted, size: int, after: Place) -> list[tuple[Workload, Place]]:
+        """Those that come after a place, with their own places; what ended last comes first."""
+        values: list[Any] = [
+            wanted.since, wanted.before, after.ended_at, after.id, wanted.name, wanted.deleted, size,
+        ]  # fmt: skip
+        query = _PAGE
+        if wanted.projects is not None:
+            query = _PAGE_OF_PROJECTS
+            values.append(sorted(wanted.projects))
+        rows = await self._pool.fetch(query, *values)
+        return [(views.workload(row), Place(row["ended_at"], row["id"])) for row in rows]
+
+    async def show(self, unit: Unit, workload_id: str) -> Workload | None:
+        """An archived workload as people see it."""
+        row = await unit.connection.fetchrow(_BY_ID, workload_id)
+        return None if row is None else views.workload(row)
+
+    async def delete(self, unit: Unit, workload_ids: Iterable[str]) -> None:
+        """Makes archived workloads Deleted."""
+        await unit.connection.execute(_DELETE, list(workload_ids), unit.now, _DELETED)
+
+    async def known(self, unit: Unit, workload_ids: Iterable[str]) -> frozenset[str]:
+        """Those of these that are archived."""
+        rows = await unit.connection.fetch(_KNOWN, list(workload_ids), _DELETED)
+        return frozenset(row["id"] for row in rows)
+
+    async def standing(self, workload_ids: Sequence[str]) -> dict[str, bool]:
+        """Whether each of these that is archived is Deleted."""
+        rows = await self._pool.fetch(_KNOWN, list(workload_ids), _DELETED)
+        return {row["id"]: row["deleted"] for row in rows}
+
+    async def ends(self, connection: AnyConnection, before: datetime, at_most: int) -> Sequence[datetime]:
+        """When those ended that `due` would give first."""
+        return [row["ended_at"] for row in await connection.fetch(_ENDS, before, at_most)]
+
+    async def due(self, unit: Unit, before: datetime, at_most: int) -> dict[str, datetime]:
+        """Some that were over before a moment, locked: id to when they ended."""
+        rows = await unit.connection.fetch(_DUE, before, at_most)
+        return {str(row["id"]): row["ended_at"] for row in rows}
+
+    async def move(self, unit: Unit, workload_ids: Sequence[str]) -> None:
+        """Moves locked rows into the archive; their names are free. The partitions are there."""
+        await unit.connection.execute(_MOVE, workload_ids, unit.now)
+        for statement in _LEAVE:
+            await unit.connection.execute(statement, workload_ids)
+
+    async def oldest_due(self) -> datetime | None:
+        """When that ended which has waited longest for its move."""
+        found: datetime | None = await self._pool.fetchval(
+            "SELECT coalesce(finished_at, created_at) FROM workloads WHERE ended "
+            "ORDER BY coalesce(finished_at, created_at) LIMIT 1"
+        )
+        return found
+
+    async def partitions(self, connection: AnyConnection) -> list[Month]:
+        """The months that the archive has a partition for, the oldest first."""
+        rows = await connection.fetch(_PARTITIONS)
+        return [month for row in rows if (month := Month.of_partition(row["name"])) is not None]
+
+    async def make_partition(self, connection: AnyConnection, month: Month) -> None:
+        """Makes the partition of a month. Attached afterwards: readers and writers of the others need not wait."""
+        name = partition(month)
+        async with connection.transaction():
+            await connection.execute(f"CREATE TABLE {name} (LIKE archive INCLUDING DEFAULTS INCLUDING CONSTRAINTS)")
+            await connection.execute(
+                f"ALTER TABLE archive ATTACH PARTITION {name} "
+                f"FOR VALUES FROM ('{month.begin.isoformat()}') TO ('{month.end.isoformat()}')"
+            )
+
+    async def drop_partition(self, connection: AnyConnection, month: Month) -> None:
+        """Drops the partition of a month with all that is in it."""
+        name = partition(month)
+        async with connection.transaction():
+            # A reader who is in the way is waited for shortly; then others have their turn, and it is tried again.
+            await connection.execute("SET LOCAL lock_timeout = '2s'")
+            await connection.execute(f"ALTER TABLE archive DETACH PARTITION {name}")
+            await connection.execute(f"DROP TABLE {name}")
+
+    async def remove(self, connection: AnyConnection, before: datetime, at_most: int) -> int:
+        """Removes some that ended before a moment: the number."""
+        status: str = await connection.execute(_REMOVE, before, at_most)
+        return int(status.rpartition(" ")[2])

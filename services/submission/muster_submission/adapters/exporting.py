@@ -1,0 +1,125 @@
+"""Months of the archive as Parquet files, for those who analyse them elsewhere.
+
+Called by the archiving task before a month is dropped, and by `python -m muster_submission.export`. A file is written
+under another name first, so that one with its own name is whole. Holds: rows are read in stretches, so that memory does
+not depend on how much is written; credentials are masked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import asyncpg
+
+from muster_kernel.lifecycle import Phase
+from muster_language import write
+from muster_language.spec import kind_of
+from muster_submission.adapters import views
+from muster_submission.adapters.archive import SOURCE
+from muster_submission.domain import phases
+from muster_submission.domain.archiving import Month
+from muster_submission.errors import ExportFailed
+
+_STRETCH: Final = 2_000
+_READ: Final = f"""
+SELECT {views.COLUMNS}, w.ended_at, w.last_phase, w.deleted_at, w.pods, w.submitted_by, w.template_id,
+       w.template_version, w.gpu_seconds, w.history
+FROM {SOURCE}
+WHERE w.ended_at >= $1 AND w.ended_at < $2 AND (w.ended_at, w.id) > ($3, $4::uuid)
+ORDER BY w.ended_at, w.id LIMIT $5
+"""  # noqa: S608 - constants only
+_FIRST_ID: Final = "00000000-0000-0000-0000-000000000000"
+
+
+class Exporter:
+    """Writes Parquet files."""
+
+    def __init__(self, pool: asyncpg.Pool) -> None:
+        self._pool = pool
+
+    async def month(self, month: Month, folder: Path) -> None:
+        """Writes one month into a folder, as `archive-2026-11.parquet`. Raises ExportFailed."""
+        await self.write(month.begin, month.end, folder / f"archive-{month}.parquet")
+
+    async def write(self, since: datetime, before: datetime, file: Path) -> int:
+        """Writes what ended between two moments: the number of rows. Raises ExportFailed; no half a file stays."""
+        partial = file.with_name(f".{file.name}.partial")
+        try:
+            return await self._write(since, before, file, partial)
+        except OSError as error:  # pyarrow's own errors of files are OSErrors as well
+            raise ExportFailed(f"{file}: {error.strerror or error}; make room there, or name another folder") from error
+        finally:
+            with suppress(OSError):  # what stood in the way is said already
+                await asyncio.to_thread(partial.unlink, missing_ok=True)
+
+    async def _write(self, since: datetime, before: datetime, file: Path, partial: Path) -> int:
+        # Imported here: 40 MB that only those pay who write such files.
+        from muster_submission.adapters.parquet import ParquetFile  # noqa: PLC0415
+
+        written, sink = 0, await asyncio.to_thread(ParquetFile, partial)
+        try:
+            async for rows in self._stretches(since, before):
+                await asyncio.to_thread(sink.add, [_shown(row) for row in rows])
+                written += len(rows)
+        finally:
+            await asyncio.to_thread(sink.close)
+        await asyncio.to_thread(sink.settle, file)
+        return written
+
+    async def _stretches(self, since: datetime, before: datetime) -> AsyncIterator[Sequence[Any]]:
+        last, number = since, _FIRST_ID
+        while rows := await self._pool.fetch(_READ, since, before, last, number, _STRETCH):
+            yield rows
+            last, number = rows[-1]["ended_at"], rows[-1]["id"]
+
+
+def _shown(row: Any) -> dict[str, Any]:
+    """A row of the file."""
+    shown = views.workload(row)
+    return {
+        "id": row["id"],
+        "project": row["project"],
+        "name": row["name"],
+        "kind": kind.document if (kind := kind_of(shown.spec)) else "",
+        "phase": _phase(row["last_phase"]),
+        "reason": row["reason_code"],
+        "message": row["reason_message"],
+        "submitted_by": row["submitted_by"],
+        "cluster": row["cluster"],
+        "node_pool": row["node_pool"],
+        "attempts": row["attempt"],
+        "replicas": row["pods"],
+        "gpu_seconds": row["gpu_seconds"],
+        "created_at": row["created_at"],
+        "started_at": row["started_at"],
+        "finished_at": row["finished_at"],
+        "deleted_at": row["deleted_at"],
+        "template_id": row["template_id"],
+        "template_version": row["template_version"],
+        "spec": write(shown.spec, namespace="", metadata_name=row["name"]),
+        "history": json.dumps(_entries(row["history"])),
+    }
+
+
+def _entries(history: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "at": entry["at"],
+            "event": entry["event"],
+            "text": entry["text"],
+            "phase": _phase(entry["phase"]),
+            "attempt": entry["attempt"],
+            "cluster": entry["cluster"],
+        }
+        for entry in json.loads(history)
+    ]
+
+
+def _phase(number: int) -> str:
+    return (phases.phase(number) or Phase.UNKNOWN).value

@@ -1,0 +1,59 @@
+"""`python -m muster_submission.export FILE [--since DAY] [--before DAY]`: archived workloads as a Parquet file.
+
+For operators, with the environment of the service. It reads the database alone; the service need not run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import asyncpg
+
+from muster_chassis.settings import DatabaseSettings
+from muster_submission.adapters.archive import BEGINNING, END
+from muster_submission.adapters.exporting import Exporter
+from muster_submission.errors import ExportFailed
+
+
+async def export(settings: DatabaseSettings, file: Path, since: datetime, before: datetime) -> int:
+    """Writes what ended between two moments: the number of workloads. Raises ExportFailed and OSError."""
+    url, schema = settings.database_url.get_secret_value(), settings.database_schema
+    pool: asyncpg.Pool
+    async with asyncpg.create_pool(url, min_size=1, max_size=1, server_settings={"search_path": schema}) as pool:
+        return await Exporter(pool).write(since, before, file)
+
+
+def _day(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no day: expected such as 2026-11-01") from None
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m muster_submission.export", description=__doc__)
+    parser.add_argument("file", type=Path, help="the file to write; one that is there is replaced")
+    parser.add_argument("--since", type=_day, default=BEGINNING, help="what ended on this day or later (UTC)")
+    parser.add_argument("--before", type=_day, default=END, help="what ended before this day (UTC)")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """0 once the file is written."""
+    given = _arguments()
+    try:
+        settings = DatabaseSettings()
+        written = asyncio.run(export(settings, given.file, given.since, given.before))
+    except (ExportFailed, OSError, asyncpg.PostgresError, ValueError) as error:
+        sys.stderr.write(f"the archive was not written: {error}\n")
+        return 1
+    sys.stdout.write(f"{written} workloads are in {given.file}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,157 @@
+"""Archiving: what has been over for the retention moves out of the tables that lists and events work on.
+
+Run by the composition root as an eternal task; one instance of submission works at a time.
+
+1. The months in which something due has ended get their partitions.
+2. What is due moves in stretches, oldest first, each in a transaction that tells policy as well; at least as much time
+   passes between two stretches as one took.
+3. What is older than the archive's own retention goes: whole months, each written to a Parquet file first where a
+   folder is named, and without a folder also single rows of the month that is partly too old.
+
+Holds: a month that could not be written is not dropped, and everything else goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeVar
+
+import asyncpg
+
+from muster.events.v1.submission_pb2 import WorkloadArchived
+from muster_chassis import identity, logs, metrics
+from muster_chassis.connection import AnyConnection
+from muster_chassis.database import TRANSIENT, Database
+from muster_chassis.health import Health
+from muster_chassis.topics import SUBMISSIONS
+from muster_submission.domain.archiving import Month, lacking, leaving
+from muster_submission.errors import ExportFailed
+from muster_submission.ports import Archive
+
+_log = logs.get(__name__)
+_EVERY: Final = 10.0
+_STRETCH: Final = 500
+_LONGEST_PAUSE: Final = 1.0
+_CONDITION: Final = "archive"
+_LOCK: Final = "SELECT pg_try_advisory_lock(hashtextextended(current_schema() || '.archive', 0))"
+_UNLOCK: Final = "SELECT pg_advisory_unlock(hashtextextended(current_schema() || '.archive', 0))"
+
+ARCHIVED: Final = metrics.counter(
+    "muster_archived_total",
+    unit="workloads",
+    meaning="Workloads that moved into the archive.",
+    action="None needed; flat while muster_archive_overdue_seconds grows: look for errors in submission's log.",
+)
+OVERDUE: Final = metrics.gauge(
+    "muster_archive_overdue_seconds",
+    unit="seconds",
+    meaning="For how long the workload that has waited longest should have been archived.",
+    action="Above an hour: PostgreSQL is too slow, or submission logs why it cannot archive.",
+)
+
+T = TypeVar("T")
+Export = Callable[[Month, Path], Awaitable[None]]
+"""Writes a month of the archive into a folder. Raises ExportFailed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """after: a workload is archived so long after its end. kept: it stays in the archive so long; zero is for ever.
+
+    folder: each month is written into it before it is dropped.
+    """
+
+    after: timedelta
+    kept: timedelta = timedelta()
+    folder: Path | None = None
+
+
+class Archiving:
+    """The task."""
+
+    def __init__(self, database: Database, archive: Archive, export: Export, plan: Plan, health: Health) -> None:
+        self._database = database
+        self._archive = archive
+        self._export = export
+        self._plan = plan
+        self._health = health
+
+    async def run(self) -> None:
+        """One round every ten seconds, for ever. An eternal task."""
+        while True:
+            try:
+                await self.round()
+            except (*TRANSIENT, asyncpg.PostgresError, TimeoutError) as error:
+                _log.warning("nothing was archived, tried again", error=repr(error))
+            await asyncio.sleep(_EVERY)
+
+    async def round(self) -> None:
+        """Archives all that is due now and removes what is too old, unless another instance is doing so."""
+        connection = await self._database.connect()
+        try:
+            if not await connection.fetchval(_LOCK):
+                return
+            while await _paced(partial(self._stretch, connection)):
+                pass
+            await self._remove(connection)
+            oldest = await self._archive.oldest_due()
+            late = 0.0 if oldest is None else (identity.now() - oldest - self._plan.after).total_seconds()
+            OVERDUE.set(max(0.0, late))
+        finally:
+            await connection.close(timeout=5)  # its lock goes with it
+
+    async def _stretch(self, connection: AnyConnection) -> bool:
+        """Moves some; whether there may be more."""
+        before = identity.now() - self._plan.after
+        there = set(await self._archive.partitions(connection))
+        for month in lacking(await self._archive.ends(connection, before, _STRETCH), there):
+            await self._archive.make_partition(connection, month)
+            there.add(month)
+        async with self._database.unit() as unit:
+            due = await self._archive.due(unit, before, _STRETCH)
+            moving = [one for one, end in due.items() if Month.of(end) in there]
+            if not moving:
+                return False
+            await self._archive.move(unit, moving)
+            for one in moving:
+                # No version: policy may have forgotten the workload, and nothing of it comes after this.
+                unit.publish(SUBMISSIONS, one, WorkloadArchived(workload_id=one), versioned=False)
+        ARCHIVED.inc(len(moving))
+        return len(due) == _STRETCH
+
+    async def _remove(self, connection: AnyConnection) -> None:
+        there = await self._archive.partitions(connection)
+        going = leaving(there, identity.now(), self._plan.kept)
+        if going is None:
+            return
+        try:
+            for month in going.months:
+                if self._plan.folder is not None:
+                    await self._export(month, self._plan.folder)
+                await self._archive.drop_partition(connection, month)
+                _log.info("a month of the archive was removed", month=str(month), written=bool(self._plan.folder))
+        except ExportFailed as error:
+            self._health.degraded(_CONDITION, f"nothing is removed from the archive: {error}")
+            return
+        except asyncpg.LockNotAvailableError:
+            _log.info("a month of the archive is being read and stays for another round")
+            return
+        self._health.good(_CONDITION)
+        if self._plan.folder is None:
+            remove = partial(self._archive.remove, connection, going.before, _STRETCH)
+            while await _paced(remove) == _STRETCH:
+                pass
+
+
+async def _paced(step: Callable[[], Awaitable[T]]) -> T:
+    """One step, and as much rest as it took: users' statements wait for the same disk."""
+    began = time.monotonic()
+    done = await step()
+    await asyncio.sleep(min(time.monotonic() - began, _LONGEST_PAUSE))
+    return done
