@@ -88,6 +88,13 @@ def chaos() -> int:
     become([PYTHON, ROOT / "tests" / "chaos" / "run.py", *flags])
 
 
+def soak() -> int:
+    """Runs a stack under steady load and says what of it grows; MINUTES=60 is how long."""
+    setup()
+    minutes = os.environ.get("MINUTES")
+    become([PYTHON, ROOT / "tests" / "ageing" / "soak.py", *([f"--minutes={minutes}"] if minutes else [])])
+
+
 def attack() -> int:
     """Tries every scripted attack on running stacks and judges whether they held; ONLY=B4 limits it to a row."""
     setup()

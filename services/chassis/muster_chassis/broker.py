@@ -9,6 +9,7 @@ from __future__ import annotations
 import ssl
 import stat
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
@@ -39,7 +40,7 @@ class Broker:
 
     bootstrap: HOST:PORT separated by commas. user, password_file: needed unless the security is PLAINTEXT.
     ca: the certificates (PEM) that SASL_SSL trusts; None trusts those of the system.
-    replication: of topics that are made; fewer where there are fewer brokers.
+    replication: of topics that are made; fewer where there are fewer brokers. retention: of their records.
     """
 
     bootstrap: str
@@ -48,6 +49,7 @@ class Broker:
     password_file: Path | None = None
     ca: Path | None = None
     replication: int = 3
+    retention: timedelta = timedelta(days=7)
 
     @property
     def authenticated(self) -> bool:

@@ -66,7 +66,27 @@ def anywhere(address: str) -> bool:
     return address.rpartition(":")[0].strip("[]") in {"", "0.0.0.0", "::"}  # noqa: S104 - it is compared, not opened
 
 
-class Settings(BaseSettings):
+class RetentionSettings(BaseSettings):
+    """For how long what is over stays at hand, in every service and on Kafka."""
+
+    model_config = SettingsConfigDict(env_prefix="MUSTER_", extra="ignore", frozen=True)
+
+    retention_seconds: float = Field(
+        default=7 * 24 * 3600.0,
+        ge=60,
+        le=366 * 24 * 3600,
+        description="For how long what is over is kept at hand: records on Kafka, the events of a workload that has "
+        "ended (their version numbers twice as long) and, in submission, the workload itself before it is archived. "
+        "Alike in all services, and shorter than a week only where none is ever down for that time.",
+    )
+
+    @property
+    def retention(self) -> timedelta:
+        """For how long what is over is kept at hand."""
+        return timedelta(seconds=self.retention_seconds)
+
+
+class Settings(RetentionSettings):
     """What every process has: a name, Kafka, a place for its metrics."""
 
     model_config = SettingsConfigDict(env_prefix="MUSTER_", extra="ignore", frozen=True)
@@ -121,6 +141,7 @@ class Settings(BaseSettings):
             self.kafka_password_file,
             self.kafka_ca,
             self.kafka_replication,
+            self.retention,
         )
 
     @model_validator(mode="after")
@@ -142,7 +163,7 @@ class Settings(BaseSettings):
         return self
 
 
-class DatabaseSettings(BaseSettings):
+class DatabaseSettings(RetentionSettings):
     """PostgreSQL: one schema and one role a service."""
 
     model_config = SettingsConfigDict(env_prefix="MUSTER_", extra="ignore", frozen=True)
@@ -156,19 +177,6 @@ class DatabaseSettings(BaseSettings):
         le=300,
         description="Bound for one statement and for an idle transaction; below the lease of 5 s (rule 5).",
     )
-    retention_seconds: float = Field(
-        default=7 * 24 * 3600.0,
-        ge=60,
-        le=366 * 24 * 3600,
-        description="For how long what is over is kept at hand: the events of a workload that has ended (their version "
-        "numbers twice as long) and, in submission, the workload itself before it is archived. Alike in all services, "
-        "and shorter than a week only where none is ever down for that time.",
-    )
-
-    @property
-    def retention(self) -> timedelta:
-        """For how long what is over is kept at hand."""
-        return timedelta(seconds=self.retention_seconds)
 
 
 def fetchable(url: str) -> bool:

@@ -9,6 +9,7 @@ let itself be configured is used as it is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, Final
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -34,17 +35,21 @@ async def create_topics(broker: Broker, topics: Iterable[Topic], *, client: str)
     try:
         await admin.start()
         brokers = len(admin._client.cluster.brokers()) or 1  # noqa: SLF001 - no public way
-        there = await _create(admin, wanted, min(broker.replication, brokers))
+        there = await _create(admin, wanted, min(broker.replication, brokers), broker.retention)
         if there:
-            await _correct(admin, there)
+            await _correct(admin, there, broker.retention)
     finally:
         await kafka.stop(admin)
 
 
-async def _create(admin: AIOKafkaAdminClient, wanted: Mapping[str, Topic], replicas: int) -> list[Topic]:
+async def _create(
+    admin: AIOKafkaAdminClient, wanted: Mapping[str, Topic], replicas: int, retention: timedelta
+) -> list[Topic]:
     """Create what is missing; the topics that were there already."""
-    topics = wanted.values()
-    new = [NewTopic(each.name, each.partitions, replicas, topic_configs=each.config(replicas)) for each in topics]
+    new = [
+        NewTopic(each.name, each.partitions, replicas, topic_configs=each.config(replicas, retention))
+        for each in wanted.values()
+    ]
     answer: Any = await admin.create_topics(new)
     there = []
     for name, code, *message in answer.topic_errors:
@@ -55,9 +60,9 @@ async def _create(admin: AIOKafkaAdminClient, wanted: Mapping[str, Topic], repli
     return there
 
 
-async def _correct(admin: AIOKafkaAdminClient, topics: Sequence[Topic]) -> None:
+async def _correct(admin: AIOKafkaAdminClient, topics: Sequence[Topic], retention: timedelta) -> None:
     """Give topics the configuration of the catalogue, by the number of replicas that each has."""
-    wanted = await _wanted(admin, topics)
+    wanted = await _wanted(admin, topics, retention)
     changed = []
     for name, found in (await _configured(admin, list(wanted))).items():
         of_topic = {key: value for key, (value, source) in found.items() if source == _OF_THE_TOPIC}
@@ -74,7 +79,9 @@ async def _correct(admin: AIOKafkaAdminClient, topics: Sequence[Topic]) -> None:
             _judge(code, f"topic {name} cannot be configured: {message}")
 
 
-async def _wanted(admin: AIOKafkaAdminClient, topics: Sequence[Topic]) -> dict[str, dict[str, str]]:
+async def _wanted(
+    admin: AIOKafkaAdminClient, topics: Sequence[Topic], retention: timedelta
+) -> dict[str, dict[str, str]]:
     """The configuration of each topic. With fewer replicas than `min.insync.replicas` a topic would take no record."""
     described = await admin.describe_topics([topic.name for topic in topics])
     replicas = {
@@ -82,7 +89,7 @@ async def _wanted(admin: AIOKafkaAdminClient, topics: Sequence[Topic]) -> dict[s
         for found in described
         if found["error_code"] == 0 and found["partitions"]
     }
-    return {topic.name: topic.config(replicas[topic.name]) for topic in topics if topic.name in replicas}
+    return {topic.name: topic.config(replicas[topic.name], retention) for topic in topics if topic.name in replicas}
 
 
 async def _configured(admin: AIOKafkaAdminClient, names: Sequence[str]) -> dict[str, dict[str, tuple[str, int]]]:

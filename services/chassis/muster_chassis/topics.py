@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
 PARTITIONS: Final = 12
-RETENTION_MS: Final = 7 * 24 * 3600 * 1000
-SEGMENT_MS: Final = 24 * 3600 * 1000
-"""The oldest segment of a topic goes as a whole, so that records stay this much longer than the retention at most."""
+SEGMENTS: Final = 7
+"""The oldest segment of a topic goes as a whole, so that records stay up to this part of the retention longer."""
 COMPACTED_SEGMENT_MS: Final = 10 * 60 * 1000
 """The segment that is written to is never compacted: history of this time stands on a topic beside its state."""
+TOMBSTONES_MS: Final = 24 * 3600 * 1000
+"""A reader that is away for longer sees that a key is not there, and no tombstone of it."""
 CLUSTERS: Final = "muster.clusters."
 """How the names of the clusters' topics begin."""
 _CLUSTER_ID: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -63,14 +65,19 @@ class Topic:
         """Whether versions may be missing on it without anything being lost."""
         return self.cleanup is Cleanup.COMPACT
 
-    def config(self, replicas: int) -> dict[str, str]:
+    def config(self, replicas: int, retention: timedelta) -> dict[str, str]:
         """The topic's configuration for Kafka, where each of its partitions has so many replicas."""
+        kept = int(retention.total_seconds() * 1000)
         common = {"max.message.bytes": "2097152", "min.insync.replicas": str(max(1, replicas - 1))}
         if self.compacted:
-            compaction = {"min.cleanable.dirty.ratio": "0.3", "segment.ms": str(COMPACTED_SEGMENT_MS)}
+            compaction = {
+                "min.cleanable.dirty.ratio": "0.3",
+                "segment.ms": str(min(COMPACTED_SEGMENT_MS, kept)),
+                "delete.retention.ms": str(min(TOMBSTONES_MS, kept)),
+            }
             return {"cleanup.policy": "compact", **compaction, **common}
-        kept = {"retention.ms": str(RETENTION_MS), "segment.ms": str(SEGMENT_MS)}
-        return {"cleanup.policy": "delete", **kept, **common}
+        deletion = {"retention.ms": str(kept), "segment.ms": str(kept // SEGMENTS)}
+        return {"cleanup.policy": "delete", **deletion, **common}
 
 
 SUBMISSIONS: Final = Topic(

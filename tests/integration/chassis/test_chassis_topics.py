@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -13,6 +14,7 @@ from muster_chassis.topics import COMPACTED_SEGMENT_MS, SUBMISSIONS, assignments
 from tests.support.waiting import eventually
 
 EAST = assignments("east")
+WEEK = timedelta(days=7)
 
 
 async def _configured(bootstrap: str, name: str) -> dict[str, str]:
@@ -50,7 +52,8 @@ async def test_what_differs_is_corrected_and_what_an_operator_added_stays(kafka:
     await _made_otherwise(kafka, SUBMISSIONS.name, {"retention.ms": "1000", "flush.messages": "7"})
     await create_topics(Broker(kafka), [SUBMISSIONS, EAST], client="test")
     found = await _configured(kafka, SUBMISSIONS.name)
-    assert {name: found[name] for name in SUBMISSIONS.config(1)} == SUBMISSIONS.config(1)
+    wanted = SUBMISSIONS.config(1, WEEK)
+    assert {name: found[name] for name in wanted} == wanted
     assert found["flush.messages"] == "7"
 
 
@@ -60,4 +63,12 @@ async def test_a_topic_of_one_replica_takes_records_where_more_are_wanted(kafka:
 
 
 def test_all_but_one_replica_have_to_have_a_record() -> None:
-    assert [EAST.config(replicas)["min.insync.replicas"] for replicas in (1, 2, 3, 5)] == ["1", "1", "2", "4"]
+    assert [EAST.config(replicas, WEEK)["min.insync.replicas"] for replicas in (1, 2, 3, 5)] == ["1", "1", "2", "4"]
+
+
+def test_records_stay_for_the_retention_and_tombstones_for_a_day_at_most() -> None:
+    plain, compacted = SUBMISSIONS.config(1, WEEK), EAST.config(1, WEEK)
+    assert (plain["retention.ms"], plain["segment.ms"]) == ("604800000", "86400000")
+    assert (compacted["delete.retention.ms"], compacted["segment.ms"]) == ("86400000", "600000")
+    short = EAST.config(1, timedelta(minutes=5))
+    assert (short["delete.retention.ms"], short["segment.ms"]) == ("300000", "300000")

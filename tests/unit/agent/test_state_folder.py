@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from muster_cluster_agent.adapters.local import state as state_folder
 from muster_cluster_agent.adapters.local.replicas import CALLS, Replica, ReplicaStore
 from muster_cluster_agent.adapters.local.state import StateFolder
 from muster_cluster_agent.adapters.local.workdirs import Folders, Workdirs
@@ -74,3 +75,16 @@ def test_what_a_process_is_given_is_for_the_agents_user_alone(state: StateFolder
     assert ReplicaStore(state).create(SPEC)
     for path in (state.replica(SPEC["name"]) / "spec.json", given(state).given / CALLS):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_what_is_remembered_of_removed_replicas_is_bounded_in_memory_and_on_the_disk(
+    state: StateFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_folder, "REMEMBERED", 5)
+    for number in range(40):
+        state.remember({**SPEC, "name": f"r-{number}"}, LINES)
+        assert len(state.removed) <= 5
+        lines = (state.root / "history.jsonl").read_text().splitlines()
+        assert len(lines) <= 10
+        assert json.loads(lines[-1])["spec"]["name"] == f"r-{number}"
+    assert list(state.removed) == [f"r-{number}" for number in range(35, 40)]

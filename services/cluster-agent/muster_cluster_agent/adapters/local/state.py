@@ -34,7 +34,7 @@ from muster_cluster_agent.errors import StateFolderError
 _TOLD: Final = ("workload_id", "generation", "attempt")
 _KEPT: Final = ("name", *_TOLD, "devices")
 """What of a spec outlives its replica. Words and environment must not: credentials stand there in clear text."""
-REMEMBERED: Final = 50_000  # names of removed replicas that are kept; an older name cannot be told from a new one
+REMEMBERED: Final = 10_000  # names of removed replicas that are kept; an older name cannot be told from a new one
 
 
 class StateFolder:
@@ -50,6 +50,7 @@ class StateFolder:
         _lock_or_fail(self._lock, self.root)
         self.instance = self._instance()
         self.start = self._count_start()
+        self._lines = 0  # of the history
         self.removed: OrderedDict[str, dict[str, Any]] = self._read_history()
 
     def close(self) -> None:
@@ -124,6 +125,9 @@ class StateFolder:
         finally:
             os.close(file)
         self._admit(spec)
+        self._lines += 1
+        if self._lines > 2 * REMEMBERED:
+            self._cut_history()
 
     def _admit(self, spec: dict[str, Any]) -> None:
         self.removed[str(spec["name"])] = {key: spec.get(key) for key in _TOLD}
@@ -135,18 +139,22 @@ class StateFolder:
         path = self.root / "history.jsonl"
         if not path.exists():
             return self.removed
-        lines = 0
         with path.open("rb") as file:
-            for lines, line in enumerate(file, 1):  # noqa: B007  the number of lines is what is wanted
+            for self._lines, line in enumerate(file, 1):
                 try:
                     self._admit(json.loads(line)["spec"])
                 except (ValueError, KeyError, TypeError):
                     continue  # torn by a crash: its folder still exists then
-        if lines > 2 * REMEMBERED:
-            with path.open("rb") as file:
-                kept = b"".join(itertools.islice(file, lines - REMEMBERED, None))
-            replace_file(path, kept)
+        if self._lines > 2 * REMEMBERED:
+            self._cut_history()
         return self.removed
+
+    def _cut_history(self) -> None:
+        """Leaves the last lines of the history."""
+        path = self.root / "history.jsonl"
+        with path.open("rb") as file:
+            replace_file(path, b"".join(itertools.islice(file, self._lines - REMEMBERED, None)))
+        self._lines = REMEMBERED
 
     def _instance(self) -> str:
         path = self.root / "instance"

@@ -1,0 +1,109 @@
+"""What a soak measures from outside: memory, descriptors, threads of processes, rows of tables, topics, lag.
+
+Called by the soak. A process that was started again is another process: its pid and start time name it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import asyncpg
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+
+if TYPE_CHECKING:
+    from muster_stack.keeper.control import Stack
+
+_PAGE_MIB: Final = 4096 / (1 << 20)
+_SCHEMAS: Final = ("submission", "policy", "scheduler", "telemetry")
+_COUNT: Final = """
+SELECT n.nspname AS schema, c.relname AS name FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = ANY ($1) AND c.relkind = 'r' ORDER BY 1, 2
+"""
+
+Samples = list[tuple[float, float]]
+
+
+@dataclass(slots=True)
+class Life:
+    """What was seen of one process: its part, when it began, and its samples."""
+
+    part: str
+    began: float
+    rss_mib: Samples = field(default_factory=list)
+    fds: Samples = field(default_factory=list)
+    threads: Samples = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Gauges:
+    """Everything that was measured. Times are seconds of the monotonic clock."""
+
+    lives: dict[tuple[int, int], Life] = field(default_factory=dict)
+    rows: dict[str, Samples] = field(default_factory=lambda: defaultdict(list))
+    topics_mib: Samples = field(default_factory=list)
+
+    def look_at_processes(self, services: Mapping[str, Mapping[str, Any]]) -> None:
+        """Measures every service and agent of a status."""
+        now = time.monotonic()
+        for part, row in services.items():
+            if part in {"kafka", "postgres"} or not row["pid"]:
+                continue
+            life = self.lives.setdefault((row["pid"], row["started"]), Life(part, now))
+            with suppress(OSError, ValueError, IndexError):  # it has just ended
+                folder = Path(f"/proc/{row['pid']}")
+                life.rss_mib.append((now, int((folder / "statm").read_text().split()[1]) * _PAGE_MIB))
+                life.fds.append((now, sum(1 for _ in (folder / "fd").iterdir())))
+                life.threads.append((now, sum(1 for _ in (folder / "task").iterdir())))
+
+    async def look_at_tables(self, connection: asyncpg.Connection) -> None:
+        """Counts the rows of every table."""
+        now = time.monotonic()
+        for table in await connection.fetch(_COUNT, list(_SCHEMAS)):
+            count = await connection.fetchval(f'SELECT count(*) FROM {table["schema"]}."{table["name"]}"')  # noqa: S608 - names of tables
+            self.rows[f"{table['schema']}.{table['name']}"].append((now, count))
+
+    def look_at_topics(self, folder: Path) -> None:
+        """Measures what Kafka keeps of Muster's topics. folder: Kafka's own."""
+        size = 0
+        for file in folder.rglob("muster.*/*.log"):
+            with suppress(OSError):
+                size += file.stat().st_size
+        self.topics_mib.append((time.monotonic(), size / (1 << 20)))
+
+
+async def lag(kafka: Mapping[str, Any], connection: asyncpg.Connection) -> int:
+    """How many records consumers of Muster have not read, by groups and by stored offsets."""
+    admin, consumer = AIOKafkaAdminClient(**kafka), AIOKafkaConsumer(**kafka)
+    await admin.start()
+    await consumer.start()
+    try:
+        positions: dict[tuple[str, TopicPartition], int] = {}
+        for name, _ in await admin.list_consumer_groups():
+            for tp, offset in (await admin.list_consumer_group_offsets(name)).items():
+                positions[name, tp] = offset.offset
+        for row in await connection.fetch("SELECT * FROM scheduler.consumer_offsets"):
+            positions[row["consumer"], TopicPartition(row["topic"], row["partition"])] = row["next_offset"]
+        ends = await consumer.end_offsets({tp for _, tp in positions})
+        return sum(max(0, ends[tp] - offset) for (_, tp), offset in positions.items())
+    finally:
+        await consumer.stop()
+        await admin.close()
+
+
+def stack_services(stack: Stack) -> Mapping[str, Mapping[str, Any]]:
+    """The parts as the keeper tells them."""
+    services: Mapping[str, Mapping[str, Any]] = stack.status()["services"]
+    return services
+
+
+def settled(life: Life, which: str, warm: float) -> Sequence[tuple[float, float]]:
+    """The samples of a figure, but for those of the first `warm` seconds of the process."""
+    samples: Samples = getattr(life, which)
+    return [(at, value) for at, value in samples if at >= life.began + warm]
