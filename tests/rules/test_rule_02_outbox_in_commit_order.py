@@ -22,6 +22,7 @@ from muster_chassis.database import Database
 from muster_chassis.intake import Intake
 from muster_chassis.outbox import Relay
 from muster_chassis.outbox_order import OutOfOrder
+from muster_chassis.sending import Offset
 from muster_chassis.topics import SUBMISSIONS
 from tests.support.records import intake, record, with_ledger
 from tests.support.stations import asked, opened, station
@@ -37,9 +38,10 @@ class _Recording(Relay):
         super().__init__(*arguments, **options)
         self.sent: list[tuple[str, int]] = []
 
-    async def _send(self, producer: AIOKafkaProducer, rows: Sequence[Any]) -> None:
-        await super()._send(producer, rows)
+    async def _send(self, producer: AIOKafkaProducer, rows: Sequence[Any]) -> list[Offset]:
+        offsets = await super()._send(producer, rows)
         self.sent.extend((row["aggregate"], row["version"]) for row in rows)
+        return offsets
 
 
 async def _without_the_lock(database: Database) -> None:

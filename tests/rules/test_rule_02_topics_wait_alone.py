@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from muster_chassis import metrics, outbox
+from muster_chassis import metrics, sending
 from muster_chassis.outbox import Relay
 from muster_chassis.retention import Retention
+from muster_chassis.sending import Offset
 from muster_chassis.topics import Topic, assignments
 from muster_chassis.unit import ASSIGNMENTS
 from muster_chassis.waiting_topics import WAITING
@@ -30,9 +31,10 @@ class _InOrder(Relay):
     async def _missing(self, producer: Any, rows: Sequence[Any]) -> set[str]:
         return set()
 
-    async def _send(self, producer: Any, rows: Sequence[Any]) -> None:
+    async def _send(self, producer: Any, rows: Sequence[Any]) -> list[Offset]:
         for row in rows:
-            await (await self._send_one(producer, row))
+            await (await self._sender._send_one(producer, row))
+        return []
 
 
 async def _write(here: Station, topic: Topic, *workloads: str) -> None:
@@ -80,7 +82,7 @@ async def test_a_missing_topic_holds_up_no_other(database: Any, kafka: str, opti
 async def test_sent_in_order_alone_it_holds_up_all(
     database: Any, kafka: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbox, "_TOPIC_SECONDS", 300)
+    monkeypatch.setattr(sending, "_TOPIC_SECONDS", 300)
     assert not await _west_arrives(database, kafka, _InOrder, **options)
 
 

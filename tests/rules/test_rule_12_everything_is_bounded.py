@@ -104,6 +104,12 @@ class _Stuck(dead_letters_pb2_grpc.DeadLettersServiceServicer):
     async def DiscardDeadLetters(self, request: Any, context: Any) -> Any:
         await asyncio.get_running_loop().create_future()
 
+    async def ListGaps(self, request: Any, context: Any) -> Any:
+        await asyncio.get_running_loop().create_future()
+
+    async def Republish(self, request: Any, context: Any) -> Any:
+        await asyncio.get_running_loop().create_future()
+
 
 async def _answer_without_a_deadline(monkeypatch: pytest.MonkeyPatch, longest: float) -> str:
     """The code that a caller gets who has set no deadline; WAITS where none comes within 2 s."""

@@ -235,6 +235,8 @@ RPCS: Final[Sequence[Rpc]] = (
     _rpc("dead_letters", "ListDeadLetters", Verb.DEAD_LETTERS_READ, NOWHERE, service="submission"),
     _rpc("dead_letters", "RedriveDeadLetters", Verb.DEAD_LETTERS_WRITE, NOWHERE, service="submission"),
     _rpc("dead_letters", "ResumeConsumer", Verb.DEAD_LETTERS_WRITE, NOWHERE, service="submission"),
+    _rpc("dead_letters", "ListGaps", Verb.DEAD_LETTERS_READ, NOWHERE, service="submission"),
+    _rpc("dead_letters", "Republish", Verb.DEAD_LETTERS_WRITE, NOWHERE, topic="muster.submissions", key="none"),
     _rpc("access", "GrantRole", Verb.ACCESS_WRITE, VISION, rule=_VIEWER, idempotency_key="grant"),
     _rpc("access", "ListAudit", Verb.AUDIT_READ, VISION, project="vision"),
     _rpc("access", "ListApplications", Verb.APPLICATIONS_READ, NOWHERE),

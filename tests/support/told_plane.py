@@ -130,6 +130,21 @@ class DeadLettersPlane(PlaneService, dead_letters_pb2_grpc.DeadLettersServiceSer
 
         return await self._do("DiscardDeadLetters", request, context, act)
 
+    async def ListGaps(self, request: Any, context: Any) -> Any:
+        gap = dead_letters_pb2.Gap(
+            service="submission", topic="muster.decisions", aggregate="w-1", first=3, last=5, waiting=2
+        )
+        return await self._tell(
+            "ListGaps",
+            request,
+            context,
+            dead_letters_pb2.ListGapsResponse(gaps=[gap], total=2, unanswered=["telemetry"]),
+        )
+
+    async def Republish(self, request: Any, context: Any) -> Any:
+        answer = dead_letters_pb2.RepublishResponse(sent=7, finished=True, snapshot=bool(request.key))
+        return await self._tell("Republish", request, context, answer)
+
     async def ResumeConsumer(self, request: Any, context: Any) -> Any:
         return await self._tell(
             "ResumeConsumer",

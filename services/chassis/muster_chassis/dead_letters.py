@@ -18,6 +18,7 @@ from muster_chassis.codec import aggregate_of
 from muster_chassis.database import Database
 from muster_chassis.errors import InvalidArgument, NotFound, Violation
 from muster_chassis.events import Origin
+from muster_chassis.gaps import Snapshot, gaps_of, owner_of, republish
 from muster_chassis.rpc.idempotency import once
 from muster_chassis.rpc.interceptor import remaining
 from muster_chassis.rpc.server import Service, service
@@ -70,8 +71,10 @@ _STATE: Final = "SELECT asked, done_at, reason FROM parked WHERE event_id = ANY(
 class DeadLetters(dead_letters_pb2_grpc.DeadLettersServiceServicer):
     """The servicer of one service."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, snapshot: Snapshot | None = None) -> None:
+        """snapshot: publishes the state of an aggregate whose events are not kept any more."""
         self._database = database
+        self._snapshot = snapshot
 
     async def ListDeadLetters(self, request: pb.ListDeadLettersRequest, context: Any) -> pb.ListDeadLettersResponse:
         """The dead letters, newest first."""
@@ -142,6 +145,20 @@ class DeadLetters(dead_letters_pb2_grpc.DeadLettersServiceServicer):
 
         answer = await once(self._database, "ResumeConsumer", request, pb.ResumeConsumerResponse, resume)
         return await self._passed(request, answer, min(_WAIT / 2, remaining(context, _WAIT))) if asked else answer
+
+    async def ListGaps(self, request: pb.ListGapsRequest, context: Any) -> pb.ListGapsResponse:
+        """Where versions are missing here, oldest first."""
+        if self._elsewhere(request.service):
+            return pb.ListGapsResponse()
+        async with self._database.acquired() as connection:
+            return await gaps_of(connection, self._database.source)
+
+    async def Republish(self, request: pb.RepublishRequest, context: Any) -> pb.RepublishResponse:
+        """Publishes a topic of this service again, or what it has of one aggregate."""
+        owner = owner_of(request.topic)
+        if self._elsewhere(owner):
+            raise NotFound(f"{owner} publishes {request.topic}, and not {self._database.source}")
+        return await republish(self._database, request, min(_WAIT / 2, remaining(context, _WAIT)), self._snapshot)
 
     async def _passed(
         self, request: pb.ResumeConsumerRequest, answer: pb.ResumeConsumerResponse, seconds: float
@@ -216,12 +233,12 @@ class DeadLetters(dead_letters_pb2_grpc.DeadLettersServiceServicer):
         )
 
 
-def dead_letters_service(database: Database) -> Service:
+def dead_letters_service(database: Database, snapshot: Snapshot | None = None) -> Service:
     """What a composition root mounts."""
     return service(
         pb.DESCRIPTOR.services_by_name["DeadLettersService"],
         dead_letters_pb2_grpc.add_DeadLettersServiceServicer_to_server,
-        DeadLetters(database),
+        DeadLetters(database, snapshot),
     )
 
 

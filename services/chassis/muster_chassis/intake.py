@@ -23,6 +23,7 @@ from muster_chassis.breakers import Breakers, Tripped
 from muster_chassis.codec import Decoder, aggregate_of, inbox_key, place_key, version_of
 from muster_chassis.database import PASSING, Database, OutcomeUnknown
 from muster_chassis.events import Event, Origin, Reject
+from muster_chassis.gaps import is_snapshot
 from muster_chassis.health import Health
 from muster_chassis.lease import Deposed
 from muster_chassis.parking import BEHIND, GAP, REJECTED, Waiting
@@ -236,7 +237,7 @@ class Intake:
             admission.parked.append(entry.parked(GAP, why, 0))
 
     def _follows(self, entry: Entry, last: int) -> bool:
-        if entry.version == last + 1 or self.topics[entry.origin.topic].compacted:
+        if entry.version == last + 1 or self.topics[entry.origin.topic].compacted or is_snapshot(entry.origin):
             return True
         return last == 0 and (entry.origin.topic, entry.origin.partition) in self.cut
 

@@ -16,24 +16,25 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from contextlib import asynccontextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import asyncpg
-import msgspec
+from aiokafka import TopicPartition
 from aiokafka.errors import ProducerFenced
 
-from muster_chassis import kafka, logs, metrics, standby, tracing
+from muster_chassis import kafka, logs, metrics, republishing, standby
+from muster_chassis.acknowledged import Acknowledged, Partition
 from muster_chassis.backoff import Backoff
 from muster_chassis.bus import Bus, BusLost, Session
-from muster_chassis.codec import encode_headers
 from muster_chassis.connection import Connection
 from muster_chassis.database import PASSING, TRANSIENT, Database, transient
 from muster_chassis.kafka import KAFKA_TROUBLE
 from muster_chassis.outbox_order import check_order
+from muster_chassis.sending import Offset, Sender
 from muster_chassis.signatures import RecordSigner
 from muster_chassis.unit import ASSIGNMENTS, ORDINARY
-from muster_chassis.waiting_topics import TOPIC_TROUBLE, TopicsFailed, WaitingTopics, is_there
+from muster_chassis.waiting_topics import TopicsFailed, WaitingTopics, is_there
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -45,6 +46,7 @@ _PASS: Final = 1000
 _POLL: Final = 0.25
 _PERSIST: Final = 1.0
 _LOCK_PAUSE: Final = 0.25
+_COMPARE: Final = 60.0
 _IDLE_SECONDS: Final = 15.0  # above _POLL, and above what a pass waits for Kafka
 _READ: Final = """
 SELECT id, event_id::text, topic, aggregate, version, key, type, headers, value, trace, created
@@ -54,7 +56,6 @@ _READ_TOPIC: Final = """
 SELECT id, event_id::text, topic, aggregate, version, key, type, headers, value, trace, created
 FROM outbox WHERE lane = $1 AND id > $2 AND id <= $4 AND topic = $5 ORDER BY id LIMIT $3
 """
-_TOPIC_SECONDS: Final = 5.0  # within which Kafka acknowledges a pass of one topic, else that topic waits
 _REMEMBER: Final = """
 INSERT INTO relay_positions (lane, bus, last) VALUES ($1, $2, $3)
 ON CONFLICT (lane, bus) DO UPDATE SET last = greatest(relay_positions.last, excluded.last)
@@ -94,7 +95,7 @@ class Relay:
         batch: int = _PASS,
     ) -> None:
         """signer: signs each record as it is published; None: the topic's readers ask for no signature."""
-        self._signer = signer
+        self._sender = Sender(database.source, signer, whole=transactional_id is not None)
         self._database = database
         self._bus = bus
         self._lane = lane
@@ -107,6 +108,8 @@ class Relay:
         self._persist_at = 0.0
         self.waiting = WaitingTopics(lane, self._label, bus.health)
         self._known: set[str] = set()
+        self._acknowledged = Acknowledged(lane)
+        self._again_at = self._compare_at = 0.0
         self._standby = False
         self.last = 0
         """The id of the last row that Kafka has acknowledged, but for topics that wait."""
@@ -154,7 +157,9 @@ class Relay:
         async with self._connected() as connection, self._producing() as producer:
             self.last = self._persisted = await self._position(connection)
             await self.waiting.load(connection, self._session.cluster_id)
+            await self._acknowledged.load(connection, self._session.cluster_id)
             self._known.clear()
+            self._compare_at = 0.0
             read, read_topic = await connection.prepare(_READ), await connection.prepare(_READ_TOPIC)
             while True:
                 self._wake.clear()
@@ -172,11 +177,46 @@ class Relay:
                     self.last = rows[-1]["id"]
                     backoff.reset()
                 await self._remember(connection, force=not rows)
-                if len(rows) < self._batch:
+                again = await self._again(connection, producer)
+                if len(rows) < self._batch and not again:
                     with suppress(TimeoutError):
                         # Not asyncio.wait_for: in 3.11 it swallows a cancellation that meets the event.
                         async with asyncio.timeout(_POLL):
                             await self._wake.wait()
+
+    async def _again(self, connection: Connection, producer: AIOKafkaProducer) -> bool:
+        """Publishes once more what was asked for, a stretch; whether there may be more."""
+        now = time.monotonic()
+        if now >= self._compare_at:
+            self._compare_at = now + _COMPARE
+            await self._lost(connection, self._acknowledged.compare(await self._ends()))
+        if now < self._again_at:
+            return False
+        more = await republishing.step(
+            connection, self._lane, self.last, lambda rows: self._publish(connection, producer, rows)
+        )
+        self._again_at = 0.0 if more else now + _PERSIST
+        return more
+
+    async def _ends(self) -> dict[Partition, int]:
+        """Where the partitions end that something is known of; those of topics that are not there are left out."""
+        known = self._acknowledged.partitions
+        if not known:
+            return {}
+        consumer = kafka.consumer(self._bus.broker, client=f"{self._bus.client}-{self._label}-ends")
+        try:
+            await consumer.start()
+            there = await kafka.partitions_of(self._bus.broker, {topic for topic, _ in known}, client=self._bus.client)
+            asked = [TopicPartition(topic, number) for topic, number in known if number < there.get(topic, 0)]
+            return {(tp.topic, tp.partition): end for tp, end in (await consumer.end_offsets(asked)).items()}
+        finally:
+            await kafka.stop(consumer)
+
+    async def _lost(self, connection: Connection, topics: set[str]) -> None:
+        """Has topics published again that lack records which Kafka had acknowledged."""
+        for topic in sorted(topics):
+            _log.error("Kafka has lost records that it had acknowledged; the topic is published again", topic=topic)
+            await republishing.ask_once(connection, topic, "Kafka had lost records")
 
     async def _confirmed(self, connection: Connection) -> bool:
         """Whether a synchronous standby, if there is one, has the rows that were read.
@@ -208,7 +248,7 @@ class Relay:
             return missing
         check_order(rows)
         try:
-            await self._publish(producer, rows)
+            await self._publish(connection, producer, rows)
         except TopicsFailed as failed:
             for topic, (first, error) in failed.first.items():
                 self._wait(topic, [row for row in rows if row["id"] >= first], repr(error))
@@ -216,6 +256,8 @@ class Relay:
                 self.last = max(self.last, rows[-1]["id"])  # all other topics of the pass are acknowledged
             await self._remember(connection, force=True)
             raise
+        PUBLISHED.labels(self._label).inc(len(rows))
+        LAG.labels(self._label).observe(max(0.0, time.time() - rows[0]["created"].timestamp()))
         return missing
 
     def _wait(self, topic: str, rows: Sequence[Any], why: str) -> None:
@@ -291,61 +333,18 @@ class Relay:
         persisted, bus = self.last, self._session.cluster_id
         async with connection.transaction():
             await self.waiting.save(connection, bus)
+            await self._acknowledged.save(connection, bus)
             if persisted != self._persisted:
                 await connection.execute(_REMEMBER, self._lane, bus, persisted)
         self._persisted = persisted
 
-    async def _publish(self, producer: AIOKafkaProducer, rows: Sequence[Any]) -> None:
+    async def _publish(self, connection: Connection, producer: AIOKafkaProducer, rows: Sequence[Any]) -> None:
         if self._transactional_id is None:
-            await self._send(producer, rows)
+            offsets = await self._send(producer, rows)
         else:
             async with producer.transaction():
-                await self._send(producer, rows)
-        PUBLISHED.labels(self._label).inc(len(rows))
-        LAG.labels(self._label).observe(max(0.0, time.time() - rows[0]["created"].timestamp()))
+                offsets = await self._send(producer, rows)
+        await self._lost(connection, self._acknowledged.note(offsets))
 
-    async def _send(self, producer: AIOKafkaProducer, rows: Sequence[Any]) -> None:
-        """Send rows and wait for Kafka, each topic for itself. Raises TopicsFailed for those that fail."""
-        by_topic: dict[str, list[Any]] = {}
-        for row in rows:
-            by_topic.setdefault(row["topic"], []).append(row)
-        answers = await asyncio.gather(*(self._send_topic(producer, its) for its in by_topic.values()))
-        failed = {topic: answer for topic, answer in zip(by_topic, answers, strict=True) if answer is not None}
-        if failed and self._transactional_id is not None:
-            failed = {topic: (by_topic[topic][0]["id"], error) for topic, (_, error) in failed.items()}  # none of it is
-        if failed:
-            raise TopicsFailed(failed)
-
-    async def _send_topic(self, producer: AIOKafkaProducer, rows: Sequence[Any]) -> tuple[int, Exception] | None:
-        """Send the rows of one topic. Returns None, or the first that Kafka did not acknowledge and why."""
-        answers: list[asyncio.Future[Any]] = []
-        acknowledged = 0
-        try:
-            async with asyncio.timeout(_TOPIC_SECONDS):
-                for row in rows:
-                    answers.append(await self._send_one(producer, row))  # noqa: PERF401 - those before a failure count
-                for answer in answers:
-                    # Shielded: an answer that comes too late must not be cancelled inside the client.
-                    await (answer if answer.done() else asyncio.shield(answer))
-                    acknowledged += 1
-        except TOPIC_TROUBLE as error:
-            return rows[acknowledged]["id"], error
-        return None
-
-    async def _send_one(self, producer: AIOKafkaProducer, row: Any) -> asyncio.Future[Any]:
-        headers = encode_headers(
-            event_id=row["event_id"],
-            event_type=row["type"],
-            source=self._database.source,
-            aggregate=row["aggregate"],
-            version=row["version"],
-            time=row["created"],
-            traceparent=row["trace"],
-            extra=msgspec.json.decode(row["headers"]) if row["headers"] else (),
-        )
-        if self._signer is not None:
-            headers += self._signer.headers(row["topic"], row["key"], row["value"], headers)
-        with tracing.span(f"publish {row['topic']}", row["trace"]) if tracing.recording() else nullcontext():
-            answer: asyncio.Future[Any] = await producer.send(row["topic"], row["value"], row["key"], headers=headers)
-        answer.add_done_callback(kafka.seen)
-        return answer
+    async def _send(self, producer: AIOKafkaProducer, rows: Sequence[Any]) -> list[Offset]:
+        return await self._sender.send(producer, rows)

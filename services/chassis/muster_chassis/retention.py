@@ -25,6 +25,7 @@ import asyncpg
 from muster_chassis import identity, logs, metrics
 from muster_chassis.connection import AnyConnection
 from muster_chassis.database import TRANSIENT, Database
+from muster_chassis.gaps import OPEN, gaps_of
 from muster_chassis.topics import ADVICE, TENANCY
 from muster_chassis.unit import ASSIGNMENTS
 
@@ -52,6 +53,7 @@ _LOCK: Final = "SELECT pg_try_advisory_lock(hashtextextended(current_schema() ||
 _UNLOCK: Final = "SELECT pg_advisory_unlock(hashtextextended(current_schema() || '.retention', 0))"
 # A relay that is still busy with the Kafka before this one may write its position once more after the change.
 _OTHER_BUSES: Final = (
+    "DELETE FROM acknowledged_offsets WHERE bus <> (SELECT cluster_id FROM bus_identity)",
     "DELETE FROM relay_positions WHERE bus <> (SELECT cluster_id FROM bus_identity)",
     "DELETE FROM relay_lanes WHERE bus <> (SELECT cluster_id FROM bus_identity)",
 )
@@ -156,12 +158,14 @@ class Retention:
         steps: list[Step] = [
             *(_Aged(table, column, now - min(times * kept, most)).step for table, column, times, most in _AGED),
             _Unversioned(now - kept).step,
+            _Aged("republications", "done_at", now - min(kept, timedelta(days=1))).step,
             _superseded,
             _OutboxOfEnded(now - kept).step,
             _Forgotten(now - 2 * kept, self._forget).step,
         ]
         while steps:  # in turn, so that one long backlog holds up no other
             steps = [step for step in steps if await _paced(step, connection)]
+        OPEN.set((await gaps_of(connection, self._database.source)).total)
         oldest = await connection.fetchval(_OVERDUE)
         OVERDUE.set(0.0 if oldest is None else max(0.0, (now - kept - oldest).total_seconds()))
 
@@ -229,7 +233,7 @@ class _Forgotten:
     async def step(self, connection: AnyConnection) -> bool:
         async with connection.transaction():
             over = [row["aggregate"] for row in await connection.fetch(_FORGOTTEN, self._before, _AGGREGATES)]
-            for table in ("outbox", "aggregate_versions", "seen_versions"):
+            for table in ("outbox", "aggregate_versions", "seen_versions", "parked"):
                 # Of the outbox: what was published of it after its end.
                 sql = f"DELETE FROM {table} WHERE aggregate = ANY($1::text[])"  # noqa: S608 - constants of this file
                 _counted(table, await connection.execute(sql, over))

@@ -214,6 +214,22 @@ class DeadLetters(Resource):
         stub = dead_letters_pb2_grpc.DeadLettersServiceStub(self._channel)
         return await self._calls.unary(stub.DiscardDeadLetters, request)
 
+    async def gaps(self, *, service: str = "") -> dead_letters_pb2.ListGapsResponse:
+        """Where versions of aggregates are missing so that later ones wait, oldest first; and who did not answer."""
+        stub = dead_letters_pb2_grpc.DeadLettersServiceStub(self._channel)
+        return await self._calls.unary(stub.ListGaps, dead_letters_pb2.ListGapsRequest(service=service))
+
+    async def republish(
+        self, topic: str, *, aggregate: str = "", key: str | None = None
+    ) -> dead_letters_pb2.RepublishResponse:
+        """Publish once more what its owner has of a topic, or of one aggregate. Raises NotFound.
+
+        The answer says how many records went out; where it is not `finished`, the same call (with `key`) waits on.
+        """
+        request = dead_letters_pb2.RepublishRequest(topic=topic, key=aggregate, idempotency_key=key or new_key())
+        stub = dead_letters_pb2_grpc.DeadLettersServiceStub(self._channel)
+        return await self._calls.unary(stub.Republish, request)
+
     async def resume(
         self, service: str, *, topic: str = "", count: int = 0, until_quiet: bool = False, key: str | None = None
     ) -> dead_letters_pb2.ResumeConsumerResponse:

@@ -40,6 +40,7 @@ from muster_scheduler.adapters import retired
 from muster_scheduler.adapters.changes import DROP
 from muster_scheduler.adapters.following import NOTE, Follower, Overtaken
 from muster_scheduler.adapters.highest import highest_epoch
+from muster_scheduler.adapters.last_words import snapshot
 from muster_scheduler.adapters.outgoing import Publisher
 from muster_scheduler.adapters.postgres import PostgresStore
 from muster_scheduler.domain import events as domain
@@ -102,7 +103,10 @@ async def compose(runtime: Runtime, settings: SchedulerSettings) -> None:
     scheduler = Scheduler(database, bus, settings)
     relay = Relay(database, bus)
     server = internal_server(
-        settings, ServiceName.SCHEDULER, [*services(scheduler.desk), dead_letters_service(database)], runtime.health
+        settings,
+        ServiceName.SCHEDULER,
+        [*services(scheduler.desk), dead_letters_service(database, snapshot)],
+        runtime.health,
     )
     await server.start()
     runtime.close_last(server.stop)

@@ -12,6 +12,7 @@ from muster_chassis import database as database_module
 from muster_chassis.database import Database, OutcomeUnknown
 from muster_chassis.health import Health
 from muster_chassis.outbox import Relay
+from muster_chassis.sending import Offset
 from muster_chassis.topics import SUBMISSIONS
 from tests.support.pair import Pair, pair
 from tests.support.stations import asked, opened, station
@@ -101,9 +102,9 @@ class _Recording(Relay):
         super().__init__(*arguments, **options)
         self.sent: list[str] = []
 
-    async def _send(self, producer: Any, rows: Any) -> None:
+    async def _send(self, producer: Any, rows: Any) -> list[Offset]:
         self.sent.extend(row["aggregate"] for row in rows)
-        await super()._send(producer, rows)
+        return await super()._send(producer, rows)
 
 
 async def test_what_the_standby_lacks_is_not_published(

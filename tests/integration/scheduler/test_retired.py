@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import uuid
+
 import asyncpg
 import grpc
 import pytest
 
-from muster.api.v1 import explain_pb2, explain_pb2_grpc
+from muster.api.v1 import dead_letters_pb2, explain_pb2, explain_pb2_grpc
+from muster.api.v1.dead_letters_pb2_grpc import DeadLettersServiceStub
 from muster.events.v1 import scheduler_pb2, submission_pb2
 from muster.fleet.v1 import fleet_pb2 as fleet
 from muster.workload.v1 import workload_pb2 as w
 from muster_chassis.rpc import ServiceName
-from muster_chassis.topics import ADMISSIONS
+from muster_chassis.topics import ADMISSIONS, DECISIONS
 from muster_scheduler import app
 from muster_scheduler.domain.books import world
 from muster_scheduler.domain.life import revival
@@ -112,6 +115,64 @@ async def test_an_admission_that_comes_again_starts_nothing(kafka: str, database
         late = await others.admit("late")
         await until(lambda: others.last_record(late) is not None)
         assert len(others.said(workload, scheduler_pb2.WorkloadPlaced)) == 1
+
+
+async def _republished(candidate: Candidate, topic: str, key: str) -> dead_letters_pb2.RepublishResponse:
+    address = candidate.runtime.settings.grpc_listen  # type: ignore[attr-defined]
+    request = dead_letters_pb2.RepublishRequest(topic=topic, key=key, idempotency_key=f"{topic}/{key}")
+    async with channel_to(ServiceName.SCHEDULER, address) as channel:
+        answer: dead_letters_pb2.RepublishResponse = await DeadLettersServiceStub(channel).Republish(request)
+        return answer
+
+
+async def test_how_it_ended_is_published_where_its_events_are_not_kept_any_more(
+    kafka: str, database: TestDatabase
+) -> None:
+    url = database.url("scheduler")
+    async with neighbours(kafka, "north") as others, scheduler(url, kafka) as candidate:
+        await register(candidate, others)
+        workload = await _completed(others, "done")
+        await eventually(lambda: _is_retired(url, workload))
+        connection = await asyncpg.connect(url)
+        try:
+            await connection.execute("SET search_path TO scheduler")
+            last = await connection.fetchval("SELECT max(version) FROM outbox WHERE topic = $1", DECISIONS.name)
+            await connection.execute("DELETE FROM outbox")
+            told = len(others.decisions[workload])
+            answer = await _republished(candidate, DECISIONS.name, workload)
+            assert (answer.finished, answer.snapshot) == (True, True)
+            await until(lambda: len(others.decisions[workload]) > told)
+            how = others.decisions[workload][-1]
+            assert isinstance(how, scheduler_pb2.PhaseChanged)
+            assert (how.to, how.reason.code) == (w.PHASE_COMPLETED, "Succeeded")
+            (row,) = await connection.fetch("SELECT version, headers FROM outbox")
+            assert (row["version"], "muster_snapshot" in row["headers"]) == (last + 1, True)
+        finally:
+            await connection.close()
+        assert not (await _republished(candidate, DECISIONS.name, "nothing")).snapshot
+        assert not (await _republished(candidate, DECISIONS.name, str(uuid.uuid4()))).snapshot
+
+
+async def test_rows_of_what_is_over_go_and_those_that_are_still_to_be_deleted_stay(
+    kafka: str, database: TestDatabase
+) -> None:
+    url = database.url("scheduler")
+    async with neighbours(kafka, "north") as others, scheduler(url, kafka, retention_seconds=60) as candidate:
+        await register(candidate, others)
+        over, due = await _completed(others, "over"), await _completed(others, "due", deleted_after=3600)
+        for workload in (over, due):
+            await eventually(lambda: _is_retired(url, workload))  # noqa: B023 - awaited in the turn
+        connection = await asyncpg.connect(url)
+        try:
+            await connection.execute("UPDATE scheduler.retired SET updated = now() - interval '121 seconds'")
+            await eventually(lambda: _gone(url, over))
+            assert await _tables(url, due) == ["retired"]
+        finally:
+            await connection.close()
+
+
+async def _gone(url: str, workload: str) -> bool:
+    return await _tables(url, workload) == []
 
 
 async def _is_retired(url: str, workload: str) -> bool:

@@ -49,6 +49,12 @@ class _Servicer(dead_letters_pb2_grpc.DeadLettersServiceServicer):
     async def DiscardDeadLetters(self, request: Any, context: Any) -> pb.DiscardDeadLettersResponse:
         return pb.DiscardDeadLettersResponse()
 
+    async def ListGaps(self, request: Any, context: Any) -> pb.ListGapsResponse:
+        return pb.ListGapsResponse()
+
+    async def Republish(self, request: Any, context: Any) -> pb.RepublishResponse:
+        return pb.RepublishResponse()
+
 
 @asynccontextmanager
 async def _served(settings: RpcSettings, health: Health | None = None) -> AsyncIterator[tuple[Any, _Servicer]]:

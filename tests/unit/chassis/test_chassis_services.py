@@ -60,6 +60,12 @@ class Letters(dead_letters_pb2_grpc.DeadLettersServiceServicer):
     async def ResumeConsumer(self, request: Any, context: Any) -> Any:
         raise NotImplementedError
 
+    async def ListGaps(self, request: Any, context: Any) -> Any:
+        raise NotImplementedError
+
+    async def Republish(self, request: Any, context: Any) -> Any:
+        raise NotImplementedError
+
 
 def test_every_method_behind_submission_names_its_callers() -> None:
     served = [

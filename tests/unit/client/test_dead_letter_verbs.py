@@ -84,3 +84,24 @@ def test_what_is_no_id_of_a_dead_letter_is_not_asked_for(muster: Command, world:
     assert "'foo' is no id of a dead letter" in ran.err
     assert not world.asked("RedriveDeadLetters")
     assert not world.asked("DiscardDeadLetters")
+
+
+def test_gaps_are_shown_with_what_is_missing(muster: Command) -> None:
+    told = muster("dead-letters", "gaps")
+    assert told.code == 0
+    assert told.out.split("\n")[1].split() == ["submission", "decisions", "w-1", "3-5", "2", told.out.split()[-1]]
+    assert "1 more" in told.err
+    assert "no answer from telemetry" in told.err
+    (gap,) = json.loads(muster("dead-letters", "gaps", "--json").out)
+    assert (gap["first"], gap["last"], gap["waiting"]) == (3, 5, 2)
+
+
+def test_a_topic_is_published_again(muster: Command) -> None:
+    assert muster("dead-letters", "republish", "--topic", "muster.decisions").out == (
+        "muster.decisions: 7 records were published again\n"
+    )
+    one = muster("dead-letters", "republish", "--topic", "muster.decisions", "--key", "w-1")
+    assert "the state of w-1 was published" in one.out
+    as_json = muster("dead-letters", "republish", "--topic", "muster.decisions", "--json")
+    assert json.loads(as_json.out)["records"] == 7
+    assert muster("dead-letters", "republish").code == 2

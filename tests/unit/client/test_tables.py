@@ -61,6 +61,9 @@ TABLES: dict[str, Callable[[], RenderableType]] = {
     "tables.usage": lambda: tables.usage(
         [usage_pb2.WorkloadUsage(project=PROJECT, name=LONG, gpu_seconds=1234567890.5)]
     ),
+    "tables.gaps": lambda: tables.gaps(
+        [dead_letters_pb2.Gap(service=LONG, topic=LONG, aggregate=LONG, first=3, last=5, waiting=7)], NOW
+    ),
     "tables.dead_letters": lambda: tables.dead_letters(
         [
             dead_letters_pb2.DeadLetter(

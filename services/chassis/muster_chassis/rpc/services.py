@@ -65,7 +65,14 @@ _METHODS: Final = {
     ),
     "PoliciesService": ("GetEffectivePolicy", "JudgeWorkloads"),
     "RefusedCallsService": ("TakeRefusedCalls",),
-    "DeadLettersService": ("DiscardDeadLetters", "ListDeadLetters", "RedriveDeadLetters", "ResumeConsumer"),
+    "DeadLettersService": (
+        "DiscardDeadLetters",
+        "ListDeadLetters",
+        "ListGaps",
+        "RedriveDeadLetters",
+        "Republish",
+        "ResumeConsumer",
+    ),
 }
 CALLERS: Final[Mapping[str, frozenset[ServiceName]]] = {
     f"/muster.api.v1.{service}/{method}": _BY_SUBMISSION for service, methods in _METHODS.items() for method in methods

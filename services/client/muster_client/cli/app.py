@@ -133,6 +133,8 @@ _GROUPS: Final = (
         "redrive": ("operations:redrive", "Try dead letters again."),
         "discard": ("operations:discard", "Give dead letters up, and let go on what waits behind them."),
         "resume": ("operations:resume_consumer", "Let a stopped consumer go on."),
+        "gaps": ("operations:list_gaps", "List where versions are missing."),
+        "republish": ("operations:republish", "Publish once more what is kept of a topic."),
     }),
 )  # fmt: skip
 _INSTALLED: Final = {

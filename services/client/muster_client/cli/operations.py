@@ -10,6 +10,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from muster.api.v1.dead_letters_pb2 import ResumeConsumerResponse
+from muster_client.calls import new_key
 from muster_client.cli.exits import Exit
 from muster_client.cli.options import Common
 from muster_client.cli.output import emit, note, say
@@ -167,6 +168,49 @@ def _resumed(service: str, answer: ResumeConsumerResponse, *, counted: bool) -> 
         return f"{service}: no consumer was stopped"
     text = f"{service} goes on with {', '.join(answer.topics)}"
     return f"{text}: {answer.passed:,} records passed, {answer.rejected:,} became dead letters" if counted else text
+
+
+async def list_gaps(*, service: str = "", common: Common = _NO_OPTIONS) -> int:
+    """Lists where versions are missing, so that later records wait; `republish` closes gaps.
+
+    Args:
+        service: Only this service's, such as submission.
+        common: Connection.
+    """
+    async with common.muster() as muster:
+        answer = await muster.dead_letters.gaps(service=service)
+    if common.json:
+        emit(answer.gaps)
+    else:
+        say(tables.gaps(answer.gaps, datetime.now(UTC)) if answer.gaps else "no gaps")
+    if (more := answer.total - len(answer.gaps)) > 0:
+        note(f"{more} more")
+    if answer.unanswered:
+        note(f"no answer from {', '.join(answer.unanswered)}")
+    return Exit.OK
+
+
+async def republish(*, topic: str, key: str = "", common: Common = _NO_OPTIONS) -> int:
+    """Publishes once more what its owner has of a topic, under the same versions: who has them drops them.
+
+    Args:
+        topic: Which, such as muster.decisions.
+        key: Only what is about this, such as the id of a workload.
+        common: Connection.
+    """
+    asked = new_key()
+    async with common.muster() as muster:
+        answer = await muster.dead_letters.republish(topic, aggregate=key, key=asked)
+        while not answer.finished:
+            note(f"{answer.sent:,} records so far")
+            answer = await muster.dead_letters.republish(topic, aggregate=key, key=asked)
+    if common.json:
+        emit({"topic": topic, "key": key, "records": answer.sent, "snapshot": answer.snapshot})
+    elif answer.snapshot:
+        say(f"{topic}: the state of {one_line(key)} was published; its older events are not kept any more")
+    else:
+        say(f"{topic}: {answer.sent:,} records were published again")
+    return Exit.OK
 
 
 async def list_quarantine(

@@ -24,6 +24,10 @@ _KINDS: Final = {
 }
 
 
+# The same as `muster dead-letters republish`: people look for it here as well.
+app.command("muster_client.cli.operations:republish", name="republish")
+
+
 @app.command
 def credentials(
     *,

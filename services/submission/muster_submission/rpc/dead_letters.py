@@ -20,6 +20,7 @@ from muster.api.v1 import dead_letters_pb2_grpc
 from muster_chassis.database import Database
 from muster_chassis.dead_letters import DeadLetters
 from muster_chassis.errors import NotFound, ServiceError
+from muster_chassis.gaps import owner_of
 from muster_chassis.rpc import caller
 from muster_chassis.text import clean
 from muster_submission.adapters.owners import Owner
@@ -144,6 +145,39 @@ class AllDeadLetters(dead_letters_pb2_grpc.DeadLettersServiceServicer):
         if not request.service or name == OWN:
             return await self._own.ResumeConsumer(request, context)
         return await self._owners[name].ask(_STUB, "ResumeConsumer", request, api.ResumeConsumerResponse, context)
+
+    async def ListGaps(self, request: api.ListGapsRequest, context: Any) -> api.ListGapsResponse:
+        """Where versions are missing, of one service or of all, oldest first."""
+        (await self._access.rights(caller())).require(Verb.DEAD_LETTERS_READ)
+
+        async def ask(name: str) -> api.ListGapsResponse:
+            asked = api.ListGapsRequest(service=name)
+            if name == OWN:
+                return await self._own.ListGaps(asked, context)
+            return await self._owners[name].ask(_STUB, "ListGaps", asked, api.ListGapsResponse, context)
+
+        merged = api.ListGapsResponse()
+        for name, answer in (await _all(self._names(request.service), ask)).items():
+            if isinstance(answer, ServiceError):
+                merged.unanswered.append(name)
+                continue
+            merged.gaps.extend(answer.gaps)
+            merged.total += answer.total
+        merged.gaps.sort(key=lambda gap: (gap.since.seconds, gap.since.nanos))
+        return merged
+
+    async def Republish(self, request: api.RepublishRequest, context: Any) -> api.RepublishResponse:
+        """Publishes a topic again, or what its owner has of one aggregate."""
+        (await self._access.rights(caller())).require(Verb.DEAD_LETTERS_WRITE)
+        (name,) = self._names(owner_of(request.topic))
+
+        async def work() -> api.RepublishResponse:
+            if name == OWN:
+                return await self._own.Republish(request, context)
+            return await self._owners[name].ask(_STUB, "Republish", request, api.RepublishResponse, context)
+
+        entry = Entry(Verb.DEAD_LETTERS_WRITE, f"topics/{request.topic}", detail="Republish")
+        return await passed_on(self._database, entry, work)
 
     async def _change(self, request: Any, method: str, work: Callable[[], Awaitable[_Answer]]) -> _Answer:
         (await self._access.rights(caller())).require(Verb.DEAD_LETTERS_WRITE)

@@ -163,6 +163,24 @@ def _spent(gpu_seconds: float) -> list[str]:
     return [f"{gpu_seconds:,.1f}", f"{gpu_seconds / 3600:.3f}"]
 
 
+def gaps(items: Iterable[dead_letters_pb2.Gap], now: datetime) -> Table:
+    """A line a gap: who lacks which versions of what, and how many records wait for them."""
+    return grid(
+        ("SERVICE", "TOPIC", "AGGREGATE", "MISSING", "WAITING", "AGE"),
+        (
+            (
+                each.service,
+                each.topic.removeprefix("muster."),
+                each.aggregate,
+                str(each.first) if each.first == each.last else f"{each.first}-{each.last}",
+                str(each.waiting),
+                age(time_of(each.since), now),
+            )
+            for each in items
+        ),
+    )
+
+
 def dead_letters(items: Iterable[dead_letters_pb2.DeadLetter], now: datetime) -> Group:
     """A line a dead letter, and below it the topic and the reason, broken where the terminal ends.
 

@@ -366,3 +366,167 @@ class ResumeConsumerResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ResumeConsumerResponse: _TypeAlias = ResumeConsumerResponse  # noqa: Y015
+
+@_typing.final
+class Gap(_message.Message):
+    """Versions that are missing."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SERVICE_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    AGGREGATE_FIELD_NUMBER: _builtins.int
+    FIRST_FIELD_NUMBER: _builtins.int
+    LAST_FIELD_NUMBER: _builtins.int
+    WAITING_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
+    service: _builtins.str
+    """The service that lacks them."""
+    topic: _builtins.str
+    """The topic."""
+    aggregate: _builtins.str
+    """The aggregate, such as the id of a workload."""
+    first: _builtins.int
+    """The first version that is missing."""
+    last: _builtins.int
+    """The last version that is missing."""
+    waiting: _builtins.int
+    """How many later records wait."""
+    @_builtins.property
+    def since(self) -> _timestamp_pb2.Timestamp:
+        """Since when."""
+
+    def __init__(
+        self,
+        *,
+        service: _builtins.str = ...,
+        topic: _builtins.str = ...,
+        aggregate: _builtins.str = ...,
+        first: _builtins.int = ...,
+        last: _builtins.int = ...,
+        waiting: _builtins.int = ...,
+        since: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["aggregate", b"aggregate", "first", b"first", "last", b"last", "service", b"service", "since", b"since", "topic", b"topic", "waiting", b"waiting"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Gap: _TypeAlias = Gap  # noqa: Y015
+
+@_typing.final
+class ListGapsRequest(_message.Message):
+    """Whose gaps."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SERVICE_FIELD_NUMBER: _builtins.int
+    service: _builtins.str
+    """Only this service's; empty: all services'."""
+    def __init__(
+        self,
+        *,
+        service: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["service", b"service"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListGapsRequest: _TypeAlias = ListGapsRequest  # noqa: Y015
+
+@_typing.final
+class ListGapsResponse(_message.Message):
+    """Gaps, at most 500 of each service."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GAPS_FIELD_NUMBER: _builtins.int
+    TOTAL_FIELD_NUMBER: _builtins.int
+    UNANSWERED_FIELD_NUMBER: _builtins.int
+    total: _builtins.int
+    """How many there are in all."""
+    @_builtins.property
+    def gaps(self) -> _containers.RepeatedCompositeFieldContainer[Global___Gap]:
+        """The gaps, oldest first."""
+
+    @_builtins.property
+    def unanswered(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Services that did not answer."""
+
+    def __init__(
+        self,
+        *,
+        gaps: _abc.Iterable[Global___Gap] | None = ...,
+        total: _builtins.int = ...,
+        unanswered: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["gaps", b"gaps", "total", b"total", "unanswered", b"unanswered"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListGapsResponse: _TypeAlias = ListGapsResponse  # noqa: Y015
+
+@_typing.final
+class RepublishRequest(_message.Message):
+    """What to publish again."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """The topic, such as muster.decisions."""
+    key: _builtins.str
+    """Only this aggregate, such as the id of a workload; empty: all of them."""
+    idempotency_key: _builtins.str
+    """Makes a repeated call harmless."""
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        key: _builtins.str = ...,
+        idempotency_key: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["idempotency_key", b"idempotency_key", "key", b"key", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RepublishRequest: _TypeAlias = RepublishRequest  # noqa: Y015
+
+@_typing.final
+class RepublishResponse(_message.Message):
+    """What came of it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SENT_FIELD_NUMBER: _builtins.int
+    FINISHED_FIELD_NUMBER: _builtins.int
+    SNAPSHOT_FIELD_NUMBER: _builtins.int
+    sent: _builtins.int
+    """How many records have gone out so far."""
+    finished: _builtins.bool
+    """Whether that is all; false: make the call again to wait on."""
+    snapshot: _builtins.bool
+    """The state of the aggregate went out instead, because its older versions are not kept any more."""
+    def __init__(
+        self,
+        *,
+        sent: _builtins.int = ...,
+        finished: _builtins.bool = ...,
+        snapshot: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "sent", b"sent", "snapshot", b"snapshot"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RepublishResponse: _TypeAlias = RepublishResponse  # noqa: Y015

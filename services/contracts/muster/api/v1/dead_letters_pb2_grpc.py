@@ -55,6 +55,16 @@ class DeadLettersServiceStub:
                 request_serializer=muster_dot_api_dot_v1_dot_dead__letters__pb2.ResumeConsumerRequest.SerializeToString,
                 response_deserializer=muster_dot_api_dot_v1_dot_dead__letters__pb2.ResumeConsumerResponse.FromString,
                 _registered_method=True)
+        self.ListGaps = channel.unary_unary(
+                '/muster.api.v1.DeadLettersService/ListGaps',
+                request_serializer=muster_dot_api_dot_v1_dot_dead__letters__pb2.ListGapsRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_dead__letters__pb2.ListGapsResponse.FromString,
+                _registered_method=True)
+        self.Republish = channel.unary_unary(
+                '/muster.api.v1.DeadLettersService/Republish',
+                request_serializer=muster_dot_api_dot_v1_dot_dead__letters__pb2.RepublishRequest.SerializeToString,
+                response_deserializer=muster_dot_api_dot_v1_dot_dead__letters__pb2.RepublishResponse.FromString,
+                _registered_method=True)
 
 
 class DeadLettersServiceServicer:
@@ -90,6 +100,22 @@ class DeadLettersServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListGaps(self, request, context):
+        """Where versions of an aggregate are missing: what came after them waits. Oldest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Republish(self, request, context):
+        """Publishes once more what its owner still has of a topic, under the same ids and versions, so that gaps close. It
+        waits until all of it is out, as long as the caller does (20 s at most); the same call made again waits on.
+        NOT_FOUND for a topic that no service owns.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_DeadLettersServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -112,6 +138,16 @@ def add_DeadLettersServiceServicer_to_server(servicer, server):
                     servicer.ResumeConsumer,
                     request_deserializer=muster_dot_api_dot_v1_dot_dead__letters__pb2.ResumeConsumerRequest.FromString,
                     response_serializer=muster_dot_api_dot_v1_dot_dead__letters__pb2.ResumeConsumerResponse.SerializeToString,
+            ),
+            'ListGaps': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListGaps,
+                    request_deserializer=muster_dot_api_dot_v1_dot_dead__letters__pb2.ListGapsRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_dead__letters__pb2.ListGapsResponse.SerializeToString,
+            ),
+            'Republish': grpc.unary_unary_rpc_method_handler(
+                    servicer.Republish,
+                    request_deserializer=muster_dot_api_dot_v1_dot_dead__letters__pb2.RepublishRequest.FromString,
+                    response_serializer=muster_dot_api_dot_v1_dot_dead__letters__pb2.RepublishResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -223,6 +259,60 @@ class DeadLettersService:
             '/muster.api.v1.DeadLettersService/ResumeConsumer',
             muster_dot_api_dot_v1_dot_dead__letters__pb2.ResumeConsumerRequest.SerializeToString,
             muster_dot_api_dot_v1_dot_dead__letters__pb2.ResumeConsumerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListGaps(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.DeadLettersService/ListGaps',
+            muster_dot_api_dot_v1_dot_dead__letters__pb2.ListGapsRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_dead__letters__pb2.ListGapsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Republish(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.api.v1.DeadLettersService/Republish',
+            muster_dot_api_dot_v1_dot_dead__letters__pb2.RepublishRequest.SerializeToString,
+            muster_dot_api_dot_v1_dot_dead__letters__pb2.RepublishResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -26,6 +26,13 @@ class DeadLettersServiceStub:
     """Lets a consumer go on that stopped because too much was rejected. With count or until_quiet it waits until that
     much has passed, as long as the caller does (20 s at most); the same call made again waits on.
     """
+    ListGaps: _aio.UnaryUnaryMultiCallable[_dead_letters_pb2.ListGapsRequest, _dead_letters_pb2.ListGapsResponse]
+    """Where versions of an aggregate are missing: what came after them waits. Oldest first."""
+    Republish: _aio.UnaryUnaryMultiCallable[_dead_letters_pb2.RepublishRequest, _dead_letters_pb2.RepublishResponse]
+    """Publishes once more what its owner still has of a topic, under the same ids and versions, so that gaps close. It
+    waits until all of it is out, as long as the caller does (20 s at most); the same call made again waits on.
+    NOT_FOUND for a topic that no service owns.
+    """
 
 class DeadLettersServiceServicer(metaclass=_abc_1.ABCMeta):
     """Shows dead letters, tries them again, and gives them up."""
@@ -62,6 +69,25 @@ class DeadLettersServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.Awaitable[_dead_letters_pb2.ResumeConsumerResponse]:
         """Lets a consumer go on that stopped because too much was rejected. With count or until_quiet it waits until that
         much has passed, as long as the caller does (20 s at most); the same call made again waits on.
+        """
+
+    @_abc_1.abstractmethod
+    def ListGaps(
+        self,
+        request: _dead_letters_pb2.ListGapsRequest,
+        context: _aio.ServicerContext[_dead_letters_pb2.ListGapsRequest, _abc.Awaitable[_dead_letters_pb2.ListGapsResponse]],
+    ) -> _abc.Awaitable[_dead_letters_pb2.ListGapsResponse]:
+        """Where versions of an aggregate are missing: what came after them waits. Oldest first."""
+
+    @_abc_1.abstractmethod
+    def Republish(
+        self,
+        request: _dead_letters_pb2.RepublishRequest,
+        context: _aio.ServicerContext[_dead_letters_pb2.RepublishRequest, _abc.Awaitable[_dead_letters_pb2.RepublishResponse]],
+    ) -> _abc.Awaitable[_dead_letters_pb2.RepublishResponse]:
+        """Publishes once more what its owner still has of a topic, under the same ids and versions, so that gaps close. It
+        waits until all of it is out, as long as the caller does (20 s at most); the same call made again waits on.
+        NOT_FOUND for a topic that no service owns.
         """
 
 def add_DeadLettersServiceServicer_to_server(servicer: DeadLettersServiceServicer, server: _aio.Server) -> None: ...

@@ -1,0 +1,129 @@
+"""Gaps: versions that a consumer lacks, shown with what is missing, and what an owner does so that they close.
+
+Called by DeadLettersService (dead_letters.py) of every service. A live aggregate's events are all in its owner's
+outbox, so that publishing them again closes any gap. Of one that ended long ago they are not: there the owner publishes
+a snapshot, its state as of the newest version, which a consumer takes in whatever it lacks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import asyncpg
+
+from muster.api.v1 import dead_letters_pb2 as pb
+from muster_chassis import metrics, republishing
+from muster_chassis.connection import AnyConnection
+from muster_chassis.database import Database
+from muster_chassis.errors import InvalidArgument, NotFound, Violation
+from muster_chassis.rpc.idempotency import once
+from muster_chassis.text import clean
+from muster_chassis.topics import TRIGGERS, Topic, named
+from muster_chassis.unit import Unit
+
+SNAPSHOT: Final = "muster_snapshot"
+"""The header of an event that says all there is as of its version: it follows whatever version came before."""
+_MOST: Final = 500
+_PAUSE: Final = 0.1
+_WRITERS: Final = ("submission", "policy", "scheduler", "telemetry")
+_GAPS: Final = """
+SELECT p.topic, p.aggregate, coalesce(s.version, 0) + 1 AS first, p.version - 1 AS last, p.waiting, p.since,
+       count(*) OVER () AS total
+FROM (
+    SELECT topic, aggregate, min(version) AS version, count(*) AS waiting, min(at) AS since,
+           bool_or(why = 'rejected') AS rejected
+    FROM parked WHERE done_at IS NULL AND aggregate <> '' GROUP BY topic, aggregate
+) p LEFT JOIN seen_versions s ON s.topic = p.topic AND s.aggregate = p.aggregate
+WHERE NOT p.rejected AND p.version > coalesce(s.version, 0) + 1
+ORDER BY p.since LIMIT $1
+"""
+
+OPEN: Final = metrics.gauge(
+    "muster_gaps",
+    unit="aggregates",
+    meaning="Aggregates of which versions are missing, so that later ones wait. Looked at once a minute.",
+    action="Stays above 0: `muster dead-letters gaps` shows them, and `muster dead-letters republish` closes them.",
+)
+Snapshot = Callable[[Unit, str, str], Awaitable[bool]]
+"""Publishes the state of an aggregate (topic, key) with the header SNAPSHOT; False where nothing is known of it."""
+
+
+async def gaps_of(connection: AnyConnection | asyncpg.Pool, service: str) -> pb.ListGapsResponse:
+    """The gaps of a service, oldest first."""
+    rows = await connection.fetch(_GAPS, _MOST)
+    answer = pb.ListGapsResponse(total=rows[0]["total"] if rows else 0)
+    for row in rows:
+        gap = answer.gaps.add(
+            service=service,
+            topic=row["topic"],
+            aggregate=row["aggregate"],
+            first=row["first"],
+            last=row["last"],
+            waiting=row["waiting"],
+        )
+        gap.since.FromDatetime(row["since"])
+    return answer
+
+
+def owner_of(topic: str) -> str:
+    """The service that publishes a topic. Raises NotFound for one that none does."""
+    found = _topic(topic)
+    writer = found.writers[0] if found is not None and found.writers else ""
+    if writer not in _WRITERS or topic == TRIGGERS.name:
+        raise NotFound(f"no service publishes {clean(topic, 80)!r}: name a topic such as muster.decisions")
+    return writer
+
+
+async def republish(
+    database: Database, request: pb.RepublishRequest, seconds: float, snapshot: Snapshot | None
+) -> pb.RepublishResponse:
+    """Publishes again what this service has of a topic, and waits for it. Raises InvalidArgument."""
+    if len(request.key) > _MOST or "\x00" in request.key:
+        raise InvalidArgument(
+            f"key has {len(request.key)} characters: expected the id of an aggregate, such as a workload's",
+            violations=[Violation("key", f"at most {_MOST} characters, none of them NUL")],
+        )
+
+    async def ask(unit: Unit) -> pb.RepublishResponse:
+        if request.key and snapshot is not None and not await _kept(unit, request.topic, request.key):
+            done = await snapshot(unit, request.topic, request.key)
+            return pb.RepublishResponse(sent=int(done), finished=True, snapshot=done)
+        number = await republishing.ask(unit.connection, request.topic, request.key, "it was asked for", unit.now)
+        return pb.RepublishResponse(sent=number)  # in the stored answer: the number of the request
+
+    asked = await once(database, "Republish", request, pb.RepublishResponse, ask)
+    return asked if asked.finished else await _outcome(database, asked.sent, seconds)
+
+
+async def _kept(unit: Unit, topic: str, key: str) -> bool:
+    sql = "SELECT EXISTS (SELECT 1 FROM outbox WHERE aggregate = $2 AND topic = $1)"
+    return bool(await unit.connection.fetchval(sql, topic, key))
+
+
+async def _outcome(database: Database, number: int, seconds: float) -> pb.RepublishResponse:
+    """Waits until a request is done, or for so many seconds."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds
+    while True:
+        async with database.acquired() as connection:
+            found = await republishing.look(connection, number)
+        if found is None or found.done or loop.time() >= deadline:
+            break
+        await asyncio.sleep(_PAUSE)
+    if found is None:
+        return pb.RepublishResponse(finished=True)
+    return pb.RepublishResponse(sent=found.sent, finished=found.done)
+
+
+def is_snapshot(origin: Any) -> bool:
+    """Whether a record says all there is as of its version."""
+    return origin.header(SNAPSHOT) is not None
+
+
+def _topic(name: str) -> Topic | None:
+    try:
+        return named(name)
+    except KeyError:
+        return None
