@@ -48,6 +48,7 @@ SPAN: Final = 300.0
 KILLED: Final = ("submission", "policy", "scheduler", "telemetry", "agent-alpha", "agent-beta")
 BOUNDS: Final = {"rss_slope_mib_h": 15.0, "fd_slope_h": 2.0, "threads_slope_h": 1.0}
 MOST_GROWTH: Final = 0.10
+_NONE: Final = ("lag_end", "lost", "doubled", "complaints", "errors")
 _PROJECT: Final = "soak"
 _SAMPLE: Final = 10.0
 _SHORT: Final = "sleep 0.2"
@@ -57,6 +58,7 @@ cluster: {name}
 nodes:
   - {{name: {name}-1, cpu: 256, memory: 512Gi, devices: {{count: 8, model: A100-40GB, memory: 40Gi}}}}
 """
+CLUSTERS: Final = {name: _CLUSTER.format(name=name) for name in ("alpha", "beta")}
 _TRAINING: Final = """
 apiVersion: run.ai/v2alpha1
 kind: TrainingWorkload
@@ -92,6 +94,7 @@ class Soak:
     entries: dict[tuple[str, str, int], Entry] = field(default_factory=dict)
     lists: int = 0
     kills: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)  # calls that were answered with an error that is none of theirs
     lag_end: int = 0
 
     async def run(self) -> None:
@@ -138,8 +141,12 @@ class Soak:
         name = f"{'gang' if gang else 'job'}-{number}"
         text = (_GANG if gang else _TRAINING).format(name=name, command=_SHORT)
         key = f"soak-{number}"
-        made = await _insist(lambda: muster.submit(text, project=_PROJECT, key=key))
-        self.acknowledged[made.id] = name
+        try:
+            made = await _insist(lambda: muster.submit(text, project=_PROJECT, key=key))
+        except MusterError as error:
+            self.errors.append(f"{name}: {type(error).__name__}: {error}")
+        else:
+            self.acknowledged[made.id] = name
 
     async def _wait_for_the_last(self, muster: Muster) -> None:
         """What the watch has not told, because it was cut while a service was away, is asked for."""
@@ -240,6 +247,20 @@ async def _insist(call: Any) -> Any:
             await asyncio.sleep(0.5)
 
 
+def judged(soak: Soak) -> checker.Verdict:
+    """What journals and logs say, once the stack is down."""
+    layout = soak.stack.layout
+    return checker.judge(
+        checker.History(
+            journal=list(soak.entries.values()),
+            acknowledged=frozenset(),
+            last_phase={},
+            complaints=complaints.read(layout.logs),
+            marked_processes=[f"process {pid} of {replica}" for pid, replica in killer.marked(layout.key)],
+        )
+    )
+
+
 def summary(soak: Soak, verdict: checker.Verdict) -> dict[str, Any]:
     """The figures. A process counts once it has lived so long that its slope says something."""
     found: dict[str, Any] = {}
@@ -269,6 +290,7 @@ def summary(soak: Soak, verdict: checker.Verdict) -> dict[str, Any]:
         "lost": len(soak.acknowledged.keys() - soak.ended),
         "doubled": len(verdict.duplicate_starts) + len(verdict.double_allocated),
         "complaints": len(verdict.complaints),
+        "errors": len(soak.errors),
         "kills": soak.kills,
         "lists": soak.lists,
     }
@@ -300,7 +322,7 @@ def bad(figures: Mapping[str, Any]) -> list[str]:
         if figures[name] is not None and figures[name] >= bound
     ]
     said += [f"{name} is {figures[name]}" for name in ("table_growth", "topic_growth") if figures[name] > MOST_GROWTH]
-    said += [f"{name} is {figures[name]}" for name in ("lag_end", "lost", "doubled", "complaints") if figures[name]]
+    said += [f"{name} is {figures[name]}" for name in _NONE if figures[name]]
     return said
 
 
@@ -312,20 +334,12 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="muster-soak-"))
     folder.chmod(0o711)
     _say(f"soak: {given.minutes:g} minutes of {given.rate:g} a second in {folder}")
-    clusters = {name: _CLUSTER.format(name=name) for name in ("alpha", "beta")}
-    with running_stack(folder / "stack", clusters) as stack:
+    with running_stack(folder / "stack", CLUSTERS) as stack:
         soak = Soak(stack, given.minutes * 60, given.rate)
         asyncio.run(soak.run())
-    history = checker.History(
-        journal=list(soak.entries.values()),
-        acknowledged=frozenset(),
-        last_phase={},
-        complaints=complaints.read(stack.layout.logs),
-        marked_processes=[f"process {pid} of {replica}" for pid, replica in killer.marked(stack.layout.key)],
-    )
-    verdict = checker.judge(history)
+    verdict = judged(soak)
     figures = summary(soak, verdict)
-    said = [*bad(figures), *verdict.duplicate_starts, *verdict.double_allocated, *verdict.complaints]
+    said = [*bad(figures), *soak.errors, *verdict.duplicate_starts, *verdict.double_allocated, *verdict.complaints]
     for one in said[:50]:
         _say(f"  {one}")
     (folder / "gauges.json").write_text(json.dumps(_kept(soak)))
