@@ -22,8 +22,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -172,7 +172,7 @@ async def measure(size: Size, history: int) -> dict[str, object]:
     with (
         tempfile.TemporaryDirectory(prefix="muster-takeover-") as folder,
         EmbeddedPostgres(durable=False) as postgres,
-        _running_kafka() as broker,
+        EmbeddedKafka() as broker,
     ):
         url = postgres.server.url(ADMIN, DATABASE)
         running = await _write_state(url, size)
@@ -359,14 +359,6 @@ async def _consumer(bootstrap: str) -> AsyncIterator[AIOKafkaConsumer]:
         yield consumer
     finally:
         await kafka.stop(consumer)
-
-
-@contextmanager
-def _running_kafka() -> Iterator[EmbeddedKafka]:
-    """A broker for the time of the block."""
-    with EmbeddedKafka() as broker:
-        broker.start()
-        yield broker
 
 
 async def _epochs(url: str) -> int:

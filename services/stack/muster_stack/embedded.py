@@ -91,6 +91,14 @@ class EmbeddedKafka:
         """The address for clients."""
         return self._server.bootstrap
 
+    @property
+    def cluster_id(self) -> str:
+        """The id of the cluster that runs."""
+        broker = self._server.ready()
+        if broker is None:
+            raise TimeoutError("Kafka does not answer")
+        return broker.cluster_id
+
     def start(self) -> Broker:
         """Starts it and returns who it is once it serves."""
         self._server.prepare()
