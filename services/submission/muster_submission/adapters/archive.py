@@ -1,8 +1,8 @@
 """The archive in PostgreSQL: what has been over for a while moves there, is found there, and goes by the month.
 
 Called by the upkeep, by handlers within their transaction, and by reading.py for what its own tables do not have.
-Holds: a workload is in the tables of lists or in the archive, and never in both; whoever reads first the one and then
-the other misses none, because it moves in one direction only.
+Holds: a workload is in the tables of lists or in the archive, and never in both; a reader who looks into the tables
+first and then into the archive misses none, because workloads move in that direction only.
 """
 
 from __future__ import annotations
