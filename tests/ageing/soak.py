@@ -49,6 +49,7 @@ KILLED: Final = ("submission", "policy", "scheduler", "telemetry", "agent-alpha"
 BOUNDS: Final = {"rss_slope_mib_h": 15.0, "fd_slope_h": 2.0, "threads_slope_h": 1.0}
 MOST_GROWTH: Final = 0.10
 _NONE: Final = ("lag_end", "lost", "doubled", "complaints", "errors")
+_BY_THEMSELVES: Final = ("submission.audit",)  # kept as long as auditors want, whatever the retention is
 _PROJECT: Final = "soak"
 _SAMPLE: Final = 10.0
 _SHORT: Final = "sleep 0.2"
@@ -248,11 +249,16 @@ async def _insist(call: Any) -> Any:
 
 
 def judged(soak: Soak) -> checker.Verdict:
-    """What journals and logs say, once the stack is down."""
+    """What journals and logs say, once the stack is down.
+
+    An agent keeps the journals of its last replicas only: one whose end was cut away between two looks says nothing.
+    """
     layout = soak.stack.layout
+    ended = {entry.replica for entry in soak.entries.values() if entry.event == "gone"}
+    still = {entry.replica for name in ("alpha", "beta") for entry in journals.read_state_folder(layout.agent(name))}
     return checker.judge(
         checker.History(
-            journal=list(soak.entries.values()),
+            journal=[entry for entry in soak.entries.values() if entry.replica in ended | still],
             acknowledged=frozenset(),
             last_phase={},
             complaints=complaints.read(layout.logs),
@@ -269,7 +275,7 @@ def summary(soak: Soak, verdict: checker.Verdict) -> dict[str, Any]:
         slopes = {
             life.part: made.upper
             for life in soak.gauges.lives.values()
-            if len(samples := settled(life, which, WARM)) > WARM / 2 / _SAMPLE and (made := slope(samples)) is not None
+            if life.rss_mib[-1][0] - life.began > 2 * WARM and (made := slope(settled(life, which, WARM))) is not None
         }
         if slopes:
             worst[figure] = max(slopes, key=slopes.__getitem__)
@@ -308,7 +314,9 @@ def _growth(soak: Soak, samples: list[tuple[float, float]]) -> float:
 def _total(rows: Mapping[str, list[tuple[float, float]]]) -> list[tuple[float, float]]:
     """Rows of all tables together, look by look."""
     looks: dict[float, float] = {}
-    for samples in rows.values():
+    for table, samples in rows.items():
+        if table in _BY_THEMSELVES:
+            continue
         for at, value in samples:
             looks[at] = looks.get(at, 0.0) + value
     return sorted(looks.items())

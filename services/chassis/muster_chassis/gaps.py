@@ -68,11 +68,16 @@ async def gaps_of(connection: AnyConnection | asyncpg.Pool, service: str) -> pb.
 
 
 def owner_of(topic: str) -> str:
-    """The service that publishes a topic. Raises NotFound for one that none does."""
+    """The service that publishes a topic. Raises NotFound for one that none does, InvalidArgument for assignments."""
     found = _topic(topic)
     writer = found.writers[0] if found is not None and found.writers else ""
     if writer not in _WRITERS or topic == TRIGGERS.name:
         raise NotFound(f"no service publishes {clean(topic, 80)!r}: name a topic such as muster.decisions")
+    if topic.endswith(".assignments"):
+        raise InvalidArgument(
+            f"{topic} is published again by each new term of the scheduler: start the leading scheduler again",
+            violations=[Violation("topic", "no topic of assignments")],
+        )
     return writer
 
 
@@ -87,9 +92,9 @@ async def republish(
         )
 
     async def ask(unit: Unit) -> pb.RepublishResponse:
-        if request.key and snapshot is not None and not await _kept(unit, request.topic, request.key):
-            done = await snapshot(unit, request.topic, request.key)
-            return pb.RepublishResponse(sent=int(done), finished=True, snapshot=done)
+        lacks = bool(request.key) and not await _kept(unit, request.topic, request.key)
+        if lacks and snapshot is not None and await snapshot(unit, request.topic, request.key):
+            return pb.RepublishResponse(sent=1, finished=True, snapshot=True)
         number = await republishing.ask(unit.connection, request.topic, request.key, "it was asked for", unit.now)
         return pb.RepublishResponse(sent=number)  # in the stored answer: the number of the request
 
@@ -98,7 +103,8 @@ async def republish(
 
 
 async def _kept(unit: Unit, topic: str, key: str) -> bool:
-    sql = "SELECT EXISTS (SELECT 1 FROM outbox WHERE aggregate = $2 AND topic = $1)"
+    """Whether every version of it is still there."""
+    sql = "SELECT min(version) = 1 FROM outbox WHERE aggregate = $2 AND topic = $1 AND version > 0"
     return bool(await unit.connection.fetchval(sql, topic, key))
 
 

@@ -47,6 +47,8 @@ _POLL: Final = 0.25
 _PERSIST: Final = 1.0
 _LOCK_PAUSE: Final = 0.25
 _COMPARE: Final = 60.0
+_ASKING: Final = 3.0  # seconds for the question where partitions end; the lane waits meanwhile
+_RETRY: Final = 5.0
 _IDLE_SECONDS: Final = 15.0  # above _POLL, and above what a pass waits for Kafka
 _READ: Final = """
 SELECT id, event_id::text, topic, aggregate, version, key, type, headers, value, trace, created
@@ -159,7 +161,6 @@ class Relay:
             await self.waiting.load(connection, self._session.cluster_id)
             await self._acknowledged.load(connection, self._session.cluster_id)
             self._known.clear()
-            self._compare_at = 0.0
             read, read_topic = await connection.prepare(_READ), await connection.prepare(_READ_TOPIC)
             while True:
                 self._wake.clear()
@@ -192,17 +193,36 @@ class Relay:
             await self._lost(connection, self._acknowledged.compare(await self._ends()))
         if now < self._again_at:
             return False
-        more = await republishing.step(
-            connection, self._lane, self.last, lambda rows: self._publish(connection, producer, rows)
-        )
+        try:
+            more = await republishing.step(
+                connection,
+                self._lane,
+                self.last,
+                self.waiting.names,
+                lambda rows: self._publish(connection, producer, rows),
+            )
+        except TopicsFailed as failed:
+            # It stays asked for. What is new on these topics is the passes' own matter.
+            _log.warning("topics are published again later", lane=self._label, why=str(failed))
+            self._again_at = now + _RETRY
+            return False
         self._again_at = 0.0 if more else now + _PERSIST
         return more
 
     async def _ends(self) -> dict[Partition, int]:
-        """Where the partitions end that something is known of; those of topics that are not there are left out."""
-        known = self._acknowledged.partitions
+        """Where the partitions end that something is known of; those of topics that are not there are left out.
+
+        Nothing where Kafka does not say it at once: a partition without a leader must not hold up the others.
+        """
+        known = [place for place in self._acknowledged.partitions if place[0] not in self.waiting.names]
         if not known:
             return {}
+        with suppress(*KAFKA_TROUBLE, TimeoutError):
+            async with asyncio.timeout(_ASKING):
+                return await self._asked_ends(known)
+        return {}
+
+    async def _asked_ends(self, known: Sequence[Partition]) -> dict[Partition, int]:
         consumer = kafka.consumer(self._bus.broker, client=f"{self._bus.client}-{self._label}-ends")
         try:
             await consumer.start()
@@ -213,9 +233,11 @@ class Relay:
             await kafka.stop(consumer)
 
     async def _lost(self, connection: Connection, topics: set[str]) -> None:
-        """Has topics published again that lack records which Kafka had acknowledged."""
+        """Has topics published again that lack records which Kafka had acknowledged. Raises Fenced for a leader."""
         for topic in sorted(topics):
             _log.error("Kafka has lost records that it had acknowledged; the topic is published again", topic=topic)
+            if self._lane == ASSIGNMENTS:  # agents refuse records of terms that are over
+                raise Fenced(f"{topic} lacks records that Kafka had acknowledged: a new term publishes them")
             await republishing.ask_once(connection, topic, "Kafka had lost records")
 
     async def _confirmed(self, connection: Connection) -> bool:

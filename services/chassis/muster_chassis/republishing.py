@@ -19,6 +19,7 @@ from muster_chassis.unit import ASSIGNMENTS
 
 _log = logs.get(__name__)
 STRETCH: Final = 500
+_WINDOW: Final = 20_000
 _ASK: Final = """
 INSERT INTO republications (lane, topic, aggregate, upto, why, at)
 SELECT $1, $2, $3, coalesce(max(id), 0), $4, $5 FROM outbox WHERE lane = $1
@@ -26,7 +27,7 @@ RETURNING id
 """
 _OPEN: Final = """
 SELECT id, topic, aggregate, last, upto, sent FROM republications
-WHERE lane = $1 AND done_at IS NULL ORDER BY id LIMIT 1
+WHERE lane = $1 AND done_at IS NULL AND topic <> ALL ($2::text[]) ORDER BY id LIMIT 1
 """
 _COLUMNS: Final = "id, event_id::text, topic, aggregate, version, key, type, headers, value, trace, created"
 # On a compacted topic the last record of a key is what it is: an older one must not come behind it.
@@ -43,7 +44,11 @@ ORDER BY o.id LIMIT $5
 """  # noqa: S608 - constants of this file
 _NOTE: Final = "UPDATE republications SET last = $2, sent = sent + $3, done_at = $4 WHERE id = $1"
 _SAME: Final = """
-SELECT EXISTS (SELECT 1 FROM republications WHERE lane = $1 AND topic = $2 AND aggregate = '' AND done_at IS NULL)
+UPDATE republications SET last = 0, upto = (SELECT coalesce(max(id), 0) FROM outbox WHERE lane = $1)
+WHERE id = (
+    SELECT id FROM republications WHERE lane = $1 AND topic = $2 AND aggregate = '' AND done_at IS NULL
+    ORDER BY id LIMIT 1)
+RETURNING true
 """
 
 AGAIN: Final = metrics.counter(
@@ -78,7 +83,7 @@ async def ask(connection: AnyConnection, topic: str, aggregate: str, why: str, n
 
 
 async def ask_once(connection: AnyConnection, topic: str, why: str) -> None:
-    """Asks for a whole topic, unless that is under way."""
+    """Asks for a whole topic; where that is under way, it begins again with all that there is by now."""
     if not await connection.fetchval(_SAME, lane_of(topic), topic):
         await ask(connection, topic, "", why, identity.now())
 
@@ -89,15 +94,19 @@ async def look(connection: AnyConnection, number: int) -> Republication | None:
     return None if row is None else Republication(number, row["sent"], row["done_at"] is not None)
 
 
-async def step(connection: AnyConnection, lane: int, most: int, send: Send) -> bool:
+async def step(connection: AnyConnection, lane: int, most: int, waiting: Sequence[str], send: Send) -> bool:
     """Publishes one stretch of the oldest request of a lane; whether there was one.
 
-    most: the last row that the relay has published; what comes after it goes out by itself.
+    most: the last row that the relay has published; what comes after it goes out by itself. waiting: topics that cannot
+    be sent to now.
     """
-    found = await connection.fetchrow(_OPEN, lane)
+    found = await connection.fetchrow(_OPEN, lane, list(waiting))
     if found is None:
         return False
-    values = [lane, found["last"], min(found["upto"], most), found["topic"], STRETCH, named(found["topic"]).compacted]
+    # A window of ids bounds what is looked through for a topic that has few rows.
+    limit = min(found["upto"], most)
+    upper = limit if found["aggregate"] else min(found["last"] + _WINDOW, limit)
+    values = [lane, found["last"], upper, found["topic"], STRETCH, named(found["topic"]).compacted]
     if found["aggregate"]:
         rows = await connection.fetch(_OF_AGGREGATE, *values, found["aggregate"])
     else:
@@ -105,8 +114,8 @@ async def step(connection: AnyConnection, lane: int, most: int, send: Send) -> b
     if rows:
         await send(rows)
         AGAIN.labels(found["topic"]).inc(len(rows))
-    over = len(rows) < STRETCH
-    last = found["upto"] if over else rows[-1]["id"]
+    last = rows[-1]["id"] if len(rows) == STRETCH else upper
+    over = last >= limit
     await connection.execute(_NOTE, found["id"], last, len(rows), identity.now() if over else None)
     if over:
         _log.info("published again", topic=found["topic"], of=found["aggregate"], records=found["sent"] + len(rows))

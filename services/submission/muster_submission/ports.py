@@ -143,6 +143,10 @@ class Archive(Protocol):
         """Moves locked rows into the archive. The partitions are there."""
         ...
 
+    async def delete_due(self, connection: AnyConnection, now: datetime, at_most: int) -> int:
+        """Makes some Deleted whose time for that has come, as their specs say: the number."""
+        ...
+
     async def oldest_due(self) -> datetime | None:
         """When that ended which has waited longest for its move."""
         ...

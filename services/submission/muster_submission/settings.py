@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from muster_chassis.key_files import SecretFile
 from muster_chassis.settings import Address, ServiceSettings, TlsSettings
@@ -91,6 +91,15 @@ class SubmissionSettings(ServiceSettings, TlsSettings):
     )
     policy_address: str = Field(default="", description="gRPC of policy, HOST:PORT.")
     telemetry_address: str = Field(default="", description="gRPC of telemetry, HOST:PORT.")
+
+    @model_validator(mode="after")
+    def _archived_before_it_goes(self) -> Self:
+        if self.archive_days and self.archive_kept < self.retention:
+            raise ValueError(
+                f"MUSTER_ARCHIVE_DAYS is {self.archive_days:g}: a workload is archived {self.retention} after its end "
+                "(MUSTER_RETENTION_SECONDS), so that it has to stay for that long; 0 keeps it for ever"
+            )
+        return self
 
     @property
     def archive_kept(self) -> timedelta:

@@ -31,7 +31,7 @@ from muster_telemetry.stream import Samples, SampleStream
 _log = logs.get(__name__)
 NAME: Final = "telemetry"
 _DRAIN_SECONDS: Final = 3.0
-_FORGET_AFTER: Final = timedelta(days=15)  # a day beyond the inbox, which stops older repeats
+_BEYOND: Final = timedelta(days=1)  # beyond the inbox, which stops older repeats
 _FORGET_SECONDS: Final = 600.0
 
 
@@ -90,10 +90,12 @@ async def announce(database: Database, handlers: Handlers, seconds: float) -> No
 
 async def forget(database: Database, accounts: PostgresAccounts) -> None:
     """Every ten minutes forgets replicas that ended long ago. An eternal task."""
+    retention = database.settings.retention
+    kept = 2 * retention + min(retention, _BEYOND)
     while True:
         try:
             async with database.unit() as unit:
-                await accounts.forget(unit, identity.now() - _FORGET_AFTER)
+                await accounts.forget(unit, identity.now() - kept)
         except (*TRANSIENT, asyncpg.PostgresError, TimeoutError) as error:
             _log.warning("old coverage could not be removed, tried again", error=repr(error))
         await asyncio.sleep(_FORGET_SECONDS)

@@ -153,9 +153,7 @@ async def test_how_it_ended_is_published_where_its_events_are_not_kept_any_more(
         assert not (await _republished(candidate, DECISIONS.name, str(uuid.uuid4()))).snapshot
 
 
-async def test_rows_of_what_is_over_go_and_those_that_are_still_to_be_deleted_stay(
-    kafka: str, database: TestDatabase
-) -> None:
+async def test_rows_of_what_is_over_go_after_twice_the_retention(kafka: str, database: TestDatabase) -> None:
     url = database.url("scheduler")
     async with neighbours(kafka, "north") as others, scheduler(url, kafka, retention_seconds=60) as candidate:
         await register(candidate, others)
@@ -164,9 +162,14 @@ async def test_rows_of_what_is_over_go_and_those_that_are_still_to_be_deleted_st
             await eventually(lambda: _is_retired(url, workload))  # noqa: B023 - awaited in the turn
         connection = await asyncpg.connect(url)
         try:
-            await connection.execute("UPDATE scheduler.retired SET updated = now() - interval '121 seconds'")
+            stays = "UPDATE scheduler.retired SET updated = now() - interval '60 seconds' WHERE id = $1::uuid"
+            await connection.execute(stays, due)
+            goes = "UPDATE scheduler.retired SET updated = now() - interval '121 seconds' WHERE id = $1::uuid"
+            await connection.execute(goes, over)
             await eventually(lambda: _gone(url, over))
             assert await _tables(url, due) == ["retired"]
+            await connection.execute(goes, due)
+            await eventually(lambda: _gone(url, due))
         finally:
             await connection.close()
 

@@ -242,6 +242,48 @@ async def test_without_a_folder_single_rows_go_as_well(database: Any, kafka: str
         assert await archived(here) == []
 
 
+async def test_what_is_to_be_deleted_by_itself_is_deleted_in_the_archive(database: Any, kafka: str) -> None:
+    async with door(database, kafka) as here:
+        await here.project()
+        for name, seconds in (("soon", 3600), ("later", 7 * 24 * 3600), ("never", None)):
+            made = await here.submit(name=name)
+            await here.admit(made, **({} if seconds is None else {"auto_deletion_seconds": seconds}))
+            await here.decide(made.id, placed(), moved(wl.PHASE_COMPLETED))
+            await eventually(lambda: here.get(made.id), lambda one: one.phase == wl.PHASE_COMPLETED)  # noqa: B023
+        await here.app.database.pool.execute("UPDATE workloads SET finished_at = now() - interval '1 day' WHERE ended")
+        await archiving(here, AT_ONCE).round()
+        assert sorted(await archived(here)) == ["later", "never"]
+        assert sorted(await archived(here, include_deleted=True)) == ["later", "never", "soon"]
+
+
+async def test_archiving_begins_a_day_after_an_upgrade(database: Any, kafka: str) -> None:
+    async with door(database, kafka) as here:
+        await here.project()
+        await ended(here, "done", wl.PHASE_COMPLETED)
+        pool = here.app.database.pool
+        await pool.execute("UPDATE workloads SET finished_at = now() - interval '8 days' WHERE ended")
+        await pool.execute("DELETE FROM retention_positions WHERE name = 'archive'")
+        week = Plan(after=timedelta(days=7))
+        await archiving(here, week).round()
+        assert await archived(here) == []
+        await pool.execute("UPDATE retention_positions SET position = position - 86401 WHERE name = 'archive'")
+        await archiving(here, week).round()
+        assert await archived(here) == ["done"]
+
+
+async def test_a_month_that_comes_again_replaces_no_file(database: Any, kafka: str, tmp_path: Path) -> None:
+    async with door(database, kafka) as here:
+        await here.project()
+        for name in ("old", "late"):
+            await _aged(here, name)
+            await archiving(here, Plan(timedelta(0), timedelta(days=30), tmp_path)).round()
+        month = f"{datetime.now(UTC) - timedelta(days=100):%Y-%m}"
+        files = {file.name: file for file in _files(tmp_path, "*.parquet")}
+        assert sorted(files) == [f"archive-{month}.2.parquet", f"archive-{month}.parquet"]
+        named = {name: [row["name"] for row in parquet.read_table(file).to_pylist()] for name, file in files.items()}
+        assert named == {f"archive-{month}.parquet": ["old"], f"archive-{month}.2.parquet": ["late"]}
+
+
 async def test_one_instance_archives_at_a_time_and_a_locked_row_waits(database: Any, kafka: str) -> None:
     async with door(database, kafka) as here:
         await here.project()

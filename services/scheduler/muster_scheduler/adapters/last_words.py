@@ -33,4 +33,5 @@ async def snapshot(unit: Unit, topic: str, workload_id: str) -> bool:
         found.id, found.attempt, found.phase, found.phase, found.desired, reason, _MESSAGE, found.finished
     )
     unit.publish(DECISIONS, found.id, encoding.phase_changed(found, change, ()), headers={SNAPSHOT: "1"})
+    unit.mark_ended([found.id])
     return True

@@ -31,8 +31,7 @@ SELECT id::text AS id, project, name, phase, desired, generation, attempt, body,
 FROM retired WHERE (project, name) = ($1, $2) ORDER BY updated DESC LIMIT 1
 """
 _REMOVE: Final = """
-DELETE FROM retired WHERE id IN (
-    SELECT id FROM retired WHERE (delete_at IS NULL OR phase = 'Deleted') AND updated < $1 ORDER BY updated LIMIT $2)
+DELETE FROM retired WHERE id IN (SELECT id FROM retired WHERE updated < $1 ORDER BY updated LIMIT $2)
 """
 
 
@@ -56,7 +55,7 @@ async def find(connection: AnyConnection, workload_id: str, project: str, name: 
 async def remove(unit: Unit, retention: timedelta) -> None:
     """Removes rows of what was over so long ago that no outbox can speak of it any more: for twice the retention.
 
-    What is still to be deleted by itself stays.
+    What is to be deleted by itself later than that is deleted by submission, in whose archive alone it is then.
     """
     await unit.connection.execute(_REMOVE, unit.now - 2 * retention, _REMOVED)
 

@@ -44,7 +44,7 @@ def read_counts(text: str) -> dict[str, int]:
     counts: dict[str, int] = {}
     for part in filter(None, (each.strip() for each in text.split(","))):
         service, _, number = part.partition("=")
-        if service not in SERVICES or not number.isdigit() or not 1 <= int(number) <= _MOST:
+        if service not in SERVICES or not (number.isascii() and number.isdecimal()) or not 1 <= int(number) <= _MOST:
             raise StackError(
                 f"--instances: {part!r} is not SERVICE=COUNT; services are {', '.join(SERVICES)}, each with 1 to "
                 f"{_MOST} instances: --instances {_EXAMPLE}"

@@ -10,7 +10,7 @@ import json
 import os
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, Literal
 
 from muster_stack.credentials import administrator
@@ -37,6 +37,9 @@ class Options:
     log_level: LogLevel = "info"
 
 
+_OPTIONS: Final = frozenset(each.name for each in fields(Options))
+
+
 @dataclass(slots=True)
 class State:
     """The document. `ports` by purpose, such as `submission.grpc`; `keeper` is who writes it."""
@@ -57,7 +60,8 @@ class State:
             layout,
             ports={name: int(port) for name, port in document.get("ports", {}).items()},
             keeper=Identity(keeper["pid"], keeper["started"]) if keeper else None,
-            options=Options(**document.get("options", {})),
+            # Another release may have options that this one does not know.
+            options=Options(**{name: value for name, value in document.get("options", {}).items() if name in _OPTIONS}),
         )
 
     @property

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import asyncpg
 
-from muster.workload.v1.workload_pb2 import Workload
+from muster.workload.v1.workload_pb2 import Workload, WorkloadSpec
 from muster_chassis.connection import AnyConnection
 from muster_chassis.unit import Unit
 from muster_submission.adapters import views
@@ -38,14 +38,16 @@ _MOVE: Final = """
 INSERT INTO archive (
     id, ended_at, archived_at, project, name, kind, phase, last_phase, desired, reason_code, reason_message,
     reason_other, generation, attempt, cluster, node_pool, verdict, judged, status, created_at, started_at, finished_at,
-    deleted_at, moved_at, pods, submitted_by, spec, effective_spec, issues, owner, origin, caused_by, asked_cluster,
-    template_id, template_version, gpu_seconds, history)
+    deleted_at, delete_at, moved_at, pods, submitted_by, spec, effective_spec, issues, owner, origin, caused_by,
+    asked_cluster, template_id, template_version, gpu_seconds, history)
 SELECT w.id, coalesce(w.finished_at, w.created_at), $2, w.project, w.name, w.kind, w.phase, l.phase, w.desired,
        w.reason_code, w.reason_message, w.reason_other, w.generation, w.attempt, w.cluster, w.node_pool, w.verdict,
-       w.judged, w.status, w.created_at, w.started_at, w.finished_at, nullif(l.deleted_at, '-infinity'), l.moved_at,
+       w.judged, w.status, w.created_at, w.started_at, w.finished_at, nullif(l.deleted_at, '-infinity'),
+       coalesce(w.finished_at, w.created_at) + make_interval(secs => nullif(d.seconds, -1)), l.moved_at,
        l.pods, l.submitted_by, s.spec, s.effective_spec, s.issues, s.owner, s.origin, s.caused_by, s.asked_cluster,
        s.template_id, s.template_version, coalesce(u.gpu_seconds, 0), coalesce(h.history, '[]')
-FROM workloads w
+FROM unnest($1::uuid[], $3::bigint[]) AS d (id, seconds)
+JOIN workloads w ON w.id = d.id
 JOIN workload_list l ON l.id = w.id
 JOIN workload_specs s ON s.workload_id = w.id
 LEFT JOIN usage u ON u.workload_id = w.id
@@ -53,7 +55,7 @@ LEFT JOIN LATERAL (
     SELECT jsonb_agg(to_jsonb(e) - 'workload_id' ORDER BY e.seq) AS history
     FROM workload_history e WHERE e.workload_id = w.id
 ) h ON true
-WHERE w.id = ANY ($1::uuid[])
+RETURNING id::text AS id
 """
 _LEAVE: Final = tuple(
     f"DELETE FROM {table} WHERE {column} = ANY ($1::uuid[])"  # noqa: S608 - constants of this file
@@ -71,6 +73,13 @@ _BY_ID: Final = f"SELECT {views.COLUMNS} FROM {SOURCE} WHERE w.id = $1"  # noqa:
 _KNOWN: Final = "SELECT id::text AS id, phase = $2 AS deleted FROM archive WHERE id = ANY ($1::uuid[])"
 _DELETE: Final = """
 UPDATE archive SET phase = $3, deleted_at = $2, moved_at = $2 WHERE id = ANY ($1::uuid[]) AND phase <> $3
+"""
+_SPECS: Final = """
+SELECT workload_id::text AS id, effective_spec FROM workload_specs WHERE workload_id = ANY ($1::uuid[])
+"""
+_DELETE_DUE: Final = """
+UPDATE archive SET phase = $3, deleted_at = $1, moved_at = $1 WHERE (id, ended_at) IN (
+    SELECT id, ended_at FROM archive WHERE delete_at <= $1 AND phase <> 15 ORDER BY delete_at LIMIT $2)
 """
 _PARTITIONS: Final = """
 SELECT c.relname AS name, c.reltuples::bigint AS rows FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
@@ -101,6 +110,14 @@ ORDER BY w.ended_at DESC, w.id DESC LIMIT $7
 _LAST_ID: Final = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
 END: Final = datetime.max.replace(tzinfo=UTC)
+
+
+def _deleted_after(effective_spec: bytes | None) -> int:
+    """So many seconds after its end a workload is deleted by itself; -1: never."""
+    if effective_spec is None:
+        return -1
+    spec = WorkloadSpec.FromString(effective_spec)
+    return spec.auto_deletion_seconds if spec.HasField("auto_deletion_seconds") else -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,9 +187,18 @@ class PostgresArchive:
 
     async def move(self, unit: Unit, workload_ids: Sequence[str]) -> None:
         """Moves locked rows into the archive; their names are free. The partitions are there."""
-        await unit.connection.execute(_MOVE, workload_ids, unit.now)
+        specs = await unit.connection.fetch(_SPECS, workload_ids)
+        after = {row["id"]: _deleted_after(row["effective_spec"]) for row in specs}
+        seconds = [after.get(one, -1) for one in workload_ids]
+        moved = [row["id"] for row in await unit.connection.fetch(_MOVE, workload_ids, unit.now, seconds)]
         for statement in _LEAVE:
-            await unit.connection.execute(statement, workload_ids)
+            await unit.connection.execute(statement, moved)
+        unit.mark_ended(moved)  # one that ended under an older release is not marked yet
+
+    async def delete_due(self, connection: AnyConnection, now: datetime, at_most: int) -> int:
+        """Makes some Deleted whose time for that has come, as their specs say: the number."""
+        status: str = await connection.execute(_DELETE_DUE, now, at_most, _DELETED)
+        return int(status.rpartition(" ")[2])
 
     async def oldest_due(self) -> datetime | None:
         """When that ended which has waited longest for its move."""

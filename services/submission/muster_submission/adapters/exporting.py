@@ -8,6 +8,7 @@ not depend on how much is written; credentials are masked.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
@@ -17,6 +18,7 @@ from typing import Any, Final
 
 import asyncpg
 
+from muster_chassis.database import TRANSIENT
 from muster_kernel.lifecycle import Phase
 from muster_language import write
 from muster_language.spec import kind_of
@@ -44,8 +46,16 @@ class Exporter:
         self._pool = pool
 
     async def month(self, month: Month, folder: Path) -> None:
-        """Writes one month into a folder, as `archive-2026-11.parquet`. Raises ExportFailed."""
-        await self.write(month.begin, month.end, folder / f"archive-{month}.parquet")
+        """Writes one month into a folder, as `archive-2026-11.parquet`. Raises ExportFailed.
+
+        A file that is there stays: what came late of a month that was removed gets a file of its own beside it.
+        """
+        file = folder / f"archive-{month}.parquet"
+        for number in itertools.count(2):
+            if not await asyncio.to_thread(file.exists):
+                break
+            file = folder / f"archive-{month}.{number}.parquet"
+        await self.write(month.begin, month.end, file)
 
     async def write(self, since: datetime, before: datetime, file: Path) -> int:
         """Writes what ended between two moments: the number of rows. Raises ExportFailed; no half a file stays."""
@@ -54,6 +64,10 @@ class Exporter:
             return await self._write(since, before, file, partial)
         except OSError as error:  # pyarrow's own errors of files are OSErrors as well
             raise ExportFailed(f"{file}: {error.strerror or error}; make room there, or name another folder") from error
+        except (*TRANSIENT, asyncpg.PostgresError):
+            raise
+        except Exception as error:  # a row that cannot be written must not end the service
+            raise ExportFailed(f"{file}: {type(error).__name__}: {error}") from error
         finally:
             with suppress(OSError):  # what stood in the way is said already
                 await asyncio.to_thread(partial.unlink, missing_ok=True)

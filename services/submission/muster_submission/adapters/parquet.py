@@ -58,3 +58,8 @@ class ParquetFile:
         with self._path.open("rb") as file:
             os.fsync(file.fileno())
         self._path.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)  # its name as well: the rows are removed next
+        finally:
+            os.close(folder)

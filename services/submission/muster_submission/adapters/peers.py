@@ -7,7 +7,7 @@ on once; an instance that ended without a word is followed by the one that the a
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,6 +19,7 @@ from muster.api.v1 import workloads_pb2 as api
 from muster.api.v1 import workloads_pb2_grpc
 from muster_chassis.certificates import names_of, read_pair
 from muster_chassis.database import Database
+from muster_chassis.key_files import KeyFileError
 from muster_chassis.rpc import outgoing
 from muster_chassis.rpc.tls import read_authorities
 from muster_chassis.settings import anywhere
@@ -28,6 +29,10 @@ from muster_submission.settings import SubmissionSettings
 
 _PASSED_ON: Final = "muster-passed-on"
 _AUTHORIZATION: Final = "authorization"
+_KEEPALIVE: Final[Sequence[tuple[str, Any]]] = (
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+)
 _TAKE: Final = """
 INSERT INTO agent_streams (cluster, stream, instance, address, since) VALUES ($1, $2, $3, $4, now())
 ON CONFLICT (cluster) DO UPDATE SET
@@ -66,7 +71,7 @@ class Peers:
         self._database = database
         self._settings = settings
         self._own = Peer(settings.instance, settings.peer_address or _reachable(settings.grpc_listen))
-        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._channels: dict[tuple[str, bytes], grpc.aio.Channel] = {}
 
     async def take(self, cluster: str, stream: str) -> None:
         """The newest stream of a cluster's agent is here."""
@@ -94,9 +99,11 @@ class Peers:
         metadata = [*outgoing(), (_PASSED_ON, self._own.instance)]
         if call.authorization is not None:
             metadata.append((_AUTHORIZATION, call.authorization))
-        answers = workloads_pb2_grpc.WorkloadsServiceStub(self._channel(peer.address)).StreamLogs(
-            request, metadata=metadata
-        )
+        try:
+            channel = self._channel(peer.address)
+        except KeyFileError as error:
+            raise NoAgent(cluster, f"instance {peer.instance} cannot be called: {error}") from error
+        answers = workloads_pb2_grpc.WorkloadsServiceStub(channel).StreamLogs(request, metadata=metadata)
         try:
             async for answer in answers:
                 yield answer
@@ -113,21 +120,28 @@ class Peers:
             await one.close()
 
     def _channel(self, address: str) -> grpc.aio.Channel:
-        if address not in self._channels:
-            self._channels[address] = self._opened(address)
-        return self._channels[address]
+        """A channel to an instance; a new one once the files that it trusts have changed."""
+        roots = self._roots()
+        if (address, roots) not in self._channels:
+            self._channels[address, roots] = self._opened(address, roots)
+        return self._channels[address, roots]
 
-    def _opened(self, address: str) -> grpc.aio.Channel:
+    def _roots(self) -> bytes:
         certificate, key = self._settings.tls_certificate_file, self._settings.tls_key_file
         if certificate is None or key is None:
-            return grpc.aio.insecure_channel(address)
+            return b""
         if self._settings.peer_ca_file is not None:
-            roots = read_authorities(self._settings.peer_ca_file)
-            return grpc.aio.secure_channel(address, grpc.ssl_channel_credentials(roots))
-        # The instances show one certificate: it alone is trusted, and it names what people call.
-        chain = read_pair(certificate, key).chain
-        named = ("grpc.ssl_target_name_override", names_of(chain)[0])
-        return grpc.aio.secure_channel(address, grpc.ssl_channel_credentials(chain), options=[named])
+            return read_authorities(self._settings.peer_ca_file)
+        return read_pair(certificate, key).chain
+
+    def _opened(self, address: str, roots: bytes) -> grpc.aio.Channel:
+        if not roots:
+            return grpc.aio.insecure_channel(address, options=_KEEPALIVE)
+        options = list(_KEEPALIVE)
+        if self._settings.peer_ca_file is None:
+            # The instances show one certificate: it alone is trusted, and it names what people call.
+            options.append(("grpc.ssl_target_name_override", names_of(roots)[0]))
+        return grpc.aio.secure_channel(address, grpc.ssl_channel_credentials(roots), options=options)
 
 
 def _reachable(listen: str) -> str:

@@ -56,6 +56,7 @@ WHERE w.id = ANY ($1)
 """  # noqa: S608 - constants only
 # The same questions to the archive.
 _ARCHIVED_BY_ID: Final = f"SELECT {views.COLUMNS} FROM {archive.SOURCE} WHERE w.id = $1"  # noqa: S608 - constants only
+_ARCHIVED_BY_IDS: Final = f"SELECT {views.COLUMNS} FROM {archive.SOURCE} WHERE w.id = ANY ($1)"  # noqa: S608 - constants only
 _ARCHIVED_BY_NAME: Final = (
     f"SELECT {views.COLUMNS} FROM {archive.SOURCE} "  # noqa: S608 - constants only
     "WHERE w.project = $1 AND w.name = $2 ORDER BY w.ended_at DESC, w.id DESC LIMIT 1"
@@ -172,7 +173,12 @@ class Reading:
 
     async def by_ids(self, ids: Iterable[str]) -> dict[str, Workload]:
         """Those that exist, by id."""
-        return {row["id"]: views.workload(row) for row in await self._pool.fetch(_BY_IDS, list(ids))}
+        asked = list(ids)
+        found = {row["id"]: views.workload(row) for row in await self._pool.fetch(_BY_IDS, asked)}
+        if missing := [one for one in asked if one not in found]:
+            rows = await self._pool.fetch(_ARCHIVED_BY_IDS, missing)
+            found |= {row["id"]: views.workload(row) for row in rows}
+        return found
 
     async def page(self, wanted: Filter, size: int, after: str = "") -> Page:
         """The `size` newest workloads in view that are older than `after` ('' for the first page)."""

@@ -5,7 +5,8 @@ Run by the composition root as an eternal task; one instance of submission works
 1. The months in which something due has ended get their partitions.
 2. What is due moves in stretches, oldest first, each in a transaction that tells policy as well; at least as much time
    passes between two stretches as one took.
-3. What is older than the archive's own retention goes: whole months, each written to a Parquet file first where a
+3. What is to be deleted by itself is marked so: its row is here alone.
+4. What is older than the archive's own retention goes: whole months, each written to a Parquet file first where a
    folder is named, and without a folder also single rows of the month that is partly too old.
 
 Holds: a month that could not be written is not dropped, and everything else goes on.
@@ -27,7 +28,7 @@ import asyncpg
 from muster.events.v1.submission_pb2 import WorkloadArchived
 from muster_chassis import identity, logs, metrics
 from muster_chassis.connection import AnyConnection
-from muster_chassis.database import TRANSIENT, Database
+from muster_chassis.database import TRANSIENT, Database, OutcomeUnknown
 from muster_chassis.health import Health
 from muster_chassis.topics import SUBMISSIONS
 from muster_submission.domain.archiving import Month, lacking, leaving
@@ -39,6 +40,12 @@ _EVERY: Final = 10.0
 _STRETCH: Final = 500
 _LONGEST_PAUSE: Final = 1.0
 _CONDITION: Final = "archive"
+_MOVING: Final = "archiving"
+_DAY: Final = 24 * 3600.0
+_SINCE: Final = """
+INSERT INTO retention_positions AS r (name, position) VALUES ('archive', $1)
+ON CONFLICT (name) DO UPDATE SET position = r.position RETURNING position
+"""
 _LOCK: Final = "SELECT pg_try_advisory_lock(hashtextextended(current_schema() || '.archive', 0))"
 _UNLOCK: Final = "SELECT pg_advisory_unlock(hashtextextended(current_schema() || '.archive', 0))"
 
@@ -81,14 +88,20 @@ class Archiving:
         self._export = export
         self._plan = plan
         self._health = health
+        self._stretch_size = _STRETCH
 
     async def run(self) -> None:
         """One round every ten seconds, for ever. An eternal task."""
         while True:
             try:
                 await self.round()
-            except (*TRANSIENT, asyncpg.PostgresError, TimeoutError) as error:
-                _log.warning("nothing was archived, tried again", error=repr(error))
+            except (*TRANSIENT, asyncpg.PostgresError, OutcomeUnknown, TimeoutError) as error:
+                self._stretch_size = max(1, self._stretch_size // 2)  # it may have been too much for one statement
+                _log.warning("nothing was archived, tried again", error=repr(error), at_once=self._stretch_size)
+                self._health.degraded(_MOVING, f"workloads that are over are not archived: {error!r}")
+            else:
+                self._stretch_size = min(_STRETCH, 2 * self._stretch_size)
+                self._health.good(_MOVING)
             await asyncio.sleep(_EVERY)
 
     async def round(self) -> None:
@@ -97,24 +110,37 @@ class Archiving:
         try:
             if not await connection.fetchval(_LOCK):
                 return
-            while await _paced(partial(self._stretch, connection)):
-                pass
-            await self._remove(connection)
             oldest = await self._archive.oldest_due()
             late = 0.0 if oldest is None else (identity.now() - oldest - self._plan.after).total_seconds()
             OVERDUE.set(max(0.0, late))
+            if not await self._settled(connection):
+                return
+            while await _paced(partial(self._stretch, connection)):
+                pass
+            while await _paced(partial(self._archive.delete_due, connection, identity.now(), _STRETCH)) == _STRETCH:
+                pass
+            await self._remove(connection)
         finally:
             await connection.close(timeout=5)  # its lock goes with it
+
+    async def _settled(self, connection: AnyConnection) -> bool:
+        """Whether this release has run here for a day.
+
+        Until then an instance of the release before may be beside it, or come back: that one does not know the archive,
+        and tells agents that they need no folders of what is there.
+        """
+        since = await connection.fetchval(_SINCE, int(identity.now().timestamp()))
+        return bool(identity.now().timestamp() - since >= min(_DAY, self._plan.after.total_seconds()))
 
     async def _stretch(self, connection: AnyConnection) -> bool:
         """Moves some; whether there may be more."""
         before = identity.now() - self._plan.after
         there = set(await self._archive.partitions(connection))
-        for month in lacking(await self._archive.ends(connection, before, _STRETCH), there):
+        for month in lacking(await self._archive.ends(connection, before, self._stretch_size), there):
             await self._archive.make_partition(connection, month)
             there.add(month)
         async with self._database.unit() as unit:
-            due = await self._archive.due(unit, before, _STRETCH)
+            due = await self._archive.due(unit, before, self._stretch_size)
             moving = [one for one, end in due.items() if Month.of(end) in there]
             if not moving:
                 return False
@@ -123,7 +149,7 @@ class Archiving:
                 # No version: policy may have forgotten the workload, and nothing of it comes after this.
                 unit.publish(SUBMISSIONS, one, WorkloadArchived(workload_id=one), versioned=False)
         ARCHIVED.inc(len(moving))
-        return len(due) == _STRETCH
+        return len(due) == self._stretch_size
 
     async def _remove(self, connection: AnyConnection) -> None:
         there = await self._archive.partitions(connection)

@@ -26,6 +26,7 @@ CREATE TABLE archive (
     started_at       timestamptz,
     finished_at      timestamptz,
     deleted_at       timestamptz,
+    delete_at        timestamptz,                     -- when it is deleted by itself
     moved_at         timestamptz NOT NULL,
     pods             integer     NOT NULL,
     submitted_by     text        NOT NULL COLLATE "C",
@@ -45,3 +46,7 @@ CREATE TABLE archive (
 CREATE INDEX archive_ended ON archive (ended_at, id);
 CREATE INDEX archive_project ON archive (project, ended_at, id);
 CREATE INDEX archive_name ON archive (name, ended_at, id);
+-- Where nearly all of it was deleted, a list of what was not must not walk through that.
+CREATE INDEX archive_there ON archive (ended_at, id) WHERE phase <> 15;
+CREATE INDEX archive_project_there ON archive (project, ended_at, id) WHERE phase <> 15;
+CREATE INDEX archive_due ON archive (delete_at) WHERE delete_at IS NOT NULL AND phase <> 15;
