@@ -82,6 +82,7 @@ RENDERERS: Final[dict[str, Callable[[str], RenderableType]]] = {
     "tables.nodes": lambda text: tables.nodes([filled(fleet_pb2.NodeView, text)]),
     "tables.usage": lambda text: tables.usage([filled(usage_pb2.WorkloadUsage, text)]),
     "tables.dead_letters": lambda text: tables.dead_letters([filled(dead_letters_pb2.DeadLetter, text)], NOW),
+    "tables.gaps": lambda text: tables.gaps([filled(dead_letters_pb2.Gap, text)], NOW),
     "triggers.triggers": lambda text: triggers.triggers([filled(triggers_pb2.Trigger, text)]),
     "triggers.trigger": lambda text: triggers.trigger(filled(triggers_pb2.GetTriggerResponse, text)),
     "triggers.firings": lambda text: triggers.firings([filled(triggers_pb2.Firing, text)], NOW),
