@@ -1,7 +1,8 @@
 """Rule 8: a Kafka that comes back empty loses nothing that was acknowledged.
 
-Taken out here: the comparison of the cluster's id (events of the old bus never arrive, those acknowledged by the wiped
-broker are lost), and the group's name that carries it (a consumer resumes in the middle of the new log).
+Taken out here: the comparison of the cluster's id and that of acknowledged offsets (events of the old bus never arrive,
+those acknowledged by the wiped broker are lost), and the group's name that carries the id (a consumer resumes in the
+middle of the new log).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
+from muster_chassis.acknowledged import Acknowledged
 from muster_chassis.broker import Broker
 from muster_chassis.bus import Bus, BusLost, MemoryIdentity, Session
 from muster_chassis.outbox import Relay
@@ -70,7 +72,16 @@ async def test_nothing_is_lost_with_the_bus(database: Any, own_kafka: EmbeddedKa
     assert handled == [("early", 1), ("late", 1), ("w1", 1), ("w1", 2)]
 
 
-async def test_without_the_comparison_events_are_lost(database: Any, own_kafka: EmbeddedKafka) -> None:
+async def test_what_the_log_lacks_shows_the_loss_as_well(database: Any, own_kafka: EmbeddedKafka) -> None:
+    """Without the comparison of ids: the new log is shorter than what had been acknowledged."""
+    handled = await _after_a_loss(database, own_kafka, _Blind)
+    assert handled == [("early", 1), ("late", 1), ("w1", 1), ("w1", 2)]
+
+
+async def test_without_either_events_are_lost(
+    database: Any, own_kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Acknowledged, "_told", lambda *_: set())
     handled = await _after_a_loss(database, own_kafka, _Blind)
     assert ("w1", 1) not in handled
 
