@@ -248,8 +248,11 @@ class Road:
         for service in self._services:
             await Retention(service.database, forget=forget if service is self.policy else None).round()
         scheduler = self.scheduler.database
-        async with scheduler.unit() as unit:
-            await self.handlers.transact(unit, (), before=World.retire)
+        workloads, left = self.handlers.state.world.workloads, -1
+        while len(workloads) != left:  # one transaction takes a part of them
+            left = len(workloads)
+            async with scheduler.unit() as unit:
+                await self.handlers.transact(unit, (), before=World.retire)
         async with scheduler.unit() as unit:
             await unit.connection.execute(DROP, unit.now - timedelta(minutes=10))
             await retired.remove(unit, scheduler.settings.retention)
