@@ -15,14 +15,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
 import msgspec
 from google.protobuf.message import Message
 from pydantic import SecretStr
 
-from muster.events.v1 import agent_pb2, submission_pb2
+from muster.events.v1 import submission_pb2
 from muster.fleet.v1 import fleet_pb2
 from muster.options.v1 import options_pb2
 from muster.tenancy.v1 import tenancy_pb2
@@ -72,13 +72,10 @@ from muster_submission.handlers.submit import Acknowledged, Submit
 from muster_submission.handlers.usage import Accounts
 from muster_submission.stream import FOLLOWED, Followed
 from muster_submission.stream import decoder as followed_decoder
+from tests.ageing.reports import CLUSTER, NODES, AgentReports, Clock
 
-CLUSTER: Final = "north"
 PROJECT: Final = "aged"
 EPOCH: Final = 1
-NODES: Final = 20
-INSTANCE: Final = "agent-north"
-_GIB: Final = 1 << 30
 _GRANT: Final = timedelta(seconds=2)
 _RUN: Final = timedelta(seconds=30)
 _ROWS: Final = """
@@ -90,17 +87,6 @@ _MIGRATIONS: Final[dict[str, Callable[[], Any]]] = {
     "policy": lambda: of_package("policy", "muster_policy"),
     "scheduler": lambda: of_package("scheduler", "muster_scheduler"),
 }
-
-
-@dataclass(slots=True)
-class Clock:
-    """The present time of everything that the driver runs."""
-
-    now: datetime
-
-    def __call__(self) -> datetime:
-        """As `identity.now`."""
-        return self.now
 
 
 @contextmanager
@@ -138,16 +124,18 @@ class _Silent:
 
 @dataclass
 class Road:
-    """The three services and an agent. `failing`: one in so many lives ends as Failed."""
+    """The three services and an agent. start: how often the agent has been started."""
 
     clock: Clock
     bus: str = "none"
     start: int = 1
-    failing: int = 100
     ids: list[str] = field(default_factory=list)
     """Of everything that was made, in order."""
     _offsets: Iterator[int] = field(default_factory=itertools.count)
-    _sequence: int = 0
+
+    def __post_init__(self) -> None:
+        """Starts the agent."""
+        self.agent = AgentReports(self.clock, self.start)
 
     @classmethod
     async def open(cls, url: Callable[[str], str], clock: Clock, bus: str = "none", before: Road | None = None) -> Road:
@@ -206,7 +194,7 @@ class Road:
             self.project = known
             for service in self._services:
                 service.last = await service.database.pool.fetchval("SELECT coalesce(max(id), 0) FROM outbox")
-            await self._report(self.inventory())
+            await self._report(self.agent.inventory())
             return
         for service in self._services:
             await service.database.pool.execute(
@@ -219,11 +207,11 @@ class Road:
         await self._deliver()
         async with self.scheduler.database.unit() as unit:
             await self.handlers.transact(unit, (ClusterRegistered(CLUSTER),))
-        await self._report(self.inventory())
+        await self._report(self.agent.inventory())
 
     async def lives(self, count: int) -> None:
         """So many workloads from their submission to their end; the clock goes on by the time of a run."""
-        await self._report(self.heartbeat())
+        await self._report(self.agent.heartbeat())
         drafts = [self._draft(f"life-{len(self.ids) + number}") for number in range(count)]
         async with self.submission.database.unit() as unit:
             made = await self._submit.make(unit, drafts, workload_pb2.Owner(subject="driver", issuer="ageing"))
@@ -231,8 +219,8 @@ class Road:
         self.clock.now += _GRANT
         started = await self._deliver()
         self.clock.now += _RUN
-        await self._report(self.heartbeat())
-        await self._report(*(each for record in started for each in self.run(record)))
+        await self._report(self.agent.heartbeat())
+        await self._report(*(each for record in started for each in self.agent.run(record)))
         await self._deliver()
 
     async def keep_house(self) -> None:
@@ -319,71 +307,6 @@ class Road:
             place = reports(CLUSTER).name, 0, next(self._offsets), aggregate.encode()
             origins.append(Origin(*place, message.SerializeToString(), tuple(headers)))
         await _in_stretches(self.scheduler.intake, origins)
-
-    def run(self, record: fleet_pb2.Assignment) -> Iterator[tuple[str, Message]]:
-        """What an agent says of a short run: it is ready, it has ended, nothing is left of it."""
-        failed = hash(record.workload_id) % self.failing == 0
-        revision = record.revisions[-1]
-        states = (
-            (fleet_pb2.REPLICA_STATE_READY, None),
-            (fleet_pb2.REPLICA_STATE_FAILED, 3) if failed else (fleet_pb2.REPLICA_STATE_SUCCEEDED, 0),
-            (fleet_pb2.REPLICA_STATE_GONE, None),
-        )
-        for run in revision.runs:
-            for index in range(run.first_index, run.first_index + run.count):
-                for state, code in states:
-                    status = fleet_pb2.ReplicaStatus(
-                        role=run.role, index=index, k=run.k, node=run.node, state=state, exit_code=code
-                    )
-                    yield (
-                        record.workload_id,
-                        agent_pb2.ReplicaStatusChanged(
-                            order=self._order(),
-                            workload_id=record.workload_id,
-                            generation=revision.generation,
-                            attempt=revision.attempt,
-                            status=status,
-                        ),
-                    )
-
-    def heartbeat(self) -> tuple[str, Message]:
-        """A sign of life."""
-        return CLUSTER, agent_pb2.Heartbeat(order=self._order())
-
-    def inventory(self) -> tuple[str, Message]:
-        """A full inventory."""
-        nodes = [
-            fleet_pb2.Node(
-                name=f"n{number}",
-                state=fleet_pb2.NODE_STATE_READY,
-                cpu_milli=640_000,
-                memory_bytes=512 * _GIB,
-                pool="default",
-                devices=[
-                    fleet_pb2.Device(
-                        uuid=f"GPU-00000000-0000-4000-8000-{number:08x}{slot:04x}",
-                        model="A100-80GB",
-                        memory_bytes=80 * _GIB,
-                        healthy=True,
-                        slot=slot,
-                    )
-                    for slot in range(8)
-                ],
-            )
-            for number in range(NODES)
-        ]
-        profile = fleet_pb2.ClusterProfile(
-            backend="local", identity=fleet_pb2.DEVICE_IDENTITY_UUID, portions=True, memory_requests=True
-        )
-        order = self._order()
-        inventory = fleet_pb2.Inventory(full=True, sequence=order.sequence, profile=profile, nodes=nodes)
-        return CLUSTER, agent_pb2.InventoryReported(order=order, inventory=inventory)
-
-    def _order(self) -> agent_pb2.ReportOrder:
-        self._sequence += 1
-        order = agent_pb2.ReportOrder(cluster=CLUSTER, instance=INSTANCE, start=self.start, sequence=self._sequence)
-        order.observed_at.FromDatetime(self.clock.now)
-        return order
 
     def _draft(self, name: str) -> Checked:
         spec = workload_pb2.WorkloadSpec(

@@ -24,8 +24,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -35,18 +35,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import asyncpg
 import httpx
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from muster.fleet.v1 import fleet_pb2
-from muster_chassis import identity, kafka
 from muster_chassis.broker import Broker
-from muster_chassis.codec import encode_headers
 from muster_chassis.topic_admin import create_topics
 from muster_chassis.topics import FIXED, assignments, reports
 from muster_client import Muster
 from muster_stack.embedded import EmbeddedKafka, EmbeddedPostgres
 from muster_stack.postgres import DATABASE
-from tests.ageing.driver import CLUSTER, PROJECT, Clock, Road, under
+from tests.ageing.driver import PROJECT, Road, under
+from tests.ageing.live_agent import living_agent
+from tests.ageing.reports import CLUSTER, Clock
 from tests.support.figures import spread
 from tests.support.identities import environment
 from tests.support.scheduling import free_port
@@ -58,7 +56,7 @@ DAYS: Final = 30.0
 OVERDUE: Final = 0.1
 DRAWN: Final = 1_000
 RATE: Final = 12.0
-_PATIENCE: Final = 40.0
+_PATIENCE: Final = 300.0
 _LISTS: Final = (
     "/api/v1/workloads?limit=50",
     "/api/v1/workloads?limit=50&filterBy=phase==Failed",
@@ -120,10 +118,8 @@ class Bench:
             self.processes.clear()
 
     def _start(self, service: str) -> None:
-        self.addresses = {
-            one: self.addresses.get(one) or f"127.0.0.1:{free_port()}" for one in (service, *self.addresses)
-        }
-        self.addresses.setdefault(f"{service}.rest", f"127.0.0.1:{free_port()}")
+        for name in (service, f"{service}.rest"):
+            self.addresses.setdefault(name, f"127.0.0.1:{free_port()}")
         own = {
             "MUSTER_INSTANCE": service,
             "MUSTER_KAFKA_BOOTSTRAP": self.broker.bootstrap,
@@ -275,7 +271,7 @@ async def _live(bench: Bench, seconds: float) -> dict[str, Any]:
         before = {name: await connection.fetchval(query) for name, query in _DONE.items()}
         with bench.running("policy", "scheduler", "submission"):
             began = time.monotonic()
-            async with _agent(bench) as agent, Muster(bench.addresses["submission"]) as muster:
+            async with living_agent(bench.broker.bootstrap) as agent, Muster(bench.addresses["submission"]) as muster:
                 rates: dict[str, float] = {}
                 watching = asyncio.create_task(_watch_removal(connection, before, began, rates))
                 sent = await _submit(muster, seconds)
@@ -324,72 +320,6 @@ async def _submit(muster: Muster, seconds: float) -> int:
         await asyncio.sleep(max(0.0, began + number / RATE - time.monotonic()))
     await asyncio.gather(*calls)
     return number
-
-
-class _Agent:
-    """What an agent says of runs of a moment, over Kafka."""
-
-    def __init__(self, road: Road, producer: AIOKafkaProducer) -> None:
-        self.ended = 0
-        self._road = road
-        self._producer = producer
-
-    async def report(self, aggregate: str, message: Any) -> None:
-        """One report."""
-        headers = encode_headers(
-            event_id=identity.event_id(),
-            event_type=message.DESCRIPTOR.full_name,
-            source=f"agent/{CLUSTER}",
-            aggregate=aggregate,
-            version=0,
-            time=datetime.now(UTC),
-            traceparent=None,
-        )
-        await self._producer.send(
-            reports(CLUSTER).name, message.SerializeToString(), aggregate.encode(), headers=headers
-        )
-
-    async def beat(self) -> None:
-        """A full inventory, then heartbeats for ever."""
-        await self.report(*self._road.inventory())
-        while True:
-            self._road.clock.now = datetime.now(UTC)
-            await self.report(*self._road.heartbeat())
-            await asyncio.sleep(5)
-
-    async def follow(self, consumer: AIOKafkaConsumer) -> None:
-        """Runs what is assigned."""
-        while True:
-            for records in (await consumer.getmany(timeout_ms=100)).values():
-                for record in records:
-                    if record.value is None:
-                        continue
-                    self._road.clock.now = datetime.now(UTC)
-                    for aggregate, message in self._road.run(fleet_pb2.Assignment.FromString(record.value)):
-                        await self.report(aggregate, message)
-                    self.ended += 1
-
-
-@asynccontextmanager
-async def _agent(bench: Bench) -> AsyncIterator[_Agent]:
-    bootstrap = bench.broker.bootstrap
-    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, acks="all")
-    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, isolation_level="read_committed", enable_auto_commit=False)
-    await producer.start()
-    await consumer.start()
-    topic = assignments(CLUSTER).name
-    counts = await kafka.partitions_of(Broker(bootstrap), [topic], client="bench")
-    consumer.assign([TopicPartition(topic, number) for number in range(counts[topic])])
-    agent = _Agent(Road(Clock(datetime.now(UTC)), start=1_000), producer)
-    tasks = [asyncio.create_task(agent.beat()), asyncio.create_task(agent.follow(consumer))]
-    try:
-        yield agent
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await kafka.stop(consumer)
-        await producer.stop()
 
 
 def main() -> int:

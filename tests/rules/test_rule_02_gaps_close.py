@@ -21,11 +21,13 @@ from muster.api.v1 import dead_letters_pb2 as pb
 from muster_chassis import gaps, outbox, republishing
 from muster_chassis import intake as intake_module
 from muster_chassis.acknowledged import Acknowledged
+from muster_chassis.codec import SNAPSHOT
 from muster_chassis.dead_letters import DeadLetters
 from muster_chassis.errors import InvalidArgument, NotFound
 from muster_chassis.events import Origin
-from muster_chassis.gaps import SNAPSHOT, gaps_of
+from muster_chassis.gaps import gaps_of
 from muster_chassis.topics import SUBMISSIONS, assignments
+from muster_chassis.unit import lane_of
 from muster_stack.embedded import EmbeddedKafka
 from tests.support.calls import Call
 from tests.support.records import intake, record, with_ledger
@@ -154,7 +156,7 @@ async def _again_on_a_compacted_topic(database: Any, kafka: str) -> list[tuple[s
         async with here.database.acquired() as connection:
             await republishing.ask_once(connection, EAST.name, "a test")
             await republishing.ask_once(connection, EAST.name, "a test")
-            while await republishing.step(connection, republishing.lane_of(EAST.name), 10**9, (), send):
+            while await republishing.step(connection, lane_of(EAST.name), 10**9, (), send):
                 pass
         return sent
 

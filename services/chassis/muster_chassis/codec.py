@@ -21,6 +21,8 @@ from muster_kernel.ids import is_uuid
 CONTENT_TYPE: Final = b"application/protobuf"
 SCHEMA: Final = "muster:"
 VERSION_HEADER: Final = "muster_version"
+SNAPSHOT: Final = "muster_snapshot"
+"""The header of an event that says all there is as of its version: it follows whatever version came before."""
 TOMBSTONE: Final = "muster.Tombstone"
 """The ce_type of a record without a value."""
 LARGEST_VALUE: Final = 1 << 20  # bytes of a value that we write or read; a larger record is poison
@@ -141,6 +143,11 @@ def version_of(origin: Origin) -> int:
         return _version(_texts(origin.headers))
     except Reject:
         return 0
+
+
+def is_snapshot(origin: Origin) -> bool:
+    """Whether a record says all there is of its aggregate as of its version."""
+    return origin.header(SNAPSHOT) is not None
 
 
 def _texts(headers: Sequence[tuple[str, bytes]]) -> dict[str, str]:

@@ -23,7 +23,7 @@ from muster_chassis.rpc.idempotency import once
 from muster_chassis.rpc.interceptor import remaining
 from muster_chassis.rpc.server import Service, service
 from muster_chassis.text import clean
-from muster_chassis.topics import Topic, named
+from muster_chassis.topics import find
 from muster_chassis.unit import Unit
 
 _log = logs.get(__name__)
@@ -187,7 +187,7 @@ class DeadLetters(dead_letters_pb2_grpc.DeadLettersServiceServicer):
             raise NotFound(f"no dead letter of {self._database.source} waits under {', '.join(missing[:5])}")
         answer = pb.DiscardDeadLettersResponse(missing=missing)
         for row in rows:
-            refused, behind = await parking.discard(unit, row, _topic(row["topic"]))
+            refused, behind = await parking.discard(unit, row, find(row["topic"]))
             if refused:
                 answer.reasons.append(f"{row['event_id']}: {refused}")
                 continue
@@ -257,13 +257,6 @@ def _check_resumption(request: pb.ResumeConsumerRequest) -> None:
 
 def _origin(row: Any) -> Origin:
     return Origin(row["topic"], row["partition"], row["record_offset"], None, None, parking.headers_of(row["headers"]))
-
-
-def _topic(name: str) -> Topic | None:
-    try:
-        return named(name)
-    except KeyError:
-        return None
 
 
 def _before(token: str) -> str | None:

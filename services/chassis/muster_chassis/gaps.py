@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Final
 
 import asyncpg
 
@@ -20,14 +20,11 @@ from muster_chassis.database import Database
 from muster_chassis.errors import InvalidArgument, NotFound, Violation
 from muster_chassis.rpc.idempotency import once
 from muster_chassis.text import clean
-from muster_chassis.topics import TRIGGERS, Topic, named
-from muster_chassis.unit import Unit
+from muster_chassis.topics import SERVICES, TRIGGERS, find
+from muster_chassis.unit import ASSIGNMENTS, Unit, lane_of
 
-SNAPSHOT: Final = "muster_snapshot"
-"""The header of an event that says all there is as of its version: it follows whatever version came before."""
 _MOST: Final = 500
 _PAUSE: Final = 0.1
-_WRITERS: Final = ("submission", "policy", "scheduler", "telemetry")
 _GAPS: Final = """
 SELECT p.topic, p.aggregate, coalesce(s.version, 0) + 1 AS first, p.version - 1 AS last, p.waiting, p.since,
        count(*) OVER () AS total
@@ -47,7 +44,7 @@ OPEN: Final = metrics.gauge(
     action="Stays above 0: `muster dead-letters gaps` shows them, and `muster dead-letters republish` closes them.",
 )
 Snapshot = Callable[[Unit, str, str], Awaitable[bool]]
-"""Publishes the state of an aggregate (topic, key) with the header SNAPSHOT; False where nothing is known of it."""
+"""Publishes the state of an aggregate (topic, key) with the header SNAPSHOT (codec.py); False where it is not known."""
 
 
 async def gaps_of(connection: AnyConnection | asyncpg.Pool, service: str) -> pb.ListGapsResponse:
@@ -69,11 +66,11 @@ async def gaps_of(connection: AnyConnection | asyncpg.Pool, service: str) -> pb.
 
 def owner_of(topic: str) -> str:
     """The service that publishes a topic. Raises NotFound for one that none does, InvalidArgument for assignments."""
-    found = _topic(topic)
+    found = find(topic)
     writer = found.writers[0] if found is not None and found.writers else ""
-    if writer not in _WRITERS or topic == TRIGGERS.name:
+    if writer not in SERVICES or topic == TRIGGERS.name:
         raise NotFound(f"no service publishes {clean(topic, 80)!r}: name a topic such as muster.decisions")
-    if topic.endswith(".assignments"):
+    if lane_of(topic) == ASSIGNMENTS:
         raise InvalidArgument(
             f"{topic} is published again by each new term of the scheduler: start the leading scheduler again",
             violations=[Violation("topic", "no topic of assignments")],
@@ -121,15 +118,3 @@ async def _outcome(database: Database, number: int, seconds: float) -> pb.Republ
     if found is None:
         return pb.RepublishResponse(finished=True)
     return pb.RepublishResponse(sent=found.sent, finished=found.done)
-
-
-def is_snapshot(origin: Any) -> bool:
-    """Whether a record says all there is as of its version."""
-    return origin.header(SNAPSHOT) is not None
-
-
-def _topic(name: str) -> Topic | None:
-    try:
-        return named(name)
-    except KeyError:
-        return None

@@ -20,10 +20,9 @@ from muster_chassis import logs, metrics, parking, tracing
 from muster_chassis.admission import Admission, Entry
 from muster_chassis.attempts import Told, bounded, patiently
 from muster_chassis.breakers import Breakers, Tripped
-from muster_chassis.codec import Decoder, aggregate_of, inbox_key, place_key, version_of
+from muster_chassis.codec import Decoder, aggregate_of, inbox_key, is_snapshot, place_key, version_of
 from muster_chassis.database import PASSING, Database, OutcomeUnknown
 from muster_chassis.events import Event, Origin, Reject
-from muster_chassis.gaps import is_snapshot
 from muster_chassis.health import Health
 from muster_chassis.lease import Deposed
 from muster_chassis.parking import BEHIND, GAP, REJECTED, Waiting

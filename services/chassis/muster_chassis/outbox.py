@@ -31,7 +31,7 @@ from muster_chassis.connection import Connection
 from muster_chassis.database import PASSING, TRANSIENT, Database, transient
 from muster_chassis.kafka import KAFKA_TROUBLE
 from muster_chassis.outbox_order import check_order
-from muster_chassis.sending import Offset, Sender
+from muster_chassis.sending import COLUMNS, Offset, Sender
 from muster_chassis.signatures import RecordSigner
 from muster_chassis.unit import ASSIGNMENTS, ORDINARY
 from muster_chassis.waiting_topics import TopicsFailed, WaitingTopics, is_there
@@ -50,14 +50,14 @@ _COMPARE: Final = 60.0
 _ASKING: Final = 3.0  # seconds for the question where partitions end; the lane waits meanwhile
 _RETRY: Final = 5.0
 _IDLE_SECONDS: Final = 15.0  # above _POLL, and above what a pass waits for Kafka
-_READ: Final = """
-SELECT id, event_id::text, topic, aggregate, version, key, type, headers, value, trace, created
+_READ: Final = f"""
+SELECT {COLUMNS}
 FROM outbox WHERE lane = $1 AND id > $2 AND topic <> ALL($4::text[]) ORDER BY id LIMIT $3
-"""
-_READ_TOPIC: Final = """
-SELECT id, event_id::text, topic, aggregate, version, key, type, headers, value, trace, created
+"""  # noqa: S608 - constants only
+_READ_TOPIC: Final = f"""
+SELECT {COLUMNS}
 FROM outbox WHERE lane = $1 AND id > $2 AND id <= $4 AND topic = $5 ORDER BY id LIMIT $3
-"""
+"""  # noqa: S608 - constants only
 _REMEMBER: Final = """
 INSERT INTO relay_positions (lane, bus, last) VALUES ($1, $2, $3)
 ON CONFLICT (lane, bus) DO UPDATE SET last = greatest(relay_positions.last, excluded.last)

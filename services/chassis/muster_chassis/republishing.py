@@ -1,8 +1,8 @@
 """Publishing again what is in the outbox: for consumers that lack versions, and after Kafka has lost records.
 
 The relay does it between its passes, a stretch at a time. Holds: the order of what is new on a topic is not touched; a
-record that goes out again has the id and the version that it had, so that who has it already drops it; what was asked
-for outlives the relay.
+record that goes out again has the id and the version that it had, so that a consumer that has it drops it; a request
+outlives the relay.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Any, Final
 
 from muster_chassis import identity, logs, metrics
 from muster_chassis.connection import AnyConnection
+from muster_chassis.sending import COLUMNS
 from muster_chassis.topics import named
-from muster_chassis.unit import ASSIGNMENTS
+from muster_chassis.unit import lane_of
 
 _log = logs.get(__name__)
 STRETCH: Final = 500
@@ -29,16 +30,15 @@ _OPEN: Final = """
 SELECT id, topic, aggregate, last, upto, sent FROM republications
 WHERE lane = $1 AND done_at IS NULL AND topic <> ALL ($2::text[]) ORDER BY id LIMIT 1
 """
-_COLUMNS: Final = "id, event_id::text, topic, aggregate, version, key, type, headers, value, trace, created"
 # On a compacted topic the last record of a key is what it is: an older one must not come behind it.
 _NEWEST: Final = """(NOT $6 OR NOT EXISTS (
     SELECT 1 FROM outbox n WHERE n.aggregate = o.aggregate AND n.topic = o.topic AND n.id > o.id))"""
 _OF_TOPIC: Final = f"""
-SELECT {_COLUMNS} FROM outbox o
+SELECT {COLUMNS} FROM outbox o
 WHERE o.lane = $1 AND o.id > $2 AND o.id <= $3 AND o.topic = $4 AND {_NEWEST} ORDER BY o.id LIMIT $5
 """  # noqa: S608 - constants of this file
 _OF_AGGREGATE: Final = f"""
-SELECT {_COLUMNS} FROM outbox o
+SELECT {COLUMNS} FROM outbox o
 WHERE o.aggregate = $7 AND o.topic = $4 AND o.lane = $1 AND o.id > $2 AND o.id <= $3 AND {_NEWEST}
 ORDER BY o.id LIMIT $5
 """  # noqa: S608 - constants of this file
@@ -54,7 +54,7 @@ RETURNING true
 AGAIN: Final = metrics.counter(
     "muster_outbox_republished_total",
     unit="records",
-    meaning="Outbox rows that were published once more, because Kafka had lost records or somebody asked for it.",
+    meaning="Outbox rows that were published once more, because Kafka had lost records or an operator asked for it.",
     action="Grows by itself: Kafka loses what it has acknowledged; look at its disks and its replication.",
     labels=("topic",),
 )
@@ -66,14 +66,8 @@ Send = Callable[[Sequence[Any]], Awaitable[object]]
 class Republication:
     """One request. sent: how many records have gone out; done: whether that is all."""
 
-    id: int
     sent: int
     done: bool
-
-
-def lane_of(topic: str) -> int:
-    """The lane on which a topic is published."""
-    return ASSIGNMENTS if topic.endswith(".assignments") else 0
 
 
 async def ask(connection: AnyConnection, topic: str, aggregate: str, why: str, now: datetime) -> int:
@@ -91,7 +85,7 @@ async def ask_once(connection: AnyConnection, topic: str, why: str) -> None:
 async def look(connection: AnyConnection, number: int) -> Republication | None:
     """What has become of a request."""
     row = await connection.fetchrow("SELECT sent, done_at FROM republications WHERE id = $1", number)
-    return None if row is None else Republication(number, row["sent"], row["done_at"] is not None)
+    return None if row is None else Republication(row["sent"], row["done_at"] is not None)
 
 
 async def step(connection: AnyConnection, lane: int, most: int, waiting: Sequence[str], send: Send) -> bool:

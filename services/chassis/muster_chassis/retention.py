@@ -18,7 +18,8 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
 import asyncpg
 
@@ -36,6 +37,7 @@ _AGGREGATES: Final = 500
 _LONGEST_PAUSE: Final = 1.0
 _BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
 
+T = TypeVar("T")
 Forget = Callable[[AnyConnection, Sequence[str]], Awaitable[object]]
 """Removes a service's own rows of aggregates in the transaction that removes their version numbers."""
 Step = Callable[[AnyConnection], Awaitable[bool]]
@@ -164,18 +166,18 @@ class Retention:
             _Forgotten(now - 2 * kept, self._forget).step,
         ]
         while steps:  # in turn, so that one long backlog holds up no other
-            steps = [step for step in steps if await _paced(step, connection)]
+            steps = [step for step in steps if await paced(partial(step, connection))]
         OPEN.set((await gaps_of(connection, self._database.source)).total)
         oldest = await connection.fetchval(_OVERDUE)
         OVERDUE.set(0.0 if oldest is None else max(0.0, (now - kept - oldest).total_seconds()))
 
 
-async def _paced(step: Step, connection: AnyConnection) -> bool:
-    """One step, and as much rest as it took: users' statements wait for the same disk."""
+async def paced(step: Callable[[], Awaitable[T]]) -> T:
+    """Runs one step of upkeep and rests as long as it took, a second at most: users' statements need the same disk."""
     began = time.monotonic()
-    more = await step(connection)
+    done = await step()
     await asyncio.sleep(min(time.monotonic() - began, _LONGEST_PAUSE))
-    return more
+    return done
 
 
 class _Aged:

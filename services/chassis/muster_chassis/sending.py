@@ -16,6 +16,8 @@ from muster_chassis.signatures import RecordSigner
 from muster_chassis.waiting_topics import TOPIC_TROUBLE, TopicsFailed
 
 _TOPIC_SECONDS: Final = 5.0  # within which Kafka acknowledges a pass of one topic, else that topic waits
+COLUMNS: Final = "id, event_id::text, topic, aggregate, version, key, type, headers, value, trace, created"
+"""Of the outbox: what a Sender needs of a row."""
 Offset = tuple[str, int, int]
 """(topic, partition, offset) of a record that Kafka has acknowledged."""
 

@@ -188,6 +188,14 @@ def named(name: str) -> Topic:
     return assignments(match[1]) if match[3] == "assignments" else reports(match[1])
 
 
+def find(name: str) -> Topic | None:
+    """The topic called `name`; None where the catalogue has none. For names that people or records bring."""
+    try:
+        return named(name)
+    except KeyError:
+        return None
+
+
 def _checked(cluster: str) -> str:
     if len(cluster) > 63 or _CLUSTER_ID.fullmatch(cluster) is None:  # noqa: PLR2004 - DNS-1035
         raise ValueError(

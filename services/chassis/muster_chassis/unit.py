@@ -23,8 +23,12 @@ from muster_chassis.topics import Topic, named
 ORDINARY: Final = 0
 ASSIGNMENTS: Final = 1
 _NO_HEADERS: Final[Mapping[str, str]] = {}
-_SUFFIX: Final = ".assignments"
 _SEAL: Final = f"SELECT seal_unit({', '.join(f'${number}' for number in range(1, 22))})"
+
+
+def lane_of(topic: str) -> int:
+    """The lane on which a topic is published: assignments go by the leader's own producer (outbox.py)."""
+    return ASSIGNMENTS if topic.endswith(".assignments") else ORDINARY
 
 
 class ValueTooLarge(Reject):
@@ -99,7 +103,7 @@ class Unit:
         self._staged.append(
             Staged(
                 event_id=made,
-                lane=ASSIGNMENTS if declared.name.endswith(_SUFFIX) else ORDINARY,
+                lane=lane_of(declared.name),
                 topic=declared.name,
                 aggregate=aggregate,
                 versioned=versioned,
@@ -115,7 +119,7 @@ class Unit:
     def mark_ended(self, aggregates: Iterable[str]) -> None:
         """Notes that these aggregates are over: their events and version numbers are kept for days only (retention.py).
 
-        Those days begin anew where one is marked again.
+        Those days begin again where one is marked a second time.
         """
         self._ended.update(aggregates)
 

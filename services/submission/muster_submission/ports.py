@@ -131,10 +131,6 @@ class Archive(Protocol):
         """Makes archived workloads Deleted."""
         ...
 
-    async def ends(self, connection: AnyConnection, before: datetime, at_most: int) -> Sequence[datetime]:
-        """When those ended that `due` would give first."""
-        ...
-
     async def due(self, unit: Unit, before: datetime, at_most: int) -> dict[str, datetime]:
         """Some that were over before a moment, locked: id to when they ended."""
         ...

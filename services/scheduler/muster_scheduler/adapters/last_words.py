@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster_chassis.gaps import SNAPSHOT
+from muster_chassis.codec import SNAPSHOT
 from muster_chassis.topics import DECISIONS
 from muster_chassis.unit import Unit
 from muster_kernel.ids import is_uuid

@@ -213,7 +213,9 @@ class _Maker:
 
     def _shared(self, name: str, user: str) -> dict[str, str]:
         # The user's own MUSTER_* settings are meant for the command line, not for services that we configure.
-        inherited = {key: value for key, value in os.environ.items() if key in _PASSED_ON or key[:7] != "MUSTER_"}
+        inherited = {
+            key: value for key, value in os.environ.items() if key in _PASSED_ON or not key.startswith("MUSTER_")
+        }
         return {
             **inherited,
             **marks(self._layout, name),

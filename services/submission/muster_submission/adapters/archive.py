@@ -24,16 +24,17 @@ HISTORY: Final = """jsonb_to_recordset(a.history) AS h (
     seq bigint, at timestamptz, event text, text text, previous smallint, phase smallint, reason_code text,
     cluster text, attempt integer, other uuid)"""
 """The entries of a history, of the row a."""
-SOURCE: Final = """archive w CROSS JOIN LATERAL (
+_SPEC: Final = """LATERAL (
     SELECT w.spec, w.effective_spec, w.issues, w.owner, w.origin, w.caused_by, w.asked_cluster) s"""
+SOURCE: Final = f"archive w CROSS JOIN {_SPEC}"
 """In place of views.SOURCE."""
+BY_ID: Final = f"SELECT {views.COLUMNS} FROM {SOURCE} WHERE w.id = $1"  # noqa: S608 - constants only
 _DELETED: Final = 15
 _DUE: Final = """
 SELECT id, coalesce(finished_at, created_at) AS ended_at FROM workloads
 WHERE ended AND coalesce(finished_at, created_at) < $1
 ORDER BY coalesce(finished_at, created_at) LIMIT $2 FOR UPDATE SKIP LOCKED
 """
-_ENDS: Final = _DUE.replace(" FOR UPDATE SKIP LOCKED", "")
 _MOVE: Final = """
 INSERT INTO archive (
     id, ended_at, archived_at, project, name, kind, phase, last_phase, desired, reason_code, reason_message,
@@ -69,7 +70,6 @@ _LEAVE: Final = tuple(
         ("workloads", "id"),
     )
 )
-_BY_ID: Final = f"SELECT {views.COLUMNS} FROM {SOURCE} WHERE w.id = $1"  # noqa: S608 - constants only
 _KNOWN: Final = "SELECT id::text AS id, phase = $2 AS deleted FROM archive WHERE id = ANY ($1::uuid[])"
 _DELETE: Final = """
 UPDATE archive SET phase = $3, deleted_at = $2, moved_at = $2 WHERE id = ANY ($1::uuid[]) AND phase <> $3
@@ -77,12 +77,13 @@ UPDATE archive SET phase = $3, deleted_at = $2, moved_at = $2 WHERE id = ANY ($1
 _SPECS: Final = """
 SELECT workload_id::text AS id, effective_spec FROM workload_specs WHERE workload_id = ANY ($1::uuid[])
 """
-_DELETE_DUE: Final = """
+# A constant in the text, and no parameter: only so does PostgreSQL use the partial index of what is not Deleted.
+_DELETE_DUE: Final = f"""
 UPDATE archive SET phase = $3, deleted_at = $1, moved_at = $1 WHERE (id, ended_at) IN (
-    SELECT id, ended_at FROM archive WHERE delete_at <= $1 AND phase <> 15 ORDER BY delete_at LIMIT $2)
-"""
+    SELECT id, ended_at FROM archive WHERE delete_at <= $1 AND phase <> {_DELETED} ORDER BY delete_at LIMIT $2)
+"""  # noqa: S608 - constants only
 _PARTITIONS: Final = """
-SELECT c.relname AS name, c.reltuples::bigint AS rows FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+SELECT c.relname AS name FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
 WHERE i.inhparent = 'archive'::regclass ORDER BY c.relname
 """
 _REMOVE: Final = """
@@ -103,21 +104,12 @@ FROM unnest($8::text[]) AS p (project) CROSS JOIN LATERAL (
     WHERE a.project = p.project AND a.ended_at >= $1 AND a.ended_at < $2 AND (a.ended_at, a.id) < ($3, $4::uuid)
       AND ($5 = '' OR a.name = $5) AND ($6 OR a.phase <> {_DELETED})
     ORDER BY a.ended_at DESC, a.id DESC LIMIT $7
-) w CROSS JOIN LATERAL (
-    SELECT w.spec, w.effective_spec, w.issues, w.owner, w.origin, w.caused_by, w.asked_cluster) s
+) w CROSS JOIN {_SPEC}
 ORDER BY w.ended_at DESC, w.id DESC LIMIT $7
 """  # noqa: S608 - constants only
 _LAST_ID: Final = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
 END: Final = datetime.max.replace(tzinfo=UTC)
-
-
-def _deleted_after(effective_spec: bytes | None) -> int:
-    """So many seconds after its end a workload is deleted by itself; -1: never."""
-    if effective_spec is None:
-        return -1
-    spec = WorkloadSpec.FromString(effective_spec)
-    return spec.auto_deletion_seconds if spec.HasField("auto_deletion_seconds") else -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +151,7 @@ class PostgresArchive:
 
     async def show(self, unit: Unit, workload_id: str) -> Workload | None:
         """An archived workload as people see it."""
-        row = await unit.connection.fetchrow(_BY_ID, workload_id)
+        row = await unit.connection.fetchrow(BY_ID, workload_id)
         return None if row is None else views.workload(row)
 
     async def delete(self, unit: Unit, workload_ids: Iterable[str]) -> None:
@@ -175,10 +167,6 @@ class PostgresArchive:
         """Whether each of these that is archived is Deleted."""
         rows = await self._pool.fetch(_KNOWN, list(workload_ids), _DELETED)
         return {row["id"]: row["deleted"] for row in rows}
-
-    async def ends(self, connection: AnyConnection, before: datetime, at_most: int) -> Sequence[datetime]:
-        """When those ended that `due` would give first."""
-        return [row["ended_at"] for row in await connection.fetch(_ENDS, before, at_most)]
 
     async def due(self, unit: Unit, before: datetime, at_most: int) -> dict[str, datetime]:
         """Some that were over before a moment, locked: id to when they ended."""
@@ -236,3 +224,11 @@ class PostgresArchive:
         """Removes some that ended before a moment: the number."""
         status: str = await connection.execute(_REMOVE, before, at_most)
         return int(status.rpartition(" ")[2])
+
+
+def _deleted_after(effective_spec: bytes | None) -> int:
+    """So many seconds after its end a workload is deleted by itself; -1: never."""
+    if effective_spec is None:
+        return -1
+    spec = WorkloadSpec.FromString(effective_spec)
+    return spec.auto_deletion_seconds if spec.HasField("auto_deletion_seconds") else -1

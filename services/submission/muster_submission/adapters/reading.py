@@ -55,7 +55,6 @@ SELECT w.id::text AS id, {views.OTHER_COLUMNS} FROM workloads w JOIN workloads o
 WHERE w.id = ANY ($1)
 """  # noqa: S608 - constants only
 # The same questions to the archive.
-_ARCHIVED_BY_ID: Final = f"SELECT {views.COLUMNS} FROM {archive.SOURCE} WHERE w.id = $1"  # noqa: S608 - constants only
 _ARCHIVED_BY_IDS: Final = f"SELECT {views.COLUMNS} FROM {archive.SOURCE} WHERE w.id = ANY ($1)"  # noqa: S608 - constants only
 _ARCHIVED_BY_NAME: Final = (
     f"SELECT {views.COLUMNS} FROM {archive.SOURCE} "  # noqa: S608 - constants only
@@ -146,7 +145,7 @@ class Reading:
     async def by_id(self, workload_id: str) -> Workload | None:
         """The workload with that id."""
         row = await self._pool.fetchrow(_BY_ID, workload_id)
-        row = row or await self._pool.fetchrow(_ARCHIVED_BY_ID, workload_id)
+        row = row or await self._pool.fetchrow(archive.BY_ID, workload_id)
         return None if row is None else views.workload(row)
 
     async def with_verdict(self, workload_id: str, generation: int = 1) -> tuple[Workload | None, int]:

@@ -2,9 +2,9 @@
 
 Run by the composition root as an eternal task; one instance of submission works at a time.
 
-1. The months in which something due has ended get their partitions.
-2. What is due moves in stretches, oldest first, each in a transaction that tells policy as well; at least as much time
+1. What is due moves in stretches, oldest first, each in a transaction that tells policy as well; at least as much time
    passes between two stretches as one took.
+2. A month that has no partition yet gets one, and the next stretch moves what ended in it.
 3. What is to be deleted by itself is marked so: its row is here alone.
 4. What is older than the archive's own retention goes: whole months, each written to a Parquet file first where a
    folder is named, and without a folder also single rows of the month that is partly too old.
@@ -15,13 +15,12 @@ Holds: a month that could not be written is not dropped, and everything else goe
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import asyncpg
 
@@ -30,6 +29,7 @@ from muster_chassis import identity, logs, metrics
 from muster_chassis.connection import AnyConnection
 from muster_chassis.database import TRANSIENT, Database, OutcomeUnknown
 from muster_chassis.health import Health
+from muster_chassis.retention import paced
 from muster_chassis.topics import SUBMISSIONS
 from muster_submission.domain.archiving import Month, lacking, leaving
 from muster_submission.errors import ExportFailed
@@ -38,16 +38,14 @@ from muster_submission.ports import Archive
 _log = logs.get(__name__)
 _EVERY: Final = 10.0
 _STRETCH: Final = 500
-_LONGEST_PAUSE: Final = 1.0
-_CONDITION: Final = "archive"
 _MOVING: Final = "archiving"
+_REMOVING: Final = "archive"
 _DAY: Final = 24 * 3600.0
 _SINCE: Final = """
 INSERT INTO retention_positions AS r (name, position) VALUES ('archive', $1)
 ON CONFLICT (name) DO UPDATE SET position = r.position RETURNING position
 """
 _LOCK: Final = "SELECT pg_try_advisory_lock(hashtextextended(current_schema() || '.archive', 0))"
-_UNLOCK: Final = "SELECT pg_advisory_unlock(hashtextextended(current_schema() || '.archive', 0))"
 
 ARCHIVED: Final = metrics.counter(
     "muster_archived_total",
@@ -62,7 +60,6 @@ OVERDUE: Final = metrics.gauge(
     action="Above an hour: PostgreSQL is too slow, or submission logs why it cannot archive.",
 )
 
-T = TypeVar("T")
 Export = Callable[[Month, Path], Awaitable[None]]
 """Writes a month of the archive into a folder. Raises ExportFailed."""
 
@@ -115,9 +112,9 @@ class Archiving:
             OVERDUE.set(max(0.0, late))
             if not await self._settled(connection):
                 return
-            while await _paced(partial(self._stretch, connection)):
+            while await paced(partial(self._stretch, connection)):
                 pass
-            while await _paced(partial(self._archive.delete_due, connection, identity.now(), _STRETCH)) == _STRETCH:
+            while await paced(partial(self._archive.delete_due, connection, identity.now(), _STRETCH)) == _STRETCH:
                 pass
             await self._remove(connection)
         finally:
@@ -136,20 +133,20 @@ class Archiving:
         """Moves some; whether there may be more."""
         before = identity.now() - self._plan.after
         there = set(await self._archive.partitions(connection))
-        for month in lacking(await self._archive.ends(connection, before, self._stretch_size), there):
-            await self._archive.make_partition(connection, month)
-            there.add(month)
         async with self._database.unit() as unit:
             due = await self._archive.due(unit, before, self._stretch_size)
             moving = [one for one, end in due.items() if Month.of(end) in there]
-            if not moving:
-                return False
-            await self._archive.move(unit, moving)
+            if moving:
+                await self._archive.move(unit, moving)
             for one in moving:
                 # No version: policy may have forgotten the workload, and nothing of it comes after this.
                 unit.publish(SUBMISSIONS, one, WorkloadArchived(workload_id=one), versioned=False)
         ARCHIVED.inc(len(moving))
-        return len(due) == self._stretch_size
+        # After the unit: a partition is made on another connection, while no row is locked.
+        missing = lacking(due.values(), there)
+        for month in missing:
+            await self._archive.make_partition(connection, month)
+        return bool(missing) or len(due) == self._stretch_size
 
     async def _remove(self, connection: AnyConnection) -> None:
         there = await self._archive.partitions(connection)
@@ -163,21 +160,13 @@ class Archiving:
                 await self._archive.drop_partition(connection, month)
                 _log.info("a month of the archive was removed", month=str(month), written=bool(self._plan.folder))
         except ExportFailed as error:
-            self._health.degraded(_CONDITION, f"nothing is removed from the archive: {error}")
+            self._health.degraded(_REMOVING, f"nothing is removed from the archive: {error}")
             return
         except asyncpg.LockNotAvailableError:
             _log.info("a month of the archive is being read and stays for another round")
             return
-        self._health.good(_CONDITION)
+        self._health.good(_REMOVING)
         if self._plan.folder is None:
             remove = partial(self._archive.remove, connection, going.before, _STRETCH)
-            while await _paced(remove) == _STRETCH:
+            while await paced(remove) == _STRETCH:
                 pass
-
-
-async def _paced(step: Callable[[], Awaitable[T]]) -> T:
-    """One step, and as much rest as it took: users' statements wait for the same disk."""
-    began = time.monotonic()
-    done = await step()
-    await asyncio.sleep(min(time.monotonic() - began, _LONGEST_PAUSE))
-    return done
