@@ -1,6 +1,6 @@
-"""What a soak measures from outside: memory, descriptors, threads of processes, rows of tables, topics, lag.
+"""Measurements of a soak from outside: memory, descriptors, threads, rows of tables, sizes of topics, lag.
 
-Called by the soak. A process that was started again is another process: its pid and start time name it.
+The soak calls this module. A restarted process counts as a new process: its pid and its start time identify it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Samples = list[tuple[float, float]]
 
 @dataclass(slots=True)
 class Life:
-    """What was seen of one process: its part, when it began, and its samples."""
+    """The samples of one process, with the name of its part and the time of its first sample."""
 
     part: str
     began: float
@@ -43,34 +43,34 @@ class Life:
 
 @dataclass(slots=True)
 class Gauges:
-    """Everything that was measured. Times are seconds of the monotonic clock."""
+    """All measurements. Times are seconds of the monotonic clock."""
 
     lives: dict[tuple[int, int], Life] = field(default_factory=dict)
     rows: dict[str, Samples] = field(default_factory=lambda: defaultdict(list))
     topics_mib: Samples = field(default_factory=list)
 
     def look_at_processes(self, services: Mapping[str, Mapping[str, Any]]) -> None:
-        """Measures every service and agent of a status."""
+        """Measure every service and agent of a status."""
         now = time.monotonic()
         for part, row in services.items():
             if part in {"kafka", "postgres"} or not row["pid"]:
                 continue
             life = self.lives.setdefault((row["pid"], row["started"]), Life(part, now))
-            with suppress(OSError, ValueError, IndexError):  # it has just ended
+            with suppress(OSError, ValueError, IndexError):  # the process has just ended
                 folder = Path(f"/proc/{row['pid']}")
                 life.rss_mib.append((now, int((folder / "statm").read_text().split()[1]) * _PAGE_MIB))
                 life.fds.append((now, sum(1 for _ in (folder / "fd").iterdir())))
                 life.threads.append((now, sum(1 for _ in (folder / "task").iterdir())))
 
     async def look_at_tables(self, connection: asyncpg.Connection) -> None:
-        """Counts the rows of every table."""
+        """Count the rows of every table."""
         now = time.monotonic()
         for table in await connection.fetch(_COUNT, list(_SCHEMAS)):
             count = await connection.fetchval(f'SELECT count(*) FROM {table["schema"]}."{table["name"]}"')  # noqa: S608 - names of tables
             self.rows[f"{table['schema']}.{table['name']}"].append((now, count))
 
     def look_at_topics(self, folder: Path) -> None:
-        """Measures what Kafka keeps of Muster's topics. folder: Kafka's own."""
+        """Measure the size of Muster's topics on disk. folder: the data folder of Kafka."""
         size = 0
         for file in folder.rglob("muster.*/*.log"):
             with suppress(OSError):
@@ -79,7 +79,7 @@ class Gauges:
 
 
 async def lag(kafka: Mapping[str, Any], connection: asyncpg.Connection) -> int:
-    """How many records consumers of Muster have not read, by groups and by stored offsets."""
+    """Return the number of records that Muster's consumers have not read, by consumer groups and by stored offsets."""
     admin, consumer = AIOKafkaAdminClient(**kafka), AIOKafkaConsumer(**kafka)
     await admin.start()
     await consumer.start()
@@ -98,16 +98,16 @@ async def lag(kafka: Mapping[str, Any], connection: asyncpg.Connection) -> int:
 
 
 def stack_services(stack: Stack) -> Mapping[str, Mapping[str, Any]]:
-    """The parts as the keeper tells them."""
+    """Return the parts of the stack from the status of the keeper."""
     services: Mapping[str, Mapping[str, Any]] = stack.status()["services"]
     return services
 
 
 def settled(life: Life, which: str, warm: float) -> Sequence[tuple[float, float]]:
-    """The samples of a figure, but for those of the first `warm` seconds of the process.
+    """Return the samples of a figure, without those of the first `warm` seconds of the process.
 
-    Of descriptors and threads the lowest of each minute: how many are in use swings with what is under way, and what is
-    never given back raises the lowest as well.
+    For descriptors and threads, return the lowest sample of each minute. The number in use varies with the current
+    work; a leak raises the lowest sample too.
     """
     samples: Samples = getattr(life, which)
     kept = [(at, value) for at, value in samples if at >= life.began + warm]

@@ -1,4 +1,4 @@
-"""An agent in this process that reports runs of a moment over a real Kafka. Used by `tests/benchmarks/ageing.py`."""
+"""An in-process agent that reports very short runs over a real Kafka. `tests/benchmarks/ageing.py` uses it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.ageing.reports import CLUSTER, AgentReports, Clock
 
 
 class LiveAgent:
-    """An agent whose runs take a moment. ended: how many runs it has ended."""
+    """An agent whose runs end at once. ended: the number of runs that it has ended."""
 
     def __init__(self, producer: AIOKafkaProducer) -> None:
         self.ended = 0
@@ -28,7 +28,7 @@ class LiveAgent:
         self._producer = producer
 
     async def report(self, aggregate: str, message: Any) -> None:
-        """One report."""
+        """Send one report."""
         headers = encode_headers(
             event_id=identity.event_id(),
             event_type=message.DESCRIPTOR.full_name,
@@ -43,7 +43,7 @@ class LiveAgent:
         )
 
     async def beat(self) -> None:
-        """A full inventory, then heartbeats for ever."""
+        """Send a full inventory, then heartbeats for ever."""
         await self.report(*self._reports.inventory())
         while True:
             self._clock.now = datetime.now(UTC)
@@ -51,7 +51,7 @@ class LiveAgent:
             await asyncio.sleep(5)
 
     async def follow(self, consumer: AIOKafkaConsumer) -> None:
-        """Runs what is assigned."""
+        """Run every assignment that arrives."""
         while True:
             for records in (await consumer.getmany(timeout_ms=100)).values():
                 for record in records:
@@ -65,7 +65,7 @@ class LiveAgent:
 
 @asynccontextmanager
 async def living_agent(bootstrap: str) -> AsyncIterator[LiveAgent]:
-    """An agent on the Kafka at `bootstrap`, for the time of the block."""
+    """Run an agent on the Kafka at `bootstrap` while the block runs."""
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap, acks="all")
     consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, isolation_level="read_committed", enable_auto_commit=False)
     await producer.start()

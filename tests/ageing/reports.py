@@ -1,6 +1,6 @@
-"""What the agent of the ageing's cluster reports: its fleet, its signs of life, and runs of a few seconds.
+"""The reports of the agent in the ageing tests: its inventory, its heartbeats, and very short runs.
 
-Used by driver.py, which hands the reports to a scheduler, and by live_agent.py, which sends them over Kafka.
+driver.py hands the reports to a scheduler; live_agent.py sends them over Kafka.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ NODES: Final = 20
 INSTANCE: Final = "agent-north"
 _GIB: Final = 1 << 30
 _FAILING: Final = 100
-"""One in so many workloads fails."""
+"""One workload in this many fails."""
 
 
 @dataclass(slots=True)
 class Clock:
-    """The present time of everything that the driver runs."""
+    """The current time of everything that the driver runs."""
 
     now: datetime
 
     def __call__(self) -> datetime:
-        """As `identity.now`."""
+        """Return the time, as `identity.now` does."""
         return self.now
 
 
 class AgentReports:
-    """Makes the reports of one start of the agent, each with the aggregate that it is about, in their order."""
+    """The reports of one start of the agent, in order. Each report comes with the aggregate that it is about."""
 
     def __init__(self, clock: Clock, start: int) -> None:
         self._clock = clock
@@ -44,7 +44,7 @@ class AgentReports:
         self._sequence = 0
 
     def run(self, record: fleet_pb2.Assignment) -> Iterator[tuple[str, Message]]:
-        """What an agent says of a short run: it is ready, it has ended, nothing is left of it."""
+        """Yield the reports of a short run: its replicas are ready, then ended, then gone."""
         failed = crc32(record.workload_id.encode()) % _FAILING == 0
         revision = record.revisions[-1]
         states = (
@@ -70,11 +70,11 @@ class AgentReports:
                     )
 
     def heartbeat(self) -> tuple[str, Message]:
-        """A sign of life."""
+        """Return a heartbeat."""
         return CLUSTER, agent_pb2.Heartbeat(order=self._order())
 
     def inventory(self) -> tuple[str, Message]:
-        """A full inventory."""
+        """Return a full inventory."""
         nodes = [
             fleet_pb2.Node(
                 name=f"n{number}",

@@ -1,7 +1,7 @@
-"""How a figure of a process grows over its life: the slope of a line through its samples, and how sure it is.
+"""Growth of a figure over the life of a process: the slope of a line through its samples, with an upper bound.
 
-Called by the soak. Pure. Samples that follow each other are alike, so each counts for less than one: the standard error
-of the slope is widened by the correlation of neighbouring residuals (Bayley and Hammersley 1946).
+The soak calls this module; its functions are pure. Neighbouring samples are correlated, so each sample counts for less
+than one: the correlation of neighbouring residuals widens the standard error of the slope (Bayley and Hammersley 1946).
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _SURE: Final = 0.95
 
 
 class Slope(NamedTuple):
-    """Growth an hour. upper: at most so much, with a probability of 0.95."""
+    """Growth per hour. upper: the growth is at most this, with a probability of 0.95."""
 
     value: float
     upper: float
 
 
 def slope(samples: Sequence[tuple[float, float]]) -> Slope | None:
-    """The slope of (seconds, figure); None for too few samples to say anything."""
+    """Return the slope of (seconds, figure); None if there are too few samples."""
     if len(samples) < _FEWEST:
         return None
     times = [at / HOUR for at, _ in samples]
@@ -36,14 +36,14 @@ def slope(samples: Sequence[tuple[float, float]]) -> Slope | None:
     effective = max(3.0, len(samples) * (1 - alike) / (1 + alike))
     mean = sum(times) / len(times)
     spread = sum((at - mean) ** 2 for at in times)
-    # Of a figure that never changes, scipy's own standard error is no number.
+    # scipy's own standard error is NaN for a figure that never changes.
     error = math.sqrt(sum(one * one for one in residuals) / (effective - 2) / spread)
     margin = stats.t.ppf(_SURE, effective - 2) * error
     return Slope(float(found.slope), float(found.slope + margin))
 
 
 def _alike(residuals: Sequence[float]) -> float:
-    """The correlation of neighbours, from 0 to just below 1."""
+    """Return the correlation of neighbours, from 0 to just below 1."""
     square = sum(one * one for one in residuals)
     if not square:
         return 0.0
@@ -52,7 +52,7 @@ def _alike(residuals: Sequence[float]) -> float:
 
 
 def growth(samples: Sequence[tuple[float, float]], first: float, span: float) -> float:
-    """By which part the mean of the last `span` seconds is above the mean around `first`; 0 where it is not above."""
+    """Return the relative growth from the mean around `first` to the mean of the last `span` seconds; at least 0."""
     last = samples[-1][0]
     before = [value for at, value in samples if abs(at - first) <= span / 2]
     after = [value for at, value in samples if at >= last - span]

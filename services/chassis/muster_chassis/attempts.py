@@ -1,7 +1,7 @@
-"""How often a batch or a record is tried: without limit while time alone may mend it, else a few times.
+"""Retries of a batch or a record: without limit while time alone may fix the error, otherwise a few times.
 
-Called by the intake and by what keeps its books. Time and locks are never poison (rule 11): a statement that is
-cancelled because a table is locked or a server is busy says nothing about the record.
+The intake, the consumer and the periodic tasks of services use it. Timeouts and locks are never a reason to reject a
+record (rule 11): a statement that is cancelled because a table is locked or a server is busy says nothing about it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from muster_chassis.lease import Deposed
 
 _log = logs.get(__name__)
 _TRIES: Final = 3
-_TOLD_FROM: Final = 3  # failed attempts; a deadlock or two is ordinary
+_TOLD_FROM: Final = 3  # failed attempts; one or two deadlocks are ordinary
 
 RETRIES = metrics.counter(
     "muster_batch_retries_total",
@@ -30,21 +30,21 @@ RETRIES = metrics.counter(
 )
 
 Told = Callable[[str], None]
-"""Hears why attempts keep failing, and '' once they no longer do."""
+"""A function that receives the reason why attempts keep failing, and '' once they succeed."""
 
 
 def passes(error: BaseException) -> bool:
-    """Whether time alone may mend it, so that the record is not to blame."""
+    """Return whether time alone may fix the error, so that the record is not its cause."""
     return isinstance(error, Retry | TimeoutError | asyncpg.QueryCanceledError) or transient(error)
 
 
 async def patiently(
     attempt: Callable[[], Awaitable[None]], *, told: Told | None = None, slow_tries: int | None = None
 ) -> None:
-    """Try again without limit while the trouble is one that goes away.
+    """Try again without limit while the error may go away by itself.
 
-    told: hears why it goes on failing. slow_tries: after so many attempts that ended for time the error is raised:
-    a batch may be too much for one transaction, a single record is not.
+    told: receives the reason while attempts fail. slow_tries: raise the error after this number of attempts that timed
+    out or were cancelled. A batch may be too much for one transaction; a single record is not.
     """
     backoff, slow = Backoff(), 0
     while True:
@@ -67,9 +67,9 @@ async def patiently(
 
 
 async def bounded(attempt: Callable[[], Awaitable[None]], *, told: Told | None = None) -> tuple[str, int]:
-    """Try a few times, and without limit for what time may mend.
+    """Try a few times, and without limit for errors that time may fix.
 
-    Returns ('', tries), or the reason why it failed for good.
+    Returns (reason, tries); the reason is '' on success, otherwise why it failed for good.
     """
     backoff, tries = Backoff(first=0.02, last=2.0), 0
     while True:
@@ -81,7 +81,7 @@ async def bounded(attempt: Callable[[], Awaitable[None]], *, told: Told | None =
             raise
         except Reject as poison:
             return poison.reason, tries
-        except Exception as error:  # noqa: BLE001 - whatever it is, it counts as a try
+        except Exception as error:  # noqa: BLE001 - every other exception counts as a try
             if tries >= _TRIES:
                 _log.exception("a record cannot be handled")
                 return f"{type(error).__name__}: {error}", tries

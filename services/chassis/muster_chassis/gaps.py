@@ -1,8 +1,8 @@
-"""Gaps: versions that a consumer lacks, shown with what is missing, and what an owner does so that they close.
+"""Gaps: versions that a consumer lacks. This module lists them, and lets the owner of a topic close them.
 
-Called by DeadLettersService (dead_letters.py) of every service. A live aggregate's events are all in its owner's
-outbox, so that publishing them again closes any gap. Of one that ended long ago they are not: there the owner publishes
-a snapshot, its state as of the newest version, which a consumer takes in whatever it lacks.
+DeadLettersService (dead_letters.py) of every service calls it. All events of a live aggregate are in its owner's
+outbox, so publishing them again closes any gap. For an aggregate that ended long ago the outbox no longer has them.
+The owner then publishes a snapshot, the state as of the newest version; a consumer always accepts it.
 """
 
 from __future__ import annotations
@@ -44,11 +44,14 @@ OPEN: Final = metrics.gauge(
     action="Stays above 0: `muster dead-letters gaps` shows them, and `muster dead-letters republish` closes them.",
 )
 Snapshot = Callable[[Unit, str, str], Awaitable[bool]]
-"""Publishes the state of an aggregate (topic, key) with the header SNAPSHOT (codec.py); False where it is not known."""
+"""A function that publishes the state of an aggregate (topic, key) with the header SNAPSHOT (codec.py).
+
+It returns False if it does not know the aggregate.
+"""
 
 
 async def gaps_of(connection: AnyConnection | asyncpg.Pool, service: str) -> pb.ListGapsResponse:
-    """The gaps of a service, oldest first."""
+    """Return the gaps of a service, oldest first."""
     rows = await connection.fetch(_GAPS, _MOST)
     answer = pb.ListGapsResponse(total=rows[0]["total"] if rows else 0)
     for row in rows:
@@ -65,7 +68,7 @@ async def gaps_of(connection: AnyConnection | asyncpg.Pool, service: str) -> pb.
 
 
 def owner_of(topic: str) -> str:
-    """The service that publishes a topic. Raises NotFound for one that none does, InvalidArgument for assignments."""
+    """Return the service that publishes a topic. Raises NotFound if none does, InvalidArgument for assignments."""
     found = find(topic)
     writer = found.writers[0] if found is not None and found.writers else ""
     if writer not in SERVICES or topic == TRIGGERS.name:
@@ -81,7 +84,7 @@ def owner_of(topic: str) -> str:
 async def republish(
     database: Database, request: pb.RepublishRequest, seconds: float, snapshot: Snapshot | None
 ) -> pb.RepublishResponse:
-    """Publishes again what this service has of a topic, and waits for it. Raises InvalidArgument."""
+    """Publish again what this service has of a topic, and wait for it. Raises InvalidArgument."""
     if len(request.key) > _MOST or "\x00" in request.key:
         raise InvalidArgument(
             f"key has {len(request.key)} characters: expected the id of an aggregate, such as a workload's",
@@ -100,13 +103,13 @@ async def republish(
 
 
 async def _kept(unit: Unit, topic: str, key: str) -> bool:
-    """Whether every version of it is still there."""
+    """Return whether the outbox still has every version of the aggregate."""
     sql = "SELECT min(version) = 1 FROM outbox WHERE aggregate = $2 AND topic = $1 AND version > 0"
     return bool(await unit.connection.fetchval(sql, topic, key))
 
 
 async def _outcome(database: Database, number: int, seconds: float) -> pb.RepublishResponse:
-    """Waits until a request is done, or for so many seconds."""
+    """Wait until a request is done, for at most `seconds`."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     while True:

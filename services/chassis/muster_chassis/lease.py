@@ -1,9 +1,9 @@
-"""Who leads: an epoch that only a takeover changes, and a lease that is renewed beside it (rule 5).
+"""Leadership: an epoch that only a takeover changes, and a lease that is renewed separately (rule 5).
 
-The scheduler runs `Leadership.run(lead, follow)`. Whoever leads does so under one epoch: every transaction of his
-begins with `fence`, which finds no row once another has taken over, and a takeover waits for transactions that have
-passed the fence. The lease only says when a takeover may be tried; the fence is what keeps two leaders apart.
-A process of its own takes the lease and renews it (lease_holder.py).
+The scheduler runs `Leadership.run(lead, follow)`. A leader works under one epoch. Each of its transactions begins with
+`fence`, which finds no row once another process has taken over. A takeover waits for transactions that have passed the
+fence. The lease only decides when a takeover may be tried; the fence keeps two leaders apart.
+A separate process takes and renews the lease (lease_holder.py).
 """
 
 from __future__ import annotations
@@ -46,32 +46,33 @@ EPOCH = metrics.gauge(
 
 
 class Deposed(Exception):
-    """This process no longer leads: nothing of it may be written or sent any more."""
+    """The loss of leadership: this process must not write or send anything more as the leader."""
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One time of leading."""
+    """One term of leadership."""
 
     epoch: int
 
     async def fence(self, unit: Unit) -> None:
-        """First statement of every transaction of the leader. Raises Deposed."""
+        """Run the first statement of every transaction of the leader. Raises Deposed."""
         await fence(unit, self.epoch)
 
 
 async def fence(unit: Unit, epoch: int, name: str = "leader") -> None:
-    """Holds the epoch row until the end of this transaction, or raises Deposed: another has taken over."""
+    """Lock the epoch row until the end of this transaction. Raises Deposed if another process has taken over."""
     sql = "SELECT 1 FROM lease_epoch WHERE name = $1 AND epoch = $2 FOR SHARE"
     if await unit.connection.fetchval(sql, name, epoch) is None:
         raise Deposed(f"epoch {epoch} is over")
 
 
 class Leadership:
-    """The contest of one process for one lease.
+    """The candidacy of one process for one lease.
 
-    holder: this process's name among the candidates; must differ between processes that live at the same time.
-    floor: an epoch that the next one must exceed, asked before a takeover (the highest on the assignment topics).
+    holder: the name of this process among the candidates; must differ between processes that live at the same time.
+    floor: returns an epoch that the next one must exceed (the highest on the assignment topics). It is called before
+    each takeover.
     """
 
     def __init__(
@@ -95,11 +96,11 @@ class Leadership:
         lead: Callable[[Term], Awaitable[None]],
         follow: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Follows until the lease is free, then leads until it is lost, for ever.
+        """Follow until the lease is free, then lead until it is lost, for ever.
 
         `lead` is cancelled when the lease could not be renewed in time, and may itself raise Deposed. It gets a term
-        whose epoch no one else has. Other exceptions of either end this task. On cancellation the lease is given back,
-        so that a standby need not wait for it to run out.
+        with a unique epoch. Other exceptions of `lead` or `follow` end this task. On cancellation the lease is given
+        back, so that a standby does not have to wait until it expires.
         """
         backoff = Backoff(first=0.1, last=2.0)
         while True:
@@ -120,7 +121,7 @@ class Leadership:
 
     @asynccontextmanager
     async def _process(self) -> AsyncIterator[asyncio.subprocess.Process]:
-        """The process that holds the lease. At the end of its input it gives the lease back."""
+        """Run the process that holds the lease. It gives the lease back at the end of its input."""
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", _PROGRAM, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
         )
@@ -155,7 +156,7 @@ class Leadership:
             await asyncio.wait(both)
 
     async def _taken(self, process: asyncio.subprocess.Process) -> tuple[Term, float]:
-        """Answers the process until it has taken the lease: the term, and the moment until which it lasts."""
+        """Answer the process until it has the lease. Return the term, and the time until which the lease lasts."""
         while True:
             told = await _read(process)
             if "leads" in told:
@@ -163,16 +164,16 @@ class Leadership:
             if "floor" in told:
                 await _write(process, floor=await self._lowest())
             else:
-                _log.warning("the lease cannot be asked for", error=told.get("trouble"))
+                _log.warning("the lease cannot be requested", error=told.get("trouble"))
 
     async def _lowest(self) -> int | None:
-        """The floor; None where it cannot be said now, so that the takeover is tried again."""
+        """Return the floor; None if it cannot be read now, so that the takeover is tried again."""
         if self._floor is None:
             return 0
         try:
             return await self._floor()
         except _TROUBLE as error:
-            _log.warning("a takeover is put off", error=repr(error))
+            _log.warning("a takeover is postponed", error=repr(error))
             return None
 
     async def _lead(
@@ -202,13 +203,13 @@ class Leadership:
             raise RuntimeError("the leader's work ended by itself")
 
     async def _held(self, process: asyncio.subprocess.Process, until: float) -> None:
-        """Goes on while the process renews; raises Deposed."""
+        """Wait while the process renews the lease. Raises Deposed."""
         reading = asyncio.ensure_future(_read(process))
         try:
             while True:
                 await asyncio.wait({reading}, timeout=max(0.0, until - time.monotonic()))
                 if not reading.done():
-                    # After the loop was blocked, what the process has said meanwhile is still to be read.
+                    # If the loop was blocked, the lines that the process wrote meanwhile are still unread.
                     await asyncio.wait({reading}, timeout=_SETTLE_SECONDS)
                 if not reading.done():
                     raise Deposed("the lease was not renewed in time")
@@ -222,7 +223,7 @@ class Leadership:
 
 
 async def _read(process: asyncio.subprocess.Process) -> dict[str, Any]:
-    """The next line of the process. Raises Deposed where it has ended."""
+    """Return the next line of the process. Raises Deposed if the process has ended."""
     line = await process.stdout.readline() if process.stdout is not None else b""
     if not line:
         raise Deposed(f"the process that holds the lease has ended: {await process.wait()}")
@@ -233,6 +234,6 @@ async def _read(process: asyncio.subprocess.Process) -> dict[str, Any]:
 async def _write(process: asyncio.subprocess.Process, **fields: object) -> None:
     if process.stdin is None:
         raise RuntimeError("the process that holds the lease has no input")
-    with suppress(ConnectionError):  # it has ended; its reader hears that
+    with suppress(ConnectionError):  # the process has ended; the reader of its output raises Deposed
         process.stdin.write(json.dumps(fields).encode() + b"\n")
         await process.stdin.drain()

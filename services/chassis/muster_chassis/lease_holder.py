@@ -1,21 +1,22 @@
-"""The process that takes a lease and renews it, beside the process that leads: `python -m muster_chassis.lease_holder`.
+"""The process that takes and renews a lease for the leading process: `python -m muster_chassis.lease_holder`.
 
-Started by `lease.Leadership`. A rebuild holds the event loop of the leader for longer than a lease lasts, and a thread
-of the same process would stand as long: it needs the interpreter's lock. It speaks JSON lines: its standard input says
-how to connect, then answers each question for the floor; its standard output says what has become of the lease.
+`lease.Leadership` starts it. A rebuild blocks the event loop of the leader for longer than a lease lasts. A thread of
+the same process would be blocked as long, because it needs the interpreter's lock. The process uses JSON lines. The
+first line of its input has the connection's configuration; each later line answers a question for the floor. Its output
+reports the state of the lease.
 
     in   {"dsn": .., "options": {..}, "schema": .., "name": .., "holder": .., "lease": seconds}
     out  {"floor": true}                    which epoch must the next one exceed?
-    in   {"floor": 41}                      or {"floor": null}: it cannot be said now
+    in   {"floor": 41}                      or {"floor": null}: the floor cannot be read now
     out  {"leads": epoch, "until": moment}  moments are seconds of the monotonic clock, which all processes share
     out  {"until": moment}                  renewed
     out  {"trouble": why}                   PostgreSQL does not answer; tried again
     out  {"lost": why}                      the last line
-    in   end of file                        the leader has ended, or wants to lead no longer: the lease is given back
+    in   end of file                        the leader has ended or stops leading: the lease is given back
 
-Holds: its session has a lock of PostgreSQL, of its epoch, so that a candidate knows at once that this process is gone
-and does not wait until the lease has run out. It ends with the process that started it, and when that one is stopped
-(SIGSTOP); a leader whose loop is blocked ends by its watchdog.
+Holds: its session has a PostgreSQL lock for its epoch, so that a candidate sees at once that this process has ended,
+and does not wait until the lease expires. The process ends with the process that started it, and also when that process
+is stopped (SIGSTOP). The watchdog ends a leader whose loop is blocked.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ MARGIN: Final = 0.5
 _LEASE_SECONDS: Final = 5.0
 _TRY_SECONDS: Final = 0.25
 _LOOK_SECONDS: Final = 0.5
-_LOOKS: Final = 2  # in a row that find the leader stopped: a profiler stops it for some milliseconds
+_LOOKS: Final = 2  # looks in a row that find the leader stopped: a profiler stops it for some milliseconds
 _PAUSE: Final = 0.5
 _PR_SET_PDEATHSIG: Final = 1
 _STOPPED: Final = ("T", "t")
@@ -55,11 +56,11 @@ _UNLOCK: Final = "SELECT pg_advisory_unlock(hashtextextended($1, 2))"
 _LEADER: Final = """
 SELECT holder, epoch, expires < clock_timestamp() AS over FROM lease_renewal WHERE name = $1
 """
-_LOCKS: Final = "+lock"  # ends the name of a holder whose session has the lock of its epoch
-# A role may end its own sessions. Those of a process that is stopped would keep its transactions and locks for ever.
+_LOCKS: Final = "+lock"  # suffix of a holder whose session has the lock of its epoch
+# A role may end its own sessions. The sessions of a stopped process would keep its transactions and locks for ever.
 _END_SESSIONS: Final = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = $1"
 _FIRST: Final = "INSERT INTO lease_renewal VALUES ($1, $2, 0, '-infinity') ON CONFLICT DO NOTHING"
-# Waits for the open transactions of the leader before, which hold the row FOR SHARE; their timeouts bound that.
+# Waits for open transactions of the previous leader, which hold the row FOR SHARE; their timeouts limit the wait.
 _EPOCH: Final = """
 INSERT INTO lease_epoch AS e VALUES ($1, $2::bigint + 1)
 ON CONFLICT (name) DO UPDATE SET epoch = greatest(e.epoch, $2::bigint) + 1 RETURNING epoch
@@ -76,10 +77,10 @@ _GIVE_BACK: Final = "UPDATE lease_renewal SET expires = '-infinity' WHERE name =
 
 
 class Contest:
-    """The statements by which a lease is taken, renewed and given back, on one connection.
+    """The statements that take, renew and give back a lease, on one connection.
 
-    holder: must differ between processes that live at the same time. sessions: the application_name of all sessions
-    that the leader's process has, and no other process. lease: seconds for which it lasts.
+    holder: must differ between processes that live at the same time. sessions: the application_name that all sessions
+    of the leader's process have, and no other process has. lease: how long the lease lasts, in seconds.
     """
 
     def __init__(
@@ -92,10 +93,10 @@ class Contest:
         self._sessions = sessions
         self._lease = lease
         self._locked = False
-        self._gone = 0  # the epoch whose session was seen to be gone
+        self._gone = 0  # the epoch whose session was found to be gone
 
     async def free(self) -> bool:
-        """Whether a takeover may be tried: the lease has run out, or the session of the leader is gone."""
+        """Return whether a takeover may be tried: the lease has expired, or the session of the leader is gone."""
         found = await self._connection.fetchrow(_LEADER, self._name)
         if found is None or found["over"] or found["holder"] == self._holder:
             return True
@@ -106,7 +107,7 @@ class Contest:
         return True
 
     async def take(self, floor: int) -> int | None:
-        """Take over; the new epoch, above `floor`. None where another candidate was faster."""
+        """Take over and return the new epoch, above `floor`; None if another candidate was faster."""
         async with self._connection.transaction():
             await self._connection.execute(_FIRST, self._name, self._holder)
             (found,) = await self._connection.fetch(_LEADER + " FOR UPDATE", self._name)
@@ -115,15 +116,15 @@ class Contest:
                 return None
             await self._end_sessions(found["holder"])
             epoch: int = await self._connection.fetchval(_EPOCH, self._name, floor)
-            # Before others can see the epoch: they take a lock that is free for a leader that is gone.
+            # Lock before others can see the epoch: to them a free lock means that the leader is gone.
             self._locked = await self._lock(epoch)
             await self._connection.execute(_TAKE, self._name, self._holder, epoch, self._lease)
         return epoch
 
     async def renew(self, epoch: int) -> bool:
-        """Whether the lease is still that of `epoch`; it lasts from now on."""
+        """Renew the lease from now on; return whether `epoch` still holds it."""
         renewed = await self._connection.fetchval(_RENEW, self._name, self._holder, epoch, self._lease)
-        if renewed and not self._locked:  # after a new connection the session before may still have it
+        if renewed and not self._locked:  # after a reconnect the previous session may still have the lock
             self._locked = await self._lock(epoch)
         return bool(renewed)
 
@@ -132,13 +133,13 @@ class Contest:
         await self._connection.execute(_GIVE_BACK, self._name, self._holder)
 
     async def _end_sessions(self, holder: str) -> None:
-        """End the sessions of the process that led before; one that still lives connects again, and is deposed."""
+        """End the sessions of the previous leader. If its process still lives, it connects again and is deposed."""
         sessions = holder.removesuffix(_LOCKS).rpartition(" ")[2]
         if sessions != self._sessions:
             await self._connection.execute(_END_SESSIONS, sessions)
 
     def abandon(self) -> None:
-        """Close the connection without a word."""
+        """Close the connection at once, without telling the server."""
         self._connection.terminate()
 
     async def _lock(self, epoch: int) -> bool:
@@ -149,7 +150,7 @@ class Contest:
 
 
 class _Holder:
-    """What the process does between its first line and the end of its input."""
+    """The work of the process between its first line and the end of its input."""
 
     def __init__(self, config: dict[str, Any], lines: asyncio.StreamReader) -> None:
         self._config = config
@@ -160,7 +161,7 @@ class _Holder:
         self._leader = os.getppid()
 
     async def run(self) -> None:
-        """Hold the lease, once it is free, until it is lost or the leader ends."""
+        """Take the lease once it is free, and hold it until it is lost or the leader ends."""
         tasks = [asyncio.create_task(each) for each in (self._listen(), self._look(), self._hold())]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -177,12 +178,12 @@ class _Holder:
                     await self._contest.give_back()
 
     async def _listen(self) -> None:
-        """Take the answers of the leader until it has ended, or wants to lead no longer."""
+        """Receive the answers of the leader until it ends or stops leading."""
         while line := await self._lines.readline():
             self._answers.put_nowait(line)
 
     async def _look(self) -> None:
-        """End when the leader is stopped: it would hold the lease and decide nothing."""
+        """Return when the process of the leader is stopped: it would hold the lease and decide nothing."""
         stopped = 0
         while stopped < _LOOKS:
             await asyncio.sleep(_LOOK_SECONDS)
@@ -211,7 +212,7 @@ class _Holder:
                 say(until=until)
 
     async def _taken(self) -> tuple[int, float]:
-        """Wait until the lease is free and take it: the epoch, and the moment until which it lasts."""
+        """Wait until the lease is free and take it. Return the epoch, and the time until which the lease lasts."""
         while True:
             try:
                 contest = self._contest or await self._connected()
@@ -233,7 +234,7 @@ class _Holder:
         return found
 
     def _abandon(self) -> None:
-        """Drop a connection that failed, and the lock of its session with it."""
+        """Drop a failed connection, and with it the lock of its session."""
         contest, self._contest = self._contest, None
         if contest is not None:
             contest.abandon()
@@ -247,13 +248,13 @@ class _Holder:
 
 
 def say(**fields: object) -> None:
-    """Write one line to the leader, which is there: otherwise this process ends by its signal."""
+    """Write one line to the leader. The leader exists: its end kills this process by a signal."""
     sys.stdout.write(json.dumps(fields) + "\n")
     sys.stdout.flush()
 
 
 def _state_of(pid: int) -> str:
-    """The state of a process as /proc has it, such as R, S or T; empty where there is none."""
+    """Return the state of a process from /proc, such as R, S or T; empty if there is no such process."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (OSError, IndexError):
@@ -272,7 +273,7 @@ async def _serve() -> None:
 def main() -> int:
     """Serve one leader until it ends."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    # What stops the leader in order is its own matter: it closes our input when it is through.
+    # The leader handles an orderly stop itself: it closes the input of this process when it has finished.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     asyncio.run(_serve())

@@ -1,4 +1,4 @@
-"""Whether rows of the outbox are in commit order: what the relay looks at before it publishes them (rule 2)."""
+"""The check that outbox rows are in commit order. The relay runs it before it publishes them (rule 2)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from muster_chassis.topics import named
 
 
 class OutOfOrder(Exception):
-    """The outbox is not in commit order: a version was skipped or repeated. Nothing may be published past it."""
+    """An outbox out of commit order: a version was skipped or repeated. Nothing may be published after it."""
 
 
 def check_order(rows: Sequence[Any]) -> None:
-    """Asserts that in one pass the versions of each aggregate grow by one. Raises OutOfOrder.
+    """Check that the versions of each aggregate grow by one within a pass. Raises OutOfOrder.
 
-    On compacted topics they only have to grow: rows that newer ones have replaced are removed from the outbox.
+    On compacted topics the versions only have to grow: replaced rows are removed from the outbox.
     """
     last: dict[tuple[str, str], int] = {}
     for row in rows:

@@ -1,10 +1,10 @@
-"""What a commit is worth where PostgreSQL has a synchronous standby.
+"""Confirmation that a synchronous standby of PostgreSQL has what was committed.
 
-A COMMIT waits for the standby. Where that wait is cut short (a timeout, a cancelled statement, an ended session),
+A COMMIT waits for the standby. If that wait is cut short (a timeout, a cancelled statement, an ended session),
 PostgreSQL has committed on this server alone: it shows the rows to everyone and answers with success and a WARNING
 (PostgreSQL, src/backend/replication/syncrep.c, SyncRepWaitForLSN). A failover then loses them.
-Used by database.py and by the relay. Holds: what `confirm` returns True for, a standby has, and all that was committed
-before it: a standby takes the log in order. Without a standby every commit is confirmed at once.
+database.py and the relay use it. Holds: when `confirm` returns True, a standby has everything that was committed before
+the call, because a standby receives the log in order. Without a standby every commit is confirmed at once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WRITE: Final = "INSERT INTO commits (id, at) VALUES ($1, now())"
 
 @contextmanager
 def warnings(connection: AnyConnection) -> Iterator[list[str]]:
-    """The warnings that PostgreSQL sends on this connection in the block."""
+    """Collect the warnings that PostgreSQL sends on this connection in the block."""
     found: list[str] = []
 
     def note(_: Any, message: Any) -> None:
@@ -36,9 +36,9 @@ def warnings(connection: AnyConnection) -> Iterator[list[str]]:
 
 
 async def confirm(connection: AnyConnection) -> bool:
-    """Whether a standby has all that was committed before this call.
+    """Return whether a standby has everything that was committed before this call.
 
-    It commits a row of its own and waits as long as the client's timeout of a statement lets it: PostgreSQL's own
+    The call commits a row of its own. It waits for at most the client's statement timeout, because PostgreSQL's own
     (statement_timeout) does not end a COMMIT.
     """
     try:

@@ -1,9 +1,9 @@
-"""Makes the topics of the catalogue, and corrects the configuration of those that exist.
+"""Create the topics of the catalogue, and correct the configuration of those that exist.
 
-Called by the bus at start and after every change of Kafka's identity. Without `segment.ms` a compacted topic is not
-compacted before its segment is 1 GiB or 7 days old, so that each reader reads all of its history.
-Holds: a configuration that an operator has added, and that the catalogue does not name, is kept; a Kafka that does not
-let itself be configured is used as it is.
+The bus calls it at start and after every change of Kafka's identity. Without `segment.ms` Kafka does not compact a
+compacted topic before its segment is 1 GiB or 7 days old, so that each reader reads its whole history.
+Holds: settings that an operator has added, and that the catalogue does not name, are kept. A Kafka that refuses
+configuration is used as it is.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ async def create_topics(broker: Broker, topics: Iterable[Topic], *, client: str)
     admin = AIOKafkaAdminClient(**broker.options(), client_id=client, request_timeout_ms=_REQUEST_MS)
     try:
         await admin.start()
-        brokers = len(admin._client.cluster.brokers()) or 1  # noqa: SLF001 - no public way
+        brokers = len(admin._client.cluster.brokers()) or 1  # noqa: SLF001 - there is no public API
         there = await _create(admin, wanted, min(broker.replication, brokers), broker.retention)
         if there:
             await _correct(admin, there, broker.retention)
@@ -45,7 +45,7 @@ async def create_topics(broker: Broker, topics: Iterable[Topic], *, client: str)
 async def _create(
     admin: AIOKafkaAdminClient, wanted: Mapping[str, Topic], replicas: int, retention: timedelta
 ) -> list[Topic]:
-    """Create what is missing; the topics that were there already."""
+    """Create what is missing; return the topics that existed already."""
     new = [
         NewTopic(each.name, each.partitions, replicas, topic_configs=each.config(replicas, retention))
         for each in wanted.values()
@@ -61,7 +61,7 @@ async def _create(
 
 
 async def _correct(admin: AIOKafkaAdminClient, topics: Sequence[Topic], retention: timedelta) -> None:
-    """Give topics the configuration of the catalogue, by the number of replicas that each has."""
+    """Give topics the configuration of the catalogue, for the number of replicas that each topic has."""
     wanted = await _wanted(admin, topics, retention)
     changed = []
     for name, found in (await _configured(admin, list(wanted))).items():
@@ -69,7 +69,7 @@ async def _correct(admin: AIOKafkaAdminClient, topics: Sequence[Topic], retentio
         different = {key: value for key, value in wanted[name].items() if found.get(key, ("", 0))[0] != value}
         if different:
             _log.info("a topic is configured as the catalogue has it", topic=name, **different)
-            # The request replaces all that was set for the topic.
+            # The request replaces all settings of the topic, so it includes those of the operator.
             changed.append(ConfigResource(ConfigResourceType.TOPIC, name, configs={**of_topic, **wanted[name]}))
     if not changed:
         return
@@ -82,7 +82,10 @@ async def _correct(admin: AIOKafkaAdminClient, topics: Sequence[Topic], retentio
 async def _wanted(
     admin: AIOKafkaAdminClient, topics: Sequence[Topic], retention: timedelta
 ) -> dict[str, dict[str, str]]:
-    """The configuration of each topic. With fewer replicas than `min.insync.replicas` a topic would take no record."""
+    """Return the configuration of each topic, by the replicas that it has.
+
+    With fewer replicas than `min.insync.replicas` a topic would accept no record.
+    """
     described = await admin.describe_topics([topic.name for topic in topics])
     replicas = {
         found["topic"]: min(len(partition["replicas"]) for partition in found["partitions"])
@@ -93,7 +96,7 @@ async def _wanted(
 
 
 async def _configured(admin: AIOKafkaAdminClient, names: Sequence[str]) -> dict[str, dict[str, tuple[str, int]]]:
-    """The value of each setting of each topic, and where it comes from; without topics that may not be asked for."""
+    """Return the value and the source of each setting of each topic, without topics that may not be described."""
     resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
     found: dict[str, dict[str, tuple[str, int]]] = {}
     answers: list[Any] = await admin.describe_configs(resources)
@@ -105,7 +108,7 @@ async def _configured(admin: AIOKafkaAdminClient, names: Sequence[str]) -> dict[
 
 
 def _judge(code: int, said: str) -> bool:
-    """Whether it was done. Where Kafka refuses it, its operator configures topics; nothing waits for that."""
+    """Return whether the request succeeded. If Kafka refuses it, the operator configures topics; nothing waits."""
     if code:
         hint = " (`muster bus acls` lists the access rules)" if code == TopicAuthorizationFailedError.errno else ""
         _log.warning(f"a topic is not configured as the catalogue has it{hint}", why=said, code=code)

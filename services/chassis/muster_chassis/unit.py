@@ -1,7 +1,7 @@
-"""One transaction: what a handler writes, what it publishes, and what memory does once it is committed.
+"""One transaction: the rows that a handler writes, the events that it publishes, and the actions after the commit.
 
-Handlers get a Unit from the consumer loop or from `Database.unit`. Whatever was published becomes outbox rows as the
-last statements of the transaction, the commit row the very last; nothing of it is seen by anyone unless it commits.
+Handlers get a Unit from the consumer loop or from `Database.unit`. The last statements of the transaction insert the
+published events into the outbox, and then the commit row. Other sessions see nothing of it before it commits.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ _SEAL: Final = f"SELECT seal_unit({', '.join(f'${number}' for number in range(1,
 
 
 def lane_of(topic: str) -> int:
-    """The lane on which a topic is published: assignments go by the leader's own producer (outbox.py)."""
+    """Return the lane of a topic: the leader's own producer publishes assignments (outbox.py)."""
     return ASSIGNMENTS if topic.endswith(".assignments") else ORDINARY
 
 
 class ValueTooLarge(Reject):
-    """An event that nobody could read again: its value is above the limit of a record."""
+    """An event that no consumer could read: its value is above the size limit of a record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """One outbox row to be."""
+    """One future row of the outbox."""
 
     event_id: str
     lane: int
@@ -53,7 +53,7 @@ class Staged:
 
 @dataclass(slots=True)
 class Settlement:
-    """What the consumer loop writes beside the handler: versions that it has now seen, and its own offsets."""
+    """Rows that the consumer loop writes in addition to the handler: the versions that it has seen, and its offsets."""
 
     seen: dict[tuple[str, str], int] = field(default_factory=dict)
     consumer: str = ""
@@ -62,7 +62,7 @@ class Settlement:
 
 
 class Unit:
-    """One open transaction. Not for use after its block has ended, and by one task only."""
+    """One open transaction. Use it in one task only, and not after its block has ended."""
 
     def __init__(self, connection: asyncpg.Connection, now: datetime, source: str) -> None:
         self.connection = connection
@@ -70,7 +70,7 @@ class Unit:
         self.source = source
         self.commit_id = identity.event_id()
         self.traces: Mapping[str, str] = {}
-        """The trace of each aggregate whose event is being handled; what is published for it carries it on."""
+        """The trace of each aggregate whose event is being handled. Events published for the aggregate continue it."""
         self.settlement: Settlement | None = None
         self._staged: list[Staged] = []
         self._ended: set[str] = set()
@@ -88,7 +88,7 @@ class Unit:
         versioned: bool = True,
         event_id: str | None = None,
     ) -> str:
-        """Stages one event and returns its id. `message` None is a tombstone; `key` defaults to the aggregate.
+        """Stage one event and return its id. `message` None is a tombstone; `key` defaults to the aggregate.
 
         Raises ValueTooLarge above 1 MiB and KeyError for a topic outside the catalogue.
         """
@@ -117,27 +117,27 @@ class Unit:
         return made
 
     def mark_ended(self, aggregates: Iterable[str]) -> None:
-        """Notes that these aggregates are over: their events and version numbers are kept for days only (retention.py).
+        """Mark these aggregates as over: their events and version numbers are kept for days only (retention.py).
 
-        Those days begin again where one is marked a second time.
+        A second mark starts these days again.
         """
         self._ended.update(aggregates)
 
     def after_commit(self, action: Callable[[], None]) -> None:
-        """Calls `action` once this transaction is known to be committed, in the order of staging; never otherwise."""
+        """Call `action` once this transaction is known to be committed, in the order of staging; never otherwise."""
         self._after_commit.append(action)
 
     def after_rollback(self, action: Callable[[], None]) -> None:
-        """Calls `action` once this transaction is over without being known to be committed; never otherwise."""
+        """Call `action` once this transaction has ended and is not known to be committed; never otherwise."""
         self._after_rollback.append(action)
 
     @property
     def staged(self) -> Sequence[Staged]:
-        """What was published so far."""
+        """The events that were published so far."""
         return self._staged
 
     async def seal(self) -> None:
-        """Writes the last rows in one round trip: what the consumer saw, the outbox under its lock, the commit row."""
+        """Write the last rows in one round trip: the settlement, the outbox under its lock, the commit row."""
         settlement, rows = self.settlement or Settlement(), self._staged
         seen, offsets = settlement.seen, settlement.offsets
         await self.connection.execute(
@@ -166,13 +166,13 @@ class Unit:
         )
 
     def committed(self) -> None:
-        """Lets memory follow. Called by the owner, once."""
+        """Run the actions that update memory. The owner calls this once."""
         self._after_rollback.clear()
         for action in self._after_commit:
             action()
 
     def rolled_back(self) -> None:
-        """Lets memory undo what it had done ahead. Called by the owner where the transaction did not commit."""
+        """Undo early changes in memory. The owner calls this if the transaction did not commit."""
         actions, self._after_rollback = self._after_rollback, []
         for action in actions:
             action()

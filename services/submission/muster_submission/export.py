@@ -1,6 +1,6 @@
 """`python -m muster_submission.export FILE [--since DAY] [--before DAY]`: archived workloads as a Parquet file.
 
-For operators, with the environment of the service. It reads the database alone; the service need not run.
+For operators, with the environment of the service. It reads only the database, so the service does not have to run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from muster_submission.errors import ExportFailed
 
 
 async def export(settings: DatabaseSettings, file: Path, since: datetime, before: datetime) -> int:
-    """Writes what ended between two moments: the number of workloads. Raises ExportFailed and OSError."""
+    """Write workloads that ended between two times; return the number. Raises ExportFailed and OSError."""
     url, schema = settings.database_url.get_secret_value(), settings.database_schema
     pool: asyncpg.Pool
     async with asyncpg.create_pool(url, min_size=1, max_size=1, server_settings={"search_path": schema}) as pool:
@@ -43,7 +43,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """0 once the file is written."""
+    """Write the file; return 0 on success and 1 on failure."""
     given = _arguments()
     try:
         settings = DatabaseSettings()

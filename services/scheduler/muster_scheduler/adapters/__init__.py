@@ -1,1 +1,1 @@
-"""The real things behind the scheduler's ports."""
+"""The implementations of the scheduler's ports."""

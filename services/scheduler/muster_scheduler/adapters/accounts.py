@@ -1,8 +1,8 @@
-"""What projects hold and ask for, as people see it: sums over what nodes hold and over the classes that wait.
+"""Accounts of projects for users: sums over what nodes hold and over the classes of waiting workloads.
 
-Called by rpc.py when somebody asks. Costs one step for each replica that holds something and for each class that
-waits, never for each workload. Holds: what waits is asked for in the pool that it tries first, and nothing is counted
-in two pools; what could never run there is pending, and not asked for.
+rpc.py calls it for each query. A query costs one step per replica that holds something and one per waiting class, never
+one per workload. Holds: a waiting workload counts as requested in the pool that it tries first, and nothing is counted
+in two pools. A workload that could never run there counts as pending, but not as requested.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Account:
 def accounts(
     world: World, projects: Container[str] | None, viewer: Viewer, *, shares: bool = False
 ) -> list[fleet_pb2.Account]:
-    """The accounts of these projects (None: of all), by project and node pool. shares: with the fair shares."""
+    """Return the accounts of these projects (None: of all), by project and node pool. shares: add the fair shares."""
     found: dict[tuple[str, str], _Account] = {}
     _held(world, projects, found)
     for bucket in world.waiting.buckets.values():
@@ -89,7 +89,7 @@ def _asked(bucket: Bucket, found: dict[tuple[str, str], _Account]) -> None:
     key, count = bucket.key, bucket.count
     account = found.setdefault((key.project, key.pools[0] if key.pools else _DEFAULT_POOL), _Account())
     account.pending += count
-    if bucket.reason is None or bucket.reason.code not in IN_VAIN:  # as fair shares have it
+    if bucket.reason is None or bucket.reason.code not in IN_VAIN:  # as fair shares count it
         account.asked.add(*(count * each for each in bucket.each))
 
 

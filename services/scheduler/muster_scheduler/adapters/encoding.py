@@ -1,6 +1,6 @@
-"""Decisions and the books as protobuf: events for muster.decisions, records for a cluster's assignments.
+"""Decisions and state as protobuf: events for muster.decisions, records for a cluster's assignments.
 
-Pure functions of domain values. A device's name travels as 16 bytes where it is `GPU-` and a UUID, else as text.
+Pure functions of domain values. A device's name is encoded as 16 bytes if it is `GPU-` and a UUID, otherwise as text.
 """
 
 from __future__ import annotations
@@ -67,18 +67,18 @@ SENTENCES: Final[dict[ChangeReason, str]] = {
 
 
 def timestamp(microseconds: int) -> Timestamp:
-    """A time of the domain."""
+    """Return a time of the domain, in microseconds, as a Timestamp."""
     return Timestamp(seconds=microseconds // SECOND, nanos=microseconds % SECOND * 1000)
 
 
 def device_bytes(name: str) -> bytes:
-    """How a device's name travels."""
+    """Return the encoded name of a device."""
     bare = name.removeprefix(_PREFIX)
     return uuid.UUID(bare).bytes if is_uuid(bare) else name.encode()
 
 
 def device_name(raw: bytes, known: Iterable[str] = ()) -> str:
-    """The device that was meant: one of `known` where the text is one, else a UUID."""
+    """Return the name of a device: one of `known` if it matches, otherwise the text or the UUID."""
     names = frozenset(known)
     try:
         text = raw.decode()
@@ -108,9 +108,9 @@ Spot = tuple[str, int, int, str, Grant]
 
 
 def add_runs(into: RepeatedCompositeFieldContainer[fleet_pb2.ReplicaRun], spots: Sequence[Spot]) -> None:
-    """Adds replicas as runs: same role, node and k, ranks without a gap.
+    """Add replicas as runs: same role, node and k, ranks without a gap.
 
-    Messages are made in place and filled: made apart and taken over they cost twice as much.
+    Messages are created and filled in place: creating them separately and copying them costs twice as much.
     """
     last: fleet_pb2.ReplicaRun | None = None
     for role, rank, k, node, grant in sorted(spots, key=_by_rank) if len(spots) > 1 else spots:
@@ -137,12 +137,12 @@ def _goes_on(run: fleet_pb2.ReplicaRun, spot: Spot) -> bool:
 
 
 def spots_of(replicas: Iterable[Replica]) -> list[Spot]:
-    """Where replicas stand."""
+    """Return the spots of replicas."""
     return [(r.holder.role, r.holder.rank, r.holder.k, r.node[1], r.grant) for r in replicas]
 
 
 def placed(workload: Workload, at: int) -> scheduler_pb2.WorkloadPlaced:
-    """The event of a placement."""
+    """Return the event of a placement."""
     made = scheduler_pb2.WorkloadPlaced()
     made.workload_id, made.generation, made.attempt = workload.id, workload.generation, workload.attempt
     made.cluster, made.node_pool = workload.cluster, workload.pool
@@ -152,7 +152,7 @@ def placed(workload: Workload, at: int) -> scheduler_pb2.WorkloadPlaced:
 
 
 def assignment(workload: Workload, *, epoch: int, instance: str, grace: int) -> fleet_pb2.Assignment:
-    """The record that says what of the workload should run on its cluster now."""
+    """Return the record of the replicas of a workload that should run on its cluster now."""
     made = fleet_pb2.Assignment(
         workload_id=workload.id,
         epoch=epoch,
@@ -191,14 +191,14 @@ def _revision(record: fleet_pb2.Assignment, workload: Workload, request: Request
 
 
 def reason_of(reason: ChangeReason, message: str, preempted_by: str) -> workload_pb2.Reason:
-    """Why a phase changed. preempted_by: the id of the workload that took its place, told where that is the reason."""
+    """Return why a phase changed. preempted_by: the id of the preemptor, included if preemption is the reason."""
     other = preempted_by if reason is ChangeReason.PREEMPTED else ""
     return workload_pb2.Reason(code=reason.value, message=message or SENTENCES[reason], other_workload_id=other)
 
 
 def phase_changed(workload: Workload, change: PhaseChange, replicas: Iterable[Replica]) -> scheduler_pb2.PhaseChanged:
-    """The event of a phase. `replicas`: those to show; none where a later event of the transaction has them."""
-    before: dict[str, Any] = {"from": PHASES[change.before]}  # a word of Python's own
+    """Return the event of a phase. replicas: those to show; none if a later event of the transaction has them."""
+    before: dict[str, Any] = {"from": PHASES[change.before]}  # `from` is a keyword of Python
     made = scheduler_pb2.PhaseChanged(
         workload_id=workload.id,
         generation=workload.generation,
@@ -223,14 +223,14 @@ def phase_changed(workload: Workload, change: PhaseChange, replicas: Iterable[Re
 
 
 def replica_of(replica: Replica) -> workload_pb2.Replica:
-    """A replica as people see it."""
+    """Return a replica as users see it."""
     h = replica.holder
     return workload_pb2.Replica(
         name=replica.news.name or replica_name(h.workload, h.generation, h.attempt, h.role, h.rank, h.k),
         role=h.role,
         index=h.rank,
         node=replica.node[1],
-        # How a command ended says more to people than that nothing of it is left.
+        # The result of a command tells users more than GONE.
         state="GONE" if replica.gone and replica.state not in _ENDED else replica.state.value,
         exit_code=replica.news.exit_code,
         devices=[share.device for share in replica.grant.shares],

@@ -1,4 +1,4 @@
-"""Why workloads wait and what would become of them, as protobuf. Called by the rpc of questions."""
+"""Explanations of waiting workloads and answers to what-if questions as protobuf. The RPC of questions calls it."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _OUTLOOKS: Final = {
 
 
 def viewer(readable: pb.Readable) -> Viewer:
-    """Who asks; nobody sees what was not said to be his to read."""
+    """Return the viewer of an answer: it sees only what `readable` lists."""
     if readable.everything:
         return EVERYONE
     return Viewer(frozenset(readable.projects), frozenset(readable.departments))
 
 
 def explanation(workload: Workload, answer: Explanation) -> scheduler_pb2.Explanation:
-    """Why a workload waits, or is as it is."""
+    """Return why a workload waits, or why it is in its phase."""
     reason = answer.reason
     if reason is not None:
         text = reason.sentence(department=answer.figures)
@@ -90,7 +90,7 @@ def _share(told: QueueShare) -> scheduler_pb2.QueueShare:
 
 
 def answer(told: Prospects) -> pb.WhatIfResponse:
-    """The whole answer."""
+    """Return the complete answer to a what-if question."""
     places = {prospect.workload.id: place for place, prospect in enumerate(told.prospects, 1)}
     return pb.WhatIfResponse(
         prospects=[_prospect(each) for each in told.prospects],

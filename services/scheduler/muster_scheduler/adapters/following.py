@@ -1,9 +1,9 @@
-"""A state that follows what the leader commits, so that a standby leads at once (rule 9).
+"""A state that follows the commits of the leader, so that a standby can lead at once (rule 9).
 
-Driven by the composition root while this process follows. The leader notes in each transaction which rows it wrote
-(changes.py); a follower reads these again, all of one moment, and replaces what it knows of them.
-Holds: everything is read before anything is replaced, and nothing is awaited in between, so that a follower that is
-cancelled has a state of some moment; its digest is that of a state read back at the same moment.
+The composition root drives it while this process follows. In each transaction the leader notes which rows it wrote
+(changes.py). A follower reads these rows again, all in one snapshot, and replaces its copy of them.
+Holds: a follower reads everything before it replaces anything, and awaits nothing in between, so that a cancelled
+follower has the state of one moment. The digest equals that of a state that is read at the same moment.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from muster_scheduler.domain.books.entering import put_in, take_out
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.state import State
 
-_MOST_KEPT: Final = 100_000  # texts and requests that workloads share; then they are collected again
+_MOST_KEPT: Final = 100_000  # texts and requests that workloads share; above this number the collection starts again
 _MOST_REPLACED: Final = 100_000
 LAST: Final = "SELECT seq, keys FROM changes ORDER BY seq DESC LIMIT 1"
 EPOCH: Final = "SELECT coalesce(max(epoch), 0) AS epoch FROM lease_epoch WHERE name = 'leader'"
@@ -57,12 +57,12 @@ QUARANTINE: Final = rebuild.QUARANTINE + " WHERE workload = ANY ($1::uuid[])"
 
 
 class Overtaken(Exception):
-    """The changes that would have to be read are removed already: only reading all of the state again helps."""
+    """A gap in the changes: those to read were removed already, so the whole state has to be read again."""
 
 
 @dataclass(slots=True)
 class _Read:
-    """The rows of some changes, all of one moment."""
+    """The rows of some changes, all of one snapshot."""
 
     stretch: Stretch
     nodes: list[Any]
@@ -76,18 +76,18 @@ class _Read:
 
 
 class Follower:
-    """A state, and up to which change it has followed. epoch: the one that led when the state was read."""
+    """A state, and the last change that it has followed. epoch: the epoch that led when the state was read."""
 
     def __init__(self, state: State, seq: int, epoch: int, kept: Kept) -> None:
         self.state = state
         self._seq = seq
         self._epoch = epoch
         self._kept = kept
-        self._replaced = 0  # workloads since what follows from them was made
+        self._replaced = 0  # workloads replaced since the derived values were computed
 
     @classmethod
     async def read(cls, connection: asyncpg.Connection, limits: Limits, now: int) -> Follower:
-        """A state as the database has it at some moment, and the last change before it."""
+        """Read the state of the database at one moment, and the last change before it."""
         kept = Kept()
         async with connection.transaction(isolation="repeatable_read", readonly=True):
             (last,) = await connection.fetch(LAST)
@@ -97,17 +97,17 @@ class Follower:
         return cls(state, last["seq"], led["epoch"], kept)
 
     async def check_terms(self, connection: asyncpg.Connection, epoch: int) -> None:
-        """Whether every leader before `epoch` has noted what it changed. Raises Overtaken.
+        """Check that every leader before `epoch` has noted its changes. Raises Overtaken.
 
-        Epochs that were passed over count as such that did not: reading the state again is always right.
+        A skipped epoch counts as one that has not: it is always correct to read the state again.
         """
         first = max(1, self._epoch)
         if await connection.fetchval(_NOTED, first, epoch) != max(0, epoch - first):
             raise Overtaken(f"between the epochs {first} and {epoch} a scheduler of an older release has led")
 
     async def advance(self, connection: asyncpg.Connection, now: int) -> int:
-        """Follow what was committed meanwhile: the number of changes. Raises Overtaken."""
-        (last,) = await connection.fetch(LAST)  # mostly there is nothing new: one question, and no transaction
+        """Follow what was committed meanwhile, and return the number of changes. Raises Overtaken."""
+        (last,) = await connection.fetch(LAST)  # usually there is nothing new: one query, and no transaction
         if last["seq"] == self._seq:
             return 0
         async with connection.transaction(isolation="repeatable_read", readonly=True):
@@ -121,7 +121,7 @@ class Follower:
         return len(found) - 1
 
     def _replace(self, changes: Changes, read: _Read, now: int) -> None:
-        """Nothing is awaited in here."""
+        """Replace the changed rows in the state. This function must not await anything."""
         state, world = self.state, self.state.world
         if self._kept.size > _MOST_KEPT:
             self._kept = Kept()
@@ -139,7 +139,7 @@ class Follower:
             world.queues.usage.pop(key, None)
         world.queues.usage.update(rebuild.usage_of(read.usage))
         self._replaced += len(changes.workloads)
-        # Timers and heads of classes take entries and lose none while no cycle runs.
+        # While no cycle runs, timers and heads of classes gain entries and lose none.
         if changes.settings or self._replaced > max(_MOST_REPLACED, len(world.workloads)):
             self._replaced = 0
             derive(world)
@@ -184,7 +184,7 @@ def _replace_settings(world: World, changes: Changes, read: _Read) -> None:
     for department in departments.values():
         queues.put_department(department)
     for number in changes.pools:
-        pools.remove(number)  # under the name that it had
+        pools.remove(number)  # under its previous name
     for pool in node_pools.values():
         pools.put(pool)
 
@@ -202,14 +202,14 @@ def _replace_fleet(world: World, changes: Changes, read: _Read, now: int) -> Non
     world.inventory.put_nodes(nodes.values())
     for node in nodes.values():
         world.watch_node(node)
-        for workload_id in {holder.workload for holder in node.entries}:  # it may have to leave at another time
+        for workload_id in {holder.workload for holder in node.entries}:  # its time to leave may have changed
             world.watch(world.workloads[workload_id])
     for pool in sorted(pools | {node.pool for node in nodes.values()}):
         world.waiting.wake_pool(pool)
 
 
 def _replace_quarantine(world: World, changes: Changes, read: _Read) -> None:
-    for name in changes.workloads:  # whoever is set aside or released is among them
+    for name in changes.workloads:  # they include every workload that was set aside or released
         world.quarantined.pop(name, None)
     there = {row["id"] for row in read.stretch.workloads}
     found = map(rebuild.to_quarantined, read.quarantine)

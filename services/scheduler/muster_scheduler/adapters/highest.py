@@ -1,11 +1,12 @@
-"""The highest epoch on the assignment topics: what a takeover has to exceed.
+"""The highest epoch on the assignment topics, which a takeover has to exceed.
 
-Read before every takeover from the end of every topic, committed records only. A database that was restored from an
-older copy would otherwise lead under an epoch that agents have already seen.
+It is read before every takeover from the end of every topic, committed records only. Otherwise a scheduler with a
+database that was restored from an older copy would lead under an epoch that agents have already seen.
 Epochs grow along a topic: a leader writes in the order of its outbox, and a takeover waits for the transactions of the
-leader before it. So the last genuine records say it, and what a takeover reads does not depend on a topic's history.
-Holds: no record keeps a scheduler from leading. What is not ours, or names an epoch that no takeover leads to, counts
-for nothing here; the cluster's agent, which reads the same topic, writes its dead letter.
+previous leader. So the last genuine records have the highest epoch, and the number of records that a takeover reads
+does not depend on the length of a topic.
+Holds: no record keeps a scheduler from leading. A record that the scheduler did not write, or that names an epoch that
+no takeover leads to, is ignored here; the cluster's agent reads the same topic and writes the dead letter.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ _GROWTH: Final = 20
 async def highest_epoch(
     broker: Broker, topics: Sequence[str], verifier: RecordVerifier, *, client: str, last: int = 0
 ) -> int:
-    """The highest epoch on `topics`; 0 where there is none. Raises TimeoutError where Kafka does not answer in time.
+    """Return the highest epoch on `topics`; 0 if there is none. Raises TimeoutError if Kafka does not answer in time.
 
-    verifier: a record that it refuses counts for nothing. last: the database's own epoch; what lies further beyond it
-    than any takeover leads is ignored.
+    verifier: a record that it refuses is ignored. last: the epoch of the database; an epoch further above it than a
+    takeover can lead is ignored.
     """
     if not topics:
         return 0
@@ -63,7 +64,7 @@ async def _read(broker: Broker, topics: Sequence[str], verifier: RecordVerifier,
         unknown = {tp: _Stretch(firsts[tp], end, end) for tp, end in ends.items() if end > firsts[tp]}
         highest = 0
         while unknown:
-            # Offsets may be missing where records were compacted, and the last ones may be forged: then more is read.
+            # Compaction removes offsets, and the last records may be forged: then more is read.
             unknown = {tp: stretch.before() for tp, stretch in unknown.items()}
             found = await _read_stretches(consumer, unknown, verifier, last)
             highest = max([highest, *found.values()])
@@ -74,7 +75,7 @@ async def _read(broker: Broker, topics: Sequence[str], verifier: RecordVerifier,
 
 
 class _Stretch(NamedTuple):
-    """Offsets of one partition, from `begin` to below `end`. first: the partition's first offset."""
+    """A range of offsets of one partition, from `begin` to below `end`. first: the partition's first offset."""
 
     first: int
     begin: int
@@ -82,11 +83,11 @@ class _Stretch(NamedTuple):
 
     @property
     def is_first(self) -> bool:
-        """Whether nothing is before it."""
+        """True if no offset is before the range."""
         return self.begin <= self.first
 
     def before(self) -> _Stretch:
-        """The offsets before it, more than it has."""
+        """Return the offsets directly before the range: a longer range."""
         length = max(_TAIL, _GROWTH * (self.end - self.begin))
         return _Stretch(self.first, max(self.first, self.begin - length), self.begin)
 
@@ -94,7 +95,7 @@ class _Stretch(NamedTuple):
 async def _read_stretches(
     consumer: AIOKafkaConsumer, stretches: Mapping[TopicPartition, _Stretch], verifier: RecordVerifier, last: int
 ) -> dict[TopicPartition, int]:
-    """The highest epoch in each stretch; 0 where it has no record of ours."""
+    """Return the highest epoch in each range; 0 if it has no genuine record."""
     others = consumer.assignment() - stretches.keys()
     if others:
         consumer.pause(*others)
@@ -105,16 +106,16 @@ async def _read_stretches(
         for partition, records in (await consumer.getmany(timeout_ms=_POLL_MS)).items():
             for record in records:
                 if partition not in stretches or record.offset >= stretches[partition].end:
-                    break  # read already, from behind
+                    break  # already read: reading goes from the end to the beginning
                 epoch = _epoch(record, last)
-                # Only what would raise the answer is verified: a term's first record, and forgeries.
+                # Verify only records that would raise the answer: a term's first record, and forgeries.
                 if epoch > highest[partition] and _genuine(record, verifier):
                     highest[partition] = epoch
     return highest
 
 
 def _genuine(record: Any, verifier: RecordVerifier) -> bool:
-    """Whether the scheduler signed the record; a word in the log where it did not."""
+    """Return whether the scheduler signed the record; log a warning if it did not."""
     try:
         verifier.verify(record.topic, record.key or b"", record.value, dict(record.headers))
     except BadSignature as error:
@@ -125,7 +126,7 @@ def _genuine(record: Any, verifier: RecordVerifier) -> bool:
 
 
 def _epoch(record: Any, last: int) -> int:
-    """The epoch of one record; 0, with a word in the log, for what no scheduler of ours wrote."""
+    """Return the epoch of one record; 0, with a warning in the log, if the scheduler did not write it."""
     headers = dict(record.headers)
     try:
         if headers.get("ce_source") != SOURCE:

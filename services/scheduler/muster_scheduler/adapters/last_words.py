@@ -1,7 +1,7 @@
-"""The state of a workload that ended long ago as one event, for a consumer that lacks versions of it.
+"""The final state of a workload that ended long ago, as one event for a consumer that lacks versions of it.
 
-Wired by the composition root as the scheduler's snapshot (muster_chassis.gaps). Of a workload that lives every event is
-in the outbox, so that it needs none.
+The composition root uses it as the scheduler's snapshot (muster_chassis.gaps). A live workload needs no snapshot,
+because all its events are in the outbox.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MESSAGE: Final = "it ended so; what happened before is not kept any more"
 
 
 async def snapshot(unit: Unit, topic: str, workload_id: str) -> bool:
-    """Publishes how a workload has ended; False where the scheduler does not know it, or not as one that has ended."""
+    """Publish how a workload ended; False if the scheduler has no row of it as an ended workload."""
     if topic != DECISIONS.name or not is_uuid(workload_id):
         return False
     found = await retired.find(unit.connection, workload_id, "", "")

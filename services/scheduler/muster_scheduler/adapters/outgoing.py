@@ -1,7 +1,7 @@
-"""The way out: decisions of an open transaction become outbox rows of the same transaction.
+"""Publication: decisions of an open transaction become outbox rows of the same transaction.
 
-Called by the handlers. Holds: events of a workload keep the order in which they were decided; of several records for
-one (cluster, workload) in a transaction only the last is written, since a record is state and not a message.
+The handlers call it. Holds: events of a workload keep the order in which they were decided. If a transaction has
+several records for one (cluster, workload), only the last is written, because a record is state and not a message.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _log = logs.get(__name__)
 
 
 class Publisher:
-    """Publishes under one epoch."""
+    """The publisher of one epoch."""
 
     def __init__(self, epoch: int) -> None:
-        """`epoch`: what every record carries; agents refuse lower ones than they have seen."""
+        """Create a publisher. epoch: every record carries it; agents refuse epochs below the highest seen one."""
         self._epoch = epoch
 
     def publish(self, unit: Unit, plan: Plan, world: World) -> None:
-        """Stages the events, then the records."""
+        """Stage the events, then the records."""
         records: dict[tuple[str, str], d.Assign | d.Release] = {}
         placements = Placements()
         decisions = plan.decisions
@@ -71,7 +71,10 @@ class Publisher:
 
 
 class _blaming:  # noqa: N801 - a context manager without a generator's cost: one for each decision
-    """Names the workload whose decision raises; what is set aside already is passed over, with a line in the log."""
+    """The context of one decision: an exception names its workload.
+
+    A decision about a workload that is already set aside is skipped, with a line in the log.
+    """
 
     __slots__ = ("_workload", "_world")
 
@@ -80,7 +83,7 @@ class _blaming:  # noqa: N801 - a context manager without a generator's cost: on
         self._world = world
 
     def __enter__(self) -> None:
-        """Nothing to open."""
+        """Do nothing."""
 
     def __exit__(self, kind: object, error: BaseException | None, _: object) -> bool:
         if not isinstance(error, Exception):
@@ -92,7 +95,7 @@ class _blaming:  # noqa: N801 - a context manager without a generator's cost: on
 
 
 def event_of(decision: d.Event, world: World, placements: Placements, *, latest: bool = True) -> Message:
-    """The event of one decision. `latest`: the workload's last phase in this transaction, which shows its replicas."""
+    """Return the event of one decision. latest: the decision is the workload's last phase, which shows its replicas."""
     workload = world.workloads[decision.workload]
     match decision:
         case d.PhaseChange():
@@ -124,7 +127,7 @@ def event_of(decision: d.Event, world: World, placements: Placements, *, latest:
 
 def _waiting(workload: Workload, reason: Reason) -> scheduler_pb2.WorkloadWaiting:
     brief = brief_of(workload)
-    # What is published is stored and read by all who read the workload; `why` tells figures to those who may see them.
+    # All who may read the workload can read the event; `why` shows figures only to those who may see them.
     explanation = scheduler_pb2.Explanation(
         workload_id=workload.id,
         name=workload.name,
@@ -164,6 +167,6 @@ def _preempted(workload: Workload, decision: d.Preempted | d.Evicted) -> schedul
 
 
 def _shown(workload: Workload, world: World) -> list[Replica]:
-    """The replicas that people are shown: of what has ended, those that ended, though the books have forgotten them."""
+    """Return the replicas to show: for an ended workload its last ones, even if the state no longer has them."""
     known = workload.everyone()
     return known if known or workload.phase not in FINAL else world.farewell.get(workload.id, [])

@@ -1,8 +1,8 @@
-"""Placements as events, one after another: those that differ only in who is placed on which node are one message.
+"""Events of placements: consecutive placements that differ only in workload and node share one message object.
 
-Used by the way out (outgoing.py), which has each message in bytes before it asks for the next: a burst places
-thousands of the same shape, and making a message costs four times what filling two of its fields does.
-Holds: each message says what `encoding.placed` says of the same workload, byte for byte.
+outgoing.py uses it, and serialises each message before it asks for the next. A burst places thousands of workloads of
+the same shape, and creating a message costs four times as much as setting two of its fields.
+Holds: each message equals the result of `encoding.placed` for the same workload, byte for byte.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from muster_scheduler.domain.asked.workloads import Workload
 
 
 class Placements:
-    """Makes the event of each placement."""
+    """The placement events of one plan."""
 
     def __init__(self) -> None:
-        """Begins without a message."""
+        """Start with an empty message."""
         self._alike: tuple[object, ...] = ()
         self._message = scheduler_pb2.WorkloadPlaced()
         self._run = self._message.replicas.add()
 
     def event(self, workload: Workload, at: int) -> scheduler_pb2.WorkloadPlaced:
-        """The event of a placement at `at`, in microseconds; good until the next one is asked for."""
+        """Return the event of a placement at `at`, in microseconds. It is valid until the next call."""
         if len(workload.replicas) != 1:
             return placed(workload, at)
         (replica,) = workload.replicas.values()

@@ -1,7 +1,7 @@
-"""How fleet and queues look in the database: JSON bodies that msgspec reads back into the very same values.
+"""The form of fleet and queues in the database: JSON bodies that msgspec decodes into equal values.
 
-Used by postgres.py, which writes, and rebuild.py, which reads; workload_rows.py has the workloads. A body holds what no
-query asks for; what queries ask for are columns.
+postgres.py uses it to write, and rebuild.py to read; workload_rows.py has the workloads. Values that queries need are
+columns; a body holds the other values.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class DeviceBody:
 
 @dataclass(frozen=True, slots=True)
 class NodeBody:
-    """A node's row, without what is charged: that follows from the replicas."""
+    """A node's row, without the charges: they follow from the replicas."""
 
     pool: str
     uid: str
@@ -147,24 +147,24 @@ _node_pool = msgspec.json.Decoder(NodePoolBody)
 
 
 def text(body: object) -> str:
-    """The JSON text of a body. NUL, which PostgreSQL cannot keep, is left out."""
+    """Return the JSON text of a body, without NUL, which PostgreSQL cannot store."""
     return _encode(body).decode().replace("\\u0000", "")
 
 
 def copied(source: object, into: type[Any], **other: object) -> Any:
-    """A value of another type with the same fields, but for those that are given."""
+    """Return a value of another type with the same fields, except for those that are given."""
     fields = into.__struct_fields__ if issubclass(into, msgspec.Struct) else into.__slots__
     names = [name for name in fields if name not in other]
     return into(**{name: getattr(source, name) for name in names}, **other)
 
 
 def of_cluster(cluster: Cluster) -> str:
-    """A cluster's body."""
+    """Return a cluster's body."""
     return text(copied(cluster, ClusterBody))
 
 
 def to_cluster(cluster_id: str, body: str, now: int) -> Cluster:
-    """The cluster of a row; its clock of silence starts now."""
+    """Return the cluster of a row. Its silence counts from `now`, in microseconds."""
     read = _cluster.decode(body)
     cluster = Cluster(cluster_id, fresh=now)
     for name in ClusterBody.__slots__:
@@ -173,7 +173,7 @@ def to_cluster(cluster_id: str, body: str, now: int) -> Cluster:
 
 
 def of_node(node: Node) -> str:
-    """A node's body."""
+    """Return a node's body."""
     return text(_node_body(node))
 
 
@@ -183,7 +183,7 @@ def _node_body(node: Node) -> NodeBody:
 
 
 def to_node(cluster: str, name: str, body: str) -> Node:
-    """The node of a row, with nothing charged to it yet."""
+    """Return the node of a row, with nothing charged to it yet."""
     return _read_node(cluster, name, _node.decode(body))
 
 
@@ -196,54 +196,54 @@ def _read_node(cluster: str, name: str, read: NodeBody) -> Node:
 
 
 def of_part(part: InventoryPart) -> str:
-    """The body of a part of an incomplete inventory."""
+    """Return the body of a part of an incomplete inventory."""
     return text(PartBody(part.profile, tuple((node.name, _node_body(node)) for node in part.nodes)))
 
 
 def to_part(cluster: str, checksum: bytes, body: str) -> InventoryPart:
-    """The part of a row."""
+    """Return the part of a row."""
     read = _part.decode(body)
     return InventoryPart(checksum, read.profile, tuple(_read_node(cluster, name, node) for name, node in read.nodes))
 
 
 def of_project(project: Project) -> str:
-    """A project's body."""
+    """Return a project's body."""
     return text(copied(project, ProjectBody))
 
 
 def to_project(name: str, body: str) -> Project:
-    """The project of a row."""
+    """Return the project of a row."""
     read = _project.decode(body)
     return Project(name, **{field: getattr(read, field) for field in ProjectBody.__slots__})
 
 
 def of_department(department: Department) -> str:
-    """A department's body."""
+    """Return a department's body."""
     return text(copied(department, DepartmentBody))
 
 
 def to_department(name: str, body: str) -> Department:
-    """The department of a row."""
+    """Return the department of a row."""
     read = _department.decode(body)
     return Department(name, **{field: getattr(read, field) for field in DepartmentBody.__slots__})
 
 
 def of_node_pool(pool: NodePool) -> str:
-    """A node pool's body."""
+    """Return a node pool's body."""
     return text(copied(pool, NodePoolBody))
 
 
 def to_node_pool(number: int, body: str) -> NodePool:
-    """The node pool of a row."""
+    """Return the node pool of a row."""
     read = _node_pool.decode(body)
     return NodePool(number, **{field: getattr(read, field) for field in NodePoolBody.__slots__})
 
 
 def of_usage(past: Faded) -> str:
-    """The body of what a project has used in a pool."""
+    """Return the body of a project's past usage of a pool."""
     return text(past)
 
 
 def to_usage(body: str) -> Faded:
-    """What a project has used in a pool."""
+    """Return a project's past usage of a pool."""
     return _usage.decode(body)

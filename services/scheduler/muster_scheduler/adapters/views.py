@@ -1,4 +1,4 @@
-"""Clusters and nodes as people see them."""
+"""Clusters and nodes as users see them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MOST_SLICES: Final = 8
 
 
 def quarantined(workload: Workload, found: Quarantined) -> fleet_api_pb2.QuarantinedWorkload:
-    """A workload that is set aside."""
+    """Return a workload that is set aside."""
     return fleet_api_pb2.QuarantinedWorkload(
         workload_id=workload.id,
         name=workload.name,
@@ -44,7 +44,7 @@ def quarantined(workload: Workload, found: Quarantined) -> fleet_api_pb2.Quarant
 
 
 def quarantined_place(found: Quarantined) -> fleet_api_pb2.QuarantinedWorkload:
-    """A node pool or cluster that is set aside."""
+    """Return a node pool or cluster that is set aside."""
     kind, _, name = found.workload.partition("/")
     return fleet_api_pb2.QuarantinedWorkload(
         workload_id=found.workload,
@@ -56,7 +56,7 @@ def quarantined_place(found: Quarantined) -> fleet_api_pb2.QuarantinedWorkload:
 
 
 def cluster(world: World, cluster_id: str) -> fleet_pb2.Cluster:
-    """A cluster as it stands now."""
+    """Return a cluster in its current state."""
     known = world.clusters[cluster_id]
     nodes = list(world.inventory.in_cluster(cluster_id))
     view = fleet_pb2.Cluster(
@@ -96,21 +96,21 @@ def _profile(profile: Profile) -> fleet_pb2.ClusterProfile:
 
 
 def held(world: World, cluster_id: str) -> int:
-    """How many replicas hold something in a cluster."""
+    """Return the number of replicas that hold something in a cluster."""
     return sum(len(node.entries) for node in world.inventory.in_cluster(cluster_id))
 
 
 def _free(node: Node) -> int:
-    """Milli-GPU that are free."""
+    """Return the free milli-GPU of a node."""
     if node.slots:
         return node.free_slots * _WHOLE
     return sum(_free_of(device) for device in node.devices)
 
 
 def _free_of(device: Device) -> int:
-    """Milli-GPU that are free: where portions and memory requests share a card, the scarcer of the two counts.
+    """Return the free milli-GPU of a card. If portions and memory requests share it, the scarcer of the two counts.
 
-    None of a card in MIG mode: it gives slices alone, and would look like a free GPU.
+    A card in MIG mode has none: it gives only slices, and would look like a free GPU.
     """
     if in_mig(device) or device.mode in {Mode.UNHEALTHY, Mode.FOREIGN, Mode.WHOLE}:
         return 0
@@ -119,7 +119,7 @@ def _free_of(device: Device) -> int:
 
 
 def in_mig(device: Device) -> bool:
-    """Whether a card gives slices alone."""
+    """Return whether a card gives only slices."""
     return device.mig or device.mode is Mode.SLICED
 
 
@@ -138,7 +138,7 @@ def _free_slices(device: Device) -> int:
 
 
 def node(world: World, of: Node) -> fleet_pb2.NodeView:
-    """A node with its devices and who holds them."""
+    """Return a node with its devices and the workloads that hold them."""
     state = of.state.value if of.present else "NOT_READY"
     view = fleet_pb2.NodeView(
         cluster=of.cluster,
@@ -181,7 +181,7 @@ def _mode(device: Device) -> str:
 
 
 def _slices_of(device: Device) -> list[fleet_pb2.SliceUse]:
-    """The slices of its layout and those that are held, by their place."""
+    """Return the slices of the layout and the slices that are held, ordered by their start."""
     held = {(share.start, share.profile) for share in device.entries.values() if share.profile}
     there = held | {(start, profile) for profile, start in device.layout}
     return [
@@ -197,7 +197,7 @@ def _free_sevenths(device: Device) -> int:
 
 
 def _anonymous(world: World, of: Node) -> list[fleet_pb2.DeviceUse]:
-    """Anonymous slots: which is whose is not known, so they are shown as counted."""
+    """Return anonymous slots. The slot of each workload is not known, so only the numbers are right."""
     names = [_name(world, holder.workload) for holder, grant in sorted(of.entries.items()) for _ in range(grant.slots)]
     made = []
     for slot in range(of.slots):

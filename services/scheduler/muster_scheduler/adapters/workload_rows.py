@@ -1,6 +1,6 @@
-"""How workloads, what they ask for and their replicas look in the database.
+"""The form of workloads, their requests and their replicas in the database.
 
-Used by postgres.py, which writes, and rebuild.py, which reads; rows.py has the rest of the state.
+postgres.py uses it to write, and rebuild.py to read; rows.py has the rest of the state.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ _NOTHING: Final = b""
 
 
 class WorkloadBody(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A workload's row beside its columns. What is as it begins is not written: most of a million waiting ones."""
+    """A workload's row, without its columns.
+
+    Fields with their initial value are not written: in a million waiting workloads these are most fields.
+    """
 
     department: str = ""
     namespace: str = ""
@@ -65,7 +68,7 @@ class WorkloadBody(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ReplicaBody(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A replica's row beside its key."""
+    """A replica's row, without its key."""
 
     node: tuple[str, str]
     grant: Grant
@@ -78,15 +81,15 @@ class ReplicaBody(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 _APART: Final = frozenset({"avoid", "replacements", "failures", "old_generation"})
-"""Fields of a body that are not a workload's attributes as they stand."""
+"""Fields of a body whose form differs from the attributes of a workload."""
 _PLAIN: Final = tuple(name for name in WorkloadBody.__struct_fields__ if name not in _APART)
 _TURNS: Final = tuple(name for name in _PLAIN if name in COURSE)
-"""Those that its course has."""
+"""Fields that belong to the course of a workload."""
 _OWN: Final = tuple(name for name in _PLAIN if name not in COURSE)
 _AS_SAID: Final = frozenset(
     {"department", "namespace", "owner", "submitted", "message", "queued", "told_at", "cluster", "pool", "placed"}
 )
-"""Fields that a body holds just as a workload does: texts and numbers."""
+"""Fields with the same form in a body and in a workload: texts and numbers."""
 _SHARED: Final = ("department", "namespace", "owner", "cluster", "pool")
 """Fields whose texts many workloads share."""
 _PHASES: Final = {phase.value: phase for phase in Phase}
@@ -99,7 +102,7 @@ _request = msgspec.json.Decoder(Request)
 
 
 def of_workload(workload: Workload) -> str:
-    """A workload's body."""
+    """Return a workload's body."""
     return text(
         copied(
             workload,
@@ -113,16 +116,16 @@ def of_workload(workload: Workload) -> str:
 
 
 def to_workload(row: Any, words: dict[str, str]) -> tuple[Workload, int]:
-    """The workload of a row without request and replicas, and the generation of the revision that it replaces.
+    """Return the workload of a row without request and replicas, and the generation of the revision that it replaces.
 
-    words: what many workloads share, kept once; grows.
+    words: texts that many workloads share, kept once; grows.
     """
     keep, said = words.setdefault, _said.decode(row["body"])
     told = _REASONS[said.pop("told", None)]
     for name in _SHARED:
         if name in said:
             said[name] = keep(said[name], said[name])
-    plain = said if said.keys() <= _AS_SAID else {}  # what waits has few fields beside those that it begins with
+    plain = said if said.keys() <= _AS_SAID else {}  # a waiting workload has few fields other than its initial ones
     project, phase, desired = keep(row["project"], row["project"]), _PHASES[row["phase"]], _WISHES[row["desired"]]
     turns: dict[str, object] = {name: plain.pop(name) for name in _TURNS if name in plain}
     if desired is not FIRST.desired or row["attempt"] != FIRST.attempt:
@@ -145,22 +148,22 @@ def to_workload(row: Any, words: dict[str, str]) -> tuple[Workload, int]:
 
 
 def of_request(request: Request) -> str:
-    """A request's body, without the spec."""
+    """Return a request's body, without the spec."""
     return text(request._replace(spec=_NOTHING))
 
 
 def to_request(body: str, spec: bytes) -> Request:
-    """The request of a row."""
+    """Return the request of a row."""
     return _request.decode(body)._replace(spec=spec)
 
 
 def of_replica(replica: Replica) -> str:
-    """A replica's body."""
+    """Return a replica's body."""
     return text(copied(replica, ReplicaBody))
 
 
 def to_replica(row: Any) -> Replica:
-    """The replica of a row."""
+    """Return the replica of a row."""
     holder = Holder(str(row["workload"]), row["generation"], row["attempt"], row["role"], row["rank"], row["k"])
     read = _replica.decode(row["body"])
     plain = {name: getattr(read, name) for name in ReplicaBody.__struct_fields__}

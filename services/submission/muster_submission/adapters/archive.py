@@ -1,8 +1,8 @@
-"""The archive in PostgreSQL: what has been over for a while moves there, is found there, and goes by the month.
+"""The archive in PostgreSQL: moves of ended workloads into it, reads from it, and removals of whole months.
 
-Called by the upkeep, by handlers within their transaction, and by reading.py for what its own tables do not have.
-Holds: a workload is in the tables of lists or in the archive, and never in both; a reader who looks into the tables
-first and then into the archive misses none, because workloads move in that direction only.
+The archiving task calls it, handlers call it within their transaction, and reading.py calls it for workloads that its
+own tables do not have. Holds: a workload is in the tables for lists or in the archive, never in both. A reader that
+looks into the tables first and then into the archive misses none, because workloads move in that direction only.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from muster_submission.domain.archiving import Month, partition
 HISTORY: Final = """jsonb_to_recordset(a.history) AS h (
     seq bigint, at timestamptz, event text, text text, previous smallint, phase smallint, reason_code text,
     cluster text, attempt integer, other uuid)"""
-"""The entries of a history, of the row a."""
+"""The entries of the history of row a."""
 _SPEC: Final = """LATERAL (
     SELECT w.spec, w.effective_spec, w.issues, w.owner, w.origin, w.caused_by, w.asked_cluster) s"""
 SOURCE: Final = f"archive w CROSS JOIN {_SPEC}"
-"""In place of views.SOURCE."""
+"""The replacement of views.SOURCE for the archive."""
 BY_ID: Final = f"SELECT {views.COLUMNS} FROM {SOURCE} WHERE w.id = $1"  # noqa: S608 - constants only
 _DELETED: Final = 15
 _DUE: Final = """
@@ -77,7 +77,7 @@ UPDATE archive SET phase = $3, deleted_at = $2, moved_at = $2 WHERE id = ANY ($1
 _SPECS: Final = """
 SELECT workload_id::text AS id, effective_spec FROM workload_specs WHERE workload_id = ANY ($1::uuid[])
 """
-# A constant in the text, and no parameter: only so does PostgreSQL use the partial index of what is not Deleted.
+# A constant in the text, not a parameter: PostgreSQL needs it to use the partial index of rows that are not Deleted.
 _DELETE_DUE: Final = f"""
 UPDATE archive SET phase = $3, deleted_at = $1, moved_at = $1 WHERE (id, ended_at) IN (
     SELECT id, ended_at FROM archive WHERE delete_at <= $1 AND phase <> {_DELETED} ORDER BY delete_at LIMIT $2)
@@ -96,7 +96,7 @@ WHERE w.ended_at >= $1 AND w.ended_at < $2 AND (w.ended_at, w.id) < ($3, $4::uui
   AND ($6 OR w.phase <> {_DELETED})
 ORDER BY w.ended_at DESC, w.id DESC LIMIT $7
 """  # noqa: S608 - constants only
-# Of each project its newest ones: a filter over the newest of all would walk the archive for a project that has few.
+# The newest rows of each project: a filter over the newest of all would scan the archive for a project with few.
 _PAGE_OF_PROJECTS: Final = f"""
 SELECT {views.COLUMNS}, w.ended_at
 FROM unnest($8::text[]) AS p (project) CROSS JOIN LATERAL (
@@ -114,7 +114,7 @@ END: Final = datetime.max.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which archived workloads are asked for. projects: None for all; name: exactly that one, '' for all."""
+    """A selection of archived workloads. projects: None for all; name: an exact name, '' for all."""
 
     projects: frozenset[str] | None = None
     name: str = ""
@@ -125,20 +125,20 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A row in the order of pages: when it ended, and its id."""
+    """A position in the order of pages: the end time of a row, and its id."""
 
     ended_at: datetime = END
     id: str = _LAST_ID
 
 
 class PostgresArchive:
-    """The archive, and what moves into it and out of it."""
+    """The archive: moves into it, reads and removals."""
 
     def __init__(self, pool: asyncpg.Pool) -> None:
         self._pool = pool
 
     async def page(self, wanted: Wanted, size: int, after: Place) -> list[tuple[Workload, Place]]:
-        """Those that come after a place, with their own places; what ended last comes first."""
+        """Return the workloads after a place, with their own places; the latest end comes first."""
         values: list[Any] = [
             wanted.since, wanted.before, after.ended_at, after.id, wanted.name, wanted.deleted, size,
         ]  # fmt: skip
@@ -150,31 +150,31 @@ class PostgresArchive:
         return [(views.workload(row), Place(row["ended_at"], row["id"])) for row in rows]
 
     async def show(self, unit: Unit, workload_id: str) -> Workload | None:
-        """An archived workload as people see it."""
+        """Return an archived workload as users see it; None if the archive does not have it."""
         row = await unit.connection.fetchrow(BY_ID, workload_id)
         return None if row is None else views.workload(row)
 
     async def delete(self, unit: Unit, workload_ids: Iterable[str]) -> None:
-        """Makes archived workloads Deleted."""
+        """Mark archived workloads as Deleted."""
         await unit.connection.execute(_DELETE, list(workload_ids), unit.now, _DELETED)
 
     async def known(self, unit: Unit, workload_ids: Iterable[str]) -> frozenset[str]:
-        """Those of these that are archived."""
+        """Return those of these workloads that are archived."""
         rows = await unit.connection.fetch(_KNOWN, list(workload_ids), _DELETED)
         return frozenset(row["id"] for row in rows)
 
     async def standing(self, workload_ids: Sequence[str]) -> dict[str, bool]:
-        """Whether each of these that is archived is Deleted."""
+        """Return, for each of these workloads that is archived, whether it is Deleted."""
         rows = await self._pool.fetch(_KNOWN, list(workload_ids), _DELETED)
         return {row["id"]: row["deleted"] for row in rows}
 
     async def due(self, unit: Unit, before: datetime, at_most: int) -> dict[str, datetime]:
-        """Some that were over before a moment, locked: id to when they ended."""
+        """Lock and return some workloads that ended before a given time: id to end time."""
         rows = await unit.connection.fetch(_DUE, before, at_most)
         return {str(row["id"]): row["ended_at"] for row in rows}
 
     async def move(self, unit: Unit, workload_ids: Sequence[str]) -> None:
-        """Moves locked rows into the archive; their names are free. The partitions are there."""
+        """Move locked rows into the archive, which frees their names. Their partitions must exist."""
         specs = await unit.connection.fetch(_SPECS, workload_ids)
         after = {row["id"]: _deleted_after(row["effective_spec"]) for row in specs}
         seconds = [after.get(one, -1) for one in workload_ids]
@@ -184,12 +184,12 @@ class PostgresArchive:
         unit.mark_ended(moved)  # one that ended under an older release is not marked yet
 
     async def delete_due(self, connection: AnyConnection, now: datetime, at_most: int) -> int:
-        """Makes some Deleted whose time for that has come, as their specs say: the number."""
+        """Mark some workloads as Deleted whose automatic deletion is due, and return their number."""
         status: str = await connection.execute(_DELETE_DUE, now, at_most, _DELETED)
         return int(status.rpartition(" ")[2])
 
     async def oldest_due(self) -> datetime | None:
-        """When that ended which has waited longest for its move."""
+        """Return the end time of the workload that has waited longest for its move."""
         found: datetime | None = await self._pool.fetchval(
             "SELECT coalesce(finished_at, created_at) FROM workloads WHERE ended "
             "ORDER BY coalesce(finished_at, created_at) LIMIT 1"
@@ -197,12 +197,12 @@ class PostgresArchive:
         return found
 
     async def partitions(self, connection: AnyConnection) -> list[Month]:
-        """The months that the archive has a partition for, the oldest first."""
+        """Return the months that have a partition in the archive, the oldest first."""
         rows = await connection.fetch(_PARTITIONS)
         return [month for row in rows if (month := Month.of_partition(row["name"])) is not None]
 
     async def make_partition(self, connection: AnyConnection, month: Month) -> None:
-        """Makes the partition of a month. Attached afterwards: readers and writers of the others need not wait."""
+        """Create a table, then attach it as the partition of a month: users of other partitions do not have to wait."""
         name = partition(month)
         async with connection.transaction():
             await connection.execute(f"CREATE TABLE {name} (LIKE archive INCLUDING DEFAULTS INCLUDING CONSTRAINTS)")
@@ -212,22 +212,22 @@ class PostgresArchive:
             )
 
     async def drop_partition(self, connection: AnyConnection, month: Month) -> None:
-        """Drops the partition of a month with all that is in it."""
+        """Drop the partition of a month with all its rows."""
         name = partition(month)
         async with connection.transaction():
-            # A reader who is in the way is waited for shortly; then others have their turn, and it is tried again.
+            # Wait for a reader only a short time: others wait behind this lock. A later round tries again.
             await connection.execute("SET LOCAL lock_timeout = '2s'")
             await connection.execute(f"ALTER TABLE archive DETACH PARTITION {name}")
             await connection.execute(f"DROP TABLE {name}")
 
     async def remove(self, connection: AnyConnection, before: datetime, at_most: int) -> int:
-        """Removes some that ended before a moment: the number."""
+        """Remove some workloads that ended before a given time, and return their number."""
         status: str = await connection.execute(_REMOVE, before, at_most)
         return int(status.rpartition(" ")[2])
 
 
 def _deleted_after(effective_spec: bytes | None) -> int:
-    """So many seconds after its end a workload is deleted by itself; -1: never."""
+    """Return the seconds from the end of a workload to its automatic deletion; -1 for never."""
     if effective_spec is None:
         return -1
     spec = WorkloadSpec.FromString(effective_spec)

@@ -1,8 +1,8 @@
-"""Months of the archive as Parquet files, for those who analyse them elsewhere.
+"""Months of the archive as Parquet files, for analysis with other tools.
 
-Called by the archiving task before a month is dropped, and by `python -m muster_submission.export`. A file is written
-under another name first, so that one with its own name is whole. Holds: rows are read in stretches, so that memory does
-not depend on how much is written; credentials are masked.
+The archiving task calls it before it drops a month, and `python -m muster_submission.export` calls it. A file is first
+written under a temporary name, so that a file with the final name is complete. Holds: rows are read in batches, so that
+memory does not depend on the number of rows; credentials are masked.
 """
 
 from __future__ import annotations
@@ -40,15 +40,16 @@ _FIRST_ID: Final = "00000000-0000-0000-0000-000000000000"
 
 
 class Exporter:
-    """Writes Parquet files."""
+    """The writer of Parquet files."""
 
     def __init__(self, pool: asyncpg.Pool) -> None:
         self._pool = pool
 
     async def month(self, month: Month, folder: Path) -> None:
-        """Writes one month into a folder, as `archive-2026-11.parquet`. Raises ExportFailed.
+        """Write one month into a folder, as `archive-2026-11.parquet`. Raises ExportFailed.
 
-        A file that is there stays: what came late of a month that was removed gets a file of its own beside it.
+        An existing file stays. Late rows of a month that was already removed get another file in the same folder, such
+        as `archive-2026-11.2.parquet`.
         """
         file = folder / f"archive-{month}.parquet"
         for number in itertools.count(2):
@@ -58,22 +59,25 @@ class Exporter:
         await self.write(month.begin, month.end, file)
 
     async def write(self, since: datetime, before: datetime, file: Path) -> int:
-        """Writes what ended between two moments: the number of rows. Raises ExportFailed; no half a file stays."""
+        """Write workloads that ended between two times, and return their number. Raises ExportFailed.
+
+        A failed export leaves no partial file.
+        """
         partial = file.with_name(f".{file.name}.partial")
         try:
             return await self._write(since, before, file, partial)
-        except OSError as error:  # pyarrow's own errors of files are OSErrors as well
+        except OSError as error:  # pyarrow's own file errors are OSErrors too
             raise ExportFailed(f"{file}: {error.strerror or error}; make room there, or name another folder") from error
         except (*TRANSIENT, asyncpg.PostgresError):
             raise
         except Exception as error:  # a row that cannot be written must not end the service
             raise ExportFailed(f"{file}: {type(error).__name__}: {error}") from error
         finally:
-            with suppress(OSError):  # what stood in the way is said already
+            with suppress(OSError):  # the first error is already reported
                 await asyncio.to_thread(partial.unlink, missing_ok=True)
 
     async def _write(self, since: datetime, before: datetime, file: Path, partial: Path) -> int:
-        # Imported here: 40 MB that only those pay who write such files.
+        # Imported here: it takes 40 MB of memory, and only a process that writes such files needs it.
         from muster_submission.adapters.parquet import ParquetFile  # noqa: PLC0415
 
         written, sink = 0, await asyncio.to_thread(ParquetFile, partial)
@@ -94,7 +98,7 @@ class Exporter:
 
 
 def _shown(row: Any) -> dict[str, Any]:
-    """A row of the file."""
+    """Return a row of the file."""
     shown = views.workload(row)
     return {
         "id": row["id"],

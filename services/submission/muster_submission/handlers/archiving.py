@@ -1,15 +1,15 @@
-"""Archiving: what has been over for the retention moves out of the tables that lists and events work on.
+"""Archiving: workloads that have been over for the retention move out of the tables for lists and events.
 
-Run by the composition root as an eternal task; one instance of submission works at a time.
+The composition root runs it as an eternal task; one instance of submission works at a time.
 
-1. What is due moves in stretches, oldest first, each in a transaction that tells policy as well; at least as much time
-   passes between two stretches as one took.
-2. A month that has no partition yet gets one, and the next stretch moves what ended in it.
-3. What is to be deleted by itself is marked so: its row is here alone.
-4. What is older than the archive's own retention goes: whole months, each written to a Parquet file first where a
-   folder is named, and without a folder also single rows of the month that is partly too old.
+1. Move the workloads that are due in batches, oldest first. The transaction of each batch also publishes to policy.
+   Between two batches the task rests for as long as one took, at most 1 s.
+2. Create a partition for a month that has none; the next batch moves the workloads that ended in this month.
+3. Mark workloads whose automatic deletion is due as Deleted: their rows are only in the archive.
+4. Remove whole months that are older than the archive's own retention. If a folder is configured, write each month to a
+   Parquet file there first. Without a folder, also remove single rows of the month that is only partly too old.
 
-Holds: a month that could not be written is not dropped, and everything else goes on.
+Holds: a month that could not be written is not dropped, and everything else continues.
 """
 
 from __future__ import annotations
@@ -61,14 +61,15 @@ OVERDUE: Final = metrics.gauge(
 )
 
 Export = Callable[[Month, Path], Awaitable[None]]
-"""Writes a month of the archive into a folder. Raises ExportFailed."""
+"""A function that writes a month of the archive into a folder. Raises ExportFailed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """after: a workload is archived so long after its end. kept: it stays in the archive so long; zero is for ever.
+    """The settings of archiving.
 
-    folder: each month is written into it before it is dropped.
+    after: time from the end of a workload to its move. kept: time for which it stays in the archive; zero is for ever.
+    folder: each month is written into it before the month is dropped.
     """
 
     after: timedelta
@@ -77,7 +78,7 @@ class Plan:
 
 
 class Archiving:
-    """The task."""
+    """The task that archives workloads."""
 
     def __init__(self, database: Database, archive: Archive, export: Export, plan: Plan, health: Health) -> None:
         self._database = database
@@ -88,13 +89,13 @@ class Archiving:
         self._stretch_size = _STRETCH
 
     async def run(self) -> None:
-        """One round every ten seconds, for ever. An eternal task."""
+        """Run one round every ten seconds, for ever. An eternal task."""
         while True:
             try:
                 await self.round()
             except (*TRANSIENT, asyncpg.PostgresError, OutcomeUnknown, TimeoutError) as error:
-                self._stretch_size = max(1, self._stretch_size // 2)  # it may have been too much for one statement
-                _log.warning("nothing was archived, tried again", error=repr(error), at_once=self._stretch_size)
+                self._stretch_size = max(1, self._stretch_size // 2)  # the batch may be too large for a statement
+                _log.warning("nothing was archived; tried again", error=repr(error), at_once=self._stretch_size)
                 self._health.degraded(_MOVING, f"workloads that are over are not archived: {error!r}")
             else:
                 self._stretch_size = min(_STRETCH, 2 * self._stretch_size)
@@ -102,7 +103,7 @@ class Archiving:
             await asyncio.sleep(_EVERY)
 
     async def round(self) -> None:
-        """Archives all that is due now and removes what is too old, unless another instance is doing so."""
+        """Archive all workloads that are due and remove rows that are too old, unless another instance is doing so."""
         connection = await self._database.connect()
         try:
             if not await connection.fetchval(_LOCK):
@@ -118,19 +119,19 @@ class Archiving:
                 pass
             await self._remove(connection)
         finally:
-            await connection.close(timeout=5)  # its lock goes with it
+            await connection.close(timeout=5)  # this releases its lock
 
     async def _settled(self, connection: AnyConnection) -> bool:
-        """Whether this release has run here for a day.
+        """Return whether this release has run here for a day.
 
-        Until then an instance of the release before may be beside it, or come back: that one does not know the archive,
-        and tells agents that they need no folders of what is there.
+        Until then an instance of the previous release may still run, or be started again. It does not know the archive,
+        and tells agents that the folders of archived workloads are not needed.
         """
         since = await connection.fetchval(_SINCE, int(identity.now().timestamp()))
         return bool(identity.now().timestamp() - since >= min(_DAY, self._plan.after.total_seconds()))
 
     async def _stretch(self, connection: AnyConnection) -> bool:
-        """Moves some; whether there may be more."""
+        """Move one batch; return whether there may be more."""
         before = identity.now() - self._plan.after
         there = set(await self._archive.partitions(connection))
         async with self._database.unit() as unit:
@@ -139,10 +140,10 @@ class Archiving:
             if moving:
                 await self._archive.move(unit, moving)
             for one in moving:
-                # No version: policy may have forgotten the workload, and nothing of it comes after this.
+                # No version: policy may have forgotten the workload, and no event of it follows.
                 unit.publish(SUBMISSIONS, one, WorkloadArchived(workload_id=one), versioned=False)
         ARCHIVED.inc(len(moving))
-        # After the unit: a partition is made on another connection, while no row is locked.
+        # After the unit: a partition is created on another connection, while no row is locked.
         missing = lacking(due.values(), there)
         for month in missing:
             await self._archive.make_partition(connection, month)
@@ -163,7 +164,7 @@ class Archiving:
             self._health.degraded(_REMOVING, f"nothing is removed from the archive: {error}")
             return
         except asyncpg.LockNotAvailableError:
-            _log.info("a month of the archive is being read and stays for another round")
+            _log.info("a month of the archive is being read; a later round removes it")
             return
         self._health.good(_REMOVING)
         if self._plan.folder is None:
