@@ -2,8 +2,8 @@
 
 Called by the embedded stack, which gives them to its broker, and by `muster bus acls` for other brokers.
 Holds: an identity may read and write exactly the topics that name it as reader or writer, and nothing that is not
-listed is allowed. The one exception is the scheduler: its clusters are registered while it runs, so that it may use
-every topic below `muster.clusters.`, the reports too.
+listed is allowed; a service also reads the topics that only it writes. The one exception is the scheduler: its clusters
+are registered while it runs, so that it may use every topic below `muster.clusters.`, the reports too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,18 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from muster_chassis.topics import AGENTS, CLUSTERS, FIXED, OUTSIDE, SERVICES, Topic, assignments, owned_by, reports
+from muster_chassis.topics import (
+    AGENTS,
+    CLUSTERS,
+    FIXED,
+    OUTSIDE,
+    SERVICES,
+    Topic,
+    assignments,
+    owned_by,
+    published_by,
+    reports,
+)
 
 SCHEDULER: Final = "scheduler"
 TRANSACTIONAL_ID: Final = "muster-assignments"
@@ -68,6 +79,8 @@ def of_service(service: str) -> list[Acl]:
         raise ValueError(f"{service!r} is not a service; there are {', '.join(SERVICES)}")
     rules = [*_topics(service, service, FIXED)]
     rules += [_literal(service, topic, operation) for topic in owned_by(service) for operation in _OWNING]
+    # At its start a service compares its database with what it has published (restored.py).
+    rules += [_literal(service, topic, Operation.READ) for topic in published_by(service)]
     # Consumer groups begin with the name of their service; the id of the bus follows.
     rules.append(Acl(service, Resource.GROUP, service, Pattern.PREFIXED, Operation.READ))
     if service == SCHEDULER:

@@ -5,8 +5,10 @@ The scheduler and its standby read with it: an offset is then durable exactly wh
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
-from typing import Any
+from contextlib import suppress
+from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
@@ -15,7 +17,10 @@ from muster_chassis.bus import Bus, Session
 from muster_chassis.consumer import Consumer
 from muster_chassis.database import Database
 from muster_chassis.intake import Place
+from muster_chassis.partitions import position
 from muster_chassis.topics import Topic
+
+_SEEK_SECONDS: Final = 2.0
 
 
 class AssignedConsumer(Consumer):
@@ -40,8 +45,8 @@ class AssignedConsumer(Consumer):
         if wanted == self._opened:
             return False
         counts = await self._bus.wait_for(sorted(wanted))
-        before = consumer.assignment()
-        positions = {tp: await consumer.position(tp) for tp in before}
+        found = {tp: await position(consumer, tp) for tp in consumer.assignment()}
+        positions = {tp: at for tp, at in found.items() if at is not None}
         await self._assign(consumer, counts, positions)
         self.caught_up.clear()
         return False
@@ -65,12 +70,17 @@ class AssignedConsumer(Consumer):
         partitions = [TopicPartition(name, number) for name, count in counts.items() for number in range(count)]
         stored = {} if self._from_beginning else await self._stored_offsets()
         consumer.assign(partitions)
+        new = []
         for tp in partitions:
             at = positions.get(tp, stored.get((tp.topic, tp.partition)))
             if at is None:
-                await consumer.seek_to_beginning(tp)
+                new.append(tp)
             else:
                 consumer.seek(tp, at)
+        if new:
+            with suppress(TimeoutError):  # a partition without a leader gets its position once it has one
+                async with asyncio.timeout(_SEEK_SECONDS):
+                    await consumer.seek_to_beginning(*new)
         self._opened = frozenset(counts)
 
     async def _stored_offsets(self) -> dict[Place, int]:

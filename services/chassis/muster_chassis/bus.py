@@ -19,8 +19,9 @@ from muster_chassis.broker import Broker
 from muster_chassis.database import PASSING, Database
 from muster_chassis.health import Health
 from muster_chassis.kafka import KAFKA_TROUBLE
+from muster_chassis.restored import DatabaseBehind, Verification
 from muster_chassis.topic_admin import create_topics
-from muster_chassis.topics import Topic
+from muster_chassis.topics import Topic, owned_by, published_by
 
 _log = logs.get(__name__)
 _INTERVAL: Final = 1.0
@@ -102,7 +103,11 @@ class Session:
 
 
 class Bus:
-    """One process's view of Kafka. `owned`: topics that it creates, now and after every change of identity."""
+    """One process's view of Kafka.
+
+    owned: topics that it creates, now and after every change of identity. verify: awaited with the cluster id before
+    the first session on it; no session begins while it raises DatabaseBehind.
+    """
 
     def __init__(
         self,
@@ -112,17 +117,26 @@ class Bus:
         identity: IdentityStore,
         owned: Iterable[Topic] = (),
         health: Health | None = None,
+        verify: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
         self.broker = broker
         self.client = client
         self.health = health or Health()
         self._identity = identity
+        self._verify = verify
         self._owned = {topic.name: topic for topic in owned}
         self._probe = kafka.Probe(broker, f"{client}-watch")
         self._session: Session | None = None
         self._mark = broker.mark()
         self._opened = asyncio.Event()
         self._on_change: list[Callable[[str], Awaitable[None]]] = []
+
+    @classmethod
+    def of_service(cls, name: str, database: Database, broker: Broker, *, client: str, health: Health) -> Bus:
+        """The bus of a service with a database, which is compared with what is on Kafka (restored.py)."""
+        verify = Verification(database, broker, published_by(name), client=client)
+        known = DatabaseIdentity(database)
+        return cls(broker, client=client, identity=known, owned=owned_by(name), health=health, verify=verify)
 
     @property
     def cluster_id(self) -> str:
@@ -168,6 +182,9 @@ class Bus:
             return False
         except PASSING as error:
             self.health.bad("database", repr(error))
+            return False
+        except DatabaseBehind as error:
+            self.health.bad("restored", str(error), at_once=True)
             return False
         self.health.good("kafka")
         return True
@@ -240,6 +257,9 @@ class Bus:
     async def _begin(self, seen: str) -> None:
         known = await self._identity.known() if self._session is None else self._session.cluster_id
         old, changed = self._session, known is not None and known != seen
+        if self._verify is not None and (old is None or changed):
+            await self._verify(seen)
+            self.health.good("restored")
         if known != seen:
             await self._identity.replace(seen)
         if changed:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from google.protobuf.message import DecodeError, Message
 
@@ -113,6 +113,19 @@ class MessageDecoder:
             return cls.FromString(value)
         except (DecodeError, ValueError) as error:
             raise Reject(f"the value is no {event_type}: {error}") from error
+
+
+def origin_of(record: Any) -> Origin:
+    """Turn a record that aiokafka delivered into an Origin."""
+    return Origin(
+        record.topic,
+        record.partition,
+        record.offset,
+        record.key,
+        record.value,
+        tuple((name, value if value is not None else b"") for name, value in record.headers),
+        record.timestamp,
+    )
 
 
 def inbox_key(event: Event, bus: str) -> str:

@@ -23,11 +23,11 @@ from muster_chassis.attempts import patiently
 from muster_chassis.backoff import Backoff
 from muster_chassis.breakers import Tripped
 from muster_chassis.bus import Bus, BusLost, Session
-from muster_chassis.codec import Decoder
+from muster_chassis.codec import Decoder, origin_of
 from muster_chassis.database import PASSING, Database, transient
-from muster_chassis.events import Origin
 from muster_chassis.intake import Handler, Intake, Place
 from muster_chassis.kafka import KAFKA_TROUBLE
+from muster_chassis.partitions import Partitions, position
 from muster_chassis.topics import Topic
 from muster_chassis.unit import Unit
 
@@ -87,7 +87,7 @@ class Consumer(ABC):
         self._committed_only = committed_only
         self._stopping = asyncio.Event()
         self._finished = asyncio.Event()
-        self._ends: dict[TopicPartition, int] = {}
+        self._partitions = Partitions(bus.health)
         self._read_to_end: set[TopicPartition] = set()
         self._done: dict[Place, int] = {}
         self._until: dict[str, dict[int, float]] = {}
@@ -118,7 +118,10 @@ class Consumer(ABC):
         The present time where its end is reached. It stands still while the topic is stopped or Kafka does not answer,
         and lags behind while there is more to read than can be handled.
         """
-        return min(self._until.get(topic, {}).values(), default=None)
+        known = self._until.get(topic, {})
+        if any(tp.topic == topic and tp.partition not in known for tp in self._partitions.waiting):
+            return None
+        return min(known.values(), default=None)
 
     async def stop(self) -> None:
         """Finishes the batch in hand, commits offsets and returns when that is done."""
@@ -147,8 +150,9 @@ class Consumer(ABC):
         try:
             while not self._stopping.is_set() and not await self._changed(consumer):
                 self._pause_stopped(consumer)
-                polled = await consumer.getmany(timeout_ms=_POLL_MS, max_records=self._records)
-                await self._learn_ends(consumer)
+                polled = await self._readable(
+                    consumer, await consumer.getmany(timeout_ms=_POLL_MS, max_records=self._records)
+                )
                 if polled:
                     await self._process(consumer, polled)
                     backoff.reset()
@@ -158,6 +162,7 @@ class Consumer(ABC):
                 await self._sweep(consumer)
             lost = False
         finally:
+            self._partitions.forget()
             if lost:
                 kafka.discard(consumer)
             else:
@@ -197,18 +202,20 @@ class Consumer(ABC):
     def _pause_stopped(self, consumer: AIOKafkaConsumer) -> None:
         assigned, paused = consumer.assignment(), consumer.paused()
         stopped = {tp for tp in assigned if tp.topic in self.intake.breakers.stopped}
-        if stopped - paused:
-            consumer.pause(*(stopped - paused))
-        if paused - stopped:
-            for tp in paused - stopped:
-                self._bus.health.good(f"consumer {tp.topic}")
-            consumer.resume(*(paused - stopped))
+        for topic in {tp.topic for tp in paused - stopped}:
+            self._bus.health.good(f"consumer {topic}")
+        wanted = stopped | (assigned & self._partitions.waiting)
+        if wanted - paused:
+            consumer.pause(*(wanted - paused))
+        if paused - wanted:
+            consumer.resume(*(paused - wanted))
 
     async def _sweep(self, consumer: AIOKafkaConsumer) -> None:
         now = time.monotonic()
         if now - self._swept < _SWEEP_SECONDS:
             return
         self._swept = now
+        self._partitions.show(consumer)
         mine = {(tp.topic, tp.partition) for tp in consumer.assignment()}
         await self.intake.sweep(lambda place: place in mine)
         breakers = self.intake.breakers
@@ -216,13 +223,16 @@ class Consumer(ABC):
         if breakers.stopped or breakers.resumptions:
             await breakers.look()
 
-    async def _learn_ends(self, consumer: AIOKafkaConsumer) -> None:
-        """For partitions that are new to it: where they end now, and whether their oldest records have gone."""
-        missing = consumer.assignment() - self._ends.keys()
-        if missing:
-            self._ends.update(await consumer.end_offsets(missing))
-            beginnings = await consumer.beginning_offsets(missing)
-            self.intake.cut |= {(tp.topic, tp.partition) for tp, first in beginnings.items() if first > 0}
+    async def _readable(
+        self, consumer: AIOKafkaConsumer, polled: Mapping[TopicPartition, Sequence[Any]]
+    ) -> Mapping[TopicPartition, Sequence[Any]]:
+        """Return what was polled, without partitions whose extent is unknown. Those are read once it is known."""
+        learnt = await self._partitions.learn(consumer)
+        self.intake.cut |= {(tp.topic, tp.partition) for tp, extent in learnt.items() if extent.first > 0}
+        waiting = self._partitions.waiting
+        for tp in polled.keys() & waiting:
+            consumer.seek(tp, polled[tp][0].offset)
+        return {tp: records for tp, records in polled.items() if tp not in waiting}
 
     async def _note_read(self, consumer: AIOKafkaConsumer) -> None:
         """Marks what has been read to the end, after it was handled.
@@ -232,9 +242,11 @@ class Consumer(ABC):
         if self.caught_up.is_set():
             return
         assigned = consumer.assignment()
-        for tp in (assigned & self._ends.keys()) - self._read_to_end:
-            if await consumer.position(tp) >= self._ends[tp]:
-                self._read_to_end.add(tp)
+        for tp, extent in list(self._partitions.known.items()):
+            if tp in assigned and tp not in self._read_to_end:
+                at = await position(consumer, tp)
+                if at is not None and at >= extent.end:
+                    self._read_to_end.add(tp)
         if assigned and assigned <= self._read_to_end:
             self.caught_up.set()
 
@@ -249,7 +261,8 @@ class Consumer(ABC):
             if told is None or now - told / 1000 > _FRESH_SECONDS:
                 continue
             end = consumer.last_stable_offset(tp) if self._committed_only else consumer.highwater(tp)
-            if end is not None and await consumer.position(tp) >= end:
+            at = await position(consumer, tp)
+            if end is not None and at is not None and at >= end:
                 self._know(tp, now)
         for topic, numbers in self._until.items():
             for number in [one for one in numbers if TopicPartition(topic, one) not in assigned]:
@@ -262,7 +275,7 @@ class Consumer(ABC):
 
     def _forget_ends(self) -> None:
         self.caught_up.clear()
-        self._ends.clear()
+        self._partitions.forget()
         self._read_to_end.clear()
         self.intake.cut = frozenset()
 
@@ -271,16 +284,3 @@ class Consumer(ABC):
             async with asyncio.timeout(_STOP_SECONDS):
                 await self._commit(consumer, force=True)
         await kafka.stop(consumer)
-
-
-def origin_of(record: Any) -> Origin:
-    """What aiokafka delivered, as we keep it."""
-    return Origin(
-        record.topic,
-        record.partition,
-        record.offset,
-        record.key,
-        record.value,
-        tuple((name, value if value is not None else b"") for name, value in record.headers),
-        record.timestamp,
-    )

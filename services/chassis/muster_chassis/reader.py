@@ -15,8 +15,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from muster_chassis import kafka, logs
 from muster_chassis.backoff import Backoff
 from muster_chassis.bus import Bus, BusLost, Session
-from muster_chassis.codec import Decoder
-from muster_chassis.consumer import origin_of
+from muster_chassis.codec import Decoder, origin_of
 from muster_chassis.events import Event, Origin, Reject, Retry
 from muster_chassis.kafka import KAFKA_TROUBLE
 from muster_chassis.topics import Topic

@@ -1,7 +1,7 @@
-"""The typed catalogue of topics: name, owner, partitions, what is kept, and what stands on them.
+"""The typed catalogue of topics: name, owner, partitions, retention and content.
 
-Each service creates on start what it owns and waits for the rest. There is no automatic creation, so a topic that is
-not declared here does not exist.
+Each service creates its own topics at start and waits for the others. Kafka creates no topics automatically, so a topic
+that is not declared here does not exist.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import Final
 
 PARTITIONS: Final = 12
 SEGMENTS: Final = 7
-"""The oldest segment of a topic goes as a whole, so that records stay up to this part of the retention longer."""
+"""Segments per retention. Kafka removes whole segments, so records stay up to 1/SEGMENTS of the retention longer."""
 COMPACTED_SEGMENT_MS: Final = 10 * 60 * 1000
-"""The segment that is written to is never compacted: history of this time stands on a topic beside its state."""
+"""Kafka never compacts the segment that it writes to, so a topic has this much history in addition to its state."""
 TOMBSTONES_MS: Final = 24 * 3600 * 1000
-"""A reader that is away for longer sees that a key is not there, and no tombstone of it."""
+"""A reader that is away for longer finds that a key is missing, but sees no tombstone for it."""
 CLUSTERS: Final = "muster.clusters."
-"""How the names of the clusters' topics begin."""
+"""The prefix of the names of the clusters' topics."""
 _CLUSTER_ID: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _CLUSTER_TOPIC: Final = re.compile(r"muster\.clusters\.([a-z]([-a-z0-9]*[a-z0-9])?)\.(assignments|reports)")
 
 
 class Cleanup(StrEnum):
-    """What Kafka removes."""
+    """The records that Kafka removes."""
 
     DELETE = "delete"
     """Records older than the retention."""
@@ -36,18 +36,18 @@ class Cleanup(StrEnum):
 
 SERVICES: Final = ("submission", "policy", "scheduler", "telemetry")
 AGENTS: Final = "agents"
-"""Among writers and readers: the agent of each cluster; of a topic of one cluster, that cluster's agent alone."""
+"""As a writer or reader: the agent of each cluster; for a topic of one cluster, only the agent of that cluster."""
 OUTSIDE: Final = "outside"
-"""Among writers: programs that are no part of Muster, each with an identity of its own."""
+"""As a writer: programs that are not part of Muster, each with its own identity."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
     """One topic. `owner` creates it; `ours`: only Muster's services write to it, so mass rejection means a fault.
 
-    writers, readers: services, AGENTS or OUTSIDE. The broker holds them to it (acls.py).
-    `versioned`: its records may carry the version of their aggregate, and one that is rejected holds back its
-    successors. On the others (reports, samples) a record brings an order of its own and holds nothing back.
+    writers, readers: services, AGENTS or OUTSIDE. The broker enforces them (acls.py).
+    `versioned`: records may carry the version of their aggregate, and a rejected record holds back its successors. On
+    the other topics (reports, samples) a record has its own order and holds nothing back.
     """
 
     name: str
@@ -62,11 +62,11 @@ class Topic:
 
     @property
     def compacted(self) -> bool:
-        """Whether versions may be missing on it without anything being lost."""
+        """True if versions may be missing on this topic without a loss."""
         return self.cleanup is Cleanup.COMPACT
 
     def config(self, replicas: int, retention: timedelta) -> dict[str, str]:
-        """The topic's configuration for Kafka, where each of its partitions has so many replicas."""
+        """Return the topic's configuration for Kafka, if each partition has this number of replicas."""
         kept = int(retention.total_seconds() * 1000)
         common = {"max.message.bytes": "2097152", "min.insync.replicas": str(max(1, replicas - 1))}
         if self.compacted:
@@ -147,7 +147,7 @@ _BY_NAME: Final = {topic.name: topic for topic in FIXED}
 
 
 def assignments(cluster: str) -> Topic:
-    """The desired state of one cluster."""
+    """Return the topic with the desired state of one cluster."""
     return Topic(
         f"{CLUSTERS}{_checked(cluster)}.assignments",
         "scheduler",
@@ -160,7 +160,7 @@ def assignments(cluster: str) -> Topic:
 
 
 def reports(cluster: str) -> Topic:
-    """What the agent of one cluster sees."""
+    """Return the topic with the reports of one cluster's agent."""
     return Topic(
         f"{CLUSTERS}{_checked(cluster)}.reports",
         "scheduler",
@@ -173,12 +173,17 @@ def reports(cluster: str) -> Topic:
 
 
 def owned_by(service: str) -> tuple[Topic, ...]:
-    """The fixed topics that `service` creates."""
+    """Return the fixed topics that `service` creates."""
     return tuple(topic for topic in FIXED if topic.owner == service)
 
 
+def published_by(service: str) -> tuple[Topic, ...]:
+    """Return the fixed topics that only `service` writes."""
+    return tuple(topic for topic in FIXED if topic.writers == (service,))
+
+
 def named(name: str) -> Topic:
-    """The topic called `name`. Raises KeyError where the catalogue has none."""
+    """Return the topic called `name`. Raises KeyError if it is not in the catalogue."""
     known = _BY_NAME.get(name)
     if known is not None:
         return known
@@ -189,7 +194,7 @@ def named(name: str) -> Topic:
 
 
 def find(name: str) -> Topic | None:
-    """The topic called `name`; None where the catalogue has none. For names that people or records bring."""
+    """Return the topic called `name`; None if it is not in the catalogue. For names from users or records."""
     try:
         return named(name)
     except KeyError:

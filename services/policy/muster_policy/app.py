@@ -14,7 +14,7 @@ from typing import Final
 import asyncpg
 
 from muster_chassis import logs
-from muster_chassis.bus import Bus, DatabaseIdentity
+from muster_chassis.bus import Bus
 from muster_chassis.database import TRANSIENT, Database
 from muster_chassis.dead_letters import dead_letters_service
 from muster_chassis.group_consumer import GroupConsumer
@@ -24,12 +24,12 @@ from muster_chassis.outbox import Relay
 from muster_chassis.retention import Retention
 from muster_chassis.rpc import Service, ServiceName, internal_server
 from muster_chassis.runtime import Runtime
-from muster_chassis.topics import SUBMISSIONS, TENANCY, owned_by
+from muster_chassis.topics import SUBMISSIONS, TENANCY
 from muster_policy.adapters.file import PolicyFile
 from muster_policy.adapters.herald import KafkaHerald
 from muster_policy.adapters.postgres import PostgresBooks, forget
 from muster_policy.domain.bench import Bench
-from muster_policy.handlers import Handlers
+from muster_policy.handlers import AT_ONCE, Handlers
 from muster_policy.rpc import policies_service
 from muster_policy.settings import PolicySettings
 from muster_policy.stream import DECODER, Stream
@@ -50,13 +50,7 @@ async def compose(runtime: Runtime, settings: PolicySettings) -> None:
     migrations = load(NAME, files("muster_policy") / "migrations")
     database = await Database.open(settings, source=NAME, migrations=migrations, health=runtime.health)
     runtime.close_last(database.close)
-    bus = Bus(
-        settings.broker,
-        client=settings.instance,
-        identity=DatabaseIdentity(database),
-        owned=owned_by(NAME),
-        health=runtime.health,
-    )
+    bus = Bus.of_service(NAME, database, settings.broker, client=settings.instance, health=runtime.health)
     runtime.close_last(bus.close)
     await bus.open()
     handlers = Handlers(bench, PostgresBooks(), KafkaHerald())
@@ -98,9 +92,15 @@ async def release(database: Database, handlers: Handlers) -> None:
     while True:
         await asyncio.sleep(_RELEASE_SECONDS)
         try:
-            if not await database.pool.fetchval("SELECT EXISTS (SELECT 1 FROM waiting)"):
-                continue
-            async with database.unit() as unit:
-                await handlers.release(unit)
+            if await database.pool.fetchval("SELECT EXISTS (SELECT 1 FROM waiting)"):
+                await release_due(database, handlers)
         except (*TRANSIENT, asyncpg.PostgresError, TimeoutError) as error:
             _log.warning("what waits could not be looked at, tried again", error=repr(error))
+
+
+async def release_due(database: Database, handlers: Handlers) -> None:
+    """Judge all submissions that waited and can be judged now, batch by batch."""
+    more = True
+    while more:
+        async with database.unit() as unit:
+            more = await handlers.release(unit) == AT_ONCE

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster_chassis import topics
-from muster_chassis.bus import Bus, DatabaseIdentity
+from muster_chassis.bus import Bus
 from muster_chassis.database import Database
 from muster_chassis.migrations import of_package
 from muster_chassis.notifications import OUTBOX
@@ -34,13 +33,8 @@ async def compose(runtime: Runtime, settings: SubmissionSettings) -> Application
     migrations = of_package(NAME, "muster_submission")
     database = await Database.open(settings, source=NAME, migrations=migrations, health=runtime.health)
     runtime.close_last(database.close)
-    bus = Bus(
-        settings.broker,
-        client=f"muster-{NAME}-{settings.instance}",
-        identity=DatabaseIdentity(database),
-        owned=topics.owned_by(NAME),
-        health=runtime.health,
-    )
+    client = f"muster-{NAME}-{settings.instance}"
+    bus = Bus.of_service(NAME, database, settings.broker, client=client, health=runtime.health)
     runtime.close_last(bus.close)
     app = Application(runtime, settings, database, bus)
     for owner in (app.scheduler, app.policy, app.telemetry, app.refused_calls, app.expressions, app.peers):

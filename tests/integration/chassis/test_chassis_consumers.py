@@ -1,4 +1,4 @@
-"""The consumer loops on the real Kafka: the end of a topic, topics that join, foreign records, the breaker, redrive."""
+"""The consumer loops on the real Kafka: ends, offline partitions, topics that join, foreign records, the breaker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from aiokafka import AIOKafkaProducer
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import LeaderNotAvailableError
 
 from muster.api.v1 import dead_letters_pb2 as pb
 from muster_chassis import consumer as consumer_module
@@ -22,6 +24,7 @@ from muster_chassis.topics import SUBMISSIONS, TRIGGERS, assignments, reports
 from muster_chassis.unit import ASSIGNMENTS
 from muster_stack.embedded import EmbeddedKafka
 from tests.support.calls import Call
+from tests.support.offline import without_leader
 from tests.support.records import poison, record
 from tests.support.stations import DECODER, Journal, station
 from tests.support.waiting import eventually, until
@@ -39,7 +42,7 @@ async def _outsider(kafka: str) -> AsyncIterator[AIOKafkaProducer]:
 
 async def _write(producer: AIOKafkaProducer, *records: Origin) -> None:
     for one in records:
-        await producer.send_and_wait(one.topic, one.value, one.key, headers=list(one.headers), partition=0)
+        await producer.send_and_wait(one.topic, one.value, one.key, headers=list(one.headers), partition=one.partition)
 
 
 async def test_the_end_of_a_topic_is_reached_behind_transaction_markers(database: Any, kafka: str) -> None:
@@ -72,6 +75,76 @@ async def test_it_knows_until_when_a_topic_is_read(database: Any, own_kafka: Emb
         stopped = time.time()
         await until(lambda: time.time() > stopped + 2 * consumer_module._FRESH_SECONDS)
         assert (consumer.read_until(topic) or 0.0) <= stopped + consumer_module._FRESH_SECONDS
+
+
+OFFLINE = TopicPartition(SUBMISSIONS.name, 0)
+
+
+@pytest.mark.parametrize("assigned", [False, True], ids=["group", "assigned"])
+async def test_a_partition_without_a_leader_holds_up_no_other(
+    database: Any, kafka: str, monkeypatch: pytest.MonkeyPatch, assigned: bool
+) -> None:
+    async with station("submission", database.url("submission"), kafka) as here, _outsider(kafka) as producer:
+        await _write(producer, record("w1"), record("w2", partition=1))
+        offline = without_leader(monkeypatch)
+        offline.add(OFFLINE)
+        journal = Journal()
+        consumer = here.consume(journal, assigned=assigned)
+        await until(lambda: journal.handled)
+        await until(lambda: here.bus.health.waiting)
+        told = "muster.submissions/0 has no leader; its records wait"
+        assert here.bus.health.waiting == {"partition muster.submissions/0": told}
+        assert here.bus.health.serving
+        assert journal.handled == [("w2", 0)]
+        assert not consumer.caught_up.is_set(), "a takeover waits for every partition (rule 5)"
+        assert consumer.read_until(SUBMISSIONS.name) is None
+        offline.clear()
+        await until(lambda: len(journal.handled) == 2)
+        await asyncio.wait_for(consumer.caught_up.wait(), 20)
+        await until(lambda: not here.bus.health.waiting)
+
+
+async def test_a_partition_that_loses_its_leader_later_is_named(
+    database: Any, kafka: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with station("submission", database.url("submission"), kafka) as here, _outsider(kafka) as producer:
+        journal = Journal()
+        consumer = here.consume(journal, assigned=True)
+        await asyncio.wait_for(consumer.caught_up.wait(), 20)
+        offline = without_leader(monkeypatch)
+        offline.add(OFFLINE)
+        await until(lambda: "partition muster.submissions/0" in here.bus.health.waiting)
+        await _write(producer, record("w1", partition=1))
+        await until(lambda: journal.handled)
+        offline.clear()
+        await until(lambda: not here.bus.health.waiting)
+        await _write(producer, record("w2"))
+        await until(lambda: journal.handled == [("w1", 0), ("w2", 0)])
+
+
+async def test_a_partition_is_not_read_before_it_is_known_where_it_begins(
+    database: Any, kafka: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = {OFFLINE}
+    real: Any = AIOKafkaConsumer.end_offsets
+
+    async def ends(self: AIOKafkaConsumer, partitions: list[TopicPartition]) -> Any:
+        if silent & set(partitions):
+            raise LeaderNotAvailableError(OFFLINE)
+        return await real(self, partitions)
+
+    monkeypatch.setattr(AIOKafkaConsumer, "end_offsets", ends)
+    async with station("submission", database.url("submission"), kafka) as here, _outsider(kafka) as producer:
+        await _write(producer, record("w1"), record("w2", partition=1))
+        journal = Journal()
+        consumer = here.consume(journal, assigned=True)
+        await until(lambda: here.bus.health.waiting)
+        told = "muster.submissions/0 does not answer; its records wait"
+        assert here.bus.health.waiting == {"partition muster.submissions/0": told}
+        assert journal.handled == [("w2", 0)]
+        silent.clear()
+        await until(lambda: len(journal.handled) == 2)
+        await asyncio.wait_for(consumer.caught_up.wait(), 20)
 
 
 async def test_a_stopped_topic_is_read_until_it_stopped(database: Any, kafka: str) -> None:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import asyncpg
 import grpc
 
 from muster.api.v1 import access_pb2 as api
@@ -17,6 +13,7 @@ from muster_chassis.settings import AuthMode
 from tests.integration.submission.test_applications import admin, bearer, first_application, first_of, issue
 from tests.integration.submission.test_secrets import git, key_line
 from tests.support.doors import PROJECT, Door, door, key
+from tests.support.restoring import copied
 from tests.support.waiting import eventually
 
 CODE = grpc.StatusCode
@@ -29,19 +26,6 @@ async def _answer(here: Door, who: Metadata) -> grpc.StatusCode:
     except grpc.aio.AioRpcError as error:
         return error.code()
     return CODE.OK
-
-
-@asynccontextmanager
-async def _restored(database: Any, server: Any) -> AsyncIterator[Any]:
-    """A copy of the database, as a restored backup is. Nothing may be connected to the database when it is made."""
-    name = f"{database.name}_restored"
-    outside = await asyncpg.connect(server.admin)
-    try:
-        await outside.execute(f"CREATE DATABASE {name} TEMPLATE {database.name}")
-        yield replace(database, name=name, template=server.address(name))
-        await outside.execute(f"DROP DATABASE {name} WITH (FORCE)")
-    finally:
-        await outside.close()
 
 
 async def _submitted(here: Door, who: Metadata, password: str) -> str:
@@ -68,7 +52,7 @@ async def test_a_database_from_before_a_rotation_works_with_the_keys_of_today(
         )
         await _submitted(here, before, "kept")
         assert await _sealed_with(here) == ["k1"]
-    async with _restored(database, postgres_server) as restored:
+    async with copied(database, postgres_server) as restored:
         keys.write_text(key_line("k2") + keys.read_text())
         async with door(database, kafka, **more) as here:
             await here.app.database.pool.execute("UPDATE signing_keys SET made_at = made_at - interval '31 days'")
