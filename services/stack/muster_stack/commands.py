@@ -48,12 +48,17 @@ def up(
     instances: Annotated[str, Parameter(help="More than one process of a service: submission=2,scheduler=2.")] = "",
     hold: Annotated[bool, Parameter(help="Agents accept workloads and start nothing.", negative="")] = False,
     auth: Annotated[bool, Parameter(help="Calls need a token; `muster` here has one.", negative="")] = False,
+    empty_kafka: Annotated[
+        bool, Parameter(help="Kafka starts without records: after a restore of PostgreSQL.", negative="")
+    ] = False,
     log_level: Annotated[LogLevel, Parameter(help="Of the services.")] = "info",
 ) -> int:
     """Start Muster on this machine: real Kafka and PostgreSQL, all services, two clusters of local processes."""
     layout = Layout.of(data)
     try:
-        argv = keeper_command(layout, read_counts(instances), hold=hold, auth=auth, log_level=log_level)
+        argv = keeper_command(
+            layout, read_counts(instances), hold=hold, auth=auth, empty_kafka=empty_kafka, log_level=log_level
+        )
         preflight.check(layout)
         if detach:
             _show(start_detached(layout, argv, tell=_Progress(layout)))
@@ -103,10 +108,12 @@ def keeper_command(
     *,
     hold: bool = False,
     auth: bool = False,
+    empty_kafka: bool = False,
     log_level: LogLevel = "info",
 ) -> list[str]:
     """The command line of the keeper. instances: by service, where there is more than one."""
-    flags = [flag for flag, wanted in (("--hold", hold), ("--auth", auth)) if wanted]
+    wanted = {"--hold": hold, "--auth": auth, "--empty-kafka": empty_kafka}
+    flags = [flag for flag, given in wanted.items() if given]
     if instances:
         flags += ["--instances", write_counts(instances)]
     module = ["-m", "muster_stack.keeper"]

@@ -27,6 +27,8 @@ from muster_stack.processes import Command, end_all, working_in
 SERVICES: Final = ("submission", "policy", "scheduler", "telemetry")
 DATABASE: Final = "muster"
 ADMIN: Final = "muster_admin"
+LOADING: Final = f"{DATABASE}_loading"
+"""The database into which a backup is loaded before it takes the place of the other."""
 PORT: Final = 5432  # names the socket; nothing listens on TCP
 
 START_DEADLINE: Final = 60.0  # seconds; recovery after kill -9 reads the log
@@ -114,6 +116,31 @@ class PostgresServer:
         self._sql("postgres", "".join(_SETUP_ROLE.format(role=role, password=passwords[role]) for role in SERVICES))
         self._sql(DATABASE, schemas(DATABASE))
 
+    def dump(self, file: Path) -> None:
+        """Write a consistent copy of the running server's database into a file. Raises StartFailed."""
+        self._client("pg_dump", ["--format=custom", f"--file={file}"], DATABASE, failed="the database was not saved")
+
+    def load(self, file: Path) -> None:
+        """Load a copy that `dump` has written, under the name LOADING: the database itself does not change.
+
+        Raises StartFailed.
+        """
+        self.bootstrap()
+        self._sql("postgres", f"DROP DATABASE IF EXISTS {LOADING} WITH (FORCE)")
+        self._sql("postgres", f"CREATE DATABASE {LOADING}")
+        options = ["--exit-on-error", f"--dbname={LOADING}", str(file)]
+        self._client("pg_restore", options, LOADING, failed=f"{file} was not loaded")
+
+    def take_loaded(self) -> None:
+        """Put what was loaded in the place of the database. Raises StartFailed."""
+        self._sql("postgres", f"DROP DATABASE {DATABASE} WITH (FORCE)")
+        self._sql("postgres", f"ALTER DATABASE {LOADING} RENAME TO {DATABASE}")
+        self.bootstrap()
+
+    def rows(self, database: str, query: str) -> list[list[str]]:
+        """Return what a query gives, each value as text. Raises StartFailed."""
+        return [line.split("|") for line in self._sql(database, query).splitlines()]
+
     def end_leftovers(self) -> None:
         """Ends sessions that outlive a killed server for a moment: no new server starts while one lives."""
         folder = self.folder
@@ -194,12 +221,19 @@ class PostgresServer:
             )
 
     def _sql(self, database: str, text: str) -> str:
-        argv = [str(self._binary("psql")), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"]
+        options = ("-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1")
+        return self._client("psql", options, database, text, failed="PostgreSQL's set-up failed")
+
+    def _client(
+        self, program: str, options: Sequence[str], database: str, text: str | None = None, *, failed: str
+    ) -> str:
+        """Run one of PostgreSQL's own clients on the running server; returns its output. Raises StartFailed."""
         where = {"PGHOST": str(self._sockets), "PGPORT": str(PORT), "PGUSER": ADMIN, "PGDATABASE": database}
         env = {"PATH": os.defpath, **where, "PGPASSWORD": self._passwords()[ADMIN], "PGCONNECT_TIMEOUT": "10"}
+        argv = [str(self._binary(program)), *options]
         done = subprocess.run(argv, input=text, capture_output=True, text=True, check=False, env=env)
         if done.returncode != 0:
-            raise StartFailed(f"PostgreSQL's set-up failed: {done.stderr.strip()}")
+            raise StartFailed(f"{failed}: {done.stderr.strip()}")
         return done.stdout.strip()
 
     def _passwords(self) -> dict[str, str]:

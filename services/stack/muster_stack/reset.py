@@ -40,11 +40,12 @@ def reset(
     try:
         with _ours(layout):
             doomed = doomed_of(layout, everything=everything)
-            if not yes and not _agreed(layout, doomed):
+            names = one_line(", ".join(path.name for path in doomed))
+            if not yes and not agreed(f"delete {names} in {layout.root}"):
                 sys.stderr.write("nothing was deleted\n")
                 return 1
             for path in doomed:
-                _delete(path)
+                delete(path)
             forget_orphans()  # root's PostgreSQL has its files elsewhere, behind a link that is gone now
     except StackError as error:
         sys.stderr.write(f"{error}\n")
@@ -75,17 +76,16 @@ def _ours(layout: Layout) -> Iterator[None]:
         yield
 
 
-def _agreed(layout: Layout, doomed: list[Path]) -> bool:
-    """Whether a person agrees. Raises StackError where there is no terminal to ask at."""
+def agreed(what: str) -> bool:
+    """Whether a person agrees to `what`. Raises StackError where there is no terminal to ask at."""
     if not sys.stdin.isatty():
-        raise StackError(f"deleting the data in {layout.root} needs a confirmation and there is no terminal: say --yes")
-    names = one_line(", ".join(path.name for path in doomed))
-    sys.stderr.write(f"delete {names} in {layout.root}? This cannot be undone. [y/N] ")
+        raise StackError(f"to {what} needs a confirmation and there is no terminal: say --yes")
+    sys.stderr.write(f"{what}? This cannot be undone. [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
-def _delete(path: Path) -> None:
+def delete(path: Path) -> None:
     """Deletes a file, a folder, or a link; what a link leads to is not followed. Raises StackError.
 
     A replica may have nested folders deeper than Python's own removal, which recurses, can go.

@@ -36,6 +36,15 @@ def rotate(path: Path) -> str:
     return kid
 
 
+def add(path: Path, other: Path) -> None:
+    """Put the keys of another file that this one lacks behind its own, so that what they sealed opens."""
+    own = path.read_text()
+    known = {line.split()[0] for line in own.splitlines() if line.split()}
+    more = [line for line in other.read_text().splitlines() if line.split() and line.split()[0] not in known]
+    if more:
+        _write(path, own.rstrip("\n") + "\n" + "\n".join(more) + "\n")
+
+
 def listed(path: Path) -> list[str]:
     """The ids of the keys in the file, the current one first."""
     lines = path.read_text().splitlines() if path.exists() else []

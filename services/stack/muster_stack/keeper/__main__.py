@@ -30,11 +30,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--instances", default="")
     parser.add_argument("--hold", action="store_true")
     parser.add_argument("--auth", action="store_true")
+    parser.add_argument("--empty-kafka", action="store_true")
     parser.add_argument("--log-level", default="info", choices=get_args(LogLevel))
     return parser.parse_args()
 
 
-async def _keep(layout: Layout, options: Options) -> None:
+async def _keep(layout: Layout, options: Options, *, empty_kafka: bool) -> None:
     runtime = kafka.prepare_runtime(_say)
     write_defaults(layout)
     clusters = declared(layout)
@@ -42,6 +43,8 @@ async def _keep(layout: Layout, options: Options) -> None:
     state.options = options
     try:
         parts = compose(state, runtime, clusters)
+        if empty_kafka and parts.kafka is not None:
+            parts.kafka.wipe()
         await Keeper(state, parts, register=[cluster.name for cluster in clusters], say=_say).run()
     finally:
         state.release()
@@ -56,7 +59,7 @@ def main() -> int:
             if left := sweep.end_services(layout):
                 _say(f"ended {left} processes that a killed keeper had left behind")
             options = Options(read_counts(given.instances), given.hold, given.auth, given.log_level)
-            asyncio.run(_keep(layout, options))
+            asyncio.run(_keep(layout, options, empty_kafka=given.empty_kafka))
     except StackError as error:
         _say(str(error))
         return 1

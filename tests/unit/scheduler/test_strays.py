@@ -1,0 +1,31 @@
+"""Workloads that an agent holds and the scheduler does not know: named once each, and until they are gone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster_chassis.health import Health
+from muster_scheduler import strays
+from muster_scheduler.domain import events
+from tests.support.fleets import Fleet, node
+
+FORGOTTEN = events.Held("00000000-0000-7000-8000-00000000dead", 1, 3, 1, ())
+
+
+def test_what_an_agent_holds_without_a_row_is_named_until_it_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    named: list[dict[str, Any]] = []
+    monkeypatch.setattr(strays._log, "warning", lambda _, **about: named.append(about))
+    fleet, health = Fleet(node("n1", 1)), Health()
+    watched = strays.Strays(health)
+    watched.look(fleet.world)
+    assert not health.waiting
+    for _ in range(2):
+        fleet.send(events.AssignmentsHeld("c1", fleet.order(), (FORGOTTEN,), 1))
+        watched.look(fleet.world)
+    assert named == [{"cluster": "c1", "workload": FORGOTTEN.workload, "generation": 1, "attempt": 3}]
+    assert f"1 workloads that are not known here ({FORGOTTEN.workload} on c1)" in health.waiting[strays.CONDITION]
+    fleet.send(events.AssignmentsHeld("c1", fleet.order(), (), 1))
+    watched.look(fleet.world)
+    assert not health.waiting
