@@ -1,14 +1,14 @@
-"""The scheduler's composition root: the only file that knows everything.
+"""The scheduler's composition root: the only file that knows all parts.
 
-One process is a candidate: it follows until the lease is free, then leads. Whatever belongs to leading (state,
-consumer, the producer of assignments, the clock) lives within one term and is thrown away with it.
+A process is one candidate: it follows until the lease is free, then leads. Everything that belongs to leading (state,
+consumer, the producer of assignments, the clock) lives within one term and is discarded with it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -19,7 +19,7 @@ from muster_chassis.acls import TRANSACTIONAL_ID
 from muster_chassis.assigned_consumer import AssignedConsumer
 from muster_chassis.attempts import passes, patiently
 from muster_chassis.backoff import Backoff
-from muster_chassis.bus import Bus, DatabaseIdentity
+from muster_chassis.bus import Bus
 from muster_chassis.database import Database, OutcomeUnknown
 from muster_chassis.dead_letters import dead_letters_service
 from muster_chassis.events import Event
@@ -28,11 +28,10 @@ from muster_chassis.lease import Deposed, Leadership, Term
 from muster_chassis.migrations import of_package
 from muster_chassis.numbers import LEAP
 from muster_chassis.outbox import Fenced, Relay
-from muster_chassis.retention import Retention
 from muster_chassis.rpc import ServiceName, internal_server
 from muster_chassis.runtime import Runtime
 from muster_chassis.signatures import RecordSigner, RecordVerifier
-from muster_chassis.topics import ADMISSIONS, ADVICE, SUBMISSIONS, TENANCY, Topic, assignments, owned_by, reports
+from muster_chassis.topics import ADMISSIONS, ADVICE, SUBMISSIONS, TENANCY, Topic, assignments, reports
 from muster_chassis.unit import ASSIGNMENTS
 from muster_chassis.watchdog import long_section
 from muster_scheduler import heap, stream
@@ -61,13 +60,13 @@ _TICK: Final = 1.0
 _RETIRE_EVERY: Final = 5.0
 _FOLLOW: Final = 0.25
 _FOLLOW_MOST: Final = 2.0
-_WARM: Final = 100  # changes: what a standby that is up to date finds at one look
+_WARM: Final = 100  # changes: a standby that is up to date finds fewer at one look
 _SHORT: Final = 0.02
 _DRAIN: Final = 3.0
 _REBUILD: Final = 600.0  # seconds for which a rebuild or a compilation may hold the loop
 _UPKEEP_EVERY: Final = 10.0
 _CHANGES_KEPT: Final = timedelta(minutes=10)
-_REPUBLISHED: Final = 250  # records in one transaction: some 25 ms in which nothing else is decided
+_REPUBLISHED: Final = 250  # records in one transaction: about 25 ms in which nothing else is decided
 _READ: Final = (SUBMISSIONS, TENANCY, ADMISSIONS, ADVICE)
 
 REPUBLISHING = metrics.gauge(
@@ -85,22 +84,15 @@ BEHIND = metrics.gauge(
 
 
 async def compose(runtime: Runtime, settings: SchedulerSettings) -> None:
-    """Opens everything and names the eternal tasks."""
+    """Open all parts and register the eternal tasks."""
     migrations = of_package(NAME, "muster_scheduler")
     database = await Database.open(settings, source=NAME, migrations=migrations, health=runtime.health)
     runtime.close_last(database.close)
-    bus = Bus(
-        settings.broker,
-        client=settings.instance,
-        identity=DatabaseIdentity(database),
-        owned=owned_by(NAME),
-        health=runtime.health,
-    )
+    bus = Bus.of_service(NAME, database, settings.broker, client=settings.instance, health=runtime.health)
     runtime.close_last(bus.close)
-    clusters = await _registered(database)
     await bus.open()
-    await bus.create([topic for cluster in clusters for topic in topics_of(cluster)])
     scheduler = Scheduler(database, bus, settings)
+    await scheduler.create_topics(await _registered(database))
     relay = Relay(database, bus)
     server = internal_server(
         settings,
@@ -114,17 +106,17 @@ async def compose(runtime: Runtime, settings: SchedulerSettings) -> None:
     runtime.eternal("relay", relay.run)
     runtime.eternal("leadership", scheduler.run)
     runtime.eternal("server", server.run)
-    runtime.eternal("retention", Retention(database).run)
+    runtime.eternal("retention", retired.RetiredRetention(database).run)
     runtime.drain(lambda: relay.drain(_DRAIN))
 
 
 def read_until(world: World, consumer: AssignedConsumer) -> dict[str, int]:
-    """Until when the reports of each cluster are read, in microseconds since 1970; 0 where none has been read yet."""
+    """Return the time up to which each cluster's reports are read, in microseconds since 1970; 0 if none is."""
     return {cluster: int((consumer.read_until(reports(cluster).name) or 0) * SECOND) for cluster in world.clusters}
 
 
 def topics_of(cluster: str) -> tuple[Topic, Topic]:
-    """The two topics of a cluster."""
+    """Return the two topics of a cluster."""
     return assignments(cluster), reports(cluster)
 
 
@@ -134,7 +126,7 @@ async def _registered(database: Database) -> list[str]:
 
 
 def _signing_key(settings: SchedulerSettings, trust: TrustFile) -> PrivateKey:
-    """The key for assignments. Raises KeyFileError for one that no agent would obey."""
+    """Return the key for assignments. Raises KeyFileError for a key that no agent would obey."""
     key = PrivateKey(settings.assignments_key_file, read_private)
     if trust.find(NAME, Purpose.ASSIGNMENTS, key.get().kid) is None:
         raise KeyFileError(
@@ -145,16 +137,16 @@ def _signing_key(settings: SchedulerSettings, trust: TrustFile) -> PrivateKey:
 
 
 class Scheduler:
-    """One candidate for leading."""
+    """One candidate for the leadership."""
 
     def __init__(self, database: Database, bus: Bus, settings: SchedulerSettings) -> None:
-        """Leads nothing yet."""
+        """Create a candidate that does not lead yet."""
         self._database = database
         self._bus = bus
         self._settings = settings
         self._changed = asyncio.Event()
         self._outrun = asyncio.Event()
-        self._seen_epoch = 0  # the highest plausible one that an agent has seen
+        self._seen_epoch = 0  # the highest plausible epoch that an agent has seen
         self._trust = TrustFile(settings.trust_file)
         self._verifier = RecordVerifier(self._trust)
         self._key = _signing_key(settings, self._trust)
@@ -163,16 +155,23 @@ class Scheduler:
         self._leadership = Leadership(database, f"{settings.instance}/{identity.event_id()}", floor=self._floor)
         self._consumer: AssignedConsumer | None = None
         self._follower: Follower | None = None
+        self._created: set[str] = set()  # clusters whose topics the bus of this process creates again after a wipe
         bus.on_change(self._on_bus_change)
 
+    async def create_topics(self, clusters: Iterable[str]) -> None:
+        """Create the topics of these clusters, except those that this process has created before."""
+        new = [cluster for cluster in clusters if cluster not in self._created]
+        await self._bus.create([topic for cluster in new for topic in topics_of(cluster)])
+        self._created.update(new)
+
     async def run(self) -> None:
-        """Follows and leads, for ever. What it decides with is compiled first: a lease would run out meanwhile."""
+        """Follow and lead, for ever. The decision code is compiled first: a lease would expire meanwhile."""
         with long_section(_REBUILD):
             await asyncio.to_thread(warm_up)
         await self._leadership.run(self._lead, self._follow)
 
     async def _floor(self) -> int:
-        """The highest epoch on the assignment topics: a restored database must not lead under an old one."""
+        """Return the highest epoch that agents may have seen: a restored database must not lead below it."""
         topics = [assignments(cluster).name for cluster in await _registered(self._database)]
         last = await self._database.pool.fetchval("SELECT epoch FROM lease_epoch WHERE name = 'leader'") or 0
         client = self._settings.instance
@@ -184,7 +183,7 @@ class Scheduler:
         self._changed.set()
 
     async def _follow(self) -> None:
-        """Follows what the leader commits, so that this process leads at once when it has to."""
+        """Follow the commits of the leader, so that this process can lead at once."""
         backoff, warm = Backoff(first=_FOLLOW, last=_FOLLOW_MOST), False
         while True:
             try:
@@ -207,7 +206,7 @@ class Scheduler:
             except Exception as error:
                 if not passes(error):
                     raise
-                _log.warning("what the leader writes cannot be followed", error=repr(error))
+                _log.warning("the changes of the leader cannot be followed", error=repr(error))
                 await backoff.pause()
 
     async def _read(self) -> Follower:
@@ -217,7 +216,7 @@ class Scheduler:
                 return await Follower.read(connection, limits, now)  # type: ignore[arg-type]
 
     async def _current(self, term: Term) -> State:
-        """The state as the database has it now, when nobody else may write: that of a standby, brought up to date."""
+        """Return the current state of the database, when no other process may write it. A followed state is reused."""
         follower, self._follower = self._follower, None
         if follower is not None:
             try:
@@ -228,7 +227,7 @@ class Scheduler:
             except Overtaken as error:
                 _log.warning("the state is read again", why=str(error))
             else:
-                # What it has followed was heard of when it followed it; a state that is read begins its clocks now.
+                # A followed state has the times at which it followed; a state that is read starts its clocks now.
                 follower.state.restart_clocks(micros(identity.now()))
                 return follower.state
         del follower
@@ -240,7 +239,7 @@ class Scheduler:
         heap.release()
 
     async def _lead(self, term: Term) -> None:
-        """One term: rebuild, republish, read up, decide; ends by Deposed or cancellation."""
+        """Run one term: rebuild, republish, read up, decide. It ends by Deposed or cancellation."""
         try:
             await self._serve(term)
         finally:
@@ -261,6 +260,7 @@ class Scheduler:
             partial(self._translate, state.world),
             visits=self._settings.cycle_visits,
             health=self._bus.health,
+            oldest_admission=retired.oldest_admission(self._settings.retention),
         )
         clusters = sorted(state.world.clusters)
         consumer = AssignedConsumer(
@@ -287,17 +287,18 @@ class Scheduler:
             REPUBLISHING.set(0)
 
     async def _republish(self, handlers: Handlers, term: Term) -> None:
-        """Publishes the record of every workload that may still run under this epoch, a stretch in a transaction.
+        """Publish the record of every workload that may still run, under this epoch and in batches.
 
-        One transaction for all of them was cancelled for its length. Meanwhile others decide: what they write for a
-        workload is its newer record, whichever of the two comes first (docs/decisions/0012).
+        Each batch is one transaction: a single transaction for all records took too long and was cancelled. Other tasks
+        decide meanwhile. A record that they write for a workload is the newer one, whichever of the two comes first
+        (docs/decisions/0012).
         """
         began, left = time.perf_counter(), owed(handlers.state.world)
         REPUBLISHING.set(len(left))
         for at in range(0, len(left), _REPUBLISHED):
             await patiently(partial(self._republish_some, handlers, term, left[at : at + _REPUBLISHED]))
             REPUBLISHING.set(max(0, len(left) - at - _REPUBLISHED))
-        _log.info("every record is published anew", records=len(left), seconds=round(time.perf_counter() - began, 1))
+        _log.info("every record is published again", records=len(left), seconds=round(time.perf_counter() - began, 1))
 
     async def _republish_some(self, handlers: Handlers, term: Term, workloads: Sequence[str]) -> None:
         async with self._database.unit(begin=term.fence) as unit:
@@ -308,7 +309,7 @@ class Scheduler:
     ) -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(consumer.run(), name="consumer")
+                tasks.create_task(self._consume(handlers.state.world, consumer), name="consumer")
                 tasks.create_task(relay.run(), name="assignments")
                 tasks.create_task(self._republish(handlers, term), name="republication")
                 tasks.create_task(self._clock(handlers, consumer, term), name="clock")
@@ -317,18 +318,27 @@ class Scheduler:
                 tasks.create_task(self._step_down_when_outrun(), name="higher epoch")
                 tasks.create_task(self._step_down_on_new_key(signed_with), name="new key")
         except* (Deposed, Fenced, OutcomeUnknown) as over:
-            # A commit whose outcome nobody knows, or another leader's producer: this memory is worth nothing any more.
+            # A commit's outcome is unknown, or another leader has taken over: this state is not valid any more.
             raise Deposed(repr(over.exceptions[0])) from over
 
+    async def _consume(self, world: World, consumer: AssignedConsumer) -> None:
+        """Create the topics of all registered clusters, then consume.
+
+        This process has not created those of clusters that were registered while another one led. After a loss of Kafka
+        no other process creates them again.
+        """
+        await self.create_topics(sorted(world.clusters))
+        await consumer.run()
+
     async def _upkeep(self, handlers: Handlers, term: Term) -> None:
-        """Removes rows that nobody needs any more, and takes back what is to be deleted by itself."""
+        """Remove rows that are no longer needed, and revive workloads whose automatic deletion is due."""
         while True:
             await asyncio.sleep(_UPKEEP_EVERY)
             await patiently(partial(self._remove, term))
             await patiently(partial(self._revive_due, handlers, term))
 
     async def _remove(self, term: Term) -> None:
-        """What every standby that lives has followed (the last change stays), and what was deleted long ago."""
+        """Remove changes that every live standby has followed (the last one stays), and old rows of `retired`."""
         async with self._database.unit(begin=term.fence) as unit:
             await unit.connection.execute(DROP, unit.now - _CHANGES_KEPT)
             await retired.remove(unit, self._settings.retention)
@@ -343,32 +353,32 @@ class Scheduler:
         raise Deposed("Kafka is another cluster: a new term begins on it")
 
     async def _step_down_on_new_key(self, signed_with: str) -> None:
-        """A new term publishes every assignment again under the new key: the old one does not count for ever."""
+        """Step down when the key changes: a new term signs all assignments again, without the old key."""
         while self._key.get().kid == signed_with:  # noqa: ASYNC110 - a file changes without an event
             await asyncio.sleep(_TICK)
         raise Deposed("the key for assignments is a new one: a new term signs them again")
 
     def _translate(self, world: World, event: Event) -> domain.Event | None:
-        """What a record means. An agent that has seen a higher epoch than ours obeys nothing of this term."""
+        """Return the event of a record. An agent that has seen a higher epoch obeys nothing of this term."""
         made = stream.translate(event)
         if isinstance(made, domain.AssignmentsHeld):
             self._heed(world, made)
         return made
 
     def _heed(self, world: World, held: domain.AssignmentsHeld) -> None:
-        """Ends the term where the agent to which the cluster is bound has seen a higher epoch.
+        """End the term if the agent to which the cluster is bound has seen a higher epoch.
 
-        Any other instance obeys nothing, so nothing is lost by not believing it. A record is translated just before it
-        is applied, so that an instance that the record before it has bound counts.
+        Any other instance obeys nothing, so its report can be ignored without a loss. A record is translated just
+        before it is applied, so that an instance counts if the previous record has bound it.
         """
         term = self._leadership.term
         if term is None or held.highest_epoch <= term.epoch:
             return
         told = {"cluster": held.cluster, "instance": held.order.instance, "epoch": held.highest_epoch}
         if not speaks_for(world, held.cluster, held.order):
-            _log.warning("an instance that is not bound to the cluster tells of a higher epoch", **told)
+            _log.warning("an instance that is not bound to the cluster reports a higher epoch", **told)
         elif held.highest_epoch > term.epoch + LEAP:
-            _log.warning("an agent tells of an epoch that is none of ours", **told, most=term.epoch + LEAP)
+            _log.warning("an agent reports an epoch that no scheduler has reached", **told, most=term.epoch + LEAP)
         else:
             self._seen_epoch = held.highest_epoch
             self._outrun.set()
@@ -378,7 +388,7 @@ class Scheduler:
         raise Deposed(f"an agent has seen epoch {self._seen_epoch}: a new term begins beyond it")
 
     async def _clock(self, handlers: Handlers, consumer: AssignedConsumer, term: Term) -> None:
-        """Cycles that time asks for: backoffs, silences, what a spent budget left over."""
+        """Run the cycles that are due by time: backoffs, silent clusters, work that a spent budget left over."""
         await consumer.caught_up.wait()
         await handlers.start_deciding(identity.now())
         retire_at = asyncio.get_running_loop().time() + _RETIRE_EVERY
@@ -391,7 +401,7 @@ class Scheduler:
                 retire_at += _RETIRE_EVERY
 
     async def _cycle(self, handlers: Handlers, term: Term, before: Callable[[World], None] | None) -> bool:
-        """One cycle without events; whether it happened. PostgreSQL may come and go."""
+        """Run one cycle without events; return whether it happened. It survives outages of PostgreSQL."""
         try:
             async with self._database.unit(begin=term.fence) as unit:
                 await handlers.transact(unit, (), before=before)
@@ -404,7 +414,8 @@ class Scheduler:
         return True
 
     async def _register(self, cluster: str) -> None:
-        """Makes a cluster's topics and reads its reports from now on."""
+        """Create a cluster's topics and read its reports from now on."""
         await self._bus.create(topics_of(cluster))
+        self._created.add(cluster)
         if self._consumer is not None:
             self._consumer.add(reports(cluster))

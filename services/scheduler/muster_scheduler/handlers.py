@@ -17,12 +17,12 @@ import traceback
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
 from muster_chassis import logs, metrics
-from muster_chassis.events import Event, Retry
+from muster_chassis.events import Event, Reject, Retry
 from muster_chassis.health import Health
 from muster_chassis.text import clean
 from muster_chassis.unit import Unit
@@ -33,11 +33,12 @@ from muster_scheduler.domain.asked.workloads import SECOND, Workload
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.life import quarantine
 from muster_scheduler.domain.life.republication import republish
-from muster_scheduler.domain.life.revival import old_enough, spoken_of
+from muster_scheduler.domain.life.revival import old_enough, spoken_of, submitted_before
 from muster_scheduler.domain.placement.place import Budget
 from muster_scheduler.domain.state import Plan, State
 from muster_scheduler.domain.steps import Step, Steps
 from muster_scheduler.ports import Outgoing, Store, Unpublishable
+from muster_scheduler.strays import Strays
 
 _log = logs.get(__name__)
 Translate = Callable[[Event], events.Event | None]
@@ -123,8 +124,12 @@ class Handlers:
         *,
         visits: int = 20_000,
         health: Health | None = None,
+        oldest_admission: timedelta | None = None,
     ) -> None:
-        """`translate`: what a record means to the domain. `visits`: exact tests of nodes that one cycle may do."""
+        """`translate`: what a record means to the domain. `visits`: exact tests of nodes that one cycle may do.
+
+        oldest_admission: the age from which the admission of an unknown workload is refused; None: never.
+        """
         self.state = state
         self.deciding = False
         """Whether cycles run: not before every partition was read to its end (rule 5)."""
@@ -136,8 +141,10 @@ class Handlers:
         self._outgoing = outgoing
         self._translate = translate
         self._visits = visits
+        self._oldest_admission = oldest_admission
         self._lock = asyncio.Lock()
         self._health = health or Health()
+        self._strays = Strays(self._health)
         self._still = ""  # why nothing is decided
         self._batches_failed = ""  # the failure of a batch that the log has already
         self._suspects: dict[str, Quarantined] = {}  # whose decisions could not be published; set aside next time
@@ -166,6 +173,7 @@ class Handlers:
         steps.done(Step.WAIT)
         arrived = tuple(incoming)
         revived = await self._revived(unit, [*revive, *spoken_of(arrived)])
+        self._check_age(unit, arrived, revived)
         began = time.perf_counter()
         plan = self._decide(micros(unit.now), arrived, revived, before, steps)
         CYCLE.observe(time.perf_counter() - began)
@@ -178,6 +186,19 @@ class Handlers:
         unknown = dict.fromkeys(name for name in workload_ids if name not in self.state.world.workloads)
         asked = old_enough(unknown, micros(unit.now)) if unknown else []
         return await self._store.revive(unit, asked) if asked else []
+
+    def _check_age(self, unit: Unit, arrived: Sequence[events.Event], revived: Sequence[Workload]) -> None:
+        """Raise Reject for the admission of an unknown workload that may have ended and been removed (rule 3)."""
+        oldest, known = self._oldest_admission, self.state.world.workloads
+        if oldest is None:
+            return
+        for workload_id in submitted_before(arrived, micros(unit.now - oldest)):
+            if workload_id not in known and all(workload_id != workload.id for workload in revived):
+                days = oldest / timedelta(days=1)
+                raise Reject(
+                    f"workload {workload_id} is not known here and was submitted more than {days:g} days ago: it may "
+                    "have ended and been removed, so it is not started. Submit it again if it has to run"
+                )
 
     def _decide(
         self,
@@ -317,6 +338,7 @@ class Handlers:
         WAITING.set(len(self.state.world.waiting))
         CLUSTERS.set(sum(1 for cluster in self.state.world.clusters.values() if cluster.silent))
         incomplete.tell(plan, self.state.world, self._health)
+        self._strays.look(self.state.world)
         if plan.unfinished:
             UNFINISHED.inc()
             self.again.set()

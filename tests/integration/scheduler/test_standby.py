@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -11,11 +14,15 @@ import pytest
 from muster.events.v1 import scheduler_pb2, submission_pb2
 from muster.fleet.v1 import fleet_pb2 as fleet
 from muster.workload.v1 import workload_pb2 as w
+from muster_chassis import kafka as client
+from muster_chassis.broker import Broker
 from muster_scheduler.adapters.following import Follower, Overtaken
 from muster_scheduler.adapters.rebuild import load
+from muster_scheduler.app import topics_of
 from muster_scheduler.domain.asked.limits import Limits
+from muster_stack.embedded import EmbeddedKafka
 from muster_stack.fixtures import TestDatabase
-from tests.integration.scheduler.test_leading import register
+from tests.integration.scheduler.test_leading import leads, register
 from tests.support.scheduling import neighbours, scheduler
 from tests.support.waiting import eventually, until
 
@@ -81,3 +88,39 @@ async def test_where_an_older_release_has_led_the_state_is_read_again(kafka: str
             await connection.execute("UPDATE lease_epoch SET epoch = epoch + 1")  # it notes nothing
             with pytest.raises(Overtaken, match="a scheduler of an older release has led"):
                 await follower.check_terms(connection, led + 2)
+
+
+async def test_a_standby_creates_the_topics_of_clusters_that_another_leader_registered(
+    own_kafka: EmbeddedKafka, database: TestDatabase
+) -> None:
+    """It started before the cluster was registered, and leads for the first time on a Kafka that was wiped."""
+    url, bootstrap = database.url("scheduler"), own_kafka.bootstrap
+    names = [topic.name for topic in topics_of("north")]
+
+    async def there() -> bool:
+        return len(await client.partitions_of(Broker(bootstrap), names, client="test")) == len(names)
+
+    async with scheduler(url, bootstrap, instance="scheduler-0") as leader:
+        await eventually(lambda: leads(leader))
+        async with scheduler(url, bootstrap, instance="scheduler-1"):
+            async with neighbours(bootstrap, "north") as others:
+                await register(leader, others)
+                early = await others.admit("early")
+                await until(lambda: others.last_record(early) is not None)
+            own_kafka.kill()
+            await leader.kill()
+            await asyncio.to_thread(own_kafka.wipe)
+            async with neighbours(bootstrap, "north") as others:
+                await eventually(there, within=60)
+                await until(lambda: others.last_record(early) is not None, within=60)
+                await others.inventory("north", start=2)
+                late = await others.admit("late")
+                await until(lambda: others.last_record(late) is not None)
+    _let_go()
+
+
+def _let_go() -> None:
+    """Collect the connections to the killed Kafka, which aiokafka does not close: they would fail a later test."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()

@@ -1,6 +1,6 @@
-"""What a transaction has changed, as a row: the keys of the rows that it wrote, for standbys that read these again.
+"""The changes of a transaction as a row: the keys of the rows that it wrote, so that standbys read these rows again.
 
-Written by postgres.py as the last statement of the state, read by following.py.
+postgres.py writes it as the last statement of the state; following.py reads it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DROP: Final = "DELETE FROM changes WHERE at < $1 AND seq < (SELECT max(seq) FROM
 
 
 class Changes(msgspec.Struct, omit_defaults=True):
-    """Keys by table. A workload stands for its requests and replicas, a cluster for the parts of its inventory."""
+    """Keys by table. A workload includes its requests and replicas; a cluster includes the parts of its inventory."""
 
     workloads: list[str] = []
     nodes: list[tuple[str, str]] = []
@@ -30,9 +30,9 @@ class Changes(msgspec.Struct, omit_defaults=True):
 
     @property
     def settings(self) -> bool:
-        """Whether people have changed who may use what: rare, and anything may hang on it.
+        """True if projects or departments have changed. This is rare, and anything may depend on it.
 
-        Node pools are none of it: cycles write to them, and nodes that one moves are among the nodes.
+        Node pools do not count: cycles write to them, and the nodes that a node pool moves are in `nodes`.
         """
         return bool(self.projects or self.departments)
 
@@ -41,7 +41,7 @@ _decoder: Final = msgspec.json.Decoder(Changes)
 
 
 def of_touched(touched: Touched) -> str:
-    """The row of a transaction; empty where it changed nothing."""
+    """Return the row of a transaction; empty if the transaction changed nothing."""
     workloads = touched.all_workloads() | dict.fromkeys(holder.workload for holder in touched.all_replicas())
     parts = dict.fromkeys(name for name, _ in touched.parts)
     made = Changes(
@@ -57,7 +57,7 @@ def of_touched(touched: Touched) -> str:
 
 
 def merged(rows: Iterable[str]) -> Changes:
-    """The keys of several rows, each once."""
+    """Return the keys of several rows, each once."""
     read = [_decoder.decode(row) for row in rows]
     fields = ((name, [getattr(each, name) for each in read]) for name in Changes.__struct_fields__)
     return Changes(**{name: list(dict.fromkeys(chain.from_iterable(values))) for name, values in fields})

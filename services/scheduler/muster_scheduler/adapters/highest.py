@@ -53,8 +53,8 @@ async def highest_epoch(
 
 async def _read(broker: Broker, topics: Sequence[str], verifier: RecordVerifier, client: str, last: int) -> int:
     consumer = kafka.consumer(broker, client=f"{client}-epochs", committed_only=True)
-    await consumer.start()
     try:
+        await consumer.start()
         there = await kafka.partitions_of(broker, topics, client=f"{client}-epochs")
         partitions = [TopicPartition(name, number) for name, count in there.items() for number in range(count)]
         if not partitions:

@@ -1,8 +1,8 @@
-"""The state into PostgreSQL: written in sets, in the transaction that decided it.
+"""The writer of the state to PostgreSQL: it writes sets of rows, in the transaction that decided them.
 
-Called by the handlers inside their unit. Holds: whatever a transaction touched is written in it, in at most one
-statement per table, so that a batch of hundreds of workloads costs a handful of round trips; `rebuild.load` gives back
-a state whose digest is that of the one that was written.
+The handlers call it inside their unit. Holds: a transaction writes everything that it touched, in at most one statement
+per table, so that a batch of hundreds of workloads costs only a few round trips. `rebuild.load` returns a state with
+the digest of the state that was written.
 """
 
 from __future__ import annotations
@@ -37,13 +37,14 @@ WITH over AS (SELECT * FROM unnest($1::uuid[], $2::timestamptz[]) AS o(id, delet
 gone AS (DELETE FROM workloads w USING over WHERE w.id = over.id RETURNING w.*),
 asked AS (DELETE FROM requests r USING over WHERE r.workload = over.id RETURNING r.*)
 INSERT INTO retired
-    (id, project, name, phase, desired, generation, attempt, updated, body, request, spec, delete_at)
+    (id, project, name, phase, desired, generation, attempt, updated, body, request, spec, delete_at, archived)
 SELECT g.id, g.project, g.name, g.phase, g.desired, g.generation, g.attempt, g.updated, g.body, a.body, a.spec,
-       o.delete_at
+       o.delete_at, g.archived
 FROM gone g JOIN over o ON o.id = g.id LEFT JOIN asked a ON a.workload = g.id AND a.generation = g.generation
 ON CONFLICT (id) DO UPDATE SET phase = excluded.phase, desired = excluded.desired, generation = excluded.generation,
-    attempt = excluded.attempt, updated = excluded.updated, body = excluded.body, delete_at = excluded.delete_at
-"""  # it is in both where a release that does not know `retired` has led meanwhile, and was told to delete it
+    attempt = excluded.attempt, updated = excluded.updated, body = excluded.body, delete_at = excluded.delete_at,
+    archived = excluded.archived
+"""  # a row is in both tables if a release without `retired` led meanwhile, and deleted the workload
 _REQUESTS: Final = """
 INSERT INTO requests (workload, generation, body, spec)
 SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::bytea[]) ON CONFLICT DO NOTHING
@@ -114,7 +115,7 @@ class PostgresStore:
     """The store of the leader."""
 
     async def write(self, unit: Unit, plan: Plan, world: World) -> None:  # noqa: C901 - one branch a table
-        """Writes everything that the open transaction touched."""
+        """Write everything that the open transaction touched."""
         touched = plan.touched
         await self._clusters(unit, touched, world)
         if touched.projects:
@@ -132,6 +133,8 @@ class PostgresStore:
         if touched.retired:
             over = [(name, retired.moment(delete_at)) for name, delete_at in touched.retired.items()]
             await unit.connection.execute(_RETIRE, *_columns(over))
+        if touched.archived:
+            await retired.archive(unit, touched.archived)
         if touched.quarantined:
             await self._quarantined(unit, touched, world)
         if replicas := touched.all_replicas():
@@ -140,11 +143,11 @@ class PostgresStore:
             await unit.connection.execute(changes.WRITE, unit.now, keys)
 
     async def revive(self, unit: Unit, workload_ids: Sequence[str]) -> list[Workload]:
-        """Those of these workloads that had left the memory; the transaction has them from now on."""
+        """Return those of these workloads that are retired; this transaction removes their rows from `retired`."""
         return await retired.revive(unit, workload_ids)
 
     async def _clusters(self, unit: Unit, touched: Touched, world: World) -> None:
-        """Clusters, and what came of their incomplete inventories; a part whose inventory is whole is of no use."""
+        """Write clusters and the parts of incomplete inventories; delete the parts of inventories that are complete."""
         if touched.clusters:
             pairs = [(c, rows.of_cluster(world.clusters[c])) for c in touched.clusters]
             await unit.connection.execute(_CLUSTERS, *_columns(pairs))
@@ -247,7 +250,7 @@ class PostgresStore:
 
 
 def _encoded(workload: str, encode: Callable[[_Value], str], value: _Value) -> str:
-    """The row of something of a workload. Raises Unpublishable, so that the workload is set aside and no other one."""
+    """Return the row of a value of a workload. Raises Unpublishable, so that only this workload is set aside."""
     try:
         return encode(value)
     except Exception as error:
@@ -255,7 +258,7 @@ def _encoded(workload: str, encode: Callable[[_Value], str], value: _Value) -> s
 
 
 def place_of(workload: Workload, holder: Holder) -> str:
-    """In which of the workload's sets a replica is."""
+    """Return which of the workload's sets has the replica."""
     if holder in workload.leaving:
         return "leaving"
     return "rolling" if holder in workload.rolling else "current"

@@ -1,8 +1,8 @@
-"""The state read back from PostgreSQL: by a standby when it begins to follow, and at the start of a term without one.
+"""The state read from PostgreSQL: by a standby when it starts to follow, and at the start of a term without a standby.
 
-A million workloads have to be there in half a minute and in little memory: rows come in stretches by their key, so
-that never all of them are held twice; texts that many rows share are kept once, and so are requests, which differ in
-hundreds of ways and not in a million. Holds: the digest of what is read is that of what was written.
+A million workloads have to be read in half a minute and in little memory. Rows come in batches by key, so that never
+all of them are in memory twice. Texts that many rows share are kept once. So are requests, which differ in hundreds of
+ways and not in a million. Holds: the digest of the state that is read equals that of the state that was written.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from muster_scheduler.domain.shares.decay import Faded
 from muster_scheduler.domain.state import State
 
 STRETCH: Final = 2_000
-"""Workloads that are read at once: their rows are still near the processor when they are made into values."""
-_TURN: Final = 250  # rows after which others have a turn: the next rows are received, a lease is renewed
+"""Workloads in a batch: their rows are still in the cache of the processor when they become values."""
+_TURN: Final = 250  # rows after which other tasks run: they receive the next rows, and renew a lease
 _SPEC: Final = Request._fields.index("spec")
 _FIRST: Final = "00000000-0000-0000-0000-000000000000"
 PARTS: Final = "SELECT cluster, number, start, sequence, total, digest, checksum, body FROM inventory_parts"
 QUARANTINE: Final = "SELECT workload::text AS workload, error, trace, at FROM quarantine"
-# How long work ran that ended lately; what ended before says little of what runs now.
+# The run times of workloads that completed lately; older ones say little about current workloads.
 COMPLETED: Final = """
 SELECT id::text AS id, project, name, phase, desired, generation, attempt, body, request, spec
 FROM retired WHERE phase = 'Completed' ORDER BY updated DESC LIMIT 5000
@@ -42,7 +42,7 @@ FROM retired WHERE phase = 'Completed' ORDER BY updated DESC LIMIT 5000
 _WORKLOADS: Final = """
 SELECT id::text AS id, project, name, phase, desired, generation, attempt, body
 FROM workloads WHERE id > $1::uuid ORDER BY workloads.id LIMIT $2
-"""  # `ORDER BY id` alone would be the text: every stretch would sort all that is left of the table
+"""  # `ORDER BY id` would mean the text: every batch would sort the rest of the table
 _REQUESTS: Final = """
 SELECT workload::text AS workload, generation, body, spec
 FROM requests WHERE workload > $1::uuid AND workload <= $2::uuid
@@ -54,9 +54,10 @@ FROM replicas WHERE workload > $1::uuid AND workload <= $2::uuid
 
 
 async def load(connection: asyncpg.Connection, limits: Limits, now: int) -> State:
-    """The state as the database has it. Clocks of silence start at `now`, microseconds since 1970.
+    """Read the state from the database. The silence of clusters counts from `now`, microseconds since 1970.
 
-    All of one moment: a standby reads while the leader writes, and half of a transaction is a state that never was.
+    All rows are of one snapshot: a standby reads while the leader writes, and half a transaction would be a state that
+    never existed.
     """
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         state = await read(connection, limits, now, Kept())
@@ -65,10 +66,10 @@ async def load(connection: asyncpg.Connection, limits: Limits, now: int) -> Stat
 
 
 async def read(connection: asyncpg.Connection, limits: Limits, now: int, kept: Kept) -> State:
-    """The truth of the state, within the caller's transaction. kept: what rows have in common; grows.
+    """Read the stored part of the state, within the caller's transaction. kept: values that rows share; grows.
 
-    The caller derives what follows from it when the transaction is over: with a million workloads that takes seconds,
-    and PostgreSQL ends a session whose transaction is idle for so long.
+    The caller computes the derived part after the transaction: with a million workloads that takes seconds, and
+    PostgreSQL ends a session whose transaction is idle for that long.
     """
     state = State(limits)
     world = state.world
@@ -86,12 +87,12 @@ async def read(connection: asyncpg.Connection, limits: Limits, now: int, kept: K
 
 
 def to_quarantined(row: Any) -> Quarantined:
-    """The workload of a row that is set aside, and why."""
+    """Return the workload of a row that is set aside, and why."""
     return Quarantined(row["workload"], row["error"], row["trace"], int(row["at"].timestamp() * SECOND))
 
 
 def usage_of(found: Iterable[Any]) -> dict[tuple[str, str], Faded]:
-    """Past use by project and pool."""
+    """Return past usage by project and pool."""
     return {(row["project"], row["pool"]): rows.to_usage(row["body"]) for row in found}
 
 
@@ -110,7 +111,7 @@ async def _load_fleet(connection: asyncpg.Connection, world: World, now: int) ->
 
 
 def put_parts(world: World, parts: Iterable[Any], now: int, clusters: Iterable[str]) -> None:
-    """The parts of inventories of these clusters that were not whole yet: the offset of their records is behind us."""
+    """Restore the incomplete inventories of these clusters from their parts: their records are not read again."""
     for row in parts:
         cluster = world.clusters[row["cluster"]]
         wanted = SnapshotId(row["start"], row["sequence"], row["total"], row["digest"])
@@ -139,7 +140,7 @@ async def _load_workloads(connection: asyncpg.Connection, world: World, kept: Ke
 
 
 class Stretch(NamedTuple):
-    """Some workloads by id, with all requests and replicas of theirs."""
+    """A batch of workloads by id, with all their requests and replicas."""
 
     workloads: list[Any]
     requests: list[Any]
@@ -147,7 +148,7 @@ class Stretch(NamedTuple):
 
 
 async def _stretches(connection: asyncpg.Connection) -> AsyncIterator[Stretch]:
-    """All workloads by id, a stretch at a time."""
+    """Yield all workloads by id, in batches."""
     after = _FIRST
     while workloads := await connection.fetch(_WORKLOADS, after, STRETCH):
         last = workloads[-1]["id"]
@@ -157,21 +158,21 @@ async def _stretches(connection: asyncpg.Connection) -> AsyncIterator[Stretch]:
 
 
 async def _ahead(stretches: AsyncIterator[Stretch]) -> AsyncGenerator[Stretch, None]:
-    """The same; while one is worked on, the database makes the next."""
+    """Yield the same batches. The database reads the next one while the caller works on one."""
     coming = asyncio.ensure_future(anext(stretches, None))
     try:
         while stretch := await coming:
             coming = asyncio.ensure_future(anext(stretches, None))
             yield stretch
     finally:
-        # Where the work on one has failed or was cancelled, the connection is still asked for the next: given back like
-        # that, its complaint would take the place of what went wrong, and whoever cancelled would not be heard.
+        # If the caller failed or was cancelled, the query of the next batch still runs on the connection. A release
+        # of the connection in that state would raise an error that hides the failure or the cancellation.
         coming.cancel()
         await asyncio.gather(coming, return_exceptions=True)
 
 
 class Kept:
-    """What rows have in common, kept once."""
+    """Values that rows share, kept once."""
 
     def __init__(self) -> None:
         self._requests: dict[str, Request] = {}
@@ -179,11 +180,11 @@ class Kept:
 
     @property
     def size(self) -> int:
-        """How much is kept."""
+        """The number of values that are kept."""
         return len(self._requests) + len(self.words)
 
     def request(self, body: str, spec: bytes) -> Request:
-        """The request of a row: all but its spec is that of every other row with the same body."""
+        """Return the request of a row. It shares everything except its spec with the other rows of the same body."""
         known = self._requests.get(body)
         if known is None:
             known = self._requests[body] = workload_rows.to_request(body, b"")
@@ -191,7 +192,7 @@ class Kept:
 
 
 def workloads_of(kept: Kept, stretch: Stretch) -> Iterator[Workload]:
-    """The workloads of a stretch with their requests and replicas; nothing is charged yet."""
+    """Yield the workloads of a batch with their requests and replicas; nothing is charged yet."""
     requests: dict[tuple[str, int], Request] = {}
     for row in stretch.requests:
         requests[row["workload"], row["generation"]] = kept.request(row["body"], row["spec"])

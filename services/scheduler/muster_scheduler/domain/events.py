@@ -72,6 +72,13 @@ class DeletionRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class Archived:
+    """The archiving of a workload by submission: no more of it is asked for."""
+
+    workload: str
+
+
+@dataclass(frozen=True, slots=True)
 class ProjectChanged:
     """A project as people want it."""
 
@@ -278,6 +285,7 @@ Event = (
     | SuspendRequested
     | ResumeRequested
     | DeletionRequested
+    | Archived
     | ProjectChanged
     | ProjectRemoved
     | DepartmentChanged

@@ -286,6 +286,7 @@ _HANDLERS: Final[dict[type, Callable[[World, Any], None]]] = {
     events.SuspendRequested: _on_suspend,
     events.ResumeRequested: _on_resume,
     events.DeletionRequested: _on_delete,
+    events.Archived: admission.on_archived,
     events.ProjectChanged: tenancy.on_project,
     events.ProjectRemoved: tenancy.on_project_removed,
     events.DepartmentChanged: tenancy.on_department,

@@ -40,6 +40,7 @@ UNPARKED: Final = (
 )
 _READ: Final = (
     *INTENTS,
+    submission_pb2.WorkloadArchived,
     submission_pb2.ProjectChanged,
     submission_pb2.DepartmentChanged,
     submission_pb2.NodePoolChanged,
@@ -58,7 +59,6 @@ _PASSED_BY: Final = (
     submission_pb2.WorkloadSubmitted,
     submission_pb2.SpecChanged,
     submission_pb2.TemplateChanged,
-    submission_pb2.WorkloadArchived,
     telemetry_pb2.UsageAccounted,
     agent_pb2.LayoutChanged,
     agent_pb2.LayoutFailed,
@@ -76,6 +76,7 @@ _MAKERS: Final[dict[type[Message], Callable[[Any, Event], domain.Event]]] = {
     submission_pb2.SuspendRequested: intentions.suspend,
     submission_pb2.ResumeRequested: intentions.resume,
     submission_pb2.DeletionRequested: intentions.delete,
+    submission_pb2.WorkloadArchived: intentions.archived,
     submission_pb2.ProjectChanged: tenancy.project,
     submission_pb2.DepartmentChanged: tenancy.department,
     submission_pb2.NodePoolChanged: tenancy.node_pool,

@@ -143,6 +143,11 @@ def delete(message: Any, event: Event) -> domain.Event:
     return domain.DeletionRequested(event.id, values.workload_id(message.workload_id))
 
 
+def archived(message: Any, _: Event) -> domain.Event:
+    """Return the archiving of a workload. Raises Reject."""
+    return domain.Archived(values.workload_id(message.workload_id))
+
+
 def idle(message: Any, _: Event) -> domain.Event:
     """Since when a workload's GPUs stand idle, or that they no longer do."""
     since = max(0, values.micros(message.since)) if message.HasField("since") else 0

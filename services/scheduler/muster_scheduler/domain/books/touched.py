@@ -31,6 +31,7 @@ class Touched:
     pools: dict[int, None] = field(default_factory=dict)
     quarantined: dict[str, None] = field(default_factory=dict)  # workloads set aside or released
     retired: dict[str, int] = field(default_factory=dict)  # that left, and when they are to be deleted; 0: never
+    archived: dict[str, None] = field(default_factory=dict)  # workloads that submission has archived
     placed: list[tuple[Sequence[str], Sequence[Holder]]] = field(default_factory=list)
     """Workloads and replicas of whole batches: put together only where somebody asks."""
 

@@ -1,4 +1,4 @@
-"""What people and policy say: admissions, refusals, suspend, resume, delete, advice.
+"""What people and policy say: admissions, refusals, suspend, resume, delete, archiving, advice.
 
 Called by `State.apply`. Any interleaving of topics ends in the same state: an intent for a workload that is not known
 yet makes it in Creating and is remembered there.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster_kernel.lifecycle import ACTIVE, OVER, REFUSED, WAITING, DesiredPhase, LifecycleEvent, Phase
+from muster_kernel.lifecycle import ACTIVE, FINAL, OVER, REFUSED, WAITING, DesiredPhase, LifecycleEvent, Phase
 from muster_kernel.reasons import ChangeReason
 from muster_scheduler.domain.asked.workloads import Workload
 from muster_scheduler.domain.books.claims import drop_claim
@@ -17,6 +17,7 @@ from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.decisions import Refused
 from muster_scheduler.domain.events import (
     Admitted,
+    Archived,
     IdleReported,
     Rejected,
     ScaleAdvised,
@@ -96,6 +97,17 @@ def on_request(world: World, workload_id: str, event: LifecycleEvent, request_id
     if advance(world, workload, event, _REASONS[event]) is REFUSED:
         world.decide(Refused(workload.id, request_id, workload.phase))
     tell_waiting_to_end(world, workload, since)
+
+
+def on_archived(world: World, event: Archived) -> None:
+    """Note that submission has archived a workload, so that its row is kept as long as policy keeps its admission.
+
+    A workload that has not ended here is not marked as over: PostgreSQL was restored from a copy that is older than the
+    archive.
+    """
+    known = world.workloads.get(event.workload)
+    if known is None or known.phase in FINAL:
+        world.touched.archived[event.workload] = None
 
 
 def on_idle(world: World, event: IdleReported) -> None:

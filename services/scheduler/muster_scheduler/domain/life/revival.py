@@ -14,6 +14,7 @@ from muster_scheduler.domain.asked.workloads import SECOND
 
 _CLOCKS: Final = 60 * SECOND
 _MILLISECOND: Final = SECOND // 1000
+_VERSION: Final = 14  # the place of the version's digit in an id
 _OF_A_WORKLOAD: Final = (
     events.Admitted,
     events.Rejected,
@@ -42,6 +43,21 @@ def old_enough(workload_ids: Iterable[str], now: int) -> list[str]:
     """
     young = (now - RETIRE_AFTER + _CLOCKS) // _MILLISECOND, (now + _CLOCKS) // _MILLISECOND
     return [each for each in workload_ids if not young[0] < _made_at(each) <= young[1]]
+
+
+def submitted_before(arrived: Iterable[events.Event], before: int) -> list[str]:
+    """Return the workloads that an admission names and that were submitted before a time, in microseconds since 1970.
+
+    Only an id of version 7 has the time of the submission; any other one is not old.
+    """
+    limit = before // _MILLISECOND
+    return [
+        event.workload
+        for event in arrived
+        if isinstance(event, events.Admitted)
+        and event.workload[_VERSION : _VERSION + 1] == "7"
+        and _made_at(event.workload) < limit
+    ]
 
 
 def _made_at(workload_id: str) -> int:
