@@ -12,7 +12,17 @@ import pytest_asyncio
 from muster_cluster_agent.adapters.local.backend import LocalBackend
 from muster_cluster_agent.adapters.local.state import StateFolder
 from muster_cluster_agent.domain.actions import Abandon, Answer, BackendAction, Bury, Create, Outcome, Remove, Stop
-from muster_cluster_agent.domain.model import Assignment, NodeHealth, Observed, Pattern, Revision, Run, Template
+from muster_cluster_agent.domain.holdings import DEVICE_IN_USE
+from muster_cluster_agent.domain.model import (
+    Assignment,
+    NodeHealth,
+    Observed,
+    Pattern,
+    Revision,
+    Run,
+    Share,
+    Template,
+)
 from muster_cluster_agent.domain.plan import ReplicaPlan, replica_plans
 from muster_cluster_agent.domain.status import failure_of, judge
 from muster_cluster_agent.end import end
@@ -41,8 +51,8 @@ async def backend(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     assert await asyncio.to_thread(end, state.root) == 0
 
 
-def plan(command: str, number: int = 1, node: str = "n-0") -> ReplicaPlan:
-    run = Run("worker", 0, 1, node)
+def plan(command: str, number: int = 1, node: str = "n-0", shares: tuple[Share, ...] = ()) -> ReplicaPlan:
+    run = Run("worker", 0, 1, node, shares=(shares,))
     revision = Revision(1, 0, Pattern.SINGLE, Template(command=command), (run,))
     assignment = Assignment(workload_id(number), 1, "", 1, (revision,), grace=1.0)
     return replica_plans(assignment, revision)[0]
@@ -66,8 +76,8 @@ async def gone(backend: Backend, name: str) -> Observed:
     return found
 
 
-async def running(backend: Backend, command: str = "sleep 1000") -> ReplicaPlan:
-    made = plan(command)
+async def running(backend: Backend, command: str = "sleep 1000", shares: tuple[Share, ...] = ()) -> ReplicaPlan:
+    made = plan(command, shares=shares)
     assert (await settled(backend, Create(made))).outcome in SETTLED
     await eventually(lambda: seen(backend, made.name), lambda one: one is not None and one.ready, within=60)
     return made
@@ -140,6 +150,25 @@ async def test_an_unknown_node_takes_nothing(backend: Backend) -> None:
     answer = await settled(backend, Create(plan("true", node="nowhere")))
     assert answer.outcome is Outcome.REFUSED
     assert "nowhere" in answer.message
+
+
+async def test_a_device_is_refused_until_the_replica_that_holds_it_is_gone(backend: Backend) -> None:
+    fleet = await backend.fleet()
+    first, second = (device.uuid for device in fleet.nodes[0].devices)
+    holder = await running(backend, shares=(Share(first, whole=True),))
+    part = plan("sleep 1000", 2, shares=(Share(first, portion_milli=100),))
+    answer = await settled(backend, Create(part))
+    assert (answer.outcome, answer.code) == (Outcome.REFUSED, DEVICE_IN_USE)
+    assert first in answer.message
+    assert holder.name in answer.message
+    assert await seen(backend, part.name) is None
+    beside = plan("true", 3, shares=(Share(second, whole=True),))
+    assert (await settled(backend, Create(beside))).outcome in SETTLED
+    await settled(backend, Stop(holder.name, 0.0, "released"))
+    await gone(backend, holder.name)
+    assert (await settled(backend, Create(part))).outcome in SETTLED
+    again = plan("true", 4, shares=(Share(first, portion_milli=900),))
+    assert (await settled(backend, Create(again))).outcome in SETTLED
 
 
 async def test_watching_tells_whose_replicas_changed(backend: Backend) -> None:

@@ -25,9 +25,12 @@ from muster_cluster_agent.domain.actions import (
     Stop,
 )
 from muster_cluster_agent.domain.fleet import Device, Fleet, Node, NodeState, Profile
-from muster_cluster_agent.domain.model import Ended, NodeHealth, NodeView, Observed
+from muster_cluster_agent.domain.holdings import DEVICE_IN_USE, Holding, device_conflict
+from muster_cluster_agent.domain.model import Ended, NodeHealth, NodeView, Observed, Share
 from muster_cluster_agent.domain.plan import MpiLauncher, Plain, ReplicaPlan, Torchrun
 from muster_cluster_agent.ports import Backend, Changed, LogPiece
+
+DEVICES = tuple(Device(f"GPU-{slot}", "A100-40GB", 40 << 30, slot) for slot in range(2))
 
 
 @dataclass
@@ -38,6 +41,7 @@ class FakeBackend:
     views: dict[str, NodeView] = field(default_factory=lambda: {"n-0": view("n-0"), "n-1": view("n-1")})
     replicas: dict[str, Observed] = field(default_factory=dict)
     starts: dict[str, int] = field(default_factory=dict)
+    shares: dict[str, tuple[Share, ...]] = field(default_factory=dict)
     removed: set[str] = field(default_factory=set)
     routes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     renewed: list[tuple[float, float | None]] = field(default_factory=list)
@@ -74,9 +78,8 @@ class FakeBackend:
         return DONE
 
     async def fleet(self) -> Fleet:
-        devices = tuple(Device(f"GPU-{slot}", "A100-40GB", 40 << 30, slot) for slot in range(2))
         nodes = tuple(
-            Node(name, f"uid-{name}", one.boot, NodeState.READY, 8000, 32 << 30, devices=devices)
+            Node(name, f"uid-{name}", one.boot, NodeState.READY, 8000, 32 << 30, devices=DEVICES)
             for name, one in self.views.items()
         )
         return Fleet(Profile(backend="fake"), nodes)
@@ -132,6 +135,10 @@ class FakeBackend:
         node = self.views.get(plan.node)
         if node is None or node.health is not NodeHealth.UP:
             return Answer(Outcome.REFUSED, f"node {plan.node} takes nothing")
+        conflict = self._conflict(plan)
+        if conflict:
+            return Answer(Outcome.REFUSED, conflict, DEVICE_IN_USE)
+        self.shares[plan.name] = plan.shares
         self.starts[plan.name] = self.starts.get(plan.name, 0) + 1
         made = replace(_made(plan, self), started_at=self.clock(), ready=True)
         code = _plays(plan)
@@ -139,6 +146,11 @@ class FakeBackend:
             made = replace(made, ended=Ended(code, self.clock()), gone=True, evidence="no-process")
         self._put(made)
         return DONE
+
+    def _conflict(self, plan: ReplicaPlan) -> str:
+        here = (replica.name for replica in self.replicas.values() if not replica.gone)
+        held = [Holding(name, share) for name in here for share in self.shares.get(name, ())]
+        return device_conflict(plan.shares, held, {device.uuid: device for device in DEVICES})
 
     def _stop(self, name: str, grace: float, reason: str) -> Answer:
         found = self.replicas.get(name)

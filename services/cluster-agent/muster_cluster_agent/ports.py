@@ -44,7 +44,10 @@ class Backend(Protocol):
         ...
 
     async def act(self, action: BackendAction) -> Answer:
-        """Does one action. Twice is as good as once. Raises nothing: what is not known is Outcome.UNKNOWN."""
+        """Does one action. Twice is as good as once. Raises nothing: what is not known is Outcome.UNKNOWN.
+
+        A replica is refused while a device of it has no room next to replicas that are not GONE (domain/holdings.py).
+        """
         ...
 
     async def fleet(self) -> Fleet:

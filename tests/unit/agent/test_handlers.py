@@ -7,9 +7,11 @@ from dataclasses import replace
 import pytest
 
 from muster_cluster_agent.domain.actions import Answer, BackendAction, Create, Refuse
+from muster_cluster_agent.domain.holdings import DEVICE_IN_USE
 from muster_cluster_agent.domain.model import (
     Assignment,
     NodeHealth,
+    Share,
 )
 from muster_cluster_agent.errors import SecretsError
 from muster_cluster_agent.handlers import agenda
@@ -176,6 +178,68 @@ async def test_a_refusal_is_told_once_a_run() -> None:
         await until(lambda: len(told.of(RefusalReport)) == 2)
         agent.refuse(Refuse(workload_id(3), 0, 0, "BadRecord", "no protobuf"))
     assert len(told.of(RefusalReport)) == 3
+
+
+def on_device(number: int, device: str = "GPU-0", *, epoch: int = 1) -> Assignment:
+    """A workload that sleeps on a whole device."""
+    wanted = assignment(number, "sleep", epoch=epoch)
+    run = replace(wanted.revisions[0].runs[0], shares=((Share(device, whole=True),),))
+    return replace(wanted, revisions=(replace(wanted.revisions[0], runs=(run,)),))
+
+
+def refusals(told: Told) -> list[Refuse]:
+    return [report.refusal for report in told.of(RefusalReport) if isinstance(report, RefusalReport)]
+
+
+@pytest.mark.parametrize("forgetful", [False, True])
+async def test_a_device_that_is_held_is_refused_with_the_reason_and_tried_until_it_is_free(
+    monkeypatch: pytest.MonkeyPatch, forgetful: bool
+) -> None:
+    monkeypatch.setattr(agenda, "_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(agenda, "_LONGEST_RETRY", 0.05)
+    fake, told = FakeBackend(), Told()
+    async with running(Forgetful(fake) if forgetful else fake, told) as agent:
+        agent.take(on_device(1))
+        await until(lambda: told.states(1) == ["READY"])
+        agent.take(on_device(2))
+        agent.take(on_device(3, "GPU-1"))
+        await until(lambda: told.states(3) == ["READY"])
+        await until(lambda: refusals(told))
+        (refusal,) = refusals(told)
+        assert (refusal.workload_id, refusal.code, refusal.node) == (workload_id(2), DEVICE_IN_USE, "n-0")
+        assert "device GPU-0 is still held by replica w-" in refusal.message
+        assert refusal.retry_after > 0, "0 would end the workload for good"
+        case = agent.agenda.case(workload_id(2))
+        await until(lambda: case.tries > 3)
+        assert len(fake.starts) == 2
+        agent.take(release(1))
+        await until(lambda: told.states(2) == ["READY"])
+        assert len(refusals(told)) == 1, "told once a run"
+    assert told.states(1)[-1] == "GONE"
+    assert list(fake.starts.values()) == [1, 1, 1]
+
+
+async def test_what_an_agent_finds_holds_its_device_and_late_records_of_an_old_term_change_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(agenda, "_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(agenda, "_LONGEST_RETRY", 0.05)
+    fake, told = FakeBackend(), Told()
+    async with running(fake, told) as agent:
+        agent.take(on_device(1))
+        await until(lambda: told.states(1) == ["READY"])
+    told = Told()
+    async with running(fake, told) as agent:  # another instance was adopted meanwhile: of workload 1 there is no record
+        agent.take(on_device(2, epoch=7))
+        await until(lambda: [refusal.workload_id for refusal in refusals(told)] == [workload_id(2)])
+        assert agent.take(release(1, epoch=6)) is Taken.REFUSED
+        assert agent.take(on_device(3, epoch=6)) is Taken.REFUSED
+        case = agent.agenda.case(workload_id(2))
+        await until(lambda: case.tries > 3)
+        assert list(fake.starts.values()) == [1]
+        agent.take(release(1, epoch=7))
+        await until(lambda: told.states(2) == ["READY"])
+    assert list(fake.starts.values()) == [1, 1]
 
 
 async def test_a_changed_fleet_is_told_as_a_difference() -> None:

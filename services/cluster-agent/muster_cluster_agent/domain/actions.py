@@ -109,10 +109,14 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The outcome of one action, with a sentence for people where it is not DONE or ALREADY."""
+    """The outcome of one action, with a sentence for people where it is not DONE or ALREADY.
+
+    code: the reason of a refusal that is reported to the scheduler; empty: the action is only tried again.
+    """
 
     outcome: Outcome
     message: str = ""
+    code: str = ""
 
 
 DONE = Answer(Outcome.DONE)

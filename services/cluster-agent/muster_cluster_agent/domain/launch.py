@@ -11,9 +11,9 @@ import json
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
-from muster_cluster_agent.domain.model import Share
+from muster_cluster_agent.domain.model import Share, Slice
 from muster_cluster_agent.domain.plan import MpiLauncher, MpiWorker, Plain, ReplicaPlan, TorchLauncher, Torchrun
 from muster_kernel import ids
 from muster_kernel.words import expand
@@ -120,6 +120,18 @@ def described(share: Share) -> dict[str, object]:
     if share.whole or share.portion_milli in {0, 1000}:
         return {"uuid": share.device, "whole": True}
     return {"uuid": share.device, "portion": share.portion_milli / 1000}
+
+
+def share_of(described: Mapping[str, Any]) -> Share:
+    """Return the share that `described` made this of."""
+    device, cut = str(described["uuid"]), described.get("slice")
+    if cut is not None:
+        return Share(device, slice=Slice(str(cut["profile"]), int(cut["start"]), str(cut["uuid"])))
+    if "bytes" in described:
+        return Share(device, memory_bytes=int(described["bytes"]))
+    if "portion" in described:
+        return Share(device, portion_milli=round(float(described["portion"]) * 1000))
+    return Share(device, whole=True)
 
 
 def _ports(places: Places) -> dict[str, str]:

@@ -20,6 +20,7 @@ import structlog
 from muster_cluster_agent.domain.actions import (
     Absent,
     Action,
+    Answer,
     BackendAction,
     Create,
     NothingHere,
@@ -47,6 +48,7 @@ HEARTBEAT_SECONDS: Final = 10.0
 RESYNC_SECONDS: Final = 300.0
 _RETRY_SECONDS: Final = 0.5
 _TRIES: Final = 5
+_REFUSED_SECONDS: Final = 30  # until the scheduler may try the node again that refused a replica
 
 log = structlog.get_logger(__name__)
 
@@ -294,7 +296,17 @@ class Agent:
             case.removed.add(action.plan.name)
             self.telling.was_here(case, action.plan, answer.message)
             return
+        if isinstance(action, Create) and answer.code:
+            self._tell_refused(case, action.plan, answer)
         self.agenda.again(workload_id)
+
+    def _tell_refused(self, case: Case, plan: ReplicaPlan, answer: Answer) -> None:
+        """The scheduler learns why a replica cannot be created now, and may place its run elsewhere.
+
+        Until it does, the run is still wanted here, and creating it is tried again.
+        """
+        run = (plan.workload_id, plan.generation, plan.attempt)
+        self.telling.refuse_once(case, Refuse(*run, answer.code, answer.message, plan.node, _REFUSED_SECONDS))
 
     async def _opened(self, plan: ReplicaPlan) -> ReplicaPlan | None:
         """The plan with its credentials, or None where they cannot be had now: it is tried again."""

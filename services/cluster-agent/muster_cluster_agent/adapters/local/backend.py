@@ -51,6 +51,7 @@ from muster_cluster_agent.domain.actions import (
     Stop,
 )
 from muster_cluster_agent.domain.fleet import Fleet
+from muster_cluster_agent.domain.holdings import DEVICE_IN_USE, Holding, device_conflict
 from muster_cluster_agent.domain.model import NodeHealth, NodeView, Observed
 from muster_cluster_agent.domain.plan import ReplicaPlan
 from muster_cluster_agent.errors import BackendError, NotAllowed
@@ -296,7 +297,28 @@ class LocalBackend:
         if self._disk.short:
             return Answer(Outcome.REFUSED, f"{self._disk.short}; nothing is started until there is more")
         objection = self._dead_man.objection(time.monotonic())
-        return Answer(Outcome.REFUSED, objection) if objection else None
+        if objection:
+            return Answer(Outcome.REFUSED, objection)
+        conflict = self._conflict(plan)
+        return Answer(Outcome.REFUSED, conflict, DEVICE_IN_USE) if conflict else None
+
+    def _conflict(self, plan: ReplicaPlan) -> str:
+        """Which device of the plan has no room next to replicas that are not gone; empty: all have room.
+
+        No await between this and adding the replica to the register: two plans for one device exclude each other.
+        """
+        held = [
+            Holding(other.name, share)
+            for device in {share.device for share in plan.shares}
+            for other in self._replicas.on(device)
+            if not other.gone
+            for share in other.shares
+            if share.device == device
+        ]
+        if not held:
+            return ""
+        known = {device.uuid: device for node in self.declared.nodes for device in node.devices}
+        return device_conflict(plan.shares, held, known)
 
     async def _abandon(self, plan: ReplicaPlan, message: str) -> Answer:
         if plan.name in self._replicas:

@@ -1,6 +1,6 @@
-"""The replicas that are in the state folder, by name and by workload.
+"""The replicas that are in the state folder, by name, by workload and by device.
 
-The local back end's memory of its disk. Holds: both indexes name the same replicas.
+The local back end's memory of its disk. Holds: all indexes name the same replicas.
 """
 
 from __future__ import annotations
@@ -17,19 +17,21 @@ class Register:
         """Nothing is known yet."""
         self._by_name: dict[str, Replica] = {}
         self._by_workload: dict[str, dict[str, Replica]] = {}
+        self._by_device: dict[str, dict[str, Replica]] = {}
 
     def add(self, replica: Replica) -> None:
         """Makes a replica known; one of the same name is replaced."""
         self._by_name[replica.name] = replica
         self._by_workload.setdefault(replica.workload_id, {})[replica.name] = replica
+        for device in replica.devices:
+            self._by_device.setdefault(device, {})[replica.name] = replica
 
     def drop(self, replica: Replica) -> None:
         """Forgets a replica."""
         self._by_name.pop(replica.name, None)
-        siblings = self._by_workload.get(replica.workload_id, {})
-        siblings.pop(replica.name, None)
-        if not siblings:
-            self._by_workload.pop(replica.workload_id, None)
+        _leave(self._by_workload, replica.workload_id, replica.name)
+        for device in replica.devices:
+            _leave(self._by_device, device, replica.name)
 
     def get(self, name: str) -> Replica | None:
         """The replica of that name."""
@@ -39,6 +41,10 @@ class Register:
         """The replicas of one workload."""
         return tuple(self._by_workload.get(workload_id, {}).values())
 
+    def on(self, device: str) -> Sequence[Replica]:
+        """The replicas that were given that device or a part of it, also those that are gone."""
+        return tuple(self._by_device.get(device, {}).values())
+
     def __contains__(self, name: object) -> bool:
         return name in self._by_name
 
@@ -47,3 +53,11 @@ class Register:
 
     def __len__(self) -> int:
         return len(self._by_name)
+
+
+def _leave(index: dict[str, dict[str, Replica]], key: str, name: str) -> None:
+    """Removes a replica from one entry of an index, and the entry with its last replica."""
+    there = index.get(key, {})
+    there.pop(name, None)
+    if not there:
+        index.pop(key, None)

@@ -23,7 +23,8 @@ from muster_cluster_agent.adapters.local import journal, limits, procfs
 from muster_cluster_agent.adapters.local.state import StateFolder, sync_folder, write_synced
 from muster_cluster_agent.adapters.local.workdirs import Workdirs
 from muster_cluster_agent.domain.budgets import Spent, spent_sentence
-from muster_cluster_agent.domain.model import Ended, Observed, Pattern
+from muster_cluster_agent.domain.launch import share_of
+from muster_cluster_agent.domain.model import Ended, Observed, Pattern, Share
 from muster_cluster_agent.domain.text import plain_line
 
 CALLS: Final = "calls.json"
@@ -58,6 +59,16 @@ class Replica:
     def workload_id(self) -> str:
         """Whose replica it is."""
         return str(self.spec["workload_id"])
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The UUIDs of its devices."""
+        return tuple(str(device["uuid"]) for device in self.spec.get("devices", ()) if "uuid" in device)
+
+    @property
+    def shares(self) -> tuple[Share, ...]:
+        """Its shares of these devices, which it has until it is gone."""
+        return tuple(share_of(device) for device in self.spec.get("devices", ()) if "uuid" in device)
 
     def line(self, event: str) -> dict[str, Any] | None:
         """The first line of that event."""
@@ -110,7 +121,7 @@ def facts(replica: Replica, service: tuple[str, ...] = ()) -> Observed:
         gone=gone is not None,
         gone_at=float(gone["at"]) if gone is not None else None,
         evidence=str(gone["evidence"]) if gone is not None else "",
-        devices=tuple(str(device["uuid"]) for device in spec.get("devices", ()) if "uuid" in device),
+        devices=replica.devices,
         endpoints=tuple(f"http://127.0.0.1:{port}" for port in spec.get("ports", {}).values()),
         service=service,
         charge=int(spec.get("charge", 0)),
