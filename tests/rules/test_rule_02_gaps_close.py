@@ -31,7 +31,7 @@ from muster_chassis.unit import lane_of
 from muster_stack.embedded import EmbeddedKafka
 from tests.support.calls import Call
 from tests.support.records import intake, record, with_ledger
-from tests.support.stations import Journal, Station, opened, station
+from tests.support.stations import Journal, Station, asked, opened, station
 from tests.support.waiting import eventually, until
 
 EAST = assignments("east")
@@ -199,6 +199,39 @@ async def test_a_snapshot_closes_every_gap_before_it(database: Any) -> None:
 async def test_without_its_header_it_waits_as_the_others_do(database: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intake_module, "is_snapshot", lambda _: False)
     assert await _with_a_snapshot(database) == ([1], 4)
+
+
+async def test_a_snapshot_closes_a_gap_of_which_even_the_numbers_are_removed(database: Any, kafka: str) -> None:
+    async def snapshot(unit: Any, topic: str, key: str) -> bool:
+        unit.publish(topic, key, asked(key), headers={SNAPSHOT: "1"})
+        return True
+
+    async with station("submission", database.url("submission"), kafka) as here:
+        relay = here.relay()
+        async with station("policy", database.url("policy"), kafka) as there:
+            journal = Journal()
+            there.consume(journal)
+            await here.publish("w1")
+            await until(lambda: journal.versions("w1") == [1])
+        await here.publish("w1")
+        await until(lambda: relay.last == 2)
+        await _remove(kafka)
+        await here.publish("w1")
+        async with station("policy", database.url("policy"), kafka) as there:
+            journal = Journal()
+            there.consume(journal)
+
+            async def gaps() -> int:
+                return int((await gaps_of(there.database.pool, "policy")).total)
+
+            await eventually(gaps)
+            await here.database.pool.execute("DELETE FROM outbox")
+            await here.database.pool.execute("DELETE FROM aggregate_versions")
+            request = pb.RepublishRequest(topic=SUBMISSIONS.name, key="w1", idempotency_key="k")
+            assert (await DeadLetters(here.database, snapshot).Republish(request, Call())).snapshot
+            await until(lambda: journal.versions("w1"))
+            assert journal.versions("w1")[-1] > 10**9
+            await eventually(gaps, lambda total: total == 0)
 
 
 async def test_where_events_are_not_kept_any_more_the_owner_publishes_its_state(database: Any, kafka: str) -> None:

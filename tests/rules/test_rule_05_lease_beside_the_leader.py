@@ -1,7 +1,7 @@
 """Rule 5, the lease: a process of its own renews it. A leader that computes leads on, and one that is gone does not.
 
-Taken out here: the process (it is stopped while the leader computes, as a task of the leader would be), and what it
-sees of the leader (one that is stopped leads until an operator comes).
+Taken out here: the process (it is stopped while the leader computes, as a task of the leader would be), what it sees
+of the leader (one that is stopped leads until an operator comes), and the watchdog (so does one whose loop is blocked).
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from tests.support.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 LEASE = 2.0
+STALL = 5.0
 
 
 @asynccontextmanager
-async def _leader(url: str, *, blind: bool = False) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A process that leads. blind: its holder of the lease does not see whether it is stopped."""
+async def _leader(url: str, *, blind: bool = False, stall: float = 0.0) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A process that leads. blind: its holder of the lease does not see whether it is stopped. stall: as `program`."""
     process = await asyncio.create_subprocess_exec(
-        *program(url, lease=LEASE, blind=blind), cwd=ROOT, stdout=asyncio.subprocess.PIPE
+        *program(url, lease=LEASE, blind=blind, stall=stall), cwd=ROOT, stdout=asyncio.subprocess.PIPE
     )
     try:
         assert process.stdout is not None
@@ -42,9 +43,11 @@ async def _leader(url: str, *, blind: bool = False) -> AsyncIterator[asyncio.sub
         await process.wait()
 
 
-async def _seconds_to_take_over(url: str, what: signal.Signals, *, blind: bool = False, within: float = 20) -> float:
+async def _seconds_to_take_over(
+    url: str, what: signal.Signals, *, blind: bool = False, stall: float = 0.0, within: float = 20
+) -> float:
     """How long another candidate waits after the leader was sent a signal; `within` where it has to wait longer."""
-    async with opened(url, "scheduler") as here, _leader(url, blind=blind) as leader:
+    async with opened(url, "scheduler") as here, _leader(url, blind=blind, stall=stall) as leader:
         other = Leadership(here, "other", lease=LEASE)
         leading = asyncio.ensure_future(other.run(_forever))
         await asyncio.wait({leading}, timeout=2 * LEASE)  # a leader that lives is left alone
@@ -76,6 +79,17 @@ async def test_a_leader_that_is_stopped_leads_no_longer(database: Any) -> None:
 async def test_if_nothing_saw_that_it_would_lead_on(database: Any) -> None:
     taken = await _seconds_to_take_over(database.url("scheduler"), signal.SIGSTOP, blind=True, within=4 * LEASE)
     assert taken == 4 * LEASE
+
+
+async def test_a_leader_whose_loop_is_blocked_ends(database: Any) -> None:
+    """The watchdog ends it, not its holder: the process runs on, and its lease is renewed until then."""
+    taken = await _seconds_to_take_over(database.url("scheduler"), signal.SIGUSR1, stall=STALL)
+    assert 0.8 * STALL < taken < STALL + LEASE
+
+
+async def test_without_a_watchdog_it_would_lead_on(database: Any) -> None:
+    within = STALL + 2 * LEASE
+    assert await _seconds_to_take_over(database.url("scheduler"), signal.SIGUSR1, within=within) == within
 
 
 async def _leaders_after_a_long_computation(database: Any, *, beside: bool) -> list[str]:

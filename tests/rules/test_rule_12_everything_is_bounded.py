@@ -1,7 +1,8 @@
 """Rule 12, the chassis's part: batches, statements and deadlines are bounded, and a stop loses nothing.
 
 Taken out here: the timeout of statements (a stuck transaction holds the outbox lock for ever), the deadline of a call
-(a stuck method holds its caller), and the order of the stop (what was taken in last is not sent).
+(a stuck method holds its caller), the bytes of a pass of the relay (it reads all that there is at once), and the order
+of the stop (what was taken in last is not sent).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pytest
 
 from muster.api.v1 import dead_letters_pb2 as pb
 from muster.api.v1 import dead_letters_pb2_grpc
+from muster_chassis import identity, outbox_rows, republishing
 from muster_chassis import runtime as runtime_module
 from muster_chassis.broker import Security
 from muster_chassis.codec import LARGEST_VALUE
@@ -27,13 +29,16 @@ from muster_chassis.outbox import Relay
 from muster_chassis.rpc import CallInterceptor, Server, channel, everyone_is_local, service
 from muster_chassis.rpc import server as server_module
 from muster_chassis.runtime import Runtime
+from muster_chassis.sending import Offset
 from muster_chassis.settings import AuthMode, RpcSettings, Settings
 from muster_chassis.topics import SUBMISSIONS
 from muster_chassis.unit import Unit, ValueTooLarge
 from tests.support.records import intake, record, with_ledger
 from tests.support.stations import DECODER, Station, asked, opened, station
+from tests.support.waiting import eventually, until
 
 _BATCH = 40
+_LARGE = 900 << 10
 
 
 # ------------------------------------------------------------------------------------------------ sizes
@@ -52,6 +57,77 @@ async def test_ten_megabytes_and_other_oddities_stop_nobody(database: Any) -> No
         await intake(here, ledger).process([large, record("w1", 1)], {})
         assert ledger.memory == {"w1": 1}
         assert await here.pool.fetchval("SELECT length(value) > 10000000 FROM parked")
+
+
+class _Passes(Relay):
+    """Notes the sizes of the values of each pass."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.passes: list[list[int]] = []
+
+    async def _send(self, producer: Any, rows: Any) -> list[Offset]:
+        self.passes.append([len(row["value"]) for row in rows])
+        return await super()._send(producer, rows)
+
+    @property
+    def largest(self) -> int:
+        return max(sum(sizes) for sizes in self.passes)
+
+
+async def _stage(here: Station, number: int, size: int) -> None:
+    for _ in range(number):
+        await here.publish("w1", by="x" * size)
+
+
+def _read(here: Station) -> list[int]:
+    """The versions that arrive from now on."""
+    versions: list[int] = []
+
+    async def handle(unit: Unit, events: Sequence[Event]) -> None:
+        unit.after_commit(lambda: versions.extend(event.version for event in events))
+
+    here.consume(handle, assigned=True)
+    return versions
+
+
+async def test_a_pass_of_the_relay_has_a_bound_of_bytes(database: Any, kafka: str) -> None:
+    async with station("submission", database.url("submission"), kafka) as here:
+        await _stage(here, 50, _LARGE)
+        relay, versions = _Passes(here.database, here.bus), _read(here)
+        here.go(relay.run)
+        await until(lambda: len(versions) == 50, within=60)
+        assert versions == list(range(1, 51))
+        async with here.database.acquired() as connection:
+            number = await republishing.ask(connection, SUBMISSIONS.name, "", "a test", identity.now())
+            again = await eventually(
+                lambda: republishing.look(connection, number), lambda found: found is not None and found.done, within=60
+            )
+        assert again == republishing.Republication(50, done=True)
+        assert sum(len(sizes) for sizes in relay.passes) == 100
+        assert relay.largest <= outbox_rows.PASS_BYTES < 50 * _LARGE
+        assert here.alive()
+
+
+async def test_without_it_a_pass_has_all_there_is(database: Any, kafka: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox_rows, "PASS_BYTES", 1 << 40)
+    async with station("submission", database.url("submission"), kafka) as here:
+        await _stage(here, 50, _LARGE)
+        relay = _Passes(here.database, here.bus)
+        here.go(relay.run)
+        await until(lambda: relay.passes)
+        assert relay.largest > 50 * _LARGE
+
+
+async def test_a_row_above_the_bound_goes_alone(database: Any, kafka: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox_rows, "PASS_BYTES", 1000)
+    async with station("submission", database.url("submission"), kafka) as here:
+        await _stage(here, 1, 100)
+        await _stage(here, 3, 2000)
+        relay, versions = _Passes(here.database, here.bus), _read(here)
+        here.go(relay.run)
+        await until(lambda: len(versions) == 4)
+        assert [len(sizes) for sizes in relay.passes] == [1, 1, 1, 1]
 
 
 # ------------------------------------------------------------------------------------------------ time

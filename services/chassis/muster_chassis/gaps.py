@@ -37,6 +37,8 @@ WHERE NOT p.rejected AND p.version > coalesce(s.version, 0) + 1
 ORDER BY p.since LIMIT $1
 """
 
+_NUMBER: Final = "INSERT INTO aggregate_versions (topic, aggregate, version) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING"
+
 OPEN: Final = metrics.gauge(
     "muster_gaps",
     unit="aggregates",
@@ -94,6 +96,8 @@ async def republish(
     async def ask(unit: Unit) -> pb.RepublishResponse:
         lacks = bool(request.key) and not await _kept(unit, request.topic, request.key)
         if lacks and snapshot is not None and await snapshot(unit, request.topic, request.key):
+            # The numbers of what ended long ago are removed. The clock is above any that it had.
+            await unit.connection.execute(_NUMBER, request.topic, request.key, int(unit.now.timestamp()))
             return pb.RepublishResponse(sent=1, finished=True, snapshot=True)
         number = await republishing.ask(unit.connection, request.topic, request.key, "it was asked for", unit.now)
         return pb.RepublishResponse(sent=number)  # in the stored answer: the number of the request

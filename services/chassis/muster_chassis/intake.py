@@ -1,10 +1,11 @@
-"""What happens to records once they are read: each is handled exactly once, or waits where people can see it.
+"""The handling of records after they are read: each is handled exactly once, or waits where operators can see it.
 
-The consumer loops call `process` with what one poll brought, and `sweep` now and then for what waits. One batch is one
-transaction: inbox, handler, outbox, offsets. When it fails, its records are handled one by one; the one that fails
-again after bounded tries becomes a dead letter, and what follows of its aggregate is parked behind it. Only a record
-with an identity of ours and a version holds back others: anyone may write rubbish that names a workload. Records that
-wait for a slow or locked PostgreSQL are tried until it works, and health names them meanwhile.
+The consumer loops call `process` with the records of one poll, and `sweep` from time to time for waiting records. One
+batch is one transaction: inbox, handler, outbox, offsets. When a batch fails, its records are handled one by one. A
+record that fails again after a limited number of tries becomes a dead letter, and the later records of its aggregate
+are parked behind it. Only a record with one of Muster's own identities and a version holds back others, because anyone
+may write an invalid record that names a workload. Records that wait for a slow or locked PostgreSQL are tried until
+they succeed; health names them meanwhile.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from muster_chassis.topics import Topic
 from muster_chassis.unit import Settlement, Unit
 
 _log = logs.get(__name__)
-_SLOW_TRIES: Final = 3  # of a whole batch; then its records are tried alone, each until it works
+_SLOW_TRIES: Final = 3  # of a whole batch; then its records are tried alone, each until it succeeds
 
 Handler = Callable[[Unit, Sequence[Event]], Awaitable[None]]
 Place = tuple[str, int]
@@ -59,11 +60,11 @@ BATCH_SECONDS = metrics.histogram(
 
 
 class Intake:
-    """Handles the records of one consumer.
+    """The handling of the records of one consumer.
 
-    begin: first statement of every transaction (a leader's fence). decoders: for topics whose records are not ours.
-    unparked: types that never wait behind a rejected one (inventory, heartbeats). consumer: offsets are stored in the
-    transaction under this name. health: where it shows that records are tried again and again.
+    begin: first statement of every transaction (a leader's fence). decoders: for topics with records that Muster does
+    not write. unparked: types that never wait behind a rejected record (inventory, heartbeats). consumer: the name
+    under which the transaction stores the offsets. health: shows which records are tried repeatedly.
     """
 
     def __init__(  # noqa: PLR0913 - all but four by name, with a default
@@ -84,7 +85,7 @@ class Intake:
         self.breakers = Breakers(database, self.topics)
         self.bus = ""
         self.cut: frozenset[Place] = frozenset()
-        """Partitions whose oldest records have gone by retention: a first version above 1 is no gap there."""
+        """Partitions whose oldest records were removed by retention: a first version above 1 is not a gap there."""
         self._handler = handler
         self._decoder = decoder
         self._decoders = dict(decoders or {})
@@ -95,10 +96,10 @@ class Intake:
         self._condition = f"records {next(iter(self.topics))}"  # a consumer is known by its first topic
 
     async def process(self, origins: Sequence[Origin], done: dict[Place, int]) -> None:
-        """Handles records in their order. `done` is told the next offset of each partition as it becomes durable.
+        """Handle records in their order. `done` gets the next offset of each partition once it is durable.
 
-        Returns when all are done, waiting, or dead letters. Raises Tripped where a topic's consumer must stop;
-        Deposed and OutcomeUnknown for a leader; nothing else.
+        Returns when every record is done, waiting, or a dead letter. Raises Tripped if the consumer of a topic must
+        stop, and Deposed and OutcomeUnknown for a leader; nothing else.
         """
         await self._process(origins, done)
         with suppress(*PASSING, TimeoutError):
@@ -122,9 +123,9 @@ class Intake:
             self.breakers.check()
 
     async def sweep(self, mine: Callable[[Place], bool] = lambda _: True) -> int:
-        """Handles what waits and may go on now: redrives that were asked for, closed gaps, and what stands behind.
+        """Handle waiting records that may go on now: requested redrives, closed gaps, and the records behind them.
 
-        mine: whether this consumer has the partition. Returns how many rows were settled.
+        mine: whether this consumer has the partition. Returns the number of settled rows.
         """
         settled = 0
         while True:
@@ -138,7 +139,7 @@ class Intake:
                 settled += 1
 
     def _told(self, entries: Sequence[Entry]) -> Told:
-        """Return what tells health that these records are tried again and again, and when they no longer are."""
+        """Return a callback that shows in health that these records are tried repeatedly, and clears it at the end."""
 
         def tell(why: str) -> None:
             if not why:
@@ -168,7 +169,7 @@ class Intake:
         return Entry(key, origin, aggregate_of(origin), version_of(origin), None, reason)
 
     async def _once(self, entries: Sequence[Entry]) -> None:
-        """One batch in one transaction."""
+        """Handle one batch in one transaction."""
         with BATCH_SECONDS.time():
             async with self.database.unit(begin=self._begin) as unit:
                 admission = await self._admit(unit, entries)
@@ -216,7 +217,7 @@ class Intake:
         blocked: set[tuple[str, str]],
         admission: Admission,
     ) -> None:
-        """Decides about one new record: handle it, park it, or drop what an older version repeats."""
+        """Decide about one new record: handle it, park it, or drop it because its version was already seen."""
         line, last = entry.line, known.get(entry.line, 0)
         if entry.event is None:
             admission.parked.append(entry.parked(REJECTED, entry.reason, 1))
@@ -241,7 +242,7 @@ class Intake:
         return last == 0 and (entry.origin.topic, entry.origin.partition) in self.cut
 
     async def _alone(self, entry: Entry) -> None:
-        """One record in a transaction of its own; a dead letter when it fails for good."""
+        """Handle one record in its own transaction; make it a dead letter when it fails for good."""
         told = self._told([entry])
         reason, attempts = await bounded(lambda: self._once([entry]), told=told)
         if not reason:
@@ -259,7 +260,7 @@ class Intake:
         _log.warning("a record goes to the dead letters", topic=entry.origin.topic, key=entry.key, reason=reason)
 
     async def _waiting(self, row: Waiting) -> None:
-        """Handles the head of one line under its first event id; it stays there where it fails again."""
+        """Handle the head of one line under its first event id. It stays there if it fails again."""
         entry = self._decode(row.origin)
 
         async def handle() -> None:
@@ -288,10 +289,10 @@ class Intake:
         _log.warning("a waiting record failed", topic=row.origin.topic, reason=reason, attempts=row.attempts + attempts)
 
     async def _counted(self, unit: Unit, row: Waiting, entry: Entry) -> tuple[int, int]:
-        """The version of a waiting record and the last one of its line that was taken in.
+        """Return the version of a waiting record and the last version of its line that was taken in.
 
-        One that held nothing back stands in no line; where it can be read by now (its type is known since), it takes
-        its place: Reject where that is not yet the next one.
+        A record that held back nothing is in no line. If it can be read now (its type was unknown before), it takes
+        its place in the line. Raises Reject if an earlier version is still missing.
         """
         if row.aggregate or not entry.version:
             return row.version, row.seen

@@ -1,14 +1,16 @@
 """The relay: publishes outbox rows in commit order, for ever (rule 2).
 
-One task a lane. It reads `id > last`, which is safe because rows are inserted under a lock that is held until the
-commit; wakes at once after a commit, another instance's included (`notifications`), and polls as well. `last` is
-written down now and then: after a crash some rows go out twice, under the same event ids, and consumers drop them.
+Each lane has one task. The task reads `id > last`. This is safe because rows are inserted under a lock that is held
+until the commit. The task wakes at once after a commit of any instance (`notifications`), and it polls as well. It
+stores `last` from time to time. After a crash it sends some rows twice, under the same event ids; consumers drop the
+duplicates.
 
-Order counts within a topic, so a topic that cannot be sent to (it is missing, has no leader, refuses us) waits alone at
-its own position (`waiting_topics`), while the others are published; it catches up in order.
+Order matters only within a topic. A topic that accepts no records (it is missing, has no leader, or refuses this
+service) waits alone at its own position (`waiting_topics`), and later catches up in order. The relay publishes the
+other topics meanwhile.
 
-The ordinary lane is sent by whoever holds a session lock. The assignments lane is sent by the leader's transactional
-producer: a new leader fences the old one at the broker.
+The instance that holds a session lock sends the ordinary lane. The leader's transactional producer sends the
+assignments lane: a new leader fences the old one at the broker.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ from muster_chassis.connection import Connection
 from muster_chassis.database import PASSING, TRANSIENT, Database, transient
 from muster_chassis.kafka import KAFKA_TROUBLE
 from muster_chassis.outbox_order import check_order
-from muster_chassis.sending import COLUMNS, Offset, Sender
+from muster_chassis.outbox_rows import PASS_ROWS, OutboxRows
+from muster_chassis.sending import Offset, Sender
 from muster_chassis.signatures import RecordSigner
 from muster_chassis.unit import ASSIGNMENTS, ORDINARY
 from muster_chassis.waiting_topics import TopicsFailed, WaitingTopics, is_there
@@ -42,22 +45,13 @@ if TYPE_CHECKING:
     from aiokafka import AIOKafkaProducer
 
 _log = logs.get(__name__)
-_PASS: Final = 1000
 _POLL: Final = 0.25
 _PERSIST: Final = 1.0
 _LOCK_PAUSE: Final = 0.25
 _COMPARE: Final = 60.0
-_ASKING: Final = 3.0  # seconds for the question where partitions end; the lane waits meanwhile
+_ASKING: Final = 3.0  # seconds to ask Kafka for end offsets; the lane waits meanwhile
 _RETRY: Final = 5.0
-_IDLE_SECONDS: Final = 15.0  # above _POLL, and above what a pass waits for Kafka
-_READ: Final = f"""
-SELECT {COLUMNS}
-FROM outbox WHERE lane = $1 AND id > $2 AND topic <> ALL($4::text[]) ORDER BY id LIMIT $3
-"""  # noqa: S608 - constants only
-_READ_TOPIC: Final = f"""
-SELECT {COLUMNS}
-FROM outbox WHERE lane = $1 AND id > $2 AND id <= $4 AND topic = $5 ORDER BY id LIMIT $3
-"""  # noqa: S608 - constants only
+_IDLE_SECONDS: Final = 15.0  # longer than _POLL, and longer than a pass waits for Kafka
 _REMEMBER: Final = """
 INSERT INTO relay_positions (lane, bus, last) VALUES ($1, $2, $3)
 ON CONFLICT (lane, bus) DO UPDATE SET last = greatest(relay_positions.last, excluded.last)
@@ -80,11 +74,11 @@ LAG = metrics.histogram(
 
 
 class Fenced(Exception):
-    """Another leader's producer has taken over the assignments."""
+    """A takeover of the assignments by the producer of another leader."""
 
 
 class Relay:
-    """Publishes one lane of one service's outbox."""
+    """The publisher of one lane of one service's outbox."""
 
     def __init__(
         self,
@@ -94,9 +88,9 @@ class Relay:
         lane: int = ORDINARY,
         transactional_id: str | None = None,
         signer: RecordSigner | None = None,
-        batch: int = _PASS,
+        batch: int = PASS_ROWS,
     ) -> None:
-        """signer: signs each record as it is published; None: the topic's readers ask for no signature."""
+        """Create a relay. signer: signs each published record; None if readers of the topics need no signature."""
         self._sender = Sender(database.source, signer, whole=transactional_id is not None)
         self._database = database
         self._bus = bus
@@ -114,22 +108,22 @@ class Relay:
         self._again_at = self._compare_at = 0.0
         self._standby = False
         self.last = 0
-        """The id of the last row that Kafka has acknowledged, but for topics that wait."""
+        """The id of the last row that Kafka has acknowledged, except for topics that wait."""
         database.on_published(self.wake)
 
     def wake(self) -> None:
-        """Something was committed, here or by another instance."""
+        """Wake the relay: this instance or another one has committed something."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Publishes for ever; Kafka and PostgreSQL may come and go. Raises Fenced and OutOfOrder, nothing else."""
+        """Publish for ever, through outages of Kafka and PostgreSQL. Raises only Fenced and OutOfOrder."""
         backoff = Backoff()
         while True:
             try:
                 async with self._bus.session() as self._session:
                     await self._work(backoff)
             except BusLost:
-                _log.info("the relay begins anew on another bus", lane=self._label)
+                _log.info("the relay starts again on another bus", lane=self._label)
             except ProducerFenced as error:
                 raise Fenced(f"{self._transactional_id} was taken over by another producer") from error
             except TopicsFailed as failed:
@@ -141,7 +135,7 @@ class Relay:
                 await backoff.pause()
 
     async def drain(self, within: float) -> bool:
-        """Waits until all that is committed is published, but for topics that wait; False after `within` seconds."""
+        """Wait until all committed rows are published, except for topics that wait; False after `within` seconds."""
         with suppress(TimeoutError, *TRANSIENT):
             async with asyncio.timeout(within):
                 wanted = await self._database.pool.fetchval(
@@ -161,15 +155,16 @@ class Relay:
             await self.waiting.load(connection, self._session.cluster_id)
             await self._acknowledged.load(connection, self._session.cluster_id)
             self._known.clear()
-            read, read_topic = await connection.prepare(_READ), await connection.prepare(_READ_TOPIC)
+            outbox = await OutboxRows.prepare(connection, self._lane, self._batch)
             while True:
                 self._wake.clear()
                 for topic in self.waiting.ready(producer):
                     last = self.waiting.last(topic)
-                    rows = await read_topic.fetch(self._lane, last, self._batch, self.last, topic)
-                    if topic not in await self._pass(connection, producer, rows):
-                        self.waiting.sent(topic, rows[-1]["id"] if rows else last, over=len(rows) < self._batch)
-                rows = await read.fetch(self._lane, self.last, self._batch, self.waiting.names)
+                    found = await outbox.of_topic(topic, last, self.last)
+                    if topic not in await self._pass(connection, producer, found.rows):
+                        self.waiting.sent(topic, found.rows[-1]["id"] if found.rows else last, over=not found.more)
+                found = await outbox.after(self.last, self.waiting.names)
+                rows = found.rows
                 if rows and not await self._confirmed(connection):
                     await backoff.pause()
                     continue
@@ -179,14 +174,14 @@ class Relay:
                     backoff.reset()
                 await self._remember(connection, force=not rows)
                 again = await self._again(connection, producer)
-                if len(rows) < self._batch and not again:
+                if not found.more and not again:
                     with suppress(TimeoutError):
-                        # Not asyncio.wait_for: in 3.11 it swallows a cancellation that meets the event.
+                        # Not asyncio.wait_for: in 3.11 it loses a cancellation that arrives together with the event.
                         async with asyncio.timeout(_POLL):
                             await self._wake.wait()
 
     async def _again(self, connection: Connection, producer: AIOKafkaProducer) -> bool:
-        """Publishes once more what was asked for, a stretch; whether there may be more."""
+        """Publish one batch of the rows that were requested again; return whether there may be more."""
         now = time.monotonic()
         if now >= self._compare_at:
             self._compare_at = now + _COMPARE
@@ -202,7 +197,7 @@ class Relay:
                 lambda rows: self._publish(connection, producer, rows),
             )
         except TopicsFailed as failed:
-            # It stays asked for. What is new on these topics is the passes' own matter.
+            # The request stays open. The passes handle new rows of these topics themselves.
             _log.warning("topics are published again later", lane=self._label, why=str(failed))
             self._again_at = now + _RETRY
             return False
@@ -210,9 +205,9 @@ class Relay:
         return more
 
     async def _ends(self) -> dict[Partition, int]:
-        """Where the partitions end that something is known of; those of topics that are not there are left out.
+        """Return the end offsets of the known partitions, without partitions that do not exist.
 
-        Nothing where Kafka does not say it at once: a partition without a leader must not hold up the others.
+        Returns nothing if Kafka does not answer in time: a partition without a leader must not delay the others.
         """
         known = [place for place in self._acknowledged.partitions if place[0] not in self.waiting.names]
         if not known:
@@ -233,7 +228,7 @@ class Relay:
             await kafka.stop(consumer)
 
     async def _lost(self, connection: Connection, topics: set[str]) -> None:
-        """Has topics published again that lack records which Kafka had acknowledged. Raises Fenced for a leader."""
+        """Request a republication of topics that lack acknowledged records. Raises Fenced for a leader."""
         for topic in sorted(topics):
             _log.error("Kafka has lost records that it had acknowledged; the topic is published again", topic=topic)
             if self._lane == ASSIGNMENTS:  # agents refuse records of terms that are over
@@ -241,10 +236,10 @@ class Relay:
             await republishing.ask_once(connection, topic, "Kafka had lost records")
 
     async def _confirmed(self, connection: Connection) -> bool:
-        """Whether a synchronous standby, if there is one, has the rows that were read.
+        """Return whether a synchronous standby, if there is one, has the rows that were read.
 
-        A commit whose wait for the standby was cut short shows its rows all the same. Published, and lost by a
-        failover, they would be events of something that never happened.
+        A commit shows its rows even if its wait for the standby was cut short. If the relay published such rows and a
+        failover then lost them, consumers would have events of something that never happened.
         """
         if not self._standby:
             return True
@@ -256,9 +251,10 @@ class Relay:
         return confirmed
 
     async def _pass(self, connection: Connection, producer: AIOKafkaProducer, rows: Sequence[Any]) -> set[str]:
-        """Publish rows but those of topics that are missing, which wait from now on and are returned.
+        """Publish rows, except those of missing topics. Missing topics wait from now on; return their names.
 
-        Raises TopicsFailed where Kafka did not take those of others. What waits is written down before either.
+        Raises TopicsFailed if Kafka did not accept the rows of other topics. In both cases the positions of the
+        waiting topics are stored first.
         """
         missing = await self._missing(producer, rows)
         if missing:
@@ -283,14 +279,15 @@ class Relay:
         return missing
 
     def _wait(self, topic: str, rows: Sequence[Any], why: str) -> None:
-        """Let a topic wait from its first row of these on."""
+        """Let a topic wait from its first row in `rows`."""
         self._known.discard(topic)
         self.waiting.add(topic, next(row["id"] for row in rows if row["topic"] == topic) - 1, why)
 
     async def _missing(self, producer: AIOKafkaProducer, rows: Sequence[Any]) -> set[str]:
-        """The topics of these rows that cannot be sent to.
+        """Return the topics of these rows that accept no records.
 
-        They are looked for before anything is sent: Kafka's client would look for one 10 s long, and all others wait.
+        The check comes before the first send: Kafka's client searches for a missing topic for 10 s, and all other
+        topics would wait meanwhile.
         """
         new = {row["topic"] for row in rows} - self._known
         if not new:
@@ -302,13 +299,13 @@ class Relay:
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Connection]:
-        """A session of its own: it holds the lock, and reads, so that losing one is losing the other."""
+        """Open a separate session. It holds the lock and reads the rows, so that both are lost together."""
         connection = await self._database.connect()
         try:
-            # It writes positions only, and a position that a crash took back sends some rows a second time.
+            # The session writes positions only. If a crash loses the latest position, some rows are sent a second time.
             await connection.execute("SET synchronous_commit = off")
-            # A process that is stopped, or a machine that is cut off, must not keep the lock from other instances. A
-            # pass that takes longer is sent again, under the same event ids.
+            # A stopped process or a disconnected machine must not keep the lock from other instances. A pass that takes
+            # longer is sent again, under the same event ids.
             await connection.execute(f"SET idle_session_timeout = {int(_IDLE_SECONDS * 1000)}")
             self._standby = bool(await connection.fetchval("SHOW synchronous_standby_names"))
             if self._transactional_id is None:
@@ -322,7 +319,7 @@ class Relay:
             connection.terminate()
 
     async def _alone(self, connection: Connection) -> None:
-        """Waits for the session lock of this lane; PostgreSQL has no event for one that comes free."""
+        """Wait for the session lock of this lane. PostgreSQL sends no event when a lock becomes free."""
         sql = "SELECT pg_try_advisory_lock(hashtextextended(current_schema() || '.relay', $1))"
         while True:
             if await connection.fetchval(sql, self._lane):
@@ -348,7 +345,7 @@ class Relay:
     async def _remember(self, connection: Connection, *, force: bool) -> None:
         now = time.monotonic()
         if self._session.ended.is_set():
-            return  # a position on a lost bus says nothing, and must not be there should that bus come back
+            return  # a position on a lost bus is meaningless, and must not exist if that bus comes back
         if not force and now < self._persist_at:
             return
         self._persist_at = now + _PERSIST

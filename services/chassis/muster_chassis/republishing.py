@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from muster_chassis import identity, logs, metrics
 from muster_chassis.connection import AnyConnection
-from muster_chassis.sending import COLUMNS
+from muster_chassis.outbox_rows import PASS_BYTES, Rows, bounded
 from muster_chassis.topics import named
 from muster_chassis.unit import lane_of
 
@@ -33,15 +33,21 @@ WHERE lane = $1 AND done_at IS NULL AND topic <> ALL ($2::text[]) ORDER BY id LI
 # On a compacted topic the last record of a key is what it is: an older one must not come behind it.
 _NEWEST: Final = """(NOT $6 OR NOT EXISTS (
     SELECT 1 FROM outbox n WHERE n.aggregate = o.aggregate AND n.topic = o.topic AND n.id > o.id))"""
-_OF_TOPIC: Final = f"""
-SELECT {COLUMNS} FROM outbox o
+_OF_TOPIC: Final = bounded(
+    f"""
+SELECT o.* FROM outbox o
 WHERE o.lane = $1 AND o.id > $2 AND o.id <= $3 AND o.topic = $4 AND {_NEWEST} ORDER BY o.id LIMIT $5
-"""  # noqa: S608 - constants of this file
-_OF_AGGREGATE: Final = f"""
-SELECT {COLUMNS} FROM outbox o
-WHERE o.aggregate = $7 AND o.topic = $4 AND o.lane = $1 AND o.id > $2 AND o.id <= $3 AND {_NEWEST}
+""",  # noqa: S608 - constants of this file
+    "$7",
+)
+_OF_AGGREGATE: Final = bounded(
+    f"""
+SELECT o.* FROM outbox o
+WHERE o.aggregate = $8 AND o.topic = $4 AND o.lane = $1 AND o.id > $2 AND o.id <= $3 AND {_NEWEST}
 ORDER BY o.id LIMIT $5
-"""  # noqa: S608 - constants of this file
+""",  # noqa: S608 - constants of this file
+    "$7",
+)
 _NOTE: Final = "UPDATE republications SET last = $2, sent = sent + $3, done_at = $4 WHERE id = $1"
 _SAME: Final = """
 UPDATE republications SET last = 0, upto = (SELECT coalesce(max(id), 0) FROM outbox WHERE lane = $1)
@@ -100,15 +106,16 @@ async def step(connection: AnyConnection, lane: int, most: int, waiting: Sequenc
     # A window of ids bounds what is looked through for a topic that has few rows.
     limit = min(found["upto"], most)
     upper = limit if found["aggregate"] else min(found["last"] + _WINDOW, limit)
-    values = [lane, found["last"], upper, found["topic"], STRETCH, named(found["topic"]).compacted]
+    values = [lane, found["last"], upper, found["topic"], STRETCH, named(found["topic"]).compacted, PASS_BYTES]
     if found["aggregate"]:
-        rows = await connection.fetch(_OF_AGGREGATE, *values, found["aggregate"])
+        stretch = Rows.of(await connection.fetch(_OF_AGGREGATE, *values, found["aggregate"]), STRETCH)
     else:
-        rows = await connection.fetch(_OF_TOPIC, *values)
+        stretch = Rows.of(await connection.fetch(_OF_TOPIC, *values), STRETCH)
+    rows = stretch.rows
     if rows:
         await send(rows)
         AGAIN.labels(found["topic"]).inc(len(rows))
-    last = rows[-1]["id"] if len(rows) == STRETCH else upper
+    last = rows[-1]["id"] if stretch.more else upper
     over = last >= limit
     await connection.execute(_NOTE, found["id"], last, len(rows), identity.now() if over else None)
     if over:

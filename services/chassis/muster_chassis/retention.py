@@ -1,15 +1,16 @@
-"""What is kept, and for how long: the eternal task that keeps the chassis's tables bounded.
+"""Retention: the eternal task that keeps the chassis's tables bounded.
 
-Run by each service with a database; one instance of a service works at a time. A service says with `Unit.mark_ended`
-which aggregates are over: only it knows when a workload was Deleted.
+Each service with a database runs it; one instance of a service works at a time. A service marks with `Unit.mark_ended`
+which aggregates are over, because only the service knows when a workload was Deleted.
 
-1. Rows that die by age go: inbox, commits, idempotency keys, handled dead letters, unversioned outbox rows.
-2. Outbox rows of topics on which the newest record of an aggregate counts go once a newer one is published.
-3. Outbox rows of an aggregate go a retention (7 days) after its end, all other rows of it as long after that, when no
-   copy of its events can be on the bus or in another outbox.
+1. Remove rows that expire by age: inbox, commits, idempotency keys, handled dead letters, unversioned outbox rows.
+2. On topics where only the newest record of an aggregate counts, remove an outbox row once a newer one is published.
+3. Remove the outbox rows of an aggregate one retention (7 days) after its end. Remove all other rows of it after one
+   more retention, when no copy of its events can be on the bus or in another outbox.
 
-Holds: no step depends on how much is kept: each reads an index from where its rows are due. A row that may not go yet
-delays no other one. Each deletion is a small transaction, and at least half of the time passes between them.
+Holds: the cost of a step does not depend on how much is kept, because each step reads an index from where its rows are
+due. A row that may not be removed yet delays no other row. Each deletion is a small transaction, and the task rests
+after each one (see `paced`).
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ _BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
 
 T = TypeVar("T")
 Forget = Callable[[AnyConnection, Sequence[str]], Awaitable[object]]
-"""Removes a service's own rows of aggregates in the transaction that removes their version numbers."""
+"""A function that removes a service's own rows of aggregates, in the transaction that removes their version numbers."""
 Step = Callable[[AnyConnection], Awaitable[bool]]
-"""Removes some rows; whether there may be more."""
+"""A function that removes some rows and returns whether there may be more."""
 
 _AGED: Final = (
-    # Table, column, how many retentions it is kept, and how long at most.
+    # Table, column, the number of retentions for which a row is kept, and the longest time.
     ("inbox", "at", 2, timedelta.max),
     ("commits", "at", 1, timedelta(days=1)),
     ("idempotency", "at", 1, timedelta(days=1)),
@@ -53,7 +54,7 @@ _AGED: Final = (
 _NEWEST_COUNTS: Final = (TENANCY.name, ADVICE.name)
 _LOCK: Final = "SELECT pg_try_advisory_lock(hashtextextended(current_schema() || '.retention', 0))"
 _UNLOCK: Final = "SELECT pg_advisory_unlock(hashtextextended(current_schema() || '.retention', 0))"
-# A relay that is still busy with the Kafka before this one may write its position once more after the change.
+# After a change of Kafka, a relay that still works on the previous cluster may store its position once more.
 _OTHER_BUSES: Final = (
     "DELETE FROM acknowledged_offsets WHERE bus <> (SELECT cluster_id FROM bus_identity)",
     "DELETE FROM relay_positions WHERE bus <> (SELECT cluster_id FROM bus_identity)",
@@ -68,7 +69,7 @@ _UNVERSIONED: Final = f"""
 DELETE FROM outbox WHERE id = ANY(ARRAY(
     SELECT o.id FROM outbox o WHERE o.version = 0 AND o.created < $1 AND {_PUBLISHED} ORDER BY o.created LIMIT $2))
 """  # noqa: S608 - constants of this file
-# Ids follow the order of commits: no row appears before the position later on.
+# Ids follow the order of commits, so no row appears before the position later.
 _SUPERSEDED: Final = f"""
 WITH looked AS (
     SELECT id, lane, topic, aggregate FROM outbox
@@ -127,23 +128,23 @@ OVERDUE = metrics.gauge(
 
 
 class Retention:
-    """Keeps the tables of one service bounded. forget: removes the service's own rows of what is forgotten."""
+    """The retention of one service's tables. forget: removes the service's own rows of forgotten aggregates."""
 
     def __init__(self, database: Database, *, forget: Forget | None = None) -> None:
         self._database = database
         self._forget = forget
 
     async def run(self) -> None:
-        """One round a minute, for ever. An eternal task."""
+        """Run one round a minute, for ever. An eternal task."""
         while True:
             try:
                 await self.round()
             except (*TRANSIENT, asyncpg.PostgresError, TimeoutError) as error:
-                _log.warning("rows could not be removed, tried again in a minute", error=repr(error))
+                _log.warning("rows could not be removed; the next attempt is in a minute", error=repr(error))
             await asyncio.sleep(_INTERVAL)
 
     async def round(self) -> None:
-        """Removes all that is over now, unless another instance is doing so."""
+        """Remove all rows that are due now, unless another instance is doing so."""
         async with self._database.acquired() as connection:
             if not await connection.fetchval(_LOCK):
                 return
@@ -165,7 +166,7 @@ class Retention:
             _OutboxOfEnded(now - kept).step,
             _Forgotten(now - 2 * kept, self._forget).step,
         ]
-        while steps:  # in turn, so that one long backlog holds up no other
+        while steps:  # in turn, so that a long backlog of one step delays no other step
             steps = [step for step in steps if await paced(partial(step, connection))]
         OPEN.set((await gaps_of(connection, self._database.source)).total)
         oldest = await connection.fetchval(_OVERDUE)
@@ -173,7 +174,7 @@ class Retention:
 
 
 async def paced(step: Callable[[], Awaitable[T]]) -> T:
-    """Runs one step of upkeep and rests as long as it took, a second at most: users' statements need the same disk."""
+    """Run one step of upkeep and rest as long as it took, at most 1 s: users' statements need the same disk."""
     began = time.monotonic()
     done = await step()
     await asyncio.sleep(min(time.monotonic() - began, _LONGEST_PAUSE))
@@ -181,7 +182,7 @@ async def paced(step: Callable[[], Awaitable[T]]) -> T:
 
 
 class _Aged:
-    """Rows of one table that are older than a moment."""
+    """Rows of one table that are older than a given time."""
 
     def __init__(self, table: str, column: str, before: datetime) -> None:
         self._table, self._before = table, before
@@ -195,7 +196,7 @@ class _Aged:
 
 
 class _Unversioned:
-    """Outbox rows without a version that were made before a moment."""
+    """Outbox rows without a version that were created before a given time."""
 
     def __init__(self, before: datetime) -> None:
         self._before = before
@@ -211,7 +212,7 @@ async def _superseded(connection: AnyConnection) -> bool:
 
 
 class _OutboxOfEnded:
-    """Outbox rows of aggregates that ended before a moment; it passes those that have an unsent row."""
+    """Outbox rows of aggregates that ended before a given time. Aggregates with an unsent row delay no others."""
 
     def __init__(self, before: datetime) -> None:
         self._before = before
@@ -227,7 +228,7 @@ class _OutboxOfEnded:
 
 
 class _Forgotten:
-    """All else of aggregates that ended before a moment."""
+    """All other rows of aggregates that ended before a given time."""
 
     def __init__(self, before: datetime, forget: Forget | None) -> None:
         self._before, self._forget = before, forget
@@ -236,7 +237,7 @@ class _Forgotten:
         async with connection.transaction():
             over = [row["aggregate"] for row in await connection.fetch(_FORGOTTEN, self._before, _AGGREGATES)]
             for table in ("outbox", "aggregate_versions", "seen_versions", "parked"):
-                # Of the outbox: what was published of it after its end.
+                # In the outbox: rows that were published after the end of the aggregate.
                 sql = f"DELETE FROM {table} WHERE aggregate = ANY($1::text[])"  # noqa: S608 - constants of this file
                 _counted(table, await connection.execute(sql, over))
             if self._forget is not None:
@@ -245,7 +246,7 @@ class _Forgotten:
 
 
 def _counted(table: str, status: str) -> int:
-    """The number of rows in the status of a DELETE."""
+    """Count the rows in the status of a DELETE, and return their number."""
     count = int(status.rpartition(" ")[2])
     REMOVED.labels(table).inc(count)
     return count

@@ -53,6 +53,7 @@ from muster_submission.adapters.expression_lanes import ExpressionLanes
 from muster_submission.adapters.feed import Feed
 from muster_submission.adapters.firings import PostgresFirings
 from muster_submission.adapters.fleet import PostgresFleet
+from muster_submission.adapters.last_words import snapshot
 from muster_submission.adapters.objects import KnownObjects
 from muster_submission.adapters.owners import Owner
 from muster_submission.adapters.peers import Peers
@@ -208,7 +209,7 @@ class Application:
     def services(self) -> Sequence[Service]:
         """Everything that is served."""
         everyone = [self.policy, self.scheduler, self.telemetry]
-        own = DeadLetters(self.database)
+        own = DeadLetters(self.database, snapshot)
         library = Library(self.templates, self.drafts, self.sealing)
         rules = Rules(self.triggers, self.firings, self.drafts, self.expressions, self.runs)
         return [

@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 
+from muster.api.v1.dead_letters_pb2 import ResumeConsumerRequest, ResumeConsumerResponse
 from muster_chassis import database as database_module
-from muster_chassis.database import Database, OutcomeUnknown
+from muster_chassis.database import Database, DatabaseError, OutcomeUnknown
 from muster_chassis.health import Health
 from muster_chassis.outbox import Relay
+from muster_chassis.rpc import once
 from muster_chassis.sending import Offset
 from muster_chassis.topics import SUBMISSIONS
-from tests.support.pair import Pair, pair
+from muster_chassis.unit import Unit
+from tests.support.pair import NAME, Pair, pair
 from tests.support.stations import asked, opened, station
 from tests.support.waiting import until
 
@@ -65,6 +68,53 @@ async def test_without_the_standby_nothing_is_acknowledged(standby: Pair, monkey
         standby.start()
         await publish(here, "after")
     await until(lambda: on_standby(standby, "alone") and on_standby(standby, "after"))
+
+
+async def test_the_retry_of_a_key_finds_the_outcome(standby: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database_module, "_RESOLVE_SECONDS", 3.0)
+    done: list[str] = []
+
+    async def work(unit: Unit) -> ResumeConsumerResponse:
+        unit.publish(SUBMISSIONS, "keyed", asked("keyed"))
+        done.append(f"answer {len(done) + 1}")
+        return ResumeConsumerResponse(topics=done)
+
+    async def call() -> list[str]:
+        request = ResumeConsumerRequest(topic="t", idempotency_key="standby")
+        return list((await once(here, "ResumeConsumer", request, ResumeConsumerResponse, work)).topics)
+
+    async with opened(url(standby), **QUICK) as here:
+        standby.stop()
+        for _ in range(2):
+            with pytest.raises(OutcomeUnknown, match="no synchronous standby had it"):
+                await call()
+        await asyncio.to_thread(standby.start)
+        assert await call() == ["answer 1"]
+        assert done == ["answer 1"]
+        assert await here.pool.fetchval("SELECT count(*) FROM outbox WHERE aggregate = 'keyed'") == 1
+        assert await here.pool.fetchval("SELECT count(*) FROM idempotency WHERE key = 'standby'") == 1
+    await until(lambda: on_standby(standby, "keyed"))
+
+
+async def test_a_server_whose_commits_wait_for_no_standby_is_refused(standby: Pair) -> None:
+    server = standby.primary.server
+
+    def name(synchronous: str) -> None:
+        server._sql("postgres", f"ALTER SYSTEM SET synchronous_standby_names = '{synchronous}'")
+        server._sql("postgres", "SELECT pg_reload_conf()")
+
+    await until(lambda: server._sql("postgres", "SELECT count(*) FROM pg_stat_replication") == "1")
+    name("")
+    try:
+        await until(lambda: not server._sql("postgres", "SHOW synchronous_standby_names"))
+        with pytest.raises(DatabaseError, match=r"1 standby\(s\) and synchronous_standby_names is empty"):
+            async with opened(url(standby), **QUICK):
+                pass
+    finally:
+        name(NAME)
+    await until(lambda: server._sql("postgres", "SELECT sync_state FROM pg_stat_replication") == "sync")
+    async with opened(url(standby), **QUICK):
+        pass
 
 
 async def test_a_standby_that_comes_back_in_time_is_waited_for(standby: Pair) -> None:

@@ -98,7 +98,11 @@ def test_gaps_are_shown_with_what_is_missing(muster: Command) -> None:
 
 def test_a_topic_is_published_again(muster: Command) -> None:
     assert muster("dead-letters", "republish", "--topic", "muster.decisions").out == (
-        "muster.decisions: 7 records were published again\n"
+        "muster.decisions: 7 records were published again; of 1 workloads the state, since older events are not kept "
+        "any more\n"
+    )
+    assert muster("dead-letters", "republish", "--topic", "muster.admissions").out == (
+        "muster.admissions: 7 records were published again\n"
     )
     one = muster("dead-letters", "republish", "--topic", "muster.decisions", "--key", "w-1")
     assert "the state of w-1 was published" in one.out

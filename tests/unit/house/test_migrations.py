@@ -16,6 +16,19 @@ REMOVES = re.compile(r"\bDROP (?:TABLE|COLUMN|FUNCTION|VIEW|TYPE)\b|\bRENAME\b|\
 FUNCTION = re.compile(r"\bCREATE (?:OR REPLACE )?FUNCTION (\w+)")
 BEFORE_THE_RULE = {"0002_ended.sql", "0009_attempts.sql"}
 """Files of the time before the first release, which nothing older has to run on."""
+TABLE = re.compile(r"\bCREATE (?:UNLOGGED )?TABLE (?:IF NOT EXISTS )?(\w+)")
+INDEX = re.compile(r"\bCREATE (?:UNIQUE )?INDEX (?!CONCURRENTLY)(?:IF NOT EXISTS )?(\w+)\s+ON (?:ONLY )?(\w+)")
+DROPS = re.compile(r"\bDROP (?:INDEX|CONSTRAINT)\b")
+LOCKING = {
+    "muster_chassis/0004_ended_aggregates.sql": "builds two indexes of the outbox, drops one and two primary keys",
+    "muster_scheduler/0006_ended.sql": "drops an index that only retention used",
+    "muster_submission/0011_deleted_clusters.sql": "builds an index of the lists",
+    "muster_submission/0012_ended.sql": "drops an index that only retention used",
+}
+"""Files of before 25 November 2026, when indexes came under the rule, and what they do to the tables of earlier files.
+
+Databases have applied them, and an applied file never changes. A new file is not added here.
+"""
 
 
 def rule(migrations: list[Migration]) -> list[str]:
@@ -33,11 +46,30 @@ def rule(migrations: list[Migration]) -> list[str]:
     return found
 
 
+def lock_rule(each: Migration) -> list[str]:
+    """What keeps other sessions from a table that is in use, or removes an index or a constraint that they rely on."""
+    sql = "\n".join(line for line in each.sql.splitlines() if not line.startswith("--"))
+    made = set(TABLE.findall(sql))
+    found = [
+        f"{each.name}: the index {index} locks {table}, which an earlier file made; build it with CONCURRENTLY, in a "
+        "file that begins with `-- concurrently`"
+        for index, table in INDEX.findall(sql)
+        if table not in made
+    ]
+    if (dropped := DROPS.search(sql)) and not each.needs:
+        found.append(f"{each.name}: `{dropped[0]}` needs a line `-- contract: needs NNNN`")
+    return found
+
+
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.parent.name)
 def test_every_file_leaves_what_an_older_release_uses(folder: Path) -> None:
     migrations = list(load(folder.parent.name, folder))
     assert migrations
     assert rule(migrations) == []
+    found = {f"{each.room}/{each.name}": lock_rule(each) for each in migrations}
+    assert {name: what for name, what in found.items() if what and name not in LOCKING} == {}
+    grandfathered = {name for name in LOCKING if name.startswith(f"{folder.parent.name}/")}
+    assert {name for name, what in found.items() if what} == grandfathered
     assert all(each.outside is not None for each in migrations)
 
 
@@ -49,6 +81,35 @@ def test_what_would_break_an_older_release_is_found() -> None:
     assert rule([first, drops]) == ["0002_b.sql: `DROP COLUMN` needs a first line `-- contract: needs NNNN`"]
     assert rule([first, changes]) == ["0002_b.sql: f exists; a changed function gets a new name"]
     assert rule([first, contracts]) == []
+
+
+@pytest.mark.parametrize(
+    ("sql", "found"),
+    [
+        ("CREATE INDEX i ON a (b);", "the index i locks a"),
+        ("CREATE UNIQUE INDEX i\n    ON a (b);", "the index i locks a"),
+        ("CREATE INDEX IF NOT EXISTS i ON ONLY a (b);", "the index i locks a"),
+        ("DROP INDEX i;", "`DROP INDEX` needs"),
+        ("-- concurrently\nDROP INDEX CONCURRENTLY i;", "`DROP INDEX` needs"),
+        ("ALTER TABLE a DROP CONSTRAINT a_pkey, ADD PRIMARY KEY (b);", "`DROP CONSTRAINT` needs"),
+        ("CREATE TABLE a (b text);\nCREATE INDEX i ON a (b);", ""),
+        ("-- concurrently\nCREATE INDEX CONCURRENTLY i ON a (b);", ""),
+        ("-- contract: needs 0001\nDROP INDEX i;", ""),
+        ("-- concurrently\n-- contract: needs 0001\nDROP INDEX CONCURRENTLY i;", ""),
+        ("-- contract: needs 0001\nALTER TABLE a DROP CONSTRAINT c;", ""),
+        ("-- DROP INDEX i comes with the next release\nCREATE TABLE c (b text);", ""),
+    ],
+)
+def test_what_would_lock_a_table_in_use_is_found(sql: str, found: str) -> None:
+    told = lock_rule(Migration("r", 2, "0002_b.sql", sql))
+    assert [line for line in told if found and found in line] == told
+    assert bool(told) == bool(found)
+
+
+def test_a_file_of_indexes_may_contract() -> None:
+    both = Migration("r", 2, "0002_b.sql", "-- concurrently\n-- contract: needs 0001\nDROP INDEX CONCURRENTLY j;\n")
+    assert both.needs == 1
+    assert [(change.name, change.dropped) for change in both.outside] == [("j", True)]
 
 
 def test_a_file_cannot_contract_what_the_release_before_it_uses(tmp_path: Path) -> None:

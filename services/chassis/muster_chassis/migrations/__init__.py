@@ -6,7 +6,8 @@ are upgraded, and put back, one after the other. A file therefore expands: it ad
 what the old one uses. Its first line may say otherwise:
 
     -- contract: needs 0007     it removes what releases without 0007 use; they do not start on this schema any more
-    -- concurrently             indexes only, built outside a transaction while others write
+    -- concurrently             indexes only, built outside a transaction while others write; a file that drops an index
+                                has `-- contract` as its second line
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from importlib.resources.abc import Traversable
 from typing import Final
 
 _NAME: Final = re.compile(r"(\d{4})_[a-z0-9_]+\.sql")
-_CONTRACT: Final = re.compile(r"-- contract: needs (\d{4})\n")
+_CONTRACT: Final = re.compile(r"(?:-- concurrently\n)?-- contract: needs (\d{4})\n")
 _CONCURRENTLY: Final = "-- concurrently\n"
 _INDEX: Final = re.compile(
     r"(?:CREATE(?: UNIQUE)? INDEX CONCURRENTLY (?P<made>\w+)\s+ON\s.+|DROP INDEX CONCURRENTLY (?P<dropped>\w+))",

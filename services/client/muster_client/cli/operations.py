@@ -9,7 +9,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from muster.api.v1.dead_letters_pb2 import ResumeConsumerResponse
+from muster.api.v1.dead_letters_pb2 import RepublishResponse, ResumeConsumerResponse
 from muster_client.calls import new_key
 from muster_client.cli.exits import Exit
 from muster_client.cli.options import Common
@@ -18,6 +18,7 @@ from muster_client.cli.printable import one_line
 from muster_client.cli.render import tables
 from muster_client.cli.render.amounts import age
 from muster_client.errors import InvalidInput
+from muster_client.muster import Muster
 
 _NO_OPTIONS = Common()
 _MOST = 500
@@ -191,26 +192,41 @@ async def list_gaps(*, service: str = "", common: Common = _NO_OPTIONS) -> int:
 
 
 async def republish(*, topic: str, key: str = "", common: Common = _NO_OPTIONS) -> int:
-    """Publishes once more what its owner has of a topic, under the same versions: who has them drops them.
+    """Publish again what the owner has of a topic, under the same versions; consumers drop what they have.
+
+    Without --key, gaps of the topic that remain are closed one by one: where the owner has removed old events, it
+    publishes the state of that workload instead.
 
     Args:
         topic: Which, such as muster.decisions.
         key: Only what is about this, such as the id of a workload.
         common: Connection.
     """
-    asked = new_key()
     async with common.muster() as muster:
-        answer = await muster.dead_letters.republish(topic, aggregate=key, key=asked)
-        while not answer.finished:
-            note(f"{answer.sent:,} records so far")
-            answer = await muster.dead_letters.republish(topic, aggregate=key, key=asked)
+        answer = await _republished(muster, topic, key)
+        states = 0
+        if not key:
+            for gap in (await muster.dead_letters.gaps()).gaps:
+                if gap.topic == topic:
+                    states += (await _republished(muster, topic, gap.aggregate)).snapshot
     if common.json:
-        emit({"topic": topic, "key": key, "records": answer.sent, "snapshot": answer.snapshot})
+        emit({"topic": topic, "key": key, "records": answer.sent, "snapshot": answer.snapshot, "states": states})
     elif answer.snapshot:
         say(f"{topic}: the state of {one_line(key)} was published; its older events are not kept any more")
     else:
-        say(f"{topic}: {answer.sent:,} records were published again")
+        more = f"; of {states} workloads the state, since older events are not kept any more" if states else ""
+        say(f"{topic}: {answer.sent:,} records were published again{more}")
     return Exit.OK
+
+
+async def _republished(muster: Muster, topic: str, key: str) -> RepublishResponse:
+    """Ask for one republication and wait until it is finished."""
+    asked = new_key()
+    while True:
+        answer = await muster.dead_letters.republish(topic, aggregate=key, key=asked)
+        if answer.finished:
+            return answer
+        note(f"{answer.sent:,} records so far")
 
 
 async def list_quarantine(
