@@ -110,9 +110,7 @@ class AccessParts:
             if await self.signing.renew(unit):
                 unit.after_commit(self.books.stale)
 
-    async def forget(self, rows: int) -> None:
-        """Removes refresh tokens that ended. Called now and then."""
-        more = True
-        while more:
-            async with self.database.unit() as unit:
-                more = await self.refreshing.forget(unit, unit.now, rows)
+    async def forget(self, at_most: int) -> bool:
+        """Remove at most `at_most` refresh tokens that ended; return whether there may be more."""
+        async with self.database.unit() as unit:
+            return await self.refreshing.forget(unit, unit.now, at_most)

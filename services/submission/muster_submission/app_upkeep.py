@@ -6,13 +6,16 @@ Called by app.py alone. Holds: a database that is away for a while ends none of 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 import asyncpg
 
 from muster_chassis import identity, logs
 from muster_chassis.database import TRANSIENT, Database
+from muster_chassis.retention import paced
 from muster_submission.adapters.firings import PostgresFirings
 from muster_submission.adapters.reading import Reading
 from muster_submission.adapters.secrets import PostgresSecrets
@@ -49,21 +52,31 @@ class Upkeep:
         self._vault = vault
 
     async def keep_bounded(self) -> None:
-        """Prunes the log of changes, histories and old firings, once a minute. An eternal task."""
-        kept = min(_LOG_KEPT, self._database.settings.retention)
+        """Make a new signing key when the newest is old, and prune, once a minute. An eternal task."""
         while True:
             try:
-                while await self._reading.prune(identity.now() - kept, _PRUNE_ROWS):
-                    pass
-                while await self._reading.forget(identity.now() - _HISTORY_KEPT, _PRUNE_ROWS):
-                    pass
-                await self._firings.forget(identity.now(), _PRUNE_ROWS)
                 await self._access.renew()
-                await self._access.forget(_PRUNE_ROWS)
-                await self._secrets.forget(_PRUNE_ROWS)
+                await self.prune()
             except (*TRANSIENT, asyncpg.PostgresError, TimeoutError) as error:
                 _log.warning("old rows could not be removed, tried again in a minute", error=repr(error))
             await asyncio.sleep(_PRUNE_SECONDS)
+
+    async def prune(self) -> None:
+        """Remove all rows that are due now, batch by batch: changes, histories, firings, refresh tokens, credentials.
+
+        The batches of the tables take turns, so that a long backlog of one table delays no other table.
+        """
+        now = identity.now()
+        changes = now - min(_LOG_KEPT, self._database.settings.retention)
+        steps: list[Callable[[], Awaitable[bool]]] = [
+            partial(self._reading.prune, changes, _PRUNE_ROWS),
+            partial(self._reading.forget, now - _HISTORY_KEPT, _PRUNE_ROWS),
+            partial(self._firings.forget, now, _PRUNE_ROWS),
+            partial(self._access.forget, _PRUNE_ROWS),
+            partial(self._secrets.forget, _PRUNE_ROWS),
+        ]
+        while steps:
+            steps = [step for step in steps if await paced(step)]
 
     async def keep_sealed(self) -> None:
         """Reads the keys again where their file has changed, and seals anew what an older key has sealed. Eternal."""

@@ -289,12 +289,13 @@ class Usage(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """GPU-seconds of one workload up to a moment."""
+    """GPU-seconds of one workload up to a moment, since `begun` where telemetry says when this account began."""
 
     project: str
     name: str
     gpu_seconds: float
     until: datetime
+    begun: datetime | None = None
 
 
 class Reserve(Protocol):

@@ -8,7 +8,7 @@ rejected with its reason.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from google.protobuf.message import Message
@@ -47,6 +47,9 @@ _DECISIONS: Final = (
 _ADVICE: Final = (telemetry_pb2.UsageAccounted, telemetry_pb2.ScaleAdvised, telemetry_pb2.IdleSince)
 _CHARGE: Final = 1 << 62  # of what a column holds
 _TEXT: Final = 2000  # characters of a reason that are kept
+_BEGUN: Final = "muster_begun"  # microseconds since 1970; telemetry sets it
+_LONGEST_MOMENT: Final = 16  # digits: until the year 2286
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def decoder() -> MessageDecoder:
@@ -208,5 +211,13 @@ def _account(event: Event, message: telemetry_pb2.UsageAccounted, into: dict[str
     known = into.get(message.workload_id)
     if known is None or known.until < until:
         into[message.workload_id] = Account(
-            clean(message.project, 100), clean(message.name, 100), message.gpu_seconds, until
+            clean(message.project, 100), clean(message.name, 100), message.gpu_seconds, until, _begun(event.origin)
         )
+
+
+def _begun(origin: Origin) -> datetime | None:
+    """Return when an account began; None if its record does not say so."""
+    text = origin.header(_BEGUN) or ""
+    if not text.isascii() or not text.isdecimal() or len(text) > _LONGEST_MOMENT:
+        return None
+    return _EPOCH + timedelta(microseconds=int(text))

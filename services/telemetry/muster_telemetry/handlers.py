@@ -6,7 +6,8 @@ Holds: what is told is the account as it is in the database, so that telling it 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from muster.events.v1.telemetry_pb2 import UsageAccounted
@@ -16,6 +17,10 @@ from muster_telemetry.domain.accounts import Sample, count, gpu_seconds
 from muster_telemetry.ports import Account, Accounts
 
 AT_ONCE: Final = 1_000
+BEGUN: Final = "muster_begun"
+"""The header with the beginning of an account's first use, in microseconds since 1970."""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
 class Handlers:
@@ -37,7 +42,7 @@ class Handlers:
         changed = await self._accounts.take_changed(unit, AT_ONCE)
         for account in changed:
             # No version: only the last value counts, and old rows may go from the outbox without leaving a gap.
-            unit.publish(ADVICE, account.workload, message(account), versioned=False)
+            unit.publish(ADVICE, account.workload, message(account), headers=headers(account), versioned=False)
         return len(changed)
 
 
@@ -51,3 +56,13 @@ def message(account: Account) -> UsageAccounted:
     )
     told.until.FromDatetime(account.until)
     return told
+
+
+def headers(account: Account) -> Mapping[str, str]:
+    """Return the headers of an account's message.
+
+    A reader that knows use of the workload from before the beginning of this account adds the account to it.
+    """
+    if account.begun is None:
+        return _NO_HEADERS
+    return {BEGUN: str((account.begun - _EPOCH) // timedelta(microseconds=1))}

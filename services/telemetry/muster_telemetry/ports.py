@@ -14,13 +14,17 @@ from muster_telemetry.domain.coverage import Span
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What one workload has held so far, in 1/7,000 GPU times microseconds."""
+    """What one workload has held since `begun`, in 1/7,000 GPU times microseconds.
+
+    begun: the beginning of the first use that this account has; None: it is older than this column.
+    """
 
     workload: str
     project: str
     name: str
     amount: int
     until: datetime
+    begun: datetime | None = None
 
 
 class Accounts(Protocol):
@@ -38,6 +42,10 @@ class Accounts(Protocol):
         """Accounts that have changed since they were told, at most `limit`; they count as told."""
         ...
 
-    async def forget(self, unit: Unit, before: datetime) -> int:
-        """Forgets the coverage of replicas not heard of since then; how many rows."""
+    async def forget_replicas(self, unit: Unit, before: datetime, at_most: int) -> bool:
+        """Remove the coverage of replicas not heard of since then; return whether there may be more."""
+        ...
+
+    async def forget_workloads(self, unit: Unit, before: datetime, at_most: int) -> bool:
+        """Remove accounts without use since then that the others know; return whether there may be more."""
         ...

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import faust
+from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
 from faust.types import EventT
 
 from muster_chassis import logs, parking
@@ -186,6 +187,7 @@ def build(broker: Broker, feed: Any, *, group: str, instance: str, folder: Path)
         web_enabled=False,
         logging_config=None,
     )
+    app.transport = _Transport(app.conf.broker_consumer, app)
     app.agent(app.topic(SAMPLES.name, key_serializer="raw", value_serializer="raw"), name="samples")(feed)
     return app
 
@@ -228,6 +230,27 @@ def in_bytes(origins: Iterable[Origin], limit: int) -> Iterator[list[Origin]]:
         size += added
     if part:
         yield part
+
+
+class _ConsumerThread(AIOKafkaConsumerThread):
+    """Faust's consumer, which ends quietly when Kafka has gone."""
+
+    async def on_thread_stop(self) -> None:
+        """Stop the consumer. Where it waits to repeat a fetch, aiokafka hands on the cancellation of that wait."""
+        try:
+            await super().on_thread_stop()
+        except asyncio.CancelledError:
+            if self._consumer is not None:
+                await self._consumer._client.close()  # noqa: SLF001 - its own stop was cut short before this step
+
+
+class _Consumer(Consumer):
+    def _new_consumer_thread(self) -> AIOKafkaConsumerThread:
+        return _ConsumerThread(self, loop=self.loop, beacon=self.beacon)
+
+
+class _Transport(Transport):
+    Consumer = _Consumer
 
 
 async def _end(app: faust.App) -> None:

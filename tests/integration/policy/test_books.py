@@ -15,7 +15,11 @@ from muster_chassis.database import Database
 from muster_chassis.migrations import load
 from muster_chassis.retention import Retention
 from muster_chassis.unit import Unit
+from muster_policy import app, handlers
+from muster_policy.adapters.herald import KafkaHerald
 from muster_policy.adapters.postgres import PostgresBooks, forget
+from muster_policy.domain.bench import Bench
+from muster_policy.handlers import Handlers
 from muster_policy.ports import Books, Project, Told
 from tests.support.policy_books import MemoryBooks, no_unit, submission
 from tests.support.stations import settings
@@ -99,3 +103,17 @@ async def test_rows_of_deleted_workloads_go_in_the_end(database: Any) -> None:
             await here.pool.execute("UPDATE ended_aggregates SET at = $1", identity.now() - timedelta(days=days))
             await retention.round()
             assert await here.pool.fetchval("SELECT count(*) FROM verdicts") == kept
+
+
+async def test_all_that_waited_is_judged_in_one_round(database: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (app, handlers):
+        monkeypatch.setattr(module, "AT_ONCE", 2)
+    async with opened(database.url("policy")) as here:
+        books = PostgresBooks()
+        async with here.unit() as unit:
+            await books.wait(unit, [submission(number) for number in range(1, 6)])
+            await books.wait(unit, [submission(6, needs=2)])
+            await books.change(unit, [Project("team-a", 1, ())])
+        await app.release_due(here, Handlers(Bench(), books, KafkaHerald()))
+        assert await here.pool.fetchval("SELECT count(*) FROM waiting") == 1
+        assert await here.pool.fetchval("SELECT count(*) FROM verdicts") == 5

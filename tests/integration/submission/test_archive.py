@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import stat
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -229,6 +232,69 @@ async def test_what_is_too_old_is_written_and_dropped_by_the_month(database: Any
         assert "command" in table[0]["spec"]
         assert [each["phase"] for each in json.loads(table[0]["history"])][-1] == "Completed"
         assert _files(tmp_path, ".*") == []
+
+
+def _refusing(monkeypatch: pytest.MonkeyPatch, step: str, error: OSError) -> None:
+    """Has one step of writing a file fail: `open`, `rows`, `end`, `file` (to the disk) or `name` (to the disk)."""
+
+    class Full(parquet.ParquetWriter):  # type: ignore[misc]
+        def __init__(self, *given: Any, **more: Any) -> None:
+            if step == "open":
+                self.is_open = False  # or its destructor complains
+                raise error
+            super().__init__(*given, **more)
+
+        def write_table(self, *given: Any, **more: Any) -> None:
+            if step == "rows":
+                raise error
+            super().write_table(*given, **more)
+
+        def close(self) -> None:
+            super().close()
+            if step == "end":
+                raise error
+
+    fsync = os.fsync
+
+    def refuse(handle: int) -> None:
+        if step == ("name" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file"):
+            raise error
+        fsync(handle)
+
+    monkeypatch.setattr(parquet, "ParquetWriter", Full)
+    monkeypatch.setattr(os, "fsync", refuse)
+
+
+async def test_a_folder_that_is_full_or_read_only_keeps_the_month_until_it_takes_it(
+    database: Any, kafka: str, tmp_path: Path
+) -> None:
+    async with door(database, kafka) as here:
+        await here.project()
+        await _aged(here, "old", "older")
+        health = Health()
+        plan = Plan(timedelta(0), timedelta(days=30), tmp_path)
+        for step, number in (
+            ("open", errno.EROFS),
+            ("open", errno.ENOSPC),
+            ("rows", errno.ENOSPC),
+            ("end", errno.ENOSPC),
+            ("file", errno.EDQUOT),
+            ("name", errno.EROFS),
+        ):
+            with pytest.MonkeyPatch.context() as patched:
+                _refusing(patched, step, OSError(number, os.strerror(number)))
+                await archiving(here, plan, health).round()
+            reason = health.waiting["archive"]
+            assert os.strerror(number) in reason, step
+            assert str(tmp_path) in reason
+            assert "nothing is removed from the archive" in reason
+            assert sorted(await archived(here)) == ["old", "older"], step
+            assert _files(tmp_path, "*") == [], step
+        await archiving(here, plan, health).round()
+        assert "archive" not in health.waiting
+        assert await archived(here) == []
+        (file,) = _files(tmp_path, "*")
+        assert sorted(row["name"] for row in parquet.read_table(file).to_pylist()) == ["old", "older"]
 
 
 async def test_without_a_folder_single_rows_go_as_well(database: Any, kafka: str) -> None:

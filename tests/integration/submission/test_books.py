@@ -272,6 +272,39 @@ async def test_usage_is_the_newest_account(database: Any, kafka: str) -> None:
         assert not (await here.usage.GetUsage(usage_pb2.GetUsageRequest(project="other"))).workloads
 
 
+async def test_an_account_that_begins_again_is_added_to_the_earlier_ones(database: Any, kafka: str) -> None:
+    async with door(database, kafka) as here:
+        await here.project()
+        one = await here.submit(name="one")
+
+        async def told(seconds: float, until_at: int, begun: str = "") -> None:
+            message = telemetry_pb2.UsageAccounted(
+                workload_id=one.id, project="team-a", name=one.name, gpu_seconds=seconds
+            )
+            message.until.seconds = until_at
+            headers = {"muster_begun": begun} if begun else {}
+            async with here.policy.database.unit() as unit:
+                unit.publish(ADVICE, one.id, message, headers=headers, versioned=False)
+
+        async def look() -> list[float]:
+            found = await here.usage.GetUsage(usage_pb2.GetUsageRequest(project="team-a"))
+            return [each.gpu_seconds for each in found.workloads]
+
+        for given, shown in (
+            ((100.0, 1_000), 100.0),  # of a release that does not say when it began
+            ((110.0, 1_100, "500000000"), 110.0),  # it began before the use that is known
+            ((5.0, 3_000, "2000000000"), 115.0),  # another one
+            ((5.0, 3_000, "2000000000"), 115.0),  # and again
+            ((110.0, 1_100, "500000000"), 115.0),  # late
+            ((8.0, 3_100, "2000000000"), 118.0),
+            ((2.0, 3_200, "3100000000"), 120.0),  # it begins with the last moment that is known
+            ((3.0, 3_300, "no number"), 121.0),
+            ((4.0, 3_400, "9" * 40), 122.0),
+        ):
+            await told(*given)
+            await eventually(look, lambda seen, wanted=shown: seen == [wanted])  # type: ignore[misc]
+
+
 class Leader(fleet_pb2_grpc.FleetServiceServicer):
     """A scheduler that answers, or says that it is the standby."""
 

@@ -9,7 +9,7 @@ import pytest
 
 from muster_telemetry.domain.accounts import GPU, LARGEST_CHARGE, LONGEST, Growth, Sample, count, gpu_seconds, objection
 from muster_telemetry.domain.coverage import MOST_SPANS, cover
-from muster_telemetry.handlers import message
+from muster_telemetry.handlers import headers, message
 from muster_telemetry.ports import Account
 
 SAMPLE = Sample("w", "team-a", "train-1", "r-0", (0, 2_000_000), 3500)
@@ -18,7 +18,7 @@ SAMPLE = Sample("w", "team-a", "train-1", "r-0", (0, 2_000_000), 3500)
 def test_a_gpu_second() -> None:
     spans, [growth] = count([SAMPLE], {})
     assert spans == {"r-0": [(0, 2_000_000)]}
-    assert growth == Growth("w", "team-a", "train-1", 2_000_000 * 3500, 2_000_000)
+    assert growth == Growth("w", "team-a", "train-1", 2_000_000 * 3500, 0, 2_000_000)
     assert gpu_seconds(growth.amount) == 1.0
 
 
@@ -27,7 +27,7 @@ def test_a_repeat_and_an_overlap_count_once() -> None:
     _, [growth] = count([SAMPLE, SAMPLE, later], {})
     assert growth.amount == 3_000_000 * 3500
     _, [again] = count([later], {"r-0": [(0, 3_000_000)]})
-    assert (again.amount, again.until) == (0, 3_000_000)
+    assert (again.amount, again.since, again.until) == (0, 1_000_000, 3_000_000)
 
 
 def test_replicas_of_one_workload_add_up() -> None:
@@ -67,3 +67,9 @@ def test_what_is_told() -> None:
     told = message(Account("w", "team-a", "train-1", GPU * 1_500_000, datetime(2026, 1, 1, tzinfo=UTC)))
     assert (told.workload_id, told.project, told.name, told.gpu_seconds) == ("w", "team-a", "train-1", 1.5)
     assert told.until.ToDatetime(UTC) == datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def test_the_beginning_of_an_account_is_told_where_it_is_known() -> None:
+    old = Account("w", "team-a", "train-1", 1, datetime(2026, 1, 1, tzinfo=UTC))
+    assert headers(old) == {}
+    assert headers(replace(old, begun=datetime(1970, 1, 1, 0, 0, 1, 5, UTC))) == {"muster_begun": "1000005"}

@@ -174,9 +174,9 @@ class PostgresFirings:
         rows = await self._pool.fetch(_PAGE, project, trigger, list(outcomes), after or None, size)
         return [_stored(row) for row in rows]
 
-    async def forget(self, now: datetime, at_most: int) -> None:
-        """Drops firings whose window ended long ago."""
-        await self._pool.execute(_FORGET, now - KEPT_AFTER, at_most)
+    async def forget(self, now: datetime, at_most: int) -> bool:
+        """Remove at most `at_most` firings whose window ended long ago; return whether there may be more."""
+        return _count(await self._pool.execute(_FORGET, now - KEPT_AFTER, at_most)) == at_most
 
 
 def _key(event: CloudEvent) -> bytes:

@@ -54,12 +54,20 @@ class ParquetFile:
         self._writer.close()
 
     def settle(self, path: Path) -> None:
-        """Brings the closed file to the disk and gives it its name."""
+        """Bring the closed file to the disk and give it its name. If this fails, no file stays."""
         with self._path.open("rb") as file:
             os.fsync(file.fileno())
         self._path.replace(path)
-        folder = os.open(path.parent, os.O_RDONLY)
         try:
-            os.fsync(folder)  # its name as well: the rows are removed next
-        finally:
-            os.close(folder)
+            _sync_folder(path.parent)  # its name as well: the rows are removed next
+        except OSError:
+            path.unlink(missing_ok=True)  # the rows stay, and each later try would leave one more file
+            raise
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -108,9 +108,9 @@ class PostgresSecrets:
             [one.cipher for one in sealed],
         )
 
-    async def forget(self, at_most: int) -> None:
-        """Removes what workloads held that are Deleted."""
-        await self._pool.execute(_FORGET, at_most)
+    async def forget(self, at_most: int) -> bool:
+        """Remove at most `at_most` credentials of workloads that are Deleted; return whether there may be more."""
+        return bool(await self._pool.execute(_FORGET, at_most) == f"DELETE {at_most}")
 
 
 def _sealed(row: Any) -> Sealed:

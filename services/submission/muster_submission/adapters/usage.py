@@ -1,4 +1,8 @@
-"""Usage by workload in PostgreSQL, from telemetry's accounts. An account is a total, so the latest one counts."""
+"""Usage by workload in PostgreSQL, from telemetry's accounts. An account is a total, so the latest one counts.
+
+Telemetry removes the account of a workload that has not used devices for long. An account that began after the last use
+that is known here is therefore another one, and is added to the earlier ones.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +16,18 @@ from muster_submission.ports import Account
 
 LONGEST: Final = 1000
 """How many workloads one answer has at most."""
+_ADD_TO: Final = """
+UPDATE usage k SET earlier = k.gpu_seconds FROM unnest($1::uuid[], $2::timestamptz[]) AS u (workload_id, begun)
+WHERE k.workload_id = u.workload_id AND u.begun >= k.until
+"""
 _KEEP: Final = """
 INSERT INTO usage AS k (workload_id, project, name, gpu_seconds, until)
 SELECT u.* FROM unnest($1::uuid[], $2::text[], $3::text[], $4::float8[], $5::timestamptz[])
     AS u (workload_id, project, name, gpu_seconds, until)
 WHERE EXISTS (SELECT 1 FROM workloads w WHERE w.id = u.workload_id) -- not of one that is archived meanwhile
 ON CONFLICT (workload_id) DO UPDATE SET
-    project = excluded.project, name = excluded.name, gpu_seconds = excluded.gpu_seconds, until = excluded.until
+    project = excluded.project, name = excluded.name, gpu_seconds = k.earlier + excluded.gpu_seconds,
+    until = excluded.until
 WHERE k.until < excluded.until
 """
 
@@ -32,6 +41,7 @@ class PostgresUsage:
     async def keep(self, unit: Unit, accounts: Mapping[str, Account]) -> None:
         """Takes in accounts by workload id; an older one changes nothing."""
         ids = sorted(accounts)  # rows are locked in one order
+        await unit.connection.execute(_ADD_TO, ids, [accounts[one].begun for one in ids])
         await unit.connection.execute(
             _KEEP,
             ids,

@@ -33,12 +33,16 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What a batch adds to the account of one workload: `amount` in 1/7,000 GPU times microseconds."""
+    """What a batch adds to the account of one workload: `amount` in 1/7,000 GPU times microseconds.
+
+    since, until: the beginning of its first and the end of its last interval, in microseconds since 1970.
+    """
 
     workload: str
     project: str
     name: str
     amount: int
+    since: int
     until: int
 
 
@@ -75,6 +79,7 @@ def count(
             sample.project,
             sample.name,
             (old.amount if old else 0) + new * sample.charge,
+            min(old.since if old else sample.span[0], sample.span[0]),
             max(old.until if old else 0, sample.span[1]),
         )
     return spans, list(growth.values())
