@@ -3,7 +3,7 @@ PYTHON ?= python3
 VERBS := setup demo test lint proto pages lock bench chaos soak attack testbed compose-up compose-down
 
 # Set on the command line of make (make chaos SEED=1 KILLS=30), read by the verbs from the environment.
-export SEED KILLS INSTANCES MINUTES ONLY
+export SEED KILLS INSTANCES UPGRADE MINUTES ONLY
 
 .DEFAULT_GOAL := help
 .PHONY: help $(VERBS)

@@ -10,6 +10,7 @@ positions.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -233,8 +234,12 @@ class Road:
         await Archiving(submission, self.archive, exporter.month, plan, health).round()
         await self._deliver()
         await self.published()
-        for service in self._services:
-            await Retention(service.database, forget=forget if service is self.policy else None).round()
+        await asyncio.gather(
+            *(
+                Retention(service.database, forget=forget if service is self.policy else None).round()
+                for service in self._services
+            )
+        )
         scheduler = self.scheduler.database
         workloads, left = self.handlers.state.world.workloads, -1
         while len(workloads) != left:  # one transaction takes a part of them
@@ -247,17 +252,14 @@ class Road:
         await submission.pool.execute("DELETE FROM changes WHERE at < $1", self.clock.now - timedelta(days=1))
 
     async def _deliver(self) -> list[fleet_pb2.Assignment]:
-        """What every outbox has, until none has more: the assignments that came out."""
+        """Deliver what every outbox has, until none has more; return the assignments that came out.
+
+        Services work at the same time, as they do in production, each on one stretch after the other.
+        """
         started: list[fleet_pb2.Assignment] = []
-        busy = True
-        while busy:
-            busy = False
-            for service in self._services:
-                rows = await service.database.pool.fetch(_ROWS, service.last)
-                if not rows:
-                    continue
-                busy = True
-                service.last = rows[-1]["id"]
+        while True:
+            work: dict[int, list[Sequence[Origin]]] = defaultdict(list)
+            for service, rows in zip(self._services, await asyncio.gather(*map(_rows, self._services)), strict=True):
                 by_topic: dict[str, list[Origin]] = defaultdict(list)
                 for row in rows:
                     by_topic[row["topic"]].append(self._origin(service, row))
@@ -268,8 +270,16 @@ class Road:
                 ]
                 for topic, origins in by_topic.items():
                     for reader in self._readers(topic):
-                        await _in_stretches(reader.intake, origins)
-        return started
+                        work[self._services.index(reader)].append(origins)
+                if rows:
+                    service.last = rows[-1]["id"]
+            if not work:
+                return started
+            await asyncio.gather(*(self._take(self._services[number], work[number]) for number in work))
+
+    async def _take(self, reader: _Service, topics: Sequence[Sequence[Origin]]) -> None:
+        for origins in topics:
+            await _in_stretches(reader.intake, origins)
 
     def _readers(self, topic: str) -> Sequence[_Service]:
         if topic in {SUBMISSIONS.name, TENANCY.name}:
@@ -326,6 +336,11 @@ class Road:
                     lane,
                     self.bus,
                 )
+
+
+async def _rows(service: _Service) -> list[Any]:
+    """Return the rows of an outbox that were not read yet."""
+    return await service.database.pool.fetch(_ROWS, service.last)
 
 
 async def _in_stretches(intake: Intake, origins: Sequence[Origin], most: int = 500) -> None:

@@ -79,7 +79,12 @@ class Gauges:
 
 
 async def lag(kafka: Mapping[str, Any], connection: asyncpg.Connection) -> int:
-    """Return the number of records that Muster's consumers have not read, by consumer groups and by stored offsets."""
+    """Return how many records consumers of Muster have not read."""
+    return sum((await lags(kafka, connection)).values())
+
+
+async def lags(kafka: Mapping[str, Any], connection: asyncpg.Connection) -> dict[str, int]:
+    """Return how many records each consumer of Muster has not read, where any: by groups and by stored offsets."""
     admin, consumer = AIOKafkaAdminClient(**kafka), AIOKafkaConsumer(**kafka)
     await admin.start()
     await consumer.start()
@@ -91,7 +96,11 @@ async def lag(kafka: Mapping[str, Any], connection: asyncpg.Connection) -> int:
         for row in await connection.fetch("SELECT * FROM scheduler.consumer_offsets"):
             positions[row["consumer"], TopicPartition(row["topic"], row["partition"])] = row["next_offset"]
         ends = await consumer.end_offsets({tp for _, tp in positions})
-        return sum(max(0, ends[tp] - offset) for (_, tp), offset in positions.items())
+        return {
+            f"{name} {tp.topic}/{tp.partition}": ends[tp] - offset
+            for (name, tp), offset in positions.items()
+            if ends[tp] > offset
+        }
     finally:
         await consumer.stop()
         await admin.close()

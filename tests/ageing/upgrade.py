@@ -10,72 +10,27 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import io
 import json
-import os
 import shutil
-import signal
-import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from muster_client import Muster
-from muster_stack.errors import StackError
+from tests.ageing.releases import OLD, Code, order, replace
 from tests.ageing.soak import CLUSTERS, Soak, judged
 from tests.support.stacks import RunningStack, running_stack
 
-ROOT: Final = Path(__file__).resolve().parents[2]
-OLD: Final = "58eafc66"
-"""The state before: the newest one whose records on Kafka the services of today, and theirs of ours, can read."""
 INSTANCES: Final = {"submission": 2, "policy": 2, "scheduler": 2}
-ORDER: Final = (
-    *("telemetry", "policy", "policy-2", "submission", "submission-2", "scheduler-2", "scheduler"),
-    *("agent-alpha", "agent-beta"),
-)
-_WARM: Final = "from muster_scheduler.domain.warming import warm_up; warm_up()"
-_SETTLE: Final = 5.0
+ORDER: Final = order(INSTANCES, sorted(CLUSTERS))
 _READY: Final = 60.0
 _BEFORE: Final = 30.0
-
-
-class Code:
-    """Which code a process starts with: a link that is in its PYTHONPATH."""
-
-    def __init__(self, folder: Path, commit: str) -> None:
-        """Unpacks the older state."""
-        self._link = folder / "current"
-        self._old = folder / "old"
-        self._old.mkdir()
-        git = shutil.which("git") or "git"
-        packed = subprocess.run([git, "-C", ROOT, "archive", commit, "services"], check=True, capture_output=True)
-        with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
-            archive.extractall(self._old, filter="data")
-        self.older()
-        rooms = sorted(path.name for path in (ROOT / "services").iterdir() if path.is_dir())
-        os.environ["PYTHONPATH"] = ":".join(str(self._link / "services" / room) for room in rooms)
-        # What the scheduler compiles is kept beside its code: a new folder has none of it yet.
-        subprocess.run([sys.executable, "-c", _WARM], check=True)
-
-    def older(self) -> None:
-        """Processes that start from now on have the older code."""
-        self._lead_to(self._old)
-
-    def newer(self) -> None:
-        """The code of this folder."""
-        self._lead_to(ROOT)
-
-    def _lead_to(self, where: Path) -> None:
-        draft = self._link.with_name(".current")
-        draft.symlink_to(where)
-        draft.replace(self._link)
 
 
 @dataclass
@@ -94,34 +49,13 @@ class Upgrade(Soak):
             began = time.monotonic()
             choose()
             for part in ORDER:
-                await self._replace(part)
+                await replace(self.stack.stack, part, within=_READY)
                 self.replaced.append(part)
             self.took[what] = round(time.monotonic() - began, 1)
             print(f"  {what}: {self.took[what]} s", file=sys.stderr, flush=True)
             await asyncio.sleep(_BEFORE)
         self.finished = True
         self.seconds = 0.0  # the load ends
-
-    async def _replace(self, part: str) -> None:
-        """Ends one process in order and waits until another one is ready in its place."""
-        before = (await self._row(part))["pid"]
-        await asyncio.to_thread(self.stack.stack.kill, part, signal.SIGTERM)
-        deadline = time.monotonic() + _READY
-        while True:
-            row = await self._row(part)
-            if row["state"] == "ready" and row["pid"] != before:
-                break
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"{part} did not become ready: {row['why']}; its log is {row['log']}")
-            await asyncio.sleep(0.2)
-        await asyncio.sleep(_SETTLE)
-
-    async def _row(self, part: str) -> dict[str, Any]:
-        while True:
-            with suppress(StackError):
-                found: dict[str, Any] = (await asyncio.to_thread(self.stack.stack.status))["services"][part]
-                return found
-            await asyncio.sleep(0.2)
 
 
 async def _dead_letters(stack: RunningStack) -> tuple[int, int]:

@@ -6,9 +6,10 @@ services run as processes: tables_gib (without the archive: archive_gib), schedu
 scheduler's start until it decides, lease included), list_p99_ms (the worst of six lists over REST), archived, and
 found of 1,000 archived ids that are drawn by chance.
 
-Then once live for --live-minutes: 12 workloads a second, 1 % of them fail, on an agent in this process, while a
-tenth of all lives is overdue for removal: placed_per_s, deleted_per_s (the slowest of: archived by submission,
-events removed by submission and by the scheduler) and oldest_overdue_s at the end. growth_per_million_mib: what the
+Then once live on an agent in this process, with 1 % failures, while a tenth of all lives is overdue for removal. For
+the first two minutes 300 workloads a second come in bulk: burst_placed_per_s and deleted_per_s (the slowest of:
+archived by submission, events removed by submission and by the scheduler). Then 12 a second come for --live-minutes:
+placed_per_s, and oldest_overdue_s at the end. growth_per_million_mib: what the
 scheduler's memory grows from the first size to the last, for a million lives. Progress goes to standard error; the
 last line is one object.
 """
@@ -43,7 +44,7 @@ from muster_client import Muster
 from muster_stack.embedded import EmbeddedKafka, EmbeddedPostgres
 from muster_stack.postgres import DATABASE
 from tests.ageing.driver import PROJECT, Road, under
-from tests.ageing.live_agent import living_agent
+from tests.ageing.live_agent import LiveAgent, living_agent
 from tests.ageing.reports import CLUSTER, Clock
 from tests.support.figures import spread
 from tests.support.identities import environment
@@ -56,6 +57,11 @@ DAYS: Final = 30.0
 OVERDUE: Final = 0.1
 DRAWN: Final = 1_000
 RATE: Final = 12.0
+BURST: Final = 300.0
+BURST_SECONDS: Final = 120.0  # upkeep begins within a minute of a start
+_BULK: Final = 150
+_BACKLOG: Final = 50
+"""What is removed within two seconds where more than what has just become due is overdue."""
 _PATIENCE: Final = 300.0
 _LISTS: Final = (
     "/api/v1/workloads?limit=50",
@@ -64,6 +70,11 @@ _LISTS: Final = (
     "/api/v1/workloads?limit=50&sortBy=createdAt&sortOrder=asc",
     "/api/v1/workloads?limit=50&filterBy=name=@life-1",
     "/api/v1/workloads/count",
+)
+_TEXT: Final = (
+    "apiVersion: run.ai/v2alpha1\nkind: TrainingWorkload\nmetadata: {{name: {name}}}\nspec:\n"
+    "  image: {{value: none}}\n  gpu: {{value: '0.25'}}\n  command: {{value: 'true'}}\n"
+    "  backoffLimit: {{value: 0}}\n"
 )
 _ASKED: Final = 60  # times of each list
 _TABLES: Final = """
@@ -268,52 +279,73 @@ async def _live(bench: Bench, seconds: float) -> dict[str, Any]:
     """The live system: work comes, runs and ends, while what is overdue goes."""
     connection = await asyncpg.connect(bench.postgres.server.url("muster_admin", DATABASE))
     try:
-        before = {name: await connection.fetchval(query) for name, query in _DONE.items()}
         with bench.running("policy", "scheduler", "submission"):
-            began = time.monotonic()
             async with living_agent(bench.broker.bootstrap) as agent, Muster(bench.addresses["submission"]) as muster:
                 rates: dict[str, float] = {}
-                watching = asyncio.create_task(_watch_removal(connection, before, began, rates))
-                sent = await _submit(muster, seconds)
-                await asyncio.sleep(30)
+                watching = asyncio.create_task(_watch_removal(connection, rates))
+                bulk = await _burst(muster, min(BURST_SECONDS, seconds))
+                at_once = agent.ended
                 watching.cancel()
                 await asyncio.gather(watching, return_exceptions=True)
+                await _ended(agent, bulk)
+                calm = time.monotonic()
+                sent = await _submit(muster, seconds)
+                await _ended(agent, bulk + sent)
+                took = max(seconds, time.monotonic() - calm)
             oldest = await connection.fetchval(_OLDEST, _WEEK)
     finally:
         await connection.close()
     return {
-        "live_submitted": sent,
+        "live_submitted": bulk + sent,
         "live_ended": agent.ended,
-        "placed_per_s": round(agent.ended / seconds, 1),
+        "burst_placed_per_s": round(at_once / min(BURST_SECONDS, seconds), 1),
+        "placed_per_s": round((agent.ended - bulk) / took, 1),
         "deleted_per_s": round(min(rates.values(), default=0.0), 1),
         "deleted_by_s": {name: round(rate, 1) for name, rate in rates.items()},
         "oldest_overdue_s": round(oldest or 0.0, 1),
     }
 
 
-async def _watch_removal(
-    connection: asyncpg.Connection, before: dict[str, int], began: float, rates: dict[str, float]
-) -> None:
-    """The rate of each removal while it is behind: from the beginning to the last time that it got further."""
-    last = dict(before)
+async def _watch_removal(connection: asyncpg.Connection, rates: dict[str, float]) -> None:
+    """Note the rate of each removal while it is behind: from its first look with progress to its last one."""
+    last = {name: await connection.fetchval(query) for name, query in _DONE.items()}
+    first: dict[str, tuple[float, int]] = {}
     while True:
         await asyncio.sleep(2)
         for name, query in _DONE.items():
-            now = await connection.fetchval(query)
-            if now > last[name] + 50:  # a backlog, not what has just become due
-                rates[name] = (now - before[name]) / (time.monotonic() - began)
-            last[name] = now
+            done, now = await connection.fetchval(query), time.monotonic()
+            if done > last[name] + _BACKLOG:
+                began, before = first.setdefault(name, (now, done))
+                if now > began:
+                    rates[name] = (done - before) / (now - began)
+            last[name] = done
+
+
+async def _ended(agent: LiveAgent, runs: int) -> None:
+    """Wait until the agent has ended so many runs, for at most a minute: what is missing then shows in the figures."""
+    for _ in range(300):
+        if agent.ended >= runs:
+            return
+        await asyncio.sleep(0.2)
+
+
+async def _burst(muster: Muster, seconds: float) -> int:
+    """Submit in bulk at 300 a second."""
+    began, number = time.monotonic(), 0
+    while time.monotonic() < began + seconds:
+        texts = [_TEXT.format(name=f"burst-{number + one}") for one in range(_BULK)]
+        for outcome in await muster.submit_many(texts, project=PROJECT):
+            if not isinstance(outcome, str):
+                raise outcome
+        number += _BULK
+        await asyncio.sleep(max(0.0, began + number / BURST - time.monotonic()))
+    return number
 
 
 async def _submit(muster: Muster, seconds: float) -> int:
-    text = (
-        "apiVersion: run.ai/v2alpha1\nkind: TrainingWorkload\nmetadata: {{name: live-{number}}}\nspec:\n"
-        "  image: {{value: none}}\n  gpu: {{value: '0.25'}}\n  command: {{value: 'true'}}\n"
-        "  backoffLimit: {{value: 0}}\n"
-    )
     began, number, calls = time.monotonic(), 0, set[asyncio.Task[Any]]()
     while time.monotonic() < began + seconds:
-        call = asyncio.create_task(muster.submit(text.format(number=number), project=PROJECT))
+        call = asyncio.create_task(muster.submit(_TEXT.format(name=f"live-{number}"), project=PROJECT))
         calls.add(call)
         call.add_done_callback(calls.discard)
         number += 1

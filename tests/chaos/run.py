@@ -2,6 +2,8 @@
 
 With INSTANCES=submission=2,policy=2 services have several instances, kills are 20 s apart, and a probe beside it says
 whether a kill is noticed through the others.
+With UPGRADE=COMMIT the stack begins with the code of that commit, and halfway its processes are replaced one after the
+other by those of this folder, while kills go on.
 
 The last line is one JSON object; the exit status is 0 only if nothing was lost, doubled or left over, no service
 complained in its log, and all that was acknowledged has ended. Findings go to stderr, a sentence each, with the folder
@@ -17,7 +19,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -26,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from muster_client import Muster
 from muster_stack.keeper.instances import all_instances, read_counts
+from tests.ageing.releases import Code, order, replace
 from tests.chaos import checker, clusters, complaints, journals, killer, ledger
 from tests.chaos.driver import Driver
 from tests.chaos.plan import ChaosPlan, draw
@@ -36,6 +39,7 @@ LIMIT_SECONDS = 600.0  # beyond the last kill
 _GAP = (4.0, 8.0)
 _GAP_WITH_PROBE = (20.0, 20.0)
 _MOST_WAIT_MS = 500.0
+_REPLACED = 180.0  # seconds within which a process is ready again, though kills go on
 _PAIR = MappingProxyType({"scheduler": 2})
 
 
@@ -65,7 +69,8 @@ def main() -> int:
     plan = draw(given.seed, given.workloads, given.kills, clusters.NAMES, gap, more)
     folder = Path(tempfile.mkdtemp(prefix="muster-chaos-"))
     _say(f"chaos: seed {given.seed}, {given.kills} kills, {given.workloads} workloads in {folder}")
-    outcome = run(plan, folder, counts, probed=bool(given.instances))
+    upgrade = Upgrading(Code(folder, given.upgrade), order(counts, clusters.NAMES)) if given.upgrade else None
+    outcome = run(plan, folder, counts, probed=bool(given.instances), upgrade=upgrade)
     for finding in _findings(outcome.verdict):
         _say(f"  {finding}")
     if outcome.verdict.clean and not given.keep:
@@ -76,14 +81,24 @@ def main() -> int:
     return 0 if outcome.good else 1
 
 
-def run(plan: ChaosPlan, folder: Path, counts: Mapping[str, int] = _PAIR, *, probed: bool = False) -> Outcome:
-    """One whole run: stack up, plan, stack down, verdict. counts: instances by service. probed: a probe runs beside."""
+def run(
+    plan: ChaosPlan,
+    folder: Path,
+    counts: Mapping[str, int] = _PAIR,
+    *,
+    probed: bool = False,
+    upgrade: Upgrading | None = None,
+) -> Outcome:
+    """Play one whole run: stack up, plan, stack down, verdict.
+
+    counts: instances by service. probed: a probe runs at the same time. upgrade: the stack is upgraded halfway.
+    """
     began = time.monotonic()
     book = folder / "ledger.jsonl"
     probe = Probe() if probed else None
     with running_stack(folder / "stack", clusters.declarations(), instances=counts) as stack:
         hunter = killer.Killer(stack.stack)
-        asyncio.run(_drive(stack, plan, book, hunter, probe))
+        asyncio.run(_drive(stack, plan, book, hunter, probe, upgrade))
     told = ledger.read(book)
     entries = [e for name in clusters.NAMES for e in journals.read_state_folder(stack.layout.agent(name))]
     history = checker.History(
@@ -94,10 +109,38 @@ def run(plan: ChaosPlan, folder: Path, counts: Mapping[str, int] = _PAIR, *, pro
         marked_processes=[f"process {pid} of {replica}" for pid, replica in killer.marked(stack.layout.key)],
     )
     seen = probe.result(hunter.moments) if probe else {}
+    if upgrade is not None:
+        seen |= {"replaced": len(upgrade.replaced)}
     return Outcome(checker.judge(history), dict(hunter.hits), time.monotonic() - began, seen)
 
 
-async def _drive(stack: RunningStack, plan: ChaosPlan, book: Path, hunter: killer.Killer, probe: Probe | None) -> None:
+@dataclass
+class Upgrading:
+    """An upgrade in the middle of a run."""
+
+    code: Code
+    parts: Sequence[str]
+    replaced: list[str] = field(default_factory=list)
+
+    async def run(self, stack: RunningStack, hunter: killer.Killer, after: float) -> None:
+        """Wait `after` seconds, then replace each process; the moments count as kills."""
+        await asyncio.sleep(after)
+        _say("  the upgrade begins")
+        self.code.newer()
+        for part in self.parts:
+            await replace(stack.stack, part, within=_REPLACED, stopped=lambda: hunter.moments.append(time.monotonic()))
+            self.replaced.append(part)
+        _say(f"  upgraded: {len(self.replaced)} processes are replaced")
+
+
+async def _drive(
+    stack: RunningStack,
+    plan: ChaosPlan,
+    book: Path,
+    hunter: killer.Killer,
+    probe: Probe | None,
+    upgrade: Upgrading | None,
+) -> None:
     notes = ledger.Ledger(book)
     limit = LIMIT_SECONDS + max((kill.at for kill in plan.kills), default=0.0)
     async with Muster(stack.server) as muster:
@@ -112,6 +155,9 @@ async def _drive(stack: RunningStack, plan: ChaosPlan, book: Path, hunter: kille
         try:
             async with asyncio.timeout(limit), asyncio.TaskGroup() as tasks:
                 tasks.create_task(hunter.run(plan.kills, since), name="kills")
+                if upgrade is not None:
+                    middle = max((kill.at for kill in plan.kills), default=0.0) / 2
+                    tasks.create_task(upgrade.run(stack, hunter, middle), name="upgrade")
                 for arrival in plan.arrivals:
                     tasks.create_task(driver.run(arrival), name=arrival.name)
         except TimeoutError:
@@ -165,6 +211,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--workloads", type=int, default=200)
     parser.add_argument("--instances", default="", help="beside one of each and two schedulers: submission=2,policy=2")
+    parser.add_argument("--upgrade", default="", help="the commit to begin with, such as the last release")
     parser.add_argument("--keep", action="store_true", help="keep the folder also after a clean run")
     return parser.parse_args()
 
