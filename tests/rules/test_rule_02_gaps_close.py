@@ -30,6 +30,7 @@ from muster_chassis.topics import SUBMISSIONS, assignments
 from muster_chassis.unit import lane_of
 from muster_stack.embedded import EmbeddedKafka
 from tests.support.calls import Call
+from tests.support.offline import without_leader
 from tests.support.records import intake, record, with_ledger
 from tests.support.stations import Journal, Station, asked, opened, station
 from tests.support.waiting import eventually, until
@@ -70,6 +71,18 @@ async def test_what_kafka_has_lost_is_published_again(
 ) -> None:
     monkeypatch.setattr(outbox, "_COMPARE", 1.0)
     assert await _after_a_loss(database, own_kafka) == [("w1", 1), ("w1", 2), ("w2", 1)]
+
+
+async def test_an_offline_partition_hides_no_loss_of_the_others(
+    database: Any, kafka: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with station("submission", database.url("submission"), kafka) as here:
+        relay = here.relay()
+        await here.publish(*(f"w{number}" for number in range(100)))
+        await until(lambda: relay.last == 100)
+        assert len(await relay._ends()) == SUBMISSIONS.partitions
+        without_leader(monkeypatch).add(TopicPartition(SUBMISSIONS.name, 0))
+        assert {number for _, number in await relay._ends()} == set(range(1, SUBMISSIONS.partitions))
 
 
 async def test_without_what_is_remembered_it_stays_lost(

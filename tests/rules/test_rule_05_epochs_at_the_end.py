@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from aiokafka import TopicPartition
 
 from muster_chassis import kafka as client
 from muster_chassis.broker import Broker
@@ -16,6 +17,7 @@ from muster_chassis.topics import assignments
 from muster_scheduler.adapters import highest
 from tests.support.agents import workload_id
 from tests.support.identities import signed, verifier
+from tests.support.offline import without_leader
 
 TOPIC = assignments("west")
 RECORDS = 2_000
@@ -81,3 +83,18 @@ async def test_without_that_a_forger_hides_the_epoch(kafka: str, monkeypatch: py
     await _write(kafka, forged=FORGED)
     monkeypatch.setattr(highest._Stretch, "is_first", property(lambda _: True))
     assert (await _found(kafka, monkeypatch))[0] == 0
+
+
+async def test_a_topic_that_is_offline_keeps_no_scheduler_from_leading(
+    kafka: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    east = assignments("east")
+    await create_topics(Broker(kafka), [east], client="test")
+    await _write(kafka, forged=0)
+    offline = without_leader(monkeypatch)
+    offline.add(TopicPartition(east.name, 0))
+    topics = [east.name, TOPIC.name]
+    assert await highest.highest_epoch(Broker(kafka), topics, verifier(), client="test") == EPOCH
+    offline.add(TopicPartition(TOPIC.name, 0))
+    with pytest.raises(TimeoutError, match="no assignments topic answers"):
+        await highest.highest_epoch(Broker(kafka), topics, verifier(), client="test")

@@ -34,6 +34,7 @@ from muster_chassis.database import PASSING, TRANSIENT, Database, transient
 from muster_chassis.kafka import KAFKA_TROUBLE
 from muster_chassis.outbox_order import check_order
 from muster_chassis.outbox_rows import PASS_ROWS, OutboxRows
+from muster_chassis.partitions import extents
 from muster_chassis.sending import Offset, Sender
 from muster_chassis.signatures import RecordSigner
 from muster_chassis.unit import ASSIGNMENTS, ORDINARY
@@ -223,7 +224,8 @@ class Relay:
             await consumer.start()
             there = await kafka.partitions_of(self._bus.broker, {topic for topic, _ in known}, client=self._bus.client)
             asked = [TopicPartition(topic, number) for topic, number in known if number < there.get(topic, 0)]
-            return {(tp.topic, tp.partition): end for tp, end in (await consumer.end_offsets(asked)).items()}
+            found = await extents(consumer, asked, within=_ASKING / 3)  # twice as long where one is offline
+            return {(tp.topic, tp.partition): extent.end for tp, extent in found.items()}
         finally:
             await kafka.stop(consumer)
 

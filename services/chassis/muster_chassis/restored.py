@@ -78,7 +78,7 @@ class Verification:
         """Raises DatabaseBehind where Kafka is ahead, once the log has named what was forgotten.
 
         Raises one of KAFKA_TROUBLE where Kafka does not answer. Where Kafka does not let this service read its own
-        topics, nothing is compared, with a warning.
+        topics, nothing is compared, with a warning. A partition that alone does not answer is left out, with a warning.
         """
         if bus in self._behind:
             raise self._behind[bus]

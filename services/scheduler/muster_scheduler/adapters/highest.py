@@ -5,8 +5,11 @@ database that was restored from an older copy would lead under an epoch that age
 Epochs grow along a topic: a leader writes in the order of its outbox, and a takeover waits for the transactions of the
 previous leader. So the last genuine records have the highest epoch, and the number of records that a takeover reads
 does not depend on the length of a topic.
-Holds: no record keeps a scheduler from leading. A record that the scheduler did not write, or that names an epoch that
-no takeover leads to, is ignored here; the cluster's agent reads the same topic and writes the dead letter.
+A topic whose partition is offline is left out: an agent that has seen a higher epoch says so (AssignmentsHeld), and the
+leader then begins a term above it.
+Holds: no record and no offline partition keeps a scheduler from leading. A record that the scheduler did not write, or
+that names an epoch that no takeover leads to, is ignored here; the cluster's agent reads the same topic and writes the
+dead letter.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from muster_chassis import kafka, logs
 from muster_chassis.broker import Broker
 from muster_chassis.kafka import KAFKA_TROUBLE
 from muster_chassis.numbers import LARGEST_EPOCH, LEAP, epoch_after, number
+from muster_chassis.partitions import extents
 from muster_chassis.signatures import BadSignature, RecordVerifier
 
 SOURCE: Final = b"scheduler"
@@ -59,9 +63,13 @@ async def _read(broker: Broker, topics: Sequence[str], verifier: RecordVerifier,
         partitions = [TopicPartition(name, number) for name, count in there.items() for number in range(count)]
         if not partitions:
             return 0
-        consumer.assign(partitions)
-        firsts, ends = await consumer.beginning_offsets(partitions), await consumer.end_offsets(partitions)
-        unknown = {tp: _Stretch(firsts[tp], end, end) for tp, end in ends.items() if end > firsts[tp]}
+        known = await extents(consumer, partitions)
+        if not known:
+            raise TimeoutError("no assignments topic answers")
+        if offline := [tp.topic for tp in partitions if tp not in known]:
+            _log.warning("assignment topics are offline; their epochs are not compared", topics=offline)
+        consumer.assign(list(known))
+        unknown = {tp: _Stretch(it.first, it.end, it.end) for tp, it in known.items() if it.end > it.first}
         highest = 0
         while unknown:
             # Compaction removes offsets, and the last records may be forged: then more is read.
