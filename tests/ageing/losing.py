@@ -17,8 +17,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx
-from aiokafka import TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
 from muster.workload.v1 import workload_pb2 as wl
 from muster_chassis.topics import SUBMISSIONS
@@ -26,6 +24,7 @@ from muster_client.quotas import pool_quota
 from muster_stack.backup import backup, restore
 from muster_stack.commands import end, keeper_command, start_detached
 from tests.ageing.stage import CLUSTERS, PROJECT, Stage
+from tests.support.removing import remove_records
 from tests.support.stacks import RunningStack
 
 NODES: Final = 32
@@ -117,7 +116,7 @@ class Losses(Stage):
         for one in over:
             await self.muster.suspend(one)
         await self.until(lambda: self._read_by_scheduler(over, 2), "read by the scheduler")
-        await self._remove_records()
+        await remove_records(SUBMISSIONS, **self.stack.kafka)
         for one in over:
             await self.muster.delete(one)
         await self.until(lambda: self._removed(over), "archived and removed from the outbox")
@@ -165,17 +164,6 @@ class Losses(Stage):
         async with httpx.AsyncClient() as client:
             text = (await client.get(f"http://{row['metrics']}/metrics")).text
         return any(line.startswith(f"{_LOST}{{") and not line.endswith(" 0.0") for line in text.splitlines())
-
-    async def _remove_records(self) -> None:
-        """Remove all that is on muster.submissions, as Kafka's retention does."""
-        options: dict[str, Any] = dict(self.stack.kafka)
-        admin = AIOKafkaAdminClient(**options)
-        await admin.start()
-        try:
-            partitions = range(SUBMISSIONS.partitions)
-            await admin.delete_records({TopicPartition(SUBMISSIONS.name, n): RecordsToDelete(-1) for n in partitions})
-        finally:
-            await admin.close()
 
 
 def say(text: str) -> None:

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
 from muster.api.v1 import dead_letters_pb2 as pb
 from muster_chassis import gaps, outbox, republishing
@@ -32,6 +31,7 @@ from muster_stack.embedded import EmbeddedKafka
 from tests.support.calls import Call
 from tests.support.offline import without_leader
 from tests.support.records import intake, record, with_ledger
+from tests.support.removing import remove_records
 from tests.support.stations import Journal, Station, asked, opened, station
 from tests.support.waiting import eventually, until
 
@@ -93,17 +93,6 @@ async def test_without_what_is_remembered_it_stays_lost(
     assert await _after_a_loss(database, own_kafka) == []
 
 
-async def _remove(bootstrap: str) -> None:
-    """Kafka's retention removes all that stands on muster.submissions."""
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
-    await admin.start()
-    try:
-        partitions = range(SUBMISSIONS.partitions)
-        await admin.delete_records({TopicPartition(SUBMISSIONS.name, n): RecordsToDelete(-1) for n in partitions})
-    finally:
-        await admin.close()
-
-
 async def _republish(here: Station, **asked: Any) -> pb.RepublishResponse:
     request = pb.RepublishRequest(topic=SUBMISSIONS.name, idempotency_key=asked.pop("again", "k"), **asked)
     return await DeadLetters(here.database).Republish(request, Call())
@@ -119,7 +108,7 @@ async def test_a_gap_is_shown_with_what_is_missing_and_closes(database: Any, kaf
             await until(lambda: journal.handled == [("w1", 1)])
         await here.publish("w1", "w1", "w2")
         await until(lambda: relay.last == 4)
-        await _remove(kafka)
+        await remove_records(SUBMISSIONS, bootstrap_servers=kafka)
         await here.publish("w1")
         async with station("policy", database.url("policy"), kafka) as there:
             journal = Journal()
@@ -228,7 +217,7 @@ async def test_a_snapshot_closes_a_gap_of_which_even_the_numbers_are_removed(dat
             await until(lambda: journal.versions("w1") == [1])
         await here.publish("w1")
         await until(lambda: relay.last == 2)
-        await _remove(kafka)
+        await remove_records(SUBMISSIONS, bootstrap_servers=kafka)
         await here.publish("w1")
         async with station("policy", database.url("policy"), kafka) as there:
             journal = Journal()
