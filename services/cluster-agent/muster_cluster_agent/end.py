@@ -44,7 +44,9 @@ def end(state: Path, seconds: float = _SECONDS) -> int:
     _end_pump(state)
     for folder in folders:
         with contextlib.suppress(OSError, ValueError):  # without a spec it has not been started
-            limits.end(journal.read_spec(str(folder)).get("budget", {}), seconds=_GROUP_SECONDS)
+            budget = journal.read_spec(str(folder)).get("budget", {})
+            limits.end(budget, seconds=_GROUP_SECONDS)
+            limits.remove(budget)
     names = {folder.name for folder in folders}
     left: list[int] = []
     for _ in range(50):

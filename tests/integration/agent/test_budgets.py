@@ -16,7 +16,7 @@ from muster_cluster_agent.adapters.local import cgroups
 from muster_cluster_agent.adapters.local.backend import LocalBackend
 from muster_cluster_agent.adapters.local.state import StateFolder
 from muster_cluster_agent.domain import status
-from muster_cluster_agent.domain.actions import Create, Outcome
+from muster_cluster_agent.domain.actions import Create, Outcome, Remove
 from muster_cluster_agent.domain.model import Failure, Observed
 from muster_cluster_agent.domain.plan import replica_plans
 from muster_cluster_agent.end import end
@@ -119,10 +119,25 @@ async def test_the_kernel_takes_a_replica_before_any_server(backend: LocalBacken
     assert replica.ended.code == 100
 
 
+async def _without_groups(name: str) -> None:
+    async def left() -> list[Path]:
+        return [folder for controller in USABLE.values() if (folder := controller.folder / name).exists()]
+
+    await eventually(left, lambda folders: not folders)
+
+
 async def test_its_groups_go_with_the_replica(backend: LocalBackend) -> None:
     replica = await ended(backend, "pass")
+    await _without_groups(replica.name)  # it is gone a moment before them
+
+
+async def test_groups_that_a_killed_supervisor_has_left_go_when_the_replica_is_removed(backend: LocalBackend) -> None:
+    replica = await ended(backend, "pass")
+    await _without_groups(replica.name)
     for controller in USABLE.values():
-        assert not (controller.folder / replica.name).exists()
+        (controller.folder / replica.name).mkdir()
+    assert (await backend.act(Remove(replica.name))).outcome is Outcome.DONE
+    await _without_groups(replica.name)
 
 
 async def test_a_flood_of_output_waits_for_its_log(backend: LocalBackend) -> None:

@@ -288,8 +288,10 @@ class ReplicaStore:
         """Forgets a replica that is gone: into the history first, so that its name stays used.
 
         Its working folder stays, so an environment in it goes first, before a crash could make the rest count as done.
+        Control groups that its supervisor could not remove, because it was killed or the kernel was late, go here.
         """
         folder = self._state.replica(replica.name)
+        limits.remove(replica.spec.get("budget", {}))
         self._workdirs.take_back(str(replica.spec.get("given", "")))
         self._state.remember(replica.spec, replica.lines)
         shutil.rmtree(folder, ignore_errors=True)
