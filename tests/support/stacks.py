@@ -6,10 +6,14 @@ Called by the chaos run, the benchmarks and the end-to-end tests. Where nothing 
 
 from __future__ import annotations
 
+import signal
+import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 from muster_stack.bus.identities import ADMIN, Identities, client_options
 from muster_stack.commands import end, keeper_command, start_detached
@@ -52,10 +56,12 @@ def running_stack(
     """Starts a stack with these cluster declarations (YAML by name) and waits until all of it is ready.
 
     instances: by service, where there is more than one. hold: agents accept assignments and start nothing. auth: calls
-    need a token. Raises StartFailed.
+    need a token. SIGTERM ends the block, so that a run that is stopped takes its stack along. Raises StartFailed.
     """
     layout = Layout.of(folder)
     layout.make()
+    alone = threading.current_thread() is threading.main_thread()  # only there may a handler be set
+    before = signal.signal(signal.SIGTERM, _leave) if alone else None
     for name, declaration in clusters.items():
         (layout.clusters / f"{name}.yaml").write_text(declaration)
     try:
@@ -65,3 +71,9 @@ def running_stack(
         yield RunningStack(layout, stack, services["submission"]["grpc"], services["kafka"]["bootstrap"])
     finally:
         end(layout)
+        if alone:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _leave(number: int, _: FrameType | None) -> None:
+    sys.exit(128 + number)

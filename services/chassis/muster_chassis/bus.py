@@ -174,7 +174,8 @@ class Bus:
         try:
             seen = await self._probe.cluster_id()
             mark = await asyncio.to_thread(self.broker.mark)
-            if self._session is None or self._session.cluster_id != seen or self._mark != mark:
+            session = self._session
+            if session is None or session.ended.is_set() or session.cluster_id != seen or self._mark != mark:
                 await self._begin(seen)
                 self._mark = mark
         except KAFKA_TROUBLE as error:
@@ -255,8 +256,12 @@ class Bus:
         await kafka.settled()
 
     async def _begin(self, seen: str) -> None:
-        known = await self._identity.known() if self._session is None else self._session.cluster_id
-        old, changed = self._session, known is not None and known != seen
+        old = self._session
+        known = await self._identity.known() if old is None else old.cluster_id
+        changed = known is not None and known != seen
+        self._opened.clear()
+        if old is not None:  # also where no new one follows yet: nothing is published on what was not compared
+            old.ended.set()
         if self._verify is not None and (old is None or changed):
             await self._verify(seen)
             self.health.good("restored")
@@ -265,11 +270,8 @@ class Bus:
         if changed:
             CHANGES.inc()
             _log.warning("Kafka is another cluster: beginning anew on it", before=known, now=seen)
-        elif self._session is not None:
-            _log.info("the password of Kafka was replaced: connecting again", user=self.broker.user)
-        self._opened.clear()
-        if old is not None:
-            old.ended.set()
+        elif old is not None:
+            _log.info("the sessions on Kafka begin again", user=self.broker.user)
         await create_topics(self.broker, self._owned.values(), client=self.client)
         if changed:
             for action in self._on_change:

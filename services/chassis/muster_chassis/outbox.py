@@ -314,11 +314,14 @@ class Relay:
                 await self._alone(connection)
             yield connection
         finally:
-            if not connection.is_closed():
-                with suppress(*TRANSIENT, TimeoutError):
-                    await self._remember(connection, force=True)
-                    await connection.close(timeout=2)
-            connection.terminate()
+            try:
+                if not connection.is_closed():
+                    # InternalClientError: the end of the session has cut a statement short.
+                    with suppress(*TRANSIENT, TimeoutError, asyncpg.InternalClientError):
+                        await self._remember(connection, force=True)
+                        await connection.close(timeout=2)
+            finally:
+                connection.terminate()  # it holds the lock of the lane
 
     async def _alone(self, connection: Connection) -> None:
         """Wait for the session lock of this lane. PostgreSQL sends no event when a lock becomes free."""

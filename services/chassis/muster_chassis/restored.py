@@ -114,7 +114,8 @@ def _message(found: Sequence[Forgotten]) -> str:
     return (
         f"PostgreSQL is older than Kafka: it does not know events of {len(aggregates)} aggregates on "
         f"{', '.join(topics)} (such as {found[0].aggregate}; the log names them). If it was restored from a copy, "
-        "start with an empty Kafka: `muster up --empty-kafka`, or docs/guides/operate.md for a Kafka of your own"
+        "start with an empty Kafka: `muster down`, then `muster up -d --empty-kafka`; for a Kafka of your own see "
+        "docs/guides/operate.md"
     )
 
 

@@ -326,6 +326,11 @@ class Handlers:
             self.state.abort()
         self._lock.release()
 
+    def retire_conditions(self) -> None:
+        """Clear what health says of this term: as a standby this process knows nothing of it."""
+        self._strays.forget()
+        incomplete.forget(self._health)
+
     def _count(self, plan: Plan, steps: Steps) -> None:
         steps.done(Step.COMMIT)
         for step, seconds in steps.seconds.items():

@@ -47,3 +47,10 @@ def tell(plan: Plan, world: World, health: Health) -> None:
         health.degraded(CONDITION, "; ".join(sorted(lacks)[:_NAMED]))
     elif CONDITION in health.waiting:
         health.good(CONDITION)
+
+
+def forget(health: Health) -> None:
+    """Clear count and condition: this process leads no more."""
+    BEHIND.set(0)
+    if CONDITION in health.waiting:
+        health.good(CONDITION)

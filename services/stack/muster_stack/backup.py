@@ -11,6 +11,7 @@ replaced database knew and the backup does not is written down before it goes.
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -46,7 +47,7 @@ def backup(folder: Path, *, data: Data = None) -> int:
     """Save PostgreSQL, keys and declarations of this machine's stack in a new folder; the stack goes on running."""
     layout = Layout.of(data)
     target = folder.expanduser().resolve()
-    partial = target.with_name(f".{target.name}.partial")
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
         if target.exists():
             raise StackError(f"{target} exists: name a folder that does not")
@@ -55,9 +56,11 @@ def backup(folder: Path, *, data: Data = None) -> int:
             raise StackError(f"the PostgreSQL of the stack in {layout.root} does not answer: `muster up -d` first")
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(mode=0o700, parents=True)
+        (partial / _DUMP).touch(mode=0o600)
         server.dump(partial / _DUMP)
         for path in _saved(layout):  # after the database: every key that it needs is there by now
             _copy(path, partial / path.relative_to(layout.root))
+        os.sync()  # a folder of this name is whole, also after a crash of the machine
         partial.rename(target)
     except (StackError, OSError) as error:
         shutil.rmtree(partial, ignore_errors=True)
@@ -104,8 +107,8 @@ def restore(
 
 def _forgotten(server: PostgresServer) -> list[str]:
     """A line for each workload that the database knows and the backup does not, or knows in another state."""
-    if not server.rows(DATABASE, "SELECT to_regclass('submission.workloads')")[0][0]:
-        return []
+    if server.rows(DATABASE, "SELECT to_regclass('submission.workloads') IS NOT NULL") != [["t"]]:
+        return []  # an empty database: a new machine, or a restore that was ended halfway
     saved = {row[0]: row for row in server.rows(LOADING, _STATES)}
     lines = []
     for row in sorted(server.rows(DATABASE, _STATES)):
@@ -137,11 +140,20 @@ def _take_keys(layout: Layout, source: Path) -> None:
     saved = source / layout.sealing_keys.name
     if saved.exists() and layout.sealing_keys.exists():
         sealing_keys.add(layout.sealing_keys, saved)
-    there = Layout(source)
-    for path in _saved(there):
-        wanted = layout.root / path.relative_to(source)
-        if not wanted.exists():
-            _copy(path, wanted)
+    for path in _saved(Layout(source)):
+        if path.name == layout.clusters.name and any(layout.clusters.glob("*.yaml")):
+            continue  # a cluster that was removed since must not come back
+        _add(path, layout.root / path.relative_to(source))
+
+
+def _add(path: Path, target: Path) -> None:
+    """Copy a file, or each file of a folder, where the target has none of that name."""
+    if path.is_dir():
+        target.mkdir(mode=0o700, exist_ok=True)
+        for each in sorted(path.iterdir()):
+            _add(each, target / each.name)
+    elif not target.exists():
+        shutil.copy2(path, target)
 
 
 def _copy(path: Path, target: Path) -> None:

@@ -48,9 +48,7 @@ def up(
     instances: Annotated[str, Parameter(help="More than one process of a service: submission=2,scheduler=2.")] = "",
     hold: Annotated[bool, Parameter(help="Agents accept workloads and start nothing.", negative="")] = False,
     auth: Annotated[bool, Parameter(help="Calls need a token; `muster` here has one.", negative="")] = False,
-    empty_kafka: Annotated[
-        bool, Parameter(help="Kafka starts without records: after a restore of PostgreSQL.", negative="")
-    ] = False,
+    empty_kafka: Annotated[bool, Parameter(help="Kafka begins this start without records.", negative="")] = False,
     log_level: Annotated[LogLevel, Parameter(help="Of the services.")] = "info",
 ) -> int:
     """Start Muster on this machine: real Kafka and PostgreSQL, all services, two clusters of local processes."""

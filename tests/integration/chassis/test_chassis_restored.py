@@ -18,9 +18,10 @@ from aiokafka.partitioner import DefaultPartitioner
 
 from muster_chassis import identity, restored
 from muster_chassis.broker import Broker
-from muster_chassis.bus import Bus
+from muster_chassis.bus import Bus, BusLost, MemoryIdentity
 from muster_chassis.database import Database
 from muster_chassis.health import Health
+from muster_chassis.restored import DatabaseBehind
 from muster_chassis.topics import PARTITIONS, SUBMISSIONS
 from muster_stack.embedded import EmbeddedKafka
 from tests.support.offline import without_leader
@@ -63,7 +64,7 @@ async def test_events_that_the_database_has_forgotten_are_named_and_nothing_is_p
             assert not await bus.check()
             (told,) = bus.health.troubles.values()
             assert "does not know events of 2 aggregates on muster.submissions (such as w1" in told
-            assert "muster up --empty-kafka" in told
+            assert "muster up -d --empty-kafka" in told
             lost = [(one["aggregate"], one["first_version"], one["last_version"]) for one in named]
             assert lost == [("w1", 2, 3), ("w3", 1, 1)]
             assert not await bus.check(), "it stays so"
@@ -154,3 +155,36 @@ async def test_a_partition_without_a_leader_keeps_no_service_from_starting(
         async with opened(backup.url("submission"), "submission") as old, _bus(old, own_kafka.bootstrap) as bus:
             assert not await bus.check()
         assert named == [workload for workload in later if _partition(workload) != gone]
+
+
+async def test_no_session_goes_on_while_another_bus_is_not_accepted(own_kafka: EmbeddedKafka) -> None:
+    behind: list[str] = []
+
+    async def verify(bus: str) -> None:
+        if behind:
+            raise DatabaseBehind(f"{bus} is ahead")
+
+    bus = Bus(Broker(own_kafka.bootstrap), client="t", identity=MemoryIdentity(), verify=verify)
+    try:
+        await bus.open()
+
+        async def work() -> None:
+            async with bus.session():
+                await asyncio.Event().wait()
+
+        working = asyncio.create_task(work())
+        behind.append("from now on")
+        await asyncio.to_thread(own_kafka.wipe)
+
+        async def refused() -> bool:
+            return not await bus.check() and "restored" in bus.health.troubles
+
+        await eventually(refused)
+        with pytest.raises(BusLost):
+            await working
+        behind.clear()
+        await eventually(bus.check)
+        async with bus.session() as session:
+            assert session.cluster_id == own_kafka.cluster_id
+    finally:
+        await bus.close()

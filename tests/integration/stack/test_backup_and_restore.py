@@ -84,6 +84,15 @@ async def _after(stack: Stack, kept: str, doomed: str, forgotten: str) -> None:
         await _runs(muster, "new")
 
 
+def _restored_on_a_new_machine(saved: Path, other: Layout, capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):  # the second one is as after a restore that was ended halfway: there is a database already
+        assert restore(saved, data=other.root, yes=True) == 0
+        assert "0 workloads were newer" in capsys.readouterr().out
+    assert (other.clusters / "alpha.yaml").read_text() == CLUSTER
+    assert other.sealing_keys.read_text() == (saved / "sealing-keys").read_text()
+    assert (saved / "muster.dump").stat().st_mode & 0o777 == 0o600
+
+
 def test_a_restored_stack_goes_on_where_the_backup_was_made(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     layout, saved = Layout.of(folder / "stack"), folder / "saved"
     with running_stack(layout.root, {"alpha": CLUSTER}) as running:
@@ -108,6 +117,7 @@ def test_a_restored_stack_goes_on_where_the_backup_was_made(folder: Path, capsys
         assert sealing_keys.listed(layout.sealing_keys)[0] == new_key
         start_detached(layout, keeper_command(layout))
         asyncio.run(_after(Stack(layout), kept, doomed, forgotten))
+    _restored_on_a_new_machine(saved, Layout.of(folder / "other"), capsys)
     entries = journals.read_state_folder(layout.agent("alpha"))
     verdict = checker.judge(checker.History(journal=entries, acknowledged=frozenset(), last_phase={}))
     assert {entry.workload for entry in entries} >= {kept, doomed, forgotten}
