@@ -22,7 +22,8 @@ Record = dict[str, Any]
 def read_state_folder(folder: Path) -> list[Entry]:
     """Every entry of the replicas that this cluster ever had, in no order. Torn last lines are left out."""
     entries: dict[tuple[str, str, int], Entry] = {}
-    for spec, journal in [*_released(folder), *_held(folder)]:
+    held = _held(folder)  # before the history: a replica that is released in between is then in both
+    for spec, journal in [*held, *_released(folder)]:
         for entry in entries_of(spec, journal):
             entries[(entry.replica, entry.event, entry.at_ns)] = entry
     return list(entries.values())
