@@ -31,7 +31,7 @@ NODES: Final = 32
 LATE: Final = 300
 OVER: Final = 100
 _LOST: Final = "muster_records_lost_total"
-_UNREAD: Final = """
+_READ: Final = """
 SELECT count(*) = $2 FROM scheduler.seen_versions
 WHERE topic = 'muster.submissions' AND aggregate = ANY($1) AND version = $3
 """
@@ -148,7 +148,7 @@ class Losses(Stage):
         await asyncio.to_thread(self.stack.stack.kill, part)
 
     async def _read_by_scheduler(self, workloads: Sequence[str], version: int) -> bool:
-        return bool(await self.connection.fetchval(_UNREAD, workloads, len(workloads), version))
+        return bool(await self.connection.fetchval(_READ, workloads, len(workloads), version))
 
     async def _judged(self, workloads: Sequence[str]) -> bool:
         return not await self.connection.fetchval(_UNJUDGED, workloads)

@@ -63,11 +63,7 @@ def _cluster(name: str) -> str:
 
 @asynccontextmanager
 async def _connected(stack: RunningStack) -> AsyncIterator[asyncpg.Connection]:
-    layout = stack.layout
-    server = PostgresServer(
-        layout.postgres, sockets=layout.sockets, secrets_file=layout.secrets, log=layout.log("postgres")
-    )
-    connection = await asyncpg.connect(server.url(ADMIN), command_timeout=60)
+    connection = await asyncpg.connect(PostgresServer.of(stack.layout).url(ADMIN), command_timeout=60)
     try:
         yield connection
     finally:

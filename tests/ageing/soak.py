@@ -117,7 +117,7 @@ class Soak:
                 for task in beside:
                     task.cancel()
                 await asyncio.gather(*beside, return_exceptions=True)
-            self._look_at_journals()
+            self.look_at_journals()
             connection = await self._connected()
             try:
                 self.lag_end = await lag(self.stack.kafka, connection)
@@ -196,7 +196,7 @@ class Soak:
             with suppress(StackError, asyncpg.PostgresError, OSError):
                 self.gauges.look_at_processes(await asyncio.to_thread(stack_services, self.stack.stack))
                 await asyncio.to_thread(self.gauges.look_at_topics, self.stack.layout.kafka)
-                await asyncio.to_thread(self._look_at_journals)
+                await asyncio.to_thread(self.look_at_journals)
                 connection = await self._connected()
                 try:
                     await self.gauges.look_at_tables(connection)
@@ -204,7 +204,7 @@ class Soak:
                     await connection.close()
             await asyncio.sleep(_SAMPLE)
 
-    def _look_at_journals(self) -> None:
+    def look_at_journals(self) -> None:
         """Keeps what agents have noted: they keep the last of it only."""
         for name in ("alpha", "beta"):
             for entry in journals.read_state_folder(self.stack.layout.agent(name)):
@@ -229,10 +229,7 @@ class Soak:
             )
 
     async def _connected(self) -> asyncpg.Connection:
-        layout = self.stack.layout
-        server = PostgresServer(
-            layout.postgres, sockets=layout.sockets, secrets_file=layout.secrets, log=layout.log("postgres")
-        )
+        server = PostgresServer.of(self.stack.layout)
         return await asyncpg.connect(server.url(ADMIN), timeout=10, command_timeout=60)
 
 
@@ -249,11 +246,12 @@ async def _insist(call: Any) -> Any:
 
 
 def judged(soak: Soak) -> checker.Verdict:
-    """What journals and logs say, once the stack is down.
+    """Judge the journals and logs, once the stack is down.
 
     An agent keeps the journals of its last replicas only: one whose end was cut away between two looks says nothing.
     """
     layout = soak.stack.layout
+    soak.look_at_journals()  # replicas that still ran at the last look have ended with the stack
     ended = {entry.replica for entry in soak.entries.values() if entry.event == "gone"}
     still = {entry.replica for name in ("alpha", "beta") for entry in journals.read_state_folder(layout.agent(name))}
     return checker.judge(

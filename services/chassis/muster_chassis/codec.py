@@ -23,6 +23,8 @@ SCHEMA: Final = "muster:"
 VERSION_HEADER: Final = "muster_version"
 SNAPSHOT: Final = "muster_snapshot"
 """The header of an event that says all there is as of its version: it follows whatever version came before."""
+ACCOUNT_BEGUN: Final = "muster_begun"
+"""The header of UsageAccounted with the beginning of the account's first use, in microseconds since 1970."""
 TOMBSTONE: Final = "muster.Tombstone"
 """The ce_type of a record without a value."""
 LARGEST_VALUE: Final = 1 << 20  # bytes of a value that we write or read; a larger record is poison

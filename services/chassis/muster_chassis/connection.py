@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
+_CLOSE_SECONDS: Final = 2.0
 _WHO: Final = """
 SELECT pg_backend_pid() AS pid,
        (SELECT backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()) AS started,
@@ -37,6 +39,24 @@ async def know_backend(connection: Connection) -> None:
     """Ask a new connection who serves it."""
     (row,) = await connection.fetch(_WHO)
     connection.backend = Backend(row["pid"], row["started"], row["server"])
+
+
+async def release(connection: Connection) -> None:
+    """Close a connection within 2 s, or give it up: whatever it holds is free on the server then.
+
+    InternalClientError: a cancellation has cut one of its statements short.
+    """
+    try:
+        if not connection.is_closed():
+            with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError):
+                await connection.close(timeout=_CLOSE_SECONDS)
+    finally:
+        connection.terminate()
+
+
+def affected(status: str) -> int:
+    """Return the number of rows in the status of a statement, such as "DELETE 3"."""
+    return int(status.rpartition(" ")[2])
 
 
 def backend_of(connection: Any) -> Backend:

@@ -18,8 +18,8 @@ import asyncpg
 
 from muster_chassis import logs
 from muster_chassis.backoff import Backoff
-from muster_chassis.connection import Connection
-from muster_chassis.database import PASSING, TRANSIENT, Database, transient
+from muster_chassis.connection import Connection, release
+from muster_chassis.database import PASSING, Database, transient
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -83,10 +83,7 @@ class Notifications:
                 self._call(kind)  # only now: a commit before LISTEN is read, one after it is heard
             yield connection
         finally:
-            if not connection.is_closed():
-                with suppress(*TRANSIENT, TimeoutError):
-                    await connection.close(timeout=2)
-            connection.terminate()
+            await release(connection)
 
     async def _converse(self, connection: Connection) -> None:
         while True:

@@ -29,7 +29,7 @@ from muster_chassis import kafka, logs, metrics, republishing, standby
 from muster_chassis.acknowledged import Acknowledged, Partition
 from muster_chassis.backoff import Backoff
 from muster_chassis.bus import Bus, BusLost, Session
-from muster_chassis.connection import Connection
+from muster_chassis.connection import Connection, release
 from muster_chassis.database import PASSING, TRANSIENT, Database, transient
 from muster_chassis.kafka import KAFKA_TROUBLE
 from muster_chassis.outbox_order import check_order
@@ -319,9 +319,8 @@ class Relay:
                     # InternalClientError: the end of the session has cut a statement short.
                     with suppress(*TRANSIENT, TimeoutError, asyncpg.InternalClientError):
                         await self._remember(connection, force=True)
-                        await connection.close(timeout=2)
             finally:
-                connection.terminate()  # it holds the lock of the lane
+                await release(connection)  # it holds the lock of the lane
 
     async def _alone(self, connection: Connection) -> None:
         """Wait for the session lock of this lane. PostgreSQL sends no event when a lock becomes free."""

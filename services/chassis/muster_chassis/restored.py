@@ -1,4 +1,4 @@
-"""Finds out that PostgreSQL is older than Kafka, because it was restored from a copy or failed over without a commit.
+"""Detects a PostgreSQL that is older than Kafka: it was restored from a copy, or failed over without a commit.
 
 Called by the bus before its first session (bus.py). An event reaches Kafka only after its commit. A record of ours with
 a version that the database never gave therefore means that the database has forgotten it. On such a pair those versions
@@ -21,7 +21,6 @@ from muster_chassis import identity, kafka, logs, metrics
 from muster_chassis.broker import Broker
 from muster_chassis.codec import aggregate_of, origin_of, version_of
 from muster_chassis.database import Database
-from muster_chassis.events import Origin
 from muster_chassis.partitions import Extent, extents
 from muster_chassis.topics import Topic
 from muster_chassis.unit import ORDINARY
@@ -38,6 +37,11 @@ SELECT topic, aggregate, version FROM aggregate_versions
 WHERE (aggregate, topic) IN (SELECT * FROM unnest($1::text[], $2::text[]))
 """
 _ACKNOWLEDGED: Final = "SELECT topic, partition, last FROM acknowledged_offsets WHERE lane = $1 AND bus = $2"
+
+_Line = tuple[str, str]
+"""A topic and an aggregate, within which versions count."""
+_Last = tuple[int, int]
+"""The highest version of a line on Kafka, and the time of its record in milliseconds since 1970."""
 
 FORGOTTEN: Final = metrics.gauge(
     "muster_forgotten_aggregates",
@@ -62,7 +66,7 @@ class Forgotten:
 
 
 class Verification:
-    """Compares the database of a service with what the service has published on a bus.
+    """The comparison of a service's database with what the service has published on a bus.
 
     topics: those that only this service writes.
     """
@@ -72,16 +76,16 @@ class Verification:
         self._broker = broker
         self._topics = topics
         self._client = client
-        self._behind: dict[str, DatabaseBehind] = {}  # by bus, so that a retry reads nothing again
+        self._behind: dict[str, str] = {}  # the message by bus, so that a retry reads nothing again
 
     async def __call__(self, bus: str) -> None:
-        """Raises DatabaseBehind where Kafka is ahead, once the log has named what was forgotten.
+        """Compare them. Raises DatabaseBehind if Kafka is ahead, once the log has named what was forgotten.
 
-        Raises one of KAFKA_TROUBLE where Kafka does not answer. Where Kafka does not let this service read its own
-        topics, nothing is compared, with a warning. A partition that alone does not answer is left out, with a warning.
+        Raises one of KAFKA_TROUBLE if Kafka does not answer. If Kafka does not let this service read its own topics,
+        nothing is compared, with a warning. A partition that alone does not answer is left out, with a warning.
         """
         if bus in self._behind:
-            raise self._behind[bus]
+            raise DatabaseBehind(self._behind[bus])
         found = await self._compare(bus)
         FORGOTTEN.set(len({one.aggregate for one in found}))
         if not found:
@@ -90,15 +94,15 @@ class Verification:
             _log.error(
                 "forgotten", topic=one.topic, aggregate=one.aggregate, first_version=one.first, last_version=one.last
             )
-        self._behind[bus] = DatabaseBehind(_message(found))
-        raise self._behind[bus]
+        self._behind[bus] = _message(found)
+        raise DatabaseBehind(self._behind[bus])
 
     async def _compare(self, bus: str) -> list[Forgotten]:
         rows = await self._database.pool.fetch(_ACKNOWLEDGED, ORDINARY, bus)
         acknowledged = {TopicPartition(row["topic"], row["partition"]): row["last"] for row in rows}
         try:
             async with asyncio.timeout(_SECONDS):
-                records = await _unacknowledged(self._broker, self._topics, acknowledged, client=self._client)
+                published = await self._published(acknowledged)
         except TopicAuthorizationFailedError as error:
             _log.warning(
                 "this service may not read its own topics: it cannot tell whether its database is older than Kafka "
@@ -106,7 +110,28 @@ class Verification:
                 why=str(error),
             )
             return []
-        return await _forgotten(self._database, records, identity.now())
+        return await _forgotten(self._database, published, identity.now())
+
+    async def _published(self, acknowledged: Mapping[TopicPartition, int]) -> dict[_Line, _Last]:
+        """Return the last version of each line behind the last acknowledged offset of each partition.
+
+        Where no offset is known, the end of the partition is read.
+        """
+        names = [topic.name for topic in self._topics]
+        there = await kafka.partitions_of(self._broker, names, client=self._client)
+        partitions = [TopicPartition(name, number) for name, count in there.items() for number in range(count)]
+        consumer = kafka.consumer(self._broker, client=f"{self._client}-restored")
+        try:
+            await consumer.start()
+            found = await _extents(consumer, partitions)
+            first = {
+                tp: max(extent.first, acknowledged[tp] + 1 if tp in acknowledged else extent.end - _TAIL)
+                for tp, extent in found.items()
+            }
+            ends = {tp: extent.end for tp, extent in found.items() if first[tp] < extent.end}
+            return await _read(consumer, first, ends, self._database.source)
+        finally:
+            await kafka.stop(consumer)
 
 
 def _message(found: Sequence[Forgotten]) -> str:
@@ -117,28 +142,6 @@ def _message(found: Sequence[Forgotten]) -> str:
         "start with an empty Kafka: `muster down`, then `muster up -d --empty-kafka`; for a Kafka of your own see "
         "docs/guides/operate.md"
     )
-
-
-async def _unacknowledged(
-    broker: Broker, topics: Sequence[Topic], acknowledged: Mapping[TopicPartition, int], *, client: str
-) -> list[Origin]:
-    """The records behind the last acknowledged one of each partition, or at its end where none is known."""
-    names = [topic.name for topic in topics]
-    there = await kafka.partitions_of(broker, names, client=client)
-    partitions = [TopicPartition(name, number) for name, count in there.items() for number in range(count)]
-    consumer = kafka.consumer(broker, client=f"{client}-restored")
-    try:
-        await consumer.start()
-        found = await _extents(consumer, partitions)
-        wanted = {}
-        for tp, extent in found.items():
-            known = acknowledged.get(tp)
-            first = max(extent.first, known + 1 if known is not None else extent.end - _TAIL)
-            if first < extent.end:
-                wanted[tp] = first
-        return await _read(consumer, wanted, {tp: found[tp].end for tp in wanted})
-    finally:
-        await kafka.stop(consumer)
 
 
 async def _extents(consumer: AIOKafkaConsumer, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Extent]:
@@ -160,32 +163,32 @@ async def _extents(consumer: AIOKafkaConsumer, partitions: Sequence[TopicPartiti
 
 
 async def _read(
-    consumer: AIOKafkaConsumer, wanted: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
-) -> list[Origin]:
-    records: list[Origin] = []
-    consumer.assign(list(wanted))
-    for tp, first in wanted.items():
-        consumer.seek(tp, first)
-    while any([await consumer.position(tp) < ends[tp] for tp in wanted]):
-        polled = await consumer.getmany(timeout_ms=_POLL_MS)
-        records += [origin_of(record) for batch in polled.values() for record in batch]
-    return records
+    consumer: AIOKafkaConsumer, first: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], source: str
+) -> dict[_Line, _Last]:
+    """Read partitions up to their ends. Only the last version of each line is kept, whatever the records hold."""
+    published: dict[_Line, _Last] = {}
+    consumer.assign(list(ends))
+    for tp in ends:
+        consumer.seek(tp, first[tp])
+    while any([await consumer.position(tp) < end for tp, end in ends.items()]):
+        for batch in (await consumer.getmany(timeout_ms=_POLL_MS)).values():
+            for record in map(origin_of, batch):
+                version = version_of(record)
+                if version and record.header("ce_source") == source:
+                    line = record.topic, aggregate_of(record)
+                    published[line] = max(published.get(line, (0, 0)), (version, record.timestamp))
+    return published
 
 
-async def _forgotten(database: Database, records: Sequence[Origin], now: datetime) -> list[Forgotten]:
-    """The versions on Kafka that the database never gave, by topic and aggregate."""
-    on_kafka: dict[tuple[str, str], tuple[int, int]] = {}  # version, time in milliseconds
-    for record in records:
-        version = version_of(record)
-        if version and record.header("ce_source") == database.source:
-            place = record.topic, aggregate_of(record)
-            on_kafka[place] = max(on_kafka.get(place, (0, 0)), (version, record.timestamp))
-    rows = await database.pool.fetch(_GIVEN, [aggregate for _, aggregate in on_kafka], [topic for topic, _ in on_kafka])
+async def _forgotten(database: Database, published: Mapping[_Line, _Last], now: datetime) -> list[Forgotten]:
+    """Return the versions on Kafka that the database never gave, by topic and aggregate."""
+    topics, aggregates = [topic for topic, _ in published], [aggregate for _, aggregate in published]
+    rows = await database.pool.fetch(_GIVEN, aggregates, topics)
     given = {(row["topic"], row["aggregate"]): row["version"] for row in rows}
     # Version numbers are removed after an aggregate is over: an old record without one proves nothing.
     oldest = int((now - 2 * database.settings.retention).timestamp() * 1000)
     return [
-        Forgotten(topic, aggregate, given.get((topic, aggregate), 0) + 1, version)
-        for (topic, aggregate), (version, stamp) in sorted(on_kafka.items())
-        if version > given.get((topic, aggregate), 0 if stamp >= oldest else version)
+        Forgotten(*line, given.get(line, 0) + 1, version)
+        for line, (version, stamp) in sorted(published.items())
+        if version > given.get(line, 0 if stamp >= oldest else version)
     ]

@@ -25,7 +25,7 @@ from typing import Final, TypeVar
 import asyncpg
 
 from muster_chassis import identity, logs, metrics
-from muster_chassis.connection import AnyConnection
+from muster_chassis.connection import AnyConnection, affected
 from muster_chassis.database import TRANSIENT, Database
 from muster_chassis.gaps import OPEN, gaps_of
 from muster_chassis.topics import ADVICE, TENANCY
@@ -247,6 +247,6 @@ class _Forgotten:
 
 def _counted(table: str, status: str) -> int:
     """Count the rows in the status of a DELETE, and return their number."""
-    count = int(status.rpartition(" ")[2])
+    count = affected(status)
     REMOVED.labels(table).inc(count)
     return count

@@ -283,7 +283,7 @@ class Scheduler:
             await self._work(handlers, consumer, relay, term, signed_with)
         finally:
             self.desk.close()
-            handlers.retire_conditions()
+            handlers.clear_conditions()
             self._consumer = None
             REPUBLISHING.set(0)
 

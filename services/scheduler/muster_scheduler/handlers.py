@@ -326,7 +326,7 @@ class Handlers:
             self.state.abort()
         self._lock.release()
 
-    def retire_conditions(self) -> None:
+    def clear_conditions(self) -> None:
         """Clear what health says of this term: as a standby this process knows nothing of it."""
         self._strays.forget()
         incomplete.forget(self._health)

@@ -25,13 +25,10 @@ from muster_client.cli.printable import one_line
 from muster_stack import sealing_keys
 from muster_stack.commands import Data
 from muster_stack.errors import StackError
-from muster_stack.keeper import sweep
-from muster_stack.keeper.house import only_one
-from muster_stack.keeper.parts import POSTGRES
 from muster_stack.layout import Layout
 from muster_stack.postgres import DATABASE, LOADING, START_DEADLINE, STOP_GRACE, STOP_SIGNAL, PostgresServer
 from muster_stack.processes import stop, wait_until
-from muster_stack.reset import agreed, delete
+from muster_stack.reset import agreed, delete, idle
 
 _DUMP: Final = "muster.dump"
 _FORGOTTEN: Final = "forgotten.txt"
@@ -51,7 +48,7 @@ def backup(folder: Path, *, data: Data = None) -> int:
     try:
         if target.exists():
             raise StackError(f"{target} exists: name a folder that does not")
-        server = _server(layout)
+        server = PostgresServer.of(layout)
         if not layout.secrets.exists() or not server.ready():
             raise StackError(f"the PostgreSQL of the stack in {layout.root} does not answer: `muster up -d` first")
         shutil.rmtree(partial, ignore_errors=True)
@@ -59,7 +56,7 @@ def backup(folder: Path, *, data: Data = None) -> int:
         (partial / _DUMP).touch(mode=0o600)
         server.dump(partial / _DUMP)
         for path in _saved(layout):  # after the database: every key that it needs is there by now
-            _copy(path, partial / path.relative_to(layout.root))
+            _add(path, partial / path.relative_to(layout.root))
         os.sync()  # a folder of this name is whole, also after a crash of the machine
         partial.rename(target)
     except (StackError, OSError) as error:
@@ -82,12 +79,13 @@ def restore(
     try:
         if not (source / _DUMP).is_file():
             raise StackError(f"{source} has no {_DUMP}: name a folder that `muster backup` made")
-        with _idle(layout):
+        layout.make()
+        with idle(layout):
             if layout.postgres.exists() and not yes and not agreed(f"replace the database in {layout.root}"):
                 sys.stderr.write("nothing was changed\n")
                 return 1
             _take_keys(layout, source)
-            with _running(_server(layout)) as server:
+            with _running(PostgresServer.of(layout)) as server:
                 server.load(source / _DUMP)
                 forgotten = _forgotten(server)
                 _write_down(layout, forgotten)
@@ -123,12 +121,6 @@ def _write_down(layout: Layout, forgotten: list[str]) -> None:
         (layout.root / _FORGOTTEN).write_text("".join(f"{line}\n" for line in forgotten))
 
 
-def _server(layout: Layout) -> PostgresServer:
-    return PostgresServer(
-        layout.postgres, sockets=layout.sockets, secrets_file=layout.secrets, log=layout.log(POSTGRES)
-    )
-
-
 def _saved(layout: Layout) -> list[Path]:
     """The files and folders of keys, credentials and declarations that are there."""
     wanted = (layout.sealing_keys, layout.identities, layout.credentials, layout.tls, layout.clusters, layout.policy)
@@ -154,22 +146,6 @@ def _add(path: Path, target: Path) -> None:
             _add(each, target / each.name)
     elif not target.exists():
         shutil.copy2(path, target)
-
-
-def _copy(path: Path, target: Path) -> None:
-    if path.is_dir():
-        shutil.copytree(path, target)
-    else:
-        shutil.copy2(path, target)
-
-
-@contextmanager
-def _idle(layout: Layout) -> Iterator[None]:
-    """Hold the stack's lock in the block. Raises StackError where something of the stack runs."""
-    with only_one(layout):
-        if left := len(sweep.everything(layout)):
-            raise StackError(f"{left} processes of the stack in {layout.root} still run: `muster down` first")
-        yield
 
 
 @contextmanager

@@ -15,7 +15,6 @@ from cyclopts import Parameter
 
 from muster_stack.commands import Data
 from muster_stack.keeper.instances import SUBMISSION
-from muster_stack.keeper.parts import POSTGRES
 from muster_stack.layout import Layout
 from muster_stack.postgres import PostgresServer
 
@@ -32,9 +31,7 @@ def export(
     if not layout.secrets.exists():
         sys.stderr.write(f"there is no stack in {layout.root}: start one by `muster up`, or name it (--data)\n")
         return 1
-    server = PostgresServer(
-        layout.postgres, sockets=layout.sockets, secrets_file=layout.secrets, log=layout.log(POSTGRES)
-    )
+    server = PostgresServer.of(layout)
     own = {"MUSTER_DATABASE_URL": server.url(SUBMISSION), "MUSTER_DATABASE_SCHEMA": SUBMISSION}
     days = [*(["--since", since] if since else []), *(["--before", before] if before else [])]
     argv = [sys.executable, "-m", "muster_submission.export", *days, str(file.resolve())]

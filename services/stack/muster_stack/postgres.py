@@ -22,9 +22,12 @@ from urllib.parse import quote
 
 from muster_stack import postgres_home
 from muster_stack.errors import StartFailed
+from muster_stack.layout import Layout
 from muster_stack.processes import Command, end_all, working_in
 
 SERVICES: Final = ("submission", "policy", "scheduler", "telemetry")
+NAME: Final = "postgres"
+"""Of the part of a stack, and of its log."""
 DATABASE: Final = "muster"
 ADMIN: Final = "muster_admin"
 LOADING: Final = f"{DATABASE}_loading"
@@ -79,6 +82,11 @@ class PostgresServer:
         self._secrets_file = secrets_file
         self._log = log
         self._durable = durable
+
+    @classmethod
+    def of(cls, layout: Layout) -> PostgresServer:
+        """Return the server of a stack."""
+        return cls(layout.postgres, sockets=layout.sockets, secrets_file=layout.secrets, log=layout.log(NAME))
 
     @property
     def folder(self) -> Path:

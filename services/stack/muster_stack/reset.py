@@ -63,9 +63,16 @@ def doomed_of(layout: Layout, *, everything: bool) -> list[Path]:
 
 @contextmanager
 def _ours(layout: Layout) -> Iterator[None]:
-    """Holds the stack's lock. Raises StackError where there is no stack, or where something of it runs."""
+    """Hold the stack's lock in the block. Raises StackError if there is no stack, or if something of it runs."""
     if not all((layout.root / name).exists() for name in _SIGNS):
         raise StackError(f"no stack has its data in {layout.root}: name its folder with --data, or with MUSTER_HOME")
+    with idle(layout):
+        yield
+
+
+@contextmanager
+def idle(layout: Layout) -> Iterator[None]:
+    """Hold the lock of a data folder in the block. Raises StackError if something of a stack runs there."""
     with layout.lock.open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -16,7 +16,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from muster.events.v1 import policy_pb2, scheduler_pb2, telemetry_pb2
 from muster.workload.v1 import workload_pb2 as wl
-from muster_chassis.codec import MessageDecoder
+from muster_chassis.codec import ACCOUNT_BEGUN, MessageDecoder
 from muster_chassis.events import Event, Origin, Reject, Retry
 from muster_chassis.text import clean
 from muster_chassis.topics import ADMISSIONS, ADVICE, DECISIONS
@@ -47,7 +47,6 @@ _DECISIONS: Final = (
 _ADVICE: Final = (telemetry_pb2.UsageAccounted, telemetry_pb2.ScaleAdvised, telemetry_pb2.IdleSince)
 _CHARGE: Final = 1 << 62  # of what a column holds
 _TEXT: Final = 2000  # characters of a reason that are kept
-_BEGUN: Final = "muster_begun"  # microseconds since 1970; telemetry sets it
 _LONGEST_MOMENT: Final = 16  # digits: until the year 2286
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -217,7 +216,7 @@ def _account(event: Event, message: telemetry_pb2.UsageAccounted, into: dict[str
 
 def _begun(origin: Origin) -> datetime | None:
     """Return when an account began; None if its record does not say so."""
-    text = origin.header(_BEGUN) or ""
+    text = origin.header(ACCOUNT_BEGUN) or ""
     if not text.isascii() or not text.isdecimal() or len(text) > _LONGEST_MOMENT:
         return None
     return _EPOCH + timedelta(microseconds=int(text))

@@ -11,14 +11,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from muster.events.v1.telemetry_pb2 import UsageAccounted
+from muster_chassis.codec import ACCOUNT_BEGUN
 from muster_chassis.topics import ADVICE
 from muster_chassis.unit import Unit
 from muster_telemetry.domain.accounts import Sample, count, gpu_seconds
 from muster_telemetry.ports import Account, Accounts
 
 AT_ONCE: Final = 1_000
-BEGUN: Final = "muster_begun"
-"""The header with the beginning of an account's first use, in microseconds since 1970."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_HEADERS: Final[Mapping[str, str]] = {}
 
@@ -65,4 +64,4 @@ def headers(account: Account) -> Mapping[str, str]:
     """
     if account.begun is None:
         return _NO_HEADERS
-    return {BEGUN: str((account.begun - _EPOCH) // timedelta(microseconds=1))}
+    return {ACCOUNT_BEGUN: str((account.begun - _EPOCH) // timedelta(microseconds=1))}

@@ -45,9 +45,7 @@ def _number(token: str) -> str:
 
 async def let_time_pass(stage: Stage) -> None:
     """Makes every use of a refresh token a minute older, instead of waiting for the half minute of tolerance."""
-    layout = stage.layout
-    server = PostgresServer(layout.postgres, sockets=layout.sockets, secrets_file=layout.secrets, log=layout.logs)
-    connection = await asyncpg.connect(server.url("submission"))
+    connection = await asyncpg.connect(PostgresServer.of(stage.layout).url("submission"))
     try:
         await connection.execute("UPDATE refresh_tokens SET rotated_at = rotated_at - interval '1 minute'")
     finally:

@@ -37,9 +37,7 @@ SELECT append_outbox(ARRAY[$1::uuid], ARRAY[1::smallint], ARRAY[$2::text], ARRAY
 
 
 async def _connect(stage: Stage, role: str) -> asyncpg.Connection:
-    layout = stage.layout
-    server = PostgresServer(layout.postgres, sockets=layout.sockets, secrets_file=layout.secrets, log=layout.logs)
-    return await asyncpg.connect(server.url(role))
+    return await asyncpg.connect(PostgresServer.of(stage.layout).url(role))
 
 
 async def _dead(stage: Stage) -> int:

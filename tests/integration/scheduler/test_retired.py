@@ -188,6 +188,21 @@ async def upkeep(url: str) -> AsyncIterator[Callable[[], Awaitable[None]]]:
         await here.close()
 
 
+@asynccontextmanager
+async def _aged(
+    kafka: str, database: TestDatabase
+) -> AsyncIterator[tuple[str, Neighbours, Callable[[], Awaitable[None]]]]:
+    """A scheduler that leads with a retention of a minute: its database, those around it, and a round of upkeep."""
+    url = database.url("scheduler")
+    async with (
+        neighbours(kafka, "north") as others,
+        scheduler(url, kafka, retention_seconds=RETENTION) as candidate,
+        upkeep(url) as keep_house,
+    ):
+        await register(candidate, others)
+        yield url, others, keep_house
+
+
 async def _asked(url: str, sql: str, *arguments: Any) -> Any:
     """The first value that a statement answers."""
     connection = await asyncpg.connect(url)
@@ -268,13 +283,7 @@ async def test_what_has_ended_is_not_started_while_policy_may_publish_its_admiss
     kafka: str, database: TestDatabase
 ) -> None:
     """Submission archives it later than two retentions after its end; policy keeps the admission for one from then."""
-    url = database.url("scheduler")
-    async with (
-        neighbours(kafka, "north") as others,
-        scheduler(url, kafka, retention_seconds=RETENTION) as candidate,
-        upkeep(url) as keep_house,
-    ):
-        await register(candidate, others)
+    async with _aged(kafka, database) as (url, others, keep_house):
         workload = await _ends(url, others, "done")
         await _age(url, workload, 2.1)
         await keep_house()
@@ -289,13 +298,7 @@ async def test_what_has_ended_is_not_started_while_policy_may_publish_its_admiss
 
 async def _starts_again(kafka: str, database: TestDatabase) -> bool:
     """Whether an admission that comes after nearly four retentions places it again. WorkloadArchived was missed."""
-    url = database.url("scheduler")
-    async with (
-        neighbours(kafka, "north") as others,
-        scheduler(url, kafka, retention_seconds=RETENTION) as candidate,
-        upkeep(url) as keep_house,
-    ):
-        await register(candidate, others)
+    async with _aged(kafka, database) as (url, others, keep_house):
         workload = await _ends(url, others, "done")
         for _ in range(2):
             await _age(url, workload, 1.9)
@@ -339,13 +342,7 @@ async def test_it_is_archived_as_well_where_something_of_it_is_left(kafka: str, 
 async def test_rows_go_two_retentions_after_the_archiving_or_four_after_the_end(
     kafka: str, database: TestDatabase
 ) -> None:
-    url = database.url("scheduler")
-    async with (
-        neighbours(kafka, "north") as others,
-        scheduler(url, kafka, retention_seconds=RETENTION) as candidate,
-        upkeep(url) as keep_house,
-    ):
-        await register(candidate, others)
+    async with _aged(kafka, database) as (url, others, keep_house):
         over, archived = await _ends(url, others, "over"), await _ends(url, others, "archived")
         due = await _completed(others, "due", deleted_after=3600)
         await eventually(lambda: _is_retired(url, due))
@@ -390,13 +387,7 @@ async def test_an_agent_that_returns_after_the_rows_have_gone_gets_tombstones(
 ) -> None:
     """It was away for three weeks: neither the scheduler nor the topic has anything of what it still holds."""
     monkeypatch.setattr(clusters, "ORPHAN_AFTER", 2 * SECOND)
-    url = database.url("scheduler")
-    async with (
-        neighbours(kafka, "north") as others,
-        scheduler(url, kafka, retention_seconds=RETENTION) as candidate,
-        upkeep(url) as keep_house,
-    ):
-        await register(candidate, others)
+    async with _aged(kafka, database) as (url, others, keep_house):
         workload = await _ends(url, others, "done")
         await _archive(url, others, workload)
         await _age(url, workload, 2.1)

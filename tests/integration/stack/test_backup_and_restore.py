@@ -103,7 +103,7 @@ def test_a_restored_stack_goes_on_where_the_backup_was_made(folder: Path, capsys
         forgotten = asyncio.run(_forgotten(running.server, doomed))
         new_key = sealing_keys.rotate(layout.sealing_keys)
         assert restore(saved, data=layout.root, yes=True) == 1
-        assert "a stack already runs" in capsys.readouterr().err
+        assert "runs: `muster down` first" in capsys.readouterr().err
         end(layout)
         assert restore(folder, data=layout.root, yes=True) == 1
         assert "has no muster.dump" in capsys.readouterr().err

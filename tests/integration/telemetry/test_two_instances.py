@@ -1,4 +1,4 @@
-"""Two instances of telemetry on the real Kafka and PostgreSQL: use is told twice, and one of them is killed."""
+"""Two instances of telemetry on the real Kafka and PostgreSQL: use is reported twice, and one of them is killed."""
 
 from __future__ import annotations
 

@@ -206,9 +206,12 @@ async def republish(*, topic: str, key: str = "", common: Common = _NO_OPTIONS) 
         answer = await _republished(muster, topic, key)
         states = 0
         if not key:
-            for gap in (await muster.dead_letters.gaps()).gaps:
+            listed = await muster.dead_letters.gaps()
+            for gap in listed.gaps:
                 if gap.topic == topic:
                     states += (await _republished(muster, topic, gap.aggregate)).snapshot
+            if (unlisted := listed.total - len(listed.gaps)) > 0:
+                note(f"{unlisted} more gaps were not listed: repeat this command once these are closed")
     if common.json:
         emit({"topic": topic, "key": key, "records": answer.sent, "snapshot": answer.snapshot, "states": states})
     elif answer.snapshot:

@@ -29,7 +29,7 @@ from muster_stack.postgres import PostgresServer
 from muster_stack.processes import PRIVATE, SERVICE_MARK, SHARED, STACK_MARK, Command
 
 KAFKA: Final = "kafka"
-POSTGRES: Final = "postgres"
+POSTGRES: Final = postgres.NAME
 REST: Final = "rest"
 # Settings of the user's that services get: a proxy in front of the stack is the user's as well, and so is the disk.
 _PASSED_ON: Final = frozenset(
@@ -87,9 +87,7 @@ def compose(state: State, runtime: kafka.Runtime, clusters: Sequence[Cluster]) -
         runtime=runtime,
         access=Access(Identities(layout.bus_identities), [cluster.name for cluster in clusters]),
     )
-    database = PostgresServer(
-        layout.postgres, sockets=layout.sockets, secrets_file=layout.secrets, log=layout.log(POSTGRES)
-    )
+    database = PostgresServer.of(layout)
     maker = _Maker(state, broker, database)
     return Parts(
         rows=[

@@ -15,7 +15,7 @@ from typing import Any, Final
 import asyncpg
 
 from muster.workload.v1.workload_pb2 import Workload, WorkloadSpec
-from muster_chassis.connection import AnyConnection
+from muster_chassis.connection import AnyConnection, affected
 from muster_chassis.unit import Unit
 from muster_submission.adapters import views
 from muster_submission.domain.archiving import Month, partition
@@ -186,7 +186,7 @@ class PostgresArchive:
     async def delete_due(self, connection: AnyConnection, now: datetime, at_most: int) -> int:
         """Mark some workloads as Deleted whose automatic deletion is due, and return their number."""
         status: str = await connection.execute(_DELETE_DUE, now, at_most, _DELETED)
-        return int(status.rpartition(" ")[2])
+        return affected(status)
 
     async def oldest_due(self) -> datetime | None:
         """Return the end time of the workload that has waited longest for its move."""
@@ -223,7 +223,7 @@ class PostgresArchive:
     async def remove(self, connection: AnyConnection, before: datetime, at_most: int) -> int:
         """Remove some workloads that ended before a given time, and return their number."""
         status: str = await connection.execute(_REMOVE, before, at_most)
-        return int(status.rpartition(" ")[2])
+        return affected(status)
 
 
 def _deleted_after(effective_spec: bytes | None) -> int:

@@ -10,6 +10,7 @@ from typing import Any, Final
 import asyncpg
 
 from muster.events.v1.cloudevent_pb2 import CloudEvent as Message
+from muster_chassis.connection import affected
 from muster_chassis.unit import Unit
 from muster_submission.adapters.protobuf_events import event_of, pack
 from muster_submission.domain.cloudevents import CloudEvent, NoCloudEvent
@@ -146,11 +147,11 @@ class PostgresFirings:
 
     async def expire(self, unit: Unit, project: str, trigger: str) -> int:
         """Ends those of a rule that wait past their deadline; how many."""
-        return _count(await unit.connection.execute(_EXPIRE, project, trigger, unit.now))
+        return affected(await unit.connection.execute(_EXPIRE, project, trigger, unit.now))
 
     async def drop(self, unit: Unit, project: str, trigger: str, why: str) -> int:
         """Drops all of a rule that wait; how many."""
-        return _count(await unit.connection.execute(_DROP, project, trigger, why))
+        return affected(await unit.connection.execute(_DROP, project, trigger, why))
 
     async def with_waiting(self) -> Sequence[tuple[str, str]]:
         """The (project, trigger) for which something waits, the longest waiting first."""
@@ -176,15 +177,11 @@ class PostgresFirings:
 
     async def forget(self, now: datetime, at_most: int) -> bool:
         """Remove at most `at_most` firings whose window ended long ago; return whether there may be more."""
-        return _count(await self._pool.execute(_FORGET, now - KEPT_AFTER, at_most)) == at_most
+        return affected(await self._pool.execute(_FORGET, now - KEPT_AFTER, at_most)) == at_most
 
 
 def _key(event: CloudEvent) -> bytes:
     return hashlib.sha256(f"{event.source}\x00{event.id}".encode()).digest()
-
-
-def _count(status: str) -> int:
-    return int(status.rpartition(" ")[2])
 
 
 def _stored(row: Any) -> StoredFiring:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
+from muster_chassis.connection import affected
 from muster_chassis.unit import Unit
 from muster_submission.domain.refreshing import RefreshToken
 
@@ -43,5 +44,4 @@ class PostgresRefreshTokens:
 
     async def forget(self, unit: Unit, now: datetime, limit: int) -> bool:
         """Removes at most `limit` tokens that ended; whether there may be more."""
-        done = await unit.connection.execute(_FORGET, now, limit)
-        return done == f"DELETE {limit}"
+        return affected(await unit.connection.execute(_FORGET, now, limit)) == limit

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import asyncpg
 
+from muster_chassis.connection import affected
 from muster_chassis.unit import Unit
 from muster_submission.adapters.archive import PostgresArchive
 from muster_submission.domain.secrets import Sealed, SecretRef
@@ -110,7 +111,7 @@ class PostgresSecrets:
 
     async def forget(self, at_most: int) -> bool:
         """Remove at most `at_most` credentials of workloads that are Deleted; return whether there may be more."""
-        return bool(await self._pool.execute(_FORGET, at_most) == f"DELETE {at_most}")
+        return affected(await self._pool.execute(_FORGET, at_most)) == at_most
 
 
 def _sealed(row: Any) -> Sealed:

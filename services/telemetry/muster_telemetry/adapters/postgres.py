@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Final
 
+from muster_chassis.connection import affected
 from muster_chassis.unit import Unit
 from muster_telemetry.domain.accounts import Growth
 from muster_telemetry.domain.coverage import Span
@@ -105,7 +106,7 @@ class PostgresAccounts:
 
     async def forget_replicas(self, unit: Unit, before: datetime, at_most: int) -> bool:
         """Remove the coverage of replicas not heard of since then; return whether there may be more."""
-        return bool(await unit.connection.execute(_FORGET_REPLICAS, before, at_most) == f"DELETE {at_most}")
+        return affected(await unit.connection.execute(_FORGET_REPLICAS, before, at_most)) == at_most
 
     async def forget_workloads(self, unit: Unit, before: datetime, at_most: int) -> bool:
         """Remove accounts without use since then that the others know; return whether there may be more.
