@@ -57,13 +57,14 @@ async def _processes_at_gone(folder: Path) -> int:
             nonlocal left
             super().tell(report)  # type: ignore[arg-type]
             if isinstance(report, StatusReport) and report.status.state.name == "GONE":
-                left = len(procfs.marked().get(report.status.name, []))
+                left = len(procfs.marked(backend._state.instance).get(report.status.name, []))
 
     async with local(folder) as backend:
         told = Listening()
         async with running(backend, told) as agent:
             agent.take(assignment(1, command))
-            await until(lambda: any(len(pids) == 2 for pids in procfs.marked().values()), within=60)
+            instance = backend._state.instance
+            await until(lambda: any(len(pids) == 2 for pids in procfs.marked(instance).values()), within=60)
             (replica,) = backend._replicas
             await until(replica.supervisor, within=60)  # its processes may run before its journal was read
             supervisor = replica.supervisor()
@@ -83,7 +84,7 @@ async def test_without_ending_strays_it_is_told_too_early(tmp_path: Path, monkey
     assert await _processes_at_gone(tmp_path) >= 1
 
 
-def _looks_away(_replica: str, *, seconds: float) -> bool:
+def _looks_away(*_: object, seconds: float) -> bool:
     """Takes the mechanism out."""
     return seconds > 0
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from muster_cluster_agent.adapters.local import journal, limits, procfs
+from muster_cluster_agent.adapters.local.state import instance_of
 
 _SECONDS: Final = 5.0
 _GROUP_SECONDS: Final = 1.0
@@ -48,9 +49,10 @@ def end(state: Path, seconds: float = _SECONDS) -> int:
             limits.end(budget, seconds=_GROUP_SECONDS)
             limits.remove(budget)
     names = {folder.name for folder in folders}
+    agent = instance_of(state)
     left: list[int] = []
     for _ in range(50):
-        left = [pid for name, pids in procfs.marked().items() if name in names for pid in pids]
+        left = [pid for name, pids in procfs.marked(agent).items() if name in names for pid in pids]
         if not left:
             return 0
         procfs.kill_all(left)

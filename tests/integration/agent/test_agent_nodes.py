@@ -16,7 +16,7 @@ from muster.events.v1 import agent_pb2
 from muster.fleet.v1 import fleet_pb2
 from muster_cluster_agent.adapters.local import procfs
 from muster_cluster_agent.adapters.local.nodes import Switch
-from muster_cluster_agent.adapters.local.state import replace_file
+from muster_cluster_agent.adapters.local.state import instance_of, replace_file
 from tests.support.agents import AgentProcess, Scheduler, scheduler, training, workload_id
 from tests.support.waiting import eventually_now, until
 
@@ -70,13 +70,13 @@ async def test_a_killed_supervisor_takes_its_command_along_and_strays_are_ended(
 ) -> None:
     stray = f"{sys.executable} -c 'import os,time; os.fork() or (os.setsid(), os.fork()); time.sleep(1000)'"
     name = await running(bus, stray)
-    eventually_now(lambda: len(procfs.marked().get(name, [])) == 3)
+    eventually_now(lambda: len(procfs.marked(instance_of(agent.state)).get(name, [])) == 3)
     os.kill(journal_of(agent, name)["supervised"]["pid"], signal.SIGKILL)
     failed = await bus.state(workload_id(1), FAILED)
     assert failed.status.failure == fleet_pb2.FAILURE_CLASS_INFRASTRUCTURE
     gone = await bus.state(workload_id(1), GONE)
     assert gone.status.gone_evidence == "no-process"
-    assert name not in procfs.marked()
+    assert name not in procfs.marked(instance_of(agent.state))
 
 
 async def test_a_frozen_node_is_lost_and_comes_back(bus: Scheduler, agent: AgentProcess) -> None:
@@ -85,7 +85,7 @@ async def test_a_frozen_node_is_lost_and_comes_back(bus: Scheduler, agent: Agent
     await bus.state(workload_id(1), LOST)
     await node_state(bus, fleet_pb2.NODE_STATE_NOT_READY)
     # A process that waits for a core stops once it gets one.
-    await until(lambda: all(_stopped(pid) for pid in procfs.marked()[name]))
+    await until(lambda: all(_stopped(pid) for pid in procfs.marked(instance_of(agent.state))[name]))
     bus.forget()
     set_switch(agent.state, "n-0", Switch.UP)
     await bus.state(workload_id(1), READY)
@@ -102,7 +102,8 @@ async def test_a_killed_node_is_lost_until_it_has_another_boot_id(bus: Scheduler
     boot = (agent.state / "nodes" / "n-0" / "boot-id").read_text()
     set_switch(agent.state, "n-0", Switch.KILL)
     await bus.state(workload_id(1), LOST)
-    await until(lambda: name not in procfs.marked())  # the kernel takes a moment to take it out
+    # The kernel takes a moment to take it out.
+    await until(lambda: name not in procfs.marked(instance_of(agent.state)))
     assert "GONE" not in bus.states(workload_id(1))
     set_switch(agent.state, "n-0", Switch.REBOOT)
     gone = await bus.state(workload_id(1), GONE)

@@ -119,25 +119,32 @@ async def test_the_kernel_takes_a_replica_before_any_server(backend: LocalBacken
     assert replica.ended.code == 100
 
 
-async def _without_groups(name: str) -> None:
+def _groups(backend: LocalBackend, name: str) -> list[Path]:
+    replica = backend._replicas.get(name)
+    assert replica is not None
+    return [Path(group["folder"]) for group in replica.spec["budget"]["groups"]]
+
+
+async def _without(groups: list[Path]) -> None:
     async def left() -> list[Path]:
-        return [folder for controller in USABLE.values() if (folder := controller.folder / name).exists()]
+        return [folder for folder in groups if folder.exists()]
 
     await eventually(left, lambda folders: not folders)
 
 
 async def test_its_groups_go_with_the_replica(backend: LocalBackend) -> None:
     replica = await ended(backend, "pass")
-    await _without_groups(replica.name)  # it is gone a moment before them
+    await _without(_groups(backend, replica.name))  # it is gone a moment before them
 
 
 async def test_groups_that_a_killed_supervisor_has_left_go_when_the_replica_is_removed(backend: LocalBackend) -> None:
     replica = await ended(backend, "pass")
-    await _without_groups(replica.name)
-    for controller in USABLE.values():
-        (controller.folder / replica.name).mkdir()
+    groups = _groups(backend, replica.name)
+    await _without(groups)
+    for folder in groups:
+        folder.mkdir()
     assert (await backend.act(Remove(replica.name))).outcome is Outcome.DONE
-    await _without_groups(replica.name)
+    await _without(groups)
 
 
 async def test_a_flood_of_output_waits_for_its_log(backend: LocalBackend) -> None:

@@ -55,6 +55,7 @@ async def test_a_restarted_agent_gives_no_device_away_that_is_in_use(tmp_path: P
             two = await asyncio.gather(*(before.act(Create(on(high, number))) for number in (4, 5)))
             assert sorted(answer.outcome.value for answer in two) == ["done", "refused"], "two at once for one slice"
         async with LocalBackend(file, state) as after:
+            assert [found.lines for found in after._replicas if found.gone] == []
             for number, share in enumerate(
                 (Share("GPU-a", portion_milli=500), Share("GPU-b", memory_bytes=11 << 30), low, high), start=6
             ):

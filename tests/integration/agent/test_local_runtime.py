@@ -23,7 +23,7 @@ from muster_cluster_agent.adapters.local.replicas import ReplicaStore
 from muster_cluster_agent.adapters.local.state import StateFolder
 from muster_cluster_agent.domain.actions import Create, Outcome, Stop
 from muster_cluster_agent.domain.model import Observed
-from muster_cluster_agent.domain.plan import replica_plans
+from muster_cluster_agent.domain.plan import ReplicaPlan, replica_plans
 from muster_cluster_agent.end import end
 from muster_cluster_agent.errors import StateFolderError
 from tests.support.agent_loops import assignment
@@ -44,12 +44,22 @@ async def backend(tmp_path: Path) -> AsyncIterator[LocalBackend]:
     assert await asyncio.to_thread(end, state.root) == 0
 
 
+def marked(backend: LocalBackend) -> dict[str, list[int]]:
+    """The living processes of the backend's replicas."""
+    return procfs.marked(backend._state.instance)
+
+
 async def start(backend: LocalBackend, command: str, number: int = 1) -> str:
-    wanted = assignment(number, command)
-    (plan,) = replica_plans(wanted, wanted.newest)
+    plan = plan_of(command, number)
     answer = await backend.act(Create(plan))
     assert answer.outcome is Outcome.DONE
     return plan.name
+
+
+def plan_of(command: str, number: int) -> ReplicaPlan:
+    wanted = assignment(number, command)
+    (plan,) = replica_plans(wanted, wanted.newest)
+    return plan
 
 
 async def gone(backend: LocalBackend, name: str) -> Observed:
@@ -63,14 +73,14 @@ async def test_sigterm_then_the_whole_tree_also_in_sessions_of_its_own(backend: 
     ignoring = "signal.signal(signal.SIGTERM, signal.SIG_IGN)"
     code = f"import os,signal,time; {ignoring}; os.fork() or os.setsid(); time.sleep(1000)"
     name = await start(backend, f"{sys.executable} -c '{code}'")
-    await asyncio.to_thread(eventually_now, lambda: len(procfs.marked().get(name, [])) == 2, within=60)
+    await asyncio.to_thread(eventually_now, lambda: len(marked(backend).get(name, [])) == 2, within=60)
     began = time.monotonic()
     await backend.act(Stop(name, 0.5, "released"))
     found = await gone(backend, name)
     assert found.ended is not None
     assert found.ended.code == 137
     assert time.monotonic() - began >= 0.5
-    assert name not in procfs.marked()
+    assert name not in marked(backend)
 
 
 async def test_a_wish_that_lies_there_before_the_supervisor_comes_is_taken_up(
@@ -128,7 +138,7 @@ async def test_what_a_command_leaves_behind_goes_with_it(backend: LocalBackend) 
     found = await gone(backend, name)
     assert found.ended is not None
     assert found.ended.code == 0
-    assert name not in procfs.marked()
+    assert name not in marked(backend)
 
 
 async def test_a_log_keeps_to_its_budget_and_its_positions(backend: LocalBackend) -> None:
@@ -166,7 +176,27 @@ async def test_a_fork_server_that_was_killed_is_started_again(backend: LocalBack
     await asyncio.to_thread(process.wait)
     second = await start(backend, "true", number=2)
     await gone(backend, second)
-    assert first in procfs.marked()
+    assert first in marked(backend)
+
+
+async def test_agents_of_one_machine_leave_each_others_replicas_of_the_same_name(
+    backend: LocalBackend, tmp_path: Path
+) -> None:
+    """As where a stack restored from a copy runs beside the one that was copied."""
+    ours = await start(backend, "sleep 1000")
+    state = StateFolder(tmp_path / "copy")
+    async with LocalBackend(tmp_path / "c.yaml", state) as copy:
+        assert await start(copy, "sleep 1000") == ours
+        await asyncio.to_thread(eventually_now, lambda: ours in marked(backend) and ours in marked(copy), within=60)
+        await copy.act(Stop(ours, 0.0, "released"))
+        await gone(copy, ours)
+        assert (await copy.act(Create(plan_of("sleep 1000", number=2)))).outcome is Outcome.DONE
+    state.close()
+    assert await asyncio.to_thread(end, state.root) == 0
+    assert not procfs.marked(state.instance)
+    (replica,) = await backend.list()
+    assert not replica.gone
+    assert ours in marked(backend)
 
 
 async def test_one_agent_a_folder(backend: LocalBackend) -> None:

@@ -3,7 +3,7 @@
 Looked for once, when the local back end opens. Knows both versions of the kernel's interface; a controller counts only
 after a group was made and a limit written to it, since a read-only mount looks the same.
 Holds: all agents of a machine share the group of all replicas, whose limits leave the servers of the stack their
-memory and their CPU time; the group of a replica is named like it, and its supervisor removes it.
+memory and their CPU time; the group of a replica is named after it and its agent, and its supervisor removes it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ class Groups:
         return tuple(name for name in CONTROLLERS if name not in self.controllers)
 
     def described(self, name: str, budget: Budget) -> dict[str, Any]:
-        """The part of a replica's spec by which its supervisor sets limits (`limits.py`)."""
+        """The part of a replica's spec by which its supervisor sets limits (`limits.py`). name: of the replica's group.
+
+        No other agent of the machine may use the name: `limits.end` kills all that is in the group.
+        """
         groups: dict[Path, dict[str, Any]] = {}
         for controller in self.controllers.values():
             folder = controller.folder / name

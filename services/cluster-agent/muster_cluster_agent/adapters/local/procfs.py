@@ -14,8 +14,10 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
 MARK: Final = "MUSTER_REPLICA"
+AGENT_MARK: Final = "MUSTER_AGENT"
+"""The agent whose replica it is: two stacks of one machine, one of them restored from a copy, use the same names."""
 K = TypeVar("K", bound=Hashable)
-_MARK_BYTES: Final = f"{MARK}=".encode()
+_MARKS: Final = {MARK.encode(): 0, AGENT_MARK.encode(): 1}
 
 
 class Stat(NamedTuple):
@@ -87,29 +89,39 @@ def _below(children: Mapping[int, list[int]], roots: Iterable[int]) -> list[int]
     return below
 
 
-def mark_of(pid: int) -> str | None:
-    """The replica to which a process belongs by its environment; None where it carries no mark or is not o.
+class Mark(NamedTuple):
+    """To whom a process belongs by its environment. agent: the instance of the agent; empty: it is not named there."""
 
-    Urs to read.
-    """
+    replica: str
+    agent: str
+
+    def of(self, agent: str) -> bool:
+        """Whether this is a replica of an agent. A process that names no agent may be any agent's."""
+        return self.agent in {"", agent}
+
+
+def mark_of(pid: int) -> Mark | None:
+    """To whom a process belongs. None: it carries no mark, or its environment may not be read."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             environment = file.read()
     except OSError:
         return None
+    found = ["", ""]
     for entry in environment.split(b"\0"):
-        if entry.startswith(_MARK_BYTES):
-            return entry[len(_MARK_BYTES) :].decode(errors="replace")
-    return None
+        name, _, value = entry.partition(b"=")
+        if name in _MARKS:
+            found[_MARKS[name]] = value.decode(errors="replace")
+    return Mark(*found) if found[0] else None
 
 
-def marked() -> dict[str, list[int]]:
-    """All living processes that carry a replica's mark, by replica."""
+def marked(agent: str) -> dict[str, list[int]]:
+    """All living processes of an agent's replicas, by replica."""
     found: dict[str, list[int]] = {}
     for pid in pids():
-        name = mark_of(pid)
-        if name is not None and start_time(pid) is not None:
-            found.setdefault(name, []).append(pid)
+        mark = mark_of(pid)
+        if mark is not None and mark.of(agent) and start_time(pid) is not None:
+            found.setdefault(mark.replica, []).append(pid)
     return found
 
 
@@ -138,11 +150,11 @@ def kill_all(targets: list[int]) -> None:
                 os.kill(pid, number)
 
 
-def end_marked(replica: str, *, seconds: float) -> bool:
-    """Kills every process that carries the replica's mark until none is left; False if some are after `seconds`."""
+def end_marked(agent: str, replica: str, *, seconds: float) -> bool:
+    """Kill every process of an agent's replica until none is left. Returns False if some are after `seconds`."""
     deadline = time.monotonic() + seconds
     while True:
-        left = [pid for pid in pids() if mark_of(pid) == replica and start_time(pid) is not None]
+        left = marked(agent).get(replica, [])
         if not left:
             return True
         if time.monotonic() > deadline:

@@ -264,7 +264,7 @@ class ReplicaStore:
             # By its groups first: a process may have changed its environment, and with it its mark.
             if not limits.end(replica.spec.get("budget", {}), seconds=_SWEEP_SECONDS):
                 return False
-            if not procfs.end_marked(replica.name, seconds=_SWEEP_SECONDS):
+            if not procfs.end_marked(self._state.instance, replica.name, seconds=_SWEEP_SECONDS):
                 return False
             lines = {str(line.get("event")) for line in journal.read(folder)}
             if "gone" not in lines:
@@ -300,7 +300,7 @@ class ReplicaStore:
         """Every living process of these replicas: supervisors first, then everything that carries their marks."""
         chosen = {replica.name: replica for replica in replicas}
         found = [pair for replica in chosen.values() if (pair := replica.supervisor()) is not None]
-        for name, pids in procfs.marked().items():
+        for name, pids in procfs.marked(self._state.instance).items():
             if name in chosen:
                 found.extend((pid, start) for pid in pids if (start := procfs.start_time(pid)) is not None)
         return found

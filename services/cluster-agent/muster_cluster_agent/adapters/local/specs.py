@@ -100,7 +100,7 @@ class SpecWriter:
             "anonymous": plan.anonymous,
             "charge": usage.charge(plan.shares, plan.anonymous, {d.uuid: d for n in file.nodes for d in n.devices}),
             "argv": list(process.argv),
-            "env": process.env,
+            "env": {**process.env, procfs.AGENT_MARK: self._state.instance},
             "cwd": cwd,
             "run_folder": str(folders.run),
             "keep_folder": str(folders.keep),
@@ -114,7 +114,7 @@ class SpecWriter:
             "notify": str(self._state.socket),
         }
         budget = budget_of(plan.limits, file.budgets, self._groups.memory)
-        spec["budget"] = self._groups.described(plan.name, budget)
+        spec["budget"] = self._groups.described(f"{plan.name}.{self._state.instance[:8]}", budget)
         spec["service_port"] = self._kept.of(plan.workload_id) if plan.ports else 0
         spec["probe"] = self._probe(plan, ports)
         if dead_man is not None:

@@ -157,17 +157,23 @@ class StateFolder:
         self._lines = REMEMBERED
 
     def _instance(self) -> str:
-        path = self.root / "instance"
-        if path.exists():
-            return path.read_text().strip()
+        known = instance_of(self.root)
+        if known:
+            return known
         made = str(uuid.uuid4())
-        replace_file(path, made.encode())
+        replace_file(self.root / "instance", made.encode())
         return made
 
     def _count_start(self) -> int:
         number = self.read_number("starts") + 1
         self.keep_number("starts", number)
         return number
+
+
+def instance_of(root: Path) -> str:
+    """Return the identity of the agent whose folder this is; empty: no agent has been here yet. Needs no lock."""
+    path = root / "instance"
+    return path.read_text().strip() if path.exists() else ""
 
 
 def _lock_or_fail(lock: int, root: Path) -> None:
