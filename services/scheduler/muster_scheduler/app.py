@@ -18,7 +18,6 @@ from muster_chassis import identity, logs, metrics
 from muster_chassis.acls import TRANSACTIONAL_ID
 from muster_chassis.assigned_consumer import AssignedConsumer
 from muster_chassis.attempts import passes, patiently
-from muster_chassis.backoff import Backoff
 from muster_chassis.bus import Bus
 from muster_chassis.database import Database, OutcomeUnknown
 from muster_chassis.dead_letters import dead_letters_service
@@ -37,7 +36,7 @@ from muster_chassis.watchdog import long_section
 from muster_scheduler import heap, stream
 from muster_scheduler.adapters import retired
 from muster_scheduler.adapters.changes import DROP
-from muster_scheduler.adapters.following import NOTE, Follower, Overtaken
+from muster_scheduler.adapters.following import NOTE
 from muster_scheduler.adapters.highest import highest_epoch
 from muster_scheduler.adapters.last_words import snapshot
 from muster_scheduler.adapters.outgoing import Publisher
@@ -47,23 +46,19 @@ from muster_scheduler.domain.asked.workloads import SECOND
 from muster_scheduler.domain.books.world import World
 from muster_scheduler.domain.life.fleet import speaks_for
 from muster_scheduler.domain.life.republication import owed
-from muster_scheduler.domain.state import State
 from muster_scheduler.domain.warming import warm_up
-from muster_scheduler.handlers import Handlers, micros
+from muster_scheduler.handlers import Handlers
 from muster_scheduler.rpc import Desk, services
 from muster_scheduler.settings import SchedulerSettings
+from muster_scheduler.standby import REBUILD, Standby
 from muster_scheduler.stream.questions import read_admitted
 
 _log = logs.get(__name__)
 NAME: Final = "scheduler"
 _TICK: Final = 1.0
 _RETIRE_EVERY: Final = 5.0
-_FOLLOW: Final = 0.25
-_FOLLOW_MOST: Final = 2.0
-_WARM: Final = 100  # changes: a standby that is up to date finds fewer at one look
 _SHORT: Final = 0.02
 _DRAIN: Final = 3.0
-_REBUILD: Final = 600.0  # seconds for which a rebuild or a compilation may hold the loop
 _UPKEEP_EVERY: Final = 10.0
 _CHANGES_KEPT: Final = timedelta(minutes=10)
 _REPUBLISHED: Final = 250  # records in one transaction: about 25 ms in which nothing else is decided
@@ -74,12 +69,6 @@ REPUBLISHING = metrics.gauge(
     unit="records",
     meaning="Records of workloads that this term has not published under its epoch yet.",
     action="Does not fall: look at muster_condition and at PostgreSQL. What runs goes on meanwhile.",
-)
-BEHIND = metrics.gauge(
-    "muster_scheduler_behind",
-    unit="transactions",
-    meaning="What the leader had committed and a standby had not followed at its last look, four times a second.",
-    action="Stays above 1,000: this standby would take over late; look at its CPU and at PostgreSQL.",
 )
 
 
@@ -152,9 +141,9 @@ class Scheduler:
         self._key = _signing_key(settings, self._trust)
         self._signer = RecordSigner(self._key)
         self.desk = Desk(database, self._register, read_admitted, self._trust)
+        self._standby = Standby(database, settings)
         self._leadership = Leadership(database, f"{settings.instance}/{identity.event_id()}", floor=self._floor)
         self._consumer: AssignedConsumer | None = None
-        self._follower: Follower | None = None
         self._created: set[str] = set()  # clusters whose topics the bus of this process creates again after a wipe
         bus.on_change(self._on_bus_change)
 
@@ -166,9 +155,9 @@ class Scheduler:
 
     async def run(self) -> None:
         """Follow and lead, for ever. The decision code is compiled first: a lease would expire meanwhile."""
-        with long_section(_REBUILD):
+        with long_section(REBUILD):
             await asyncio.to_thread(warm_up)
-        await self._leadership.run(self._lead, self._follow)
+        await self._leadership.run(self._lead, self._standby.follow)
 
     async def _floor(self) -> int:
         """Return the highest epoch that agents may have seen: a restored database must not lead below it."""
@@ -182,62 +171,6 @@ class Scheduler:
     async def _on_bus_change(self, _: str) -> None:
         self._changed.set()
 
-    async def _follow(self) -> None:
-        """Follow the commits of the leader, so that this process can lead at once."""
-        backoff, warm = Backoff(first=_FOLLOW, last=_FOLLOW_MOST), False
-        while True:
-            try:
-                if self._follower is None:
-                    warm = False
-                    self._follower = await self._read()
-                    heap.settle()
-                async with self._database.pool.acquire() as connection:
-                    with long_section(_REBUILD):
-                        behind = await self._follower.advance(connection, micros(identity.now()))  # type: ignore[arg-type]
-                BEHIND.set(behind)
-                if not warm and behind < _WARM:
-                    warm = True
-                    _log.info("follows", workloads=len(self._follower.state.world.workloads))
-                backoff.reset()
-                await asyncio.sleep(_FOLLOW)
-            except Overtaken as error:
-                _log.warning("the state is read again", why=str(error))
-                self._forget()
-            except Exception as error:
-                if not passes(error):
-                    raise
-                _log.warning("the changes of the leader cannot be followed", error=repr(error))
-                await backoff.pause()
-
-    async def _read(self) -> Follower:
-        async with self._database.pool.acquire() as connection:
-            with heap.filling(), long_section(_REBUILD):
-                limits, now = self._settings.limits(), micros(identity.now())
-                return await Follower.read(connection, limits, now)  # type: ignore[arg-type]
-
-    async def _current(self, term: Term) -> State:
-        """Return the current state of the database, when no other process may write it. A followed state is reused."""
-        follower, self._follower = self._follower, None
-        if follower is not None:
-            try:
-                async with self._database.pool.acquire() as connection:
-                    await follower.check_terms(connection, term.epoch)  # type: ignore[arg-type]
-                    with long_section(_REBUILD):
-                        await follower.advance(connection, micros(identity.now()))  # type: ignore[arg-type]
-            except Overtaken as error:
-                _log.warning("the state is read again", why=str(error))
-            else:
-                # A followed state has the times at which it followed; a state that is read starts its clocks now.
-                follower.state.restart_clocks(micros(identity.now()))
-                return follower.state
-        del follower
-        heap.release()
-        return (await self._read()).state
-
-    def _forget(self) -> None:
-        self._follower = None
-        heap.release()
-
     async def _lead(self, term: Term) -> None:
         """Run one term: rebuild, republish, read up, decide. It ends by Deposed or cancellation."""
         try:
@@ -249,7 +182,7 @@ class Scheduler:
         self._changed.clear()
         self._outrun.clear()
         signed_with = self._key.get().kid
-        state = await self._current(term)
+        state = await self._standby.current(term)
         async with self._database.unit(begin=term.fence) as unit:
             await unit.connection.execute(NOTE, term.epoch)
         heap.settle()
