@@ -254,9 +254,10 @@ def judged(soak: Soak) -> checker.Verdict:
     soak.look_at_journals()  # replicas that still ran at the last look have ended with the stack
     ended = {entry.replica for entry in soak.entries.values() if entry.event == "gone"}
     still = {entry.replica for name in ("alpha", "beta") for entry in journals.read_state_folder(layout.agent(name))}
+    whole = ended | still
     return checker.judge(
         checker.History(
-            journal=[entry for entry in soak.entries.values() if entry.replica in ended | still],
+            journal=[entry for entry in soak.entries.values() if entry.replica in whole],
             acknowledged=frozenset(),
             last_phase={},
             complaints=complaints.read(layout.logs),
