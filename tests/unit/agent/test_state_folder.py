@@ -63,7 +63,7 @@ def test_nothing_that_a_process_was_given_outlives_its_replica(state: StateFolde
 
 def test_a_removed_replica_is_known_after_a_restart_and_counted_by_the_checker(state: StateFolder) -> None:
     root = removed(state)
-    assert state._read_history() == {"w-1-g1": {"workload_id": "w", "generation": 2, "attempt": 3}}
+    assert list(state._read_history()) == ["w-1-g1"]
     held = (Held("GPU-0", 500),)
     assert read_state_folder(root) == [
         Entry("start", 1_500_000_000, "w-1-g1", "w", 2, 3, held),

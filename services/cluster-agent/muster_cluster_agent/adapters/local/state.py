@@ -26,13 +26,13 @@ import os
 import time
 import uuid
 from collections import OrderedDict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
 from muster_cluster_agent.errors import StateFolderError
 
-_TOLD: Final = ("workload_id", "generation", "attempt")
-_KEPT: Final = ("name", *_TOLD, "devices")
+_KEPT: Final = ("name", "workload_id", "generation", "attempt", "devices")
 """What of a spec outlives its replica. Words and environment must not: credentials stand there in clear text."""
 REMEMBERED: Final = 10_000  # names of removed replicas that are kept; an older name cannot be told from a new one
 
@@ -51,7 +51,7 @@ class StateFolder:
         self.instance = self._instance()
         self.start = self._count_start()
         self._lines = 0  # of the history
-        self.removed: OrderedDict[str, dict[str, Any]] = self._read_history()
+        self.removed: OrderedDict[str, None] = self._read_history()
 
     def close(self) -> None:
         """Gives the folder back."""
@@ -124,17 +124,17 @@ class StateFolder:
             os.fdatasync(file)
         finally:
             os.close(file)
-        self._admit(spec)
+        self._admit(str(spec["name"]))
         self._lines += 1
         if self._lines > 2 * REMEMBERED:
             self._cut_history()
 
-    def _admit(self, spec: dict[str, Any]) -> None:
-        self.removed[str(spec["name"])] = {key: spec.get(key) for key in _TOLD}
+    def _admit(self, name: str) -> None:
+        self.removed[name] = None
         while len(self.removed) > REMEMBERED:
             self.removed.popitem(last=False)
 
-    def _read_history(self) -> OrderedDict[str, dict[str, Any]]:
+    def _read_history(self) -> OrderedDict[str, None]:
         self.removed = OrderedDict()
         path = self.root / "history.jsonl"
         if not path.exists():
@@ -142,7 +142,7 @@ class StateFolder:
         with path.open("rb") as file:
             for self._lines, line in enumerate(file, 1):
                 try:
-                    self._admit(json.loads(line)["spec"])
+                    self._admit(str(json.loads(line)["spec"]["name"]))
                 except (ValueError, KeyError, TypeError):
                     continue  # torn by a crash: its folder still exists then
         if self._lines > 2 * REMEMBERED:
@@ -150,10 +150,10 @@ class StateFolder:
         return self.removed
 
     def _cut_history(self) -> None:
-        """Leaves the last lines of the history."""
+        """Leave the last lines of the history. Line by line: as a whole they were 20 MiB that the agent kept."""
         path = self.root / "history.jsonl"
         with path.open("rb") as file:
-            replace_file(path, b"".join(itertools.islice(file, self._lines - REMEMBERED, None)))
+            replace_file(path, itertools.islice(file, self._lines - REMEMBERED, None))
         self._lines = REMEMBERED
 
     def _instance(self) -> str:
@@ -186,7 +186,7 @@ def _lock_or_fail(lock: int, root: Path) -> None:
         ) from error
 
 
-def replace_file(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes | Iterable[bytes]) -> None:
     """Puts `content` in the place of a file, so that a crash leaves the old or the new one."""
     draft = path.with_name(f".{path.name}.new")
     write_synced(draft, content)
@@ -194,10 +194,10 @@ def replace_file(path: Path, content: bytes) -> None:
     sync_folder(path.parent)
 
 
-def write_synced(path: Path, content: bytes) -> None:
+def write_synced(path: Path, content: bytes | Iterable[bytes]) -> None:
     """Writes a file that its owner alone may read, and returns when the disk has it."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(content)
+        file.writelines([content] if isinstance(content, bytes) else content)
         file.flush()
         os.fsync(file.fileno())
 
