@@ -65,18 +65,23 @@ async def node_state(bus: Scheduler, state: int) -> None:
     )
 
 
+def marked(agent: AgentProcess) -> dict[str, list[int]]:
+    """The living processes of the agent's replicas."""
+    return procfs.marked(instance_of(agent.state))
+
+
 async def test_a_killed_supervisor_takes_its_command_along_and_strays_are_ended(
     bus: Scheduler, agent: AgentProcess
 ) -> None:
     stray = f"{sys.executable} -c 'import os,time; os.fork() or (os.setsid(), os.fork()); time.sleep(1000)'"
     name = await running(bus, stray)
-    eventually_now(lambda: len(procfs.marked(instance_of(agent.state)).get(name, [])) == 3)
+    eventually_now(lambda: len(marked(agent).get(name, [])) == 3)
     os.kill(journal_of(agent, name)["supervised"]["pid"], signal.SIGKILL)
     failed = await bus.state(workload_id(1), FAILED)
     assert failed.status.failure == fleet_pb2.FAILURE_CLASS_INFRASTRUCTURE
     gone = await bus.state(workload_id(1), GONE)
     assert gone.status.gone_evidence == "no-process"
-    assert name not in procfs.marked(instance_of(agent.state))
+    assert name not in marked(agent)
 
 
 async def test_a_frozen_node_is_lost_and_comes_back(bus: Scheduler, agent: AgentProcess) -> None:
@@ -85,7 +90,7 @@ async def test_a_frozen_node_is_lost_and_comes_back(bus: Scheduler, agent: Agent
     await bus.state(workload_id(1), LOST)
     await node_state(bus, fleet_pb2.NODE_STATE_NOT_READY)
     # A process that waits for a core stops once it gets one.
-    await until(lambda: all(_stopped(pid) for pid in procfs.marked(instance_of(agent.state))[name]))
+    await until(lambda: all(_stopped(pid) for pid in marked(agent)[name]))
     bus.forget()
     set_switch(agent.state, "n-0", Switch.UP)
     await bus.state(workload_id(1), READY)
@@ -102,8 +107,7 @@ async def test_a_killed_node_is_lost_until_it_has_another_boot_id(bus: Scheduler
     boot = (agent.state / "nodes" / "n-0" / "boot-id").read_text()
     set_switch(agent.state, "n-0", Switch.KILL)
     await bus.state(workload_id(1), LOST)
-    # The kernel takes a moment to take it out.
-    await until(lambda: name not in procfs.marked(instance_of(agent.state)))
+    await until(lambda: name not in marked(agent))  # the kernel takes a moment to take it out
     assert "GONE" not in bus.states(workload_id(1))
     set_switch(agent.state, "n-0", Switch.REBOOT)
     gone = await bus.state(workload_id(1), GONE)

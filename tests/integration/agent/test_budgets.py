@@ -122,7 +122,9 @@ async def test_the_kernel_takes_a_replica_before_any_server(backend: LocalBacken
 def _groups(backend: LocalBackend, name: str) -> list[Path]:
     replica = backend._replicas.get(name)
     assert replica is not None
-    return [Path(group["folder"]) for group in replica.spec["budget"]["groups"]]
+    groups = [Path(group["folder"]) for group in replica.spec["budget"]["groups"]]
+    assert {group.parent for group in groups} == {controller.folder for controller in USABLE.values()}
+    return groups
 
 
 async def _without(groups: list[Path]) -> None:

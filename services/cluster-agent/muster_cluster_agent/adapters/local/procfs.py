@@ -10,14 +10,14 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeVar
 
 MARK: Final = "MUSTER_REPLICA"
 AGENT_MARK: Final = "MUSTER_AGENT"
 """The agent whose replica it is: two stacks of one machine, one of them restored from a copy, use the same names."""
 K = TypeVar("K", bound=Hashable)
-_MARKS: Final = {MARK.encode(): 0, AGENT_MARK.encode(): 1}
+_MARKS: Final = (f"{MARK}=".encode(), f"{AGENT_MARK}=".encode())
 
 
 class Stat(NamedTuple):
@@ -95,7 +95,7 @@ class Mark(NamedTuple):
     replica: str
     agent: str
 
-    def of(self, agent: str) -> bool:
+    def belongs_to(self, agent: str) -> bool:
         """Whether this is a replica of an agent. A process that names no agent may be any agent's."""
         return self.agent in {"", agent}
 
@@ -107,22 +107,26 @@ def mark_of(pid: int) -> Mark | None:
             environment = file.read()
     except OSError:
         return None
-    found = ["", ""]
-    for entry in environment.split(b"\0"):
-        name, _, value = entry.partition(b"=")
-        if name in _MARKS:
-            found[_MARKS[name]] = value.decode(errors="replace")
-    return Mark(*found) if found[0] else None
+    entries = [entry for entry in environment.split(b"\0") if entry.startswith(_MARKS)]
+    carried = dict(entry.decode(errors="replace").split("=", 1) for entry in entries)
+    return Mark(carried[MARK], carried.get(AGENT_MARK, "")) if carried.get(MARK) else None
 
 
 def marked(agent: str) -> dict[str, list[int]]:
     """All living processes of an agent's replicas, by replica."""
     found: dict[str, list[int]] = {}
+    for pid, replica in _carriers(agent):
+        if start_time(pid) is not None:
+            found.setdefault(replica, []).append(pid)
+    return found
+
+
+def _carriers(agent: str) -> Iterator[tuple[int, str]]:
+    """Each process that carries the mark of one of an agent's replicas, with the replica. It may be dead."""
     for pid in pids():
         mark = mark_of(pid)
-        if mark is not None and mark.of(agent) and start_time(pid) is not None:
-            found.setdefault(mark.replica, []).append(pid)
-    return found
+        if mark is not None and mark.belongs_to(agent):
+            yield pid, mark.replica
 
 
 def send(pid: int, start: int, number: signal.Signals) -> bool:
@@ -154,7 +158,7 @@ def end_marked(agent: str, replica: str, *, seconds: float) -> bool:
     """Kill every process of an agent's replica until none is left. Returns False if some are after `seconds`."""
     deadline = time.monotonic() + seconds
     while True:
-        left = marked(agent).get(replica, [])
+        left = [pid for pid, name in _carriers(agent) if name == replica and start_time(pid) is not None]
         if not left:
             return True
         if time.monotonic() > deadline:

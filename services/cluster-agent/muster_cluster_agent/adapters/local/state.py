@@ -187,7 +187,7 @@ def _lock_or_fail(lock: int, root: Path) -> None:
 
 
 def replace_file(path: Path, content: bytes | Iterable[bytes]) -> None:
-    """Puts `content` in the place of a file, so that a crash leaves the old or the new one."""
+    """Put `content`, whole or in pieces, in the place of a file, so that a crash leaves the old or the new one."""
     draft = path.with_name(f".{path.name}.new")
     write_synced(draft, content)
     draft.replace(path)
