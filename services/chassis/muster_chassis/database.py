@@ -137,7 +137,7 @@ class Database:
         pool: asyncpg.Pool = await asyncpg.create_pool(  # type: ignore[call-overload]  # the stubs want one record class
             settings.database_url.get_secret_value(),
             connection_class=Connection,
-            min_size=2,
+            min_size=settings.database_connections,  # all at once: an instance that started never lacks one later
             max_size=settings.database_connections,
             init=know_backend,
             reset=_check_idle,

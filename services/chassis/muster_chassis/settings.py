@@ -170,7 +170,7 @@ class DatabaseSettings(RetentionSettings):
 
     database_url: SecretStr = Field(description="postgresql://role:password@/database?host=DIRECTORY, or over TCP.")
     database_schema: str = Field(pattern=r"^[a-z_][a-z0-9_]{0,62}$", description="The schema that this service owns.")
-    database_connections: int = Field(default=8, ge=2, le=100, description="Connections at most, the relay's included.")
+    database_connections: int = Field(default=8, ge=2, le=100, description="Connections, opened at the start.")
     database_statement_seconds: float = Field(
         default=4.0,
         gt=0,

@@ -17,7 +17,7 @@ from muster_cluster_agent.domain.model import Assignment, Release
 _RETRY_SECONDS: Final = 0.5
 _LONGEST_RETRY: Final = 30.0
 _MOST_DOUBLINGS: Final = 10
-_REMEMBERED: Final = 10_000  # tombstones of finished workloads; the back end keeps the names that it removed for good
+_REMEMBERED: Final = 4_000  # tombstones of finished workloads; the back end keeps the names that it removed for good
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ class Agenda:
         return iter(tuple(self._cases.values()))
 
     def drop(self, workload_id: str) -> None:
-        """Nothing is wanted or here of it: of its case only the tombstone is kept, of the last 10,000."""
+        """Nothing is wanted or here of it: of its case only the tombstone is kept, of the last 4,000."""
         case = self._cases.pop(workload_id, None)
         if case is None or not isinstance(case.desired, Release):
             return
