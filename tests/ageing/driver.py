@@ -171,7 +171,7 @@ class Road:
         self.handlers = SchedulerHandlers(
             follower.state, PostgresStore(), Publisher(EPOCH), scheduler_stream.translate, visits=200_000
         )
-        await self.handlers.start_deciding(self.clock.now)
+        await self.handlers.start_deciding(self.clock.now, frozenset())
         topics = [ADMISSIONS, SUBMISSIONS, TENANCY, reports(CLUSTER)]
         intake = Intake(
             scheduler, self.handlers.on_events, topics, scheduler_stream.decoder(), unparked=scheduler_stream.UNPARKED

@@ -36,6 +36,7 @@ _POLL_MS: Final = 200
 _RECORDS: Final = 500
 _SWEEP_SECONDS: Final = 0.5
 _STOP_SECONDS: Final = 5.0
+_OFFLINE_SECONDS: Final = 10.0  # a broker that starts again takes less
 _FRESH_SECONDS: Final = 2.0  # since Kafka last said where a partition ends; it does so several times a second
 
 HOP = metrics.histogram(
@@ -48,7 +49,11 @@ HOP = metrics.histogram(
 
 
 class Consumer(ABC):
-    """What both kinds share. `caught_up` is set once every partition was read to the end that it had at the start."""
+    """What both kinds share.
+
+    caught_up: set once every partition was read to the end that it had at the start. A topic that has stopped is not
+    waited for, and a partition that is offline for 10 s is not either: `unread` names them.
+    """
 
     def __init__(  # noqa: PLR0913 - all by name; most have a default
         self,
@@ -89,6 +94,7 @@ class Consumer(ABC):
         self._finished = asyncio.Event()
         self._partitions = Partitions(bus.health)
         self._read_to_end: set[TopicPartition] = set()
+        self._unread: frozenset[TopicPartition] = frozenset()
         self._done: dict[Place, int] = {}
         self._until: dict[str, dict[int, float]] = {}
         self._noted = self._swept = 0.0
@@ -122,6 +128,10 @@ class Consumer(ABC):
         if any(tp.topic == topic and tp.partition not in known for tp in self._partitions.waiting):
             return None
         return min(known.values(), default=None)
+
+    def unread(self, topic: str) -> bool:
+        """Return whether a partition of the topic has not been read to the end that it had at the start."""
+        return any(tp.topic == topic for tp in self._unread)
 
     async def stop(self) -> None:
         """Finishes the batch in hand, commits offsets and returns when that is done."""
@@ -239,15 +249,16 @@ class Consumer(ABC):
 
         A position counts, not a record: transaction markers and compaction leave offsets without a record.
         """
-        if self.caught_up.is_set():
-            return
         assigned = consumer.assignment()
-        for tp, extent in list(self._partitions.known.items()):
-            if tp in assigned and tp not in self._read_to_end:
-                at = await position(consumer, tp)
-                if at is not None and at >= extent.end:
-                    self._read_to_end.add(tp)
-        if assigned and assigned <= self._read_to_end:
+        for tp in assigned - self._read_to_end:
+            extent, at = self._partitions.known.get(tp), await position(consumer, tp)
+            if extent is not None and at is not None and at >= extent.end:
+                self._read_to_end.add(tp)
+        self._unread = frozenset(assigned - self._read_to_end)
+        if not assigned or self.caught_up.is_set():
+            return
+        stopped, offline = self.intake.breakers.stopped, self._partitions.offline(_OFFLINE_SECONDS)
+        if all(tp.topic in stopped or tp in offline for tp in self._unread):
             self.caught_up.set()
 
     async def _note_until(self, consumer: AIOKafkaConsumer) -> None:

@@ -135,6 +135,11 @@ class Partitions:
             why = "does not answer" if led[tp] else "has no leader"
             self._health.degraded(_condition(tp), f"{tp.topic}/{tp.partition} {why}; its records wait")
 
+    def offline(self, seconds: float) -> frozenset[TopicPartition]:
+        """Return the partitions that could not be read for this long, as of the last `show`."""
+        until = time.monotonic() - seconds
+        return frozenset(tp for tp, since in self._offline.items() if since <= until)
+
     def forget(self) -> None:
         """Begin again: the partitions are handed over, or the consumer is closed."""
         if self._asking is not None:

@@ -42,12 +42,12 @@ from muster_scheduler.adapters.last_words import snapshot
 from muster_scheduler.adapters.outgoing import Publisher
 from muster_scheduler.adapters.postgres import PostgresStore
 from muster_scheduler.domain import events as domain
-from muster_scheduler.domain.asked.workloads import SECOND
 from muster_scheduler.domain.books.world import World
-from muster_scheduler.domain.life.fleet import speaks_for
+from muster_scheduler.domain.life.fleet import speaks_for, start_clocks
 from muster_scheduler.domain.life.republication import owed
 from muster_scheduler.domain.warming import warm_up
 from muster_scheduler.handlers import Handlers
+from muster_scheduler.reading import read_until, unread
 from muster_scheduler.rpc import Desk, services
 from muster_scheduler.settings import SchedulerSettings
 from muster_scheduler.standby import REBUILD, Standby
@@ -97,11 +97,6 @@ async def compose(runtime: Runtime, settings: SchedulerSettings) -> None:
     runtime.eternal("server", server.run)
     runtime.eternal("retention", retired.RetiredRetention(database).run)
     runtime.drain(lambda: relay.drain(_DRAIN))
-
-
-def read_until(world: World, consumer: AssignedConsumer) -> dict[str, int]:
-    """Return the time up to which each cluster's reports are read, in microseconds since 1970; 0 if none is."""
-    return {cluster: int((consumer.read_until(reports(cluster).name) or 0) * SECOND) for cluster in world.clusters}
 
 
 def topics_of(cluster: str) -> tuple[Topic, Topic]:
@@ -324,12 +319,16 @@ class Scheduler:
     async def _clock(self, handlers: Handlers, consumer: AssignedConsumer, term: Term) -> None:
         """Run the cycles that are due by time: backoffs, silent clusters, work that a spent budget left over."""
         await consumer.caught_up.wait()
-        await handlers.start_deciding(identity.now())
+        world = handlers.state.world
+        await handlers.start_deciding(identity.now(), unread(world, consumer))
         retire_at = asyncio.get_running_loop().time() + _RETIRE_EVERY
         while True:
             with suppress(TimeoutError):
                 await asyncio.wait_for(handlers.again.wait(), handlers.pause(identity.now(), _SHORT, _TICK))
             handlers.again.clear()
+            read = handlers.unread - unread(world, consumer)
+            if read and await self._cycle(handlers, term, partial(start_clocks, clusters=read)):
+                handlers.unread -= read
             due = asyncio.get_running_loop().time() >= retire_at
             if await self._cycle(handlers, term, World.retire if due else None) and due:
                 retire_at += _RETIRE_EVERY

@@ -132,7 +132,9 @@ class Handlers:
         """
         self.state = state
         self.deciding = False
-        """Whether cycles run: not before every partition was read to its end (rule 5)."""
+        """Whether cycles run: not before every partition that can be read was read to its end (rule 5)."""
+        self.unread: frozenset[str] = frozenset()
+        """Clusters whose reports could not be read since this term began: their clocks of silence stand still."""
         self.read_until: Callable[[], Mapping[str, int]] = dict
         """Until when the reports of each cluster are read, in microseconds since 1970; without one: until now."""
         self.again = asyncio.Event()
@@ -249,7 +251,7 @@ class Handlers:
         aside: Iterable[Quarantined],
     ) -> None:
         self.state.begin(now)
-        self.state.world.read_until = self.read_until()
+        self.state.world.read_until = {**self.read_until(), **dict.fromkeys(self.unread, 0)}
         for workload in revived:
             self.state.world.revive(replace(workload))  # a copy: what is taken back is taken in again
         if before is not None:
@@ -354,13 +356,17 @@ class Handlers:
         async with self._lock:
             yield self.state
 
-    async def start_deciding(self, now: datetime) -> None:
-        """Every partition is read to its end: clocks of silence start, cycles run from now on."""
+    async def start_deciding(self, now: datetime, unread: frozenset[str]) -> None:
+        """Start the clocks of silence and run cycles from now on: what can be read was read to its end.
+
+        unread: the clusters whose reports cannot be read. They get no new work before that.
+        """
         async with self._lock:
-            self.state.restart_clocks(micros(now))
+            self.state.restart_clocks(micros(now), unread)
+            self.unread = unread
             self.deciding = True
         self.again.set()
-        _log.info("decides from now on", workloads=len(self.state.world.workloads))
+        _log.info("decides from now on", workloads=len(self.state.world.workloads), unread=sorted(unread))
 
     def pause(self, now: datetime, shortest: float, longest: float) -> float:
         """Seconds until a cycle has something to do by time alone, within these bounds."""

@@ -88,6 +88,7 @@ async def test_a_partition_without_a_leader_holds_up_no_other(
         await _write(producer, record("w1"), record("w2", partition=1))
         offline = without_leader(monkeypatch)
         offline.add(OFFLINE)
+        monkeypatch.setattr(consumer_module, "_OFFLINE_SECONDS", 3600)
         journal = Journal()
         consumer = here.consume(journal, assigned=assigned)
         await until(lambda: journal.handled)
@@ -96,11 +97,14 @@ async def test_a_partition_without_a_leader_holds_up_no_other(
         assert here.bus.health.waiting == {"partition muster.submissions/0": told}
         assert here.bus.health.serving
         assert journal.handled == [("w2", 0)]
-        assert not consumer.caught_up.is_set(), "a takeover waits for every partition (rule 5)"
+        assert not consumer.caught_up.is_set(), "a takeover gives an election time"
         assert consumer.read_until(SUBMISSIONS.name) is None
+        monkeypatch.setattr(consumer_module, "_OFFLINE_SECONDS", 0)
+        await asyncio.wait_for(consumer.caught_up.wait(), 20)
+        assert consumer.unread(SUBMISSIONS.name)
         offline.clear()
         await until(lambda: len(journal.handled) == 2)
-        await asyncio.wait_for(consumer.caught_up.wait(), 20)
+        await until(lambda: not consumer.unread(SUBMISSIONS.name))
         await until(lambda: not here.bus.health.waiting)
 
 
@@ -156,6 +160,18 @@ async def test_a_stopped_topic_is_read_until_it_stopped(database: Any, kafka: st
         stopped = time.time()
         await until(lambda: time.time() > stopped + 3)
         assert (consumer.read_until(topic) or 0.0) <= stopped
+
+
+async def test_a_takeover_does_not_wait_for_a_topic_that_has_stopped(database: Any, kafka: str) -> None:
+    async with station("submission", database.url("submission"), kafka) as here, _outsider(kafka) as producer:
+        consumer = here.consume(Journal(), assigned=True, records=10)
+        await _write(producer, *(poison(f"w{n}") for n in range(150)))
+        await until(lambda: consumer.intake.breakers.stopped)
+        await consumer.stop()
+        after = here.consume(Journal(), assigned=True, records=10)
+        await asyncio.wait_for(after.caught_up.wait(), 20)
+        assert after.unread(SUBMISSIONS.name)
+        assert (after.read_until(SUBMISSIONS.name) or 0.0) < time.time() - 1
 
 
 async def test_a_topic_joins_while_it_runs(database: Any, kafka: str) -> None:

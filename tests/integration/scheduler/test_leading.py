@@ -34,7 +34,7 @@ async def register(candidate: Candidate, others: Neighbours, cluster: str = "nor
 
         async def done() -> bool:
             try:
-                await stub.RegisterCluster(fleet_pb2.RegisterClusterRequest(cluster=cluster, idempotency_key="r"))
+                await stub.RegisterCluster(fleet_pb2.RegisterClusterRequest(cluster=cluster, idempotency_key=cluster))
             except grpc.aio.AioRpcError as error:
                 assert error.code() is grpc.StatusCode.UNAVAILABLE, error
                 return False

@@ -11,6 +11,7 @@ from muster_scheduler.domain.asked.workloads import SECOND, ReplicaState
 from muster_scheduler.domain.decisions import Assign, Release
 from muster_scheduler.domain.fleet.clusters import Profile, Standing
 from muster_scheduler.domain.fleet.nodes import Mig, Mode, NodeState
+from muster_scheduler.domain.life.fleet import start_clocks
 from tests.support.fleets import Fleet, device_memory, devices, mig_slice, node, portion, request, role, whole
 
 LIMIT = 30 * SECOND
@@ -291,3 +292,23 @@ def test_restart_clocks_gives_everyone_time() -> None:
     fleet.state.restart_clocks(fleet.now)
     fleet.send()
     assert fleet.workload(1).phase is Phase.INITIALIZING
+
+
+def test_a_cluster_whose_reports_cannot_be_read_waits_until_they_are() -> None:
+    fleet = Fleet(node("n1", 2))
+    running = fleet.submit(1)
+    fleet.run(1)
+    fleet.state.restart_clocks(fleet.now, {"c1"})
+    fleet.world.read_until = {"c1": 0}
+    waiting = fleet.submit(2)
+    fleet.now += 1000 * SECOND
+    fleet.send()
+    assert waiting.phase is Phase.PENDING
+    assert running.phase is Phase.RUNNING, "what cannot be read is no silence"
+    fleet.state.begin(fleet.now)
+    start_clocks(fleet.world, {"c1"})
+    fleet.state.commit()
+    fleet.world.read_until = {"c1": fleet.now}
+    fleet.send()
+    assert waiting.phase is Phase.INITIALIZING
+    assert running.phase is Phase.RUNNING, "its silence is counted from the moment at which its reports are read"

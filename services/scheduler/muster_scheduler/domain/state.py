@@ -10,7 +10,7 @@ the truth alone, so a rebuild from the database decides the same.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any, Final
@@ -161,11 +161,14 @@ class State:
         due = (world.timers.next(), world.reopenings.next(), fading.next_look(world))
         return min((at for at in due if at is not None), default=None)
 
-    def restart_clocks(self, now: int) -> None:
-        """Every clock of silence starts anew: after a takeover, and after the bus was lost."""
+    def restart_clocks(self, now: int, unread: Collection[str] = ()) -> None:
+        """Start every clock of silence anew: after a takeover, and after the bus was lost.
+
+        unread: clusters whose reports cannot be read. They count as never heard, so that they get no new work.
+        """
         self.world.now = max(self.world.now, now)
         for cluster in self.world.clusters.values():
-            cluster.fresh = self.world.now
+            cluster.fresh = 0 if cluster.id in unread else self.world.now
             if cluster.behind_since:
                 cluster.behind_since = self.world.now
         self.world.orphans.clear()

@@ -8,6 +8,8 @@ assignments is judged on the whole list, never on a part of it; silence takes no
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from muster_kernel.lifecycle import ACTIVE, RELEASING, LifecycleEvent, Phase
 from muster_kernel.reasons import ChangeReason, FailureClass
 from muster_scheduler.domain.asked.limits import ORPHAN_AFTER
@@ -242,6 +244,13 @@ def heard_until(world: World, cluster_id: str) -> int:
     Silence is judged of that time alone: what was not read yet may be a sign of life.
     """
     return min(world.now, world.read_until.get(cluster_id, world.now))
+
+
+def start_clocks(world: World, clusters: Iterable[str]) -> None:
+    """The reports of these clusters could not be read and are read now: their silence is counted from this moment."""
+    for cluster in (world.clusters[name] for name in clusters if name in world.clusters):
+        world.journal.set(cluster, "fresh", world.now)
+    world.waiting.wake_all()
 
 
 def watch_clocks(world: World) -> None:
