@@ -18,7 +18,7 @@ async def eventually(
     look: Callable[[], Awaitable[Seen]],
     holds: Callable[[Seen], bool] = bool,
     *,
-    within: float = 20.0,
+    within: float = 60.0,
     every: float = 0.02,
 ) -> Seen:
     """Looks until `holds` says yes to what was seen, and answers that.
@@ -36,7 +36,7 @@ async def eventually(
 
 
 def eventually_now(
-    look: Callable[[], Seen], holds: Callable[[Seen], bool] = bool, *, within: float = 20.0, every: float = 0.02
+    look: Callable[[], Seen], holds: Callable[[Seen], bool] = bool, *, within: float = 60.0, every: float = 0.02
 ) -> Seen:
     """The same for code without an event loop."""
     deadline = time.monotonic() + within
@@ -49,7 +49,7 @@ def eventually_now(
         time.sleep(every)
 
 
-async def until(condition: Callable[[], object], *, within: float = 20.0, every: float = 0.02) -> None:
+async def until(condition: Callable[[], object], *, within: float = 60.0, every: float = 0.02) -> None:
     """Lets the event loop work until `condition()` is true. Raises TimeoutError after `within` seconds."""
 
     async def look() -> object:

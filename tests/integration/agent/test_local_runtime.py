@@ -176,7 +176,7 @@ async def test_a_fork_server_that_was_killed_is_started_again(backend: LocalBack
     await asyncio.to_thread(process.wait)
     second = await start(backend, "true", number=2)
     await gone(backend, second)
-    assert first in marked(backend)
+    await asyncio.to_thread(eventually_now, lambda: first in marked(backend))
 
 
 async def test_agents_of_one_machine_leave_each_others_replicas_of_the_same_name(

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import FrameType
 
 
 def main() -> int:
@@ -20,9 +21,20 @@ def main() -> int:
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "started").write_text(str(os.getpid()))
-    child = subprocess.Popen(sys.argv[2:])
+    child: subprocess.Popen[bytes] | None = None
+    early: list[int] = []
+
+    def pass_on(received: int, _frame: FrameType | None) -> None:
+        if child is None:
+            early.append(received)  # the program may not be there yet
+        else:
+            child.send_signal(received)
+
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda received, _frame: child.send_signal(received))
+        signal.signal(number, pass_on)
+    child = subprocess.Popen(sys.argv[2:])
+    for received in early:
+        child.send_signal(received)
     code = child.wait()
     code = 128 - code if code < 0 else code
     (folder / "exit").write_text(str(code))
